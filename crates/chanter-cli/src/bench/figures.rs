@@ -1,0 +1,259 @@
+//! The figures that Chanter promises, each with its floor, measured in one run.
+
+use serde::Serialize;
+
+use super::case::Case;
+use super::measure::{Measured, Medians};
+use super::micro;
+
+/// Choices that the whole run of `lost-choice` makes, over its three kinds of loser.
+const LOST_CHOICES: u64 = 100_000_000;
+
+/// Memory that may come and go while choices are lost: a page cache's breath, not a leak. A single
+/// byte left behind by each choice would be a hundred times as much.
+const FLAT: f64 = (1 << 20) as f64;
+
+/// Processor time in a second of idleness that a machine's own clock ticks already take, in ms.
+const NOTHING: f64 = 1.0;
+
+#[derive(Clone, Copy)]
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// Which measurement: the best variant of a system at that many processors.
+#[derive(Clone, Copy)]
+struct Pick {
+    bench: &'static str,
+    system: &'static str,
+    /// `None`: the strongest.
+    variant: Option<&'static str>,
+    vps: usize,
+}
+
+impl Pick {
+    fn is(&self, case: &Case) -> bool {
+        (case.bench, case.system, case.vps) == (self.bench, self.system, self.vps)
+            && self.variant.is_none_or(|variant| variant == case.variant)
+    }
+
+    fn best<'a>(&self, measured: &'a [Measured]) -> Option<&'a Medians> {
+        measured
+            .iter()
+            .filter(|m| self.is(&m.case))
+            .filter_map(|m| m.outcome.as_ref().ok())
+            .min_by(|a, b| a.ns_per_op.total_cmp(&b.ns_per_op))
+    }
+}
+
+fn chanter(bench: &'static str, variant: &'static str, vps: usize) -> Pick {
+    Pick { bench, system: "chanter", variant: Some(variant), vps }
+}
+
+fn peer(bench: &'static str, system: &'static str, vps: usize) -> Pick {
+    Pick { bench, system, variant: None, vps }
+}
+
+enum Quantity {
+    /// Time of the one through time of the other.
+    Ratio(Pick, Pick),
+    BytesPerThread(Pick),
+    Detail(Pick, &'static str),
+}
+
+struct Figure {
+    name: String,
+    quantity: Quantity,
+    bound: Bound,
+}
+
+fn ratio(name: &str, one: Pick, other: Pick, bound: Bound) -> Figure {
+    Figure { name: name.to_owned(), quantity: Quantity::Ratio(one, other), bound }
+}
+
+/// Chanter's time through each peer's, for the benches that peers take part in.
+fn against(
+    bench: &'static str,
+    variant: &'static str,
+    vps: usize,
+    peers: &[(&'static str, f64)],
+) -> Vec<Figure> {
+    peers
+        .iter()
+        .map(|&(system, most)| {
+            ratio(
+                &format!("{bench} / {system}, {vps} VP"),
+                chanter(bench, variant, vps),
+                peer(bench, system, vps),
+                Bound::AtMost(most),
+            )
+        })
+        .collect()
+}
+
+fn all() -> Vec<Figure> {
+    use Bound::{AtLeast, AtMost};
+    let parasite = |vps| chanter("parasite", "in-place", vps);
+    let mut figures = vec![
+        ratio("parasite / call", parasite(1), peer("call", "plain", 1), AtMost(3.0)),
+        ratio("parasite, 2 VP / 1 VP", parasite(2), parasite(1), AtMost(1.2)),
+        ratio("tokio-spawn / parasite", peer("host", "tokio", 1), parasite(1), AtLeast(46.0)),
+    ];
+    figures.extend(against("host", "spawn-join", 1, &[("tokio", 0.4)]));
+    figures.extend(against("pingpong", "host", 1, &[("go", 0.25), ("tokio", 0.3)]));
+    figures.extend(against("pingpong", "host", 2, &[("go", 0.3), ("tokio", 0.3)]));
+    figures.push(ratio(
+        "pingpong, 2 VP / 1 VP",
+        chanter("pingpong", "host", 2),
+        chanter("pingpong", "host", 1),
+        AtMost(1.0),
+    ));
+    let with_kanal = [("go", 0.3), ("tokio", 0.3), ("kanal", 1.0)];
+    for vps in [1, 2] {
+        figures.extend(against("choose", "tuple", vps, &[("go", 0.3), ("tokio", 0.3)]));
+    }
+    for vps in [1, 2] {
+        figures.extend(against("send", "host", vps, &with_kanal));
+    }
+    for vps in [1, 2] {
+        figures.extend(against("mailbox", "host", vps, &with_kanal));
+    }
+    figures.push(ratio(
+        "asend on parasites / sync send",
+        chanter("asend", "parasite", 1),
+        chanter("asend", "sync", 1),
+        AtMost(1.05),
+    ));
+    figures.push(ratio(
+        "asend on parasites / sync send, parasite consumer",
+        chanter("asend", "parasite, parasite consumer", 1),
+        chanter("asend", "sync, parasite consumer", 1),
+        AtMost(1.05),
+    ));
+    figures.push(Figure {
+        name: "blocked: bytes per parasite".to_owned(),
+        quantity: Quantity::BytesPerThread(chanter("blocked", "parasite", 1)),
+        bound: AtMost(256.0),
+    });
+    figures.push(Figure {
+        name: "idle: processor ms per second".to_owned(),
+        quantity: Quantity::Detail(chanter("idle", "asleep", 2), "cpu_ms_per_s"),
+        bound: AtMost(NOTHING),
+    });
+    for loser in ["timer", "wrapped timer", "silent channel"] {
+        figures.push(Figure {
+            name: format!("lost choices, {loser}: bytes of growth"),
+            quantity: Quantity::Detail(chanter("lost-choice", loser, 1), "rss_growth_bytes"),
+            bound: AtMost(FLAT),
+        });
+    }
+    figures
+}
+
+/// The cases that the figures need, and no others.
+pub(crate) fn cases(quick: bool) -> Vec<Case> {
+    let figures = all();
+    let mut cases: Vec<Case> = [1, 2]
+        .into_iter()
+        .flat_map(micro::all)
+        .filter(|case| figures.iter().any(|figure| figure.needs(case)))
+        .collect();
+    for case in &mut cases {
+        case.n = match (case.bench, quick) {
+            ("lost-choice", false) => LOST_CHOICES.div_ceil(3),
+            (_, false) | ("idle", true) => case.n,
+            (_, true) => case.n / 10,
+        };
+    }
+    cases
+}
+
+/// One JSON line, and a row of the table.
+#[derive(Serialize)]
+pub(crate) struct Finding {
+    pub(crate) figure: String,
+    /// `None` when a peer is not on this machine.
+    pub(crate) value: Option<f64>,
+    pub(crate) floor: f64,
+    pub(crate) holds: Option<bool>,
+    /// `at most` or `at least`: which side of the floor is good.
+    pub(crate) bound: &'static str,
+}
+
+impl Figure {
+    fn needs(&self, case: &Case) -> bool {
+        match self.quantity {
+            Quantity::Ratio(one, other) => one.is(case) || other.is(case),
+            Quantity::BytesPerThread(pick) | Quantity::Detail(pick, _) => pick.is(case),
+        }
+    }
+
+    fn value(&self, measured: &[Measured]) -> Option<f64> {
+        match self.quantity {
+            Quantity::Ratio(one, other) => {
+                Some(one.best(measured)?.ns_per_op / other.best(measured)?.ns_per_op)
+            }
+            Quantity::BytesPerThread(pick) => pick.best(measured)?.bytes_per_thread,
+            Quantity::Detail(pick, name) => pick.best(measured)?.detail.get(name).copied(),
+        }
+    }
+
+    fn find(self, measured: &[Measured]) -> Finding {
+        let value = self.value(measured);
+        let (bound, floor, holds) = match self.bound {
+            Bound::AtMost(floor) => ("at most", floor, value.map(|value| value <= floor)),
+            Bound::AtLeast(floor) => ("at least", floor, value.map(|value| value >= floor)),
+        };
+        Finding { figure: self.name, value, floor, holds, bound }
+    }
+}
+
+/// What the measurements say about each figure.
+pub(crate) fn findings(measured: &[Measured]) -> Vec<Finding> {
+    all().into_iter().map(|figure| figure.find(measured)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::bench::case::Sample;
+    use crate::bench::measure::measure;
+
+    #[test]
+    fn every_figure_has_the_cases_that_it_needs() {
+        let cases = cases(true);
+        for figure in all() {
+            let picks = match figure.quantity {
+                Quantity::Ratio(one, other) => vec![one, other],
+                Quantity::BytesPerThread(pick) | Quantity::Detail(pick, _) => vec![pick],
+            };
+            for pick in picks {
+                let known = cases.iter().any(|case| pick.is(case));
+                assert!(known, "{}: no case {}/{}", figure.name, pick.system, pick.bench);
+            }
+        }
+    }
+
+    #[test]
+    fn the_strongest_variant_of_a_peer_counts() {
+        let spawn = |variant, ns: u64| {
+            Case::new("host", "tokio", variant, move |load| {
+                Ok(Sample::new(load.n, Duration::from_nanos(ns * load.n)))
+            })
+        };
+        let parasite = Case::new("parasite", "chanter", "in-place", |load| {
+            Ok(Sample::new(load.n, Duration::from_nanos(2 * load.n)))
+        });
+        let cases = vec![spawn("slow", 300), spawn("fast", 100), parasite];
+        let measured = measure(cases, 1).unwrap_or_else(|f| panic!("{f}"));
+        let findings = findings(&measured);
+        let spawn = findings.iter().find(|f| f.figure == "tokio-spawn / parasite");
+        let spawn = spawn.expect("the figure is one of the list");
+        assert_eq!((spawn.value, spawn.holds), (Some(50.0), Some(true)));
+        let call = findings.iter().find(|f| f.figure == "parasite / call");
+        assert_eq!(call.and_then(|f| f.holds), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! Chanter's own bodies, one file per benchmark or small family; each file also lists the peers that
+//! do the same work.
+
+pub(crate) mod blocked;
+pub(crate) mod choose;
+pub(crate) mod idle;
+pub(crate) mod lost_choice;
+pub(crate) mod pingpong;
+pub(crate) mod send;
+pub(crate) mod spawn;
+
+use std::future::Future;
+
+use chanter::prelude::*;
+
+use super::case::{Case, Failure};
+
+/// Every case that makes sense on `vps` virtual processors.
+pub(crate) fn all(vps: usize) -> Vec<Case> {
+    [
+        spawn::cases(vps),
+        pingpong::cases(vps),
+        choose::cases(vps),
+        send::cases(vps),
+        blocked::cases(vps),
+        idle::cases(vps),
+        lost_choice::cases(vps),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// A machine of its own for one sample.
+pub(super) fn machine(vps: usize) -> Result<Machine, Failure> {
+    Machine::builder().vps(vps).name("bench").build().map_err(|error| Failure::Broken(error.to_string()))
+}
+
+/// Runs the work on a fresh machine and shuts that down again.
+pub(super) fn on_machine<F: Future>(vps: usize, work: F) -> Result<F::Output, Failure> {
+    Ok(machine(vps)?.block_on(work))
+}
+
+/// The value of a thread that must not have panicked.
+pub(super) async fn value_of<T>(thread: Thread<T>) -> Result<T, Failure>
+where
+    T: Send + 'static,
+{
+    thread.join().await.map_err(|error| Failure::Broken(error.to_string()))
+}

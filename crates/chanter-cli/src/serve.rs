@@ -1,0 +1,137 @@
+//! `chanter serve`: a directory over HTTP/1.1, by Swerve.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use chanter::prelude::Machine;
+use clap::{Args, ValueEnum};
+use swerve::{AccessLog, Config, Mode, Server, StartError};
+
+/// What was asked for cannot be had: no such directory, the port is taken.
+const UNAVAILABLE: u8 = 2;
+
+/// The options of `chanter serve`.
+#[derive(Args, Debug)]
+pub(crate) struct ServeArgs {
+    /// The directory to serve
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
+    addr: String,
+    /// What the asynchronous parts run on
+    #[arg(long, value_enum, default_value_t = ModeArg::Parasites)]
+    mode: ModeArg,
+    /// Virtual processors [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    vps: Option<u16>,
+    /// How long a connection may stay without a request
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    keep_alive: Duration,
+    /// How long the head of a request may take
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    head_timeout: Duration,
+    /// How long a client may leave its answer where it is
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    stall_timeout: Duration,
+    /// How long requests in flight may go on after SIGINT or SIGTERM (a second one cuts them)
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    grace: Duration,
+    /// How many connections to hold at once
+    #[arg(long, value_name = "N", default_value_t = 10_240)]
+    max_connections: usize,
+    /// No access log
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ModeArg {
+    /// Threads that a policy schedules
+    Hosts,
+    /// Threads that begin as a call
+    Parasites,
+}
+
+/// Serves until SIGINT or SIGTERM. 0: served and stopped; 2: could not start.
+pub(crate) fn serve(args: ServeArgs) -> ExitCode {
+    match try_serve(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((code, message)) => {
+            eprintln!("chanter: {message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn try_serve(args: &ServeArgs) -> Result<(), (u8, String)> {
+    let descriptors = swerve::raise_descriptor_limit(args.max_connections);
+    let connections = descriptors.connections(args.max_connections);
+    if connections < args.max_connections {
+        eprintln!(
+            "chanter: holding at most {connections} connections at once: {descriptors} \
+             (see `ulimit -n`)"
+        );
+    }
+    let addrs: Vec<SocketAddr> = args
+        .addr
+        .to_socket_addrs()
+        .map_err(|error| (UNAVAILABLE, format!("cannot listen on {}: {error}", args.addr)))?
+        .collect();
+    let vps = match args.vps {
+        Some(vps) => usize::from(vps),
+        None => available_parallelism().map_or(1, usize::from),
+    };
+    let machine = Machine::builder()
+        .vps(vps)
+        .name("serve")
+        .build()
+        .map_err(|error| (1, format!("cannot start a machine: {error}")))?;
+
+    machine.block_on(async {
+        let server = bind(args, &addrs, connections)?;
+        server.stop().on_signals().map_err(|error| (1, format!("cannot listen for signals: {error}")))?;
+        eprintln!("chanter: serving {} at http://{}/", args.dir.display(), server.local_addr());
+        let summary = server.run().await.map_err(|error| (1, error.to_string()))?;
+        if summary.cut > 0 {
+            eprintln!("chanter: cut {} connections that were not done", summary.cut);
+        }
+        Ok(())
+    })
+}
+
+/// A name may stand for several addresses, of which not every machine has every one.
+fn bind(args: &ServeArgs, addrs: &[SocketAddr], connections: usize) -> Result<Server, (u8, String)> {
+    let mut refused = format!("cannot listen on {}: no such address", args.addr);
+    for &addr in addrs {
+        let mut config = Config::new(&args.dir, addr);
+        config.mode = match args.mode {
+            ModeArg::Hosts => Mode::Hosts,
+            ModeArg::Parasites => Mode::Parasites,
+        };
+        config.keep_alive = args.keep_alive;
+        config.head_timeout = args.head_timeout;
+        config.stall_timeout = args.stall_timeout;
+        config.grace = args.grace;
+        config.max_connections = connections;
+        config.log = if args.quiet { AccessLog::Off } else { AccessLog::Stdout };
+        match Server::bind(config) {
+            Ok(server) => return Ok(server),
+            Err(error @ StartError::Directory(..)) => return Err((UNAVAILABLE, error.to_string())),
+            Err(error @ StartError::Address(..)) => refused = error.to_string(),
+        }
+    }
+    Err((UNAVAILABLE, refused))
+}
+
+/// Fractions are allowed; a day is as good as for ever.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
+    if !(0.0..=86_400.0).contains(&seconds) {
+        return Err("not between 0 and 86400 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}

@@ -1,0 +1,95 @@
+//! The arguments of the attributes: `vps = N, name = "..", crate = path`.
+
+use proc_macro2::Ident;
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitStr, Path, Result, Token, UnOp, parse_quote};
+
+/// What was written between the parentheses of the attribute.
+pub(crate) struct Args {
+    pub(crate) vps: Option<Expr>,
+    pub(crate) name: Option<LitStr>,
+    pub(crate) krate: Path,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Args { vps: None, name: None, krate: parse_quote!(::chanter) }
+    }
+}
+
+impl Parse for Args {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let mut args = Args::default();
+        let mut seen: Vec<Ident> = Vec::new();
+        while !input.is_empty() {
+            // `crate` is a keyword, so an ordinary identifier would not do.
+            let key = input.call(Ident::parse_any)?;
+            if seen.contains(&key) {
+                return Err(Error::new(key.span(), format!("`{key}` is given more than once")));
+            }
+            match key.to_string().as_str() {
+                "vps" => args.vps = Some(vps(value(input, &key, "vps = 2")?)?),
+                "name" => args.name = Some(name(value(input, &key, "name = \"server\"")?)?),
+                "crate" => args.krate = krate(input, &key)?,
+                other => {
+                    return Err(Error::new(
+                        key.span(),
+                        format!("unknown argument `{other}`; the arguments are `vps`, `name` and `crate`"),
+                    ));
+                }
+            }
+            seen.push(key);
+            if input.is_empty() {
+                break;
+            }
+            if !input.peek(Token![,]) {
+                return Err(input.error("expected `,` between arguments"));
+            }
+            input.parse::<Token![,]>()?;
+        }
+        Ok(args)
+    }
+}
+
+/// The expression behind `key =`.
+fn value(input: ParseStream<'_>, key: &Ident, example: &str) -> Result<Expr> {
+    equals(input, key, example)?;
+    input.parse()
+}
+
+fn equals(input: ParseStream<'_>, key: &Ident, example: &str) -> Result<()> {
+    if input.peek(Token![=]) {
+        input.parse::<Token![=]>()?;
+        return Ok(());
+    }
+    Err(Error::new(key.span(), format!("`{key}` needs a value: `{example}`")))
+}
+
+fn krate(input: ParseStream<'_>, key: &Ident) -> Result<Path> {
+    const EXAMPLE: &str = "crate = some::path::chanter";
+    equals(input, key, EXAMPLE)?;
+    input
+        .call(Path::parse_mod_style)
+        .map_err(|error| Error::new(error.span(), format!("`crate` is a path: `{EXAMPLE}`")))
+}
+
+/// A literal is checked here, where the message can be plain; anything else is the type checker's.
+fn vps(expr: Expr) -> Result<Expr> {
+    let wrong = match &expr {
+        Expr::Lit(ExprLit { lit: Lit::Int(int), .. }) => int.base10_parse::<usize>()? == 0,
+        Expr::Lit(_) | Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => true,
+        _ => false,
+    };
+    if wrong {
+        return Err(Error::new_spanned(expr, "`vps` is a number of at least 1"));
+    }
+    Ok(expr)
+}
+
+fn name(expr: Expr) -> Result<LitStr> {
+    match expr {
+        Expr::Lit(ExprLit { lit: Lit::Str(name), .. }) => Ok(name),
+        other => Err(Error::new_spanned(other, "`name` is a string literal")),
+    }
+}

@@ -1,0 +1,136 @@
+//! From the annotated `async fn` to the function that runs it.
+
+use crate::args::Args;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Error, Item, ItemFn, LitStr, Result, ReturnType};
+
+/// Which of the two attributes is being expanded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Main,
+    Test,
+}
+
+impl Kind {
+    fn attribute(self) -> &'static str {
+        match self {
+            Kind::Main => "#[chanter::main]",
+            Kind::Test => "#[chanter::test]",
+        }
+    }
+}
+
+/// Expands one attribute. Errors become `compile_error!` beside a function that still compiles,
+/// so that the user reads about one mistake and not about its consequences.
+pub(crate) fn expand(kind: Kind, args: TokenStream, item: TokenStream) -> TokenStream {
+    let function = match syn::parse2::<ItemFn>(item.clone()) {
+        Ok(function) => function,
+        Err(error) => {
+            let error = match syn::parse2::<Item>(item.clone()) {
+                Ok(_) => Error::new(error.span(), format!("`{}` needs an `async fn`", kind.attribute())),
+                // The mistake is in the function, and is what `syn` says.
+                Err(_) => error,
+            };
+            let error = error.into_compile_error();
+            return quote!(#error #item);
+        }
+    };
+    if let Err(error) = check(kind, &function) {
+        let error = error.into_compile_error();
+        let stand_in = stand_in(function);
+        return quote!(#error #stand_in);
+    }
+    match syn::parse2::<Args>(args) {
+        Ok(args) => entry(kind, &args, function),
+        Err(error) => {
+            let error = error.into_compile_error();
+            let entry = entry(kind, &Args::default(), function);
+            quote!(#error #entry)
+        }
+    }
+}
+
+fn check(kind: Kind, function: &ItemFn) -> Result<()> {
+    let attribute = kind.attribute();
+    let signature = &function.sig;
+    if signature.asyncness.is_none() {
+        return Err(Error::new(signature.fn_token.span, format!("`{attribute}` needs an `async fn`")));
+    }
+    if !signature.inputs.is_empty() {
+        return Err(Error::new_spanned(
+            &signature.inputs,
+            format!("a function with `{attribute}` takes no arguments"),
+        ));
+    }
+    if !signature.generics.params.is_empty() {
+        return Err(Error::new_spanned(
+            &signature.generics,
+            format!("a function with `{attribute}` cannot be generic"),
+        ));
+    }
+    let again = function.attrs.iter().find(|a| a.path().is_ident("test"));
+    if let (Kind::Test, Some(again)) = (kind, again) {
+        return Err(Error::new_spanned(
+            again,
+            format!("`{attribute}` is a test already; remove this `#[test]`"),
+        ));
+    }
+    Ok(())
+}
+
+/// The function, asynchronous no more: it starts a machine and runs the body on it.
+fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
+    let ItemFn { attrs, vis, mut sig, block } = function;
+    let krate = &args.krate;
+    let name = match (kind, &args.name) {
+        (_, Some(name)) => Some(name.clone()),
+        (Kind::Test, None) => Some(LitStr::new(&sig.ident.unraw().to_string(), sig.ident.span())),
+        (Kind::Main, None) => None,
+    };
+    let name = name.map(|name| quote!(.name(#name)));
+    let vps = match (kind, &args.vps) {
+        (_, Some(vps)) => Some(vps.to_token_stream()),
+        (Kind::Test, None) => Some(quote!(2)),
+        (Kind::Main, None) => None,
+    };
+    let vps = vps.map(|vps| quote_spanned!(vps.span()=> .vps(#vps)));
+    let test = (kind == Kind::Test).then(|| quote!(#[::core::prelude::v1::test]));
+
+    sig.asyncness = None;
+    let output = &sig.output;
+    quote! {
+        #(#attrs)*
+        #test
+        #vis #sig {
+            async fn body() #output #block
+
+            let machine = #krate::Machine::builder()
+                #name
+                #vps
+                .build()
+                .expect("the machine of this function did not start");
+            machine.block_on(body())
+        }
+    }
+}
+
+/// A function of the same name and type that stands in for one that could not be expanded.
+fn stand_in(mut function: ItemFn) -> TokenStream {
+    function.attrs.retain(|a| !a.path().is_ident("test"));
+    function.sig.asyncness = None;
+    function.sig.inputs.clear();
+    if !function.sig.generics.params.is_empty() {
+        // The return type may name a parameter.
+        function.sig.generics = Default::default();
+        function.sig.output = ReturnType::Default;
+    }
+    let ItemFn { attrs, vis, sig, .. } = function;
+    quote! {
+        #(#attrs)*
+        #[allow(dead_code)]
+        #vis #sig { ::core::unreachable!() }
+    }
+}

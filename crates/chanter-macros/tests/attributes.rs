@@ -1,0 +1,122 @@
+//! What the attributes promise, on real machines.
+
+use std::cell::Cell;
+use std::fmt;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+/// The library by another path, for `crate = ..`.
+mod renamed {
+    pub(crate) use chanter as library;
+}
+
+fn two() -> usize {
+    2
+}
+
+#[chanter::main]
+async fn unit() {}
+
+#[chanter::main(vps = 1)]
+async fn failure() -> Result<(), fmt::Error> {
+    // The error type comes from the signature alone.
+    Err(fmt::Error)?;
+    Ok(())
+}
+
+#[chanter::main(vps = 1)]
+async fn code() -> ExitCode {
+    ExitCode::from(3)
+}
+
+#[chanter::main(vps = two(), name = "pair")]
+async fn sum_of_two_processors() -> usize {
+    let one = chanter::spawn_on(1, async { 41 });
+    one.join().await.unwrap() + 1
+}
+
+#[chanter::main(crate = renamed::library, vps = 1)]
+async fn elsewhere() -> &'static str {
+    "found"
+}
+
+#[chanter::main]
+async fn caller() -> thread::ThreadId {
+    // Not Send, and alive across a suspension.
+    let local = Rc::new(Cell::new(1));
+    chanter::yield_now().await;
+    local.set(local.get() + 1);
+    assert_eq!(local.get(), 2);
+    thread::current().id()
+}
+
+#[chanter::main(vps = 1)]
+async fn panics() {
+    panic!("the body's own words");
+}
+
+/// Kept: an attribute that is not ours reaches the function.
+#[must_use = "kept"]
+#[chanter::main(vps = 1)]
+async fn attributes_are_kept() -> u8 {
+    7
+}
+
+#[test]
+fn a_main_returns_what_its_body_returns() {
+    unit();
+    assert_eq!(failure(), Err(fmt::Error));
+    assert_eq!(code(), ExitCode::from(3));
+    assert_eq!(attributes_are_kept(), 7);
+}
+
+#[test]
+fn arguments_reach_the_machine() {
+    assert_eq!(sum_of_two_processors(), 42);
+    assert_eq!(elsewhere(), "found");
+}
+
+#[test]
+fn the_body_runs_on_the_calling_os_thread() {
+    assert_eq!(caller(), thread::current().id());
+}
+
+#[test]
+fn a_panic_of_the_body_is_a_panic_of_the_function() {
+    let panic = thread::spawn(panics).join().unwrap_err();
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"the body's own words"));
+}
+
+#[chanter::test]
+async fn a_test_has_two_processors() {
+    // Both sides block their OS thread, so neither gets through unless there are two.
+    let barrier = Arc::new(Barrier::new(2));
+    let other = chanter::spawn({
+        let barrier = barrier.clone();
+        async move { barrier.wait().is_leader() }
+    });
+    let leader = barrier.wait().is_leader();
+    assert_ne!(other.join().await.unwrap(), leader);
+}
+
+#[chanter::test(vps = 1)]
+async fn a_test_may_return_a_result() -> Result<(), Box<dyn std::error::Error>> {
+    let parsed: u8 = "7".parse()?;
+    assert_eq!(parsed, 7);
+    Ok(())
+}
+
+#[chanter::test]
+#[should_panic(expected = "as expected")]
+async fn a_test_keeps_should_panic() {
+    chanter::yield_now().await;
+    panic!("as expected");
+}
+
+#[chanter::test]
+#[ignore = "kept: it would fail"]
+async fn a_test_keeps_ignore() {
+    unreachable!();
+}

@@ -1,0 +1,6 @@
+#[chanter::main]
+async fn anything<T: Default>() -> T {
+    T::default()
+}
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[chanter::main]
+struct Main;
+
+fn main() {}

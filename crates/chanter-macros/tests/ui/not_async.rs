@@ -1,0 +1,5 @@
+#[chanter::test]
+fn waits() {}
+
+#[chanter::main]
+fn main() {}

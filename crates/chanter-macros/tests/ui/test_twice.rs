@@ -1,0 +1,5 @@
+#[chanter::test]
+#[test]
+async fn waits() {}
+
+fn main() {}

@@ -1,0 +1,4 @@
+//! Bridges to other libraries.
+
+#[cfg(feature = "hyper")]
+pub mod hyper;

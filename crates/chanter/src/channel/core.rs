@@ -1,0 +1,502 @@
+//! The channel itself: one lock, two wait queues, a buffer.
+//!
+//! Rendezvous, bounded channels and mailboxes differ in their capacity only:
+//! 0, *n*, and none. A message that was committed to a receiver that never
+//! took it goes back to the head of the buffer, whatever the capacity.
+//!
+//! * INV-MATCH: while the lock is free, no offer that can still commit waits
+//!   beside a message, a place or a partner that it could have.
+//! * INV-SIDE: a side (senders, receivers) is gone when it was closed, or when
+//!   no handle and no event of it is left.
+//!
+//! **Counting.** Events own a share of their side, or a message could be lost
+//! to a receiver that still waits. A handle counts the events that it lends
+//! with a plain store (`handle.rs`) and adds the sum to [`Side::lent`] when it
+//! is dropped; events subtract one when they end, if possible under the lock
+//! that they hold then anyway. A partner never gives up another's share, so an
+//! event's channel is alive while its owner has not ended it. So `lent` wraps while a handle lives, and is exact when
+//! there is none.
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+
+use crate::event::protocol::Take;
+use crate::event::{Offer, OfferList, Offered, Offering, Verdict, Wakes};
+use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::{Guard, Lock, UnsafeCell, spin};
+
+const SENDABLE: u8 = 1;
+const RECEIVABLE: u8 = 2;
+/// The capacity of a mailbox.
+pub(super) const UNBOUNDED: u32 = u32::MAX;
+
+/// What the handles and events of a channel share.
+pub(super) struct Core<T> {
+    /// What the poll phase can know without the lock: written under it.
+    hint: AtomicU8,
+    state: Lock<State<T>>,
+}
+
+pub(super) struct State<T> {
+    senders: OfferList,
+    receivers: OfferList,
+    /// Allocated when the first message is kept.
+    #[allow(clippy::box_collection, reason = "a rendezvous channel that is idle must be small")]
+    buffer: Option<Box<VecDeque<T>>>,
+    capacity: u32,
+    pub(super) tx: Side,
+    pub(super) rx: Side,
+}
+
+/// Senders or receivers.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub(super) handles: u32,
+    pub(super) lent: u32,
+    pub(super) closed: bool,
+}
+
+/// Which side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Tx,
+    Rx,
+}
+
+/// A base event's offer and its message: to be sent, or received.
+#[repr(C)]
+pub(super) struct Slot<T> {
+    /// First, so that a pointer to it is a pointer to the slot.
+    pub(super) offer: Offer,
+    /// Owned as the offer is.
+    pub(super) message: UnsafeCell<Option<T>>,
+}
+
+impl<T> Slot<T> {
+    pub(super) fn new(message: Option<T>) -> Self {
+        Self { offer: Offer::new(), message: UnsafeCell::new(message) }
+    }
+
+    fn as_offer(&self) -> NonNull<Offer> {
+        NonNull::from(self).cast()
+    }
+
+    /// # Safety
+    /// The caller owns the message: it is the owner and nothing is linked, or
+    /// a partner that has won the offer.
+    #[inline(always)]
+    pub(super) unsafe fn take(&self) -> Option<T> {
+        // SAFETY: the caller's contract.
+        self.message.with_mut(|message| unsafe { (*message).take() })
+    }
+
+    /// # Safety
+    /// As for `take`.
+    #[inline(always)]
+    unsafe fn put(&self, value: T) {
+        // SAFETY: the caller's contract; the place is empty.
+        self.message.with_mut(|message| unsafe { *message = Some(value) });
+    }
+}
+
+/// What is left to do when the lock has been released.
+#[must_use = "destructors wait to run"]
+pub(super) struct Rest<T> {
+    /// Nobody refers to the channel any more: it must be freed.
+    pub(super) unreferenced: bool,
+    /// Messages that nobody can receive any more.
+    #[allow(clippy::box_collection, reason = "see `State::buffer`")]
+    pub(super) unread: Option<Box<VecDeque<T>>>,
+    /// A message that came back too late.
+    pub(super) late: Option<T>,
+}
+
+/// What looking for a partner brought.
+enum Meet {
+    /// It has been won and unlinked, and our own offer is committed.
+    Won(NonNull<Offer>),
+    Nobody,
+    /// Another offer of our own group committed meanwhile.
+    Lost,
+}
+
+impl Side {
+    fn new() -> Self {
+        Self { handles: 1, lent: 0, closed: false }
+    }
+
+    #[inline(always)]
+    fn is_unreferenced(&self) -> bool {
+        self.handles == 0 && self.lent == 0
+    }
+
+    #[inline(always)]
+    fn is_gone(&self) -> bool {
+        self.closed || self.is_unreferenced()
+    }
+}
+
+impl<T> State<T> {
+    #[inline(always)]
+    fn buffered(&self) -> usize {
+        self.buffer.as_ref().map_or(0, |buffer| buffer.len())
+    }
+
+    #[inline(always)]
+    fn has_room(&self) -> bool {
+        self.capacity == UNBOUNDED || self.buffered() < self.capacity as usize
+    }
+
+    pub(super) fn is_closed_for_senders(&self) -> bool {
+        self.rx.is_gone() || self.tx.closed
+    }
+
+    /// No message will follow those that are buffered.
+    pub(super) fn is_closed_for_receivers(&self) -> bool {
+        self.tx.is_gone() || self.rx.closed
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        self.buffered() == 0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.buffered()
+    }
+
+    pub(super) fn side(&mut self, end: End) -> &mut Side {
+        match end {
+            End::Tx => &mut self.tx,
+            End::Rx => &mut self.rx,
+        }
+    }
+
+    /// A side may have gone: those who wait for it are told.
+    fn tell(&mut self, wakes: &mut Wakes) {
+        if self.is_closed_for_senders() {
+            // SAFETY: the lock is held, and no group of ours is claimed.
+            while let Some(offer) = unsafe { self.senders.win() } {
+                // SAFETY: won. The message stays in the slot, for its owner.
+                wakes.push(unsafe { offer.as_ref().complete(Verdict::Closed) });
+            }
+        }
+        if self.is_closed_for_receivers() && self.is_drained() {
+            // SAFETY: as above.
+            while let Some(offer) = unsafe { self.receivers.win() } {
+                // SAFETY: as above.
+                wakes.push(unsafe { offer.as_ref().complete(Verdict::Closed) });
+            }
+        }
+    }
+
+    /// A place is free: the first sender's message moves in.
+    fn refill(&mut self, wakes: &mut Wakes) {
+        while self.capacity > 0 && self.has_room() {
+            // SAFETY: the lock is held, and no group of ours is claimed.
+            let Some(offer) = (unsafe { self.senders.win() }) else { return };
+            // SAFETY: won.
+            unsafe {
+                let message = offer.cast::<Slot<T>>().as_ref().take();
+                self.keep(message.expect("a waiting sender has its message"));
+                wakes.push(offer.as_ref().complete(Verdict::Committed));
+            }
+        }
+    }
+
+    fn keep(&mut self, message: T) {
+        self.buffer.get_or_insert_default().push_back(message);
+    }
+}
+
+/// Looks for a partner in `list`, in order, for the group that `own` belongs
+/// to (`None`: for one that has offered nothing yet).
+///
+/// # Safety
+/// The caller holds the lock of `list`.
+#[inline(always)]
+unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> Meet {
+    let mut next = list.front();
+    let mut turn = 0;
+    while let Some(offer) = next {
+        // SAFETY: INV-LIVE, and the lock is held.
+        let theirs = unsafe { offer.as_ref() };
+        if own.is_some_and(|own| theirs.is_of(own.group)) {
+            // SAFETY: in the list.
+            next = unsafe { list.after(offer) };
+            continue;
+        }
+        if own.is_some_and(|own| !own.is_single() && !own.group.claim()) {
+            return Meet::Lost;
+        }
+        // SAFETY: linked.
+        match unsafe { theirs.group() }.take() {
+            Take::Won => {
+                // SAFETY: in the list.
+                unsafe { list.unlink(theirs) };
+                if let Some(own) = own {
+                    own.group.commit(own.leaf);
+                }
+                return Meet::Won(offer);
+            }
+            lost => {
+                if let Some(own) = own.filter(|own| !own.is_single()) {
+                    own.group.unclaim();
+                }
+                if lost == Take::Busy {
+                    // Its owner tries to match another offer: with our own
+                    // claim given up, one of us gets on.
+                    spin(&mut turn);
+                } else {
+                    // SAFETY: in the list.
+                    next = unsafe { list.after(offer) };
+                }
+            }
+        }
+    }
+    Meet::Nobody
+}
+
+/// Commits our own offer to something that needs no partner; false: lost.
+#[inline(always)]
+fn commit(own: Option<&Offering<'_>>) -> bool {
+    own.is_none_or(|own| own.commit_alone() == Offered::Committed)
+}
+
+impl<T> Core<T> {
+    pub(super) fn new(capacity: u32) -> Self {
+        let hint = if capacity > 0 { SENDABLE } else { 0 };
+        Self {
+            hint: AtomicU8::new(hint),
+            state: Lock::new(State {
+                senders: OfferList::new(),
+                receivers: OfferList::new(),
+                buffer: None,
+                capacity,
+                tx: Side::new(),
+                rx: Side::new(),
+            }),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn lock(&self) -> Guard<'_, State<T>> {
+        self.state.lock()
+    }
+
+    /// Whether an operation might commit now (a hint: ask under the lock).
+    #[inline(always)]
+    pub(super) fn may_commit(&self, end: End) -> bool {
+        let bit = if end == End::Tx { SENDABLE } else { RECEIVABLE };
+        // ORDER: Relaxed: what it promises is looked for under the lock, and
+        // what it denies is looked for again when the offer is made.
+        self.hint.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// Ends a critical section.
+    #[inline(always)]
+    pub(super) fn unlock(&self, mut state: Guard<'_, State<T>>) -> Rest<T> {
+        let mut hint = 0;
+        if !state.receivers.is_empty() || state.has_room() || state.is_closed_for_senders() {
+            hint |= SENDABLE;
+        }
+        if !state.senders.is_empty() || state.buffered() > 0 || state.is_closed_for_receivers() {
+            hint |= RECEIVABLE;
+        }
+        // ORDER: Relaxed: see `may_commit`.
+        self.hint.store(hint, Ordering::Relaxed);
+        let mut rest = Rest { unreferenced: false, unread: None, late: None };
+        if state.rx.is_unreferenced() {
+            rest.unread = state.buffer.take();
+            rest.unreferenced = state.tx.is_unreferenced();
+        }
+        rest
+    }
+
+    /// One try to send the slot's message, then, if `own` may wait, an offer.
+    /// On a commit the event's share of the side is given up.
+    ///
+    /// # Safety
+    /// The slot is pinned, not linked, and the caller's own. If the result is
+    /// `Linked`, the owner retracts it before it dies.
+    #[inline(always)]
+    pub(super) unsafe fn send(
+        &self,
+        slot: &Slot<T>,
+        own: Option<&Offering<'_>>,
+        wakes: &mut Wakes,
+    ) -> (Offered, Rest<T>) {
+        let mut state = self.lock();
+        let offered = 'done: {
+            if state.is_closed_for_senders() {
+                if !commit(own) {
+                    break 'done Offered::Lost;
+                }
+                slot.offer.verdict.set(Verdict::Closed);
+                break 'done Offered::Committed;
+            }
+            // SAFETY: the lock is held.
+            match unsafe { meet(&mut state.receivers, own) } {
+                Meet::Won(offer) => {
+                    // SAFETY: the slot is ours, the partner's is won.
+                    unsafe {
+                        let message = slot.take().expect("a message is sent once");
+                        offer.cast::<Slot<T>>().as_ref().put(message);
+                        wakes.push(offer.as_ref().complete(Verdict::Committed));
+                    }
+                    slot.offer.verdict.set(Verdict::Committed);
+                    break 'done Offered::Committed;
+                }
+                Meet::Lost => break 'done Offered::Lost,
+                Meet::Nobody => (),
+            }
+            if state.has_room() {
+                if !commit(own) {
+                    break 'done Offered::Lost;
+                }
+                // SAFETY: the slot is ours.
+                state.keep(unsafe { slot.take() }.expect("a message is sent once"));
+                slot.offer.verdict.set(Verdict::Committed);
+                break 'done Offered::Committed;
+            }
+            if let Some(own) = own {
+                // SAFETY: the caller's contract.
+                unsafe { state.senders.push(slot.as_offer(), own.group, own.leaf) };
+            }
+            Offered::Linked
+        };
+        if offered == Offered::Committed {
+            state.tx.lent = state.tx.lent.wrapping_sub(1);
+            if state.tx.handles == 0 {
+                state.tell(wakes);
+            }
+        }
+        (offered, self.unlock(state))
+    }
+
+    /// One try to receive into the slot, then, if `own` may wait, an offer.
+    /// On a commit the event's share of the side is given up.
+    ///
+    /// # Safety
+    /// As for [`Core::send`].
+    #[inline(always)]
+    pub(super) unsafe fn receive(
+        &self,
+        slot: &Slot<T>,
+        own: Option<&Offering<'_>>,
+        wakes: &mut Wakes,
+    ) -> (Offered, Rest<T>) {
+        let mut state = self.lock();
+        let offered = 'done: {
+            if state.buffered() > 0 {
+                if !commit(own) {
+                    break 'done Offered::Lost;
+                }
+                let message = state.buffer.as_mut().and_then(|buffer| buffer.pop_front());
+                // SAFETY: the slot is ours.
+                unsafe { slot.put(message.expect("not empty")) };
+                slot.offer.verdict.set(Verdict::Committed);
+                if !state.senders.is_empty() {
+                    state.refill(wakes);
+                }
+                break 'done Offered::Committed;
+            }
+            // SAFETY: the lock is held.
+            match unsafe { meet(&mut state.senders, own) } {
+                Meet::Won(offer) => {
+                    // SAFETY: the slot is ours, the partner's is won.
+                    unsafe {
+                        let message = offer.cast::<Slot<T>>().as_ref().take();
+                        slot.put(message.expect("a waiting sender has its message"));
+                        wakes.push(offer.as_ref().complete(Verdict::Committed));
+                    }
+                    slot.offer.verdict.set(Verdict::Committed);
+                    break 'done Offered::Committed;
+                }
+                Meet::Lost => break 'done Offered::Lost,
+                Meet::Nobody => (),
+            }
+            if state.is_closed_for_receivers() {
+                if !commit(own) {
+                    break 'done Offered::Lost;
+                }
+                slot.offer.verdict.set(Verdict::Closed);
+                break 'done Offered::Committed;
+            }
+            if let Some(own) = own {
+                // SAFETY: the caller's contract.
+                unsafe { state.receivers.push(slot.as_offer(), own.group, own.leaf) };
+            }
+            Offered::Linked
+        };
+        if offered == Offered::Committed {
+            state.rx.lent = state.rx.lent.wrapping_sub(1);
+            if state.rx.handles == 0 || state.tx.handles == 0 {
+                state.tell(wakes);
+            }
+        }
+        (offered, self.unlock(state))
+    }
+
+    /// An event ends without having given up its share: unlinks it, and gives
+    /// up the share. If it did not win, a message that a partner committed to
+    /// it goes back to the head of the channel.
+    ///
+    /// # Safety
+    /// The slot is the caller's own, of the side `end`; the share is given up
+    /// once.
+    pub(super) unsafe fn leave(
+        &self,
+        slot: &Slot<T>,
+        end: End,
+        won: bool,
+        wakes: &mut Wakes,
+    ) -> Rest<T> {
+        let mut state = self.lock();
+        if slot.offer.is_linked() {
+            let state = &mut *state;
+            let list = if end == End::Tx { &mut state.senders } else { &mut state.receivers };
+            // SAFETY: linked, under the lock of its list.
+            unsafe { list.unlink(&slot.offer) };
+        }
+        let back = !won && end == End::Rx && slot.offer.verdict.get() == Verdict::Committed;
+        // SAFETY: unlinked, so it is the owner's.
+        let message = if back { unsafe { slot.take() } } else { None };
+        let side = state.side(end);
+        side.lent = side.lent.wrapping_sub(1);
+        let late = message.and_then(|message| state.give_back(message, wakes));
+        if state.tx.handles == 0 || state.rx.handles == 0 {
+            state.tell(wakes);
+        }
+        Rest { late, ..self.unlock(state) }
+    }
+
+    /// Something about the sides changed: `change` says what.
+    pub(super) fn change(&self, wakes: &mut Wakes, change: impl FnOnce(&mut State<T>)) -> Rest<T> {
+        let mut state = self.lock();
+        change(&mut state);
+        state.tell(wakes);
+        self.unlock(state)
+    }
+}
+
+impl<T> State<T> {
+    /// Returns the message if nobody can ever receive it: to be dropped when
+    /// no lock is held.
+    fn give_back(&mut self, message: T, wakes: &mut Wakes) -> Option<T> {
+        if self.rx.is_unreferenced() {
+            return Some(message);
+        }
+        // SAFETY: the lock is held; the caller's group is withdrawn.
+        match unsafe { self.receivers.win() } {
+            Some(offer) => {
+                // SAFETY: won.
+                unsafe {
+                    offer.cast::<Slot<T>>().as_ref().put(message);
+                    wakes.push(offer.as_ref().complete(Verdict::Committed));
+                }
+            }
+            None => self.buffer.get_or_insert_default().push_front(message),
+        }
+        None
+    }
+}

@@ -1,0 +1,144 @@
+//! `IVar`: a value that is written once and read by all.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+
+/// A write-once variable; clones share it.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// let answer = IVar::new();
+/// let same = answer.clone();
+/// std::thread::spawn(move || same.put(42).unwrap());
+/// assert_eq!(answer.get().sync_blocking(), 42);
+/// assert_eq!(answer.put(43), Err(43));
+/// ```
+pub struct IVar<T> {
+    cell: Arc<Cell<T>>,
+}
+
+struct Cell<T> {
+    value: OnceLock<T>,
+    waiters: WaitQueue,
+}
+
+impl<T> IVar<T> {
+    /// An empty variable.
+    pub fn new() -> Self {
+        Self { cell: Arc::new(Cell { value: OnceLock::new(), waiters: WaitQueue::new() }) }
+    }
+
+    /// Writes the value and wakes all who wait for it. Never blocks.
+    ///
+    /// # Errors
+    /// The variable has a value already; gives `value` back.
+    pub fn put(&self, value: T) -> Result<(), T> {
+        self.cell.value.set(value)?;
+        let mut wakes = Wakes::new();
+        self.cell.waiters.complete_all(&mut wakes);
+        wakes.queue();
+        Ok(())
+    }
+
+    /// The value, if it has been written.
+    pub fn try_get(&self) -> Option<&T> {
+        self.cell.value.get()
+    }
+
+    /// The event that the variable is written; yields a copy of the value.
+    ///
+    /// Ready for ever afterwards. Not chosen: nothing happens.
+    pub fn get(&self) -> Get<T>
+    where
+        T: Clone,
+    {
+        Get { ivar: self.clone() }
+    }
+}
+
+impl<T> Default for IVar<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Clone for IVar<T> {
+    fn clone(&self) -> Self {
+        Self { cell: Arc::clone(&self.cell) }
+    }
+}
+
+impl<T> fmt::Debug for IVar<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IVar").field("written", &self.cell.value.get().is_some()).finish()
+    }
+}
+
+/// The event of reading an [`IVar`]; see [`IVar::get`].
+#[derive(Clone, Debug)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct Get<T> {
+    ivar: IVar<T>,
+}
+
+into_future!([T: Clone] Get<T>, T);
+
+// SAFETY: the branch holds the variable and an offer, which is `Send` by the
+// protocol.
+unsafe impl<T: Clone> Event for Get<T> {
+    type Branch = GetBranch<T>;
+
+    fn into_branch(self) -> GetBranch<T> {
+        GetBranch { ivar: self.ivar, offer: Offer::new() }
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct GetBranch<T> {
+    ivar: IVar<T>,
+    offer: Offer,
+}
+
+impl<T> GetBranch<T> {
+    fn is_written(&self) -> bool {
+        self.ivar.cell.value.get().is_some()
+    }
+}
+
+// SAFETY: `settle` and `drop` retract the offer.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<T: Clone> Branch for GetBranch<T> {
+    type Output = T;
+    const SINGLE: bool = true;
+
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+        self.is_written()
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+        // SAFETY: pinned, and retracted in `drop` at the latest.
+        unsafe { self.ivar.cell.waiters.offer(&self.offer, at, || self.is_written()) }
+    }
+
+    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {
+        self.ivar.cell.waiters.retract(&self.offer);
+    }
+
+    fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
+        self.ivar.cell.value.get().expect("committed, hence written").clone()
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.ivar.cell.waiters.locked(f);
+    }
+}
+
+impl<T> Drop for GetBranch<T> {
+    fn drop(&mut self) {
+        self.ivar.cell.waiters.retract(&self.offer);
+    }
+}

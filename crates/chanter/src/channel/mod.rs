@@ -1,0 +1,64 @@
+//! Channels, whose sends *and* receives are events.
+//!
+//! [`channel`] is a rendezvous: a send commits when it is received.
+//! [`bounded`] keeps up to *n* messages, [`mailbox`] any number. All look the
+//! same. An [`IVar`] is written once and read by all.
+//!
+//! **Closing.** A channel closes when one side has neither handle nor event
+//! left, or when `close` is called. Sends then commit to an error that gives
+//! the message back; receives deliver what is buffered, then [`Closed`].
+//!
+//! **The one guarantee.** A send that commits has handed its message to the
+//! channel or to one receiver. If that receiver's synchronization is dropped
+//! before it takes the message, the message goes back to the head of the
+//! channel, before all others. It is dropped only when no receiver is left.
+
+mod core;
+mod error;
+mod handle;
+mod ivar;
+mod recv;
+mod send;
+
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use error::{Closed, SendError, TryRecvError, TrySendError};
+pub use ivar::{Get, IVar};
+pub use recv::{Receiver, RecvEvent};
+pub use send::{SendEvent, Sender};
+
+/// A rendezvous channel: a send commits together with a receive.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let (tx, rx) = channel();
+/// spawn(async move { tx.send("hello").await });
+/// assert_eq!(rx.recv().await, Ok("hello"));
+/// # });
+/// ```
+pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
+    with_capacity(0)
+}
+
+/// A channel that keeps up to `capacity` messages; 0 is a rendezvous.
+///
+/// # Panics
+/// If `capacity` is `u32::MAX` or more; use [`mailbox`].
+pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let capacity = u32::try_from(capacity).ok().filter(|capacity| *capacity != core::UNBOUNDED);
+    with_capacity(capacity.expect("a bounded channel keeps fewer than u32::MAX messages"))
+}
+
+/// A channel that keeps any number of messages: sends never block.
+pub fn mailbox<T>() -> (Sender<T>, Receiver<T>) {
+    with_capacity(core::UNBOUNDED)
+}
+
+fn with_capacity<T>(capacity: u32) -> (Sender<T>, Receiver<T>) {
+    let (tx, rx) = handle::pair(capacity);
+    (Sender { handle: tx }, Receiver::new(rx))
+}

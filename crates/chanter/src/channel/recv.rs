@@ -1,0 +1,260 @@
+//! The receiving end.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+
+use super::core::{End, Slot};
+use super::error::{Closed, TryRecvError};
+use super::handle::{Handle, Lent};
+use crate::event::{Branch, Event, Offered, Offering, Sync, Verdict, Wakes, into_future};
+
+/// The receiving end of a channel; clones share it, and each message goes to
+/// one of them.
+///
+/// It is also a [`Stream`] of messages that ends when the channel is closed.
+pub struct Receiver<T> {
+    pub(super) handle: Handle<T>,
+    /// The stream's wait, if it has one.
+    stream: Option<Pin<Box<Sync<RecvEvent<T>>>>>,
+}
+
+// SAFETY: a handle moves messages between threads, and shares none.
+unsafe impl<T: Send> Send for Receiver<T> {}
+// SAFETY: as above; its counter is for the owner's OS thread and for
+// exclusive access only, and so is the stream.
+unsafe impl<T: Send> std::marker::Sync for Receiver<T> {}
+
+impl<T> Receiver<T> {
+    pub(super) fn new(handle: Handle<T>) -> Self {
+        Self { handle, stream: None }
+    }
+
+    /// The event of receiving a message.
+    ///
+    /// Commits when a message is there, or to [`Closed`] when the channel is
+    /// closed, or has no sender left, and is empty. The event counts as a
+    /// receiver: it keeps the channel open.
+    ///
+    /// Not chosen, or dropped: no message is lost. One that a sender had
+    /// committed to it already goes back to the head of the channel.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let (tx, rx) = mailbox();
+    /// tx.try_send(1).unwrap();
+    /// drop(tx);
+    /// assert_eq!(rx.recv().sync_blocking(), Ok(1));
+    /// assert_eq!(rx.recv().sync_blocking(), Err(Closed));
+    /// ```
+    #[inline(always)]
+    pub fn recv(&self) -> RecvEvent<T> {
+        RecvEvent { lent: Some(self.handle.lend()) }
+    }
+
+    /// Receives a message if one is there. Never blocks.
+    ///
+    /// # Errors
+    /// `Empty` if none is there now, `Closed` if none will ever be.
+    pub fn try_recv(&self) -> Result<T, TryRecvError> {
+        match self.recv().try_sync() {
+            Some(Ok(message)) => Ok(message),
+            Some(Err(Closed)) => Err(TryRecvError::Closed),
+            None => Err(TryRecvError::Empty),
+        }
+    }
+
+    /// Closes the channel: sends fail from now on, receivers get what is
+    /// buffered and then [`Closed`]. All who wait are told.
+    pub fn close(&self) {
+        let mut wakes = Wakes::new();
+        let rest = self.handle.core().change(&mut wakes, |state| state.rx.closed = true);
+        drop(rest);
+        wakes.queue();
+    }
+
+    /// Whether no message will follow those that are buffered: the channel is
+    /// closed, or no sender is left.
+    pub fn is_closed(&self) -> bool {
+        self.handle.core().lock().is_closed_for_receivers()
+    }
+
+    /// How many messages are buffered.
+    pub fn len(&self) -> usize {
+        self.handle.core().lock().len()
+    }
+
+    /// Whether no message is buffered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        Self::new(self.handle.clone())
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}
+
+impl<T> Stream for Receiver<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let mut wait = self.stream.take().unwrap_or_else(|| Box::pin(self.recv().sync()));
+        match wait.as_mut().poll(cx) {
+            Poll::Ready(message) => {
+                // The place is used again: one allocation for each stream.
+                wait.set(self.recv().sync());
+                self.stream = Some(wait);
+                Poll::Ready(message.ok())
+            }
+            Poll::Pending => {
+                self.stream = Some(wait);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// The event of receiving a message; see [`Receiver::recv`].
+#[must_use = "events do nothing unless synchronized"]
+pub struct RecvEvent<T> {
+    /// Gone when the event has become a branch.
+    lent: Option<Lent<T>>,
+}
+
+// SAFETY: it moves a share of the channel.
+unsafe impl<T: Send> Send for RecvEvent<T> {}
+// SAFETY: shared, it can only be cloned.
+unsafe impl<T: Send> std::marker::Sync for RecvEvent<T> {}
+
+impl<T> Clone for RecvEvent<T> {
+    fn clone(&self) -> Self {
+        Self { lent: self.lent.as_ref().map(|lent| lent.again(End::Rx)) }
+    }
+}
+
+impl<T> fmt::Debug for RecvEvent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecvEvent(..)")
+    }
+}
+
+impl<T> Drop for RecvEvent<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(lent) = self.lent.take() {
+            drop(RecvBranch { slot: Slot::new(None), lent, share: true });
+        }
+    }
+}
+
+into_future!([T] RecvEvent<T>, Result<T, Closed>);
+
+// SAFETY: the branch holds the same share and a message; its offer is `Send`
+// by the protocol.
+unsafe impl<T> Event for RecvEvent<T> {
+    type Branch = RecvBranch<T>;
+
+    #[inline(always)]
+    fn into_branch(mut self) -> RecvBranch<T> {
+        let lent = self.lent.take().expect("taken here or in `drop`");
+        RecvBranch { slot: Slot::new(None), lent, share: true }
+    }
+}
+
+#[doc(hidden)]
+pub struct RecvBranch<T> {
+    slot: Slot<T>,
+    lent: Lent<T>,
+    /// Whether `lent` is still ours to give up.
+    share: bool,
+}
+
+impl<T> fmt::Debug for RecvBranch<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecvBranch(..)")
+    }
+}
+
+impl<T> RecvBranch<T> {
+    #[inline(always)]
+    fn attempt(self: Pin<&mut Self>, own: Option<&Offering<'_>>, wakes: &mut Wakes) -> Offered {
+        // SAFETY: nothing is moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: pinned, not linked, and retracted in `drop` at the latest.
+        let (offered, rest) = unsafe { this.lent.core().receive(&this.slot, own, wakes) };
+        if offered == Offered::Committed {
+            this.share = false;
+            // SAFETY: the commit gave the share up.
+            unsafe { this.lent.finish(rest) };
+        }
+        offered
+    }
+
+    /// Leaves the channel if the share is still ours.
+    #[inline(always)]
+    fn leave(&mut self, won: bool, wakes: &mut Wakes) {
+        if std::mem::take(&mut self.share) {
+            // SAFETY: the slot and the share are ours; once.
+            unsafe {
+                let rest = self.lent.core().leave(&self.slot, End::Rx, won, wakes);
+                self.lent.finish(rest);
+            }
+        }
+    }
+}
+
+// SAFETY: `settle` and `drop` retract the offer.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<T> Branch for RecvBranch<T> {
+    type Output = Result<T, Closed>;
+    const SINGLE: bool = true;
+
+    #[inline(always)]
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {
+        self.lent.core().may_commit(End::Rx) && self.attempt(None, wakes) == Offered::Committed
+    }
+
+    #[inline(always)]
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.attempt(Some(at), wakes)
+    }
+
+    #[inline(always)]
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+        // SAFETY: nothing is moved.
+        unsafe { self.get_unchecked_mut() }.leave(winner.is_some(), wakes);
+    }
+
+    #[inline(always)]
+    fn finish(self: Pin<&mut Self>, _leaf: usize) -> Result<T, Closed> {
+        match self.slot.offer.verdict.get() {
+            // SAFETY: committed: the slot is ours.
+            Verdict::Committed => Ok(unsafe { self.slot.take() }.expect("a receive has its message")),
+            _ => Err(Closed),
+        }
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        let _state = self.lent.core().lock();
+        f();
+    }
+}
+
+impl<T> Drop for RecvBranch<T> {
+    #[inline]
+    fn drop(&mut self) {
+        let mut wakes = Wakes::new();
+        self.leave(false, &mut wakes);
+        wakes.queue();
+    }
+}

@@ -1,0 +1,125 @@
+//! The units of choice: `always` and `never`.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+
+use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+
+/// The event that is always ready, with `value`.
+///
+/// Law: `choose((always(v), e))` never blocks.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// assert_eq!(always(7).try_sync(), Some(7));
+/// ```
+pub fn always<T>(value: T) -> Always<T> {
+    Always { value }
+}
+
+/// The event that is never ready: the unit of [`choose`](super::choose).
+///
+/// ```
+/// # use chanter::prelude::*;
+/// assert_eq!(choose((never(), always(7))).sync_blocking(), 7);
+/// ```
+pub fn never<T>() -> Never<T> {
+    Never { output: PhantomData }
+}
+
+/// See [`always`].
+#[derive(Clone, Debug)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct Always<T> {
+    value: T,
+}
+
+into_future!([T] Always<T>, T);
+
+// SAFETY: the branch holds a `T`, as the event does.
+unsafe impl<T> Event for Always<T> {
+    type Branch = AlwaysBranch<T>;
+
+    fn into_branch(self) -> AlwaysBranch<T> {
+        AlwaysBranch { value: Some(self.value) }
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct AlwaysBranch<T> {
+    value: Option<T>,
+}
+
+// SAFETY: never links an offer.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<T> Branch for AlwaysBranch<T> {
+    type Output = T;
+    const SINGLE: bool = true;
+
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+        true
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+        at.commit_alone()
+    }
+
+    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {}
+
+    fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
+        // SAFETY: the value is never pinned.
+        unsafe { self.get_unchecked_mut() }.value.take().expect("finish is called once")
+    }
+}
+
+/// See [`never`].
+#[must_use = "events do nothing unless synchronized"]
+pub struct Never<T> {
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Never<T> {
+    fn clone(&self) -> Self {
+        never()
+    }
+}
+
+impl<T> fmt::Debug for Never<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Never")
+    }
+}
+
+into_future!([T] Never<T>, T);
+
+// SAFETY: the branch is the event, without data.
+unsafe impl<T> Event for Never<T> {
+    type Branch = Self;
+
+    fn into_branch(self) -> Self {
+        self
+    }
+}
+
+// SAFETY: never links an offer.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<T> Branch for Never<T> {
+    type Output = T;
+    const SINGLE: bool = true;
+
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+        false
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+        Offered::Linked
+    }
+
+    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {}
+
+    fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
+        unreachable!("`never` does not commit")
+    }
+}

@@ -1,0 +1,57 @@
+//! Synchronization that blocks the OS thread.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use super::Event;
+use crate::vp;
+
+/// Wakes an OS thread.
+struct Unpark {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // ORDER: Release pairs with the Acquire in `block_on_thread`.
+        if !self.woken.swap(true, Ordering::Release) {
+            self.thread.unpark();
+        }
+    }
+}
+
+thread_local! {
+    static UNPARK: Arc<Unpark> =
+        Arc::new(Unpark { thread: std::thread::current(), woken: AtomicBool::new(false) });
+}
+
+/// Polls `future` on the calling OS thread, which sleeps in between.
+pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let unpark = UNPARK.with(Arc::clone);
+    let waker = Waker::from(Arc::clone(&unpark));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+            return value;
+        }
+        // ORDER: Acquire pairs with the waker's Release.
+        while !unpark.woken.swap(false, Ordering::Acquire) {
+            std::thread::park();
+        }
+    }
+}
+
+pub(super) fn sync_blocking<E: Event>(event: E) -> E::Output {
+    let sync = event.sync();
+    if vp::Vp::current().is_some() { vp::block_here(sync) } else { block_on_thread(sync) }
+}

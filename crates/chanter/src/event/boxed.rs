@@ -1,0 +1,116 @@
+//! `BoxEvent`: an event whose type is forgotten.
+
+use std::fmt;
+use std::pin::Pin;
+
+use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+
+/// An event of any kind that yields `T`; see [`Event::boxed`].
+#[must_use = "events do nothing unless synchronized"]
+pub struct BoxEvent<'a, T> {
+    branch: Pin<Box<dyn Branches<T> + Send + 'a>>,
+}
+
+/// Lets a branch be sent when its event is: `Event`'s contract.
+struct SendBranch<B>(B);
+
+// SAFETY: made by `BoxEvent::new` only, from a `Send` event's branch.
+unsafe impl<B> Send for SendBranch<B> {}
+
+impl<'a, T> BoxEvent<'a, T> {
+    pub(crate) fn new<E: Event + IntoFuture<Output = T> + Send + 'a>(event: E) -> Self
+    where
+        E::Branch: 'a,
+    {
+        Self { branch: Box::pin(SendBranch(event.into_branch())) }
+    }
+}
+
+impl<T> fmt::Debug for BoxEvent<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BoxEvent(..)")
+    }
+}
+
+/// [`Branch`] without its constant, so that it can be a trait object.
+trait Branches<T> {
+    fn force(self: Pin<&mut Self>);
+    fn leaves(&self) -> usize;
+    fn is_biased(&self) -> bool;
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool;
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes);
+    fn finish(self: Pin<&mut Self>, leaf: usize) -> T;
+}
+
+impl<B> SendBranch<B> {
+    fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
+        // SAFETY: the only field, structurally pinned.
+        unsafe { self.map_unchecked_mut(|this| &mut this.0) }
+    }
+}
+
+impl<B: Branch> Branches<B::Output> for SendBranch<B> {
+    fn force(self: Pin<&mut Self>) {
+        self.inner().force();
+    }
+    fn leaves(&self) -> usize {
+        self.0.leaves()
+    }
+    fn is_biased(&self) -> bool {
+        self.0.is_biased()
+    }
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+        self.inner().try_leaf(leaf, wakes)
+    }
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.inner().offer_leaf(leaf, at, wakes)
+    }
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+        self.inner().settle(winner, wakes);
+    }
+    fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
+        self.inner().finish(leaf)
+    }
+}
+
+into_future!(['a, T] BoxEvent<'a, T>, T);
+
+// SAFETY: the branch is the event.
+unsafe impl<'a, T> Event for BoxEvent<'a, T> {
+    type Branch = Self;
+
+    fn into_branch(self) -> Self {
+        self
+    }
+}
+
+// SAFETY: everything is the inner branch's. SINGLE is false, because the
+// number of leaves is not known when compiled.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<T> Branch for BoxEvent<'_, T> {
+    type Output = T;
+    const SINGLE: bool = false;
+
+    fn force(mut self: Pin<&mut Self>) {
+        self.branch.as_mut().force();
+    }
+    fn leaves(&self) -> usize {
+        self.branch.leaves()
+    }
+    fn is_biased(&self) -> bool {
+        self.branch.is_biased()
+    }
+    fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+        self.branch.as_mut().try_leaf(leaf, wakes)
+    }
+    fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.branch.as_mut().offer_leaf(leaf, at, wakes)
+    }
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+        self.branch.as_mut().settle(winner, wakes);
+    }
+    fn finish(mut self: Pin<&mut Self>, leaf: usize) -> T {
+        self.branch.as_mut().finish(leaf)
+    }
+}

@@ -1,0 +1,281 @@
+//! `choose`: exactly one of several events.
+
+use std::fmt;
+use std::pin::Pin;
+
+use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+
+/// Several events of one output type: a tuple of up to 12, an array or a
+/// vector. An empty vector is [`never`](super::never).
+pub trait Choices {
+    /// What each of the events yields.
+    type Output;
+    #[doc(hidden)]
+    type Branch: Branch<Output = Self::Output>;
+    #[doc(hidden)]
+    fn into_branch(self) -> Self::Branch;
+}
+
+/// The event that commits exactly one of `events`, whichever can first.
+///
+/// Fair: among those that are ready, the search begins at a random one, so
+/// none is passed over for ever. Choices nest; the base events of nested
+/// choices take part on equal terms. The losers never happened: messages
+/// stay where they are, nacks are enabled.
+///
+/// Sends and receives mix freely. A choice never matches itself, and choices
+/// that cross never deadlock: no two locks are ever held together.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # use std::time::Duration;
+/// let (_tx, rx) = channel::<u32>();
+/// let got = choose((
+///     rx.recv().wrap(Some),
+///     after(Duration::from_millis(1)).wrap(|()| None),
+/// ));
+/// assert_eq!(got.sync_blocking(), None);
+/// ```
+///
+/// Parallel CML, sections 2 and 5.
+pub fn choose<C: Choices>(events: C) -> Choose<C> {
+    Choose { events, biased: false }
+}
+
+/// Like [`choose`], but among those that are ready the first in order wins.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// assert_eq!(choose_biased([always(1), always(2)]).sync_blocking(), 1);
+/// ```
+pub fn choose_biased<C: Choices>(events: C) -> Choose<C> {
+    Choose { events, biased: true }
+}
+
+/// See [`choose`].
+#[derive(Clone)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct Choose<C> {
+    events: C,
+    biased: bool,
+}
+
+impl<C> fmt::Debug for Choose<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Choose").field("biased", &self.biased).finish_non_exhaustive()
+    }
+}
+
+into_future!([C: Choices] Choose<C>, C::Output);
+
+// SAFETY: the branch holds the branches of the events, which are `Send` when
+// the events are.
+unsafe impl<C: Choices> Event for Choose<C> {
+    type Branch = ChooseBranch<C::Branch>;
+
+    #[inline(always)]
+    fn into_branch(self) -> Self::Branch {
+        ChooseBranch { inner: self.events.into_branch(), biased: self.biased }
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ChooseBranch<B> {
+    inner: B,
+    biased: bool,
+}
+
+impl<B> ChooseBranch<B> {
+    #[inline(always)]
+    fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
+        // SAFETY: `inner` is pinned with the whole.
+        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
+    }
+}
+
+// SAFETY: everything is the inner branch's.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<B: Branch> Branch for ChooseBranch<B> {
+    type Output = B::Output;
+    const SINGLE: bool = B::SINGLE;
+
+    fn force(self: Pin<&mut Self>) {
+        self.inner().force();
+    }
+
+    #[inline(always)]
+    fn leaves(&self) -> usize {
+        self.inner.leaves()
+    }
+
+    fn is_biased(&self) -> bool {
+        self.biased
+    }
+
+    #[inline(always)]
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+        self.inner().try_leaf(leaf, wakes)
+    }
+
+    #[inline(always)]
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.inner().offer_leaf(leaf, at, wakes)
+    }
+
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+        self.inner().settle(winner, wakes);
+    }
+
+    fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
+        self.inner().finish(leaf)
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.inner().locked(f);
+    }
+}
+
+impl<E: Event, const N: usize> Choices for [E; N] {
+    type Output = E::Output;
+    type Branch = ListBranch<[E::Branch; N], E::Branch>;
+
+    fn into_branch(self) -> Self::Branch {
+        ListBranch::new(self.map(E::into_branch))
+    }
+}
+
+impl<E: Event> Choices for Vec<E> {
+    type Output = E::Output;
+    type Branch = ListBranch<Box<[E::Branch]>, E::Branch>;
+
+    fn into_branch(self) -> Self::Branch {
+        ListBranch::new(self.into_iter().map(E::into_branch).collect())
+    }
+}
+
+/// A storage whose elements stay where they are while it is pinned.
+///
+/// # Safety
+/// The elements are structurally pinned: inline, or behind a stable pointer
+/// that is never resized.
+#[doc(hidden)]
+pub unsafe trait Stable<B> {
+    /// The elements.
+    fn elements(&self) -> &[B];
+    /// The elements; the caller does not move them.
+    fn elements_mut(&mut self) -> &mut [B];
+}
+
+// SAFETY: inline.
+unsafe impl<B, const N: usize> Stable<B> for [B; N] {
+    fn elements(&self) -> &[B] {
+        self
+    }
+    fn elements_mut(&mut self) -> &mut [B] {
+        self
+    }
+}
+
+// SAFETY: a boxed slice does not move its elements.
+unsafe impl<B> Stable<B> for Box<[B]> {
+    fn elements(&self) -> &[B] {
+        self
+    }
+    fn elements_mut(&mut self) -> &mut [B] {
+        self
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ListBranch<S, B> {
+    branches: S,
+    /// Where each branch's leaves end; empty while every branch has one leaf.
+    ends: Vec<usize>,
+    branch: std::marker::PhantomData<B>,
+}
+
+impl<S: Stable<B>, B: Branch> ListBranch<S, B> {
+    fn new(branches: S) -> Self {
+        Self { branches, ends: Vec::new(), branch: std::marker::PhantomData }
+    }
+
+    /// The branch that `leaf` belongs to, and its number there. Constant
+    /// time when every branch is a single one, else logarithmic.
+    #[inline(always)]
+    fn locate(&self, leaf: usize) -> (usize, usize) {
+        if B::SINGLE {
+            return (leaf, 0);
+        }
+        let index = self.ends.partition_point(|end| *end <= leaf);
+        (index, leaf - self.start(index))
+    }
+
+    fn start(&self, index: usize) -> usize {
+        if B::SINGLE {
+            index
+        } else {
+            index.checked_sub(1).map_or(0, |before| self.ends[before])
+        }
+    }
+
+    #[inline(always)]
+    fn branch(self: Pin<&mut Self>, index: usize) -> Pin<&mut B> {
+        // SAFETY: `Stable`: elements are structurally pinned.
+        unsafe { self.map_unchecked_mut(|this| &mut this.branches.elements_mut()[index]) }
+    }
+}
+
+// SAFETY: leaves are the branches' own.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
+    type Output = B::Output;
+    const SINGLE: bool = false;
+
+    fn force(mut self: Pin<&mut Self>) {
+        for index in 0..self.branches.elements().len() {
+            self.as_mut().branch(index).force();
+        }
+        if !B::SINGLE {
+            let mut end = 0;
+            let ends = self.branches.elements().iter().map(|branch| {
+                end += branch.leaves();
+                end
+            });
+            let ends = ends.collect();
+            // SAFETY: `ends` is not pinned.
+            unsafe { self.get_unchecked_mut() }.ends = ends;
+        }
+    }
+
+    #[inline(always)]
+    fn leaves(&self) -> usize {
+        if B::SINGLE { self.branches.elements().len() } else { self.ends.last().copied().unwrap_or(0) }
+    }
+
+    #[inline(always)]
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+        let (index, leaf) = self.locate(leaf);
+        self.branch(index).try_leaf(leaf, wakes)
+    }
+
+    #[inline(always)]
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        let (index, leaf) = self.locate(leaf);
+        self.branch(index).offer_leaf(leaf, at, wakes)
+    }
+
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+        let winner = winner.map(|leaf| self.locate(leaf));
+        for index in 0..self.branches.elements().len() {
+            let leaf = winner.and_then(|(at, leaf)| (at == index).then_some(leaf));
+            self.as_mut().branch(index).settle(leaf, wakes);
+        }
+    }
+
+    fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
+        let (index, leaf) = self.locate(leaf);
+        self.branch(index).finish(leaf)
+    }
+}

@@ -1,0 +1,242 @@
+//! `with_nack`: telling the losers.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+/// The event that `make` returns, given a *negative acknowledgement*: an
+/// event that becomes ready if the synchronization does not choose it.
+///
+/// The nack is enabled when another branch of the choice commits, when
+/// [`try_sync`](Event::try_sync) finds nothing ready, and when the
+/// synchronization is dropped. It is never enabled if this branch commits and
+/// its result is taken. `make` runs like that of [`guard`](super::guard); if
+/// it panics, the nack is enabled.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// let mut told = None;
+/// let loser = with_nack(|nack| { told = Some(nack); never() });
+/// assert_eq!(choose((loser, always(1))).sync_blocking(), 1);
+/// told.unwrap().sync_blocking();
+/// ```
+///
+/// Parallel CML, section 2.1 (`withNack`).
+pub fn with_nack<F, E>(make: F) -> WithNack<F, E>
+where
+    F: FnOnce(Nack) -> E,
+    E: Event,
+{
+    WithNack { make, event: PhantomData }
+}
+
+/// A negative acknowledgement: ready, for all who wait and for ever, once its
+/// branch has lost. See [`with_nack`].
+#[derive(Clone)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct Nack {
+    cell: Arc<NackCell>,
+}
+
+struct NackCell {
+    enabled: AtomicBool,
+    waiters: WaitQueue,
+}
+
+impl Nack {
+    /// Whether the branch has lost.
+    pub fn is_enabled(&self) -> bool {
+        // ORDER: Acquire pairs with `enable`.
+        self.cell.enabled.load(Ordering::Acquire)
+    }
+
+    fn enable(&self, wakes: &mut Wakes) {
+        // ORDER: Release pairs with `is_enabled`; waiters ask again under
+        // the queue's lock, which `complete_all` takes after this store.
+        self.cell.enabled.store(true, Ordering::Release);
+        self.cell.waiters.complete_all(wakes);
+    }
+}
+
+impl fmt::Debug for Nack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nack").field("enabled", &self.is_enabled()).finish()
+    }
+}
+
+into_future!([] Nack, ());
+
+// SAFETY: the branch holds the event and an offer, which is `Send` by the
+// protocol.
+unsafe impl Event for Nack {
+    type Branch = NackBranch;
+
+    fn into_branch(self) -> NackBranch {
+        NackBranch { nack: self, offer: Offer::new() }
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct NackBranch {
+    nack: Nack,
+    offer: Offer,
+}
+
+// SAFETY: `settle` and `drop` retract the offer.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl Branch for NackBranch {
+    type Output = ();
+    const SINGLE: bool = true;
+
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+        self.nack.is_enabled()
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+        // SAFETY: pinned, and retracted in `drop` at the latest.
+        unsafe { self.nack.cell.waiters.offer(&self.offer, at, || self.nack.is_enabled()) }
+    }
+
+    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {
+        self.nack.cell.waiters.retract(&self.offer);
+    }
+
+    fn finish(self: Pin<&mut Self>, _leaf: usize) {}
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.nack.cell.waiters.locked(f);
+    }
+}
+
+impl Drop for NackBranch {
+    fn drop(&mut self) {
+        self.nack.cell.waiters.retract(&self.offer);
+    }
+}
+
+/// See [`with_nack`].
+#[must_use = "events do nothing unless synchronized"]
+pub struct WithNack<F, E> {
+    make: F,
+    // `E`, not `fn() -> E`: see `Guard`.
+    event: PhantomData<E>,
+}
+
+impl<F: Clone, E> Clone for WithNack<F, E> {
+    fn clone(&self) -> Self {
+        Self { make: self.make.clone(), event: PhantomData }
+    }
+}
+
+impl<F, E> fmt::Debug for WithNack<F, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WithNack(..)")
+    }
+}
+
+into_future!([F: FnOnce(Nack) -> E, E: Event] WithNack<F, E>, E::Output);
+
+// SAFETY: as for `Guard`; a `Nack` is `Send`.
+unsafe impl<F: FnOnce(Nack) -> E, E: Event> Event for WithNack<F, E> {
+    type Branch = WithNackBranch<F, E>;
+
+    fn into_branch(self) -> Self::Branch {
+        WithNackBranch { make: Some(self.make), nack: None, inner: None }
+    }
+}
+
+#[doc(hidden)]
+pub struct WithNackBranch<F, E: Event> {
+    make: Option<F>,
+    /// Made by `force`; gone once its fate is decided.
+    nack: Option<Nack>,
+    inner: Option<E::Branch>,
+}
+
+impl<F, E: Event> fmt::Debug for WithNackBranch<F, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WithNackBranch(..)")
+    }
+}
+
+impl<F, E: Event> WithNackBranch<F, E> {
+    fn inner(self: Pin<&mut Self>) -> Option<Pin<&mut E::Branch>> {
+        // SAFETY: `inner` is pinned with the whole.
+        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }.as_pin_mut()
+    }
+
+    fn forced(self: Pin<&mut Self>) -> Pin<&mut E::Branch> {
+        self.inner().expect("guards are forced first")
+    }
+}
+
+// SAFETY: leaves are the inner branch's; `make` runs in `force` only.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
+    type Output = E::Output;
+    const SINGLE: bool = E::Branch::SINGLE;
+
+    fn force(mut self: Pin<&mut Self>) {
+        // SAFETY: `make` and `nack` are not pinned, and `inner` is written
+        // before anything pins it.
+        let this = unsafe { self.as_mut().get_unchecked_mut() };
+        if let Some(make) = this.make.take() {
+            let cell = NackCell { enabled: AtomicBool::new(false), waiters: WaitQueue::new() };
+            let nack = Nack { cell: Arc::new(cell) };
+            this.nack = Some(nack.clone());
+            this.inner = Some(make(nack).into_branch());
+        }
+        self.forced().force();
+    }
+
+    fn leaves(&self) -> usize {
+        self.inner.as_ref().map_or(0, E::Branch::leaves)
+    }
+
+    fn is_biased(&self) -> bool {
+        self.inner.as_ref().is_some_and(E::Branch::is_biased)
+    }
+
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+        self.forced().try_leaf(leaf, wakes)
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.forced().offer_leaf(leaf, at, wakes)
+    }
+
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+        if let Some(inner) = self.as_mut().inner() {
+            inner.settle(winner, wakes);
+        }
+        // SAFETY: `nack` is not pinned.
+        let nack = unsafe { self.get_unchecked_mut() }.nack.take();
+        if let (Some(nack), None) = (nack, winner) {
+            nack.enable(wakes);
+        }
+    }
+
+    fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Output {
+        self.forced().finish(leaf)
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.forced().locked(f);
+    }
+}
+
+impl<F, E: Event> Drop for WithNackBranch<F, E> {
+    fn drop(&mut self) {
+        // Still undecided: a guard panicked before the choice began.
+        if let Some(nack) = self.nack.take() {
+            let mut wakes = Wakes::new();
+            nack.enable(&mut wakes);
+            wakes.queue();
+        }
+    }
+}

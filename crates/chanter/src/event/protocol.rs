@@ -1,0 +1,547 @@
+//! The synchronization protocol: how one of many offers commits.
+//!
+//! This is the optimistic protocol of Parallel CML (section 5), with offers
+//! that live inside the pinned future of the one who synchronizes.
+//!
+//! ```text
+//!             ┌────(claim)────► CLAIMED ─┐ the owner tries to match another
+//!             │  ◄──(unclaim)────────────┤
+//!   WAITING ──┤                          └──(commit)──► SYNCHED
+//!             └────(take, by a partner)───────────────► SYNCHED ──(publish)──► DONE
+//! ```
+//!
+//! Each synchronization has one [`Group`]: its event state. Each base event
+//! in it makes one [`Offer`], a node in the wait queue of what it waits for.
+//!
+//! | field                    | who may touch it                                    |
+//! |--------------------------|-----------------------------------------------------|
+//! | `Offer::{prev,next}`     | the holder of the queue's lock                      |
+//! | `Offer::linked`          | written under the queue's lock; read by the owner   |
+//! | slots beside the offer   | the holder of the lock while linked; then the owner |
+//! | `Group::{winner,waiter}` | the owner until it offers; then whoever moved the state out of WAITING |
+//!
+//! * INV-ONE: a group leaves WAITING for SYNCHED once: one offer commits.
+//! * INV-LAST: a partner's last access to an offer and its group is
+//!   [`Group::publish`], inside the critical section of that queue. It takes
+//!   the waiter out before, and wakes it after the lock is released. So an
+//!   owner that saw DONE may free everything.
+//! * INV-LOCK: one queue's lock is held at a time, and no user code runs
+//!   under it. A partner that meets CLAIMED waits for the owner, which
+//!   gives up its own claim before it waits: no cycle.
+//! * INV-LIVE: an owner unlinks its offers before they die, under the lock
+//!   of the queue: wait queues hold live offers only.
+//!
+//! A *single* synchronization (one base event, no choice) needs no event
+//! state: being taken off the queue under its lock is the commit, so the
+//! partner goes from WAITING to DONE with a plain store.
+
+use std::cell::Cell;
+use std::marker::PhantomPinned;
+use std::ptr::{self, NonNull};
+use std::task::Waker;
+
+use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use crate::sync::{Lock, UnsafeCell, order, spin};
+use crate::thread;
+
+const WAITING: u8 = 0;
+const CLAIMED: u8 = 1;
+const SYNCHED: u8 = 2;
+const DONE: u8 = 3;
+
+/// The event state of one synchronization.
+#[derive(Debug)]
+pub(crate) struct Group {
+    state: AtomicU8,
+    single: Cell<bool>,
+    winner: Cell<u32>,
+    waiter: UnsafeCell<Option<Waker>>,
+}
+
+/// What a partner got when it tried to take an offer.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// The offer is the partner's to complete.
+    Won,
+    /// The owner is trying to match another one: try again.
+    Busy,
+    /// Another partner was first.
+    Lost,
+}
+
+impl Group {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: AtomicU8::new(WAITING),
+            single: Cell::new(false),
+            winner: Cell::new(u32::MAX),
+            waiter: UnsafeCell::new(None),
+        }
+    }
+
+    /// The owner gets ready to offer.
+    pub(crate) fn open(&self, waiter: Waker, single: bool) {
+        self.single.set(single);
+        // SAFETY: nothing has been offered: the owner is alone.
+        self.waiter.with_mut(|cell| unsafe { *cell = Some(waiter) });
+    }
+
+    /// A partner that holds the queue's lock tries to take an offer.
+    #[inline]
+    pub(crate) fn take(&self) -> Take {
+        if self.single.get() {
+            // The lock is the claim: see the module's last paragraph.
+            return Take::Won;
+        }
+        // ORDER: Acquire: the partner sees the waiter; the slots are under
+        // the queue's lock. Nothing is published here.
+        match self.state.compare_exchange(WAITING, SYNCHED, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Take::Won,
+            Err(CLAIMED) => Take::Busy,
+            Err(_) => Take::Lost,
+        }
+    }
+
+    /// Takes an offer, waiting while its owner is busy. For partners that
+    /// have claimed nothing of their own.
+    pub(crate) fn take_patiently(&self) -> bool {
+        let mut turn = 0;
+        loop {
+            match self.take() {
+                Take::Won => return true,
+                Take::Lost => return false,
+                Take::Busy => spin(&mut turn),
+            }
+        }
+    }
+
+    /// The partner's last access: the result is in the slots (INV-LAST).
+    #[must_use = "wake the owner once the lock is released"]
+    #[inline]
+    pub(crate) fn publish(&self, leaf: u32) -> Option<Waker> {
+        self.winner.set(leaf);
+        // SAFETY: the partner moved the state out of WAITING.
+        let waiter = self.waiter.with_mut(|cell| unsafe { (*cell).take() });
+        // ORDER: Release publishes winner and slots to `outcome`.
+        self.state.store(DONE, order::group_publish());
+        waiter
+    }
+
+    /// The owner claims its own group while it tries to match another one;
+    /// false: a partner has been faster.
+    pub(crate) fn claim(&self) -> bool {
+        // ORDER: Acquire: on failure nothing is read before `outcome`.
+        self.state.compare_exchange(WAITING, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// The owner gives its claim up.
+    pub(crate) fn unclaim(&self) {
+        // ORDER: Release keeps the owner's accesses before a partner's take.
+        self.state.store(WAITING, Ordering::Release);
+    }
+
+    /// The owner commits, from its claim.
+    pub(crate) fn commit(&self, leaf: u32) {
+        self.winner.set(leaf);
+        // ORDER: Relaxed: only the owner reads the result.
+        self.state.store(DONE, Ordering::Relaxed);
+    }
+
+    /// The owner asks which leaf has committed.
+    #[inline]
+    pub(crate) fn outcome(&self) -> Option<u32> {
+        let mut turn = 0;
+        loop {
+            // ORDER: Acquire pairs with `publish`.
+            match self.state.load(order::group_observe()) {
+                DONE => return Some(self.winner.get()),
+                // The wake-up may have come and gone already, so the owner
+                // must not go back to sleep: the result is an instant away.
+                SYNCHED => spin(&mut turn),
+                _ => return None,
+            }
+        }
+    }
+
+    /// The owner gives up; afterwards no partner takes any of its offers.
+    /// Returns the winner if one has committed before.
+    pub(crate) fn withdraw(&self) -> Option<u32> {
+        if self.single.get() {
+            // The retraction under the queue's lock decides.
+            return self.outcome();
+        }
+        // ORDER: as in `take`.
+        match self.state.compare_exchange(WAITING, DONE, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => None,
+            Err(_) => self.outcome(),
+        }
+    }
+
+    /// The owner is polled again with `waker`: the old one is replaced if it
+    /// would wake another. `locked` runs a closure under the queue's lock, for
+    /// a single synchronization. Returns the old waker, to be dropped outside
+    /// of every lock.
+    pub(crate) fn renew(&self, waker: &Waker, locked: impl FnOnce(&mut dyn FnMut())) -> Option<Waker> {
+        // Cloned first: a clone is user code, and a lock may be held below.
+        let mut fresh = Some(waker.clone());
+        let mut replace = || {
+            // SAFETY: partners only ever take the waiter out, after the state
+            // left WAITING, which the lock or our claim prevents.
+            self.waiter.with_mut(|cell| unsafe {
+                if !(*cell).as_ref().is_some_and(|old| old.will_wake(waker)) {
+                    std::mem::swap(&mut *cell, &mut fresh);
+                }
+            });
+        };
+        if self.single.get() {
+            locked(&mut || {
+                if self.state.load(Ordering::Relaxed) == WAITING {
+                    replace();
+                }
+            });
+        } else if self.claim() {
+            replace();
+            self.unclaim();
+        }
+        fresh
+    }
+}
+
+/// One base event's place in a wait queue. The owner pins it.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Offer {
+    prev: Cell<*const Offer>,
+    next: Cell<*const Offer>,
+    group: Cell<*const Group>,
+    leaf: Cell<u32>,
+    linked: AtomicBool,
+    /// The outcome for the owner: set before `publish`, or by the owner.
+    pub(crate) verdict: Cell<Verdict>,
+    _pinned: PhantomPinned,
+}
+
+/// How a base event ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Not at all.
+    Open,
+    /// It committed.
+    Committed,
+    /// It committed to "closed".
+    Closed,
+}
+
+impl Offer {
+    pub(crate) fn new() -> Self {
+        Self {
+            prev: Cell::new(ptr::null()),
+            next: Cell::new(ptr::null()),
+            group: Cell::new(ptr::null()),
+            leaf: Cell::new(0),
+            linked: AtomicBool::new(false),
+            verdict: Cell::new(Verdict::Open),
+            _pinned: PhantomPinned,
+        }
+    }
+
+    /// Whether it is in a queue. If not, no partner touches it any more
+    /// once its group is DONE.
+    #[inline]
+    pub(crate) fn is_linked(&self) -> bool {
+        // ORDER: Acquire: the partner that unlinked it is done with the links.
+        self.linked.load(Ordering::Acquire)
+    }
+
+    /// # Safety
+    /// The offer is linked, and the caller holds the queue's lock.
+    #[inline]
+    pub(crate) unsafe fn group(&self) -> &Group {
+        // SAFETY: the owner keeps its group alive while an offer is linked.
+        unsafe { &*self.group.get() }
+    }
+
+    /// A partner that has taken and unlinked the offer completes it: its last
+    /// access (INV-LAST).
+    ///
+    /// # Safety
+    /// The caller has won the offer, and holds its queue's lock.
+    #[must_use = "wake the owner once the lock is released"]
+    #[inline]
+    pub(crate) unsafe fn complete(&self, verdict: Verdict) -> Option<Waker> {
+        self.verdict.set(verdict);
+        // SAFETY: the owner waits for the publication.
+        unsafe { &*self.group.get() }.publish(self.leaf.get())
+    }
+
+    /// Whether it belongs to `group` (a choice never matches itself).
+    #[inline]
+    pub(crate) fn is_of(&self, group: *const Group) -> bool {
+        ptr::eq(self.group.get(), group)
+    }
+}
+
+/// A queue of offers; lives under a lock.
+#[derive(Debug)]
+pub(crate) struct OfferList {
+    /// The oldest; its `prev` is the newest.
+    head: Cell<*const Offer>,
+}
+
+// SAFETY: the pointers are to pinned offers whose owners unlink them under
+// the same lock (INV-LIVE).
+unsafe impl Send for OfferList {}
+
+impl OfferList {
+    pub(crate) const fn new() -> Self {
+        Self { head: Cell::new(ptr::null()) }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.get().is_null()
+    }
+
+    /// The oldest offer.
+    #[inline]
+    pub(crate) fn front(&self) -> Option<NonNull<Offer>> {
+        NonNull::new(self.head.get().cast_mut())
+    }
+
+    /// The offer behind `offer`.
+    ///
+    /// # Safety
+    /// `offer` is in this list, whose lock the caller holds.
+    pub(crate) unsafe fn after(&self, offer: NonNull<Offer>) -> Option<NonNull<Offer>> {
+        // SAFETY: INV-LIVE; the list is circular.
+        let next = unsafe { offer.as_ref() }.next.get();
+        if ptr::eq(next, self.head.get()) { None } else { NonNull::new(next.cast_mut()) }
+    }
+
+    /// Appends an offer.
+    ///
+    /// # Safety
+    /// The caller holds the lock; the offer is pinned and unlinked, and its
+    /// owner unlinks it, under this lock, before it or `group` dies.
+    #[inline]
+    pub(crate) unsafe fn push(&mut self, offer: NonNull<Offer>, group: *const Group, leaf: u32) {
+        let this = offer.as_ptr().cast_const();
+        // SAFETY: the caller's offer is alive; the others by INV-LIVE.
+        unsafe {
+            let offer = offer.as_ref();
+            offer.group.set(group);
+            offer.leaf.set(leaf);
+            match self.head.get().as_ref() {
+                None => {
+                    offer.prev.set(this);
+                    offer.next.set(this);
+                    self.head.set(this);
+                }
+                Some(head) => {
+                    let tail = head.prev.get();
+                    offer.prev.set(tail);
+                    offer.next.set(head);
+                    (*tail).next.set(this);
+                    head.prev.set(this);
+                }
+            }
+            // ORDER: Relaxed: the owner wrote it itself.
+            offer.linked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes an offer out.
+    ///
+    /// # Safety
+    /// The caller holds the lock, and the offer is in this list.
+    #[inline]
+    pub(crate) unsafe fn unlink(&mut self, offer: &Offer) {
+        let (prev, next) = (offer.prev.get(), offer.next.get());
+        if ptr::eq(next, offer) {
+            self.head.set(ptr::null());
+        } else {
+            // SAFETY: INV-LIVE.
+            unsafe {
+                (*prev).next.set(next);
+                (*next).prev.set(prev);
+            }
+            if ptr::eq(self.head.get(), offer) {
+                self.head.set(next);
+            }
+        }
+        // ORDER: Release pairs with `is_linked`.
+        offer.linked.store(false, Ordering::Release);
+    }
+
+    /// Takes the oldest offer that can be won, out of the list, waiting for
+    /// busy owners. The caller completes and publishes it.
+    ///
+    /// # Safety
+    /// The caller holds the lock and has claimed no group of its own.
+    pub(crate) unsafe fn win(&mut self) -> Option<NonNull<Offer>> {
+        loop {
+            let offer = self.front()?;
+            // SAFETY: INV-LIVE, and we hold the lock. The group is read before
+            // the offer is unlinked: a loser's owner may be gone after that.
+            unsafe {
+                let group = offer.as_ref().group.get();
+                let won = (*group).take_patiently();
+                self.unlink(offer.as_ref());
+                if won {
+                    return Some(offer);
+                }
+            }
+        }
+    }
+}
+
+/// Those who wait for something that happens once (a completion, a nack, an
+/// IVar, readiness): whoever makes it happen wakes them all.
+#[derive(Debug)]
+pub(crate) struct WaitQueue {
+    offers: Lock<OfferList>,
+}
+
+impl WaitQueue {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Self { offers: Lock::new(OfferList::new()) }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self { offers: Lock::new(OfferList::new()) }
+    }
+
+    /// Queues `offer` unless `happened`, which is asked under the lock.
+    ///
+    /// # Safety
+    /// As for [`OfferList::push`], with [`WaitQueue::retract`] to unlink.
+    pub(crate) unsafe fn offer(
+        &self,
+        offer: &Offer,
+        at: &Offering<'_>,
+        happened: impl FnOnce() -> bool,
+    ) -> Offered {
+        let mut offers = self.offers.lock();
+        if happened() {
+            drop(offers);
+            return at.commit_alone();
+        }
+        // SAFETY: the caller's contract.
+        unsafe { offers.push(NonNull::from(offer), at.group, at.leaf) };
+        Offered::Linked
+    }
+
+    /// Unlinks `offer` if it is linked.
+    pub(crate) fn retract(&self, offer: &Offer) {
+        if offer.is_linked() {
+            let mut offers = self.offers.lock();
+            if offer.is_linked() {
+                // SAFETY: linked offers of this queue are in its list.
+                unsafe { offers.unlink(offer) };
+            }
+        }
+    }
+
+    /// Runs `f` under the lock (for `Group::renew`).
+    pub(crate) fn locked(&self, f: &mut dyn FnMut()) {
+        let _offers = self.offers.lock();
+        f();
+    }
+
+    /// Completes every offer and collects those to wake. What has happened
+    /// is visible already, so that nobody queues up again.
+    pub(crate) fn complete_all(&self, wakes: &mut Wakes) {
+        let mut offers = self.offers.lock();
+        // SAFETY: the lock is held; no group of ours is claimed.
+        while let Some(offer) = unsafe { offers.win() } {
+            // SAFETY: its owner waits for `publish`, so it is alive.
+            wakes.push(unsafe { offer.as_ref().complete(Verdict::Committed) });
+        }
+    }
+}
+
+/// What happened to an offer at once.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// It waits in the queue.
+    Linked,
+    /// It committed.
+    Committed,
+    /// Another offer of the same group has committed.
+    Lost,
+}
+
+/// An offer in the making: whose, and which.
+#[derive(Debug)]
+pub(crate) struct Offering<'a> {
+    pub(crate) group: &'a Group,
+    pub(crate) leaf: u32,
+}
+
+impl Offering<'_> {
+    /// The owner commits to something that needs no partner.
+    pub(crate) fn commit_alone(&self) -> Offered {
+        if !self.group.single.get() && !self.group.claim() {
+            return Offered::Lost;
+        }
+        self.group.commit(self.leaf);
+        Offered::Committed
+    }
+
+    pub(crate) fn is_single(&self) -> bool {
+        self.group.single.get()
+    }
+}
+
+/// The owners of completed offers, to be woken when no lock is held.
+#[derive(Debug, Default)]
+pub(crate) struct Wakes {
+    first: Option<Waker>,
+    rest: Vec<Waker>,
+}
+
+impl Wakes {
+    pub(crate) const fn new() -> Self {
+        Self { first: None, rest: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, waiter: Option<Waker>) {
+        match waiter {
+            Some(waiter) if self.first.is_none() => self.first = Some(waiter),
+            Some(waiter) => self.rest.push(waiter),
+            None => (),
+        }
+    }
+
+    /// Wakes them through their queues.
+    #[inline]
+    pub(crate) fn queue(mut self) {
+        self.first.take().into_iter().chain(std::mem::take(&mut self.rest)).for_each(Waker::wake);
+    }
+
+    /// Wakes them; a parasite is attached to the calling thread if that is
+    /// possible. Only at an await point: the woken run on this stack.
+    #[inline]
+    pub(crate) fn attach(mut self) {
+        if let Some(waiter) = self.first.take() {
+            thread::wake_attached(waiter);
+        }
+        if !self.rest.is_empty() {
+            std::mem::take(&mut self.rest).into_iter().for_each(thread::wake_attached);
+        }
+    }
+}
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        // Reached only when a panic passes by: nobody stays asleep.
+        if self.first.is_some() || !self.rest.is_empty() {
+            Wakes { first: self.first.take(), rest: std::mem::take(&mut self.rest) }.queue();
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Listeners, whose accept is an event.
+//!
+//! A connection that was accepted must not be lost when another branch of a
+//! choice wins. So a thread of the listener's own accepts, and offers each
+//! connection on a rendezvous channel: [`TcpListener::accept`] receives from
+//! it. At most one connection is accepted ahead; the rest wait in the OS.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::source::Source;
+use super::stream::TcpStream;
+#[cfg(unix)]
+use super::stream::UnixStream;
+use crate::channel::{Receiver, RecvEvent, Sender, channel};
+use crate::event::{Branch, Event, Offered, Offering, Wakes, choose, into_future};
+use crate::thread::spawn_parasite;
+use crate::time::after;
+
+/// How many connections the OS keeps for us.
+const BACKLOG: i32 = 4096;
+
+/// A TCP socket that listens.
+pub struct TcpListener {
+    inner: Listener<std::net::TcpListener, (TcpStream, SocketAddr)>,
+}
+
+struct Listener<S: AsFd, C> {
+    source: Arc<Source<S>>,
+    connections: Receiver<io::Result<C>>,
+    /// Dropped with the listener: the accepting thread then ends.
+    _open: Sender<()>,
+}
+
+impl<S, C> Listener<S, C>
+where
+    S: AsFd + AsRawFd + Send + Sync + 'static,
+    C: Send + 'static,
+{
+    fn new(socket: S, accept: fn(&S) -> io::Result<C>) -> io::Result<Self> {
+        let source = Arc::new(Source::new(socket)?);
+        let (tx, connections) = channel();
+        let (open, closing) = channel();
+        spawn_parasite(accept_all(Arc::clone(&source), accept, tx, closing));
+        Ok(Self { source, connections, _open: open })
+    }
+}
+
+/// Accepts until the listener is closed.
+async fn accept_all<S: AsFd + AsRawFd, C>(
+    source: Arc<Source<S>>,
+    accept: fn(&S) -> io::Result<C>,
+    connections: Sender<io::Result<C>>,
+    closing: Receiver<()>,
+) {
+    loop {
+        // Waits for readiness as an event, so that closing is noticed.
+        let connection = loop {
+            match source.try_io(false, || accept(source.socket())) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let readable = source.readable().wrap(|ready| ready.is_ok());
+                    let closed = closing.recv().wrap(|_| false);
+                    if !choose((readable, closed)).await {
+                        return;
+                    }
+                }
+                Err(error) if is_transient(&error) => (),
+                result => break result,
+            }
+        };
+        let failed = connection.is_err();
+        if connections.send(connection).await.is_err() {
+            return;
+        }
+        if failed {
+            // Out of descriptors, say: the OS would refuse again at once.
+            after(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// The connection failed before it was accepted: not the listener's trouble.
+fn is_transient(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+impl TcpListener {
+    /// Listens on the first of `addresses` that can be bound.
+    ///
+    /// # Errors
+    /// Outside of a machine, or if none can be bound.
+    pub fn bind(addresses: impl ToSocketAddrs) -> io::Result<Self> {
+        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on");
+        for address in addresses.to_socket_addrs()? {
+            match bind_one(address) {
+                Ok(socket) => return Self::from_std(socket),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Takes a listening socket over; makes it non-blocking.
+    ///
+    /// # Errors
+    /// Outside of a machine, or if the OS refuses.
+    pub fn from_std(socket: std::net::TcpListener) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let inner = Listener::new(socket, |socket| {
+            let (stream, peer) = socket.accept()?;
+            Ok((TcpStream::from_std(stream)?, peer))
+        })?;
+        Ok(Self { inner })
+    }
+
+    /// The event of a new connection.
+    ///
+    /// Commits to an error if the OS cannot accept (out of descriptors, say);
+    /// the listener goes on. Not chosen: no connection is lost.
+    pub fn accept(&self) -> Accept<(TcpStream, SocketAddr)> {
+        Accept { connection: self.inner.connections.recv() }
+    }
+
+    /// The address that it listens on.
+    ///
+    /// # Errors
+    /// Those of the OS.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.source.socket().local_addr()
+    }
+}
+
+fn bind_one(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restarted server gets its port back at once.
+    #[cfg(unix)]
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.source.socket().fmt(f)
+    }
+}
+
+/// A Unix socket that listens.
+#[cfg(unix)]
+pub struct UnixListener {
+    inner: Listener<std::os::unix::net::UnixListener, UnixStream>,
+}
+
+#[cfg(unix)]
+impl UnixListener {
+    /// Listens on a new socket at `path`.
+    ///
+    /// # Errors
+    /// Outside of a machine, or if `path` cannot be bound.
+    pub fn bind(path: impl AsRef<std::path::Path>) -> io::Result<Self> {
+        let socket = std::os::unix::net::UnixListener::bind(path)?;
+        socket.set_nonblocking(true)?;
+        let inner = Listener::new(socket, |socket| UnixStream::from_std(socket.accept()?.0))?;
+        Ok(Self { inner })
+    }
+
+    /// The event of a new connection; see [`TcpListener::accept`].
+    pub fn accept(&self) -> Accept<UnixStream> {
+        Accept { connection: self.inner.connections.recv() }
+    }
+}
+
+#[cfg(unix)]
+impl fmt::Debug for UnixListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.source.socket().fmt(f)
+    }
+}
+
+/// The event of a new connection; see [`TcpListener::accept`].
+#[derive(Clone, Debug)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct Accept<C> {
+    connection: RecvEvent<io::Result<C>>,
+}
+
+into_future!([C] Accept<C>, io::Result<C>);
+
+// SAFETY: the branch is the receive's.
+unsafe impl<C> Event for Accept<C> {
+    type Branch = AcceptBranch<C>;
+
+    fn into_branch(self) -> AcceptBranch<C> {
+        AcceptBranch { inner: self.connection.into_branch() }
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct AcceptBranch<C> {
+    inner: <RecvEvent<io::Result<C>> as Event>::Branch,
+}
+
+impl<C> AcceptBranch<C> {
+    fn inner(self: Pin<&mut Self>) -> Pin<&mut <RecvEvent<io::Result<C>> as Event>::Branch> {
+        // SAFETY: the only field, structurally pinned.
+        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
+    }
+}
+
+// SAFETY: everything is the receive's.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<C> Branch for AcceptBranch<C> {
+    type Output = io::Result<C>;
+    const SINGLE: bool = true;
+
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+        self.inner().try_leaf(leaf, wakes)
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.inner().offer_leaf(leaf, at, wakes)
+    }
+
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+        self.inner().settle(winner, wakes);
+    }
+
+    fn finish(self: Pin<&mut Self>, leaf: usize) -> io::Result<C> {
+        let connection = self.inner().finish(leaf);
+        connection.unwrap_or_else(|_closed| Err(io::Error::other("the listener is closed")))
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.inner().locked(f);
+    }
+}

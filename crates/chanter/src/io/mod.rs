@@ -1,0 +1,28 @@
+//! I/O as events.
+//!
+//! Each virtual processor sleeps in its own poller, so that I/O wakes nobody
+//! else. A socket belongs to the virtual processor on which it was made; its
+//! streams may be used from any thread and executor.
+//!
+//! Sockets are made on a thread of a machine, or inside of `block_on`.
+
+mod listener;
+mod reactor;
+mod source;
+mod stream;
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use listener::TcpListener;
+#[cfg(unix)]
+pub use listener::UnixListener;
+pub(crate) use reactor::Reactor;
+pub use source::Readiness;
+pub use stream::TcpStream;
+#[cfg(unix)]
+pub use stream::UnixStream;
+
+/// The event that a listener has a new connection; see
+/// [`TcpListener::accept`].
+pub use listener::Accept;

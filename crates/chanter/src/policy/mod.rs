@@ -1,0 +1,217 @@
+//! Policies: who runs next on a virtual processor, written by you.
+//!
+//! A [`Policy`] is ordinary, safe Rust: it is handed [`Ready`] threads with
+//! the [`Reason`] why they are ready, and says which one runs next (STING,
+//! section 4: the policy manager). Each virtual processor has its own.
+
+mod fifo;
+mod queue;
+mod work_stealing;
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+pub use fifo::Fifo;
+pub use queue::ReadyQueue;
+pub use work_stealing::WorkStealing;
+
+use crate::thread::frame::{Header, Kind};
+use crate::thread::random;
+
+/// Why a thread became ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It has just been spawned.
+    New,
+    /// It gave the processor away, or used up its budget.
+    Yielded,
+    /// A thread on this virtual processor unblocked it.
+    Woken,
+    /// It was unblocked, or sent here, from outside of this virtual processor
+    /// (another one, an OS thread, I/O or a timer).
+    Remote,
+    /// It was a parasite and has become a host.
+    Inflated,
+    /// It was to run next, and another took its place.
+    Displaced,
+    /// It was taken from another virtual processor.
+    Stolen,
+}
+
+/// A scheduling policy: one object for each virtual processor.
+///
+/// `enqueue`, `next`, `need_thread` and `idle` are called by the worker that
+/// drives the virtual processor, one at a time; `give` and `waiting` by other
+/// workers at any time. No lock of the runtime is held during any call. Calls
+/// must be short: the virtual processor waits.
+pub trait Policy: Send + Sync + 'static {
+    /// A thread is ready: keep it, or return it to have it run next, before
+    /// [`next`](Policy::next) is asked. (Whoever was to run next before
+    /// comes back as [`Reason::Displaced`]: keep that one.)
+    ///
+    /// A `Ready` that is dropped ends its thread as cancelled.
+    fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready>;
+
+    /// The thread to run now.
+    fn next(&self) -> Option<Ready>;
+
+    /// Another virtual processor has nothing to run: hand it a thread, and
+    /// perhaps more of them to `thief`. Called on its worker. The default
+    /// gives nothing.
+    fn give(&self, thief: &dyn Policy) -> Option<Ready> {
+        let _ = thief;
+        None
+    }
+
+    /// How many threads [`give`](Policy::give) could hand out: a hint that
+    /// decides whether sleeping processors are woken. The default is none.
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    /// Nothing is ready here: find a thread elsewhere. The default asks the
+    /// others in random order.
+    fn need_thread(&self, others: Others<'_>) -> Option<Ready> {
+        others.ask_in_random_order()
+    }
+
+    /// Where a new thread is to run: an index of a virtual processor, or
+    /// `None` for here.
+    fn place(&self, vps: usize) -> Option<usize> {
+        let _ = vps;
+        None
+    }
+
+    /// The virtual processor is about to sleep.
+    fn idle(&self) {}
+}
+
+/// The other virtual processors of the machine, as seen by a hungry one.
+pub struct Others<'a> {
+    pub(crate) thief: &'a dyn Policy,
+    pub(crate) vps: &'a [Box<crate::vp::Vp>],
+    pub(crate) index: usize,
+}
+
+impl Others<'_> {
+    /// Asks the virtual processor `index` for threads.
+    pub fn ask(&self, index: usize) -> Option<Ready> {
+        let policy = &*self.vps.get(index)?.policy;
+        if index == self.index { None } else { policy.give(self.thief) }
+    }
+
+    /// Asks all of them, beginning at a random one.
+    pub fn ask_in_random_order(&self) -> Option<Ready> {
+        let count = self.vps.len();
+        let start = random(count);
+        (0..count).find_map(|step| self.ask((start + step) % count))
+    }
+
+    /// How many virtual processors the machine has.
+    pub fn len(&self) -> usize {
+        self.vps.len()
+    }
+
+    /// Whether there is no other one.
+    pub fn is_empty(&self) -> bool {
+        self.vps.len() < 2
+    }
+
+    /// The index of the hungry one.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+}
+
+impl fmt::Debug for Others<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Others").field("index", &self.index).field("len", &self.len()).finish()
+    }
+}
+
+/// A thread that is ready to run: the right, held once, to run it
+/// (INV-TOKEN of `thread/state.rs`).
+///
+/// Dropping it ends the thread: its future is dropped, and who joins it gets
+/// a cancelled [`JoinError`](crate::JoinError).
+pub struct Ready {
+    frame: NonNull<Header>,
+}
+
+// SAFETY: a thread that may move is `Send`, and a token that has strayed to
+// the wrong place is sent home before it is run.
+unsafe impl Send for Ready {}
+// SAFETY: a shared token only reads what the holder alone writes.
+unsafe impl Sync for Ready {}
+
+impl Ready {
+    /// # Safety
+    /// The caller holds the frame's token.
+    #[inline(always)]
+    pub(crate) unsafe fn from_frame(frame: NonNull<Header>) -> Self {
+        Self { frame }
+    }
+
+    #[inline(always)]
+    pub(crate) fn into_frame(self) -> NonNull<Header> {
+        ManuallyDrop::new(self).frame
+    }
+
+    #[inline(always)]
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: the thread is not complete while its token exists.
+        unsafe { self.frame.as_ref() }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.header().kind.get()
+    }
+
+    /// A number that no other living thread has.
+    pub fn id(&self) -> u64 {
+        self.frame.as_ptr() as usize as u64
+    }
+
+    /// Whether it is a parasite, waiting here because it could not be
+    /// attached.
+    pub fn is_parasite(&self) -> bool {
+        self.kind() == Kind::Parasite
+    }
+
+    /// Whether it may run on any virtual processor.
+    pub fn may_move(&self) -> bool {
+        matches!(self.kind(), Kind::Host | Kind::Parasite)
+    }
+
+    /// The policy's own word: 0 at first, then what the policy last set. It
+    /// stays with the thread.
+    pub fn tag(&self) -> u64 {
+        self.header().tag.get()
+    }
+
+    /// Sets the policy's own word.
+    pub fn set_tag(&mut self, tag: u64) {
+        self.header().tag.set(tag);
+    }
+}
+
+impl fmt::Debug for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ready").field("id", &self.id()).field("kind", &self.kind()).finish()
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        // SAFETY: the token is given up here, and nowhere else.
+        let again = unsafe { Self::from_frame(self.frame) };
+        if self.kind() == Kind::Local && !crate::vp::Vp::is_driving(self.header()) {
+            // Its body must not be dropped on this OS thread.
+            crate::vp::Vp::send_home(again);
+        } else {
+            crate::thread::cancel(again);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The short lock that guards wait queues: a test-and-set byte.
+//!
+//! Critical sections are a few dozen instructions and never run user code,
+//! so a waiter spins and then yields its OS thread; releasing is one store.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+
+use super::atomic::{AtomicBool, Ordering};
+use super::{MutPtr, UnsafeCell, order, spin};
+
+/// A value behind a test-and-set lock.
+pub(crate) struct Lock<T> {
+    held: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock hands out one exclusive access at a time, so sharing it
+// moves `T` between threads but never shares it.
+unsafe impl<T: Send> Sync for Lock<T> {}
+// SAFETY: owning the lock is owning the value.
+unsafe impl<T: Send> Send for Lock<T> {}
+
+impl<T> Lock<T> {
+    #[cfg(not(loom))]
+    pub(crate) const fn new(value: T) -> Self {
+        Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new(value: T) -> Self {
+        Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// Waits for the lock. Blocks the OS thread, for a few dozen
+    /// instructions of another thread at most.
+    #[inline(always)]
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        // ORDER: Acquire pairs with the Release in `Guard::drop`: the last
+        // holder's writes are visible.
+        if self.held.swap(true, order::lock_acquire()) {
+            self.wait();
+        }
+        Guard { value: ManuallyDrop::new(self.value.get_mut()), lock: self }
+    }
+
+    /// Takes the lock only if it is free.
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        // ORDER: as in `lock`.
+        if self.held.load(Ordering::Relaxed) || self.held.swap(true, order::lock_acquire()) {
+            return None;
+        }
+        Some(Guard { value: ManuallyDrop::new(self.value.get_mut()), lock: self })
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let mut turn = 0;
+        loop {
+            // Read before the next swap, so that waiters share the line.
+            while self.held.load(Ordering::Relaxed) {
+                spin(&mut turn);
+            }
+            // ORDER: as in `lock`.
+            if !self.held.swap(true, order::lock_acquire()) {
+                return;
+            }
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Lock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lock(..)")
+    }
+}
+
+/// The right to use the value; releases the lock when dropped.
+pub(crate) struct Guard<'a, T> {
+    value: ManuallyDrop<MutPtr<T>>,
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the lock, so this is the only access.
+        unsafe { (*self.value).deref() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed exclusively.
+        unsafe { (*self.value).deref() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: dropped once, here, so that loom sees the access end before
+        // the lock is given up.
+        unsafe { ManuallyDrop::drop(&mut self.value) };
+        // ORDER: Release publishes what this holder wrote to the next
+        // `lock`.
+        self.lock.held.store(false, order::lock_release());
+    }
+}

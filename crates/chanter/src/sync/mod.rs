@@ -1,0 +1,87 @@
+//! The only door to atomics, cells and fences: `std` normally, `loom` when
+//! the models are checked (`--cfg loom`).
+//!
+//! Nothing else in the crate names `std::sync::atomic` for a protocol, so
+//! every protocol runs unchanged under the model checker. [`order`] names
+//! the orderings that the models weaken one by one to show that each is
+//! needed.
+
+mod lock;
+mod stack;
+pub(crate) mod order;
+
+pub(crate) use lock::{Guard, Lock};
+pub(crate) use stack::{Linked, Stack};
+
+#[cfg(loom)]
+mod door {
+    pub(crate) use loom::cell::{MutPtr, UnsafeCell};
+    pub(crate) use loom::sync::atomic;
+    pub(crate) use loom::sync::atomic::fence;
+
+    /// One turn of a wait loop: lets another modelled thread run.
+    pub(crate) fn spin(_turn: &mut u32) {
+        loom::thread::yield_now();
+    }
+}
+
+#[cfg(not(loom))]
+mod door {
+    pub(crate) use std::sync::atomic;
+    pub(crate) use std::sync::atomic::fence;
+
+    /// `std`'s cell behind the closure interface that loom needs.
+    #[derive(Debug)]
+    #[repr(transparent)]
+    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) const fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        #[inline(always)]
+        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+            f(self.0.get())
+        }
+
+        #[inline(always)]
+        pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+            f(self.0.get())
+        }
+
+        #[inline(always)]
+        pub(crate) fn get_mut(&self) -> MutPtr<T> {
+            MutPtr(self.0.get())
+        }
+    }
+
+    /// An exclusive access that lasts as long as the value (loom checks it).
+    #[derive(Debug)]
+    pub(crate) struct MutPtr<T>(*mut T);
+
+    impl<T> MutPtr<T> {
+        /// # Safety
+        /// No other access to the cell may overlap the borrow.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub(crate) unsafe fn deref(&self) -> &mut T {
+            // SAFETY: the caller's contract.
+            unsafe { &mut *self.0 }
+        }
+    }
+
+    /// One turn of a wait loop: spins briefly, then gives the processor away
+    /// (the holder may have been preempted).
+    #[cold]
+    pub(crate) fn spin(turn: &mut u32) {
+        *turn += 1;
+        if *turn < 64 {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+pub(crate) use door::{MutPtr, UnsafeCell, atomic, fence, spin};

@@ -1,0 +1,223 @@
+//! Bodies: what a frame holds after its header, and how it is polled.
+//!
+//! A parasite's body is its future alone. A host's body is its future, then
+//! its result, and the queue of those who wait for it.
+
+use std::any::Any;
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll};
+
+use super::frame::{ALIGN, Header, LARGEST};
+use super::join::JoinError;
+use crate::event::WaitQueue;
+use crate::sync::UnsafeCell;
+
+/// How to handle a body whose type is forgotten. Each function is called by
+/// the runner only.
+#[derive(Debug)]
+pub(crate) struct Vtable {
+    /// Polls the future; on `Ready` it is gone and the result in its place.
+    pub(crate) poll: unsafe fn(NonNull<Header>, &mut Context<'_>) -> Poll<()>,
+    /// Drops the future and leaves `Cancelled` as the result.
+    pub(crate) cancel: unsafe fn(NonNull<Header>),
+    /// Moves the result out, to a `Result<T, JoinError>`: for whoever set
+    /// TAKEN.
+    pub(crate) take: unsafe fn(NonNull<Header>, *mut ()),
+    /// Drops what is left of a complete body before its frame is freed.
+    pub(crate) bury: unsafe fn(NonNull<Header>),
+    /// Those who wait for the result, if the body can have any.
+    pub(crate) waiters: unsafe fn(NonNull<Header>) -> Option<NonNull<WaitQueue>>,
+}
+
+/// A parasite's frame.
+#[repr(C)]
+pub(crate) struct ParasiteFrame<F> {
+    pub(crate) header: Header,
+    pub(crate) future: ManuallyDrop<F>,
+}
+
+/// A host's frame.
+#[repr(C)]
+pub(crate) struct HostFrame<F: Future> {
+    pub(crate) header: Header,
+    pub(crate) waiters: WaitQueue,
+    /// Written by the runner until complete, then by whoever set TAKEN.
+    pub(crate) stage: UnsafeCell<Stage<F>>,
+}
+
+pub(crate) enum Stage<F: Future> {
+    Future(F),
+    Result(Result<F::Output, JoinError>),
+    Gone,
+}
+
+/// Whether a frame type fits an arena's classes; if not, its future is boxed.
+pub(crate) const fn fits<T>() -> bool {
+    size_of::<T>() <= LARGEST && align_of::<T>() <= ALIGN
+}
+
+impl<F: Future> ParasiteFrame<F> {
+    pub(crate) const VTABLE: &'static Vtable = &Vtable {
+        poll: Self::poll,
+        cancel: Self::cancel,
+        take: |_, _| (),
+        bury: |_| (),
+        waiters: |_| None,
+    };
+
+    /// Polls the future and drops it, and its output, when it is ready; a
+    /// panic counts as ready and is reported.
+    ///
+    /// # Safety
+    /// The caller is the runner of this frame.
+    #[inline(always)]
+    pub(crate) unsafe fn poll(frame: NonNull<Header>, cx: &mut Context<'_>) -> Poll<()> {
+        let future = frame.cast::<Self>().as_ptr();
+        let mut alive = true;
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: the runner has exclusive use of the future, which never
+            // moves; it is dropped once, after its last poll.
+            unsafe {
+                let future = &mut *(&raw mut (*future).future);
+                let poll = Pin::new_unchecked(&mut **future).poll(cx);
+                if poll.is_ready() {
+                    alive = false;
+                    ManuallyDrop::drop(future);
+                }
+                // The output is dropped here, where a panic is caught.
+                poll.map(drop)
+            }
+        }));
+        outcome.unwrap_or_else(|payload| {
+            if alive {
+                // SAFETY: the poll panicked before the future was dropped.
+                unsafe { Self::cancel(frame) };
+            }
+            parasite_panicked(payload);
+            Poll::Ready(())
+        })
+    }
+
+    unsafe fn cancel(frame: NonNull<Header>) {
+        let frame = frame.cast::<Self>().as_ptr();
+        // SAFETY: the runner drops the future, once.
+        contain(|| unsafe { ManuallyDrop::drop(&mut (*frame).future) });
+    }
+}
+
+#[cold]
+fn parasite_panicked(payload: Box<dyn Any + Send>) {
+    JoinError::panicked(payload).report("a parasite");
+}
+
+/// Runs `f` and swallows a panic: for destructors that nobody can answer for.
+pub(crate) fn contain(f: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+        JoinError::panicked(payload).report("a thread that was being dropped");
+    }
+}
+
+impl<F: Future> HostFrame<F> {
+    pub(crate) const VTABLE: &'static Vtable = &Vtable {
+        poll: Self::poll,
+        cancel: Self::cancel,
+        take: Self::take,
+        bury: Self::bury,
+        waiters: Self::waiters,
+    };
+
+    unsafe fn poll(frame: NonNull<Header>, cx: &mut Context<'_>) -> Poll<()> {
+        let frame = frame.cast::<Self>().as_ptr();
+        // SAFETY: the runner has exclusive use of the stage; the future never
+        // moves while it is pinned.
+        let stage = unsafe { (*frame).stage.get_mut() };
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: as above.
+            match unsafe { stage.deref() } {
+                // SAFETY: as above.
+                Stage::Future(future) => unsafe { Pin::new_unchecked(future) }.poll(cx),
+                _ => unreachable!("INV-RUN: a complete thread is not polled"),
+            }
+        }));
+        let result = match outcome {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(value)) => Ok(value),
+            Err(payload) => Err(JoinError::panicked(payload)),
+        };
+        // SAFETY: the runner still has exclusive use.
+        unsafe { Self::settle(frame, result) };
+        Poll::Ready(())
+    }
+
+    /// # Safety
+    /// The caller is the runner.
+    unsafe fn settle(frame: *mut Self, result: Result<F::Output, JoinError>) {
+        // SAFETY: the runner has exclusive use of the stage.
+        let stage = unsafe { (*frame).stage.get_mut() };
+        // The future's destructor may panic: its place is taken first.
+        contain(|| {
+            // SAFETY: as above; dropped in place, since it is pinned, and
+            // overwritten without a second drop.
+            unsafe {
+                let place: *mut Stage<F> = stage.deref();
+                let gone = Overwrite(place);
+                std::ptr::drop_in_place(place);
+                drop(gone);
+            }
+        });
+        // SAFETY: as above.
+        *unsafe { stage.deref() } = Stage::Result(result);
+    }
+
+    unsafe fn cancel(frame: NonNull<Header>) {
+        // SAFETY: the caller is the runner.
+        unsafe { Self::settle(frame.cast::<Self>().as_ptr(), Err(JoinError::cancelled())) };
+    }
+
+    unsafe fn bury(frame: NonNull<Header>) {
+        let frame = frame.cast::<Self>().as_ptr();
+        // SAFETY: the caller frees the frame: it is alone with it.
+        let stage = unsafe { (*frame).stage.get_mut() };
+        // SAFETY: as above.
+        let stage = std::mem::replace(unsafe { stage.deref() }, Stage::Gone);
+        contain(|| match stage {
+            Stage::Result(Err(error)) if error.is_panic() => error.report("a thread that nobody joined"),
+            stage => drop(stage),
+        });
+        // SAFETY: nobody waits any more: waiters hold references.
+        unsafe { std::ptr::drop_in_place(&raw mut (*frame).waiters) };
+    }
+
+    unsafe fn take(frame: NonNull<Header>, place: *mut ()) {
+        let frame = frame.cast::<Self>().as_ptr();
+        // SAFETY: the caller set TAKEN: the stage is its own, and `place` has
+        // the result's type.
+        unsafe {
+            let stage = (*frame).stage.get_mut();
+            let result = match std::mem::replace(stage.deref(), Stage::Gone) {
+                Stage::Result(result) => result,
+                _ => Err(JoinError::taken()),
+            };
+            place.cast::<Result<F::Output, JoinError>>().write(result);
+        }
+    }
+
+    unsafe fn waiters(frame: NonNull<Header>) -> Option<NonNull<WaitQueue>> {
+        // SAFETY: the frame lives while the caller refers to it.
+        Some(unsafe { NonNull::new_unchecked(&raw mut (*frame.cast::<Self>().as_ptr()).waiters) })
+    }
+}
+
+/// Marks a stage as gone, whether its destructor returned or panicked.
+struct Overwrite<F: Future>(*mut Stage<F>);
+
+impl<F: Future> Drop for Overwrite<F> {
+    fn drop(&mut self) {
+        // SAFETY: the old stage has been dropped; the memory is the runner's.
+        unsafe { self.0.write(Stage::Gone) };
+    }
+}

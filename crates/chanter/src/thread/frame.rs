@@ -1,0 +1,413 @@
+//! Frames: the memory of threads, and the arenas that they come from.
+//!
+//! A frame is a [`Header`] followed by the thread's body. It is born in its
+//! final place and never moves. Each virtual processor owns an [`Arena`]
+//! with a free list per size class: taking and giving back a frame there
+//! costs a load and a store. A frame that dies elsewhere goes home through
+//! the arena's return list (INV-STACK), which the owner empties when a free
+//! list runs dry.
+//!
+//! Frames may outlive their machine, because wakers and handles refer to
+//! them. [`Arena::orphan`] then counts what is missing, and the frame that
+//! comes home last frees the slabs.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use super::body::Vtable;
+use super::state::State;
+use crate::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU8, Ordering};
+use crate::sync::{Linked, Stack, UnsafeCell};
+use crate::vp::{Shared, Vp};
+
+/// The part of a frame that every thread has.
+#[repr(C)]
+pub(crate) struct Header {
+    /// Who may touch what: see [`super::state`].
+    pub(crate) state: State,
+    pub(crate) vtable: Cell<&'static Vtable>,
+    /// Links the frame into a queue, an inbox, a return or a free list.
+    next: UnsafeCell<*mut Header>,
+    /// Where the thread ran last, or is to run.
+    pub(crate) vp: AtomicPtr<Vp>,
+    /// The policy's word.
+    pub(crate) tag: Cell<u64>,
+    /// References handed out by the runner during the present poll.
+    pub(crate) borrowed: Cell<i32>,
+    pub(crate) kind: KindCell,
+    /// Parasites that this thread must spawn as hosts.
+    pub(crate) penalty: Cell<u8>,
+}
+
+/// What the scheduler has to know of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Attached by whoever unblocks it.
+    Parasite,
+    /// Queued by whoever unblocks it.
+    Host,
+    /// A host that stays on its virtual processor.
+    Pinned,
+    /// A host that stays on its OS thread, because its body is not `Send`.
+    Local,
+}
+
+/// A thread's kind. Written by its runner; read by whoever holds its token,
+/// and by a shutdown that looks through the arenas.
+#[derive(Debug)]
+pub(crate) struct KindCell(AtomicU8);
+
+impl KindCell {
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Kind {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Kind::Parasite,
+            1 => Kind::Host,
+            2 => Kind::Pinned,
+            _ => Kind::Local,
+        }
+    }
+
+    pub(crate) fn set(&self, kind: Kind) {
+        self.0.store(kind as u8, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: `next` is used by lists alone, one at a time (INV-STACK).
+unsafe impl Linked for Header {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.next
+    }
+}
+
+const SLAB: usize = 64 * 1024;
+const SLAB_HEADER: usize = 64;
+/// What frames may use of a slab; a little is left so that a full slab's end
+/// still lies inside it.
+const SLAB_CAPACITY: usize = SLAB - SLAB_HEADER - 32;
+const CLASSES: usize = 22;
+
+/// The largest body that a frame holds; larger ones are boxed.
+pub(crate) const LARGEST: usize = 2048;
+/// The alignment of every frame.
+pub(crate) const ALIGN: usize = 32;
+
+/// The size class for a frame of `size` bytes: steps of 32 bytes up to 512,
+/// then of 256.
+pub(crate) const fn class_of(size: usize) -> usize {
+    if size <= 512 { size.div_ceil(32) - 1 } else { 16 + (size - 512).div_ceil(256) - 1 }
+}
+
+const fn class_size(class: usize) -> usize {
+    if class < 16 { (class + 1) * 32 } else { 512 + (class - 15) * 256 }
+}
+
+#[repr(C)]
+struct Slab {
+    arena: *const Arena,
+    class: usize,
+}
+
+/// Where frames come from and go back to.
+pub(crate) struct Arena {
+    owner: UnsafeCell<Owner>,
+    returns: Stack<Header>,
+    /// Frames still out after the owner left; see [`Arena::orphan`].
+    missing: AtomicIsize,
+    /// Keeps the machine's memory while frames are out after its end.
+    keep: Cell<*const Shared>,
+}
+
+/// The owner's part.
+struct Owner {
+    free: [*mut Header; CLASSES],
+    /// Never used memory at the end of each class's newest slab.
+    fresh: [*mut u8; CLASSES],
+    slabs: Vec<NonNull<Slab>>,
+}
+
+impl Header {
+    #[inline(always)]
+    pub(crate) fn new(state: State, vtable: &'static Vtable, kind: Kind, vp: &Vp) -> Self {
+        Self {
+            state,
+            vtable: Cell::new(vtable),
+            next: UnsafeCell::new(ptr::null_mut()),
+            vp: AtomicPtr::new(ptr::from_ref(vp).cast_mut()),
+            tag: Cell::new(0),
+            borrowed: Cell::new(0),
+            kind: KindCell(AtomicU8::new(kind as u8)),
+            penalty: Cell::new(0),
+        }
+    }
+}
+
+impl Arena {
+    pub(crate) fn new() -> Self {
+        Self {
+            owner: UnsafeCell::new(Owner {
+                free: [ptr::null_mut(); CLASSES],
+                fresh: [ptr::null_mut(); CLASSES],
+                slabs: Vec::new(),
+            }),
+            returns: Stack::new(),
+            missing: AtomicIsize::new(0),
+            keep: Cell::new(ptr::null()),
+        }
+    }
+
+    /// Takes a frame: uninitialized but for its state word and its link.
+    ///
+    /// # Safety
+    /// Only the arena's owner calls it: the worker that drives its virtual
+    /// processor, or the holder of the lock of a shared arena.
+    #[inline(always)]
+    pub(crate) unsafe fn take(&self, class: usize) -> NonNull<Header> {
+        self.owner.with_mut(|owner| {
+            // SAFETY: the caller is the owner, and this borrow is the only one.
+            let owner = unsafe { &mut *owner };
+            match NonNull::new(owner.free[class]) {
+                Some(frame) => {
+                    // SAFETY: a free frame belongs to the owner.
+                    owner.free[class] = unsafe { frame.as_ref().next.with(|next| *next) };
+                    frame
+                }
+                None => self.refill(owner, class),
+            }
+        })
+    }
+
+    #[cold]
+    fn refill(&self, owner: &mut Owner, class: usize) -> NonNull<Header> {
+        for frame in self.returns.take_all() {
+            owner.put(frame);
+        }
+        if let Some(frame) = NonNull::new(owner.free[class]) {
+            // SAFETY: as in `take`.
+            owner.free[class] = unsafe { frame.as_ref().next.with(|next| *next) };
+            return frame;
+        }
+        owner.carve(self, class);
+        // SAFETY: `carve` leaves at least one frame, which is the owner's.
+        unsafe {
+            let frame = NonNull::new_unchecked(owner.free[class]);
+            owner.free[class] = frame.as_ref().next.with(|next| *next);
+            frame
+        }
+    }
+
+    /// Gives back a dead frame on its owner's thread.
+    ///
+    /// # Safety
+    /// As for [`Arena::take`]; the frame is from this arena, and dead.
+    #[inline(always)]
+    pub(crate) unsafe fn put_back(&self, frame: NonNull<Header>, class: usize) {
+        self.owner.with_mut(|owner| {
+            // SAFETY: the caller is the owner; the frame is dead.
+            unsafe {
+                frame.as_ref().state.clear();
+                frame.as_ref().next.with_mut(|next| *next = (&(*owner).free)[class]);
+                (&mut (*owner).free)[class] = frame.as_ptr();
+            }
+        });
+    }
+
+    /// The frames in use, for the shutdown.
+    ///
+    /// # Safety
+    /// As for [`Arena::take`]. Frames may die meanwhile, none may be born.
+    pub(crate) unsafe fn frames_in_use(&self) -> Vec<NonNull<Header>> {
+        self.owner.with(|owner| {
+            // SAFETY: the caller is the owner.
+            let owner = unsafe { &*owner };
+            let mut frames = Vec::new();
+            for slab in &owner.slabs {
+                // SAFETY: slabs live as long as the arena.
+                let class = unsafe { slab.as_ref().class };
+                let start = slab.as_ptr() as usize;
+                let end = start + owner.used(*slab);
+                let size = class_size(class);
+                let mut at = start + SLAB_HEADER;
+                while at + size <= end {
+                    // SAFETY: inside the slab; its state word is initialized.
+                    let frame = unsafe {
+                        NonNull::new_unchecked(slab.as_ptr().cast::<u8>().add(at - start).cast::<Header>())
+                    };
+                    // SAFETY: as above.
+                    if unsafe { frame.as_ref() }.state.in_use() {
+                        frames.push(frame);
+                    }
+                    at += size;
+                }
+            }
+            frames
+        })
+    }
+
+    /// The owner leaves for good: frames that are still out keep `machine`
+    /// alive, and the last of them to come home frees the slabs.
+    ///
+    /// # Safety
+    /// As for [`Arena::take`], and the owner never calls anything again.
+    pub(crate) unsafe fn orphan(&self, machine: Arc<Shared>) {
+        self.keep.set(Arc::into_raw(machine));
+        let at_home = self.owner.with_mut(|owner| {
+            // SAFETY: the caller is the owner.
+            let owner = unsafe { &mut *owner };
+            for frame in self.returns.close() {
+                owner.put(frame);
+            }
+            let mut count = 0;
+            for class in 0..CLASSES {
+                let mut next = owner.free[class];
+                while let Some(frame) = NonNull::new(next) {
+                    count += 1;
+                    // SAFETY: a free frame belongs to the owner.
+                    next = unsafe { frame.as_ref().next.with(|next| *next) };
+                }
+            }
+            count
+        });
+        let born = self.owner.with(|owner| {
+            // SAFETY: the caller is the owner.
+            let owner = unsafe { &*owner };
+            owner.slabs.iter().map(|slab| owner.born_in(*slab)).sum::<isize>()
+        });
+        let out = born - at_home;
+        // Frames that came home since `close` have subtracted already, so
+        // the sum is what is still out.
+        // ORDER: AcqRel: the last one sees every use of the slabs end.
+        if self.missing.fetch_add(out, Ordering::AcqRel) + out == 0 {
+            // SAFETY: nothing is out, and the owner is gone.
+            unsafe { self.demolish() };
+        }
+    }
+
+    /// # Safety
+    /// Nothing is out and the owner is gone; called once.
+    unsafe fn demolish(&self) {
+        let slabs = self.owner.with_mut(|owner| {
+            // SAFETY: nobody else is left.
+            let owner = unsafe { &mut *owner };
+            owner.free = [ptr::null_mut(); CLASSES];
+            std::mem::take(&mut owner.slabs)
+        });
+        for slab in slabs {
+            // SAFETY: allocated with this layout in `new_slab`.
+            unsafe { dealloc(slab.as_ptr().cast(), slab_layout()) };
+        }
+        // SAFETY: `orphan` left this reference for us.
+        drop(unsafe { Arc::from_raw(self.keep.get()) });
+    }
+}
+
+impl Owner {
+    fn put(&mut self, frame: NonNull<Header>) {
+        // SAFETY: frames are inside slabs, aligned to their size.
+        let class = unsafe { slab_of(frame).as_ref().class };
+        // SAFETY: the frame is dead and came home: it is the owner's.
+        unsafe { frame.as_ref().next.with_mut(|next| *next = self.free[class]) };
+        self.free[class] = frame.as_ptr();
+    }
+
+    /// Turns never used memory into a few free frames: few, so that pages
+    /// are touched only as they are needed.
+    fn carve(&mut self, arena: &Arena, class: usize) {
+        const BATCH: usize = 16;
+        let size = class_size(class);
+        let mut fresh = self.fresh[class];
+        if fresh.is_null() || room(fresh) < size {
+            let slab = new_slab(arena, class);
+            self.slabs.push(slab);
+            // SAFETY: the header is smaller than the slab.
+            fresh = unsafe { slab.as_ptr().cast::<u8>().add(SLAB_HEADER) };
+        }
+        let batch = (room(fresh) / size).min(BATCH);
+        for index in (0..batch).rev() {
+            // SAFETY: `batch` frames fit into the slab. The state word and
+            // the link are initialized here, the rest at the thread's birth.
+            unsafe {
+                let frame = fresh.add(index * size).cast::<Header>();
+                (&raw mut (*frame).state).write(State::unused());
+                (&raw mut (*frame).next).write(UnsafeCell::new(self.free[class]));
+                self.free[class] = frame;
+            }
+        }
+        // SAFETY: at most one past the end, less one byte (see `room`).
+        self.fresh[class] = unsafe { fresh.add(batch * size) };
+    }
+
+    /// Bytes of a slab that hold frames, its header included.
+    fn used(&self, slab: NonNull<Slab>) -> usize {
+        // SAFETY: slabs live as long as the arena.
+        let class = unsafe { slab.as_ref().class };
+        let (start, fresh) = (slab.as_ptr() as usize, self.fresh[class] as usize);
+        if (start..start + SLAB).contains(&fresh) {
+            return fresh - start;
+        }
+        SLAB_HEADER + (SLAB_CAPACITY / class_size(class)) * class_size(class)
+    }
+
+    fn born_in(&self, slab: NonNull<Slab>) -> isize {
+        // SAFETY: slabs live as long as the arena.
+        let class = unsafe { slab.as_ref().class };
+        ((self.used(slab) - SLAB_HEADER) / class_size(class)) as isize
+    }
+}
+
+/// Gives a dead frame back to its arena, from wherever the caller is.
+///
+/// # Safety
+/// The frame is dead: the caller was told `Free` by its state word.
+pub(crate) unsafe fn free(frame: NonNull<Header>) {
+    // SAFETY: the frame lies in a slab; the slab names its arena, which lives
+    // while frames are out.
+    let (arena, class) = unsafe {
+        let slab = slab_of(frame);
+        (slab.as_ref().arena, slab.as_ref().class)
+    };
+    if Vp::current().is_some_and(|vp| ptr::eq(&vp.arena, arena)) {
+        // SAFETY: the current worker owns the arena; the frame is dead.
+        unsafe { (*arena).put_back(frame, class) };
+        return;
+    }
+    // SAFETY: the frame is dead, so it is ours to push; the arena lives.
+    unsafe {
+        frame.as_ref().state.clear();
+        if (*arena).returns.push(frame).is_err()
+            // ORDER: AcqRel as in `orphan`.
+            && (*arena).missing.fetch_sub(1, Ordering::AcqRel) == 1
+        {
+            (*arena).demolish();
+        }
+    }
+}
+
+fn slab_of(frame: NonNull<Header>) -> NonNull<Slab> {
+    let slab = frame.as_ptr().map_addr(|address| address & !(SLAB - 1));
+    // SAFETY: a slab's address is not null.
+    unsafe { NonNull::new_unchecked(slab.cast()) }
+}
+
+fn slab_layout() -> Layout {
+    Layout::from_size_align(SLAB, SLAB).expect("a constant layout")
+}
+
+fn new_slab(arena: &Arena, class: usize) -> NonNull<Slab> {
+    // SAFETY: the layout is not empty.
+    let memory = unsafe { alloc(slab_layout()) };
+    let Some(slab) = NonNull::new(memory.cast::<Slab>()) else { handle_alloc_error(slab_layout()) };
+    // SAFETY: the slab is ours, and large enough.
+    unsafe { slab.write(Slab { arena, class }) };
+    slab
+}
+
+/// Bytes left in the slab that `fresh` points into. Frames never fill a slab
+/// to its last byte, so `fresh` never points past it.
+fn room(fresh: *mut u8) -> usize {
+    let offset = fresh as usize & (SLAB - 1);
+    (SLAB_HEADER + SLAB_CAPACITY).saturating_sub(offset)
+}

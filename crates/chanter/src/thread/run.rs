@@ -1,0 +1,250 @@
+//! Running threads: the only code that moves a state word along its edges.
+
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+
+use super::frame::{self, Header, Kind};
+use super::state::{Completed, Ended, Woken};
+use crate::event::Wakes;
+use crate::policy::{Ready, Reason};
+use crate::sync::atomic::Ordering;
+use crate::vp::Vp;
+
+/// The waker of Chanter's threads. On the thread's own runner a clone is a
+/// plain increment (see `state.rs`, `borrowed`).
+static WAKER: RawWakerVTable = RawWakerVTable::new(clone_waker, wake, wake_by_ref, drop_waker);
+
+/// Polls a thread once, on this stack.
+///
+/// # Safety
+/// `vp` is the current virtual processor.
+pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
+    let frame = thread.into_frame();
+    // SAFETY: the token is ours until `end` or `complete`.
+    let header = unsafe { frame.as_ref() };
+    if !ptr::eq(header.vp.load(Ordering::Relaxed), vp) {
+        header.vp.store(ptr::from_ref(vp).cast_mut(), Ordering::Relaxed);
+        vp.counters.migrated.add_one();
+    }
+    header.state.begin();
+    let poll = header.vtable.get().poll;
+    // SAFETY: we are the runner now.
+    unsafe {
+        let poll = polling(vp, frame, |cx| poll(frame, cx));
+        settle(vp, frame, poll);
+    }
+}
+
+/// Calls `poll` with `frame` as the running thread and its waker.
+///
+/// # Safety
+/// The caller is the frame's runner, and `vp` the current virtual processor.
+/// `poll` does not unwind.
+#[inline(always)]
+pub(super) unsafe fn polling(
+    vp: &Vp,
+    frame: NonNull<Header>,
+    poll: impl FnOnce(&mut Context<'_>) -> Poll<()>,
+) -> Poll<()> {
+    let outer = vp.running.replace(frame.as_ptr());
+    // Borrowed: the runner's right to the frame stands for a reference.
+    // SAFETY: `WAKER`'s functions take such pointers.
+    let waker = ManuallyDrop::new(unsafe { Waker::new(frame.as_ptr().cast(), &WAKER) });
+    let result = poll(&mut Context::from_waker(&waker));
+    vp.running.set(outer);
+    result
+}
+
+/// Ends a poll.
+///
+/// # Safety
+/// As for [`polling`]; the frame must not be touched afterwards.
+pub(super) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
+    // SAFETY: we are the runner until the transitions below.
+    let header = unsafe { frame.as_ref() };
+    let borrowed = header.borrowed.replace(0);
+    match poll {
+        Poll::Pending => match header.state.end(borrowed) {
+            Ended::Idle => (),
+            // SAFETY: `Token` says so.
+            Ended::Token => vp.enqueue(unsafe { Ready::from_frame(frame) }, Reason::Yielded),
+        },
+        // SAFETY: the body is complete.
+        Poll::Ready(()) => unsafe { complete(frame, borrowed) },
+    }
+}
+
+/// # Safety
+/// The caller is the runner, and the body is complete.
+unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
+    // SAFETY: the frame lives until `bury`; after `Kept` it is not touched.
+    unsafe {
+        match frame.as_ref().state.complete(borrowed) {
+            Completed::Free => bury(frame),
+            Completed::Kept => (),
+            Completed::Awaited => {
+                let mut wakes = Wakes::new();
+                if let Some(waiters) = (frame.as_ref().vtable.get().waiters)(frame) {
+                    waiters.as_ref().complete_all(&mut wakes);
+                }
+                wakes.queue();
+                release(frame);
+            }
+        }
+    }
+}
+
+/// Ends a thread without polling it: its future is dropped.
+pub(crate) fn cancel(thread: Ready) {
+    let frame = thread.into_frame();
+    // SAFETY: the token makes us the runner.
+    unsafe {
+        frame.as_ref().state.begin();
+        (frame.as_ref().vtable.get().cancel)(frame);
+        complete(frame, frame.as_ref().borrowed.replace(0));
+    }
+}
+
+/// Gives up one reference.
+///
+/// # Safety
+/// The caller owns one.
+pub(crate) unsafe fn release(frame: NonNull<Header>) {
+    // SAFETY: the reference keeps the frame alive; `true` makes us its last.
+    unsafe {
+        if frame.as_ref().state.release() {
+            bury(frame);
+        }
+    }
+}
+
+/// # Safety
+/// The state word said `Free`.
+unsafe fn bury(frame: NonNull<Header>) {
+    // SAFETY: nobody else refers to the frame.
+    unsafe {
+        (frame.as_ref().vtable.get().bury)(frame);
+        frame::free(frame);
+    }
+}
+
+/// Wakes through `waker`; if it is a parasite's, attaches it to this stack
+/// when that is possible. Only at await points.
+#[inline]
+pub(crate) fn wake_attached(waker: Waker) {
+    if ptr::eq(waker.vtable(), &WAKER) {
+        let waker = ManuallyDrop::new(waker);
+        // SAFETY: our vtable's data is a frame; its reference is given up.
+        unsafe { wake_frame(frame_of(waker.data()), true, true) };
+    } else {
+        waker.wake();
+    }
+}
+
+/// # Safety
+/// `data` comes from [`WAKER`].
+unsafe fn frame_of(data: *const ()) -> NonNull<Header> {
+    // SAFETY: never null.
+    unsafe { NonNull::new_unchecked(data.cast_mut().cast()) }
+}
+
+/// # Safety
+/// The caller has a reference; with `give_up` it goes.
+#[inline]
+unsafe fn wake_frame(frame: NonNull<Header>, give_up: bool, attach: bool) {
+    // SAFETY: the caller's reference.
+    let header = unsafe { frame.as_ref() };
+    // SAFETY: a frame's machine lives as long as the frame, and never changes.
+    let home = unsafe { &*header.vp.load(Ordering::Relaxed) };
+    if let Some(vp) = Vp::current().filter(|vp| vp.is_of_same_machine(home)) {
+        match header.state.wake(give_up) {
+            // SAFETY: `Token` says so.
+            Woken::Token => submit(vp, unsafe { Ready::from_frame(frame) }, attach),
+            Woken::Already => (),
+            // SAFETY: `Free` says so.
+            Woken::Free => unsafe { bury(frame) },
+        }
+        return;
+    }
+    // From outside: our reference keeps the machine's memory while we push.
+    match header.state.wake(false) {
+        Woken::Token => {
+            // SAFETY: `Token` says so. Read again: its last run is over now.
+            let (home, ready) = unsafe { (&*header.vp.load(Ordering::Relaxed), Ready::from_frame(frame)) };
+            home.push(ready);
+        }
+        Woken::Already | Woken::Free => (),
+    }
+    if give_up {
+        // SAFETY: the caller's reference goes.
+        unsafe { release(frame) };
+    }
+}
+
+#[inline]
+fn submit(vp: &Vp, thread: Ready, attach: bool) {
+    match thread.kind() {
+        Kind::Parasite if attach && vp.may_attach() => {
+            vp.counters.attached.add_one();
+            vp.depth.set(vp.depth.get() + 1);
+            // SAFETY: `vp` is current.
+            unsafe { run(vp, thread) };
+            vp.depth.set(vp.depth.get() - 1);
+        }
+        Kind::Parasite | Kind::Host => vp.enqueue(thread, Reason::Woken),
+        Kind::Pinned | Kind::Local => {
+            // SAFETY: the token's thread lives, so does its machine.
+            let home = unsafe { &*thread.header().vp.load(Ordering::Relaxed) };
+            if ptr::eq(home, vp) {
+                vp.enqueue(thread, Reason::Woken);
+            } else {
+                home.push(thread);
+            }
+        }
+    }
+}
+
+/// Whether `frame` is the thread that this OS thread polls right now.
+#[inline(always)]
+fn is_running(frame: NonNull<Header>) -> bool {
+    Vp::current().is_some_and(|vp| ptr::eq(vp.running.get(), frame.as_ptr()))
+}
+
+unsafe fn clone_waker(data: *const ()) -> RawWaker {
+    // SAFETY: the waker that is cloned keeps the frame alive; `borrowed` is
+    // the runner's.
+    unsafe {
+        let frame = frame_of(data);
+        if is_running(frame) {
+            let borrowed = &frame.as_ref().borrowed;
+            borrowed.set(borrowed.get() + 1);
+        } else {
+            frame.as_ref().state.retain();
+        }
+    }
+    RawWaker::new(data, &WAKER)
+}
+
+unsafe fn wake(data: *const ()) {
+    // SAFETY: the waker's reference is given up.
+    unsafe { wake_frame(frame_of(data), true, false) };
+}
+
+unsafe fn wake_by_ref(data: *const ()) {
+    // SAFETY: the waker keeps its reference.
+    unsafe { wake_frame(frame_of(data), false, false) };
+}
+
+unsafe fn drop_waker(data: *const ()) {
+    // SAFETY: the waker's reference is given up; `borrowed` is the runner's.
+    unsafe {
+        let frame = frame_of(data);
+        if is_running(frame) {
+            let borrowed = &frame.as_ref().borrowed;
+            borrowed.set(borrowed.get() - 1);
+        } else {
+            release(frame);
+        }
+    }
+}

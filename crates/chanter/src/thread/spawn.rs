@@ -1,0 +1,381 @@
+//! Spawning: hosts, local hosts and parasites.
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use super::body::{HostFrame, ParasiteFrame, Stage, fits};
+use super::frame::{Arena, Header, Kind, class_of};
+use super::join::{JoinError, Thread};
+use super::run::{polling, settle};
+use super::state::State;
+use crate::event::{Event, WaitQueue};
+use crate::policy::{Ready, Reason};
+use crate::sync::UnsafeCell;
+use crate::vp::{Shared, Spawn, Vp, entered};
+
+const OUTSIDE: &str = "threads are spawned on a machine: use `#[chanter::main]`, `Machine::block_on` or `Machine::spawn`";
+
+/// Spawns a host: a thread that the policy schedules, beside the caller.
+///
+/// The future must be `Send` because it may go on on any virtual processor.
+/// A panic becomes the thread's value; see [`Thread::join`].
+///
+/// # Panics
+/// Outside of a machine (use [`Machine::spawn`](crate::Machine::spawn) there).
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let thread = spawn(async { 6 * 7 });
+/// assert_eq!(thread.join().await.unwrap(), 42);
+/// # });
+/// ```
+#[inline]
+pub fn spawn<F>(future: F) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    match Vp::current() {
+        Some(vp) => spawn_here(vp, future),
+        None => spawn_in(&entered().expect(OUTSIDE), None, future),
+    }
+}
+
+/// Spawns a host on the virtual processor `vp` of this machine, where it stays.
+///
+/// # Panics
+/// Outside of a machine, or if it has no virtual processor `vp`.
+pub fn spawn_on<F>(vp: usize, future: F) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    spawn_in(&entered().expect(OUTSIDE), Some(vp), future)
+}
+
+fn spawn_here<F>(vp: &Vp, future: F) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let vps = vp.machine().vps.len();
+    if vps > 1
+        && let Some(index) = vp.policy.place(vps).filter(|index| *index < vps && *index != vp.index)
+    {
+        // SAFETY: we drive `vp`; the body is 'static and `Send`.
+        let (frame, thread) = unsafe { new_host(&vp.arena, &vp.machine().vps[index], future, Kind::Host) };
+        vp.counters.hosts.add_one();
+        // SAFETY: the new frame's token.
+        vp.machine().vps[index].push(unsafe { Ready::from_frame(frame) });
+        return thread;
+    }
+    // SAFETY: we drive `vp`; the body is 'static and `Send`.
+    unsafe { spawn_body(vp, future, Kind::Host) }
+}
+
+/// Spawns a host on `machine` from anywhere.
+pub(crate) fn spawn_in<F>(machine: &Shared, on: Option<usize>, future: F) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let here = Vp::current().filter(|vp| ptr::eq(vp.machine(), machine));
+    if let (Some(vp), None) = (here, on) {
+        return spawn_here(vp, future);
+    }
+    let (home, kind) = match on {
+        Some(index) => {
+            let home = machine.vps.get(index).unwrap_or_else(|| {
+                panic!("no virtual processor {index}: the machine has {}", machine.vps.len())
+            });
+            (&**home, Kind::Pinned)
+        }
+        None => (machine.any_vp(), Kind::Host),
+    };
+    let make = |arena: &Arena| {
+        // SAFETY: the arena's owner is the driver, or the lock's holder. The
+        // body is 'static and `Send`.
+        unsafe { new_host(arena, home, future, kind) }
+    };
+    let (frame, thread) = match here {
+        Some(vp) => make(&vp.arena),
+        None => machine.with_arena(make),
+    };
+    home.counters.hosts.add_one_shared();
+    // SAFETY: the new frame's token.
+    home.push(unsafe { Ready::from_frame(frame) });
+    thread
+}
+
+/// Spawns a host with any body on the current virtual processor.
+///
+/// # Safety
+/// The caller drives `vp`. The body is `Send` unless `kind` is `Local`, and it
+/// outlives the thread: it is 'static, or the caller waits for the end.
+pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind) -> Thread<F::Output> {
+    // SAFETY: the caller drives `vp`.
+    let (frame, thread) = unsafe { new_host(&vp.arena, vp, future, kind) };
+    vp.counters.hosts.add_one();
+    // SAFETY: the new frame's token.
+    vp.enqueue(unsafe { Ready::from_frame(frame) }, Reason::New);
+    thread
+}
+
+/// # Safety
+/// The caller owns `arena`; for the body see [`spawn_body`].
+#[inline]
+unsafe fn new_host<F: Future>(
+    arena: &Arena,
+    home: &Vp,
+    future: F,
+    kind: Kind,
+) -> (NonNull<Header>, Thread<F::Output>) {
+    if !fits::<HostFrame<F>>() {
+        // SAFETY: the same body, behind a pointer.
+        return unsafe { new_fitting_host(arena, home, Box::pin(future), kind) };
+    }
+    // SAFETY: the caller's contract.
+    unsafe { new_fitting_host(arena, home, future, kind) }
+}
+
+#[inline]
+unsafe fn new_fitting_host<F: Future>(
+    arena: &Arena,
+    home: &Vp,
+    future: F,
+    kind: Kind,
+) -> (NonNull<Header>, Thread<F::Output>) {
+    // SAFETY: the class is large enough, and the frame new; the handle takes
+    // one of the two references of a new host.
+    unsafe {
+        let frame = arena.take(class_of(size_of::<HostFrame<F>>()));
+        frame.cast::<HostFrame<F>>().write(HostFrame {
+            header: Header::new(State::new_host(), HostFrame::<F>::VTABLE, kind, home),
+            waiters: WaitQueue::new(),
+            stage: UnsafeCell::new(Stage::Future(future)),
+        });
+        (frame, Thread::from_frame(frame))
+    }
+}
+
+/// Spawns a host whose future need not be `Send`: it stays on the OS thread
+/// that spawns it, and ends at the latest when that OS thread stops driving
+/// its virtual processor (when `block_on` returns, or the machine ends).
+///
+/// # Panics
+/// On an OS thread that drives no virtual processor.
+pub fn spawn_local<F>(future: F) -> LocalThread<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let vp = Vp::current().expect("local threads are spawned on a thread of a machine");
+    let value = Rc::new(Cell::new(None));
+    let slot = Rc::clone(&value);
+    let body = async move { slot.set(Some(future.await)) };
+    // SAFETY: we drive `vp`; the body is 'static and stays here. Its result,
+    // which may be dropped anywhere, is `()`.
+    let thread = unsafe { spawn_body(vp, body, Kind::Local) };
+    LocalThread { thread, value }
+}
+
+/// A handle of a local thread; see [`spawn_local`].
+pub struct LocalThread<T> {
+    thread: Thread<()>,
+    value: Rc<Cell<Option<T>>>,
+}
+
+impl<T: 'static> LocalThread<T> {
+    /// The event of the thread's completion; see [`Thread::join`].
+    pub fn join(&self) -> impl Event<Output = Result<T, JoinError>> + use<T> {
+        let value = Rc::clone(&self.value);
+        self.thread.join().wrap(move |result| result.and_then(|()| value.take().ok_or_else(JoinError::taken)))
+    }
+
+    /// Whether the thread is determined.
+    pub fn is_determined(&self) -> bool {
+        self.thread.is_determined()
+    }
+}
+
+impl<T> fmt::Debug for LocalThread<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.thread.fmt(f)
+    }
+}
+
+/// Spawns a parasite: polls `future` at once, here, on the caller's stack.
+///
+/// If it does not block, that is all: the cost is about that of a call. If it
+/// blocks, it is *reified*, the caller goes on, and whoever unblocks it
+/// *attaches* it to its own stack (or queues it, if the stack is deep or the
+/// scheduler has waited for long). Semantically it is a host; use it for what
+/// is usually short. Its output is dropped, its panic reported.
+///
+/// If another virtual processor is hungry, now and then one is queued for it
+/// instead, as a host.
+///
+/// # Panics
+/// Outside of a machine. A panic of `future` does not reach the caller.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let (tx, rx) = channel();
+/// spawn_parasite(async move { tx.send("an asynchronous send").await });
+/// assert_eq!(rx.recv().await.unwrap(), "an asynchronous send");
+/// # });
+/// ```
+///
+/// Featherweight Threads, section 2.3 (`spawnParasite`).
+#[inline(always)]
+pub fn spawn_parasite<F>(future: F)
+where
+    F: Future + Send + 'static,
+{
+    match Vp::current() {
+        Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() => {
+            // SAFETY: we drive `vp`, and the frame fits.
+            unsafe { spawn_in_place(vp, future) };
+        }
+        Some(vp) => spawn_slowly(vp, future),
+        None => spawn_outside(future),
+    }
+}
+
+/// # Safety
+/// The caller drives `vp`; a `ParasiteFrame<F>` fits a class.
+#[inline(always)]
+unsafe fn spawn_in_place<F: Future + Send + 'static>(vp: &Vp, future: F) {
+    let class = class_of(size_of::<ParasiteFrame<F>>());
+    // SAFETY: the frame is new and large enough, and we are its runner.
+    unsafe {
+        let frame = vp.arena.take(class);
+        frame.cast::<ParasiteFrame<F>>().write(ParasiteFrame {
+            header: Header::new(State::new_parasite(), ParasiteFrame::<F>::VTABLE, Kind::Parasite, vp),
+            future: ManuallyDrop::new(future),
+        });
+        vp.counters.parasites.add_one();
+        let poll = polling(vp, frame, |cx| ParasiteFrame::<F>::poll(frame, cx));
+        let header = frame.as_ref();
+        if poll.is_ready() && header.state.is_private() && header.borrowed.get() == 0 {
+            vp.arena.put_back(frame, class);
+        } else {
+            leave_in_place(vp, frame, poll);
+        }
+    }
+}
+
+/// A parasite blocked where it was spawned, or others know it.
+///
+/// # Safety
+/// The caller drives `vp` and is the frame's runner.
+#[inline(never)]
+unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
+    // SAFETY: as the caller's; `running` is the spawner, being polled below
+    // us on this stack.
+    unsafe {
+        if poll.is_pending() {
+            vp.counters.reified.add_one();
+            if vp.budget.get() == 0 && frame.as_ref().state.is_notified() {
+                // It used its quantum up: it is long, hence a host, and its
+                // spawner's next ones are likely to be long too.
+                super::par::inflate_frame(vp, frame.as_ref());
+                if let Some(spawner) = vp.running.get().as_ref() {
+                    spawner.penalty.set(PENALTY);
+                    vp.ask_closer_look();
+                }
+            }
+        }
+        settle(vp, frame, poll);
+    }
+}
+
+/// Parasites that a thread spawns as hosts after one was long
+/// (Featherweight Threads, section 5.3).
+const PENALTY: u8 = 10;
+
+#[cold]
+#[inline(never)]
+fn spawn_slowly<F: Future + Send + 'static>(vp: &Vp, future: F) {
+    if !fits::<ParasiteFrame<F>>() {
+        return spawn_fitting_slowly(vp, Box::pin(future));
+    }
+    spawn_fitting_slowly(vp, future);
+}
+
+fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F) {
+    let kind = match if vp.may_spawn_in_place() { Spawn::InPlace } else { vp.look_closer() } {
+        // SAFETY: we drive `vp`; the caller has made it fit.
+        Spawn::InPlace => return unsafe { spawn_in_place(vp, future) },
+        Spawn::Queue => {
+            vp.counters.queued.add_one();
+            Kind::Parasite
+        }
+        Spawn::Promote => {
+            vp.counters.promoted.add_one();
+            Kind::Host
+        }
+    };
+    vp.counters.parasites.add_one();
+    // SAFETY: we drive `vp`; the frame is new and fits; its token is queued.
+    unsafe {
+        let frame = queued_parasite(&vp.arena, vp, future, kind);
+        vp.enqueue(Ready::from_frame(frame), Reason::New);
+    }
+    if kind == Kind::Host {
+        vp.machine().wake_one(vp);
+    }
+}
+
+/// # Safety
+/// The caller owns `arena`; a `ParasiteFrame<F>` fits a class.
+unsafe fn queued_parasite<F: Future + Send + 'static>(
+    arena: &Arena,
+    home: &Vp,
+    future: F,
+    kind: Kind,
+) -> NonNull<Header> {
+    // SAFETY: the frame is new and large enough.
+    unsafe {
+        let frame = arena.take(class_of(size_of::<ParasiteFrame<F>>()));
+        frame.cast::<ParasiteFrame<F>>().write(ParasiteFrame {
+            header: Header::new(State::new_queued_parasite(), ParasiteFrame::<F>::VTABLE, kind, home),
+            future: ManuallyDrop::new(future),
+        });
+        frame
+    }
+}
+
+/// On an OS thread that has entered a machine but drives no part of it: the
+/// parasite is polled here, and goes on on the machine if it blocks.
+#[cold]
+fn spawn_outside<F: Future + Send + 'static>(future: F) {
+    let machine = entered().expect(OUTSIDE);
+    let mut future = Box::pin(future);
+    let home = machine.any_vp();
+    home.counters.parasites.add_one_shared();
+    // Polled once with a waker that does nothing; if it blocks, the machine
+    // polls it again, with its own.
+    let mut cx = Context::from_waker(Waker::noop());
+    let poll = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| future.as_mut().poll(&mut cx).map(drop)));
+    match poll {
+        Ok(Poll::Ready(())) => (),
+        Err(payload) => JoinError::panicked(payload).report("a parasite"),
+        Ok(Poll::Pending) => {
+            home.counters.reified.add_one_shared();
+            // SAFETY: the lock's holder owns the arena; a box fits.
+            let frame = machine.with_arena(|arena| unsafe {
+                queued_parasite(arena, home, future, Kind::Parasite)
+            });
+            // SAFETY: the new frame's token.
+            home.push(unsafe { Ready::from_frame(frame) });
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The state word of a thread: who may poll its frame, and who frees it.
+//!
+//! ```text
+//!   host: new ─► NOTIFIED                      parasite: new ─► RUNNING
+//!
+//!              ┌────────────── (4) end, nobody woke it ────────────┐
+//!              ▼                                                   │
+//!            idle ──(1) wake──► NOTIFIED ──(2) begin──► RUNNING ───┤
+//!              │                   ▲                      │  │     │
+//!              │ (1) claim         └──(3) end, was woken──┘  │(5) complete
+//!              └──► NOTIFIED, by the shutdown                ▼
+//!                                                         COMPLETE
+//! ```
+//!
+//! | field of the frame      | who may touch it                                   |
+//! |-------------------------|----------------------------------------------------|
+//! | the future, `borrowed`  | the runner (whoever moved the word to RUNNING)     |
+//! | `next`, `vp`            | the holder of the token, the runner                |
+//! | the result              | the completer; then whoever set TAKEN              |
+//!
+//! * INV-TOKEN: while NOTIFIED without RUNNING, exactly one *token*
+//!   ([`Ready`](crate::policy::Ready)) exists; it alone may begin a poll.
+//! * INV-RUN: at most one OS thread polls a frame.
+//! * INV-WAKE: a wake is followed by a poll that sees what came before the wake.
+//! * INV-FREE: the frame is freed once, by the transition that finds COMPLETE,
+//!   not RUNNING and no reference left.
+//!
+//! The upper bits count references: one for the thread's existence until it
+//! is COMPLETE, one for each handle and each waker. A runner that registers
+//! its own waker does not touch the word: it counts in `borrowed`, and
+//! [`State::end`] or [`State::complete`] adds the sum. So the count may wrap
+//! below zero while RUNNING is set; nobody looks at it then.
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::order;
+
+const RUNNING: u64 = 1;
+const NOTIFIED: u64 = 1 << 1;
+const COMPLETE: u64 = 1 << 2;
+/// A joiner waits: `complete` has to look at the wait queue.
+const AWAITED: u64 = 1 << 3;
+/// The result is gone.
+const TAKEN: u64 = 1 << 4;
+const REFERENCE: u64 = 1 << 8;
+
+/// The state word.
+#[derive(Debug)]
+pub(crate) struct State(AtomicU64);
+
+/// What a wake found.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    /// The thread was idle: the caller holds its token now.
+    Token,
+    /// Somebody else will poll it.
+    Already,
+    /// The thread is complete and the caller gave up its last reference: it
+    /// must free the frame.
+    Free,
+}
+
+/// What the end of a poll found.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The frame belongs to whoever wakes it; the runner must not touch it.
+    Idle,
+    /// It was woken meanwhile: the runner holds its token again.
+    Token,
+}
+
+/// What completion found.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Completed {
+    /// Nobody else refers to the frame: free it.
+    Free,
+    /// References remain.
+    Kept,
+    /// Joiners may wait: wake them, then call [`State::release`].
+    Awaited,
+}
+
+impl State {
+    /// A host's first state: it has a token and one handle.
+    pub(crate) fn new_host() -> Self {
+        Self(AtomicU64::new(NOTIFIED | (2 * REFERENCE)))
+    }
+
+    /// A parasite's first state: it is being polled by its spawner.
+    #[inline(always)]
+    pub(crate) fn new_parasite() -> Self {
+        Self(AtomicU64::new(RUNNING | REFERENCE))
+    }
+
+    /// A parasite that starts in the queue (promoted at its spawn).
+    pub(crate) fn new_queued_parasite() -> Self {
+        Self(AtomicU64::new(NOTIFIED | REFERENCE))
+    }
+
+    /// The word of a frame that is not in use.
+    pub(crate) fn unused() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// The frame is not in use any more.
+    #[inline(always)]
+    pub(crate) fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the frame is in use (shutdown looks through the arenas).
+    pub(crate) fn in_use(&self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
+    }
+
+    /// Nobody but the runner has ever known this parasite: its frame can be
+    /// recycled without a read-modify-write.
+    #[inline(always)]
+    pub(crate) fn is_private(&self) -> bool {
+        // ORDER: Acquire pairs with the wakers' `state_wake`: what they did
+        // to the frame is over.
+        self.0.load(Ordering::Acquire) == RUNNING | REFERENCE
+    }
+
+    /// Edge 1. With `give_up` the caller's reference goes with it.
+    pub(crate) fn wake(&self, give_up: bool) -> Woken {
+        let gift = if give_up { REFERENCE } else { 0 };
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let idle = word & (RUNNING | NOTIFIED | COMPLETE) == 0;
+            let mut next = word.wrapping_sub(gift);
+            if word & COMPLETE == 0 {
+                next |= NOTIFIED;
+            }
+            // ORDER: Release publishes what the waker did to `begin`; it is
+            // needed even when NOTIFIED is set already. Acquire lets the
+            // holder of the token use the frame.
+            match self.0.compare_exchange_weak(word, next, order::state_wake(), Ordering::Relaxed) {
+                Ok(_) if idle => return Woken::Token,
+                Ok(_) if give_up && is_free(next) => return Woken::Free,
+                Ok(_) => return Woken::Already,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Edge 2: the holder of the token starts a poll.
+    #[inline]
+    pub(crate) fn begin(&self) {
+        // NOTIFIED is set and RUNNING is not, so one subtraction swaps them.
+        // ORDER: Acquire sees what the wakers and the last runner did.
+        let before = self.0.fetch_sub(NOTIFIED - RUNNING, order::state_begin());
+        debug_assert!(before & (NOTIFIED | RUNNING) == NOTIFIED, "INV-TOKEN: {before:#x}");
+    }
+
+    /// Edges 3 and 4: the poll returned `Pending`; `borrowed` references
+    /// were handed out during it.
+    #[inline]
+    pub(crate) fn end(&self, borrowed: i32) -> Ended {
+        let delta = references(borrowed).wrapping_sub(RUNNING);
+        // ORDER: Release publishes the frame to the next runner; Acquire
+        // sees what a waker did, when the runner keeps the token.
+        let before = self.0.fetch_add(delta, order::state_end());
+        debug_assert!(before & RUNNING != 0, "INV-RUN: {before:#x}");
+        if before & NOTIFIED == 0 { Ended::Idle } else { Ended::Token }
+    }
+
+    /// Edge 5: the future is gone and the result is in its place.
+    pub(crate) fn complete(&self, borrowed: i32) -> Completed {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let awaited = word & AWAITED != 0;
+            let mut next = word.wrapping_add(references(borrowed));
+            next = (next & !(RUNNING | NOTIFIED)) | COMPLETE;
+            if !awaited {
+                next = next.wrapping_sub(REFERENCE);
+            }
+            // ORDER: Release publishes the result to the joiners; Acquire
+            // sees the end of every use of the frame before it is freed.
+            match self.0.compare_exchange_weak(word, next, order::state_end(), Ordering::Relaxed) {
+                Ok(_) if awaited => return Completed::Awaited,
+                Ok(_) if is_free(next) => return Completed::Free,
+                Ok(_) => return Completed::Kept,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Another handle or waker.
+    pub(crate) fn retain(&self) {
+        // ORDER: Relaxed: the caller has a reference already.
+        self.0.fetch_add(REFERENCE, Ordering::Relaxed);
+    }
+
+    /// One reference less; true: the caller must free the frame.
+    #[must_use]
+    pub(crate) fn release(&self) -> bool {
+        // ORDER: Release ends the caller's use of the frame before it is
+        // freed; Acquire sees the others' uses end.
+        let before = self.0.fetch_sub(REFERENCE, Ordering::AcqRel);
+        is_free(before.wrapping_sub(REFERENCE))
+    }
+
+    /// Whether the result is there.
+    #[inline]
+    pub(crate) fn is_complete(&self) -> bool {
+        // ORDER: Acquire pairs with `complete`.
+        self.0.load(Ordering::Acquire) & COMPLETE != 0
+    }
+
+    /// Whether the one who drives the thread now has been told to go on.
+    pub(crate) fn is_notified(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & NOTIFIED != 0
+    }
+
+    /// A joiner announces that it will wait; false: complete already.
+    pub(crate) fn await_completion(&self) -> bool {
+        // ORDER: Acquire sees the result if it is there; the joiner's queue
+        // is under its own lock.
+        self.0.fetch_or(AWAITED, Ordering::AcqRel) & COMPLETE == 0
+    }
+
+    /// The right to take the result; false: it is gone.
+    pub(crate) fn take_result(&self) -> bool {
+        // ORDER: Acquire pairs with `complete`; the winner is alone with the
+        // result.
+        self.0.fetch_or(TAKEN, Ordering::AcqRel) & TAKEN == 0
+    }
+
+    /// Shutdown: claims an idle thread's token.
+    pub(crate) fn claim(&self) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        while word != 0 && word & (RUNNING | NOTIFIED | COMPLETE) == 0 {
+            // ORDER: as in `wake`.
+            match self.0.compare_exchange_weak(word, word | NOTIFIED, order::state_wake(), Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+}
+
+fn references(count: i32) -> u64 {
+    (i64::from(count) as u64).wrapping_mul(REFERENCE)
+}
+
+fn is_free(word: u64) -> bool {
+    word & RUNNING == 0 && word & COMPLETE != 0 && word / REFERENCE == 0
+}

@@ -1,0 +1,147 @@
+//! Time as events.
+//!
+//! Each virtual processor has its own [`Timers`]; elsewhere one OS thread,
+//! started when first needed, keeps the time.
+
+mod heap;
+mod keeper;
+
+use std::fmt;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+pub(crate) use heap::Timers;
+use heap::{Place, TimerOffer};
+
+use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+
+/// The event that is ready when `duration` has passed since somebody began to
+/// synchronize on it. A duration that is too long for the clock never passes.
+///
+/// Not chosen: the timer is removed at once.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # use std::time::Duration;
+/// after(Duration::from_millis(1)).sync_blocking();
+/// ```
+pub fn after(duration: Duration) -> After {
+    After { when: When::After(duration) }
+}
+
+/// The event that is ready from `instant` on.
+pub fn at(instant: Instant) -> After {
+    After { when: When::At(instant) }
+}
+
+/// The event of a point in time; see [`after`] and [`at`].
+#[derive(Clone, Debug)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct After {
+    when: When,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum When {
+    After(Duration),
+    At(Instant),
+}
+
+into_future!([] After, ());
+
+// SAFETY: the branch holds a time and an offer, which is `Send` by the
+// protocol.
+unsafe impl Event for After {
+    type Branch = AfterBranch;
+
+    fn into_branch(self) -> AfterBranch {
+        AfterBranch { when: self.when, due: None, forced: false, place: Place::None, offer: TimerOffer::new() }
+    }
+}
+
+#[doc(hidden)]
+pub struct AfterBranch {
+    when: When,
+    /// `None`: never.
+    due: Option<Instant>,
+    forced: bool,
+    /// Whose timers hold the offer.
+    place: Place,
+    offer: TimerOffer,
+}
+
+impl fmt::Debug for AfterBranch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AfterBranch").field("when", &self.when).finish_non_exhaustive()
+    }
+}
+
+impl AfterBranch {
+    /// Fixes the due time, when first asked.
+    fn due(&mut self, now: Instant) -> Option<Instant> {
+        if !std::mem::replace(&mut self.forced, true) {
+            self.due = match self.when {
+                When::After(duration) => now.checked_add(duration),
+                When::At(instant) => Some(instant),
+            };
+        }
+        self.due
+    }
+
+    fn retract(&mut self) {
+        self.place.remove(&self.offer);
+        self.place = Place::None;
+    }
+}
+
+// SAFETY: `settle` and `drop` retract the offer.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl Branch for AfterBranch {
+    type Output = ();
+    const SINGLE: bool = true;
+
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+        // SAFETY: nothing pinned is moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        if let When::After(duration) = this.when
+            && !this.forced
+            && !duration.is_zero()
+        {
+            // It cannot have passed; the clock is read when it is offered.
+            return false;
+        }
+        let now = Instant::now();
+        this.due(now).is_some_and(|due| due <= now)
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+        // SAFETY: nothing pinned is moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        let now = Instant::now();
+        let Some(due) = this.due(now) else { return Offered::Linked };
+        if due <= now {
+            return at.commit_alone();
+        }
+        this.place = Place::here();
+        // SAFETY: pinned, and removed in `drop` at the latest.
+        unsafe { this.place.insert(&this.offer, due, at) };
+        Offered::Linked
+    }
+
+    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {
+        // SAFETY: nothing pinned is moved.
+        unsafe { self.get_unchecked_mut() }.retract();
+    }
+
+    fn finish(self: Pin<&mut Self>, _leaf: usize) {}
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.place.locked(f);
+    }
+}
+
+impl Drop for AfterBranch {
+    fn drop(&mut self) {
+        self.retract();
+    }
+}

@@ -1,0 +1,54 @@
+//! Blocking on a virtual processor: it goes on with other threads, nested on
+//! the present stack, until the awaited future is ready.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::budget::OPERATIONS;
+use super::{SharedRef, Vp};
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+struct Nested {
+    woken: AtomicBool,
+    machine: SharedRef,
+    vp: usize,
+}
+
+impl Wake for Nested {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // ORDER: Release pairs with the swap in `block_here`; the sleeper's
+        // fences order it with the sleep.
+        if !self.woken.swap(true, Ordering::Release) {
+            self.machine.vps[self.vp].notify();
+        }
+    }
+}
+
+/// Polls `future` on the current virtual processor and runs its threads in
+/// between.
+pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
+    let vp = Vp::current().expect("the caller drives a virtual processor");
+    let machine = super::entered().expect("a driver has entered its machine");
+    let nested = Arc::new(Nested { woken: AtomicBool::new(false), machine, vp: vp.index });
+    let waker = Waker::from(Arc::clone(&nested));
+    let mut cx = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        vp.budget.set(OPERATIONS);
+        if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+            return value;
+        }
+        // ORDER: Acquire pairs with the waker.
+        while !nested.woken.swap(false, Ordering::Acquire) {
+            if !vp.dispatch() {
+                vp.rest(&|| nested.woken.load(Ordering::Relaxed));
+            }
+        }
+    }
+}

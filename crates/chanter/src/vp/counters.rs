@@ -1,0 +1,94 @@
+//! Counters that cost next to nothing: each virtual processor has its own,
+//! written by its driver with plain stores.
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter with one writer.
+#[derive(Debug)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self(AtomicU64::new(0))
+    }
+}
+
+impl Counter {
+    /// The driver counts; no read-modify-write.
+    #[inline(always)]
+    pub(crate) fn add_one(&self) {
+        // ORDER: Relaxed: a statistic, and one writer.
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Anyone counts.
+    pub(crate) fn add_one_shared(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a virtual processor counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) hosts: Counter,
+    pub(crate) parasites: Counter,
+    pub(crate) queued: Counter,
+    pub(crate) promoted: Counter,
+    pub(crate) reified: Counter,
+    pub(crate) attached: Counter,
+    pub(crate) inflated: Counter,
+    pub(crate) migrated: Counter,
+    pub(crate) polls: Counter,
+    pub(crate) sleeps: Counter,
+}
+
+/// What has happened on a machine (or on one virtual processor) so far.
+///
+/// Read while the machine runs, the numbers may be a moment apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Hosts spawned.
+    pub hosts_created: u64,
+    /// Parasites spawned.
+    pub parasites_created: u64,
+    /// Parasites that ran to their end where they were spawned.
+    pub finished_in_place: u64,
+    /// Parasites that blocked, and so became objects.
+    pub reified: u64,
+    /// Times a reified parasite was resumed on the stack of whoever
+    /// unblocked it.
+    pub attached: u64,
+    /// Parasites that became hosts.
+    pub inflated: u64,
+    /// Parasites that were spawned as hosts, for a hungry virtual processor
+    /// or because of a penalty count.
+    pub promoted: u64,
+    /// Times a thread went on on another virtual processor.
+    pub migrated: u64,
+    /// Threads taken from queues and polled.
+    pub dispatched: u64,
+    /// Times a virtual processor went to sleep.
+    pub sleeps: u64,
+}
+
+impl Stats {
+    pub(crate) fn add(&mut self, counters: &Counters) {
+        self.hosts_created += counters.hosts.get();
+        self.parasites_created += counters.parasites.get();
+        self.reified += counters.reified.get();
+        self.attached += counters.attached.get();
+        self.inflated += counters.inflated.get();
+        self.promoted += counters.promoted.get();
+        self.migrated += counters.migrated.get();
+        self.dispatched += counters.polls.get();
+        self.sleeps += counters.sleeps.get();
+        // Derived: the fast path counts one thing only.
+        let elsewhere = counters.reified.get() + counters.promoted.get() + counters.queued.get();
+        self.finished_in_place += counters.parasites.get().saturating_sub(elsewhere);
+    }
+}

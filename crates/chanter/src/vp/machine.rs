@@ -1,0 +1,439 @@
+//! Machines: a set of virtual processors and the OS threads that drive them.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::ptr;
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+
+use super::worker::Driving;
+use super::{SharedRef, Stats, Vp, block_here};
+use crate::event::block_on_thread;
+use crate::policy::{Policy, Ready, WorkStealing};
+use crate::sync::Lock;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::thread::frame::{Arena, Kind};
+use crate::thread::{self, Thread};
+
+/// The stack of a worker: reserved, not used, until threads nest.
+const WORKER_STACK: usize = 8 << 20;
+
+/// A machine: virtual processors that run threads.
+///
+/// Dropping it ends it: threads that have not finished are dropped where they
+/// block, and those who join them get a cancelled
+/// [`JoinError`](crate::JoinError). The drop waits for the polls that are
+/// under way.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// let machine = Machine::builder().vps(2).build().unwrap();
+/// let answer = machine.block_on(async {
+///     let (tx, rx) = channel();
+///     spawn(async move { tx.send(42).await });
+///     rx.recv().await
+/// });
+/// assert_eq!(answer.unwrap(), 42);
+/// ```
+pub struct Machine {
+    shared: Arc<Shared>,
+}
+
+/// What a machine's parts share.
+pub(crate) struct Shared {
+    pub(crate) vps: Box<[Box<Vp>]>,
+    /// Virtual processors that are driven and not asleep.
+    pub(super) awake: AtomicUsize,
+    /// Virtual processors that look for threads of others.
+    pub(super) searching: AtomicUsize,
+    closing: AtomicBool,
+    name: String,
+    this: Weak<Self>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+    /// Frames of threads that are spawned from outside.
+    arena: Lock<SendArena>,
+    next: AtomicUsize,
+}
+
+/// An arena whose owner is whoever holds its lock.
+struct SendArena(Box<Arena>);
+
+// SAFETY: owned by the lock's holder.
+unsafe impl Send for SendArena {}
+
+/// Configures a [`Machine`].
+pub struct Builder {
+    vps: usize,
+    name: String,
+    policy: Box<dyn Fn(usize) -> Box<dyn Policy>>,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("vps", &self.vps).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// How many virtual processors: 1 or more. The default is one for each
+    /// processor that the OS grants.
+    pub fn vps(mut self, vps: usize) -> Self {
+        self.vps = vps;
+        self
+    }
+
+    /// The machine's name: OS threads are called `name-0`, `name-1`, …
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The policy of each virtual processor, given its index. The default is
+    /// [`WorkStealing`].
+    pub fn policy(mut self, policy: impl Fn(usize) -> Box<dyn Policy> + 'static) -> Self {
+        self.policy = Box::new(policy);
+        self
+    }
+
+    /// Builds the machine and starts its workers; virtual processor 0 waits
+    /// for [`Machine::block_on`].
+    ///
+    /// # Errors
+    /// No virtual processor was asked for, or the OS refuses a poller or an
+    /// OS thread.
+    pub fn build(self) -> io::Result<Machine> {
+        if self.vps == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a machine needs a virtual processor"));
+        }
+        let vps = (0..self.vps)
+            .map(|index| Vp::new(index, (self.policy)(index)).map(Box::new))
+            .collect::<io::Result<Box<[_]>>>()?;
+        let shared = Arc::new_cyclic(|this| Shared {
+            vps,
+            awake: AtomicUsize::new(0),
+            searching: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            name: self.name,
+            this: this.clone(),
+            workers: Mutex::new(Vec::new()),
+            arena: Lock::new(SendArena(Box::new(Arena::new()))),
+            next: AtomicUsize::new(0),
+        });
+        for vp in &shared.vps {
+            vp.machine.set(Arc::as_ptr(&shared));
+        }
+        let machine = Machine { shared };
+        for vp in machine.shared.vps.iter().skip(1) {
+            let occupied = vp.sleeper.occupy();
+            debug_assert!(occupied, "nobody else knows it yet");
+            machine.shared.try_start_worker(vp)?;
+        }
+        Ok(machine)
+    }
+}
+
+impl Machine {
+    /// A machine to be configured.
+    pub fn builder() -> Builder {
+        Builder {
+            vps: std::thread::available_parallelism().map_or(1, usize::from),
+            name: "chanter".to_owned(),
+            policy: Box::new(|_| Box::new(WorkStealing::new())),
+        }
+    }
+
+    /// A machine with the defaults.
+    ///
+    /// # Errors
+    /// As for [`Builder::build`].
+    pub fn new() -> io::Result<Self> {
+        Self::builder().build()
+    }
+
+    /// Runs `future` to its end and drives virtual processor 0 meanwhile, on
+    /// the calling OS thread. Other threads go on afterwards, but those that
+    /// the future started with [`spawn_local`](crate::spawn_local) are
+    /// dropped, since they cannot leave this OS thread.
+    ///
+    /// If virtual processor 0 has a driver already, the calling OS thread
+    /// only polls `future`. On a thread of a machine it is nested as in
+    /// [`Event::sync_blocking`](crate::Event::sync_blocking).
+    ///
+    /// # Panics
+    /// If `future` panics.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        if Vp::current().is_some() {
+            return block_here(future);
+        }
+        let _entered = Entered::new(Arc::clone(&self.shared));
+        let vp = &*self.shared.vps[0];
+        if !vp.sleeper.occupy() {
+            return block_on_thread(future);
+        }
+        let result = {
+            let driving = Driving::new(vp);
+            let output = Cell::new(None);
+            let main = async { output.set(Some(future.await)) };
+            // SAFETY: we drive `vp`. The body may borrow from this frame: it
+            // is gone when the thread is determined, and we wait for that.
+            let main = unsafe { thread::spawn_body(vp, main, Kind::Local) };
+            driving.run_until(&|| main.is_determined());
+            vp.end_local_threads();
+            main.join().try_determined().map(|()| output.take())
+        };
+        vp.leave();
+        match result {
+            Ok(output) => output.expect("a thread that returned has left its output"),
+            Err(error) => match error.into_panic() {
+                Ok(payload) => std::panic::resume_unwind(payload),
+                Err(error) => panic!("the main thread ended early: {error}"),
+            },
+        }
+    }
+
+    /// Spawns a host; see [`spawn`](crate::spawn). From any OS thread.
+    pub fn spawn<F>(&self, future: F) -> Thread<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        thread::spawn_in(&self.shared, None, future)
+    }
+
+    /// Spawns a host on the virtual processor `vp`, where it stays; see
+    /// [`spawn_on`](crate::spawn_on). From any OS thread.
+    ///
+    /// # Panics
+    /// If there is no virtual processor `vp`.
+    pub fn spawn_on<F>(&self, vp: usize, future: F) -> Thread<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        thread::spawn_in(&self.shared, Some(vp), future)
+    }
+
+    /// How many virtual processors there are.
+    pub fn vps(&self) -> usize {
+        self.shared.vps.len()
+    }
+
+    /// What has happened so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine").field("name", &self.shared.name).field("vps", &self.vps()).finish()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        // ORDER: Release; workers look at it when they are notified.
+        shared.closing.store(true, Ordering::Release);
+        if Vp::current().is_some_and(|vp| ptr::eq(vp.machine(), &*shared)) {
+            // One of its own threads drops the machine: it cannot wait for
+            // itself.
+            let closer = std::thread::Builder::new().name(format!("{}-close", shared.name));
+            let again = Arc::clone(&shared);
+            if closer.spawn(move || again.close()).is_err() {
+                eprintln!("chanter: no OS thread to close the machine {:?}; it leaks", shared.name);
+            }
+        } else {
+            shared.close();
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        self.vps.iter().for_each(|vp| stats.add(&vp.counters));
+        stats
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// The next virtual processor for a thread from outside.
+    pub(crate) fn any_vp(&self) -> &Vp {
+        &self.vps[self.next.fetch_add(1, Ordering::Relaxed) % self.vps.len()]
+    }
+
+    /// Uses the arena for threads from outside, as its owner.
+    pub(crate) fn with_arena<R>(&self, f: impl FnOnce(&Arena) -> R) -> R {
+        f(&self.arena.lock().0)
+    }
+
+    /// Starts the worker of a virtual processor that was VACANT and has just
+    /// been moved to AWAKE by the caller.
+    pub(super) fn start_worker(&self, vp: &Vp) {
+        if self.is_closing() {
+            vp.sleeper.vacate();
+            return;
+        }
+        if let Err(error) = self.try_start_worker(vp) {
+            // It stays vacant: the next push tries again.
+            eprintln!("chanter: cannot start an OS thread: {error}");
+            vp.sleeper.vacate();
+        }
+    }
+
+    fn try_start_worker(&self, vp: &Vp) -> io::Result<()> {
+        let Some(shared) = self.this.upgrade() else { return Ok(()) };
+        let index = vp.index;
+        let worker = std::thread::Builder::new()
+            .name(format!("{}-{index}", self.name))
+            .stack_size(WORKER_STACK)
+            .spawn(move || shared.work(index))?;
+        let mut workers = self.workers.lock().unwrap_or_else(|e| e.into_inner());
+        workers.retain(|worker| !worker.is_finished());
+        workers.push(worker);
+        Ok(())
+    }
+
+    fn work(self: &Arc<Self>, index: usize) {
+        let _entered = Entered::new(Arc::clone(self));
+        let vp = &*self.vps[index];
+        {
+            let driving = Driving::new(vp);
+            driving.run_until(&|| self.is_closing());
+            vp.end_local_threads();
+        }
+        vp.sleeper.vacate();
+    }
+
+    /// Ends every thread, then gives the memory back. Called once.
+    fn close(self: &Arc<Self>) {
+        for vp in &self.vps {
+            vp.notify();
+        }
+        loop {
+            // A worker may be starting another one: until there are none.
+            let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(|e| e.into_inner()));
+            if workers.is_empty() {
+                break;
+            }
+            for worker in workers {
+                // Workers do not panic: bodies are contained.
+                let _ = worker.join();
+            }
+        }
+        let entered = Entered::new(Arc::clone(self));
+        while self.cancel_round() {
+            std::thread::yield_now();
+        }
+        drop(entered);
+        for vp in &self.vps {
+            // SAFETY: no driver is left, and none starts while closing.
+            unsafe { vp.arena.orphan(Arc::clone(self)) };
+        }
+        let arena = self.arena.lock();
+        // SAFETY: we hold the lock; `Machine` was the last to spawn.
+        unsafe { arena.0.orphan(Arc::clone(self)) };
+    }
+
+    /// Cancels what it can find; true: something is left.
+    fn cancel_round(&self) -> bool {
+        for vp in &self.vps {
+            vp.drop_queued();
+        }
+        let mut frames = Vec::new();
+        for vp in &self.vps {
+            // SAFETY: as in `close`.
+            frames.extend(unsafe { vp.arena.frames_in_use() });
+        }
+        // SAFETY: we hold the lock.
+        frames.extend(self.with_arena(|arena| unsafe { arena.frames_in_use() }));
+        let mut left = false;
+        for frame in frames {
+            // SAFETY: in use when it was found. It may die meanwhile, but its
+            // memory stays until `orphan`, and its state word is atomic.
+            let state = unsafe { &frame.as_ref().state };
+            if state.in_use() && !state.is_complete() {
+                left = true;
+                if state.claim() {
+                    // SAFETY: claimed.
+                    drop(unsafe { Ready::from_frame(frame) });
+                }
+            }
+        }
+        left
+    }
+}
+
+impl Vp {
+    /// The caller of `block_on` stops driving; a worker takes over if there
+    /// is anything to do.
+    fn leave(&self) {
+        let busy = match self.policy.next() {
+            Some(thread) => {
+                self.push(thread);
+                true
+            }
+            None => self.slot_is_full() || !self.timers.is_empty() || self.reactor.has_sources(),
+        };
+        self.sleeper.vacate();
+        if (busy || !self.inbox.is_empty()) && self.sleeper.occupy() {
+            self.machine().start_worker(self);
+        }
+    }
+
+    /// Shutdown: ends the threads in the queues.
+    fn drop_queued(&self) {
+        if let Some(frame) = self.slot.take() {
+            // SAFETY: the slot held its token.
+            thread::cancel(unsafe { Ready::from_frame(frame) });
+        }
+        for frame in self.inbox.take_all() {
+            // SAFETY: inboxes hold tokens.
+            thread::cancel(unsafe { Ready::from_frame(frame) });
+        }
+        while let Some(thread) = self.policy.next() {
+            thread::cancel(thread);
+        }
+    }
+}
+
+thread_local! {
+    static ENTERED: RefCell<Vec<SharedRef>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The machine that `spawn` means on an OS thread that drives none.
+pub(crate) fn entered() -> Option<SharedRef> {
+    ENTERED.try_with(|entered| entered.borrow().last().cloned()).ok().flatten()
+}
+
+struct Entered;
+
+impl Entered {
+    fn new(shared: Arc<Shared>) -> Self {
+        ENTERED.with(|entered| entered.borrow_mut().push(shared));
+        Self
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let shared = ENTERED.with(|entered| entered.borrow_mut().pop());
+        drop(shared);
+    }
+}
+
+/// Runs `future` on a machine of its own with the defaults.
+///
+/// # Panics
+/// If the OS refuses what the machine needs, or if `future` panics.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    if Vp::current().is_some() {
+        return block_here(future);
+    }
+    Machine::new().expect("the OS refuses what a machine needs").block_on(future)
+}

@@ -1,0 +1,297 @@
+//! Virtual processors: what a thread runs on.
+//!
+//! A [`Vp`] holds a policy, an arena of frames, a poller, timers and an inbox.
+//! One OS thread at a time *drives* it: a worker of the machine, or the caller
+//! of `block_on`. The driver alone touches the fields marked so; everything
+//! else is safe to reach from anywhere.
+
+mod blocking;
+pub(crate) mod budget;
+mod counters;
+mod machine;
+mod sleep;
+mod stack;
+mod worker;
+
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) use blocking::block_here;
+pub use counters::Stats;
+pub(crate) use machine::{Shared, entered};
+pub use machine::{Builder, Machine, block_on};
+
+use crate::io::Reactor;
+use crate::policy::{Policy, Ready, Reason};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Stack, fence};
+use crate::thread::frame::{Arena, Header, Kind};
+use crate::time::Timers;
+use counters::Counters;
+use sleep::{Sleeper, Wake};
+
+/// Attaches may nest this deep.
+const DEPTH: u32 = 24;
+/// A guard that every stack pointer is below: the next spawn looks closer.
+const LOOK_CLOSER: usize = usize::MAX;
+/// How often at most a hungry virtual processor asks for a parasite.
+const HEARTBEAT: Duration = Duration::from_micros(100);
+
+/// A virtual processor.
+pub(crate) struct Vp {
+    // What spawning and waking touch, on one cache line or two.
+    /// Below this address nothing more is nested; [`LOOK_CLOSER`] asks the
+    /// next spawn of a parasite to take the slow path.
+    guard: AtomicUsize,
+    /// Driver: the innermost thread being polled.
+    pub(crate) running: Cell<*mut Header>,
+    /// Driver: operations left before the scheduler is entered again.
+    pub(crate) budget: Cell<u32>,
+    /// Driver: how deep attaches are nested.
+    pub(crate) depth: Cell<u32>,
+    /// Driver: the real stack limit.
+    stack_limit: Cell<usize>,
+    /// Driver: the thread to run next, before the policy is asked.
+    slot: Cell<Option<NonNull<Header>>>,
+    /// Driver: how often in a row the slot has been served.
+    slot_runs: Cell<u32>,
+    /// Driver: dispatches until timers and I/O are looked at.
+    until_look: Cell<u32>,
+    look_every: Cell<u32>,
+    looked: Cell<Option<Instant>>,
+    pub(crate) counters: Counters,
+    /// Driver: where frames come from.
+    pub(crate) arena: Arena,
+    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) index: usize,
+    machine: Cell<*const Shared>,
+
+    // What others touch.
+    inbox: Stack<Header>,
+    sleeper: Sleeper,
+    pub(crate) timers: Timers,
+    pub(crate) reactor: Reactor,
+    /// Driver: when this one last asked the others for a parasite.
+    asked: RefCell<Option<Instant>>,
+    /// Driver: how long the next watch lasts.
+    watch: Cell<Duration>,
+}
+
+// SAFETY: fields marked "Driver" are touched by the OS thread that drives the
+// virtual processor alone; `Sleeper` hands the role over with Release and
+// Acquire. `machine` is set before the first driver. The rest is `Sync`.
+unsafe impl Sync for Vp {}
+// SAFETY: as above.
+unsafe impl Send for Vp {}
+
+thread_local! {
+    static CURRENT: Cell<*const Vp> = const { Cell::new(ptr::null()) };
+}
+
+impl Vp {
+    fn new(index: usize, policy: Box<dyn Policy>) -> std::io::Result<Self> {
+        Ok(Self {
+            guard: AtomicUsize::new(0),
+            running: Cell::new(ptr::null_mut()),
+            budget: Cell::new(0),
+            depth: Cell::new(0),
+            stack_limit: Cell::new(0),
+            slot: Cell::new(None),
+            slot_runs: Cell::new(0),
+            until_look: Cell::new(1),
+            look_every: Cell::new(16),
+            looked: Cell::new(None),
+            counters: Counters::default(),
+            arena: Arena::new(),
+            policy,
+            index,
+            machine: Cell::new(ptr::null()),
+            inbox: Stack::new(),
+            sleeper: Sleeper::new_vacant(),
+            timers: Timers::new(),
+            reactor: Reactor::new()?,
+            asked: RefCell::new(None),
+            watch: Cell::new(HEARTBEAT),
+        })
+    }
+
+    /// The virtual processor that this OS thread drives.
+    #[inline(always)]
+    pub(crate) fn current() -> Option<&'static Self> {
+        // SAFETY: set while this OS thread drives it, and the driver keeps
+        // the machine alive. Nobody keeps the reference for longer.
+        unsafe { CURRENT.get().as_ref() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn machine(&self) -> &Shared {
+        // SAFETY: the machine owns us.
+        unsafe { &*self.machine.get() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_of_same_machine(&self, other: &Self) -> bool {
+        ptr::eq(self, other) || ptr::eq(self.machine.get(), other.machine.get())
+    }
+
+    /// Whether this OS thread drives the virtual processor that `header`'s
+    /// thread lives on.
+    pub(crate) fn is_driving(header: &Header) -> bool {
+        ptr::eq(CURRENT.get(), header.vp.load(Ordering::Relaxed))
+    }
+
+    /// Sends a thread to the virtual processor that it must run on.
+    pub(crate) fn send_home(thread: Ready) {
+        // SAFETY: a thread with a token keeps its machine alive.
+        let home = unsafe { &*thread.header().vp.load(Ordering::Relaxed) };
+        home.push(thread);
+    }
+
+    /// Whether a woken parasite may run on this stack, now.
+    #[inline]
+    pub(crate) fn may_attach(&self) -> bool {
+        self.depth.get() < DEPTH && self.budget.get() > 0 && stack::pointer() > self.stack_limit.get()
+    }
+
+    /// Whether a parasite may simply be polled where it is spawned.
+    #[inline(always)]
+    pub(crate) fn may_spawn_in_place(&self) -> bool {
+        // ORDER: Relaxed: a request that is seen late is served late.
+        stack::pointer() > self.guard.load(Ordering::Relaxed)
+    }
+
+    /// The slow path of a spawn: what has the guard asked for?
+    #[cold]
+    pub(crate) fn look_closer(&self) -> Spawn {
+        if stack::pointer() <= self.stack_limit.get() {
+            return Spawn::Queue;
+        }
+        // ORDER: Relaxed: only a request.
+        self.guard.store(self.stack_limit.get(), Ordering::Relaxed);
+        // SAFETY: the running thread is being polled below us on this stack.
+        if let Some(spawner) = unsafe { self.running.get().as_ref() }
+            && spawner.penalty.get() > 0
+        {
+            spawner.penalty.set(spawner.penalty.get() - 1);
+            if spawner.penalty.get() > 0 {
+                self.ask_closer_look();
+            }
+            return Spawn::Promote;
+        }
+        if self.machine().has_sleepers() { Spawn::Promote } else { Spawn::InPlace }
+    }
+
+    /// Sends the next spawn of a parasite here through the slow path.
+    pub(crate) fn ask_closer_look(&self) {
+        // ORDER: Relaxed: only a request.
+        self.guard.store(LOOK_CLOSER, Ordering::Relaxed);
+    }
+
+    /// A thread became ready; the caller is the driver.
+    #[inline]
+    pub(crate) fn enqueue(&self, thread: Ready, reason: Reason) {
+        match self.policy.enqueue(thread, reason) {
+            Some(next) => {
+                let before = self.slot.replace(Some(next.into_frame()));
+                if let Some(before) = before {
+                    self.displace(before);
+                }
+            }
+            None if self.machine().vps.len() > 1 && self.policy.waiting() > 1 => self.machine().wake_one(self),
+            None => (),
+        }
+    }
+
+    #[cold]
+    fn displace(&self, frame: NonNull<Header>) {
+        // SAFETY: the slot held its token.
+        let thread = unsafe { Ready::from_frame(frame) };
+        if let Some(stubborn) = self.policy.enqueue(thread, Reason::Displaced) {
+            // A policy that wants everything next gets it through the inbox.
+            self.push(stubborn);
+        }
+        if self.machine().vps.len() > 1 && self.policy.waiting() > 1 {
+            self.machine().wake_one(self);
+        }
+    }
+
+    /// A thread became ready; anyone may call.
+    ///
+    /// The caller keeps the machine's memory alive: it drives one of its
+    /// virtual processors, holds the machine, or a reference to a frame.
+    pub(crate) fn push(&self, thread: Ready) {
+        let frame = thread.into_frame();
+        // SAFETY: the token is ours to give. Inboxes are never closed.
+        let pushed = unsafe { self.inbox.push(frame) };
+        debug_assert!(pushed.is_ok(), "inboxes are never closed");
+        self.notify();
+    }
+
+    /// Wakes the driver, or starts one.
+    pub(crate) fn notify(&self) {
+        match self.sleeper.wake() {
+            Wake::Nothing => (),
+            Wake::Notify => self.reactor.notify(),
+            Wake::Start => self.machine().start_worker(self),
+        }
+    }
+
+    /// Whether the thread may run here; if not it is sent where it may.
+    fn admit(&self, thread: Ready) -> Option<Ready> {
+        let at_home = matches!(thread.kind(), Kind::Host | Kind::Parasite)
+            || ptr::eq(thread.header().vp.load(Ordering::Relaxed), self);
+        if at_home {
+            return Some(thread);
+        }
+        Self::send_home(thread);
+        None
+    }
+}
+
+/// How a parasite starts.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Spawn {
+    /// Polled in place.
+    InPlace,
+    /// In the queue, as a parasite: the stack is nearly used up.
+    Queue,
+    /// In the queue, as a host: somebody else is hungry, or its spawner's
+    /// parasites tend to be long.
+    Promote,
+}
+
+impl Shared {
+    /// Whether some virtual processor of the machine has nothing to do.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        self.awake.load(Ordering::Relaxed) < self.vps.len()
+    }
+
+    /// Threads wait on `busy`: wakes a sleeping virtual processor, unless one
+    /// is on its way already.
+    pub(crate) fn wake_one(&self, busy: &Vp) {
+        // ORDER: INV-SLEEP, the waker's side: the queue has been filled.
+        fence(Ordering::SeqCst);
+        if !self.has_sleepers() || self.searching.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        let count = self.vps.len();
+        for step in 1..count {
+            let vp = &self.vps[(busy.index + step) % count];
+            match vp.sleeper.wake_fenced() {
+                Wake::Nothing => continue,
+                Wake::Notify => vp.reactor.notify(),
+                Wake::Start => self.start_worker(vp),
+            }
+            return;
+        }
+    }
+}
+
+pub(crate) type SharedRef = Arc<Shared>;

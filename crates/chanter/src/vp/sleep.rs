@@ -1,0 +1,118 @@
+//! Sleep and wake: no wake-up is lost, and an idle machine uses no processor.
+//!
+//! ```text
+//!   VACANT ──(start)──► AWAKE ◄──(wake, by another)── ASLEEP
+//!      ▲                  │ └────────(announce)──────────▲
+//!      └─────(vacate)─────┘ ◄───────(rise, by itself)────┘
+//! ```
+//!
+//! A virtual processor that finds nothing to run *announces* its sleep, looks
+//! at every queue once more, and only then sleeps in its poller. Whoever makes
+//! a thread ready publishes it first and looks at the state afterwards:
+//!
+//! ```text
+//!   sleeper: state := ASLEEP; FENCE; look at the queues
+//!   waker:   put into a queue; FENCE; look at the state
+//! ```
+//!
+//! INV-SLEEP: with both fences sequentially consistent, either the sleeper
+//! sees the thread, or the waker sees ASLEEP (or both): store buffering, the
+//! one pattern that needs SeqCst. The waker that moves the state to AWAKE
+//! notifies the poller; the notification sticks, so it does not matter whether
+//! the sleeper has begun to wait.
+//!
+//! VACANT means that no OS thread drives the virtual processor; who wakes it
+//! then must start one.
+
+use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::{fence, order};
+
+const AWAKE: u8 = 0;
+const ASLEEP: u8 = 1;
+const VACANT: u8 = 2;
+
+/// The state of one virtual processor's driver.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    state: AtomicU8,
+}
+
+/// What a waker has to do.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// Nothing: it is awake and will look.
+    Nothing,
+    /// Notify its poller.
+    Notify,
+    /// Start an OS thread for it.
+    Start,
+}
+
+impl Sleeper {
+    pub(crate) fn new_vacant() -> Self {
+        Self { state: AtomicU8::new(VACANT) }
+    }
+
+    /// The driver is going to sleep; it must look at the queues once more.
+    pub(crate) fn announce(&self) {
+        self.state.store(ASLEEP, Ordering::Relaxed);
+        // ORDER: INV-SLEEP, the sleeper's side.
+        full_fence(order::sleep_fence());
+    }
+
+    /// The driver goes on, woken or not.
+    pub(crate) fn rise(&self) {
+        // ORDER: Acquire pairs with the waker's swap.
+        self.state.swap(AWAKE, Ordering::AcqRel);
+    }
+
+    /// Something was put into a queue of this virtual processor, or into one
+    /// that it might steal from.
+    pub(crate) fn wake(&self) -> Wake {
+        // ORDER: INV-SLEEP, the waker's side.
+        full_fence(order::wake_fence());
+        self.wake_fenced()
+    }
+
+    /// As `wake`, by a caller that has fenced already.
+    pub(crate) fn wake_fenced(&self) -> Wake {
+        if self.state.load(Ordering::Relaxed) == AWAKE {
+            return Wake::Nothing;
+        }
+        // ORDER: AcqRel: one of several wakers acts.
+        match self.state.swap(AWAKE, Ordering::AcqRel) {
+            ASLEEP => Wake::Notify,
+            VACANT => Wake::Start,
+            _ => Wake::Nothing,
+        }
+    }
+
+    /// An OS thread takes a vacant virtual processor over.
+    pub(crate) fn occupy(&self) -> bool {
+        // ORDER: Acquire pairs with `vacate`.
+        self.state.compare_exchange(VACANT, AWAKE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// The driver leaves. It must look at the queues once more, and occupy
+    /// again (or start a successor) if there is something.
+    pub(crate) fn vacate(&self) {
+        // ORDER: Release pairs with `occupy` and `wake`: the successor sees
+        // everything that this driver did.
+        self.state.store(VACANT, Ordering::Release);
+        // ORDER: INV-SLEEP, the sleeper's side.
+        full_fence(order::sleep_fence());
+    }
+
+    /// Whether somebody drives it and is not asleep (a hint).
+    pub(crate) fn is_awake(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == AWAKE
+    }
+}
+
+fn full_fence(order: Ordering) {
+    // A weakened model has no fence at all; `Relaxed` fences do not exist.
+    if order != Ordering::Relaxed {
+        fence(order);
+    }
+}

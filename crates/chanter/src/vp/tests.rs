@@ -1,0 +1,177 @@
+//! Machines as a user sees them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::policy::Fifo;
+use crate::prelude::*;
+
+fn machine(vps: usize) -> Machine {
+    Machine::builder().vps(vps).build().expect("a machine")
+}
+
+#[test]
+fn block_on_returns_the_value() {
+    for vps in 1..4 {
+        assert_eq!(machine(vps).block_on(async { 7 }), 7);
+    }
+}
+
+#[test]
+fn hosts_run_and_are_joined() {
+    for vps in 1..4 {
+        let sum = machine(vps).block_on(async {
+            let threads: Vec<_> = (0..1000u64).map(|n| spawn(async move { n })).collect();
+            let mut sum = 0;
+            for thread in threads {
+                sum += thread.join().await.unwrap();
+            }
+            sum
+        });
+        assert_eq!(sum, 499_500);
+    }
+}
+
+#[test]
+fn ping_pong_between_hosts() {
+    for vps in 1..4 {
+        machine(vps).block_on(async {
+            let (ping_tx, ping_rx) = channel::<u32>();
+            let (pong_tx, pong_rx) = channel::<u32>();
+            let echo = spawn(async move {
+                while let Ok(n) = ping_rx.recv().await {
+                    pong_tx.send(n + 1).await.unwrap();
+                }
+            });
+            for n in 0..10_000 {
+                ping_tx.send(n).await.unwrap();
+                assert_eq!(pong_rx.recv().await, Ok(n + 1));
+            }
+            drop(ping_tx);
+            echo.join().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn blocked_threads_are_dropped_at_the_end() {
+    struct Count(Arc<AtomicUsize>);
+    impl Drop for Count {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let dropped = Arc::new(AtomicUsize::new(0));
+    for vps in 1..4 {
+        dropped.store(0, Ordering::SeqCst);
+        let machine = machine(vps);
+        let kept = machine.block_on(async {
+            let mut kept = None;
+            for _ in 0..100 {
+                // A cycle: each thread holds what it waits for.
+                let (tx, rx) = channel::<()>();
+                let count = Count(Arc::clone(&dropped));
+                kept = Some(spawn(async move {
+                    let _all = (count, tx);
+                    let _ = rx.recv().await;
+                }));
+                let (tx, rx) = channel::<()>();
+                let count = Count(Arc::clone(&dropped));
+                spawn_parasite(async move {
+                    let _all = (count, tx);
+                    let _ = rx.recv().await;
+                });
+            }
+            yield_now().await;
+            kept.unwrap()
+        });
+        drop(machine);
+        assert_eq!(dropped.load(Ordering::SeqCst), 200);
+        assert!(kept.join().sync_blocking().unwrap_err().is_cancelled());
+    }
+}
+
+#[test]
+fn local_threads_end_with_block_on() {
+    let machine = machine(2);
+    let alive = std::rc::Rc::new(());
+    let weak = std::rc::Rc::downgrade(&alive);
+    machine.block_on(async move {
+        let local = spawn_local(async move {
+            yield_now().await;
+            std::rc::Rc::strong_count(&alive)
+        });
+        assert_eq!(local.join().await.unwrap(), 1);
+        let never_ends = std::rc::Rc::new(());
+        spawn_local(async move {
+            let _kept = never_ends;
+            never::<()>().await;
+        });
+    });
+    assert!(weak.upgrade().is_none());
+}
+
+#[test]
+fn timers_fire_in_order() {
+    machine(1).block_on(async {
+        let (tx, rx) = mailbox();
+        for millis in [30u64, 10, 20] {
+            let tx = tx.clone();
+            spawn(async move {
+                after(Duration::from_millis(millis)).await;
+                tx.send(millis).await.unwrap();
+            });
+        }
+        for expected in [10, 20, 30] {
+            assert_eq!(rx.recv().await, Ok(expected));
+        }
+    });
+}
+
+#[test]
+fn threads_spawned_from_outside_start_a_worker() {
+    let machine = machine(1);
+    let thread = machine.spawn(async { 5 });
+    assert_eq!(thread.join().sync_blocking().unwrap(), 5);
+    let again = machine.spawn_on(0, async { 6 });
+    assert_eq!(machine.block_on(async move { again.join().await.unwrap() }), 6);
+}
+
+#[test]
+fn sync_blocking_on_a_virtual_processor_keeps_it_going() {
+    machine(1).block_on(async {
+        let (tx, rx) = channel();
+        spawn(async move { tx.send(3).await });
+        assert_eq!(rx.recv().sync_blocking(), Ok(3));
+        after(Duration::from_millis(2)).sync_blocking();
+    });
+}
+
+#[test]
+fn every_policy_runs_everything() {
+    let machine = Machine::builder().vps(2).policy(|_| Box::new(Fifo::new())).build().unwrap();
+    machine.block_on(async {
+        let threads: Vec<_> = (0..100).map(|n| spawn_on(n % 2, async move { yield_now().await })).collect();
+        for thread in threads {
+            thread.join().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_machine_may_be_dropped_by_its_own_thread() {
+    let machine = Arc::new(machine(2));
+    let inner = Arc::clone(&machine);
+    let (tx, rx) = mailbox();
+    let thread = machine.spawn(async move {
+        let _ = rx.recv().await;
+        drop(inner);
+    });
+    drop(thread);
+    drop(machine);
+    tx.try_send(()).unwrap();
+    while !tx.is_closed() {
+        std::thread::yield_now();
+    }
+}

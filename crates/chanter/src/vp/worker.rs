@@ -1,0 +1,269 @@
+//! The scheduler: what the driver of a virtual processor does.
+
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use super::budget::OPERATIONS;
+use super::{CURRENT, HEARTBEAT, Vp, stack};
+use crate::event::Wakes;
+use crate::policy::{Others, Ready, Reason};
+use crate::sync::atomic::Ordering;
+use crate::thread;
+use crate::thread::frame::Kind;
+
+/// The slot is passed over once after so many turns, so that two threads that
+/// talk without end do not keep the queue waiting.
+const SLOT_RUNS: u32 = 64;
+/// Timers and I/O are looked at about this often while threads run.
+const LOOK: Duration = Duration::from_micros(100);
+/// The longest watch of a sleeper while others are busy.
+const LONGEST_WATCH: Duration = Duration::from_millis(2);
+
+/// The role of driving a virtual processor, held by this OS thread.
+pub(super) struct Driving<'a> {
+    vp: &'a Vp,
+    outer: *const Vp,
+}
+
+impl<'a> Driving<'a> {
+    /// Starts to drive `vp`, which the caller has occupied.
+    pub(super) fn new(vp: &'a Vp) -> Self {
+        let limit = stack::limit();
+        vp.stack_limit.set(limit);
+        vp.guard.store(limit, Ordering::Relaxed);
+        vp.machine().awake.fetch_add(1, Ordering::Relaxed);
+        Self { vp, outer: CURRENT.replace(vp) }
+    }
+
+    /// Runs threads until `over`; sleeps when there are none.
+    pub(super) fn run_until(&self, over: &dyn Fn() -> bool) {
+        while !over() {
+            if !self.vp.dispatch() {
+                self.vp.rest(over);
+            }
+        }
+    }
+}
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        self.vp.machine().awake.fetch_sub(1, Ordering::SeqCst);
+        CURRENT.set(self.outer);
+    }
+}
+
+impl Vp {
+    /// Runs one thread, if one is ready.
+    pub(super) fn dispatch(&self) -> bool {
+        let Some(thread) = self.find() else { return false };
+        self.run(thread);
+        true
+    }
+
+    #[inline]
+    fn run(&self, thread: Ready) {
+        self.budget.set(OPERATIONS);
+        if thread.header().penalty.get() > 0 {
+            self.ask_closer_look();
+        }
+        self.counters.polls.add_one();
+        // SAFETY: this OS thread drives us.
+        unsafe { thread::run(self, thread) };
+    }
+
+    #[inline]
+    fn find(&self) -> Option<Ready> {
+        let left = self.until_look.get() - 1;
+        self.until_look.set(left);
+        if left == 0 {
+            self.look_around();
+        }
+        self.drain_inbox();
+        loop {
+            let thread = self.next()?;
+            if let Some(thread) = self.admit(thread) {
+                return Some(thread);
+            }
+        }
+    }
+
+    #[inline]
+    fn next(&self) -> Option<Ready> {
+        let runs = self.slot_runs.get();
+        if runs < SLOT_RUNS
+            && let Some(frame) = self.slot.take()
+        {
+            self.slot_runs.set(runs + 1);
+            // SAFETY: the slot held its token.
+            return Some(unsafe { Ready::from_frame(frame) });
+        }
+        self.slot_runs.set(0);
+        if let Some(thread) = self.policy.next() {
+            // More are waiting: somebody else may take them.
+            if self.machine().vps.len() > 1 && self.policy.waiting() > 0 {
+                self.machine().wake_one(self);
+            }
+            return Some(thread);
+        }
+        // SAFETY: the slot held its token.
+        self.slot.take().map(|frame| unsafe { Ready::from_frame(frame) })
+    }
+
+    #[inline]
+    fn drain_inbox(&self) {
+        if self.inbox.is_empty() {
+            return;
+        }
+        for frame in self.inbox.take_all().oldest_first() {
+            // SAFETY: inboxes hold tokens.
+            let thread = unsafe { Ready::from_frame(frame) };
+            if let Some(thread) = self.admit(thread) {
+                self.enqueue(thread, Reason::Remote);
+            }
+        }
+    }
+
+    /// Timers and I/O, without waiting. The interval is tuned so that this
+    /// happens about every [`LOOK`].
+    #[cold]
+    fn look_around(&self) {
+        let now = Instant::now();
+        if let Some(last) = self.looked.replace(Some(now)) {
+            let every = self.look_every.get();
+            let took = now.duration_since(last);
+            let every = if took > LOOK * 2 {
+                (every / 4).max(1)
+            } else if took < LOOK / 2 {
+                (every * 2).min(16 * 1024)
+            } else {
+                every
+            };
+            self.look_every.set(every);
+        }
+        self.until_look.set(self.look_every.get());
+        self.fire_timers(now);
+        self.reactor.poll(Some(Duration::ZERO));
+    }
+
+    fn fire_timers(&self, now: Instant) {
+        let mut wakes = Wakes::new();
+        self.timers.fire(now, &mut wakes);
+        wakes.queue();
+    }
+
+    /// Nothing is ready: looks elsewhere, then sleeps until woken, until a
+    /// timer or I/O is due, or until `over`.
+    #[cold]
+    pub(super) fn rest(&self, over: &dyn Fn() -> bool) {
+        self.looked.set(None);
+        self.fire_timers(Instant::now());
+        self.reactor.poll(Some(Duration::ZERO));
+        if self.has_local_work() {
+            return;
+        }
+        if let Some(thread) = self.search() {
+            self.watch.set(HEARTBEAT);
+            if let Some(thread) = self.admit(thread) {
+                self.run(thread);
+            }
+            return;
+        }
+        self.policy.idle();
+        let machine = self.machine();
+        self.sleeper.announce();
+        machine.awake.fetch_sub(1, Ordering::SeqCst);
+        let others_wait = || machine.vps.iter().any(|vp| !ptr::eq(&**vp, self) && vp.policy.waiting() > 1);
+        if !over() && !self.has_local_work() && !others_wait() {
+            let due = self.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
+            let timeout = match (due, self.watch_for()) {
+                (Some(due), Some(watch)) => Some(due.min(watch)),
+                (due, watch) => due.or(watch),
+            };
+            self.counters.sleeps.add_one();
+            self.reactor.poll(timeout);
+        }
+        self.sleeper.rise();
+        machine.awake.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn has_local_work(&self) -> bool {
+        !self.inbox.is_empty() || self.slot_is_full() || self.policy.waiting() > 0
+    }
+
+    pub(super) fn slot_is_full(&self) -> bool {
+        let frame = self.slot.take();
+        self.slot.set(frame);
+        frame.is_some()
+    }
+
+    /// While others are busy, a sleeper keeps watch: it asks the busy ones for
+    /// a parasite (heartbeat scheduling), wakes up soon, and takes what lies
+    /// in their queues. The watches get longer while nothing comes of them.
+    /// On an idle machine nobody watches.
+    fn watch_for(&self) -> Option<Duration> {
+        let machine = self.machine();
+        if machine.awake.load(Ordering::Relaxed) == 0 {
+            self.watch.set(HEARTBEAT);
+            return None;
+        }
+        let now = Instant::now();
+        let mut asked = self.asked.borrow_mut();
+        if asked.is_none_or(|asked| now.duration_since(asked) >= HEARTBEAT) {
+            *asked = Some(now);
+            for vp in machine.vps.iter().filter(|vp| vp.sleeper.is_awake()) {
+                vp.ask_closer_look();
+            }
+        }
+        let watch = self.watch.get();
+        self.watch.set((watch * 2).min(LONGEST_WATCH));
+        Some(watch)
+    }
+
+    fn search(&self) -> Option<Ready> {
+        let machine = self.machine();
+        if machine.vps.len() == 1 {
+            return None;
+        }
+        machine.searching.fetch_add(1, Ordering::SeqCst);
+        let others = Others { thief: &*self.policy, vps: &machine.vps, index: self.index };
+        let found = self.policy.need_thread(others);
+        machine.searching.fetch_sub(1, Ordering::SeqCst);
+        found
+    }
+
+    /// Ends the `Local` threads, whose bodies belong to this OS thread, before
+    /// it stops driving.
+    pub(super) fn end_local_threads(&self) {
+        loop {
+            self.drain_inbox();
+            let mut others = crate::policy::ReadyQueue::new();
+            while let Some(thread) = self.next() {
+                if thread.kind() == Kind::Local { drop(thread) } else { others.push_back(thread) }
+            }
+            while let Some(thread) = others.pop_front() {
+                self.enqueue(thread, Reason::Remote);
+            }
+            // SAFETY: this OS thread drives us, hence owns the arena.
+            let frames = unsafe { self.arena.frames_in_use() };
+            let mut left = false;
+            for frame in frames {
+                // SAFETY: in use, and `Local` frames are freed by us alone
+                // while they are not complete.
+                let header = unsafe { frame.as_ref() };
+                if header.kind.get() != Kind::Local || header.state.is_complete() {
+                    continue;
+                }
+                left = true;
+                if header.state.claim() {
+                    // SAFETY: claimed.
+                    drop(unsafe { Ready::from_frame(frame) });
+                }
+            }
+            if !left {
+                return;
+            }
+            // A waker elsewhere has a token in its hands: it comes soon.
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a server is told before it starts.
+
+use std::fmt;
+use std::future::Future;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chanter::prelude::{spawn, spawn_parasite};
+
+/// What the asynchronous parts run on: what is started and not waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Each is a thread of its own from the start, queued and scheduled.
+    Hosts,
+    /// Each is a call on the stack of whoever starts it, and becomes a thread only if it blocks.
+    #[default]
+    Parasites,
+}
+
+impl Mode {
+    /// Starts an asynchronous part.
+    pub(crate) fn start<F>(self, part: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        match self {
+            Mode::Hosts => drop(spawn(part)),
+            Mode::Parasites => spawn_parasite(part),
+        }
+    }
+}
+
+/// Where the lines of the access log go.
+#[derive(Default)]
+pub enum AccessLog {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// To the standard output.
+    Stdout,
+    /// To a writer, on an OS thread of its own: it may block as it likes.
+    To(Box<dyn Write + Send>),
+}
+
+impl fmt::Debug for AccessLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AccessLog::Off => "Off",
+            AccessLog::Stdout => "Stdout",
+            AccessLog::To(_) => "To(..)",
+        })
+    }
+}
+
+/// How to serve a directory. [`Config::new`] has sensible values for all but the first two.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// The directory to serve. Nothing outside it is.
+    pub directory: PathBuf,
+    /// Where to listen; port 0 takes a free one.
+    pub addr: SocketAddr,
+    /// What the asynchronous parts run on.
+    pub mode: Mode,
+    /// How long a connection may stay without a request.
+    pub keep_alive: Duration,
+    /// How long the head of a request may take from its first byte to its last.
+    pub head_timeout: Duration,
+    /// How long a client may take none of the bytes that wait for it.
+    pub stall_timeout: Duration,
+    /// How long requests in flight may go on after the order to stop.
+    pub grace: Duration,
+    /// How many connections to hold at once; more wait in the kernel's queue.
+    pub max_connections: usize,
+    /// Where the access log goes.
+    pub log: AccessLog,
+}
+
+impl Config {
+    /// Serves `directory` at `addr`, on parasites, without an access log.
+    pub fn new(directory: impl Into<PathBuf>, addr: SocketAddr) -> Config {
+        Config {
+            directory: directory.into(),
+            addr,
+            mode: Mode::default(),
+            keep_alive: Duration::from_secs(60),
+            head_timeout: Duration::from_secs(10),
+            stall_timeout: Duration::from_secs(30),
+            grace: Duration::from_secs(10),
+            max_connections: 10_240,
+            log: AccessLog::Off,
+        }
+    }
+}

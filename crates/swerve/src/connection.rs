@@ -1,0 +1,143 @@
+//! The thread of one connection.
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use chanter::io::TcpStream;
+use chanter::prelude::*;
+use hyper::server::conn::http1;
+
+use crate::files::FileProcessor;
+use crate::logger::Log;
+use crate::meter::{Meter, Overdue, Patience};
+use crate::record::Record;
+use crate::service::Service;
+use crate::stop::Stop;
+use crate::wire::{Wire, last_word, linger};
+
+/// What a request's head may measure; more is 431. It bounds what hyper buffers for an answer, too.
+const MOST_HEAD: usize = 32 * 1024;
+
+/// For a client that began a request and did not end it.
+const REQUEST_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
+    content-type: text/plain; charset=utf-8\r\ncontent-length: 20\r\n\r\n408 Request Timeout\n";
+
+/// When our own work has to be done there is no deadline; the alarm is only looked at again.
+const NO_HURRY: Duration = Duration::from_secs(3600);
+
+/// What all connections share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) files: FileProcessor,
+    pub(crate) log: Option<Log>,
+    pub(crate) stop: Stop,
+    pub(crate) patience: Patience,
+}
+
+/// What woke the thread.
+enum Turn {
+    /// Hyper has nothing more to do.
+    Finished(hyper::Result<()>),
+    /// The order to stop, or to cut.
+    Ordered,
+    /// The alarm rang, or has to be set to an earlier time.
+    Alarm,
+}
+
+/// Talks with one client until either has had enough.
+pub(crate) async fn converse(stream: TcpStream, peer: SocketAddr, shared: Shared) {
+    // Until its first byte a connection is this small thread and nothing else: thousands of silent
+    // ones cost little. Biased: who has asked before the order to stop is answered.
+    let spoke = choose_biased((
+        stream.readable().wrap(|readable| readable.is_ok()),
+        shared.stop.eased().wrap(|()| false),
+        after(shared.patience.before_first_byte()).wrap(|()| false),
+    ));
+    if spoke.await {
+        Box::pin(exchange(stream, peer, shared)).await;
+    }
+}
+
+async fn exchange(stream: TcpStream, peer: SocketAddr, shared: Shared) {
+    let Shared { files, log, stop, patience } = shared;
+    let meter = Arc::new(Meter::new(patience));
+    let service = Service { files, meter: meter.clone(), peer: peer.ip(), logged: log.is_some() };
+    let mut connection = http1::Builder::new()
+        .max_buf_size(MOST_HEAD)
+        // A client may shut its side once it has asked.
+        .half_close(true)
+        // The choice below watches over the head, over silence and over stalls alike.
+        .header_read_timeout(None)
+        .serve_connection(Wire::new(stream, meter.clone()), service);
+    let post = |meter: &Meter| {
+        if let Some(log) = &log {
+            meter.finished().into_iter().for_each(|record| log.post(record));
+        }
+    };
+
+    let mut eased = false;
+    loop {
+        let alarm = meter.deadline().map_or_else(|| Instant::now() + NO_HURRY, |(at, _)| at);
+        let turn = {
+            let mut watch = pin!(
+                choose((stop.next(eased).wrap(|()| Turn::Ordered), at(alarm).wrap(|()| Turn::Alarm),)).sync()
+            );
+            poll_fn(|cx| {
+                if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
+                    return Poll::Ready(Turn::Finished(result));
+                }
+                post(&meter);
+                // A new phase may be shorter than what was left of the last.
+                if meter.deadline().is_some_and(|(at, _)| at < alarm) {
+                    return Poll::Ready(Turn::Alarm);
+                }
+                watch.as_mut().poll(cx)
+            })
+            .await
+        };
+        match turn {
+            Turn::Finished(result) => {
+                // Whatever was cut short has ended: its records are there.
+                let wire = connection.into_parts().io;
+                post(&meter);
+                match result {
+                    Err(error) if !error.is_parse() => {}
+                    result => {
+                        if let (Err(error), Some(log)) = (result, &log) {
+                            // Hyper answered by itself; the log should know.
+                            let status = if error.is_parse_too_large() { 431 } else { 400 };
+                            log.post(Record::of_garbage(peer.ip(), status));
+                        }
+                        linger(wire, &stop).await;
+                    }
+                }
+                return;
+            }
+            // Cut; or nothing is in flight, and there is nobody to wait for.
+            Turn::Ordered if eased || meter.is_quiet() => break,
+            Turn::Ordered => {
+                eased = true;
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+            Turn::Alarm => match meter.deadline() {
+                Some((at, Overdue::Head)) if at <= Instant::now() => {
+                    let wire = last_word(connection.into_parts().io, REQUEST_TIMEOUT).await;
+                    if let Some(log) = &log {
+                        log.post(Record::of_garbage(peer.ip(), 408));
+                    }
+                    linger(wire, &stop).await;
+                    return;
+                }
+                Some((at, Overdue::Request | Overdue::Taking)) if at <= Instant::now() => break,
+                _ => {}
+            },
+        }
+    }
+    // Exchanges that are cut end here, and are logged as far as they got.
+    drop(connection);
+    post(&meter);
+}

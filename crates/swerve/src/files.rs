@@ -1,0 +1,318 @@
+//! The file processor: a thread for each request, which turns a path into an answer, and, for a file
+//! of more than a chunk, goes on to send the chunks.
+//!
+//! It runs in place while memory holds what it needs (directory entries and pages), and sends the
+//! rest to the disk threads. On parasites, a request for a small file in memory is therefore one
+//! plain call, and the processor of a large file moves to the connection that takes its chunks.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use chanter::prelude::*;
+use http::header::{
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
+    HeaderValue, LAST_MODIFIED, LOCATION, RANGE, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{Method, Response, StatusCode, Uri};
+
+use crate::body::Content;
+use crate::conditional::{Validators, Verdict};
+use crate::config::Mode;
+use crate::disk::Disk;
+use crate::platform::{Wait, read_now};
+use crate::range::{self, Ranged};
+use crate::target::{BadTarget, Target};
+use crate::tree::{Node, Refusal, Tree};
+use crate::{listing, media};
+
+/// How much of a file is in memory at a time, for each request.
+const CHUNK: usize = 64 * 1024;
+
+/// The answer to a request, without what HTTP itself adds.
+pub(crate) type Answer = Response<Content>;
+
+/// A request as the file processor sees it.
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+}
+
+/// Starts file processors. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct FileProcessor {
+    tree: Arc<Tree>,
+    disk: Disk,
+    mode: Mode,
+}
+
+/// What is left to send when the answer's head has gone.
+struct Rest {
+    file: Arc<File>,
+    start: u64,
+    end: u64,
+    chunks: Sender<io::Result<Bytes>>,
+}
+
+impl FileProcessor {
+    pub(crate) fn new(tree: Tree, disk: Disk, mode: Mode) -> FileProcessor {
+        FileProcessor { tree: Arc::new(tree), disk, mode }
+    }
+
+    /// Starts the processor of one request. Its answer comes from the channel; the channel closes
+    /// without one if the processor fails.
+    pub(crate) fn start(&self, ask: Ask) -> Receiver<Answer> {
+        // One place, so that an answer that is ready at once is left there, and the processor ends
+        // (or goes on to its chunks) without waiting.
+        let (answers, answer) = bounded(1);
+        let this = self.clone();
+        self.mode.start(async move {
+            let (answer, rest) = match this.process(&ask).await {
+                Ok(answer) => answer,
+                Err(refusal) => (refused(&ask.uri, &refusal), None),
+            };
+            drop(ask);
+            if answers.send(answer).await.is_ok() {
+                if let Some(rest) = rest {
+                    rest.send(&this.disk).await;
+                }
+            }
+        });
+        answer
+    }
+
+    async fn process(&self, ask: &Ask) -> Result<(Answer, Option<Rest>), Refusal> {
+        let target = match Target::parse(ask.uri.path()) {
+            Ok(target) => target,
+            Err(BadTarget::Malformed) => return Ok((plain(StatusCode::BAD_REQUEST), None)),
+            Err(BadTarget::Forbidden) => return Err(Refusal::Forbidden),
+        };
+        match self.open(&target.path).await? {
+            Node::File(..) if target.directory => Err(Refusal::NotFound),
+            Node::File(file, metadata) => self.file(ask, &target.path, file, &metadata).await,
+            Node::Directory(_) if !target.directory => {
+                Ok((redirect(&target.location(ask.uri.query())), None))
+            }
+            Node::Directory(directory) => {
+                let index = target.path.join("index.html");
+                match self.open(&index).await {
+                    Ok(Node::File(file, metadata)) => self.file(ask, &index, file, &metadata).await,
+                    Ok(Node::Directory(_)) | Err(Refusal::NotFound) => {
+                        self.directory(ask, target.path, directory).await
+                    }
+                    Err(refusal) => Err(refusal),
+                }
+            }
+        }
+    }
+
+    async fn open(&self, path: &Path) -> Result<Node, Refusal> {
+        match self.tree.open(path, Wait::Never) {
+            Err(Refusal::WouldWait) => {
+                let (tree, path) = (self.tree.clone(), path.to_owned());
+                let opened = self.disk.run(move || tree.open(&path, Wait::Allowed)).await;
+                opened.unwrap_or(Err(Refusal::Busy))
+            }
+            opened => opened,
+        }
+    }
+
+    async fn file(
+        &self,
+        ask: &Ask,
+        path: &Path,
+        file: File,
+        metadata: &Metadata,
+    ) -> Result<(Answer, Option<Rest>), Refusal> {
+        let len = metadata.len();
+        let validators = Validators::new(len, metadata.modified().ok());
+        let mut answer = Response::new(Content::Empty);
+        let headers = answer.headers_mut();
+        headers.insert(ETAG, validators.etag_value());
+        if let Some(modified) = validators.last_modified(SystemTime::now()) {
+            headers.insert(LAST_MODIFIED, modified);
+        }
+        match validators.judge(&ask.headers) {
+            Verdict::Proceed => {}
+            Verdict::NotModified => {
+                *answer.status_mut() = StatusCode::NOT_MODIFIED;
+                return Ok((answer, None));
+            }
+            Verdict::Failed => return Ok((plain(StatusCode::PRECONDITION_FAILED), None)),
+        }
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.insert(CONTENT_TYPE, media::content_type(path));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+
+        let (start, end) = match ranged(ask, &validators, len) {
+            Ranged::Whole => (0, len),
+            Ranged::Part { start, end } => {
+                headers.insert(CONTENT_RANGE, text(format!("bytes {start}-{}/{len}", end - 1)));
+                *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
+                (start, end)
+            }
+            Ranged::Unsatisfiable => {
+                let mut answer = plain(StatusCode::RANGE_NOT_SATISFIABLE);
+                answer.headers_mut().insert(CONTENT_RANGE, text(format!("bytes */{len}")));
+                return Ok((answer, None));
+            }
+        };
+        answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(end - start));
+        if ask.method == Method::HEAD || start == end {
+            return Ok((answer, None));
+        }
+        let file = Arc::new(file);
+        if end - start <= CHUNK as u64 {
+            let bytes = self.disk.read_whole(&file, start, end).await.map_err(Refusal::Failed)?;
+            *answer.body_mut() = Content::Whole(bytes);
+            return Ok((answer, None));
+        }
+        let (chunks, taken) = channel();
+        *answer.body_mut() = Content::Chunks { chunks: taken, left: end - start };
+        Ok((answer, Some(Rest { file, start, end, chunks })))
+    }
+
+    async fn directory(
+        &self,
+        ask: &Ask,
+        path: PathBuf,
+        directory: OwnedFd,
+    ) -> Result<(Answer, Option<Rest>), Refusal> {
+        let tree = self.tree.clone();
+        let page = self.disk.run(move || {
+            let (rows, cut) = tree.rows(directory, &path)?;
+            Ok(listing::render(&path, rows, cut))
+        });
+        let page = page.await.unwrap_or(Err(io::ErrorKind::Other.into()));
+        let page = page.map_err(Refusal::Failed)?;
+        let mut answer = whole(&ask.method, page, "text/html; charset=utf-8");
+        // Names are escaped; should one slip through, the browser is told to run nothing.
+        answer.headers_mut().insert(
+            CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'"),
+        );
+        Ok((answer, None))
+    }
+}
+
+impl Rest {
+    /// Sends the chunks, each when the one before has been taken. Ends early when the client has
+    /// gone, which is to say that its end of the channel has.
+    async fn send(self, disk: &Disk) {
+        let Rest { file, mut start, end, chunks } = self;
+        while start < end {
+            let chunk = disk.read(&file, start, end).await;
+            if let Ok(bytes) = &chunk {
+                start += bytes.len() as u64;
+            }
+            let last = chunk.is_err();
+            if chunks.send(chunk).await.is_err() || last {
+                return;
+            }
+        }
+    }
+}
+
+impl Disk {
+    /// Reads at most a chunk from `start`, and at least a byte of it.
+    async fn read(&self, file: &Arc<File>, start: u64, end: u64) -> io::Result<Bytes> {
+        let want = usize::try_from(end - start).map_or(CHUNK, |left| left.min(CHUNK));
+        let mut buffer = vec![0; want];
+        let read = match read_now(file, &mut buffer, start) {
+            Some(read) => read?,
+            None => {
+                let file = file.clone();
+                let waited = self.run(move || {
+                    let read = std::os::unix::fs::FileExt::read_at(&*file, &mut buffer, start);
+                    (read, buffer)
+                });
+                let (read, back) = waited.await.ok_or(io::ErrorKind::Other)?;
+                buffer = back;
+                read?
+            }
+        };
+        if read == 0 {
+            // Shorter than it was when its length was promised.
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        buffer.truncate(read);
+        Ok(buffer.into())
+    }
+
+    /// Reads all from `start` to `end`, which is no more than a chunk.
+    async fn read_whole(&self, file: &Arc<File>, start: u64, end: u64) -> io::Result<Bytes> {
+        let first = self.read(file, start, end).await?;
+        let mut at = start + first.len() as u64;
+        if at == end {
+            return Ok(first);
+        }
+        let mut all = Vec::from(first);
+        while at < end {
+            let next = self.read(file, at, end).await?;
+            at += next.len() as u64;
+            all.extend_from_slice(&next);
+        }
+        Ok(all.into())
+    }
+}
+
+/// The part that is asked for. Only GET has ranges (RFC 9110, 14.2).
+fn ranged(ask: &Ask, validators: &Validators, len: u64) -> Ranged {
+    let mut values = ask.headers.get_all(RANGE).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) if ask.method == Method::GET => match value.to_str() {
+            Ok(value) if validators.range_applies(&ask.headers) => range::parse(value, len),
+            _ => Ranged::Whole,
+        },
+        _ => Ranged::Whole,
+    }
+}
+
+/// A short answer that says its status.
+pub(crate) fn plain(status: StatusCode) -> Answer {
+    let text = format!("{} {}\n", status.as_u16(), status.canonical_reason().unwrap_or(""));
+    let mut answer = whole(&Method::GET, text, "text/plain; charset=utf-8");
+    *answer.status_mut() = status;
+    answer
+}
+
+fn whole(method: &Method, text: String, content_type: &'static str) -> Answer {
+    let mut answer = Response::new(Content::Empty);
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if method != Method::HEAD {
+        *answer.body_mut() = Content::Whole(text.into());
+    }
+    answer
+}
+
+fn redirect(location: &str) -> Answer {
+    let mut answer = plain(StatusCode::MOVED_PERMANENTLY);
+    answer.headers_mut().insert(LOCATION, text(location.to_owned()));
+    answer
+}
+
+/// A header value made of what this crate wrote or percent-encoded itself.
+fn text(value: String) -> HeaderValue {
+    HeaderValue::try_from(value).unwrap_or(HeaderValue::from_static(""))
+}
+
+fn refused(uri: &Uri, refusal: &Refusal) -> Answer {
+    plain(match refusal {
+        Refusal::NotFound => StatusCode::NOT_FOUND,
+        Refusal::Forbidden => StatusCode::FORBIDDEN,
+        Refusal::Busy | Refusal::WouldWait => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::Failed(error) => {
+            // Not for the client: it may say more about the machine than clients should know.
+            eprintln!("swerve: {:?}: {error}", uri.path());
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+    })
+}

@@ -1,0 +1,74 @@
+//! **Swerve**: a static file server over HTTP/1.1, made of threads that communicate.
+//!
+//! It has the shape of the Swerve of Multi-MLton (its paper, section 6.4), a web server written in
+//! Concurrent ML: sub-components that are threads, and channels and events between them.
+//!
+//! ```text
+//!              connections            one thread each
+//!  listener ───────────────▶ manager ─────────────────▶ connection ◀──── chunks ──── file processor
+//!  (network)    rendezvous      ▲      ended              │  hyper      rendezvous     │ reads that
+//!                               └─────────────────────────┤                            │ would wait
+//!  signals ──▶ Stop (two IVars, heard by all)             │ records                    ▼
+//!                                                         ▼ bounded              disk (OS threads)
+//!                                                       logger ───lines──▶ scribe (an OS thread)
+//! ```
+//!
+//! Time, shutdown and backpressure are *choices over events*, never flags that somebody polls:
+//!
+//! - the listener chooses between a new connection and the order to stop;
+//! - the manager, when it holds as many connections as it may, no longer chooses to take one: the
+//!   listener blocks, and the kernel's queue fills in its stead;
+//! - a connection chooses between its client, the order to stop, and the time at which patience ends;
+//! - the file processor sends each chunk of a large file by rendezvous, so it is never more than one
+//!   chunk ahead of the client, and learns from the same send that the client has left;
+//! - a record for the log is sent or, when the log's reader has stalled, given up after a while.
+//!
+//! [`Mode`] says what the *asynchronous parts* run on: the file processor of each request and the
+//! posting of log records are started and not waited for, on hosts or on parasites. On parasites, a
+//! request for a small file that is in memory is answered by a plain call.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use chanter::prelude::*;
+//! use swerve::{Config, Server};
+//!
+//! #[chanter::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let server = Server::bind(Config::new("public", ([127, 0, 0, 1], 8080).into()))?;
+//!     println!("http://{}/", server.local_addr());
+//!     server.stop().on_signals()?;
+//!     server.run().await?;
+//!     Ok(())
+//! }
+//! ```
+
+mod body;
+mod clock;
+mod conditional;
+mod config;
+mod connection;
+mod disk;
+mod files;
+mod limits;
+mod listener;
+mod listing;
+mod logger;
+mod manager;
+mod media;
+mod meter;
+mod platform;
+mod range;
+mod record;
+mod server;
+mod service;
+mod signals;
+mod stop;
+mod target;
+mod tree;
+mod wire;
+
+pub use config::{AccessLog, Config, Mode};
+pub use limits::{Descriptors, raise_descriptor_limit};
+pub use server::{Server, StartError, Summary};
+pub use stop::Stop;

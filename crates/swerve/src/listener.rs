@@ -1,0 +1,56 @@
+//! The network: the thread that takes connections from the kernel.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use chanter::io::{TcpListener, TcpStream};
+use chanter::prelude::*;
+
+use crate::stop::Stop;
+
+/// How long to leave the kernel alone when it has no descriptor for a new connection.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// A connection on its way to the manager.
+pub(crate) type Arrival = (TcpStream, SocketAddr);
+
+/// Takes connections and hands each to the manager, until the order to stop. The port is free
+/// again when this returns.
+pub(crate) async fn listen(listener: TcpListener, arrivals: Sender<Arrival>, stop: Stop) {
+    let mut complained = false;
+    loop {
+        let accepted = choose((stop.eased().wrap(|()| None), listener.accept().wrap(Some)));
+        match accepted.await {
+            None => return,
+            Some(Ok(arrival)) => {
+                complained = false;
+                // The manager takes it when it has room; meanwhile the kernel's queue fills.
+                let handed =
+                    choose((stop.eased().wrap(|()| false), arrivals.send(arrival).wrap(|sent| sent.is_ok())));
+                if !handed.await {
+                    return;
+                }
+            }
+            Some(Err(error)) if is_of_one_connection(&error) => {}
+            Some(Err(error)) => {
+                if !complained {
+                    eprintln!("swerve: cannot take connections: {error}");
+                    complained = true;
+                }
+                choose((stop.eased(), after(BREATH))).await;
+            }
+        }
+    }
+}
+
+/// The client left before it was let in; the next one may be better.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,136 @@
+//! The server: starts the threads and joins them.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chanter::io::TcpListener;
+use chanter::prelude::*;
+
+use crate::config::Config;
+use crate::connection::Shared;
+use crate::disk::Disk;
+use crate::files::FileProcessor;
+use crate::listener::listen;
+use crate::logger::Log;
+use crate::manager::manage;
+use crate::meter::Patience;
+use crate::stop::Stop;
+use crate::tree::Tree;
+
+/// Connections that may wait in the kernel: a whole crowd of clients may knock at once.
+const BACKLOG: i32 = 4096;
+
+/// How long the log may take to be written when everything else is over.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// Why a server could not be made.
+#[derive(Debug)]
+pub enum StartError {
+    /// What was to be served is not there, is not a directory, or may not be read.
+    Directory(PathBuf, io::Error),
+    /// The address could not be had.
+    Address(SocketAddr, io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Directory(directory, error) => {
+                write!(f, "cannot serve {}: {error}", directory.display())
+            }
+            StartError::Address(addr, error) => write!(f, "cannot listen on {addr}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let (StartError::Directory(_, error) | StartError::Address(_, error)) = self;
+        Some(error)
+    }
+}
+
+/// What a server has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Connections taken.
+    pub connections: u64,
+    /// Connections cut because they outlasted the time of grace.
+    pub cut: usize,
+}
+
+/// A server that has its directory and its port, and has yet to run.
+pub struct Server {
+    config: Config,
+    tree: Tree,
+    listener: TcpListener,
+    addr: SocketAddr,
+    stop: Stop,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("addr", &self.addr).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Opens the directory and listens on the address. Clients can connect from now on; they are
+    /// answered once the server runs.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] when either cannot be had.
+    pub fn bind(config: Config) -> Result<Server, StartError> {
+        let tree = Tree::new(&config.directory)
+            .map_err(|error| StartError::Directory(config.directory.clone(), error))?;
+        let address = |error| StartError::Address(config.addr, error);
+        let listener = TcpListener::bind(config.addr).map_err(address)?;
+        // Again, with a longer queue than the standard library asks for.
+        let _ = rustix::net::listen(&listener, BACKLOG);
+        let addr = listener.local_addr().map_err(address)?;
+        Ok(Server { config, tree, listener, addr, stop: Stop::new() })
+    }
+
+    /// Where the server listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// A handle that stops the server.
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Serves until it is told to stop and has stopped: the port is free, connections are closed,
+    /// the log is written. Runs on a thread of a Chanter machine and blocks that thread only.
+    ///
+    /// Dropping the future without having stopped the server leaves its threads running.
+    ///
+    /// # Errors
+    ///
+    /// When the OS threads that it needs cannot be started.
+    pub async fn run(self) -> io::Result<Summary> {
+        let Server { mut config, tree, listener, stop, .. } = self;
+        let patience = Patience::of(&config);
+        let (log, logger) = Log::start(std::mem::take(&mut config.log), config.mode)?.unzip();
+        let files = FileProcessor::new(tree, Disk::start()?, config.mode);
+        let shared = Shared { files, log, stop: stop.clone(), patience };
+
+        let (arrive, arrivals) = channel();
+        let network = spawn(listen(listener, arrive, stop));
+        let manager = spawn(manage(arrivals, shared, config.max_connections, config.grace));
+
+        let summary = manager.join().await.map_err(|error| io::Error::other(error.message()))?;
+        let _ = network.join().await;
+        if let Some(logger) = logger {
+            // All records have been posted; whether anybody reads them is not up to us.
+            choose((logger.join().wrap(drop), after(LAST_LINES))).await;
+        }
+        Ok(summary)
+    }
+}

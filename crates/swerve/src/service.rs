@@ -1,0 +1,79 @@
+//! What hyper calls with each request: judges what needs no file, and asks a file processor the rest.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::header::{ALLOW, CONTENT_LENGTH, HOST, HeaderValue, SERVER};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+
+use crate::body::{Body, Content, Exchange};
+use crate::files::{Answer, Ask, FileProcessor, plain};
+use crate::meter::Meter;
+use crate::record::Record;
+
+/// The service of one connection.
+pub(crate) struct Service {
+    pub(crate) files: FileProcessor,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) peer: IpAddr,
+    pub(crate) logged: bool,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Service {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        // A body, if there is one, is dropped here: hyper drains it or ends the connection.
+        let (parts, _) = request.into_parts();
+        let record = self.logged.then(|| Record::of_request(self.peer, &parts));
+        let mut exchange = Exchange::new(self.meter.clone(), record);
+        let head = parts.method == Method::HEAD;
+        let answer = match judge(&parts) {
+            Some(answer) => Err(answer),
+            None => {
+                let Parts { method, uri, headers, .. } = parts;
+                Ok(self.files.start(Ask { method, uri, headers }))
+            }
+        };
+        Box::pin(async move {
+            let mut answer = match answer {
+                Ok(processor) => match processor.recv().await {
+                    Ok(answer) => answer,
+                    Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR),
+                },
+                Err(answer) => answer,
+            };
+            if head {
+                *answer.body_mut() = Content::Empty;
+            }
+            answer.headers_mut().insert(SERVER, HeaderValue::from_static("swerve"));
+            exchange.answer_with(answer.status().as_u16());
+            Ok(answer.map(|content| Body::new(content, exchange)))
+        })
+    }
+}
+
+/// The answer to what can be answered from the head alone.
+fn judge(parts: &Parts) -> Option<Answer> {
+    if parts.method != Method::GET && parts.method != Method::HEAD {
+        let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED);
+        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return Some(answer);
+    }
+    // RFC 9112, 3.2: exactly one, from HTTP/1.1 on.
+    let hosts = parts.headers.get_all(HOST).iter().count();
+    if hosts > 1 || (hosts == 0 && parts.version > Version::HTTP_10) {
+        let mut answer = plain(StatusCode::BAD_REQUEST);
+        debug_assert!(answer.headers().contains_key(CONTENT_LENGTH));
+        answer.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+        return Some(answer);
+    }
+    None
+}

@@ -1,0 +1,192 @@
+//! The *target* of a request: from the bytes of the request line to a relative path that cannot
+//! climb.
+//!
+//! Every segment is decoded exactly once and judged after decoding, so that no second decoder
+//! (ours, the kernel's) ever sees something that this one has not judged.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+/// All but the unreserved characters of RFC 3986: a name written this way is a name in every
+/// context (path, attribute, `Location`), a colon and a quote included.
+const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// What a request path names, relative to the served directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// Only ordinary components; empty for the served directory itself.
+    pub(crate) path: PathBuf,
+    /// The request ended in a slash, so only a directory will do.
+    pub(crate) directory: bool,
+}
+
+/// Why a request path names nothing that could be served.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(crate) enum BadTarget {
+    /// Not a path at all: 400.
+    Malformed,
+    /// A path that tries to be more than names between slashes: 403.
+    Forbidden,
+}
+
+impl Target {
+    /// Reads the path of a request, as it came (still percent-encoded).
+    pub(crate) fn parse(raw: &str) -> Result<Target, BadTarget> {
+        let rest = raw.strip_prefix('/').ok_or(BadTarget::Malformed)?;
+        let mut path = PathBuf::new();
+        let mut directory = true;
+        for raw in rest.split('/') {
+            let name = decode(raw)?;
+            directory = name.is_empty() || name == b".";
+            if directory {
+                continue;
+            }
+            // `\` is a separator to some clients and some file systems; a NUL ends a path early.
+            if name == b".." || name.iter().any(|b| matches!(b, b'/' | b'\\' | 0)) {
+                return Err(BadTarget::Forbidden);
+            }
+            path.push(OsString::from_vec(name));
+        }
+        Ok(Target { path, directory })
+    }
+
+    /// The path again as an absolute reference that ends in a slash: what a request for a
+    /// directory is redirected to. It never begins with two slashes, which would name a host.
+    pub(crate) fn location(&self, query: Option<&str>) -> String {
+        let mut location = String::from("/");
+        for name in &self.path {
+            location.push_str(&encode_name(name.as_bytes()));
+            location.push('/');
+        }
+        if let Some(query) = query {
+            location.push('?');
+            location.push_str(query);
+        }
+        location
+    }
+}
+
+/// One name as a path segment of a reference.
+pub(crate) fn encode_name(name: &[u8]) -> String {
+    percent_encode(name, NAME).to_string()
+}
+
+/// Whether a request could name this directory entry at all (see [`Target::parse`]).
+pub(crate) fn can_be_asked_for(name: &Path) -> bool {
+    !name.as_os_str().as_bytes().contains(&b'\\')
+}
+
+/// Decodes `%XX` once. A `%` without two digits is malformed rather than literal: guessing is how
+/// two parties come to read one path in two ways.
+fn decode(raw: &str) -> Result<Vec<u8>, BadTarget> {
+    let mut bytes = raw.bytes();
+    let mut out = Vec::with_capacity(raw.len());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let digit = |b: Option<u8>| b.and_then(|b| char::from(b).to_digit(16));
+        match (digit(bytes.next()), digit(bytes.next())) {
+            (Some(high), Some(low)) => out.push((high * 16 + low) as u8),
+            _ => return Err(BadTarget::Malformed),
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(raw: &str) -> Result<String, BadTarget> {
+        Target::parse(raw).map(|t| t.path.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn ordinary_paths() {
+        assert_eq!(path("/"), Ok(String::new()));
+        assert_eq!(path("/a/b.txt"), Ok("a/b.txt".into()));
+        assert_eq!(path("/a%20b/%c3%bc"), Ok("a b/ü".into()));
+        assert_eq!(path("//etc///passwd"), Ok("etc/passwd".into()));
+        assert_eq!(path("/./a/%2e/b"), Ok("a/b".into()));
+        assert_eq!(path("/..."), Ok("...".into()));
+        assert_eq!(path("/a+b"), Ok("a+b".into()));
+    }
+
+    #[test]
+    fn a_slash_at_the_end_asks_for_a_directory() {
+        assert!(Target::parse("/").unwrap().directory);
+        assert!(Target::parse("/a/").unwrap().directory);
+        assert!(Target::parse("/a/.").unwrap().directory);
+        assert!(!Target::parse("/a").unwrap().directory);
+    }
+
+    #[test]
+    fn nothing_climbs() {
+        for raw in [
+            "/..",
+            "/../etc/passwd",
+            "/a/../b",
+            "/a/..",
+            "/%2e%2e/x",
+            "/%2E./x",
+            "/.%2e/x",
+            "/a%2fb",
+            "/..%2f..%2fetc",
+            "/a%5cb",
+            "/..\\x",
+            "/a%00.txt",
+        ] {
+            assert_eq!(path(raw), Err(BadTarget::Forbidden), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_second_encoding_is_a_name_and_not_a_path() {
+        assert_eq!(path("/%252e%252e/x"), Ok("%2e%2e/x".into()));
+        assert_eq!(path("/%252fetc"), Ok("%2fetc".into()));
+    }
+
+    /// Every path of up to six characters that matter, so every way to spell a climb that short.
+    #[test]
+    fn no_spelling_climbs() {
+        use std::path::Component;
+        const ALPHABET: &[u8] = b"/.%2e5c\\";
+        for len in 1..=6_u32 {
+            for mut code in 0..ALPHABET.len().pow(len) {
+                let mut raw = String::from("/");
+                for _ in 0..len {
+                    raw.push(char::from(ALPHABET[code % ALPHABET.len()]));
+                    code /= ALPHABET.len();
+                }
+                if let Ok(target) = Target::parse(&raw) {
+                    assert!(
+                        target.path.components().all(|c| matches!(c, Component::Normal(_))),
+                        "{raw}: {target:?}"
+                    );
+                    assert!(!target.path.as_os_str().as_bytes().contains(&b'\\'), "{raw}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn malformed_paths() {
+        for raw in ["", "*", "a", "/%", "/%4", "/%zz", "/a%g0", "/%+1"] {
+            assert_eq!(path(raw), Err(BadTarget::Malformed), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_location_never_names_a_host() {
+        let target = Target::parse("//evil.example/a b").unwrap();
+        assert_eq!(target.location(None), "/evil.example/a%20b/");
+        assert_eq!(target.location(Some("x=1")), "/evil.example/a%20b/?x=1");
+        let crlf = Target::parse("/a%0d%0aX:y").unwrap();
+        assert_eq!(crlf.location(None), "/a%0D%0AX%3Ay/");
+    }
+}

@@ -1,0 +1,250 @@
+//! Bad input: refused, with the right status, without a byte from outside, and without harm to others.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+use common::{find, serve, serve_with};
+use swerve::Mode;
+
+const SECRET: &str = "the-secret-that-must-not-leak";
+
+#[test]
+fn nothing_outside_is_served() {
+    for mode in common::MODES {
+        let served = serve(mode);
+        let outside = served.dir.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("secret"), SECRET).unwrap();
+        fs::write(served.dir.path().join("secret"), SECRET).unwrap();
+        served.write("d/inside", "inside");
+        symlink("../../outside/secret", served.path("d/relative")).unwrap();
+        symlink(outside.join("secret"), served.path("absolute")).unwrap();
+        symlink(&outside, served.path("directory")).unwrap();
+        symlink("..", served.path("up")).unwrap();
+        symlink("/", served.path("root")).unwrap();
+        symlink("/proc/self/root", served.path("magic")).unwrap();
+        fs::create_dir(served.path("indexed")).unwrap();
+        symlink(outside.join("secret"), served.path("indexed/index.html")).unwrap();
+        let whole = outside.join("secret");
+        let whole = whole.to_str().unwrap();
+
+        let mut paths: Vec<String> = [
+            "/../secret",
+            "/../outside/secret",
+            "/d/../../secret",
+            "/./../secret",
+            "/%2e%2e/secret",
+            "/%2E%2E/secret",
+            "/.%2e/secret",
+            "/%2e%2e%2fsecret",
+            "/..%2fsecret",
+            "/..%5csecret",
+            "/..\\secret",
+            "/%2e%2e%5csecret",
+            "/%252e%252e/secret",
+            "/%252e%252e%252fsecret",
+            "/%25252e%25252e/secret",
+            "/%c0%ae%c0%ae/secret",
+            "/%u002e%u002e/secret",
+            "/d/%00/../../secret",
+            "/../secret%00.html",
+            "/d/inside/../../../secret",
+            "/....//secret",
+            "/..;/secret",
+            "/d/relative",
+            "/absolute",
+            "/directory",
+            "/directory/",
+            "/directory/secret",
+            "/up/",
+            "/up/secret",
+            "/up/outside/secret",
+            "/root/etc/passwd",
+            "/magic/etc/passwd",
+            "/indexed/",
+            "/etc/passwd",
+            "//etc/passwd",
+            "/%2fetc%2fpasswd",
+            "/%2f/etc/passwd",
+            "/file:///etc/passwd",
+            "http://test/../secret",
+            "http://test/%2e%2e/secret",
+        ]
+        .map(String::from)
+        .into();
+        paths.push(whole.to_owned());
+        paths.push(format!("/{whole}"));
+        paths.push(whole.replace('/', "%2f"));
+        for path in paths {
+            for method in ["GET", "HEAD"] {
+                let mut client = served.connect();
+                client.ask(method, &path, "connection: close\r\n");
+                let (all, _) = client.rest();
+                let status = std::str::from_utf8(&all[9..12]).unwrap();
+                assert!(matches!(status, "403" | "404" | "400"), "{method} {path}: {status}");
+                assert!(find(&all, SECRET.as_bytes()).is_none(), "{method} {path} leaks");
+                assert!(find(&all, b"root:").is_none(), "{method} {path} leaks");
+            }
+        }
+        let listing = served.get("/");
+        for name in ["absolute", "directory", "up", "root", "magic"] {
+            assert!(!listing.text().contains(name), "{name} is listed");
+        }
+        assert_eq!(served.get("/d/inside").text(), "inside");
+    }
+}
+
+#[test]
+fn symlinks_that_stay_inside_are_served() {
+    let served = serve(Mode::Parasites);
+    served.write("d/f", "inside");
+    symlink("d/f", served.path("relative")).unwrap();
+    symlink(served.path("d"), served.path("absolute")).unwrap();
+    assert_eq!(served.get("/relative").text(), "inside");
+    assert_eq!(served.get("/absolute/f").text(), "inside");
+    let to = served.get("/absolute");
+    assert_eq!((to.status, to.header("location")), (301, Some("/absolute/")));
+}
+
+#[test]
+fn malformed_requests() {
+    let served = serve(Mode::Parasites);
+    for bytes in [
+        "GARBAGE\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "GET /\r\nhost: test\r\n\r\n",
+        "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: test\r\nbad name: x\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
+        "GET /%zz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n",
+        "GET /a b HTTP/1.1\r\nhost: test\r\n\r\n",
+        "\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\u{1}\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: test\r\ncontent-length: x\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+    ] {
+        let mut client = served.connect();
+        client.send(bytes);
+        let (all, reset) = client.rest();
+        assert!(all.starts_with(b"HTTP/1.1 400 "), "{bytes:?}: {}", String::from_utf8_lossy(&all));
+        assert!(!reset, "{bytes:?}");
+    }
+}
+
+#[test]
+fn oversized_heads() {
+    let served = serve(Mode::Parasites);
+    let long = "x".repeat(200_000);
+    let many: String = (0..1_000).map(|i| format!("x-{i}: y\r\n")).collect();
+    for (bytes, statuses) in [
+        (format!("GET / HTTP/1.1\r\nhost: test\r\nx: {long}\r\n\r\n"), &["431"][..]),
+        (format!("GET / HTTP/1.1\r\nhost: test\r\n{many}\r\n"), &["431"]),
+        (format!("GET /{long} HTTP/1.1\r\nhost: test\r\n\r\n"), &["414", "431"]),
+    ] {
+        let mut client = served.connect();
+        client.send(&bytes);
+        let (all, reset) = client.rest();
+        let status = std::str::from_utf8(&all[9..12]).unwrap();
+        assert!(statuses.contains(&status) && !reset, "{status}, {}", &bytes[..60]);
+    }
+    // What is long but not too long is fine.
+    let fine = format!("x: {}\r\n", "x".repeat(8_000));
+    assert_eq!(served.request("GET", "/", &fine).status, 200);
+}
+
+#[test]
+fn other_methods() {
+    let served = serve(Mode::Parasites);
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "BREW"] {
+        let reply = served.request(method, "/", "");
+        assert_eq!((reply.status, reply.header("allow")), (405, Some("GET, HEAD")), "{method}");
+    }
+    // The client of a large upload reads the refusal rather than a reset.
+    let mut client = served.connect();
+    client.send("POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 500000\r\n\r\n");
+    client.send(vec![b'x'; 500_000]);
+    assert_eq!(client.reply(false).status, 405);
+    assert!(!client.rest().1, "reset");
+}
+
+#[test]
+fn a_body_on_a_get_is_ignored_and_not_taken_for_a_request() {
+    let served = serve(Mode::Parasites);
+    served.write("a", "a");
+    let mut client = served.connect();
+    let smuggled = "GET /b HTTP/1.1\r\nhost: test\r\n\r\n";
+    client.ask("GET", "/a", &format!("content-length: {}\r\n", smuggled.len()));
+    client.send(smuggled);
+    assert_eq!(client.reply(false).text(), "a");
+    client.send("GET /a HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+    let (all, _) = client.rest();
+    assert!(find(&all, b"404").is_none());
+}
+
+#[test]
+fn slow_heads_time_out() {
+    for mode in common::MODES {
+        let served = serve_with(mode, |config| config.head_timeout = Duration::from_millis(300));
+        let began = Instant::now();
+        let mut client = served.connect();
+        client.send("GET / HT");
+        // Dribbling does not buy time.
+        let mut stream = client.stream.try_clone().unwrap();
+        let dribble = std::thread::spawn(move || {
+            use std::io::Write;
+            for _ in 0..200 {
+                std::thread::sleep(Duration::from_millis(20));
+                if stream.write_all(b"x").is_err() {
+                    break;
+                }
+            }
+        });
+        let (all, _) = client.rest();
+        let took = began.elapsed();
+        assert!(all.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&all));
+        assert!(took >= Duration::from_millis(300), "{took:?}");
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        drop(client);
+        dribble.join().unwrap();
+    }
+}
+
+#[test]
+fn silence_ends_a_connection() {
+    for mode in common::MODES {
+        let served = serve_with(mode, |config| config.keep_alive = Duration::from_millis(300));
+        served.write("a", "a");
+        // Before the first request, and after it.
+        let began = Instant::now();
+        assert!(served.connect().is_closed());
+        assert!(began.elapsed() >= Duration::from_millis(290), "{:?}", began.elapsed());
+        let mut client = served.connect();
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(150));
+            client.ask("GET", "/a", "");
+            assert_eq!(client.reply(false).text(), "a");
+        }
+        let began = Instant::now();
+        assert!(client.is_closed());
+        assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn a_client_that_does_not_take_its_answer_is_let_go() {
+    for mode in common::MODES {
+        let served = serve_with(mode, |config| config.stall_timeout = Duration::from_millis(300));
+        served.write("large", common::noise(64_000_000, 5));
+        let mut client = served.connect();
+        client.ask("GET", "/large", "");
+        client.head();
+        std::thread::sleep(Duration::from_secs(2));
+        let (body, _) = client.rest();
+        assert!(body.len() < 64_000_000, "it was sent whole");
+    }
+}

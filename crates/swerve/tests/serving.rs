@@ -1,0 +1,233 @@
+//! What is served is what is there, in both modes.
+
+mod common;
+
+use common::{Client, MODES, files_below, noise, serve};
+use swerve::Mode;
+
+/// Sizes around the chunk of the file processor, which is 64 KiB.
+const SIZES: [usize; 9] = [0, 1, 1_000, 65_535, 65_536, 65_537, 131_072, 1_000_003, 9_000_001];
+
+#[test]
+fn a_tree_of_files_byte_by_byte() {
+    for mode in MODES {
+        let served = serve(mode);
+        for (i, size) in SIZES.into_iter().enumerate() {
+            served.write(&format!("d{}/file {i}.bin", i % 3), noise(size, i as u64));
+        }
+        served.write("ünï/%41&<>\"'+;=?#.txt", "odd");
+        let root = served.path("");
+        let mut client = served.connect();
+        for path in files_below(&root) {
+            let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
+            let url: String = name
+                .bytes()
+                .map(|b| match b {
+                    b'/' | b'.' | b'0'..=b'9' | b'a'..=b'z' => char::from(b).to_string(),
+                    b => format!("%{b:02x}"),
+                })
+                .collect();
+            client.ask("GET", &format!("/{url}"), "");
+            let reply = client.reply(false);
+            assert_eq!(reply.status, 200, "{name}");
+            assert!(reply.body == std::fs::read(&path).unwrap(), "{name}: other bytes");
+        }
+    }
+}
+
+#[test]
+fn many_clients_at_once() {
+    for mode in MODES {
+        let served = &serve(mode);
+        let content = noise(300_000, 7);
+        served.write("large", &content);
+        served.write("small", "small");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let mut client = served.connect();
+                    for _ in 0..20 {
+                        client.ask("GET", "/large", "");
+                        client.ask("GET", "/small", "");
+                        assert!(client.reply(false).body == content);
+                        assert_eq!(client.reply(false).text(), "small");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn head_is_get_without_the_body() {
+    let served = serve(Mode::Parasites);
+    served.write("a.html", "<p>hello</p>");
+    served.write("large", noise(200_000, 1));
+    let mut client = served.connect();
+    for path in ["/a.html", "/large", "/", "/nothing"] {
+        client.ask("GET", path, "");
+        let get = client.reply(false);
+        client.ask("HEAD", path, "");
+        let head = client.reply(true);
+        assert_eq!(get.status, head.status, "{path}");
+        for name in ["content-length", "content-type", "etag", "last-modified", "accept-ranges"] {
+            assert_eq!(get.header(name), head.header(name), "{path}: {name}");
+        }
+        assert_eq!(get.header("content-length").unwrap(), get.body.len().to_string());
+    }
+}
+
+#[test]
+fn content_types() {
+    let served = serve(Mode::Parasites);
+    for (name, expect) in [
+        ("a.html", "text/html; charset=utf-8"),
+        ("a.css", "text/css; charset=utf-8"),
+        ("a.js", "text/javascript; charset=utf-8"),
+        ("a.png", "image/png"),
+        ("a", "application/octet-stream"),
+    ] {
+        served.write(name, "x");
+        let reply = served.get(&format!("/{name}"));
+        assert_eq!(reply.header("content-type"), Some(expect), "{name}");
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+    }
+}
+
+#[test]
+fn directories() {
+    for mode in MODES {
+        let served = serve(mode);
+        served.write("d/b & c.txt", "x");
+        served.write("d/<i>", "x");
+        served.write("with/index.html", "index");
+        served.write("with/other", "x");
+
+        let to = served.get("/d?q=1");
+        assert_eq!((to.status, to.header("location")), (301, Some("/d/?q=1")));
+        let away = served.get("//d");
+        assert_eq!((away.status, away.header("location")), (301, Some("/d/")));
+
+        let listing = served.get("/d/");
+        assert_eq!(listing.status, 200);
+        assert_eq!(listing.header("content-type"), Some("text/html; charset=utf-8"));
+        assert!(listing.text().contains("<a href=\"b%20%26%20c.txt\">b &amp; c.txt</a>"));
+        assert!(listing.text().contains("<a href=\"%3Ci%3E\">&lt;i&gt;</a>"));
+        assert!(listing.text().contains("<a href=\"../\">"));
+        assert!(served.get("/").text().contains("<a href=\"d/\">d/</a>"));
+
+        let index = served.get("/with/");
+        assert_eq!((index.status, index.text()), (200, "index"));
+        assert_eq!(index.header("content-type"), Some("text/html; charset=utf-8"));
+        // A file is not a directory.
+        assert_eq!(served.get("/with/index.html/").status, 404);
+    }
+}
+
+#[test]
+fn connections_are_kept() {
+    for mode in MODES {
+        let served = serve(mode);
+        served.write("a", "a");
+        let mut client = served.connect();
+        for path in ["/a", "/nothing", "/", "/../x", "/a"] {
+            client.ask("GET", path, "");
+            client.reply(false);
+        }
+        client.ask("GET", "/a", "connection: close\r\n");
+        let reply = client.reply(false);
+        assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
+        assert!(client.is_closed());
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    for mode in MODES {
+        let served = serve(mode);
+        for i in 0..50 {
+            served.write(&format!("{i}"), noise(i * 4_000, i as u64));
+        }
+        let mut client = served.connect();
+        let all: String = (0..50).map(|i| format!("GET /{i} HTTP/1.1\r\nhost: test\r\n\r\n")).collect();
+        client.send(all);
+        for i in 0..50 {
+            let reply = client.reply(false);
+            assert_eq!(reply.status, 200);
+            assert!(reply.body == noise(i * 4_000, i as u64), "answer {i}");
+        }
+    }
+}
+
+#[test]
+fn http_1_0() {
+    let served = serve(Mode::Parasites);
+    served.write("a", "a");
+    let mut client = served.connect();
+    client.send("GET /a HTTP/1.0\r\n\r\n");
+    let (all, reset) = client.rest();
+    assert!(all.starts_with(b"HTTP/1.0 200 OK\r\n") && all.ends_with(b"\r\n\r\na") && !reset);
+}
+
+#[test]
+fn a_client_may_shut_its_side_after_asking() {
+    for mode in MODES {
+        let served = serve(mode);
+        let content = noise(5_000_000, 3);
+        served.write("large", &content);
+        let mut client = served.connect();
+        client.ask("GET", "/large", "");
+        client.shut_our_side();
+        assert!(client.reply(false).body == content);
+        assert!(client.is_closed());
+    }
+}
+
+#[test]
+fn a_request_may_come_byte_by_byte() {
+    let served = serve(Mode::Parasites);
+    served.write("a", "a");
+    let mut client = served.connect();
+    for byte in b"GET /a HTTP/1.1\r\nhost: test\r\n\r\n" {
+        client.send([*byte]);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(client.reply(false).text(), "a");
+}
+
+/// The answer of a client that left is given up; others do not notice.
+#[test]
+fn clients_may_leave_in_the_middle() {
+    for mode in MODES {
+        let served = serve(mode);
+        let content = noise(8_000_000, 3);
+        served.write("large", &content);
+        for _ in 0..20 {
+            let mut client = served.connect();
+            client.ask("GET", "/large", "");
+            client.head();
+        }
+        assert!(served.get("/large").body == content);
+    }
+}
+
+/// A file that shrinks while it is sent ends the connection: the client must not take what came for
+/// the whole.
+#[test]
+fn a_file_cut_short_is_not_passed_off_as_whole() {
+    for mode in MODES {
+        let served = serve(mode);
+        // More than the buffers of both sockets, so that the server cannot be through with it.
+        served.write("large", noise(64_000_000, 3));
+        let mut client = Client::connect(served.addr);
+        client.ask("GET", "/large", "");
+        client.head();
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(served.path("large"))
+            .and_then(|file| file.set_len(100_000))
+            .unwrap();
+        let (body, _) = client.rest();
+        assert!(body.len() < 64_000_000);
+    }
+}

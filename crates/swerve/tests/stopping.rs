@@ -1,0 +1,144 @@
+//! Shutdown, limits and crowds.
+
+mod common;
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Client, MODES, noise, serve, serve_with};
+
+/// More than the buffers of both sockets, so that the server cannot be through with it.
+const LARGE: usize = 48_000_000;
+
+#[test]
+fn a_download_in_flight_is_finished() {
+    for mode in MODES {
+        let served = serve_with(mode, |config| config.grace = Duration::from_secs(20));
+        let content = noise(LARGE, 11);
+        served.write("large", &content);
+        let mut client = served.connect();
+        client.ask("GET", "/large", "");
+        let length = client.head();
+        assert_eq!(length.header("content-length"), Some(LARGE.to_string().as_str()));
+        let mut idle = served.connect();
+        idle.ask("HEAD", "/large", "");
+        idle.reply(true);
+        let mut silent = served.connect();
+
+        served.stop.ease();
+        // Who is owed nothing is let go at once; the port is closed.
+        assert!(idle.is_closed() && silent.is_closed());
+        let until = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect(served.addr).is_ok() {
+            assert!(Instant::now() < until, "the port stays open");
+            thread::sleep(Duration::from_millis(10));
+        }
+        thread::sleep(Duration::from_millis(200));
+        let (body, reset) = client.rest();
+        assert!(body == content && !reset);
+        drop(client);
+        let summary = served.ended();
+        assert_eq!(summary.cut, 0);
+        assert!(summary.connections >= 2);
+    }
+}
+
+#[test]
+fn the_time_of_grace_is_bounded() {
+    for mode in MODES {
+        let served = serve_with(mode, |config| config.grace = Duration::from_millis(400));
+        served.write("large", noise(LARGE, 12));
+        let mut client = served.connect();
+        client.ask("GET", "/large", "");
+        client.head();
+        let began = Instant::now();
+        served.stop.ease();
+        let summary = served.ended();
+        assert_eq!(summary.cut, 1);
+        assert!(began.elapsed() >= Duration::from_millis(400));
+        assert!(client.rest().0.len() < LARGE);
+    }
+}
+
+#[test]
+fn a_second_order_cuts() {
+    for mode in MODES {
+        let served = serve_with(mode, |config| config.grace = Duration::from_secs(600));
+        served.write("large", noise(LARGE, 13));
+        let mut client = served.connect();
+        client.ask("GET", "/large", "");
+        client.head();
+        served.stop.ease();
+        thread::sleep(Duration::from_millis(100));
+        served.stop.halt();
+        assert_eq!(served.ended().cut, 1);
+    }
+}
+
+#[test]
+fn a_server_without_clients_stops_at_once() {
+    for mode in MODES {
+        let served = serve(mode);
+        let began = Instant::now();
+        served.stop.ease();
+        let summary = served.ended();
+        assert_eq!((summary.connections, summary.cut), (0, 0));
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+}
+
+/// Beyond the limit, connections wait in the kernel, and are served when there is room.
+#[test]
+fn a_full_server_makes_clients_wait() {
+    for mode in MODES {
+        let served = serve_with(mode, |config| config.max_connections = 4);
+        served.write("a", "a");
+        let mut held: Vec<Client> = (0..4).map(|_| served.connect()).collect();
+        for client in &mut held {
+            client.ask("GET", "/a", "");
+            client.reply(false);
+        }
+        let mut fifth = served.connect();
+        fifth.ask("GET", "/a", "");
+        fifth.stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let waited = fifth.stream.read(&mut [0]).unwrap_err().kind();
+        assert!(matches!(waited, std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut));
+        fifth.stream.set_read_timeout(Some(common::LONG)).unwrap();
+        held.pop();
+        assert_eq!(fifth.reply(false).text(), "a");
+    }
+}
+
+#[test]
+fn a_crowd_of_idle_connections() {
+    for mode in MODES {
+        let allowed = swerve::raise_descriptor_limit(4_000).allowed;
+        // Both ends are in this process.
+        let crowd = usize::try_from(allowed.saturating_sub(200) / 2).unwrap().min(1_500);
+        let served = serve(mode);
+        served.write("a", "a");
+        let mut held: Vec<Client> = (0..crowd).map(|_| served.connect()).collect();
+        // Half have asked once, half have never spoken.
+        for client in held.iter_mut().step_by(2) {
+            client.ask("GET", "/a", "");
+        }
+        for client in held.iter_mut().step_by(2) {
+            assert_eq!(client.reply(false).text(), "a");
+        }
+        assert_eq!(served.get("/a").text(), "a");
+        for client in &mut held {
+            client.ask("GET", "/a", "");
+        }
+        for client in &mut held {
+            assert_eq!(client.reply(false).text(), "a");
+        }
+        let began = Instant::now();
+        served.stop.ease();
+        let summary = served.ended();
+        assert_eq!(summary.cut, 0);
+        assert!(summary.connections > crowd as u64);
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+}

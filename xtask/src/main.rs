@@ -1,0 +1,99 @@
+//! The tasks of this workspace: `cargo xtask help`.
+//!
+//! A step is a script in `ci/` that also runs alone; a task is one step or several. What is here
+//! only gets the machine ready, calls the steps in order, and says how they went.
+
+mod steps;
+mod system;
+
+use std::process::ExitCode;
+use steps::Step;
+
+const HELP: &str = "\
+The tasks of this workspace. Each runs scripts of ci/, which also run alone.
+
+  cargo xtask test [ARGS]     all tests; ARGS go to `cargo test`
+  cargo xtask ci [STEP..]     all that continuous integration checks, or only these steps of it:
+                              fmt clippy docs test loom examples smoke
+  cargo xtask loom [MODEL..]  the loom models, or those with MODEL in their names
+                              (LOOM_MAX_PREEMPTIONS=3 searches further)
+  cargo xtask stress          longer: more preemptions, CHANTER_STRESS=30 seconds a stress test
+  cargo xtask bench [ARGS]    the figures and their floors; ARGS go to `chanter bench`
+
+Missing system packages and toolchain components are installed where that is possible.
+";
+
+/// What continuous integration checks, cheap and telling steps first.
+const CI: [&str; 7] = ["fmt", "clippy", "docs", "test", "loom", "examples", "smoke"];
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let task = args.next();
+    let rest: Vec<String> = args.collect();
+    let plan = match task.as_deref() {
+        Some("ci") => ci(rest),
+        Some(task @ ("test" | "loom" | "stress" | "bench")) => Ok(vec![Step::new(task, rest)]),
+        None | Some("help" | "-h" | "--help") => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Some(other) => Err(format!("no task is called `{other}`\n\n{HELP}")),
+    };
+    let outcome = plan.and_then(|plan| {
+        let needs = |names: &[&str]| plan.iter().any(|step| names.contains(&step.name()));
+        system::make_ready(needs(&["fmt"]), needs(&["clippy"]))?;
+        steps::run(&plan)
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The steps named, in the order of [`CI`]; all of them when none is named.
+fn ci(named: Vec<String>) -> Result<Vec<Step>, String> {
+    if let Some(wrong) = named.iter().find(|name| !CI.contains(&name.as_str())) {
+        return Err(format!("no step is called `{wrong}`; the steps are: {}", CI.join(" ")));
+    }
+    Ok(CI
+        .into_iter()
+        .filter(|step| named.is_empty() || named.iter().any(|name| name == step))
+        .map(|step| Step::new(step, Vec::new()))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(named: &[&str]) -> Result<Vec<String>, String> {
+        let steps = ci(named.iter().map(|name| name.to_string()).collect())?;
+        Ok(steps.iter().map(|step| step.name().to_owned()).collect())
+    }
+
+    #[test]
+    fn ci_without_names_runs_every_step_in_order() {
+        assert_eq!(names(&[]).unwrap(), CI);
+    }
+
+    #[test]
+    fn named_steps_run_in_the_order_of_ci() {
+        assert_eq!(names(&["test", "fmt"]).unwrap(), ["fmt", "test"]);
+    }
+
+    #[test]
+    fn an_unknown_step_is_refused_by_name() {
+        assert!(names(&["fmt", "tset"]).unwrap_err().contains("`tset`"));
+    }
+
+    #[test]
+    fn every_step_is_an_executable_script() {
+        for step in CI.into_iter().chain(["stress", "bench"]) {
+            let script = Step::new(step, Vec::new()).script();
+            assert!(script.is_file(), "{} is missing", script.display());
+        }
+    }
+}
