@@ -58,7 +58,7 @@ fn turns(policy: impl Fn(usize) -> Box<dyn Policy> + Send + Sync + 'static) -> s
             }
         }
     });
-    machine.block_on(long.join()).expect("no thread panics");
+    machine.block_on(long.join().sync()).expect("no thread panics");
     let turns = log.lock().unwrap().clone();
     Ok(turns)
 }

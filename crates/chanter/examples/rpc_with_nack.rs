@@ -24,11 +24,12 @@ async fn server(requests: Receiver<Request>, log: Sender<Outcome>) {
         let log = log.clone();
         spawn(async move {
             let Request { number, takes, reply, nack } = request;
-            let given_up = || nack.clone().wrap(|()| None);
-            let answer = choose((after(takes).wrap(|()| Some(number * number)), given_up())).await;
+            let given_up = nack.clone().wrap(|()| None);
+            let answer = choose((after(takes).wrap(|()| Some(number * number)), given_up)).await;
+            let given_up = nack.wrap(|()| None);
             let sent = match answer {
                 // The answer is offered, not pushed: the client may still choose something else.
-                Some(answer) => choose((reply.send(answer).wrap(Result::ok), given_up())).await,
+                Some(answer) => choose((reply.send(answer).wrap(Result::ok), given_up)).await,
                 None => None,
             };
             let outcome = if sent.is_some() { Outcome::Answered } else { Outcome::GivenUp };

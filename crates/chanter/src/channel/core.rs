@@ -107,8 +107,6 @@ pub(super) struct Rest<T> {
     /// Messages that nobody can receive any more.
     #[allow(clippy::box_collection, reason = "see `State::buffer`")]
     pub(super) unread: Option<Box<VecDeque<T>>>,
-    /// A message that came back too late.
-    pub(super) late: Option<T>,
 }
 
 /// What looking for a partner brought.
@@ -304,7 +302,7 @@ impl<T> Core<T> {
         }
         // ORDER: Relaxed: see `may_commit`.
         self.hint.store(hint, Ordering::Relaxed);
-        let mut rest = Rest { unreferenced: false, unread: None, late: None };
+        let mut rest = Rest { unreferenced: false, unread: None };
         if state.rx.is_unreferenced() {
             rest.unread = state.buffer.take();
             rest.unreferenced = state.tx.is_unreferenced();
@@ -463,11 +461,13 @@ impl<T> Core<T> {
         let message = if back { unsafe { slot.take() } } else { None };
         let side = state.side(end);
         side.lent = side.lent.wrapping_sub(1);
-        let late = message.and_then(|message| state.give_back(message, wakes));
+        if let Some(message) = message {
+            state.give_back(message, wakes);
+        }
         if state.tx.handles == 0 || state.rx.handles == 0 {
             state.tell(wakes);
         }
-        Rest { late, ..self.unlock(state) }
+        self.unlock(state)
     }
 
     /// Something about the sides changed: `change` says what.
@@ -480,12 +480,8 @@ impl<T> Core<T> {
 }
 
 impl<T> State<T> {
-    /// Returns the message if nobody can ever receive it: to be dropped when
-    /// no lock is held.
-    fn give_back(&mut self, message: T, wakes: &mut Wakes) -> Option<T> {
-        if self.rx.is_unreferenced() {
-            return Some(message);
-        }
+    /// A message goes to the head of the channel, or to who waits for it.
+    fn give_back(&mut self, message: T, wakes: &mut Wakes) {
         // SAFETY: the lock is held; the caller's group is withdrawn.
         match unsafe { self.receivers.win() } {
             Some(offer) => {
@@ -495,8 +491,8 @@ impl<T> State<T> {
                     wakes.push(offer.as_ref().complete(Verdict::Committed));
                 }
             }
+            // If no receiver is left, `unlock` takes it out again.
             None => self.buffer.get_or_insert_default().push_front(message),
         }
-        None
     }
 }

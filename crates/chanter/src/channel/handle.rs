@@ -54,7 +54,7 @@ pub(super) fn pair<T>(capacity: u32) -> (Handle<T>, Handle<T>) {
 /// `rest` comes from a critical section in which the caller gave up its share.
 #[inline(always)]
 unsafe fn finish<T>(core: NonNull<Core<T>>, rest: Rest<T>) {
-    if rest.unreferenced || rest.unread.is_some() || rest.late.is_some() {
+    if rest.unreferenced || rest.unread.is_some() {
         // SAFETY: the caller's contract.
         unsafe { finish_slowly(core, rest) };
     }

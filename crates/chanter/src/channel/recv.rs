@@ -200,6 +200,13 @@ impl<T> RecvBranch<T> {
         offered
     }
 
+    #[cold]
+    fn abandon(&mut self) {
+        let mut wakes = Wakes::new();
+        self.leave(false, &mut wakes);
+        wakes.queue();
+    }
+
     /// Leaves the channel if the share is still ours.
     #[inline(always)]
     fn leave(&mut self, won: bool, wakes: &mut Wakes) {
@@ -251,10 +258,10 @@ unsafe impl<T> Branch for RecvBranch<T> {
 }
 
 impl<T> Drop for RecvBranch<T> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        let mut wakes = Wakes::new();
-        self.leave(false, &mut wakes);
-        wakes.queue();
+        if self.share {
+            self.abandon();
+        }
     }
 }

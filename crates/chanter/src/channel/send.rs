@@ -188,6 +188,13 @@ impl<T> SendBranch<T> {
         offered
     }
 
+    #[cold]
+    fn abandon(&mut self) {
+        let mut wakes = Wakes::new();
+        self.leave(false, &mut wakes);
+        wakes.queue();
+    }
+
     /// Leaves the channel if the share is still ours.
     #[inline(always)]
     fn leave(&mut self, won: bool, wakes: &mut Wakes) {
@@ -239,10 +246,10 @@ unsafe impl<T> Branch for SendBranch<T> {
 }
 
 impl<T> Drop for SendBranch<T> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        let mut wakes = Wakes::new();
-        self.leave(false, &mut wakes);
-        wakes.queue();
+        if self.share {
+            self.abandon();
+        }
     }
 }

@@ -498,41 +498,55 @@ impl Offering<'_> {
 }
 
 /// The owners of completed offers, to be woken when no lock is held.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Wakes {
+    /// `None` only if there are none at all.
     first: Option<Waker>,
     rest: Vec<Waker>,
 }
 
 impl Wakes {
+    #[inline(always)]
     pub(crate) const fn new() -> Self {
         Self { first: None, rest: Vec::new() }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, waiter: Option<Waker>) {
-        match waiter {
-            Some(waiter) if self.first.is_none() => self.first = Some(waiter),
-            Some(waiter) => self.rest.push(waiter),
-            None => (),
+        if self.first.is_none() {
+            // Not assigned: there is nothing to drop.
+            std::mem::forget(std::mem::replace(&mut self.first, waiter));
+        } else if let Some(waiter) = waiter {
+            self.rest.push(waiter);
         }
     }
 
     /// Wakes them through their queues.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn queue(mut self) {
-        self.first.take().into_iter().chain(std::mem::take(&mut self.rest)).for_each(Waker::wake);
+        if self.first.is_some() {
+            self.each(Waker::wake);
+        }
+        std::mem::forget(self);
     }
 
     /// Wakes them; a parasite is attached to the calling thread if that is
     /// possible. Only at an await point: the woken run on this stack.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn attach(mut self) {
+        if self.first.is_some() {
+            self.each(thread::wake_attached);
+        }
+        std::mem::forget(self);
+    }
+
+    #[inline]
+    fn each(&mut self, wake: fn(Waker)) {
         if let Some(waiter) = self.first.take() {
-            thread::wake_attached(waiter);
+            wake(waiter);
         }
         if !self.rest.is_empty() {
-            std::mem::take(&mut self.rest).into_iter().for_each(thread::wake_attached);
+            std::mem::take(&mut self.rest).into_iter().for_each(wake);
         }
     }
 }
@@ -540,8 +554,6 @@ impl Wakes {
 impl Drop for Wakes {
     fn drop(&mut self) {
         // Reached only when a panic passes by: nobody stays asleep.
-        if self.first.is_some() || !self.rest.is_empty() {
-            Wakes { first: self.first.take(), rest: std::mem::take(&mut self.rest) }.queue();
-        }
+        self.each(Waker::wake);
     }
 }
