@@ -38,6 +38,10 @@ pub(super) struct Core<T> {
 }
 
 pub(super) struct State<T> {
+    /// Sends fail.
+    closed_for_senders: bool,
+    /// No message will follow those that are buffered.
+    closed_for_receivers: bool,
     senders: OfferList,
     receivers: OfferList,
     /// Allocated when the first message is kept.
@@ -109,6 +113,10 @@ pub(super) struct Rest<T> {
     pub(super) unread: Option<Box<VecDeque<T>>>,
 }
 
+impl<T> Rest<T> {
+    const NONE: Self = Self { unreferenced: false, unread: None };
+}
+
 /// What looking for a partner brought.
 enum Meet {
     /// It has been won and unlinked, and our own offer is committed.
@@ -123,12 +131,10 @@ impl Side {
         Self { handles: 1, lent: 0, closed: false }
     }
 
-    #[inline(always)]
     fn is_unreferenced(&self) -> bool {
         self.handles == 0 && self.lent == 0
     }
 
-    #[inline(always)]
     fn is_gone(&self) -> bool {
         self.closed || self.is_unreferenced()
     }
@@ -146,22 +152,18 @@ impl<T> State<T> {
     }
 
     pub(super) fn is_closed_for_senders(&self) -> bool {
-        self.rx.is_gone() || self.tx.closed
+        self.closed_for_senders
     }
 
-    /// No message will follow those that are buffered.
     pub(super) fn is_closed_for_receivers(&self) -> bool {
-        self.tx.is_gone() || self.rx.closed
-    }
-
-    pub(super) fn is_drained(&self) -> bool {
-        self.buffered() == 0
+        self.closed_for_receivers
     }
 
     pub(super) fn len(&self) -> usize {
         self.buffered()
     }
 
+    #[inline(always)]
     pub(super) fn side(&mut self, end: End) -> &mut Side {
         match end {
             End::Tx => &mut self.tx,
@@ -169,22 +171,38 @@ impl<T> State<T> {
         }
     }
 
-    /// A side may have gone: those who wait for it are told.
-    fn tell(&mut self, wakes: &mut Wakes) {
-        if self.is_closed_for_senders() {
+    /// A side may have gone: those who wait for it are told, and what nobody
+    /// can receive any more is taken out.
+    #[cold]
+    fn sides_changed(&mut self, wakes: &mut Wakes) -> Rest<T> {
+        self.closed_for_senders = self.rx.is_gone() || self.tx.closed;
+        self.closed_for_receivers = self.tx.is_gone() || self.rx.closed;
+        if self.closed_for_senders {
             // SAFETY: the lock is held, and no group of ours is claimed.
             while let Some(offer) = unsafe { self.senders.win() } {
                 // SAFETY: won. The message stays in the slot, for its owner.
                 wakes.push(unsafe { offer.as_ref().complete(Verdict::Closed) });
             }
         }
-        if self.is_closed_for_receivers() && self.is_drained() {
+        if self.closed_for_receivers && self.buffered() == 0 {
             // SAFETY: as above.
             while let Some(offer) = unsafe { self.receivers.win() } {
                 // SAFETY: as above.
                 wakes.push(unsafe { offer.as_ref().complete(Verdict::Closed) });
             }
         }
+        if !self.rx.is_unreferenced() {
+            return Rest::NONE;
+        }
+        Rest { unreferenced: self.tx.is_unreferenced(), unread: self.buffer.take() }
+    }
+
+    /// An event gives its share up.
+    #[inline(always)]
+    fn give_up(&mut self, end: End, wakes: &mut Wakes) -> Rest<T> {
+        let side = self.side(end);
+        side.lent = side.lent.wrapping_sub(1);
+        if side.handles == 0 { self.sides_changed(wakes) } else { Rest::NONE }
     }
 
     /// A place is free: the first sender's message moves in.
@@ -266,6 +284,8 @@ impl<T> Core<T> {
         Self {
             hint: AtomicU8::new(hint),
             state: Lock::new(State {
+                closed_for_senders: false,
+                closed_for_receivers: false,
                 senders: OfferList::new(),
                 receivers: OfferList::new(),
                 buffer: None,
@@ -290,24 +310,14 @@ impl<T> Core<T> {
         self.hint.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Ends a critical section.
+    /// Ends a critical section that changed the queues or the buffer.
     #[inline(always)]
-    pub(super) fn unlock(&self, mut state: Guard<'_, State<T>>) -> Rest<T> {
-        let mut hint = 0;
-        if !state.receivers.is_empty() || state.has_room() || state.is_closed_for_senders() {
-            hint |= SENDABLE;
-        }
-        if !state.senders.is_empty() || state.buffered() > 0 || state.is_closed_for_receivers() {
-            hint |= RECEIVABLE;
-        }
+    fn unlock(&self, state: Guard<'_, State<T>>) {
+        let sendable = !state.receivers.is_empty() || state.has_room() || state.closed_for_senders;
+        let receivable = !state.senders.is_empty() || state.buffered() > 0 || state.closed_for_receivers;
+        let hint = if sendable { SENDABLE } else { 0 } | if receivable { RECEIVABLE } else { 0 };
         // ORDER: Relaxed: see `may_commit`.
         self.hint.store(hint, Ordering::Relaxed);
-        let mut rest = Rest { unreferenced: false, unread: None };
-        if state.rx.is_unreferenced() {
-            rest.unread = state.buffer.take();
-            rest.unreferenced = state.tx.is_unreferenced();
-        }
-        rest
     }
 
     /// One try to send the slot's message, then, if `own` may wait, an offer.
@@ -325,7 +335,7 @@ impl<T> Core<T> {
     ) -> (Offered, Rest<T>) {
         let mut state = self.lock();
         let offered = 'done: {
-            if state.is_closed_for_senders() {
+            if state.closed_for_senders {
                 if !commit(own) {
                     break 'done Offered::Lost;
                 }
@@ -362,13 +372,9 @@ impl<T> Core<T> {
             }
             Offered::Linked
         };
-        if offered == Offered::Committed {
-            state.tx.lent = state.tx.lent.wrapping_sub(1);
-            if state.tx.handles == 0 {
-                state.tell(wakes);
-            }
-        }
-        (offered, self.unlock(state))
+        let rest = if offered == Offered::Committed { state.give_up(End::Tx, wakes) } else { Rest::NONE };
+        self.unlock(state);
+        (offered, rest)
     }
 
     /// One try to receive into the slot, then, if `own` may wait, an offer.
@@ -413,7 +419,7 @@ impl<T> Core<T> {
                 Meet::Lost => break 'done Offered::Lost,
                 Meet::Nobody => (),
             }
-            if state.is_closed_for_receivers() {
+            if state.closed_for_receivers {
                 if !commit(own) {
                     break 'done Offered::Lost;
                 }
@@ -426,56 +432,54 @@ impl<T> Core<T> {
             }
             Offered::Linked
         };
-        if offered == Offered::Committed {
-            state.rx.lent = state.rx.lent.wrapping_sub(1);
-            if state.rx.handles == 0 || state.tx.handles == 0 {
-                state.tell(wakes);
-            }
-        }
-        (offered, self.unlock(state))
+        let rest = if offered == Offered::Committed { state.give_up(End::Rx, wakes) } else { Rest::NONE };
+        self.unlock(state);
+        (offered, rest)
     }
 
-    /// An event ends without having given up its share: unlinks it, and gives
-    /// up the share. If it did not win, a message that a partner committed to
-    /// it goes back to the head of the channel.
+    /// An event that a partner has completed gives its share up.
+    #[inline]
+    pub(super) fn won(&self, end: End, wakes: &mut Wakes) -> Rest<T> {
+        let mut state = self.lock();
+        let rest = state.give_up(end, wakes);
+        if state.side(end).handles == 0 {
+            self.unlock(state);
+        }
+        rest
+    }
+
+    /// An event that did not win ends: unlinks it, and gives its share up. A
+    /// message that a partner committed to it goes back to the head of the
+    /// channel.
     ///
     /// # Safety
     /// The slot is the caller's own, of the side `end`; the share is given up
     /// once.
-    pub(super) unsafe fn leave(
-        &self,
-        slot: &Slot<T>,
-        end: End,
-        won: bool,
-        wakes: &mut Wakes,
-    ) -> Rest<T> {
+    pub(super) unsafe fn leave(&self, slot: &Slot<T>, end: End, wakes: &mut Wakes) -> Rest<T> {
         let mut state = self.lock();
         if slot.offer.is_linked() {
             let state = &mut *state;
             let list = if end == End::Tx { &mut state.senders } else { &mut state.receivers };
             // SAFETY: linked, under the lock of its list.
             unsafe { list.unlink(&slot.offer) };
+        } else if end == End::Rx && slot.offer.verdict.get() == Verdict::Committed {
+            // SAFETY: unlinked, so it is the owner's.
+            if let Some(message) = unsafe { slot.take() } {
+                state.give_back(message, wakes);
+            }
         }
-        let back = !won && end == End::Rx && slot.offer.verdict.get() == Verdict::Committed;
-        // SAFETY: unlinked, so it is the owner's.
-        let message = if back { unsafe { slot.take() } } else { None };
-        let side = state.side(end);
-        side.lent = side.lent.wrapping_sub(1);
-        if let Some(message) = message {
-            state.give_back(message, wakes);
-        }
-        if state.tx.handles == 0 || state.rx.handles == 0 {
-            state.tell(wakes);
-        }
-        self.unlock(state)
+        let rest = state.give_up(end, wakes);
+        self.unlock(state);
+        rest
     }
 
     /// Something about the sides changed: `change` says what.
     pub(super) fn change(&self, wakes: &mut Wakes, change: impl FnOnce(&mut State<T>)) -> Rest<T> {
         let mut state = self.lock();
         change(&mut state);
-        state.tell(wakes);
-        self.unlock(state)
+        let rest = state.sides_changed(wakes);
+        self.unlock(state);
+        rest
     }
 }
 
@@ -491,7 +495,7 @@ impl<T> State<T> {
                     wakes.push(offer.as_ref().complete(Verdict::Committed));
                 }
             }
-            // If no receiver is left, `unlock` takes it out again.
+            // If no receiver is left, `sides_changed` takes it out again.
             None => self.buffer.get_or_insert_default().push_front(message),
         }
     }

@@ -200,23 +200,22 @@ impl<T> RecvBranch<T> {
         offered
     }
 
-    #[cold]
-    fn abandon(&mut self) {
-        let mut wakes = Wakes::new();
-        self.leave(false, &mut wakes);
-        wakes.queue();
-    }
-
-    /// Leaves the channel if the share is still ours.
-    #[inline(always)]
-    fn leave(&mut self, won: bool, wakes: &mut Wakes) {
+    /// Lost, or dropped: leaves the channel, if the share is still ours.
+    fn retract(&mut self, wakes: &mut Wakes) {
         if std::mem::take(&mut self.share) {
             // SAFETY: the slot and the share are ours; once.
             unsafe {
-                let rest = self.lent.core().leave(&self.slot, End::Rx, won, wakes);
+                let rest = self.lent.core().leave(&self.slot, End::Rx, wakes);
                 self.lent.finish(rest);
             }
         }
+    }
+
+    #[cold]
+    fn abandon(&mut self) {
+        let mut wakes = Wakes::new();
+        self.retract(&mut wakes);
+        wakes.queue();
     }
 }
 
@@ -239,7 +238,15 @@ unsafe impl<T> Branch for RecvBranch<T> {
     #[inline(always)]
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
         // SAFETY: nothing is moved.
-        unsafe { self.get_unchecked_mut() }.leave(winner.is_some(), wakes);
+        let this = unsafe { self.get_unchecked_mut() };
+        if winner.is_none() {
+            this.retract(wakes);
+        } else if std::mem::take(&mut this.share) {
+            // A partner completed it.
+            let rest = this.lent.core().won(End::Rx, wakes);
+            // SAFETY: the share has just been given up.
+            unsafe { this.lent.finish(rest) };
+        }
     }
 
     #[inline(always)]

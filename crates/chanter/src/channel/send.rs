@@ -63,7 +63,7 @@ impl<T> Sender<T> {
         } else {
             // SAFETY: ours; the share is given up here.
             unsafe {
-                let rest = core.leave(&slot, End::Tx, false, &mut wakes);
+                let rest = core.leave(&slot, End::Tx, &mut wakes);
                 lent.finish(rest);
                 Err(TrySendError::Full(slot.take().expect("not sent")))
             }
@@ -188,23 +188,22 @@ impl<T> SendBranch<T> {
         offered
     }
 
-    #[cold]
-    fn abandon(&mut self) {
-        let mut wakes = Wakes::new();
-        self.leave(false, &mut wakes);
-        wakes.queue();
-    }
-
-    /// Leaves the channel if the share is still ours.
-    #[inline(always)]
-    fn leave(&mut self, won: bool, wakes: &mut Wakes) {
+    /// Lost, or dropped: leaves the channel, if the share is still ours.
+    fn retract(&mut self, wakes: &mut Wakes) {
         if std::mem::take(&mut self.share) {
             // SAFETY: the slot and the share are ours; once.
             unsafe {
-                let rest = self.lent.core().leave(&self.slot, End::Tx, won, wakes);
+                let rest = self.lent.core().leave(&self.slot, End::Tx, wakes);
                 self.lent.finish(rest);
             }
         }
+    }
+
+    #[cold]
+    fn abandon(&mut self) {
+        let mut wakes = Wakes::new();
+        self.retract(&mut wakes);
+        wakes.queue();
     }
 }
 
@@ -227,7 +226,15 @@ unsafe impl<T> Branch for SendBranch<T> {
     #[inline(always)]
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
         // SAFETY: nothing is moved.
-        unsafe { self.get_unchecked_mut() }.leave(winner.is_some(), wakes);
+        let this = unsafe { self.get_unchecked_mut() };
+        if winner.is_none() {
+            this.retract(wakes);
+        } else if std::mem::take(&mut this.share) {
+            // A partner completed it.
+            let rest = this.lent.core().won(End::Tx, wakes);
+            // SAFETY: the share has just been given up.
+            unsafe { this.lent.finish(rest) };
+        }
     }
 
     #[inline(always)]

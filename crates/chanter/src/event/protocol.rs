@@ -81,10 +81,12 @@ impl Group {
     }
 
     /// The owner gets ready to offer.
+    #[inline(always)]
     pub(crate) fn open(&self, waiter: Waker, single: bool) {
         self.single.set(single);
-        // SAFETY: nothing has been offered: the owner is alone.
-        self.waiter.with_mut(|cell| unsafe { *cell = Some(waiter) });
+        // SAFETY: nothing has been offered: the owner is alone. It opens its
+        // group once, so no waiter is overwritten.
+        self.waiter.with_mut(|cell| unsafe { cell.write(Some(waiter)) });
     }
 
     /// A partner that holds the queue's lock tries to take an offer.
@@ -502,13 +504,15 @@ impl Offering<'_> {
 pub(crate) struct Wakes {
     /// `None` only if there are none at all.
     first: Option<Waker>,
-    rest: Vec<Waker>,
+    /// Boxed, because it is hardly ever used: one store makes it empty.
+    #[allow(clippy::box_collection, reason = "see above")]
+    rest: Option<Box<Vec<Waker>>>,
 }
 
 impl Wakes {
     #[inline(always)]
     pub(crate) const fn new() -> Self {
-        Self { first: None, rest: Vec::new() }
+        Self { first: None, rest: None }
     }
 
     #[inline(always)]
@@ -517,7 +521,7 @@ impl Wakes {
             // Not assigned: there is nothing to drop.
             std::mem::forget(std::mem::replace(&mut self.first, waiter));
         } else if let Some(waiter) = waiter {
-            self.rest.push(waiter);
+            self.rest.get_or_insert_default().push(waiter);
         }
     }
 
@@ -545,8 +549,8 @@ impl Wakes {
         if let Some(waiter) = self.first.take() {
             wake(waiter);
         }
-        if !self.rest.is_empty() {
-            std::mem::take(&mut self.rest).into_iter().for_each(wake);
+        if let Some(rest) = self.rest.take() {
+            rest.into_iter().for_each(wake);
         }
     }
 }

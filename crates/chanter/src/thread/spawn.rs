@@ -346,7 +346,7 @@ unsafe fn queued_parasite<F: Future + Send + 'static>(
     unsafe {
         let frame = arena.take(class_of(size_of::<ParasiteFrame<F>>()));
         frame.cast::<ParasiteFrame<F>>().write(ParasiteFrame {
-            header: Header::new(State::new_queued_parasite(), ParasiteFrame::<F>::VTABLE, kind, home),
+            header: Header::new(State::new_parasite(), ParasiteFrame::<F>::VTABLE, kind, home),
             future: ManuallyDrop::new(future),
         });
         frame

@@ -1,40 +1,44 @@
 //! The state word of a thread: who may poll its frame, and who frees it.
 //!
 //! ```text
-//!   host: new ─► NOTIFIED                      parasite: new ─► RUNNING
+//!   host: new ─► ACTIVE (queued)           parasite: new ─► ACTIVE (polled)
 //!
-//!              ┌────────────── (4) end, nobody woke it ────────────┐
-//!              ▼                                                   │
-//!            idle ──(1) wake──► NOTIFIED ──(2) begin──► RUNNING ───┤
-//!              │                   ▲                      │  │     │
-//!              │ (1) claim         └──(3) end, was woken──┘  │(5) complete
-//!              └──► NOTIFIED, by the shutdown                ▼
-//!                                                         COMPLETE
+//!      ┌──────────────── (3) end, nobody woke it ────────────────┐
+//!      ▼                                                         │
+//!    idle ──(1) wake──► ACTIVE, queued ──(2) begin──► ACTIVE, polled ──(5)──► COMPLETE
+//!      │                     ▲                            │        complete
+//!      │ (1) claim           └──(4) end, it was woken─────┘
+//!      └──► ACTIVE, by the shutdown
 //! ```
 //!
 //! | field of the frame      | who may touch it                                   |
 //! |-------------------------|----------------------------------------------------|
-//! | the future, `borrowed`  | the runner (whoever moved the word to RUNNING)     |
+//! | the future, `borrowed`  | the runner (the token's holder, while it polls)    |
 //! | `next`, `vp`            | the holder of the token, the runner                |
 //! | the result              | the completer; then whoever set TAKEN              |
 //!
-//! * INV-TOKEN: while NOTIFIED without RUNNING, exactly one *token*
-//!   ([`Ready`](crate::policy::Ready)) exists; it alone may begin a poll.
+//! A thread is ACTIVE from the moment somebody wakes it until its poll ends:
+//! the waker makes the *token* ([`Ready`](crate::policy::Ready)), and to begin
+//! the poll needs no transition. A wake of an ACTIVE thread sets NOTIFIED:
+//! the poll that follows, or another one, must see it.
+//!
+//! * INV-TOKEN: while ACTIVE (or NOTIFIED, between edge 4 and edge 2), exactly
+//!   one token or runner exists; a token alone may begin a poll.
 //! * INV-RUN: at most one OS thread polls a frame.
 //! * INV-WAKE: a wake is followed by a poll that sees what came before the wake.
-//! * INV-FREE: the frame is freed once, by the transition that finds COMPLETE,
-//!   not RUNNING and no reference left.
+//! * INV-FREE: the frame is freed once, by the transition that finds COMPLETE
+//!   and no reference left.
 //!
 //! The upper bits count references: one for the thread's existence until it
 //! is COMPLETE, one for each handle and each waker. A runner that registers
 //! its own waker does not touch the word: it counts in `borrowed`, and
 //! [`State::end`] or [`State::complete`] adds the sum. So the count may wrap
-//! below zero while RUNNING is set; nobody looks at it then.
+//! below zero while ACTIVE is set; nobody looks at it then.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::order;
 
-const RUNNING: u64 = 1;
+const ACTIVE: u64 = 1;
 const NOTIFIED: u64 = 1 << 1;
 const COMPLETE: u64 = 1 << 2;
 /// A joiner waits: `complete` has to look at the wait queue.
@@ -85,18 +89,13 @@ pub(crate) enum Completed {
 impl State {
     /// A host's first state: it has a token and one handle.
     pub(crate) fn new_host() -> Self {
-        Self(AtomicU64::new(NOTIFIED | (2 * REFERENCE)))
+        Self(AtomicU64::new(ACTIVE | (2 * REFERENCE)))
     }
 
-    /// A parasite's first state: it is being polled by its spawner.
+    /// A parasite's first state: its spawner polls it, or queues it.
     #[inline(always)]
     pub(crate) fn new_parasite() -> Self {
-        Self(AtomicU64::new(RUNNING | REFERENCE))
-    }
-
-    /// A parasite that starts in the queue (promoted at its spawn).
-    pub(crate) fn new_queued_parasite() -> Self {
-        Self(AtomicU64::new(NOTIFIED | REFERENCE))
+        Self(AtomicU64::new(ACTIVE | REFERENCE))
     }
 
     /// The word of a frame that is not in use.
@@ -121,22 +120,25 @@ impl State {
     pub(crate) fn is_private(&self) -> bool {
         // ORDER: Acquire pairs with the wakers' `state_wake`: what they did
         // to the frame is over.
-        self.0.load(Ordering::Acquire) == RUNNING | REFERENCE
+        self.0.load(Ordering::Acquire) == ACTIVE | REFERENCE
     }
 
     /// Edge 1. With `give_up` the caller's reference goes with it.
+    #[inline]
     pub(crate) fn wake(&self, give_up: bool) -> Woken {
         let gift = if give_up { REFERENCE } else { 0 };
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            let idle = word & (RUNNING | NOTIFIED | COMPLETE) == 0;
+            let idle = word & (ACTIVE | NOTIFIED | COMPLETE) == 0;
             let mut next = word.wrapping_sub(gift);
-            if word & COMPLETE == 0 {
+            if idle {
+                next |= ACTIVE;
+            } else if word & COMPLETE == 0 {
                 next |= NOTIFIED;
             }
-            // ORDER: Release publishes what the waker did to `begin`; it is
-            // needed even when NOTIFIED is set already. Acquire lets the
-            // holder of the token use the frame.
+            // ORDER: Release publishes what the waker did to the poll: to
+            // `begin` when NOTIFIED is set, through the token's queue when it
+            // is not. Acquire lets the holder of the token use the frame.
             match self.0.compare_exchange_weak(word, next, order::state_wake(), Ordering::Relaxed) {
                 Ok(_) if idle => return Woken::Token,
                 Ok(_) if give_up && is_free(next) => return Woken::Free,
@@ -146,24 +148,37 @@ impl State {
         }
     }
 
-    /// Edge 2: the holder of the token starts a poll.
-    #[inline]
+    /// Edge 2: the holder of the token starts a poll. A read-modify-write only
+    /// if there were more wakes than the one that made the token.
+    #[inline(always)]
     pub(crate) fn begin(&self) {
-        // NOTIFIED is set and RUNNING is not, so one subtraction swaps them.
-        // ORDER: Acquire sees what the wakers and the last runner did.
-        let before = self.0.fetch_sub(NOTIFIED - RUNNING, order::state_begin());
-        debug_assert!(before & (NOTIFIED | RUNNING) == NOTIFIED, "INV-TOKEN: {before:#x}");
+        if self.0.load(Ordering::Relaxed) & NOTIFIED != 0 {
+            self.begin_notified();
+        }
+    }
+
+    fn begin_notified(&self) {
+        // ACTIVE is ours to change, so a plain look is enough.
+        let active = self.0.load(Ordering::Relaxed) & ACTIVE != 0;
+        // ORDER: Acquire sees what the wakers did who set NOTIFIED. One who
+        // sets it after this line causes another poll.
+        if active {
+            self.0.fetch_and(!NOTIFIED, order::state_begin());
+        } else {
+            // Clears NOTIFIED and sets ACTIVE.
+            self.0.fetch_sub(NOTIFIED - ACTIVE, order::state_begin());
+        }
     }
 
     /// Edges 3 and 4: the poll returned `Pending`; `borrowed` references
     /// were handed out during it.
     #[inline]
     pub(crate) fn end(&self, borrowed: i32) -> Ended {
-        let delta = references(borrowed).wrapping_sub(RUNNING);
+        let delta = references(borrowed).wrapping_sub(ACTIVE);
         // ORDER: Release publishes the frame to the next runner; Acquire
         // sees what a waker did, when the runner keeps the token.
         let before = self.0.fetch_add(delta, order::state_end());
-        debug_assert!(before & RUNNING != 0, "INV-RUN: {before:#x}");
+        debug_assert!(before & ACTIVE != 0, "INV-RUN: {before:#x}");
         if before & NOTIFIED == 0 { Ended::Idle } else { Ended::Token }
     }
 
@@ -173,7 +188,7 @@ impl State {
         loop {
             let awaited = word & AWAITED != 0;
             let mut next = word.wrapping_add(references(borrowed));
-            next = (next & !(RUNNING | NOTIFIED)) | COMPLETE;
+            next = (next & !(ACTIVE | NOTIFIED)) | COMPLETE;
             if !awaited {
                 next = next.wrapping_sub(REFERENCE);
             }
@@ -232,9 +247,9 @@ impl State {
     /// Shutdown: claims an idle thread's token.
     pub(crate) fn claim(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
-        while word != 0 && word & (RUNNING | NOTIFIED | COMPLETE) == 0 {
+        while word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE) == 0 {
             // ORDER: as in `wake`.
-            match self.0.compare_exchange_weak(word, word | NOTIFIED, order::state_wake(), Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(word, word | ACTIVE, order::state_wake(), Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }
@@ -248,5 +263,5 @@ fn references(count: i32) -> u64 {
 }
 
 fn is_free(word: u64) -> bool {
-    word & RUNNING == 0 && word & COMPLETE != 0 && word / REFERENCE == 0
+    word & ACTIVE == 0 && word & COMPLETE != 0 && word / REFERENCE == 0
 }
