@@ -5,6 +5,7 @@
 use chanter::prelude::*;
 use std::time::Duration;
 
+#[derive(Debug)]
 struct Request {
     number: u64,
     takes: Duration,
@@ -44,7 +45,7 @@ fn square(server: &Sender<Request>, number: u64, takes: Duration) -> impl Event<
     with_nack(move |nack| {
         let (reply, answer) = channel();
         let request = Request { number, takes, reply, nack };
-        server.try_send(request).ok().expect("the server is there");
+        server.try_send(request).expect("the server is there");
         answer.recv().wrap(Result::ok)
     })
 }

@@ -22,8 +22,7 @@ use std::ptr::NonNull;
 
 use crate::event::protocol::Take;
 use crate::event::{Offer, OfferList, Offered, Offering, Verdict, Wakes};
-use crate::sync::atomic::{AtomicU8, Ordering};
-use crate::sync::{Guard, Lock, UnsafeCell, spin};
+use crate::sync::{BiasedGuard, BiasedLock, UnsafeCell, spin};
 
 const SENDABLE: u8 = 1;
 const RECEIVABLE: u8 = 2;
@@ -31,13 +30,13 @@ const RECEIVABLE: u8 = 2;
 pub(super) const UNBOUNDED: u32 = u32::MAX;
 
 /// What the handles and events of a channel share.
-pub(super) struct Core<T> {
-    /// What the poll phase can know without the lock: written under it.
-    hint: AtomicU8,
-    state: Lock<State<T>>,
-}
+///
+/// The lock's hint is what the poll phase can know without it.
+pub(super) struct Core<T>(BiasedLock<State<T>>);
 
 pub(super) struct State<T> {
+    /// Somebody has called `close`.
+    pub(super) closed: bool,
     /// Sends fail.
     closed_for_senders: bool,
     /// No message will follow those that are buffered.
@@ -57,7 +56,6 @@ pub(super) struct State<T> {
 pub(super) struct Side {
     pub(super) handles: u32,
     pub(super) lent: u32,
-    pub(super) closed: bool,
 }
 
 /// Which side.
@@ -128,15 +126,11 @@ enum Meet {
 
 impl Side {
     fn new() -> Self {
-        Self { handles: 1, lent: 0, closed: false }
+        Self { handles: 1, lent: 0 }
     }
 
     fn is_unreferenced(&self) -> bool {
         self.handles == 0 && self.lent == 0
-    }
-
-    fn is_gone(&self) -> bool {
-        self.closed || self.is_unreferenced()
     }
 }
 
@@ -175,8 +169,8 @@ impl<T> State<T> {
     /// can receive any more is taken out.
     #[cold]
     fn sides_changed(&mut self, wakes: &mut Wakes) -> Rest<T> {
-        self.closed_for_senders = self.rx.is_gone() || self.tx.closed;
-        self.closed_for_receivers = self.tx.is_gone() || self.rx.closed;
+        self.closed_for_senders = self.closed || self.rx.is_unreferenced();
+        self.closed_for_receivers = self.closed || self.tx.is_unreferenced();
         if self.closed_for_senders {
             // SAFETY: the lock is held, and no group of ours is claimed.
             while let Some(offer) = unsafe { self.senders.win() } {
@@ -241,7 +235,7 @@ unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> Meet {
             next = unsafe { list.after(offer) };
             continue;
         }
-        if own.is_some_and(|own| !own.is_single() && !own.group.claim()) {
+        if own.is_some_and(|own| !own.single && !own.group.claim()) {
             return Meet::Lost;
         }
         // SAFETY: linked.
@@ -255,7 +249,7 @@ unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> Meet {
                 return Meet::Won(offer);
             }
             lost => {
-                if let Some(own) = own.filter(|own| !own.is_single()) {
+                if let Some(own) = own.filter(|own| !own.single) {
                     own.group.unclaim();
                 }
                 if lost == Take::Busy {
@@ -280,44 +274,41 @@ fn commit(own: Option<&Offering<'_>>) -> bool {
 
 impl<T> Core<T> {
     pub(super) fn new(capacity: u32) -> Self {
-        let hint = if capacity > 0 { SENDABLE } else { 0 };
-        Self {
-            hint: AtomicU8::new(hint),
-            state: Lock::new(State {
-                closed_for_senders: false,
-                closed_for_receivers: false,
-                senders: OfferList::new(),
-                receivers: OfferList::new(),
-                buffer: None,
-                capacity,
-                tx: Side::new(),
-                rx: Side::new(),
-            }),
-        }
+        let state = State {
+            closed: false,
+            closed_for_senders: false,
+            closed_for_receivers: false,
+            senders: OfferList::new(),
+            receivers: OfferList::new(),
+            buffer: None,
+            capacity,
+            tx: Side::new(),
+            rx: Side::new(),
+        };
+        Self(BiasedLock::new(state, if capacity > 0 { SENDABLE } else { 0 }))
     }
 
     #[inline(always)]
-    pub(super) fn lock(&self) -> Guard<'_, State<T>> {
-        self.state.lock()
+    pub(super) fn lock(&self) -> BiasedGuard<'_, State<T>> {
+        self.0.lock()
     }
 
     /// Whether an operation might commit now (a hint: ask under the lock).
     #[inline(always)]
     pub(super) fn may_commit(&self, end: End) -> bool {
         let bit = if end == End::Tx { SENDABLE } else { RECEIVABLE };
-        // ORDER: Relaxed: what it promises is looked for under the lock, and
-        // what it denies is looked for again when the offer is made.
-        self.hint.load(Ordering::Relaxed) & bit != 0
+        // What it promises is looked for under the lock, and what it denies is
+        // looked for again when the offer is made.
+        self.0.hint() & bit != 0
     }
 
     /// Ends a critical section that changed the queues or the buffer.
     #[inline(always)]
-    fn unlock(&self, state: Guard<'_, State<T>>) {
+    fn unlock(&self, state: BiasedGuard<'_, State<T>>) {
         let sendable = !state.receivers.is_empty() || state.has_room() || state.closed_for_senders;
         let receivable = !state.senders.is_empty() || state.buffered() > 0 || state.closed_for_receivers;
         let hint = if sendable { SENDABLE } else { 0 } | if receivable { RECEIVABLE } else { 0 };
-        // ORDER: Relaxed: see `may_commit`.
-        self.hint.store(hint, Ordering::Relaxed);
+        state.set_hint(hint);
     }
 
     /// One try to send the slot's message, then, if `own` may wait, an offer.
@@ -368,7 +359,7 @@ impl<T> Core<T> {
             }
             if let Some(own) = own {
                 // SAFETY: the caller's contract.
-                unsafe { state.senders.push(slot.as_offer(), own.group, own.leaf) };
+                unsafe { state.senders.push(slot.as_offer(), own) };
             }
             Offered::Linked
         };
@@ -428,7 +419,7 @@ impl<T> Core<T> {
             }
             if let Some(own) = own {
                 // SAFETY: the caller's contract.
-                unsafe { state.receivers.push(slot.as_offer(), own.group, own.leaf) };
+                unsafe { state.receivers.push(slot.as_offer(), own) };
             }
             Offered::Linked
         };

@@ -1,25 +1,28 @@
 //! Handles' and events' shares of a channel.
 
-use std::cell::Cell;
 use std::ptr::NonNull;
 
 use super::core::{Core, End, Rest};
 use crate::event::Wakes;
 use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::os_thread;
 
 /// A sender's or receiver's share of its channel.
 ///
 /// The OS thread that made the handle counts the events that it lends with
 /// plain stores; any other takes the channel's lock. Both sums meet in
 /// `Side::lent` when the handle is dropped, which needs exclusive access.
-pub(super) struct Handle<T> {
+pub(super) struct Handle<T, const END: bool> {
     core: NonNull<Core<T>>,
     /// The OS thread that may count without a lock.
     owner: u32,
     /// Events lent by the owner, modulo 2^32.
     lent: AtomicU32,
-    end: End,
 }
+
+/// `END` of a [`Handle`]: a const parameter, so that handles are small.
+pub(super) const TX: bool = true;
+pub(super) const RX: bool = false;
 
 /// An event's share of its channel. The event gives it up in one of its
 /// critical sections; there is no destructor.
@@ -27,27 +30,10 @@ pub(super) struct Lent<T> {
     core: NonNull<Core<T>>,
 }
 
-/// A number of the OS thread, never used twice.
-fn os_thread() -> u32 {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    thread_local! {
-        static NUMBER: Cell<u32> = const { Cell::new(0) };
-    }
-    let number = NUMBER.get();
-    if number != 0 {
-        return number;
-    }
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    assert!(number < u32::MAX, "this process has had too many OS threads");
-    NUMBER.set(number);
-    number
-}
-
 /// A channel's first two handles.
-pub(super) fn pair<T>(capacity: u32) -> (Handle<T>, Handle<T>) {
+pub(super) fn pair<T>(capacity: u32) -> (Handle<T, TX>, Handle<T, RX>) {
     let core = NonNull::from(Box::leak(Box::new(Core::new(capacity))));
-    (Handle::new(core, End::Tx), Handle::new(core, End::Rx))
+    (Handle::new(core), Handle::new(core))
 }
 
 /// # Safety
@@ -68,9 +54,11 @@ unsafe fn finish_slowly<T>(core: NonNull<Core<T>>, rest: Rest<T>) {
     }
 }
 
-impl<T> Handle<T> {
-    fn new(core: NonNull<Core<T>>, end: End) -> Self {
-        Self { core, owner: os_thread(), lent: AtomicU32::new(0), end }
+impl<T, const END: bool> Handle<T, END> {
+    const SIDE: End = if END == TX { End::Tx } else { End::Rx };
+
+    fn new(core: NonNull<Core<T>>) -> Self {
+        Self { core, owner: os_thread(), lent: AtomicU32::new(0) }
     }
 
     #[inline(always)]
@@ -88,29 +76,29 @@ impl<T> Handle<T> {
             self.lent.store(self.lent.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         } else {
             let mut state = self.core().lock();
-            let side = state.side(self.end);
+            let side = state.side(Self::SIDE);
             side.lent = side.lent.wrapping_add(1);
         }
         Lent { core: self.core }
     }
 }
 
-impl<T> Clone for Handle<T> {
+impl<T, const END: bool> Clone for Handle<T, END> {
     fn clone(&self) -> Self {
         let mut state = self.core().lock();
-        let side = state.side(self.end);
+        let side = state.side(Self::SIDE);
         side.handles = side.handles.checked_add(1).expect("a channel has fewer than 2^32 handles");
         drop(state);
-        Self::new(self.core, self.end)
+        Self::new(self.core)
     }
 }
 
-impl<T> Drop for Handle<T> {
+impl<T, const END: bool> Drop for Handle<T, END> {
     fn drop(&mut self) {
         let lent = self.lent.load(Ordering::Relaxed);
         let mut wakes = Wakes::new();
         let rest = self.core().change(&mut wakes, |state| {
-            let side = state.side(self.end);
+            let side = state.side(Self::SIDE);
             side.handles -= 1;
             side.lent = side.lent.wrapping_add(lent);
         });

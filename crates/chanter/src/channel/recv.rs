@@ -8,7 +8,7 @@ use futures_core::Stream;
 
 use super::core::{End, Slot};
 use super::error::{Closed, TryRecvError};
-use super::handle::{Handle, Lent};
+use super::handle::{Handle, Lent, RX};
 use crate::event::{Branch, Event, Offered, Offering, Sync, Verdict, Wakes, into_future};
 
 /// The receiving end of a channel; clones share it, and each message goes to
@@ -16,7 +16,7 @@ use crate::event::{Branch, Event, Offered, Offering, Sync, Verdict, Wakes, into_
 ///
 /// It is also a [`Stream`] of messages that ends when the channel is closed.
 pub struct Receiver<T> {
-    pub(super) handle: Handle<T>,
+    pub(super) handle: Handle<T, RX>,
     /// The stream's wait, if it has one.
     stream: Option<Pin<Box<Sync<RecvEvent<T>>>>>,
 }
@@ -28,7 +28,7 @@ unsafe impl<T: Send> Send for Receiver<T> {}
 unsafe impl<T: Send> std::marker::Sync for Receiver<T> {}
 
 impl<T> Receiver<T> {
-    pub(super) fn new(handle: Handle<T>) -> Self {
+    pub(super) fn new(handle: Handle<T, RX>) -> Self {
         Self { handle, stream: None }
     }
 
@@ -70,7 +70,7 @@ impl<T> Receiver<T> {
     /// buffered and then [`Closed`]. All who wait are told.
     pub fn close(&self) {
         let mut wakes = Wakes::new();
-        let rest = self.handle.core().change(&mut wakes, |state| state.rx.closed = true);
+        let rest = self.handle.core().change(&mut wakes, |state| state.closed = true);
         drop(rest);
         wakes.queue();
     }
@@ -152,7 +152,7 @@ impl<T> Drop for RecvEvent<T> {
     #[inline]
     fn drop(&mut self) {
         if let Some(lent) = self.lent.take() {
-            drop(RecvBranch { slot: Slot::new(None), lent, share: true });
+            drop(RecvBranch { slot: Slot::new(None), lent });
         }
     }
 }
@@ -167,16 +167,15 @@ unsafe impl<T> Event for RecvEvent<T> {
     #[inline(always)]
     fn into_branch(mut self) -> RecvBranch<T> {
         let lent = self.lent.take().expect("taken here or in `drop`");
-        RecvBranch { slot: Slot::new(None), lent, share: true }
+        RecvBranch { slot: Slot::new(None), lent }
     }
 }
 
 #[doc(hidden)]
 pub struct RecvBranch<T> {
     slot: Slot<T>,
+    /// Ours to give up while the slot says so.
     lent: Lent<T>,
-    /// Whether `lent` is still ours to give up.
-    share: bool,
 }
 
 impl<T> fmt::Debug for RecvBranch<T> {
@@ -193,7 +192,7 @@ impl<T> RecvBranch<T> {
         // SAFETY: pinned, not linked, and retracted in `drop` at the latest.
         let (offered, rest) = unsafe { this.lent.core().receive(&this.slot, own, wakes) };
         if offered == Offered::Committed {
-            this.share = false;
+            this.slot.offer.share.set(false);
             // SAFETY: the commit gave the share up.
             unsafe { this.lent.finish(rest) };
         }
@@ -202,7 +201,7 @@ impl<T> RecvBranch<T> {
 
     /// Lost, or dropped: leaves the channel, if the share is still ours.
     fn retract(&mut self, wakes: &mut Wakes) {
-        if std::mem::take(&mut self.share) {
+        if self.slot.offer.share.replace(false) {
             // SAFETY: the slot and the share are ours; once.
             unsafe {
                 let rest = self.lent.core().leave(&self.slot, End::Rx, wakes);
@@ -241,7 +240,7 @@ unsafe impl<T> Branch for RecvBranch<T> {
         let this = unsafe { self.get_unchecked_mut() };
         if winner.is_none() {
             this.retract(wakes);
-        } else if std::mem::take(&mut this.share) {
+        } else if this.slot.offer.share.replace(false) {
             // A partner completed it.
             let rest = this.lent.core().won(End::Rx, wakes);
             // SAFETY: the share has just been given up.
@@ -267,7 +266,7 @@ unsafe impl<T> Branch for RecvBranch<T> {
 impl<T> Drop for RecvBranch<T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.share {
+        if self.slot.offer.share.get() {
             self.abandon();
         }
     }

@@ -5,12 +5,12 @@ use std::pin::Pin;
 
 use super::core::{End, Slot};
 use super::error::{SendError, TrySendError};
-use super::handle::{Handle, Lent};
+use super::handle::{Handle, Lent, TX};
 use crate::event::{Branch, Event, Offered, Offering, Verdict, Wakes, into_future};
 
 /// The sending end of a channel; clones share it.
 pub struct Sender<T> {
-    pub(super) handle: Handle<T>,
+    pub(super) handle: Handle<T, TX>,
 }
 
 // SAFETY: a handle moves messages between threads, and shares none.
@@ -76,7 +76,7 @@ impl<T> Sender<T> {
     /// buffered and then [`Closed`](super::Closed). All who wait are told.
     pub fn close(&self) {
         let mut wakes = Wakes::new();
-        let rest = self.handle.core().change(&mut wakes, |state| state.tx.closed = true);
+        let rest = self.handle.core().change(&mut wakes, |state| state.closed = true);
         drop(rest);
         wakes.queue();
     }
@@ -140,7 +140,7 @@ impl<T> Drop for SendEvent<T> {
     #[inline]
     fn drop(&mut self) {
         if let Some(lent) = self.lent.take() {
-            drop(SendBranch { slot: Slot::new(None), lent, share: true });
+            drop(SendBranch { slot: Slot::new(None), lent });
         }
     }
 }
@@ -155,16 +155,15 @@ unsafe impl<T> Event for SendEvent<T> {
     #[inline(always)]
     fn into_branch(mut self) -> SendBranch<T> {
         let lent = self.lent.take().expect("taken here or in `drop`");
-        SendBranch { slot: Slot::new(self.message.take()), lent, share: true }
+        SendBranch { slot: Slot::new(self.message.take()), lent }
     }
 }
 
 #[doc(hidden)]
 pub struct SendBranch<T> {
     slot: Slot<T>,
+    /// Ours to give up while the slot says so.
     lent: Lent<T>,
-    /// Whether `lent` is still ours to give up.
-    share: bool,
 }
 
 impl<T> fmt::Debug for SendBranch<T> {
@@ -181,7 +180,7 @@ impl<T> SendBranch<T> {
         // SAFETY: pinned, not linked, and retracted in `drop` at the latest.
         let (offered, rest) = unsafe { this.lent.core().send(&this.slot, own, wakes) };
         if offered == Offered::Committed {
-            this.share = false;
+            this.slot.offer.share.set(false);
             // SAFETY: the commit gave the share up.
             unsafe { this.lent.finish(rest) };
         }
@@ -190,7 +189,7 @@ impl<T> SendBranch<T> {
 
     /// Lost, or dropped: leaves the channel, if the share is still ours.
     fn retract(&mut self, wakes: &mut Wakes) {
-        if std::mem::take(&mut self.share) {
+        if self.slot.offer.share.replace(false) {
             // SAFETY: the slot and the share are ours; once.
             unsafe {
                 let rest = self.lent.core().leave(&self.slot, End::Tx, wakes);
@@ -229,7 +228,7 @@ unsafe impl<T> Branch for SendBranch<T> {
         let this = unsafe { self.get_unchecked_mut() };
         if winner.is_none() {
             this.retract(wakes);
-        } else if std::mem::take(&mut this.share) {
+        } else if this.slot.offer.share.replace(false) {
             // A partner completed it.
             let rest = this.lent.core().won(End::Tx, wakes);
             // SAFETY: the share has just been given up.
@@ -255,7 +254,7 @@ unsafe impl<T> Branch for SendBranch<T> {
 impl<T> Drop for SendBranch<T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.share {
+        if self.slot.offer.share.get() {
             self.abandon();
         }
     }

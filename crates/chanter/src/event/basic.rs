@@ -114,7 +114,7 @@ unsafe impl<T> Branch for Never<T> {
     }
 
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
-        Offered::Linked
+        Offered::Idle
     }
 
     fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {}

@@ -54,8 +54,23 @@ const DONE: u8 = 3;
 pub(crate) struct Group {
     state: AtomicU8,
     single: Cell<bool>,
+    /// The owner's alone: how far its synchronization has come.
+    pub(super) phase: Cell<Phase>,
     winner: Cell<u32>,
     waiter: UnsafeCell<Option<Waker>>,
+}
+
+/// How far a synchronization has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing has happened.
+    New,
+    /// Guards have run.
+    Forced,
+    /// Offers may be in queues.
+    Offered,
+    /// The result has been taken, or a wrap panicked.
+    Over,
 }
 
 /// What a partner got when it tried to take an offer.
@@ -75,18 +90,31 @@ impl Group {
         Self {
             state: AtomicU8::new(WAITING),
             single: Cell::new(false),
+            phase: Cell::new(Phase::New),
             winner: Cell::new(u32::MAX),
             waiter: UnsafeCell::new(None),
         }
     }
 
-    /// The owner gets ready to offer.
+    /// The owner gets ready to offer. Returns the waker that each offering
+    /// brings along, if the group has no copy of it yet.
     #[inline(always)]
-    pub(crate) fn open(&self, waiter: Waker, single: bool) {
+    pub(crate) fn open<'a>(&self, waker: &'a Waker, single: bool) -> Option<&'a Waker> {
         self.single.set(single);
-        // SAFETY: nothing has been offered: the owner is alone. It opens its
-        // group once, so no waiter is overwritten.
-        self.waiter.with_mut(|cell| unsafe { cell.write(Some(waiter)) });
+        if thread::is_own(waker) {
+            return Some(waker);
+        }
+        self.arm(waker.clone());
+        None
+    }
+
+    #[inline(always)]
+    fn arm(&self, waiter: Waker) {
+        // SAFETY: nothing has been linked: the owner is alone.
+        self.waiter.with_mut(|cell| unsafe {
+            debug_assert!((*cell).is_none(), "a group is armed once");
+            cell.write(Some(waiter));
+        });
     }
 
     /// A partner that holds the queue's lock tries to take an offer.
@@ -221,6 +249,8 @@ pub(crate) struct Offer {
     linked: AtomicBool,
     /// The outcome for the owner: set before `publish`, or by the owner.
     pub(crate) verdict: Cell<Verdict>,
+    /// The owner's alone: whether it still has a share of what it waits for.
+    pub(crate) share: Cell<bool>,
     _pinned: PhantomPinned,
 }
 
@@ -244,6 +274,7 @@ impl Offer {
             leaf: Cell::new(0),
             linked: AtomicBool::new(false),
             verdict: Cell::new(Verdict::Open),
+            share: Cell::new(true),
             _pinned: PhantomPinned,
         }
     }
@@ -325,15 +356,16 @@ impl OfferList {
     ///
     /// # Safety
     /// The caller holds the lock; the offer is pinned and unlinked, and its
-    /// owner unlinks it, under this lock, before it or `group` dies.
+    /// owner unlinks it, under this lock, before it or its group dies.
     #[inline]
-    pub(crate) unsafe fn push(&mut self, offer: NonNull<Offer>, group: *const Group, leaf: u32) {
+    pub(crate) unsafe fn push(&mut self, offer: NonNull<Offer>, at: &Offering<'_>) {
+        at.arm();
         let this = offer.as_ptr().cast_const();
         // SAFETY: the caller's offer is alive; the others by INV-LIVE.
         unsafe {
             let offer = offer.as_ref();
-            offer.group.set(group);
-            offer.leaf.set(leaf);
+            offer.group.set(at.group);
+            offer.leaf.set(at.leaf);
             match self.head.get().as_ref() {
                 None => {
                     offer.prev.set(this);
@@ -432,7 +464,7 @@ impl WaitQueue {
             return at.commit_alone();
         }
         // SAFETY: the caller's contract.
-        unsafe { offers.push(NonNull::from(offer), at.group, at.leaf) };
+        unsafe { offers.push(NonNull::from(offer), at) };
         Offered::Linked
     }
 
@@ -469,8 +501,10 @@ impl WaitQueue {
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
-    /// It waits in the queue.
+    /// It waits in a queue.
     Linked,
+    /// Nothing will ever make it commit: it waits nowhere.
+    Idle,
     /// It committed.
     Committed,
     /// Another offer of the same group has committed.
@@ -482,20 +516,30 @@ pub(crate) enum Offered {
 pub(crate) struct Offering<'a> {
     pub(crate) group: &'a Group,
     pub(crate) leaf: u32,
+    /// The same as the group's, known when compiled.
+    pub(crate) single: bool,
+    /// The owner's waker, unless the group has a copy of it already.
+    pub(crate) waker: Option<&'a Waker>,
 }
 
 impl Offering<'_> {
     /// The owner commits to something that needs no partner.
     pub(crate) fn commit_alone(&self) -> Offered {
-        if !self.group.single.get() && !self.group.claim() {
+        if !self.single && !self.group.claim() {
             return Offered::Lost;
         }
         self.group.commit(self.leaf);
         Offered::Committed
     }
 
-    pub(crate) fn is_single(&self) -> bool {
-        self.group.single.get()
+    /// Leaves the owner's waker with the group, before anything is linked.
+    /// Only one of ours is left to the last moment: its copy is no user code,
+    /// so it may be made under a lock, and often it is not needed.
+    #[inline(always)]
+    pub(crate) fn arm(&self) {
+        if let Some(waker) = self.waker {
+            self.group.arm(waker.clone());
+        }
     }
 }
 

@@ -5,9 +5,9 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomPinned;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
-use super::protocol::Group;
+use super::protocol::{Group, Phase};
 use super::{Branch, Event, Offered, Offering, Wakes};
 use crate::thread::random;
 use crate::vp::budget;
@@ -20,20 +20,7 @@ pub struct Sync<E: Event> {
     /// Dropped before `group`, which its offers refer to.
     branch: E::Branch,
     group: Group,
-    phase: Phase,
     _pinned: PhantomPinned,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Nothing has happened.
-    New,
-    /// Guards have run.
-    Forced,
-    /// Offers may be in queues.
-    Offered,
-    /// The result has been taken, or a wrap panicked.
-    Over,
 }
 
 // SAFETY: `Event`'s contract: the branch is `Send` when the event is. The
@@ -46,7 +33,6 @@ impl<E: Event> Sync<E> {
         Self {
             branch: event.into_branch(),
             group: Group::new(),
-            phase: Phase::New,
             _pinned: PhantomPinned,
         }
     }
@@ -67,13 +53,20 @@ impl<E: Event> Sync<E> {
 
     /// Every leaf is offered, until one commits.
     #[inline(always)]
-    fn block_phase(branch: &mut Pin<&mut E::Branch>, group: &Group, wakes: &mut Wakes) -> Option<usize> {
+    fn block_phase(
+        branch: &mut Pin<&mut E::Branch>,
+        group: &Group,
+        waker: &Waker,
+        wakes: &mut Wakes,
+    ) -> Option<usize> {
+        let mut waker = group.open(waker, E::Branch::SINGLE);
         let leaves = branch.leaves();
         let mut leaf = first_leaf::<E>(branch, leaves);
         for _ in 0..leaves {
-            let at = Offering { group, leaf: leaf as u32 };
+            let at = Offering { group, leaf: leaf as u32, single: E::Branch::SINGLE, waker };
             match branch.as_mut().offer_leaf(leaf, &at, wakes) {
-                Offered::Linked => (),
+                Offered::Linked => waker = None,
+                Offered::Idle => (),
                 Offered::Committed => return Some(leaf),
                 Offered::Lost => return group.outcome().map(|leaf| leaf as usize),
             }
@@ -94,26 +87,25 @@ impl<E: Event> Future for Sync<E> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<E::Output> {
-        // SAFETY: `branch` stays pinned; `group` and `phase` are not moved.
+        // SAFETY: `branch` stays pinned; `group` is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let mut branch = unsafe { Pin::new_unchecked(&mut this.branch) };
         let mut wakes = Wakes::new();
-        let winner = match this.phase {
+        let winner = match this.group.phase.get() {
             Phase::New | Phase::Forced => {
                 if budget::is_spent(cx) {
                     return Poll::Pending;
                 }
-                if this.phase == Phase::New {
+                if this.group.phase.get() == Phase::New {
                     branch.as_mut().force();
-                    this.phase = Phase::Forced;
+                    this.group.phase.set(Phase::Forced);
                 }
                 // A single leaf is tried and offered under one lock.
                 let ready = if E::Branch::SINGLE { None } else { Self::poll_phase(&mut branch, &mut wakes) };
                 ready.or_else(|| {
-                    this.group.open(cx.waker().clone(), E::Branch::SINGLE);
-                    this.phase = Phase::Offered;
-                    Self::block_phase(&mut branch, &this.group, &mut wakes)
+                    this.group.phase.set(Phase::Offered);
+                    Self::block_phase(&mut branch, &this.group, cx.waker(), &mut wakes)
                 })
             }
             Phase::Offered => match this.group.outcome() {
@@ -130,7 +122,7 @@ impl<E: Event> Future for Sync<E> {
             wakes.queue();
             return Poll::Pending;
         };
-        this.phase = Phase::Over;
+        this.group.phase.set(Phase::Over);
         branch.as_mut().settle(Some(leaf), &mut wakes);
         wakes.attach();
         Poll::Ready(branch.finish(leaf))
@@ -140,10 +132,10 @@ impl<E: Event> Future for Sync<E> {
 impl<E: Event> Drop for Sync<E> {
     #[inline]
     fn drop(&mut self) {
-        if self.phase == Phase::Over {
+        if self.group.phase.get() == Phase::Over {
             return;
         }
-        if self.phase == Phase::Offered {
+        if self.group.phase.get() == Phase::Offered {
             // Partners stop here; the leaves' own destructors unlink them and
             // give back what was committed but never taken.
             let _ = self.group.withdraw();
@@ -157,7 +149,7 @@ impl<E: Event> Drop for Sync<E> {
 
 impl<E: Event> fmt::Debug for Sync<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sync").field("phase", &self.phase).finish_non_exhaustive()
+        f.debug_struct("Sync").field("phase", &self.group.phase.get()).finish_non_exhaustive()
     }
 }
 

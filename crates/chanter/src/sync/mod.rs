@@ -6,11 +6,16 @@
 //! the orderings that the models weaken one by one to show that each is
 //! needed.
 
+mod biased;
+mod fence_pair;
 mod lock;
+mod os_thread;
 mod stack;
 pub(crate) mod order;
 
-pub(crate) use lock::{Guard, Lock};
+pub(crate) use biased::{BiasedGuard, BiasedLock};
+pub(crate) use lock::Lock;
+pub(crate) use os_thread::os_thread;
 pub(crate) use stack::{Linked, Stack};
 
 #[cfg(loom)]

@@ -142,6 +142,14 @@ pub(crate) fn wake_attached(waker: Waker) {
     }
 }
 
+/// Whether `waker` is that of the thread that this OS thread polls now: then
+/// a clone is a plain increment, and no user code.
+#[inline(always)]
+pub(crate) fn is_own(waker: &Waker) -> bool {
+    // SAFETY: our vtable's data is a frame.
+    ptr::eq(waker.vtable(), &WAKER) && is_running(unsafe { frame_of(waker.data()) })
+}
+
 /// # Safety
 /// `data` comes from [`WAKER`].
 unsafe fn frame_of(data: *const ()) -> NonNull<Header> {

@@ -89,6 +89,7 @@ impl Timers {
     /// one before it or its group dies.
     pub(super) unsafe fn insert(&self, offer: &TimerOffer, due: Instant, at: &Offering<'_>) -> bool {
         let mut heap = self.heap.lock();
+        at.arm();
         let index = heap.0.len();
         heap.0.push(Entry { due, offer, group: at.group, leaf: at.leaf });
         heap.rise(index);

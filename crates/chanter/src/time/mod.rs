@@ -118,7 +118,7 @@ unsafe impl Branch for AfterBranch {
         // SAFETY: nothing pinned is moved.
         let this = unsafe { self.get_unchecked_mut() };
         let now = Instant::now();
-        let Some(due) = this.due(now) else { return Offered::Linked };
+        let Some(due) = this.due(now) else { return Offered::Idle };
         if due <= now {
             return at.commit_alone();
         }
