@@ -17,9 +17,10 @@
 //! event's channel is alive while its owner has not ended it. So `lent` wraps while a handle lives, and is exact when
 //! there is none.
 
-use std::collections::VecDeque;
 use std::ptr::NonNull;
+use std::task::Waker;
 
+use super::buffer::{Buffer, Ticket};
 use crate::event::protocol::Take;
 use crate::event::{Offer, OfferList, Offered, Offering, Verdict, Wakes};
 use crate::sync::{BiasedGuard, BiasedLock, UnsafeCell, spin};
@@ -35,21 +36,26 @@ pub(super) const UNBOUNDED: u32 = u32::MAX;
 pub(super) struct Core<T>(BiasedLock<State<T>>);
 
 pub(super) struct State<T> {
-    /// Somebody has called `close`.
-    pub(super) closed: bool,
-    /// Sends fail.
-    closed_for_senders: bool,
-    /// No message will follow those that are buffered.
-    closed_for_receivers: bool,
     senders: OfferList,
     receivers: OfferList,
     /// Allocated when the first message is kept.
-    #[allow(clippy::box_collection, reason = "a rendezvous channel that is idle must be small")]
-    buffer: Option<Box<VecDeque<T>>>,
+    buffer: Option<Box<Buffer<T>>>,
     capacity: u32,
+    /// The next commit to a waiting receiver.
+    ticket: Ticket,
     pub(super) tx: Side,
     pub(super) rx: Side,
+    flags: u8,
 }
+
+/// Somebody has called `close`.
+const CLOSED: u8 = 1;
+/// Sends fail.
+const CLOSED_FOR_SENDERS: u8 = 2;
+/// No message will follow those that are buffered.
+const CLOSED_FOR_RECEIVERS: u8 = 4;
+/// A stream waits.
+const WATCHED: u8 = 8;
 
 /// Senders or receivers.
 #[derive(Debug)]
@@ -107,8 +113,7 @@ pub(super) struct Rest<T> {
     /// Nobody refers to the channel any more: it must be freed.
     pub(super) unreferenced: bool,
     /// Messages that nobody can receive any more.
-    #[allow(clippy::box_collection, reason = "see `State::buffer`")]
-    pub(super) unread: Option<Box<VecDeque<T>>>,
+    pub(super) unread: Option<Box<Buffer<T>>>,
 }
 
 impl<T> Rest<T> {
@@ -145,12 +150,18 @@ impl<T> State<T> {
         self.capacity == UNBOUNDED || self.buffered() < self.capacity as usize
     }
 
+    #[inline(always)]
     pub(super) fn is_closed_for_senders(&self) -> bool {
-        self.closed_for_senders
+        self.flags & CLOSED_FOR_SENDERS != 0
     }
 
+    #[inline(always)]
     pub(super) fn is_closed_for_receivers(&self) -> bool {
-        self.closed_for_receivers
+        self.flags & CLOSED_FOR_RECEIVERS != 0
+    }
+
+    pub(super) fn close(&mut self) {
+        self.flags |= CLOSED;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -169,16 +180,21 @@ impl<T> State<T> {
     /// can receive any more is taken out.
     #[cold]
     fn sides_changed(&mut self, wakes: &mut Wakes) -> Rest<T> {
-        self.closed_for_senders = self.closed || self.rx.is_unreferenced();
-        self.closed_for_receivers = self.closed || self.tx.is_unreferenced();
-        if self.closed_for_senders {
+        let closed = self.flags & CLOSED != 0;
+        if closed || self.rx.is_unreferenced() {
+            self.flags |= CLOSED_FOR_SENDERS;
+        }
+        if closed || self.tx.is_unreferenced() {
+            self.flags |= CLOSED_FOR_RECEIVERS;
+        }
+        if self.is_closed_for_senders() {
             // SAFETY: the lock is held, and no group of ours is claimed.
             while let Some(offer) = unsafe { self.senders.win() } {
                 // SAFETY: won. The message stays in the slot, for its owner.
                 wakes.push(unsafe { offer.as_ref().complete(Verdict::Closed) });
             }
         }
-        if self.closed_for_receivers && self.buffered() == 0 {
+        if self.is_closed_for_receivers() && self.buffered() == 0 {
             // SAFETY: as above.
             while let Some(offer) = unsafe { self.receivers.win() } {
                 // SAFETY: as above.
@@ -189,6 +205,30 @@ impl<T> State<T> {
             return Rest::NONE;
         }
         Rest { unreferenced: self.tx.is_unreferenced(), unread: self.buffer.take() }
+    }
+
+    /// There is something to take: streams that wait poll again.
+    #[cold]
+    fn tell_watchers(&mut self, wakes: &mut Wakes) {
+        self.flags &= !WATCHED;
+        if let Some(buffer) = &mut self.buffer {
+            buffer.take_watchers().into_iter().for_each(|(_, waker)| wakes.push(Some(waker)));
+        }
+    }
+
+    /// The stream `id` (0: a new one) waits; see [`Buffer::watch`].
+    pub(super) fn watch(&mut self, id: u32, waker: Waker) -> (u32, Option<Waker>) {
+        self.flags |= WATCHED;
+        self.buffer.get_or_insert_default().watch(id, waker)
+    }
+
+    pub(super) fn unwatch(&mut self, id: u32) -> Option<Waker> {
+        let buffer = self.buffer.as_mut()?;
+        let waker = buffer.unwatch(id);
+        if !buffer.is_watched() {
+            self.flags &= !WATCHED;
+        }
+        waker
     }
 
     /// An event gives its share up.
@@ -214,7 +254,7 @@ impl<T> State<T> {
     }
 
     fn keep(&mut self, message: T) {
-        self.buffer.get_or_insert_default().push_back(message);
+        self.buffer.get_or_insert_default().push(message);
     }
 }
 
@@ -275,15 +315,14 @@ fn commit(own: Option<&Offering<'_>>) -> bool {
 impl<T> Core<T> {
     pub(super) fn new(capacity: u32) -> Self {
         let state = State {
-            closed: false,
-            closed_for_senders: false,
-            closed_for_receivers: false,
             senders: OfferList::new(),
             receivers: OfferList::new(),
             buffer: None,
             capacity,
             tx: Side::new(),
             rx: Side::new(),
+            ticket: 0,
+            flags: 0,
         };
         Self(BiasedLock::new(state, if capacity > 0 { SENDABLE } else { 0 }))
     }
@@ -304,11 +343,14 @@ impl<T> Core<T> {
 
     /// Ends a critical section that changed the queues or the buffer.
     #[inline(always)]
-    fn unlock(&self, state: BiasedGuard<'_, State<T>>) {
-        let sendable = !state.receivers.is_empty() || state.has_room() || state.closed_for_senders;
-        let receivable = !state.senders.is_empty() || state.buffered() > 0 || state.closed_for_receivers;
+    fn unlock(&self, mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
+        let sendable = !state.receivers.is_empty() || state.has_room() || state.is_closed_for_senders();
+        let receivable = !state.senders.is_empty() || state.buffered() > 0 || state.is_closed_for_receivers();
         let hint = if sendable { SENDABLE } else { 0 } | if receivable { RECEIVABLE } else { 0 };
         state.set_hint(hint);
+        if receivable && state.flags & WATCHED != 0 {
+            state.tell_watchers(wakes);
+        }
     }
 
     /// One try to send the slot's message, then, if `own` may wait, an offer.
@@ -326,7 +368,7 @@ impl<T> Core<T> {
     ) -> (Offered, Rest<T>) {
         let mut state = self.lock();
         let offered = 'done: {
-            if state.closed_for_senders {
+            if state.is_closed_for_senders() {
                 if !commit(own) {
                     break 'done Offered::Lost;
                 }
@@ -340,7 +382,9 @@ impl<T> Core<T> {
                     unsafe {
                         let message = slot.take().expect("a message is sent once");
                         offer.cast::<Slot<T>>().as_ref().put(message);
-                        wakes.push(offer.as_ref().complete(Verdict::Committed));
+                        let ticket = state.ticket;
+                        state.ticket = ticket.wrapping_add(1);
+                        wakes.push(offer.as_ref().complete_stamped(ticket));
                     }
                     slot.offer.verdict.set(Verdict::Committed);
                     break 'done Offered::Committed;
@@ -364,7 +408,7 @@ impl<T> Core<T> {
             Offered::Linked
         };
         let rest = if offered == Offered::Committed { state.give_up(End::Tx, wakes) } else { Rest::NONE };
-        self.unlock(state);
+        self.unlock(state, wakes);
         (offered, rest)
     }
 
@@ -386,7 +430,7 @@ impl<T> Core<T> {
                 if !commit(own) {
                     break 'done Offered::Lost;
                 }
-                let message = state.buffer.as_mut().and_then(|buffer| buffer.pop_front());
+                let message = state.buffer.as_mut().and_then(|buffer| buffer.pop());
                 // SAFETY: the slot is ours.
                 unsafe { slot.put(message.expect("not empty")) };
                 slot.offer.verdict.set(Verdict::Committed);
@@ -410,7 +454,7 @@ impl<T> Core<T> {
                 Meet::Lost => break 'done Offered::Lost,
                 Meet::Nobody => (),
             }
-            if state.closed_for_receivers {
+            if state.is_closed_for_receivers() {
                 if !commit(own) {
                     break 'done Offered::Lost;
                 }
@@ -424,7 +468,7 @@ impl<T> Core<T> {
             Offered::Linked
         };
         let rest = if offered == Offered::Committed { state.give_up(End::Rx, wakes) } else { Rest::NONE };
-        self.unlock(state);
+        self.unlock(state, wakes);
         (offered, rest)
     }
 
@@ -434,7 +478,7 @@ impl<T> Core<T> {
         let mut state = self.lock();
         let rest = state.give_up(end, wakes);
         if state.side(end).handles == 0 {
-            self.unlock(state);
+            self.unlock(state, wakes);
         }
         rest
     }
@@ -456,11 +500,11 @@ impl<T> Core<T> {
         } else if end == End::Rx && slot.offer.verdict.get() == Verdict::Committed {
             // SAFETY: unlinked, so it is the owner's.
             if let Some(message) = unsafe { slot.take() } {
-                state.give_back(message, wakes);
+                state.give_back(slot.offer.stamp(), message, wakes);
             }
         }
         let rest = state.give_up(end, wakes);
-        self.unlock(state);
+        self.unlock(state, wakes);
         rest
     }
 
@@ -469,25 +513,25 @@ impl<T> Core<T> {
         let mut state = self.lock();
         change(&mut state);
         let rest = state.sides_changed(wakes);
-        self.unlock(state);
+        self.unlock(state, wakes);
         rest
     }
 }
 
 impl<T> State<T> {
     /// A message goes to the head of the channel, or to who waits for it.
-    fn give_back(&mut self, message: T, wakes: &mut Wakes) {
+    fn give_back(&mut self, ticket: Ticket, message: T, wakes: &mut Wakes) {
         // SAFETY: the lock is held; the caller's group is withdrawn.
         match unsafe { self.receivers.win() } {
             Some(offer) => {
                 // SAFETY: won.
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
-                    wakes.push(offer.as_ref().complete(Verdict::Committed));
+                    wakes.push(offer.as_ref().complete_stamped(ticket));
                 }
             }
             // If no receiver is left, `sides_changed` takes it out again.
-            None => self.buffer.get_or_insert_default().push_front(message),
+            None => self.buffer.get_or_insert_default().give_back(ticket, message),
         }
     }
 }

@@ -6,10 +6,11 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use super::core::{End, Slot};
+use super::core::{End, Slot, State};
 use super::error::{Closed, TryRecvError};
 use super::handle::{Handle, Lent, RX};
-use crate::event::{Branch, Event, Offered, Offering, Sync, Verdict, Wakes, into_future};
+use crate::event::{Branch, Event, Offered, Offering, Verdict, Wakes, into_future};
+use crate::vp::budget;
 
 /// The receiving end of a channel; clones share it, and each message goes to
 /// one of them.
@@ -17,8 +18,8 @@ use crate::event::{Branch, Event, Offered, Offering, Sync, Verdict, Wakes, into_
 /// It is also a [`Stream`] of messages that ends when the channel is closed.
 pub struct Receiver<T> {
     pub(super) handle: Handle<T, RX>,
-    /// The stream's wait, if it has one.
-    stream: Option<Pin<Box<Sync<RecvEvent<T>>>>>,
+    /// The stream's place among those who watch; 0: it has none.
+    watcher: u32,
 }
 
 // SAFETY: a handle moves messages between threads, and shares none.
@@ -29,7 +30,7 @@ unsafe impl<T: Send> std::marker::Sync for Receiver<T> {}
 
 impl<T> Receiver<T> {
     pub(super) fn new(handle: Handle<T, RX>) -> Self {
-        Self { handle, stream: None }
+        Self { handle, watcher: 0 }
     }
 
     /// The event of receiving a message.
@@ -70,7 +71,7 @@ impl<T> Receiver<T> {
     /// buffered and then [`Closed`]. All who wait are told.
     pub fn close(&self) {
         let mut wakes = Wakes::new();
-        let rest = self.handle.core().change(&mut wakes, |state| state.closed = true);
+        let rest = self.handle.core().change(&mut wakes, State::close);
         drop(rest);
         wakes.queue();
     }
@@ -104,22 +105,40 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
+/// **Cancel safety.** A stream that waits takes no message until it is polled:
+/// what others receive meanwhile is theirs.
 impl<T> Stream for Receiver<T> {
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let mut wait = self.stream.take().unwrap_or_else(|| Box::pin(self.recv().sync()));
-        match wait.as_mut().poll(cx) {
-            Poll::Ready(message) => {
-                // The place is used again: one allocation for each stream.
-                wait.set(self.recv().sync());
-                self.stream = Some(wait);
-                Poll::Ready(message.ok())
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
+        // Looks, then watches, then looks again: what comes in between is
+        // seen, and what comes later wakes us.
+        let mut watches = false;
+        loop {
+            match self.try_recv() {
+                Ok(message) => return Poll::Ready(Some(message)),
+                Err(TryRecvError::Closed) => return Poll::Ready(None),
+                Err(TryRecvError::Empty) if watches => return Poll::Pending,
+                Err(TryRecvError::Empty) => {
+                    let waker = cx.waker().clone();
+                    let (watcher, old) = self.handle.core().lock().watch(self.watcher, waker);
+                    self.watcher = watcher;
+                    watches = true;
+                    drop(old);
+                }
             }
-            Poll::Pending => {
-                self.stream = Some(wait);
-                Poll::Pending
-            }
+        }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        if self.watcher != 0 {
+            let waker = self.handle.core().lock().unwatch(self.watcher);
+            drop(waker);
         }
     }
 }

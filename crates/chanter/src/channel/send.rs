@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::core::{End, Slot};
+use super::core::{End, Slot, State};
 use super::error::{SendError, TrySendError};
 use super::handle::{Handle, Lent, TX};
 use crate::event::{Branch, Event, Offered, Offering, Verdict, Wakes, into_future};
@@ -76,7 +76,7 @@ impl<T> Sender<T> {
     /// buffered and then [`Closed`](super::Closed). All who wait are told.
     pub fn close(&self) {
         let mut wakes = Wakes::new();
-        let rest = self.handle.core().change(&mut wakes, |state| state.closed = true);
+        let rest = self.handle.core().change(&mut wakes, State::close);
         drop(rest);
         wakes.queue();
     }

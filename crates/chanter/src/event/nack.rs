@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::AtomicBool;
+use crate::sync::order;
 
 /// The event that `make` returns, given a *negative acknowledgement*: an
 /// event that becomes ready if the synchronization does not choose it.
@@ -51,13 +52,13 @@ impl Nack {
     /// Whether the branch has lost.
     pub fn is_enabled(&self) -> bool {
         // ORDER: Acquire pairs with `enable`.
-        self.cell.enabled.load(Ordering::Acquire)
+        self.cell.enabled.load(order::nack_observe())
     }
 
     fn enable(&self, wakes: &mut Wakes) {
         // ORDER: Release pairs with `is_enabled`; waiters ask again under
         // the queue's lock, which `complete_all` takes after this store.
-        self.cell.enabled.store(true, Ordering::Release);
+        self.cell.enabled.store(true, order::nack_enable());
         self.cell.waiters.complete_all(wakes);
     }
 }

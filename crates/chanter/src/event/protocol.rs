@@ -35,13 +35,12 @@
 //! state: being taken off the queue under its lock is the commit, so the
 //! partner goes from WAITING to DONE with a plain store.
 
-use std::cell::Cell;
 use std::marker::PhantomPinned;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use crate::sync::{Lock, UnsafeCell, order, spin};
+use crate::sync::{Cell, Lock, UnsafeCell, order, spin};
 use crate::thread;
 
 const WAITING: u8 = 0;
@@ -124,9 +123,9 @@ impl Group {
             // The lock is the claim: see the module's last paragraph.
             return Take::Won;
         }
-        // ORDER: Acquire: the partner sees the waiter; the slots are under
-        // the queue's lock. Nothing is published here.
-        match self.state.compare_exchange(WAITING, SYNCHED, Ordering::Acquire, Ordering::Relaxed) {
+        // ORDER: Acquire pairs with `unclaim`: the partner sees the waiter
+        // that `renew` left. The rest is under the queue's lock.
+        match self.state.compare_exchange(WAITING, SYNCHED, order::group_take(), Ordering::Relaxed) {
             Ok(_) => Take::Won,
             Err(CLAIMED) => Take::Busy,
             Err(_) => Take::Lost,
@@ -161,14 +160,15 @@ impl Group {
     /// The owner claims its own group while it tries to match another one;
     /// false: a partner has been faster.
     pub(crate) fn claim(&self) -> bool {
-        // ORDER: Acquire: on failure nothing is read before `outcome`.
-        self.state.compare_exchange(WAITING, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        // ORDER: Relaxed: only the owner makes it WAITING, and what a faster
+        // partner did is seen by `outcome`.
+        self.state.compare_exchange(WAITING, CLAIMED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// The owner gives its claim up.
     pub(crate) fn unclaim(&self) {
-        // ORDER: Release keeps the owner's accesses before a partner's take.
-        self.state.store(WAITING, Ordering::Release);
+        // ORDER: Release publishes the waiter that `renew` left to `take`.
+        self.state.store(WAITING, order::group_unclaim());
     }
 
     /// The owner commits, from its claim.
@@ -201,8 +201,8 @@ impl Group {
             // The retraction under the queue's lock decides.
             return self.outcome();
         }
-        // ORDER: as in `take`.
-        match self.state.compare_exchange(WAITING, DONE, Ordering::Acquire, Ordering::Relaxed) {
+        // ORDER: Relaxed: as in `claim`.
+        match self.state.compare_exchange(WAITING, DONE, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => None,
             Err(_) => self.outcome(),
         }
@@ -284,7 +284,7 @@ impl Offer {
     #[inline]
     pub(crate) fn is_linked(&self) -> bool {
         // ORDER: Acquire: the partner that unlinked it is done with the links.
-        self.linked.load(Ordering::Acquire)
+        self.linked.load(order::offer_observe())
     }
 
     /// # Safety
@@ -293,6 +293,25 @@ impl Offer {
     pub(crate) unsafe fn group(&self) -> &Group {
         // SAFETY: the owner keeps its group alive while an offer is linked.
         unsafe { &*self.group.get() }
+    }
+
+    /// As [`Offer::complete`], with a number that the owner may read.
+    ///
+    /// # Safety
+    /// As for `complete`.
+    #[must_use = "wake the owner once the lock is released"]
+    #[inline]
+    pub(crate) unsafe fn complete_stamped(&self, stamp: u16) -> Option<Waker> {
+        self.verdict.set(Verdict::Committed);
+        // The leaf goes to the group, so its place is free.
+        let leaf = self.leaf.replace(u32::from(stamp));
+        // SAFETY: the owner waits for the publication.
+        unsafe { &*self.group.get() }.publish(leaf)
+    }
+
+    /// The number of a stamped completion.
+    pub(crate) fn stamp(&self) -> u16 {
+        self.leaf.get() as u16
     }
 
     /// A partner that has taken and unlinked the offer completes it: its last
@@ -319,7 +338,7 @@ impl Offer {
 #[derive(Debug)]
 pub(crate) struct OfferList {
     /// The oldest; its `prev` is the newest.
-    head: Cell<*const Offer>,
+    head: std::cell::Cell<*const Offer>,
 }
 
 // SAFETY: the pointers are to pinned offers whose owners unlink them under
@@ -328,7 +347,7 @@ unsafe impl Send for OfferList {}
 
 impl OfferList {
     pub(crate) const fn new() -> Self {
-        Self { head: Cell::new(ptr::null()) }
+        Self { head: std::cell::Cell::new(ptr::null()) }
     }
 
     #[inline]
@@ -405,7 +424,7 @@ impl OfferList {
             }
         }
         // ORDER: Release pairs with `is_linked`.
-        offer.linked.store(false, Ordering::Release);
+        offer.linked.store(false, order::offer_unlink());
     }
 
     /// Takes the oldest offer that can be won, out of the list, waiting for

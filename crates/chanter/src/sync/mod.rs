@@ -7,13 +7,18 @@
 //! needed.
 
 mod biased;
+mod cell;
 mod fence_pair;
 mod lock;
 mod os_thread;
 mod stack;
 pub(crate) mod order;
 
+#[cfg(all(test, loom))]
+pub(crate) mod models;
+
 pub(crate) use biased::{BiasedGuard, BiasedLock};
+pub(crate) use cell::Cell;
 pub(crate) use lock::Lock;
 pub(crate) use os_thread::os_thread;
 pub(crate) use stack::{Linked, Stack};
@@ -23,6 +28,13 @@ mod door {
     pub(crate) use loom::cell::{MutPtr, UnsafeCell};
     pub(crate) use loom::sync::atomic;
     pub(crate) use loom::sync::atomic::fence;
+
+    /// A fence. A weakened model has none: `Relaxed` fences do not exist.
+    pub(crate) fn full_fence(order: atomic::Ordering) {
+        if order != atomic::Ordering::Relaxed {
+            fence(order);
+        }
+    }
 
     /// One turn of a wait loop: lets another modelled thread run.
     pub(crate) fn spin(_turn: &mut u32) {
@@ -76,6 +88,8 @@ mod door {
         }
     }
 
+    pub(crate) use std::sync::atomic::fence as full_fence;
+
     /// One turn of a wait loop: spins briefly, then gives the processor away
     /// (the holder may have been preempted).
     #[cold]
@@ -89,4 +103,4 @@ mod door {
     }
 }
 
-pub(crate) use door::{MutPtr, UnsafeCell, atomic, fence, spin};
+pub(crate) use door::{MutPtr, UnsafeCell, atomic, fence, full_fence, spin};

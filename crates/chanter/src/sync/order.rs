@@ -1,9 +1,10 @@
 //! The orderings that the loom models weaken.
 //!
-//! Each function names one edge of a protocol. In a normal build it is a
-//! constant. Under `--cfg loom` a model may run with one of them weakened to
-//! `Relaxed` and must then fail: that is how we know that the edge, and the
-//! model, are needed.
+//! Each function names one side of an edge of a protocol. In a normal build it
+//! is a constant. Under `--cfg loom` a model may run with one of them weakened
+//! and must then fail: that is how we know that the ordering is needed, and
+//! that the model would notice its absence. What no model can notice, because
+//! another edge always covers it, is `Relaxed` in the code.
 
 use super::atomic::Ordering;
 
@@ -13,8 +14,8 @@ macro_rules! orders {
         #[inline(always)]
         pub(crate) fn $name() -> Ordering {
             #[cfg(loom)]
-            if weakened::is(stringify!($name)) {
-                return Ordering::Relaxed;
+            if let Some(weaker) = weakened::weaker(stringify!($name)) {
+                return weaker;
             }
             Ordering::$order
         })*
@@ -26,42 +27,83 @@ orders! {
     lock_acquire = Acquire;
     /// `Guard::drop`: publishes what the holder wrote.
     lock_release = Release;
+    /// `BiasedLock`: the owner is announced before it looks for its bias.
+    #[cfg(loom)]
+    bias_light = SeqCst;
+    /// `BiasedLock`: the bias is revoked before the revoker looks for the owner.
+    #[cfg(loom)]
+    bias_heavy = SeqCst;
     /// `Group::publish`: the result is complete before the owner looks.
     group_publish = Release;
     /// `Group::outcome`: sees the result that `publish` published.
     group_observe = Acquire;
+    /// `Group::unclaim`: the waiter that `renew` left is there.
+    group_unclaim = Release;
+    /// `Group::take`: sees the waiter that `renew` left.
+    group_take = Acquire;
+    /// `OfferList::unlink`: the partner is done with the links.
+    offer_unlink = Release;
+    /// `Offer::is_linked`: the owner may free the offer.
+    offer_observe = Acquire;
+    /// `Nack::enable`: what the loser's waiters will see.
+    nack_enable = Release;
+    /// `Nack::is_enabled`: sees what came before the loss.
+    nack_observe = Acquire;
     /// `State::wake`: what was done before the wake is seen by the next poll.
     state_wake = AcqRel;
     /// `State::begin`: sees what the wakers did.
-    state_begin = AcqRel;
-    /// `State::end` and `complete`: publishes the frame to its next runner.
-    state_end = AcqRel;
+    state_begin = Acquire;
+    /// `State::end`: publishes the frame to its next runner.
+    state_end = Release;
+    /// `State::complete`: publishes the result, and sees every use end.
+    state_complete = AcqRel;
+    /// `State::release`: the last reference sees every other use end.
+    state_release = AcqRel;
+    /// `State::is_private`: sees the end of the uses by those who are gone.
+    state_private = Acquire;
+    /// `State::is_complete`, `await_completion`: sees the result.
+    state_observe = Acquire;
     /// `ReturnList::push`: the dead frame's contents are settled.
     frame_return = Release;
     /// `ReturnList::take`: sees the dead frames whole.
     frame_take = Acquire;
+    /// `Missing`: the last frame to come home sees every use of the slabs end.
+    frame_missing = AcqRel;
     /// `Sleeper`: the flag is set before the queues are looked at again.
     sleep_fence = SeqCst;
     /// `Sleeper`: the work is published before the flag is looked at.
     wake_fence = SeqCst;
+    /// `Sleeper::vacate`: the driver's fields are its successor's.
+    driver_leave = Release;
+    /// `Sleeper::occupy` and `wake`: the successor sees the driver's fields.
+    driver_enter = Acquire;
 }
 
 #[cfg(loom)]
 pub(crate) mod weakened {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Mutex;
 
-    static NAME: Mutex<Option<&'static str>> = Mutex::new(None);
+    use super::Ordering;
 
-    pub(crate) fn is(name: &str) -> bool {
-        NAME.lock().unwrap_or_else(|e| e.into_inner()).is_some_and(|n| n == name)
+    static NOW: Mutex<Option<(&'static str, Ordering)>> = Mutex::new(None);
+
+    fn set(now: Option<(&'static str, Ordering)>) {
+        *NOW.lock().unwrap_or_else(|e| e.into_inner()) = now;
     }
 
-    /// Runs `model` with the edge `name` weakened, and reports whether the
-    /// model noticed.
-    pub(crate) fn notices(name: &'static str, model: impl FnOnce() + std::panic::UnwindSafe) -> bool {
-        *NAME.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
-        let noticed = std::panic::catch_unwind(model).is_err();
-        *NAME.lock().unwrap_or_else(|e| e.into_inner()) = None;
+    /// What the ordering `name` is weakened to, if it is.
+    pub(crate) fn weaker(name: &str) -> Option<Ordering> {
+        let now = *NOW.lock().unwrap_or_else(|e| e.into_inner());
+        now.filter(|(weak, _)| *weak == name).map(|(_, order)| order)
+    }
+
+    /// Runs `model` with the ordering `name` weakened to `order`, and reports
+    /// whether the model noticed. One at a time: `--test-threads=1`.
+    pub(crate) fn notices(name: &'static str, order: Ordering, model: impl FnOnce()) -> bool {
+        set(Some((name, order)));
+        let noticed = catch_unwind(AssertUnwindSafe(model)).is_err();
+        set(None);
         noticed
     }
 }

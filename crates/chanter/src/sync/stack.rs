@@ -87,9 +87,9 @@ impl<N: Linked> Stack<N> {
 
     /// Takes every node and refuses those that follow.
     pub(crate) fn close(&self) -> Taken<N> {
-        // ORDER: Acquire as in `take_all`; Release orders the closing after
-        // the owner's last use, for the pushers that fail.
-        let next = self.head.swap(Self::closed(), Ordering::AcqRel);
+        // ORDER: Acquire as in `take_all`. A pusher that fails learns nothing
+        // from it but that the stack is closed.
+        let next = self.head.swap(Self::closed(), order::frame_take());
         Taken { next: if next == Self::closed() { ptr::null_mut() } else { next } }
     }
 }

@@ -192,23 +192,37 @@ impl<F: Future> HostFrame<F> {
         unsafe { std::ptr::drop_in_place(&raw mut (*frame).waiters) };
     }
 
-    unsafe fn take(frame: NonNull<Header>, place: *mut ()) {
+    /// # Safety
+    /// The caller set TAKEN.
+    unsafe fn take_result(frame: NonNull<Header>) -> Result<F::Output, JoinError> {
         let frame = frame.cast::<Self>().as_ptr();
-        // SAFETY: the caller set TAKEN: the stage is its own, and `place` has
-        // the result's type.
-        unsafe {
-            let stage = (*frame).stage.get_mut();
-            let result = match std::mem::replace(stage.deref(), Stage::Gone) {
-                Stage::Result(result) => result,
-                _ => Err(JoinError::taken()),
-            };
-            place.cast::<Result<F::Output, JoinError>>().write(result);
+        // SAFETY: the stage is the caller's own.
+        let stage = unsafe { (*frame).stage.get_mut() };
+        // SAFETY: as above.
+        match std::mem::replace(unsafe { stage.deref() }, Stage::Gone) {
+            Stage::Result(result) => result,
+            _ => Err(JoinError::taken()),
         }
+    }
+
+    unsafe fn take(frame: NonNull<Header>, place: *mut ()) {
+        // SAFETY: the caller set TAKEN, and `place` has the result's type.
+        unsafe { place.cast::<Result<F::Output, JoinError>>().write(Self::take_result(frame)) };
     }
 
     unsafe fn waiters(frame: NonNull<Header>) -> Option<NonNull<WaitQueue>> {
         // SAFETY: the frame lives while the caller refers to it.
         Some(unsafe { NonNull::new_unchecked(&raw mut (*frame.cast::<Self>().as_ptr()).waiters) })
+    }
+}
+
+impl<T, F: Future<Output = Box<T>>> HostFrame<F> {
+    /// For bodies that are too large for a frame: the handle expects a `T`.
+    pub(crate) const BOXED_VTABLE: &'static Vtable = &Vtable { take: Self::take_unboxed, ..*Self::VTABLE };
+
+    unsafe fn take_unboxed(frame: NonNull<Header>, place: *mut ()) {
+        // SAFETY: the caller set TAKEN, and `place` has the handle's type.
+        unsafe { place.cast::<Result<T, JoinError>>().write(Self::take_result(frame).map(|value| *value)) };
     }
 }
 

@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use super::body::{HostFrame, ParasiteFrame, Stage, fits};
+use super::body::{HostFrame, ParasiteFrame, Stage, Vtable, fits};
 use super::frame::{Arena, Header, Kind, class_of};
 use super::join::{JoinError, Thread};
 use super::run::{polling, settle};
@@ -137,11 +137,29 @@ unsafe fn new_host<F: Future>(
     kind: Kind,
 ) -> (NonNull<Header>, Thread<F::Output>) {
     if !fits::<HostFrame<F>>() {
-        // SAFETY: the same body, behind a pointer.
-        return unsafe { new_fitting_host(arena, home, Box::pin(future), kind) };
+        // The same body, with its future and its output behind pointers.
+        let boxed = Box::pin(async move { Box::new(future.await) });
+        // SAFETY: the caller's contract; the vtable unpacks the output.
+        return unsafe { new_boxed_host(arena, home, boxed, kind) };
     }
     // SAFETY: the caller's contract.
-    unsafe { new_fitting_host(arena, home, future, kind) }
+    unsafe {
+        let frame = new_fitting_host(arena, home, future, kind, HostFrame::<F>::VTABLE);
+        (frame, Thread::from_frame(frame))
+    }
+}
+
+unsafe fn new_boxed_host<T, F: Future<Output = Box<T>>>(
+    arena: &Arena,
+    home: &Vp,
+    future: F,
+    kind: Kind,
+) -> (NonNull<Header>, Thread<T>) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let frame = new_fitting_host(arena, home, future, kind, HostFrame::<F>::BOXED_VTABLE);
+        (frame, Thread::from_frame(frame))
+    }
 }
 
 #[inline]
@@ -150,17 +168,19 @@ unsafe fn new_fitting_host<F: Future>(
     home: &Vp,
     future: F,
     kind: Kind,
-) -> (NonNull<Header>, Thread<F::Output>) {
-    // SAFETY: the class is large enough, and the frame new; the handle takes
-    // one of the two references of a new host.
+    vtable: &'static Vtable,
+) -> NonNull<Header> {
+    assert!(fits::<HostFrame<F>>(), "the body fits a frame");
+    // SAFETY: the class is large enough, and the frame new. Of the two
+    // references of a new host, the caller's handle takes one.
     unsafe {
         let frame = arena.take(class_of(size_of::<HostFrame<F>>()));
         frame.cast::<HostFrame<F>>().write(HostFrame {
-            header: Header::new(State::new_host(), HostFrame::<F>::VTABLE, kind, home),
+            header: Header::new(State::new_host(), vtable, kind, home),
             waiters: WaitQueue::new(),
             stage: UnsafeCell::new(Stage::Future(future)),
         });
-        (frame, Thread::from_frame(frame))
+        frame
     }
 }
 

@@ -111,16 +111,17 @@ impl State {
 
     /// Whether the frame is in use (shutdown looks through the arenas).
     pub(crate) fn in_use(&self) -> bool {
-        self.0.load(Ordering::Acquire) != 0
+        // ORDER: Relaxed: who looks through an arena has seen its frames born.
+        self.0.load(Ordering::Relaxed) != 0
     }
 
     /// Nobody but the runner has ever known this parasite: its frame can be
     /// recycled without a read-modify-write.
     #[inline(always)]
     pub(crate) fn is_private(&self) -> bool {
-        // ORDER: Acquire pairs with the wakers' `state_wake`: what they did
-        // to the frame is over.
-        self.0.load(Ordering::Acquire) == ACTIVE | REFERENCE
+        // ORDER: Acquire pairs with `release` and `wake`: what those who gave
+        // their references up did to the frame is over.
+        self.0.load(order::state_private()) == ACTIVE | REFERENCE
     }
 
     /// Edge 1. With `give_up` the caller's reference goes with it.
@@ -175,8 +176,8 @@ impl State {
     #[inline]
     pub(crate) fn end(&self, borrowed: i32) -> Ended {
         let delta = references(borrowed).wrapping_sub(ACTIVE);
-        // ORDER: Release publishes the frame to the next runner; Acquire
-        // sees what a waker did, when the runner keeps the token.
+        // ORDER: Release publishes the frame to the next runner. What a waker
+        // did is seen by the `begin` that follows.
         let before = self.0.fetch_add(delta, order::state_end());
         debug_assert!(before & ACTIVE != 0, "INV-RUN: {before:#x}");
         if before & NOTIFIED == 0 { Ended::Idle } else { Ended::Token }
@@ -194,7 +195,7 @@ impl State {
             }
             // ORDER: Release publishes the result to the joiners; Acquire
             // sees the end of every use of the frame before it is freed.
-            match self.0.compare_exchange_weak(word, next, order::state_end(), Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(word, next, order::state_complete(), Ordering::Relaxed) {
                 Ok(_) if awaited => return Completed::Awaited,
                 Ok(_) if is_free(next) => return Completed::Free,
                 Ok(_) => return Completed::Kept,
@@ -214,7 +215,7 @@ impl State {
     pub(crate) fn release(&self) -> bool {
         // ORDER: Release ends the caller's use of the frame before it is
         // freed; Acquire sees the others' uses end.
-        let before = self.0.fetch_sub(REFERENCE, Ordering::AcqRel);
+        let before = self.0.fetch_sub(REFERENCE, order::state_release());
         is_free(before.wrapping_sub(REFERENCE))
     }
 
@@ -222,7 +223,7 @@ impl State {
     #[inline]
     pub(crate) fn is_complete(&self) -> bool {
         // ORDER: Acquire pairs with `complete`.
-        self.0.load(Ordering::Acquire) & COMPLETE != 0
+        self.0.load(order::state_observe()) & COMPLETE != 0
     }
 
     /// Whether the one who drives the thread now has been told to go on.
@@ -234,14 +235,14 @@ impl State {
     pub(crate) fn await_completion(&self) -> bool {
         // ORDER: Acquire sees the result if it is there; the joiner's queue
         // is under its own lock.
-        self.0.fetch_or(AWAITED, Ordering::AcqRel) & COMPLETE == 0
+        self.0.fetch_or(AWAITED, order::state_observe()) & COMPLETE == 0
     }
 
     /// The right to take the result; false: it is gone.
     pub(crate) fn take_result(&self) -> bool {
-        // ORDER: Acquire pairs with `complete`; the winner is alone with the
-        // result.
-        self.0.fetch_or(TAKEN, Ordering::AcqRel) & TAKEN == 0
+        // ORDER: Relaxed: the caller has seen the completion; the winner is
+        // alone with the result.
+        self.0.fetch_or(TAKEN, Ordering::Relaxed) & TAKEN == 0
     }
 
     /// Shutdown: claims an idle thread's token.

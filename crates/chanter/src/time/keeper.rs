@@ -1,10 +1,12 @@
 //! The time keeper: an OS thread for those who drive no virtual processor.
 
-use std::sync::{Condvar, Mutex, Once};
+use std::sync::{Arc, Condvar, Mutex, Once};
 use std::time::Instant;
 
 use super::Timers;
 use crate::event::Wakes;
+use crate::thread::body::contain;
+use crate::vp::Shared;
 
 #[cfg(not(loom))]
 static TIMERS: Timers = Timers::new();
@@ -17,6 +19,40 @@ static CHANGE: Condvar = Condvar::new();
 
 pub(super) fn timers() -> &'static Timers {
     &TIMERS
+}
+
+/// Machines that ended while timers were running on them, for
+/// synchronizations that have moved elsewhere.
+static ADOPTED: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
+
+/// A machine ends: its timers, if there are any left, are kept here.
+pub(crate) fn adopt(machine: &Arc<Shared>) {
+    if machine.vps.iter().any(|vp| !vp.timers.is_empty()) {
+        ADOPTED.lock().unwrap_or_else(|e| e.into_inner()).push(Arc::clone(machine));
+        wake();
+    }
+}
+
+/// Fires what is due; returns when the next one is.
+fn fire() -> Option<Instant> {
+    let now = Instant::now();
+    let mut wakes = Wakes::new();
+    TIMERS.fire(now, &mut wakes);
+    let mut next = TIMERS.next_due();
+    ADOPTED.lock().unwrap_or_else(|e| e.into_inner()).retain(|machine| {
+        let mut kept = false;
+        for vp in &machine.vps {
+            vp.timers.fire(now, &mut wakes);
+            if let Some(due) = vp.timers.next_due() {
+                kept = true;
+                next = Some(next.map_or(due, |next| next.min(due)));
+            }
+        }
+        kept
+    });
+    // A foreign waker may panic: the time goes on.
+    contain(|| wakes.queue());
+    next
 }
 
 /// The first timer has changed.
@@ -33,11 +69,7 @@ pub(super) fn wake() {
 
 fn run() {
     loop {
-        let mut wakes = Wakes::new();
-        TIMERS.fire(Instant::now(), &mut wakes);
-        // A foreign waker may panic: the time goes on.
-        crate::thread::body::contain(|| wakes.queue());
-        let due = TIMERS.next_due();
+        let due = fire();
         let mut changed = CHANGED.lock().unwrap_or_else(|e| e.into_inner());
         while !*changed {
             changed = match due.map(|due| due.saturating_duration_since(Instant::now())) {

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 pub(crate) use heap::Timers;
+pub(crate) use keeper::adopt;
 use heap::{Place, TimerOffer};
 
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};

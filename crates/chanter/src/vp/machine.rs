@@ -331,6 +331,7 @@ impl Shared {
             std::thread::yield_now();
         }
         drop(entered);
+        crate::time::adopt(self);
         for vp in &self.vps {
             // SAFETY: no driver is left, and none starts while closing.
             unsafe { vp.arena.orphan(Arc::clone(self)) };

@@ -25,7 +25,7 @@
 //! then must start one.
 
 use crate::sync::atomic::{AtomicU8, Ordering};
-use crate::sync::{fence, order};
+use crate::sync::{full_fence, order};
 
 const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
@@ -63,8 +63,8 @@ impl Sleeper {
 
     /// The driver goes on, woken or not.
     pub(crate) fn rise(&self) {
-        // ORDER: Acquire pairs with the waker's swap.
-        self.state.swap(AWAKE, Ordering::AcqRel);
+        // ORDER: Relaxed: the work comes through the queues.
+        self.state.store(AWAKE, Ordering::Relaxed);
     }
 
     /// Something was put into a queue of this virtual processor, or into one
@@ -80,8 +80,9 @@ impl Sleeper {
         if self.state.load(Ordering::Relaxed) == AWAKE {
             return Wake::Nothing;
         }
-        // ORDER: AcqRel: one of several wakers acts.
-        match self.state.swap(AWAKE, Ordering::AcqRel) {
+        // ORDER: one of several wakers acts; Acquire pairs with `vacate`, for
+        // the successor that it starts.
+        match self.state.swap(AWAKE, order::driver_enter()) {
             ASLEEP => Wake::Notify,
             VACANT => Wake::Start,
             _ => Wake::Nothing,
@@ -91,7 +92,7 @@ impl Sleeper {
     /// An OS thread takes a vacant virtual processor over.
     pub(crate) fn occupy(&self) -> bool {
         // ORDER: Acquire pairs with `vacate`.
-        self.state.compare_exchange(VACANT, AWAKE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.state.compare_exchange(VACANT, AWAKE, order::driver_enter(), Ordering::Relaxed).is_ok()
     }
 
     /// The driver leaves. It must look at the queues once more, and occupy
@@ -99,7 +100,7 @@ impl Sleeper {
     pub(crate) fn vacate(&self) {
         // ORDER: Release pairs with `occupy` and `wake`: the successor sees
         // everything that this driver did.
-        self.state.store(VACANT, Ordering::Release);
+        self.state.store(VACANT, order::driver_leave());
         // ORDER: INV-SLEEP, the sleeper's side.
         full_fence(order::sleep_fence());
     }
@@ -107,12 +108,5 @@ impl Sleeper {
     /// Whether somebody drives it and is not asleep (a hint).
     pub(crate) fn is_awake(&self) -> bool {
         self.state.load(Ordering::Relaxed) == AWAKE
-    }
-}
-
-fn full_fence(order: Ordering) {
-    // A weakened model has no fence at all; `Relaxed` fences do not exist.
-    if order != Ordering::Relaxed {
-        fence(order);
     }
 }

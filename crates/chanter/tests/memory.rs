@@ -1,0 +1,148 @@
+//! Lost choices leave memory flat. In a process of its own, one test at a
+//! time, because it looks at the resident memory of the process.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use chanter::prelude::*;
+use common::{machine, watchdog};
+
+static ALONE: Mutex<()> = Mutex::new(());
+const CHOICES: usize = 1_000_000;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Resident memory in bytes.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// Runs `step` often; after a first tenth, memory stays as it is.
+#[track_caller]
+fn flat<S: FnMut()>(mut step: S) {
+    (0..CHOICES / 10).for_each(|_| step());
+    let before = resident();
+    (0..CHOICES).for_each(|_| step());
+    let after = resident();
+    // A million lost branches of one byte each would be seen.
+    let grown = after.saturating_sub(before);
+    assert!(grown < 512 * 1024, "{CHOICES} lost choices left {grown} bytes");
+}
+
+#[test]
+fn lost_timers() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    watchdog!();
+    let (tx, rx) = mailbox();
+    // On an OS thread, where the time keeper has the timers.
+    flat(|| {
+        tx.try_send(1).unwrap();
+        assert_eq!(choose((rx.recv(), after(HOUR).wrap(|()| Ok(2)))).sync_blocking(), Ok(1));
+    });
+}
+
+#[test]
+fn lost_timers_that_were_offered() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    watchdog!();
+    for vps in [1, 2] {
+        machine(vps).block_on(async {
+            let (tx, rx) = channel();
+            let (silent, quiet) = channel::<u32>();
+            spawn(async move { while tx.send(1).await.is_ok() {} });
+            let mut before = 0;
+            for n in 0..CHOICES + CHOICES / 10 {
+                let event = choose((
+                    after(HOUR).wrap(|()| Ok(2)),
+                    rx.recv(),
+                    quiet.recv(),
+                    choose((silent.send(1).wrap(|_| Ok(3)), never())),
+                    with_nack(|_| after(HOUR)).wrap(|()| Ok(4)),
+                ));
+                assert_eq!(event.await, Ok(1));
+                if n == CHOICES / 10 {
+                    before = resident();
+                }
+            }
+            let grown = resident().saturating_sub(before);
+            assert!(grown < 512 * 1024, "{CHOICES} lost choices left {grown} bytes");
+        });
+    }
+}
+
+#[test]
+fn dropped_waits() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    watchdog!();
+    let (_tx, rx) = channel::<u32>();
+    let ivar = IVar::<u32>::new();
+    let machine = machine(1);
+    let (_silent, quiet) = channel::<()>();
+    let thread = machine.spawn(async move { quiet.recv().await });
+    flat(|| {
+        let event = choose((
+            rx.recv().wrap(drop),
+            ivar.get().wrap(drop),
+            thread.join().wrap(drop),
+            after(HOUR),
+        ));
+        assert!(common::poll(&mut Box::pin(event.sync())).is_pending());
+    });
+}
+
+#[test]
+fn threads_come_and_go() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    watchdog!();
+    for vps in [1, 2] {
+        machine(vps).block_on(async {
+            let (tx, rx) = channel::<u32>();
+            let mut before = 0;
+            for n in 0..CHOICES / 4 {
+                // Born here, ended by whoever receives, perhaps elsewhere.
+                let inner = tx.clone();
+                spawn_parasite(async move { inner.send(1).await.unwrap() });
+                let receiver = rx.clone();
+                let host = spawn(async move { receiver.recv().await });
+                assert_eq!(host.join().await.unwrap(), Ok(1));
+                if n == CHOICES / 40 {
+                    before = resident();
+                }
+            }
+            let grown = resident().saturating_sub(before);
+            assert!(grown < 1024 * 1024, "threads left {grown} bytes");
+        });
+    }
+}
+
+#[test]
+fn machines_come_and_go() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    watchdog!();
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let once = || {
+        let machine = machine(2);
+        let (tx, rx) = channel::<u32>();
+        let kept = machine.spawn(async move { rx.recv().await });
+        machine.block_on(async {
+            for _ in 0..100 {
+                spawn_parasite(never::<()>().into_future());
+                drop(spawn(never::<()>().into_future()));
+            }
+            yield_now().await;
+        });
+        drop(machine);
+        assert!(kept.join().sync_blocking().is_err());
+        drop(tx);
+    };
+    (0..50).for_each(|_| once());
+    let (memory, files) = (resident(), descriptors());
+    (0..300).for_each(|_| once());
+    let grown = resident().saturating_sub(memory);
+    assert!(grown < 4 * 1024 * 1024, "300 machines left {grown} bytes");
+    assert_eq!(descriptors(), files, "machines leave descriptors open");
+}
