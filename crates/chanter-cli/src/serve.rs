@@ -99,6 +99,9 @@ fn try_serve(args: &ServeArgs) -> Result<(), (u8, String)> {
         if summary.cut > 0 {
             eprintln!("chanter: cut {} connections that were not done", summary.cut);
         }
+        if summary.lines_lost > 0 {
+            eprintln!("chanter: {} lines of the access log were lost: nobody took them", summary.lines_lost);
+        }
         Ok(())
     })
 }

@@ -94,20 +94,20 @@ fn one_case(body: Body, joined: Joined, handle: Handle, end: End, vps: usize) {
         let _held = held;
         match body {
             Body::Returns => (),
-            Body::Blocks => drop(gate.recv().await),
+            Body::Blocks => gate.recv().await.unwrap_or(()),
             Body::Panics => panic!("a body's panic"),
             Body::BlocksThenReturns => {
-                drop(gate.recv().await);
+                let _ = gate.recv().await;
                 yield_now().await;
             }
             Body::BlocksThenPanics => {
-                drop(gate.recv().await);
+                let _ = gate.recv().await;
                 panic!("a body's panic");
             }
             Body::PanicsInDrop => {
                 let _bomb = PanicsWhenDropped;
-                drop(gate.recv().await);
-                drop(never::<()>().await);
+                let _ = gate.recv().await;
+                never::<()>().await;
             }
             Body::BlocksForEver => never::<()>().await,
             Body::YieldsForEver => loop {
@@ -122,7 +122,7 @@ fn one_case(body: Body, joined: Joined, handle: Handle, end: End, vps: usize) {
     let thread = (handle == Handle::Kept).then_some(thread);
     let open = |go: Sender<()>| {
         // The body may not want it (any more).
-        drop(choose((go.send(()).wrap(drop), after(millis(2)))).sync_blocking());
+        choose((go.send(()).wrap(|_| ()), after(millis(2)))).sync_blocking();
     };
     let check = |result: Result<common::Payload, JoinError>, cancelled: bool| match result {
         Ok(value) => {
@@ -250,8 +250,8 @@ fn values_of_all_sizes() {
     let machine = machine(1);
     macro_rules! sizes {
         ($($size:literal)*) => {$(
-            let thread = machine.spawn(async { std::hint::black_box([$size as u8; $size]) });
-            assert!(thread.join().sync_blocking().unwrap().iter().all(|byte| *byte == $size as u8));
+            let thread = machine.spawn(async { std::hint::black_box([(($size as usize) & 0xff) as u8; $size]) });
+            assert!(thread.join().sync_blocking().unwrap().iter().all(|byte| *byte == (($size as usize) & 0xff) as u8));
             let thread = machine.spawn(async {
                 let bytes = std::hint::black_box([1u8; $size]);
                 yield_now().await;
@@ -340,7 +340,7 @@ fn destructors_may_do_anything_at_the_end() {
     impl Drop for Busy {
         fn drop(&mut self) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
-            drop(self.tx.try_send(self.depth));
+            let _ = self.tx.try_send(self.depth);
             if self.depth > 0 {
                 let child = Busy { tx: self.tx.clone(), dropped: self.dropped.clone(), depth: self.depth - 1 };
                 if self.depth % 2 == 0 {
@@ -469,7 +469,7 @@ fn a_machine_is_dropped_by_its_own_thread() {
         let (tx, rx) = channel::<()>();
         drop(machine.spawn(async move {
             let _held = held;
-            drop(rx.recv().await);
+            let _ = rx.recv().await;
             drop(inner);
             never::<()>().await
         }));
@@ -509,10 +509,10 @@ fn an_idle_machine_uses_no_processor() {
     for machine in &machines {
         machine.block_on(async {
             for _ in 0..100 {
-                let rx = rx.clone();
-                spawn(async move { rx.recv().await });
-                let rx = rx.clone();
-                spawn_parasite(async move { drop(choose((rx.recv(), after(Duration::from_secs(3600)).wrap(|()| Ok(())))).await) });
+                let (host, rx) = (rx.clone(), rx.clone());
+                drop(spawn(async move { host.recv().await }));
+                let late = after(Duration::from_secs(3600)).wrap(|()| Ok(()));
+                spawn_parasite(choose((rx.recv(), late)).into_future());
             }
             yield_now().await;
         });

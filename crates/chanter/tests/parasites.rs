@@ -512,7 +512,7 @@ fn counters_add_up_when_it_is_quiet() {
         let (tx, rx) = channel::<u32>();
         for _ in 0..10 {
             let rx = rx.clone();
-            spawn_parasite(async move { drop(rx.recv().await) });
+            spawn_parasite(async move { assert!(rx.recv().await.is_ok()) });
         }
         for n in 0..10 {
             tx.send(n).await.unwrap();

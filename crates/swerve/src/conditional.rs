@@ -61,19 +61,19 @@ impl Validators {
             if !self.listed(headers, IF_MATCH, Comparison::Strong) {
                 return Verdict::Failed;
             }
-        } else if let (Some(limit), Some(modified)) = (date(headers, IF_UNMODIFIED_SINCE), self.modified) {
-            if modified > limit {
-                return Verdict::Failed;
-            }
+        } else if let (Some(limit), Some(modified)) = (date(headers, IF_UNMODIFIED_SINCE), self.modified)
+            && modified > limit
+        {
+            return Verdict::Failed;
         }
         if headers.contains_key(IF_NONE_MATCH) {
             if self.listed(headers, IF_NONE_MATCH, Comparison::Weak) {
                 return Verdict::NotModified;
             }
-        } else if let (Some(limit), Some(modified)) = (date(headers, IF_MODIFIED_SINCE), self.modified) {
-            if modified <= limit {
-                return Verdict::NotModified;
-            }
+        } else if let (Some(limit), Some(modified)) = (date(headers, IF_MODIFIED_SINCE), self.modified)
+            && modified <= limit
+        {
+            return Verdict::NotModified;
         }
         Verdict::Proceed
     }

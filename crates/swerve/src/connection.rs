@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use chanter::io::TcpStream;
 use chanter::prelude::*;
 use hyper::server::conn::http1;
@@ -17,7 +18,7 @@ use crate::meter::{Meter, Overdue, Patience};
 use crate::record::Record;
 use crate::service::Service;
 use crate::stop::Stop;
-use crate::wire::{Wire, last_word, linger};
+use crate::wire::{Wire, last_word, linger, read_available};
 
 /// What a request's head may measure; more is 431. It bounds what hyper buffers for an answer, too.
 const MOST_HEAD: usize = 32 * 1024;
@@ -51,19 +52,38 @@ enum Turn {
 /// Talks with one client until either has had enough.
 pub(crate) async fn converse(stream: TcpStream, peer: SocketAddr, shared: Shared) {
     // Until its first byte a connection is this small thread and nothing else: thousands of silent
-    // ones cost little. Biased: who has asked before the order to stop is answered.
-    let spoke = choose_biased((
-        stream.readable().wrap(|readable| readable.is_ok()),
-        shared.stop.eased().wrap(|()| false),
-        after(shared.patience.before_first_byte()).wrap(|()| false),
-    ));
-    if spoke.await {
-        Box::pin(exchange(stream, peer, shared)).await;
+    // ones cost little.
+    let patience = Instant::now() + shared.patience.before_first_byte();
+    let mut patient = true;
+    let first = loop {
+        // Before the choice, and once more after the order to stop: who asked before it is answered.
+        match read_available(&stream) {
+            Ok(Some(bytes)) if !bytes.is_empty() => break bytes,
+            Ok(None) if patient => {}
+            _ => return,
+        }
+        let spoke = choose((
+            stream.readable().wrap(|_| true),
+            shared.stop.eased().wrap(|()| false),
+            at(patience).wrap(|()| false),
+        ));
+        patient = spoke.await;
+    };
+    let mut next = Some((stream, first));
+    while let Some((stream, first)) = next {
+        next = Box::pin(exchange(stream, first, peer, &shared)).await;
     }
 }
 
-async fn exchange(stream: TcpStream, peer: SocketAddr, shared: Shared) {
-    let Shared { files, log, stop, patience } = shared;
+/// Lets hyper answer one request after another. What it returns came when the connection was quiet
+/// and about to be closed: a request that had reached this machine before the order to stop.
+async fn exchange(
+    stream: TcpStream,
+    first: Bytes,
+    peer: SocketAddr,
+    shared: &Shared,
+) -> Option<(TcpStream, Bytes)> {
+    let Shared { files, log, stop, patience } = shared.clone();
     let meter = Arc::new(Meter::new(patience));
     let service = Service { files, meter: meter.clone(), peer: peer.ip(), logged: log.is_some() };
     let mut connection = http1::Builder::new()
@@ -72,7 +92,7 @@ async fn exchange(stream: TcpStream, peer: SocketAddr, shared: Shared) {
         .half_close(true)
         // The choice below watches over the head, over silence and over stalls alike.
         .header_read_timeout(None)
-        .serve_connection(Wire::new(stream, meter.clone()), service);
+        .serve_connection(Wire::new(stream, first, meter.clone()), service);
     let post = |meter: &Meter| {
         if let Some(log) = &log {
             meter.finished().into_iter().for_each(|record| log.post(record));
@@ -84,7 +104,7 @@ async fn exchange(stream: TcpStream, peer: SocketAddr, shared: Shared) {
         let alarm = meter.deadline().map_or_else(|| Instant::now() + NO_HURRY, |(at, _)| at);
         let turn = {
             let mut watch = pin!(
-                choose((stop.next(eased).wrap(|()| Turn::Ordered), at(alarm).wrap(|()| Turn::Alarm),)).sync()
+                choose((stop.next(eased).wrap(|()| Turn::Ordered), at(alarm).wrap(|()| Turn::Alarm))).sync()
             );
             poll_fn(|cx| {
                 if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
@@ -115,22 +135,30 @@ async fn exchange(stream: TcpStream, peer: SocketAddr, shared: Shared) {
                         linger(wire, &stop).await;
                     }
                 }
-                return;
+                return None;
             }
-            // Cut; or nothing is in flight, and there is nobody to wait for.
-            Turn::Ordered if eased || meter.is_quiet() => break,
+            Turn::Ordered if eased => break,
+            // Nothing is in flight that we have heard of.
+            Turn::Ordered if meter.is_quiet() => {
+                let stream = connection.into_parts().io.into_inner();
+                post(&meter);
+                return match read_available(&stream) {
+                    Ok(Some(bytes)) if !bytes.is_empty() => Some((stream, bytes)),
+                    _ => None,
+                };
+            }
             Turn::Ordered => {
                 eased = true;
                 Pin::new(&mut connection).graceful_shutdown();
             }
             Turn::Alarm => match meter.deadline() {
                 Some((at, Overdue::Head)) if at <= Instant::now() => {
-                    let wire = last_word(connection.into_parts().io, REQUEST_TIMEOUT).await;
+                    let wire = last_word(connection.into_parts().io, REQUEST_TIMEOUT);
                     if let Some(log) = &log {
                         log.post(Record::of_garbage(peer.ip(), 408));
                     }
                     linger(wire, &stop).await;
-                    return;
+                    return None;
                 }
                 Some((at, Overdue::Request | Overdue::Taking)) if at <= Instant::now() => break,
                 _ => {}
@@ -140,4 +168,5 @@ async fn exchange(stream: TcpStream, peer: SocketAddr, shared: Shared) {
     // Exchanges that are cut end here, and are logged as far as they got.
     drop(connection);
     post(&meter);
+    None
 }

@@ -77,10 +77,10 @@ impl FileProcessor {
                 Err(refusal) => (refused(&ask.uri, &refusal), None),
             };
             drop(ask);
-            if answers.send(answer).await.is_ok() {
-                if let Some(rest) = rest {
-                    rest.send(&this.disk).await;
-                }
+            if answers.send(answer).await.is_ok()
+                && let Some(rest) = rest
+            {
+                rest.send(&this.disk).await;
             }
         });
         answer

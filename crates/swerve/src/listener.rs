@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chanter::io::{TcpListener, TcpStream};
 use chanter::prelude::*;
@@ -12,22 +12,29 @@ use crate::stop::Stop;
 /// How long to leave the kernel alone when it has no descriptor for a new connection.
 const BREATH: Duration = Duration::from_millis(50);
 
+/// After the order to stop: how long the kernel's queue may yield nothing before it counts as empty,
+/// and how long it may go on yielding. Clients in it have connected, and may have asked.
+const QUEUE_EMPTY: Duration = Duration::from_millis(10);
+const QUEUE_CLOSED: Duration = Duration::from_millis(200);
+
 /// A connection on its way to the manager.
 pub(crate) type Arrival = (TcpStream, SocketAddr);
 
-/// Takes connections and hands each to the manager, until the order to stop. The port is free
-/// again when this returns.
+/// Takes connections and hands each to the manager, until the order to stop. Then it hands over those
+/// that had already come, and gives up the port.
 pub(crate) async fn listen(listener: TcpListener, arrivals: Sender<Arrival>, stop: Stop) {
     let mut complained = false;
     loop {
         let accepted = choose((stop.eased().wrap(|()| None), listener.accept().wrap(Some)));
         match accepted.await {
-            None => return,
+            None => break,
             Some(Ok(arrival)) => {
                 complained = false;
                 // The manager takes it when it has room; meanwhile the kernel's queue fills.
-                let handed =
-                    choose((stop.eased().wrap(|()| false), arrivals.send(arrival).wrap(|sent| sent.is_ok())));
+                let handed = choose((
+                    stop.halted().wrap(|()| false),
+                    arrivals.send(arrival).wrap(|sent| sent.is_ok()),
+                ));
                 if !handed.await {
                     return;
                 }
@@ -41,6 +48,17 @@ pub(crate) async fn listen(listener: TcpListener, arrivals: Sender<Arrival>, sto
                 choose((stop.eased(), after(BREATH))).await;
             }
         }
+    }
+    let closed = Instant::now() + QUEUE_CLOSED;
+    while Instant::now() < closed {
+        let waiting = choose_biased((
+            listener.accept().wrap(|accepted| accepted.ok()),
+            after(QUEUE_EMPTY).wrap(|()| None),
+        ));
+        let Some(arrival) = waiting.await else {
+            return;
+        };
+        choose((arrivals.send(arrival).wrap(drop), stop.halted(), at(closed))).await;
     }
 }
 

@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const QUEUE: usize = 1024;
 /// Posts that may wait beyond that at the same time; more are lost at once.
 const MOST_WAITING: usize = 8 * 1024;
+/// How long the log may take to be written when everything else is over.
+const LAST_LINES: Duration = Duration::from_secs(2);
 /// Bytes of lines gathered while the scribe writes.
 const BATCH: usize = 64 * 1024;
 
@@ -35,55 +37,73 @@ pub(crate) struct Log {
     counts: Arc<Counts>,
 }
 
+/// What remains of a log when nobody can post to it any more.
+pub(crate) struct Ending {
+    logger: Thread<()>,
+    counts: Arc<Counts>,
+}
+
 #[derive(Default)]
 struct Counts {
+    posted: AtomicU64,
+    /// Posts that wait at present.
     waiting: AtomicUsize,
-    lost: AtomicU64,
+    written: AtomicU64,
+}
+
+/// Lines for the scribe, and how many.
+#[derive(Default)]
+struct Batch {
+    text: String,
+    lines: u64,
 }
 
 impl Log {
-    /// Starts the logger and its scribe. `None`: there is nothing to log to. The second part is
-    /// ready when all that was posted has been written.
-    pub(crate) fn start(log: AccessLog, mode: Mode) -> io::Result<Option<(Log, Thread<()>)>> {
+    /// Starts the logger and its scribe. `None`: there is nothing to log to.
+    pub(crate) fn start(log: AccessLog, mode: Mode) -> io::Result<Option<(Log, Ending)>> {
         let sink: Box<dyn Write + Send> = match log {
             AccessLog::Off => return Ok(None),
             AccessLog::Stdout => Box::new(io::stdout()),
             AccessLog::To(sink) => sink,
         };
+        let counts = Arc::new(Counts::default());
         let (records, queue) = bounded(QUEUE);
         let (ask, asks) = channel();
         let (done, finished) = bounded(1);
+        let written = counts.clone();
         thread::Builder::new().name("swerve-scribe".into()).spawn(move || {
-            scribe(sink, &ask);
+            scribe(sink, &ask, &written);
             let _ = done.try_send(());
         })?;
-        let counts = Arc::new(Counts::default());
-        let log = Log { records, mode, counts: counts.clone() };
         let logger = spawn(async move {
-            gather(queue, asks, &counts).await;
+            gather(queue, asks).await;
             let _ = finished.recv().await;
         });
-        Ok(Some((log, logger)))
+        let ending = Ending { logger, counts: counts.clone() };
+        Ok(Some((Log { records, mode, counts }, ending)))
     }
 
     /// Posts a record and does not wait for it.
     pub(crate) fn post(&self, record: Record) {
         let Log { records, counts, .. } = self.clone();
+        counts.posted.fetch_add(1, Ordering::Relaxed);
         if counts.waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
             counts.waiting.fetch_sub(1, Ordering::Relaxed);
-            counts.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
         self.mode.start(async move {
-            let posted = choose_biased((
-                records.send(record).wrap(|sent| sent.is_ok()),
-                after(PATIENCE).wrap(|()| false),
-            ));
-            if !posted.await {
-                counts.lost.fetch_add(1, Ordering::Relaxed);
-            }
+            choose_biased((records.send(record).wrap(drop), after(PATIENCE))).await;
             counts.waiting.fetch_sub(1, Ordering::Relaxed);
         });
+    }
+}
+
+impl Ending {
+    /// Waits, within limits, until all is written. How many lines were not: nobody took them.
+    pub(crate) async fn lost(self) -> u64 {
+        choose((self.logger.join().wrap(drop), after(LAST_LINES))).await;
+        let posted = self.counts.posted.load(Ordering::Relaxed);
+        posted.saturating_sub(self.counts.written.load(Ordering::Relaxed))
     }
 }
 
@@ -94,53 +114,50 @@ enum Next {
     /// No more records will come.
     End,
     /// The scribe has nothing to do.
-    Idle(Sender<String>),
+    Idle(Sender<Batch>),
 }
 
 /// The logger. `asks` is how the scribe asks for lines: it sends the channel on which it waits.
-async fn gather(records: Receiver<Record>, asks: Receiver<Sender<String>>, counts: &Counts) {
+async fn gather(records: Receiver<Record>, asks: Receiver<Sender<Batch>>) {
     let mut writer = LineWriter::default();
-    let mut lines = String::new();
+    let mut batch = Batch::default();
     let mut ended = false;
-    loop {
-        let record = || records.recv().wrap(|r| r.map_or(Next::End, Next::Record));
-        // A scribe that has gone is one that will never take anything.
+    while !ended || batch.lines > 0 {
+        let record = || records.recv().wrap(|record| record.map_or(Next::End, Next::Record));
+        // A scribe that is gone will never take anything.
         let idle = || asks.recv().wrap(|ask| ask.map_or(Next::End, Next::Idle));
-        let next = if ended || lines.len() >= BATCH {
+        let next = if ended || batch.text.len() >= BATCH {
             idle().await
-        } else if lines.is_empty() {
+        } else if batch.lines == 0 {
             record().await
         } else {
             choose((idle(), record())).await
         };
         match next {
-            Next::Record(record) => writer.write(&record, &mut lines),
-            Next::Idle(scribe) => {
-                let _ = scribe.send(mem::take(&mut lines)).await;
+            Next::Record(record) => {
+                writer.write(&record, &mut batch.text);
+                batch.lines += 1;
             }
-            Next::End if ended => break,
+            Next::Idle(scribe) => {
+                let _ = scribe.send(mem::take(&mut batch)).await;
+            }
+            Next::End if ended => return,
             Next::End => ended = true,
         }
-        if ended && lines.is_empty() {
-            break;
-        }
-    }
-    let lost = counts.lost.load(Ordering::Relaxed);
-    if lost > 0 {
-        eprintln!("swerve: {lost} lines of the access log were lost: nobody took them");
     }
 }
 
 /// The scribe. Goes on taking lines when writing fails (a closed pipe), so that nobody waits.
-fn scribe(mut sink: Box<dyn Write + Send>, asks: &Sender<Sender<String>>) {
-    let (here, lines) = bounded(1);
+fn scribe(mut sink: Box<dyn Write + Send>, asks: &Sender<Sender<Batch>>, counts: &Counts) {
+    let (here, batches) = bounded(1);
     let mut broken = false;
     while asks.send(here.clone()).sync_blocking().is_ok() {
-        let Ok(batch) = lines.recv().sync_blocking() else {
+        let Ok(batch) = batches.recv().sync_blocking() else {
             return;
         };
+        broken = broken || sink.write_all(batch.text.as_bytes()).and_then(|()| sink.flush()).is_err();
         if !broken {
-            broken = sink.write_all(batch.as_bytes()).and_then(|()| sink.flush()).is_err();
+            counts.written.fetch_add(batch.lines, Ordering::Relaxed);
         }
     }
 }

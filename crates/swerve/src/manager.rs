@@ -23,8 +23,13 @@ impl Drop for Ending {
 
 enum Happening {
     Arrived(Arrival),
+    /// The listener has gone, and sends no more.
+    NoMore,
     Ended,
-    Stop,
+    /// The order to stop.
+    Ease,
+    /// The order to cut, or the end of the time of grace.
+    Halt,
 }
 
 /// Manages connections until the order to stop has been carried out.
@@ -37,17 +42,23 @@ pub(crate) async fn manage(
     let (end, ended) = mailbox::<()>();
     let mut live = 0_usize;
     let mut served = 0_u64;
-    loop {
-        let stop = shared.stop.eased().wrap(|()| Happening::Stop);
-        let over = ended.recv().wrap(|_| Happening::Ended);
-        let happening = if live < most {
-            let arrival = arrivals.recv().wrap(|arrival| arrival.map_or(Happening::Stop, Happening::Arrived));
-            choose((stop, over, arrival)).await
-        } else {
-            choose((stop, over)).await
+    let mut open = true;
+    let mut deadline = None;
+    while open || live > 0 {
+        let order = match deadline {
+            None => shared.stop.eased().wrap(|()| Happening::Ease).boxed(),
+            Some(deadline) => choose((shared.stop.halted(), at(deadline))).wrap(|()| Happening::Halt).boxed(),
         };
-        match happening {
-            Happening::Stop => break,
+        let over = ended.recv().wrap(|_| Happening::Ended);
+        let arrival = if open && live < most {
+            arrivals.recv().wrap(|arrival| arrival.map_or(Happening::NoMore, Happening::Arrived)).boxed()
+        } else {
+            never().boxed()
+        };
+        match choose((order, over, arrival)).await {
+            Happening::Ease => deadline = Some(Instant::now() + grace),
+            Happening::Halt => break,
+            Happening::NoMore => open = false,
             Happening::Ended => live -= 1,
             Happening::Arrived((stream, peer)) => {
                 live += 1;
@@ -57,36 +68,23 @@ pub(crate) async fn manage(
                 drop(spawn(async move {
                     let _ending = ending;
                     // Answers are written whole; waiting to fill a packet only delays them.
-                    let _ = rustix::net::sockopt::set_tcp_nodelay(&stream, true);
+                    let _ = stream.set_nodelay(true);
                     converse(stream, peer, shared).await;
                 }));
             }
         }
     }
-    // A listener that waits to hand over its last connection learns that it is too late.
+    // A listener that waits to hand over a connection learns that it is too late.
     drop(arrivals);
-
-    let deadline = Instant::now() + grace;
-    while live > 0 {
-        let finished = choose((
-            ended.recv().wrap(|_| true),
-            shared.stop.halted().wrap(|()| false),
-            at(deadline).wrap(|()| false),
-        ));
-        if !finished.await {
-            break;
-        }
-        live -= 1;
-    }
-    let cut = live;
     shared.stop.halt();
+    let cut = live;
     let deadline = Instant::now() + CUT;
     while live > 0 {
-        let finished = choose((ended.recv().wrap(|_| true), at(deadline).wrap(|()| false)));
-        if !finished.await {
+        let noticed = choose((ended.recv().wrap(|_| true), at(deadline).wrap(|()| false)));
+        if !noticed.await {
             break;
         }
         live -= 1;
     }
-    Summary { connections: served, cut }
+    Summary { connections: served, cut, lines_lost: 0 }
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use chanter::io::TcpListener;
 use chanter::prelude::*;
@@ -19,12 +18,6 @@ use crate::manager::manage;
 use crate::meter::Patience;
 use crate::stop::Stop;
 use crate::tree::Tree;
-
-/// Connections that may wait in the kernel: a whole crowd of clients may knock at once.
-const BACKLOG: i32 = 4096;
-
-/// How long the log may take to be written when everything else is over.
-const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// Why a server could not be made.
 #[derive(Debug)]
@@ -61,6 +54,8 @@ pub struct Summary {
     pub connections: u64,
     /// Connections cut because they outlasted the time of grace.
     pub cut: usize,
+    /// Lines of the access log that were given up because nobody took them.
+    pub lines_lost: u64,
 }
 
 /// A server that has its directory and its port, and has yet to run.
@@ -90,8 +85,6 @@ impl Server {
             .map_err(|error| StartError::Directory(config.directory.clone(), error))?;
         let address = |error| StartError::Address(config.addr, error);
         let listener = TcpListener::bind(config.addr).map_err(address)?;
-        // Again, with a longer queue than the standard library asks for.
-        let _ = rustix::net::listen(&listener, BACKLOG);
         let addr = listener.local_addr().map_err(address)?;
         Ok(Server { config, tree, listener, addr, stop: Stop::new() })
     }
@@ -117,7 +110,7 @@ impl Server {
     pub async fn run(self) -> io::Result<Summary> {
         let Server { mut config, tree, listener, stop, .. } = self;
         let patience = Patience::of(&config);
-        let (log, logger) = Log::start(std::mem::take(&mut config.log), config.mode)?.unzip();
+        let (log, ending) = Log::start(std::mem::take(&mut config.log), config.mode)?.unzip();
         let files = FileProcessor::new(tree, Disk::start()?, config.mode);
         let shared = Shared { files, log, stop: stop.clone(), patience };
 
@@ -125,11 +118,10 @@ impl Server {
         let network = spawn(listen(listener, arrive, stop));
         let manager = spawn(manage(arrivals, shared, config.max_connections, config.grace));
 
-        let summary = manager.join().await.map_err(|error| io::Error::other(error.message()))?;
+        let mut summary = manager.join().await.map_err(io::Error::other)?;
         let _ = network.join().await;
-        if let Some(logger) = logger {
-            // All records have been posted; whether anybody reads them is not up to us.
-            choose((logger.join().wrap(drop), after(LAST_LINES))).await;
+        if let Some(ending) = ending {
+            summary.lines_lost = ending.lost().await;
         }
         Ok(summary)
     }

@@ -9,13 +9,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
 
 use crate::stop::Stop;
-use crate::wire::read_if_ready;
 
 /// Starts the thread that turns signals into orders.
 pub(crate) fn relay(stop: Stop) -> io::Result<()> {
     let (bell, handler) = StdUnixStream::pair()?;
-    bell.set_nonblocking(true)?;
-    let mut bell = UnixStream::from_std(bell)?;
+    let bell = UnixStream::from_std(bell)?;
     let interrupt = pipe::register(SIGINT, handler.try_clone()?)?;
     let terminate = pipe::register(SIGTERM, handler)?;
     drop(spawn(async move {
@@ -30,7 +28,7 @@ pub(crate) fn relay(stop: Stop) -> io::Result<()> {
                 break;
             }
             let mut bytes = [0; 16];
-            if let Some(Ok(rings)) = read_if_ready(&mut bell, &mut bytes).await {
+            if let Ok(rings) = bell.try_read(&mut bytes) {
                 for _ in 0..rings {
                     orders += 1;
                     if orders == 1 { stop.ease() } else { stop.halt() }

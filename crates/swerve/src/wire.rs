@@ -1,15 +1,15 @@
 //! The wire: a TCP stream as hyper wants it, which tells the [`Meter`] what passes.
 
-use std::future::poll_fn;
 use std::io;
+use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use chanter::io::TcpStream;
 use chanter::prelude::*;
-use futures_io::{AsyncRead, AsyncWrite};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
 use crate::meter::Meter;
@@ -23,12 +23,20 @@ const MOST_SWALLOWED: usize = 1 << 20;
 /// See the module.
 pub(crate) struct Wire {
     stream: TcpStream,
+    /// Bytes that were read before hyper came.
+    first: Bytes,
     meter: Arc<Meter>,
 }
 
 impl Wire {
-    pub(crate) fn new(stream: TcpStream, meter: Arc<Meter>) -> Wire {
-        Wire { stream, meter }
+    /// `first` has been read from `stream` already.
+    pub(crate) fn new(stream: TcpStream, first: Bytes, meter: Arc<Meter>) -> Wire {
+        Wire { stream, first, meter }
+    }
+
+    /// The stream, to go on without hyper.
+    pub(crate) fn into_inner(self) -> TcpStream {
+        self.stream
     }
 }
 
@@ -36,8 +44,14 @@ impl Read for Wire {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.first.is_empty() {
+            let n = self.first.len().min(buffer.remaining());
+            buffer.put_slice(&self.first.split_to(n));
+            self.meter.heard();
+            return Poll::Ready(Ok(()));
+        }
         let read = Read::poll_read(Pin::new(&mut self.stream), cx, buffer);
         // The end of the stream counts as a byte here; nothing waits for a request after it.
         if let Poll::Ready(Ok(())) = read {
@@ -84,7 +98,7 @@ impl Write for Wire {
 
 /// Waits, in reason, for the client to close a connection whose other side is shut.
 pub(crate) async fn linger(wire: Wire, stop: &Stop) {
-    let Wire { mut stream, .. } = wire;
+    let Wire { stream, .. } = wire;
     let patience = Instant::now() + LINGER;
     let mut swallowed = 0;
     while swallowed < MOST_SWALLOWED {
@@ -96,36 +110,28 @@ pub(crate) async fn linger(wire: Wire, stop: &Stop) {
         if !more.await {
             return;
         }
-        let mut bytes = vec![0; 4096]; // not in the frame, which every idle connection keeps
-        match read_if_ready(&mut stream, &mut bytes).await {
-            Some(Ok(0) | Err(_)) => return,
-            Some(Ok(n)) => swallowed += n,
-            None => {}
+        match read_available(&stream) {
+            Ok(Some(bytes)) if !bytes.is_empty() => swallowed += bytes.len(),
+            Ok(None) => {}
+            Ok(Some(_)) | Err(_) => return,
         }
     }
 }
 
-/// A last word outside HTTP's course of request and answer; a client that does not listen loses it.
-pub(crate) async fn last_word(wire: Wire, word: &'static [u8]) -> Wire {
-    let Wire { mut stream, meter } = wire;
-    poll_fn(|cx| {
-        // One attempt: a socket that has no room for a line has no reader either.
-        let _ = AsyncWrite::poll_write(Pin::new(&mut stream), cx, word);
-        let _ = AsyncWrite::poll_close(Pin::new(&mut stream), cx);
-        Poll::Ready(())
-    })
-    .await;
-    Wire { stream, meter }
+/// A last word outside HTTP's course of request and answer. One attempt: a socket that has no room
+/// for a line has no reader either.
+pub(crate) fn last_word(wire: Wire, word: &'static [u8]) -> Wire {
+    let _ = wire.stream.try_write(word);
+    let _ = wire.stream.shutdown(Shutdown::Write);
+    wire
 }
 
-/// Reads what is there. `None`: nothing was, and readiness was a rumour: wait for it again.
-pub(crate) async fn read_if_ready<S>(stream: &mut S, bytes: &mut [u8]) -> Option<io::Result<usize>>
-where
-    S: AsyncRead + Unpin,
-{
-    poll_fn(|cx| match AsyncRead::poll_read(Pin::new(&mut *stream), cx, bytes) {
-        Poll::Pending => Poll::Ready(None),
-        Poll::Ready(read) => Poll::Ready(Some(read)),
-    })
-    .await
+/// What can be read at once; empty at the end of the stream, `None` if there is nothing yet.
+pub(crate) fn read_available(stream: &TcpStream) -> io::Result<Option<Bytes>> {
+    let mut bytes = [0; 4096];
+    match stream.try_read(&mut bytes) {
+        Ok(n) => Ok(Some(Bytes::copy_from_slice(&bytes[..n]))),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -23,7 +23,7 @@ fn one_line_for_each_request() {
         client.send("garbage\r\n\r\n");
         client.rest();
         served.stop.ease();
-        served.ended();
+        assert_eq!(served.ended().lines_lost, 0);
 
         let text = lines.text();
         let mut logged: Vec<&str> = text.lines().collect();
@@ -66,10 +66,7 @@ fn no_line_is_lost_under_load() {
             }
         });
         served.stop.ease();
-        let until = Instant::now() + common::LONG;
-        while lines.text().lines().count() < 2_000 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        assert_eq!(served.ended().lines_lost, 0);
         let text = lines.text();
         for c in 0..4 {
             for i in 0..500 {
@@ -103,7 +100,7 @@ fn a_log_that_nobody_reads_blocks_nobody() {
         let mut client = served.connect();
         let began = Instant::now();
         // More than the queue, the batch and the posts that may wait, all together.
-        for _ in 0..40 {
+        for _ in 0..24 {
             let many = "GET /a HTTP/1.1\r\nhost: test\r\n\r\n".repeat(500);
             client.send(many);
             for _ in 0..500 {
@@ -115,7 +112,7 @@ fn a_log_that_nobody_reads_blocks_nobody() {
         drop(client);
         let began = Instant::now();
         served.stop.ease();
-        served.ended();
+        assert!(served.ended().lines_lost > 0);
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         drop(release);
     }

@@ -35,6 +35,24 @@ fn a_tree_of_files_byte_by_byte() {
     }
 }
 
+/// Pages that memory does not hold come by way of the disk threads.
+#[cfg(target_os = "linux")]
+#[test]
+fn bytes_that_only_the_disk_has() {
+    use rustix::fs::{Advice, fadvise};
+    for mode in MODES {
+        let served = serve(mode);
+        for (name, size) in [("small", 10_000), ("large", 3_000_000)] {
+            let content = noise(size, 21);
+            served.write(name, &content);
+            let file = std::fs::File::open(served.path(name)).unwrap();
+            file.sync_all().unwrap();
+            fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+            assert!(served.get(&format!("/{name}")).body == content, "{name}: other bytes");
+        }
+    }
+}
+
 #[test]
 fn many_clients_at_once() {
     for mode in MODES {

@@ -45,6 +45,35 @@ fn a_download_in_flight_is_finished() {
     }
 }
 
+/// A request that was sent before the order is answered, however little of it the server has seen.
+#[test]
+fn a_request_sent_before_the_order_is_answered() {
+    for mode in MODES {
+        for round in 0..20 {
+            let served = serve(mode);
+            served.write("a", "a");
+            let mut kept = served.connect();
+            kept.ask("GET", "/a", "");
+            kept.reply(false);
+            let mut silent = served.connect();
+            // Let some rounds begin with connections that the server has not taken yet.
+            if round % 2 == 0 {
+                thread::sleep(Duration::from_millis(5));
+            }
+            let mut new = served.connect();
+            for client in [&mut kept, &mut silent, &mut new] {
+                client.ask("GET", "/a", "");
+            }
+            served.stop.ease();
+            for client in [&mut kept, &mut silent, &mut new] {
+                assert_eq!(client.reply(false).text(), "a");
+            }
+            drop((kept, silent, new));
+            assert_eq!(served.ended().cut, 0);
+        }
+    }
+}
+
 #[test]
 fn the_time_of_grace_is_bounded() {
     for mode in MODES {

@@ -34,9 +34,9 @@ pub(crate) fn svg(path: &Path, findings: &[Finding]) -> Result<(), Box<dyn Error
     let height = TOP + ROW * findings.len() as i32 + 30;
     let root = SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area();
     root.fill(&WHITE)?;
-    let title = ("sans-serif", 20).into_font().color(&BLACK);
-    let text = ("sans-serif", 14).into_font().color(&BLACK);
-    let quiet = ("sans-serif", 13).into_font().color(&QUIET);
+    let title = ("sans-serif", 25).into_font().color(&BLACK);
+    let text = ("sans-serif", 18).into_font().color(&BLACK);
+    let quiet = ("sans-serif", 16).into_font().color(&QUIET);
     root.draw_text("chanter bench figures: each as a part of its floor", &title, (16, 16))?;
     let scale = f64::from(WIDTH - LEFT - 170) / FULL_SCALE;
     for (row, finding) in findings.iter().enumerate() {

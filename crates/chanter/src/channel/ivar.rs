@@ -124,8 +124,8 @@ unsafe impl<T: Clone> Branch for GetBranch<T> {
         unsafe { self.ivar.cell.waiters.offer(&self.offer, at, || self.is_written()) }
     }
 
-    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {
-        self.ivar.cell.waiters.retract(&self.offer);
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut Wakes) {
+        self.ivar.cell.waiters.retract(&self.offer, winner.is_some());
     }
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
@@ -139,6 +139,6 @@ unsafe impl<T: Clone> Branch for GetBranch<T> {
 
 impl<T> Drop for GetBranch<T> {
     fn drop(&mut self) {
-        self.ivar.cell.waiters.retract(&self.offer);
+        self.ivar.cell.waiters.retract(&self.offer, false);
     }
 }

@@ -92,6 +92,10 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     ///
     /// On a thread of a machine it keeps the virtual processor busy with
     /// other threads meanwhile, nested on this stack; prefer `.await` there.
+    ///
+    /// # Panics
+    /// If a virtual processor's stack is nearly used up by threads that are
+    /// nested in this way.
     fn sync_blocking(self) -> Self::Output {
         blocking::sync_blocking(self)
     }

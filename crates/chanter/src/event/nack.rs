@@ -103,8 +103,8 @@ unsafe impl Branch for NackBranch {
         unsafe { self.nack.cell.waiters.offer(&self.offer, at, || self.nack.is_enabled()) }
     }
 
-    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {
-        self.nack.cell.waiters.retract(&self.offer);
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut Wakes) {
+        self.nack.cell.waiters.retract(&self.offer, winner.is_some());
     }
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) {}
@@ -116,7 +116,7 @@ unsafe impl Branch for NackBranch {
 
 impl Drop for NackBranch {
     fn drop(&mut self) {
-        self.nack.cell.waiters.retract(&self.offer);
+        self.nack.cell.waiters.retract(&self.offer, false);
     }
 }
 

@@ -487,15 +487,21 @@ impl WaitQueue {
         Offered::Linked
     }
 
-    /// Unlinks `offer` if it is linked.
-    pub(crate) fn retract(&self, offer: &Offer) {
-        if offer.is_linked() {
+    /// Takes `offer` back, if it was made. `won`: the owner has seen that it
+    /// is complete. If not, a partner may be completing it at this moment, and
+    /// is waited for under the lock (INV-LAST), even if it is unlinked already.
+    pub(crate) fn retract(&self, offer: &Offer, won: bool) {
+        if offer.group.get().is_null() {
+            return;
+        }
+        if !won {
             let mut offers = self.offers.lock();
             if offer.is_linked() {
                 // SAFETY: linked offers of this queue are in its list.
                 unsafe { offers.unlink(offer) };
             }
         }
+        offer.group.set(ptr::null());
     }
 
     /// Runs `f` under the lock (for `Group::renew`).

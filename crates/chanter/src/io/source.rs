@@ -225,8 +225,8 @@ unsafe impl Branch for ReadinessBranch {
         unsafe { direction.waiters.offer(&self.offer, at, || direction.is_ready()) }
     }
 
-    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {
-        self.readiness.direction().waiters.retract(&self.offer);
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut Wakes) {
+        self.readiness.direction().waiters.retract(&self.offer, winner.is_some());
     }
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> io::Result<()> {
@@ -240,6 +240,6 @@ unsafe impl Branch for ReadinessBranch {
 
 impl Drop for ReadinessBranch {
     fn drop(&mut self) {
-        self.readiness.direction().waiters.retract(&self.offer);
+        self.readiness.direction().waiters.retract(&self.offer, false);
     }
 }

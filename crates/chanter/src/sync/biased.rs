@@ -25,7 +25,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 use super::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use super::{MutPtr, UnsafeCell, fence_pair, order, os_thread, spin};
+use super::{MutPtr, UnsafeCell, fence_pair, order, os_thread, spin, test_and_set};
 
 /// Set in `owner` while the lock is biased.
 const BIASED: u32 = 1 << 31;
@@ -101,7 +101,7 @@ impl<T> BiasedLock<T> {
     #[inline(always)]
     fn take(&self, me: u32) {
         // ORDER: Acquire pairs with the Release in the guard's drop.
-        if self.held.swap(true, order::lock_acquire()) {
+        if test_and_set(&self.held, order::lock_acquire()) {
             self.wait();
         }
         // Plain reads and writes: we hold the lock.
@@ -121,7 +121,7 @@ impl<T> BiasedLock<T> {
     fn wait(&self) {
         let mut turn = 0;
         // ORDER: as in `take`.
-        while self.held.load(Ordering::Relaxed) || self.held.swap(true, order::lock_acquire()) {
+        while self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
             spin(&mut turn);
         }
     }

@@ -8,7 +8,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 use super::atomic::{AtomicBool, Ordering};
-use super::{MutPtr, UnsafeCell, order, spin};
+use super::{MutPtr, UnsafeCell, order, spin, test_and_set};
 
 /// A value behind a test-and-set lock.
 pub(crate) struct Lock<T> {
@@ -39,7 +39,7 @@ impl<T> Lock<T> {
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         // ORDER: Acquire pairs with the Release in `Guard::drop`: the last
         // holder's writes are visible.
-        if self.held.swap(true, order::lock_acquire()) {
+        if test_and_set(&self.held, order::lock_acquire()) {
             self.wait();
         }
         Guard { value: ManuallyDrop::new(self.value.get_mut()), lock: self }
@@ -48,7 +48,7 @@ impl<T> Lock<T> {
     /// Takes the lock only if it is free.
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
         // ORDER: as in `lock`.
-        if self.held.load(Ordering::Relaxed) || self.held.swap(true, order::lock_acquire()) {
+        if self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
             return None;
         }
         Some(Guard { value: ManuallyDrop::new(self.value.get_mut()), lock: self })
@@ -63,7 +63,7 @@ impl<T> Lock<T> {
                 spin(&mut turn);
             }
             // ORDER: as in `lock`.
-            if !self.held.swap(true, order::lock_acquire()) {
+            if !test_and_set(&self.held, order::lock_acquire()) {
                 return;
             }
         }

@@ -29,6 +29,13 @@ mod door {
     pub(crate) use loom::sync::atomic;
     pub(crate) use loom::sync::atomic::fence;
 
+    /// Sets a flag; true: it was set before. Not a swap, as it is normally: a
+    /// swap that changes nothing is a store that loom may order behind the
+    /// holder's next one.
+    pub(crate) fn test_and_set(flag: &atomic::AtomicBool, order: atomic::Ordering) -> bool {
+        flag.compare_exchange(false, true, order, atomic::Ordering::Relaxed).is_err()
+    }
+
     /// A fence. A weakened model has none: `Relaxed` fences do not exist.
     pub(crate) fn full_fence(order: atomic::Ordering) {
         if order != atomic::Ordering::Relaxed {
@@ -90,6 +97,12 @@ mod door {
 
     pub(crate) use std::sync::atomic::fence as full_fence;
 
+    /// Sets a flag; true: it was set before.
+    #[inline(always)]
+    pub(crate) fn test_and_set(flag: &atomic::AtomicBool, order: atomic::Ordering) -> bool {
+        flag.swap(true, order)
+    }
+
     /// One turn of a wait loop: spins briefly, then gives the processor away
     /// (the holder may have been preempted).
     #[cold]
@@ -103,4 +116,4 @@ mod door {
     }
 }
 
-pub(crate) use door::{MutPtr, UnsafeCell, atomic, fence, full_fence, spin};
+pub(crate) use door::{MutPtr, UnsafeCell, atomic, fence, full_fence, spin, test_and_set};

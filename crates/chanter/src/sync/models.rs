@@ -1,1 +1,225 @@
-//! Loom models.
+//! Loom models of the locks and of the stack.
+//!
+//! Every model of the crate runs through [`check`], which bounds the search at
+//! two preemptions. To search deeper, or one model only:
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 \
+//!     cargo test -p chanter --lib --release models::stack -- --test-threads=1
+//! ```
+//!
+//! `LOOM_CHECKPOINT_FILE` and `LOOM_LOG=1` replay what a failing model did.
+//! A test `.._is_needed` runs a model with one ordering of
+//! [`order`](super::order) weakened, and asserts that the model fails.
+
+use std::ptr::{self, NonNull};
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::atomic::Ordering::{self, Relaxed};
+use super::order::weakened;
+use super::{BiasedLock, Cell, Linked, Lock, Stack, UnsafeCell};
+
+/// Runs `model` in every interleaving within the bound.
+pub(crate) fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    builder.max_branches = builder.max_branches.max(10_000);
+    builder.check(model);
+}
+
+/// Asserts that `model` fails once the ordering `name` is no more than `weaker`.
+pub(crate) fn needs(name: &'static str, weaker: Ordering, model: impl Fn() + Sync + Send + 'static) {
+    assert!(
+        weakened::notices(name, weaker, || check(model)),
+        "no model needs {name} to be more than {weaker:?}"
+    );
+}
+
+/// Mutual exclusion and visibility: two threads that add under the lock never
+/// overlap (loom checks the cell inside), and no addition is lost; `try_lock`
+/// included.
+fn two_adders() {
+    let lock = Arc::new(Lock::new(0));
+    let other = {
+        let lock = Arc::clone(&lock);
+        thread::spawn(move || *lock.lock() += 1)
+    };
+    let mut added = 1;
+    if let Some(mut value) = lock.try_lock() {
+        *value += 1;
+        added += 1;
+    }
+    other.join().unwrap();
+    assert_eq!(*lock.lock(), added);
+}
+
+#[test]
+fn lock_excludes_and_publishes() {
+    check(two_adders);
+}
+
+#[test]
+fn lock_acquire_is_needed() {
+    needs("lock_acquire", Relaxed, two_adders);
+}
+
+#[test]
+fn lock_release_is_needed() {
+    needs("lock_release", Relaxed, two_adders);
+}
+
+/// INV-BIAS: the owner's plain stores and a revoker never both are inside, and
+/// each sees what the other wrote; afterwards the lock works as any other.
+fn revoked_bias() {
+    let lock = Arc::new(BiasedLock::new(0, 0));
+    lock.bias_to_me();
+    let revoker = {
+        let lock = Arc::clone(&lock);
+        thread::spawn(move || *lock.lock() += 1)
+    };
+    *lock.lock() += 1;
+    *lock.lock() += 1;
+    revoker.join().unwrap();
+    assert_eq!(*lock.lock(), 3);
+}
+
+#[test]
+fn biased_lock_excludes_and_publishes() {
+    check(revoked_bias);
+}
+
+/// INV-BIAS with two revokers: one revokes, the other waits for its turn.
+#[test]
+fn biased_lock_serves_two_revokers() {
+    check(|| {
+        let lock = Arc::new(BiasedLock::new(0, 0));
+        lock.bias_to_me();
+        let revokers = [(); 2].map(|()| {
+            let lock = Arc::clone(&lock);
+            thread::spawn(move || *lock.lock() += 1)
+        });
+        *lock.lock() += 1;
+        for revoker in revokers {
+            revoker.join().unwrap();
+        }
+        assert_eq!(*lock.lock(), 3);
+    });
+}
+
+#[test]
+fn bias_light_fence_is_needed() {
+    needs("bias_light", Relaxed, revoked_bias);
+}
+
+#[test]
+fn bias_heavy_fence_is_needed() {
+    needs("bias_heavy", Relaxed, revoked_bias);
+}
+
+/// A node with contents, to see that they travel with it.
+struct Node {
+    link: UnsafeCell<*mut Node>,
+    contents: Cell<u32>,
+}
+
+// SAFETY: `link` is for stacks alone.
+unsafe impl Linked for Node {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.link
+    }
+}
+
+/// Sent to another thread as a frame is: by its address.
+struct Owned(NonNull<Node>);
+
+// SAFETY: a token: who has it owns the node.
+unsafe impl Send for Owned {}
+
+impl Owned {
+    fn new(contents: u32) -> Self {
+        let node = Node { link: UnsafeCell::new(ptr::null_mut()), contents: Cell::new(contents) };
+        Self(NonNull::from(Box::leak(Box::new(node))))
+    }
+
+    fn free(self) -> u32 {
+        // SAFETY: leaked in `new`, and owned.
+        unsafe { Box::from_raw(self.0.as_ptr()) }.contents.get()
+    }
+
+    /// Writes to the node, then pushes it; gives it back if that fails.
+    fn push(self, stack: &Stack<Node>) -> Result<(), Self> {
+        // SAFETY: owned, and given up on success.
+        unsafe {
+            let contents = &self.0.as_ref().contents;
+            contents.set(contents.get() + 10);
+            stack.push(self.0).map_err(|_| self)
+        }
+    }
+}
+
+/// INV-STACK: what two threads push is taken once each, and whole.
+fn pushed_by_two() {
+    let stack = Arc::new(Stack::new());
+    let pushers = [1, 2].map(|name| {
+        let stack = Arc::clone(&stack);
+        thread::spawn(move || Owned::new(name).push(&stack).is_ok())
+    });
+    let mut seen = [false; 2];
+    while seen != [true; 2] {
+        // Loom reports a thread that waits for ever: INV-STACK, nothing lost.
+        thread::yield_now();
+        for node in stack.take_all().oldest_first() {
+            let name = Owned(node).free() - 10;
+            let twice = std::mem::replace(&mut seen[name as usize - 1], true);
+            assert!(!twice, "INV-STACK: taken twice");
+        }
+    }
+    for pusher in pushers {
+        assert!(pusher.join().unwrap());
+    }
+    assert!(stack.is_empty());
+}
+
+#[test]
+fn stack_gives_each_node_once() {
+    check(pushed_by_two);
+}
+
+#[test]
+fn stack_release_is_needed() {
+    needs("frame_return", Relaxed, pushed_by_two);
+}
+
+#[test]
+fn stack_acquire_is_needed() {
+    needs("frame_take", Relaxed, pushed_by_two);
+}
+
+/// INV-STACK, closing: every node is either among those taken at the end or
+/// back with its pusher.
+fn closed_while_pushing() {
+    let stack = Arc::new(Stack::new());
+    let pushers = [1, 2].map(|name| {
+        let stack = Arc::clone(&stack);
+        thread::spawn(move || match Owned::new(name).push(&stack) {
+            Ok(()) => 0,
+            Err(node) => node.free() - 10,
+        })
+    });
+    let taken: u32 = stack.close().map(|node| Owned(node).free() - 10).sum();
+    let kept: u32 = pushers.map(|pusher| pusher.join().unwrap()).iter().sum();
+    assert_eq!(taken + kept, 3, "INV-STACK: lost or taken twice");
+    assert_eq!(stack.close().count(), 0);
+}
+
+#[test]
+fn stack_closing_loses_nothing() {
+    check(closed_while_pushing);
+}
+
+#[test]
+fn stack_acquire_is_needed_to_close() {
+    needs("frame_take", Relaxed, closed_while_pushing);
+}

@@ -12,14 +12,13 @@
 //! comes home last frees the slabs.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::body::Vtable;
 use super::state::State;
 use crate::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU8, Ordering};
-use crate::sync::{Linked, Stack, UnsafeCell};
+use crate::sync::{Cell, Linked, Stack, UnsafeCell, order};
 use crate::vp::{Shared, Vp};
 
 /// The part of a frame that every thread has.
@@ -116,9 +115,38 @@ pub(crate) struct Arena {
     owner: UnsafeCell<Owner>,
     returns: Stack<Header>,
     /// Frames still out after the owner left; see [`Arena::orphan`].
-    missing: AtomicIsize,
+    missing: Missing,
     /// Keeps the machine's memory while frames are out after its end.
     keep: Cell<*const Shared>,
+}
+
+/// How many frames of an orphaned arena are still out.
+///
+/// INV-HOME: exactly one caller is told that none is left, after the owner has
+/// left and every frame has come home.
+#[derive(Debug)]
+pub(super) struct Missing(AtomicIsize);
+
+impl Missing {
+    pub(super) fn new() -> Self {
+        Self(AtomicIsize::new(0))
+    }
+
+    /// The owner leaves while `out` frames were not at home when it closed the
+    /// return list; those that came since have subtracted themselves already.
+    #[must_use]
+    pub(super) fn leave(&self, out: isize) -> bool {
+        // ORDER: Release publishes the owner's part, Acquire sees every use
+        // of the slabs end, for whoever is last.
+        self.0.fetch_add(out, order::frame_missing()) + out == 0
+    }
+
+    /// A frame comes home after the owner closed the return list.
+    #[must_use]
+    pub(super) fn come_home(&self) -> bool {
+        // ORDER: as in `leave`. Below zero the owner has not left yet.
+        self.0.fetch_sub(1, order::frame_missing()) == 1
+    }
 }
 
 /// The owner's part.
@@ -154,7 +182,7 @@ impl Arena {
                 slabs: Vec::new(),
             }),
             returns: Stack::new(),
-            missing: AtomicIsize::new(0),
+            missing: Missing::new(),
             keep: Cell::new(ptr::null()),
         }
     }
@@ -277,10 +305,7 @@ impl Arena {
             owner.slabs.iter().map(|slab| owner.born_in(*slab)).sum::<isize>()
         });
         let out = born - at_home;
-        // Frames that came home since `close` have subtracted already, so
-        // the sum is what is still out.
-        // ORDER: AcqRel: the last one sees every use of the slabs end.
-        if self.missing.fetch_add(out, Ordering::AcqRel) + out == 0 {
+        if self.missing.leave(out) {
             // SAFETY: nothing is out, and the owner is gone.
             unsafe { self.demolish() };
         }
@@ -377,10 +402,7 @@ pub(crate) unsafe fn free(frame: NonNull<Header>) {
     // SAFETY: the frame is dead, so it is ours to push; the arena lives.
     unsafe {
         frame.as_ref().state.clear();
-        if (*arena).returns.push(frame).is_err()
-            // ORDER: AcqRel as in `orphan`.
-            && (*arena).missing.fetch_sub(1, Ordering::AcqRel) == 1
-        {
+        if (*arena).returns.push(frame).is_err() && (*arena).missing.come_home() {
             (*arena).demolish();
         }
     }

@@ -162,8 +162,8 @@ unsafe impl<T> Branch for JoinBranch<T> {
         unsafe { self.thread.waiters().offer(&self.offer, at, || !state.await_completion()) }
     }
 
-    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {
-        self.thread.waiters().retract(&self.offer);
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut Wakes) {
+        self.thread.waiters().retract(&self.offer, winner.is_some());
     }
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> Result<T, JoinError> {
@@ -177,7 +177,7 @@ unsafe impl<T> Branch for JoinBranch<T> {
 
 impl<T> Drop for JoinBranch<T> {
     fn drop(&mut self) {
-        self.thread.waiters().retract(&self.offer);
+        self.thread.waiters().retract(&self.offer, false);
     }
 }
 

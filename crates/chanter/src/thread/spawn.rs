@@ -107,7 +107,7 @@ where
         Some(vp) => make(&vp.arena),
         None => machine.with_arena(make),
     };
-    home.counters.hosts.add_one_shared();
+    machine.outside.hosts.add_one_shared();
     // SAFETY: the new frame's token.
     home.push(unsafe { Ready::from_frame(frame) });
     thread
@@ -380,7 +380,7 @@ fn spawn_outside<F: Future + Send + 'static>(future: F) {
     let machine = entered().expect(OUTSIDE);
     let mut future = Box::pin(future);
     let home = machine.any_vp();
-    home.counters.parasites.add_one_shared();
+    machine.outside.parasites.add_one_shared();
     // Polled once with a waker that does nothing; if it blocks, the machine
     // polls it again, with its own.
     let mut cx = Context::from_waker(Waker::noop());
@@ -389,7 +389,7 @@ fn spawn_outside<F: Future + Send + 'static>(future: F) {
         Ok(Poll::Ready(())) => (),
         Err(payload) => JoinError::panicked(payload).report("a parasite"),
         Ok(Poll::Pending) => {
-            home.counters.reified.add_one_shared();
+            machine.outside.reified.add_one_shared();
             // SAFETY: the lock's holder owns the arena; a box fits.
             let frame = machine.with_arena(|arena| unsafe {
                 queued_parasite(arena, home, future, Kind::Parasite)

@@ -32,12 +32,19 @@ impl Wake for Nested {
 
 /// Polls `future` on the current virtual processor and runs its threads in
 /// between.
+///
+/// # Panics
+/// If the stack is nearly used up by threads that are nested in this way.
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     let vp = Vp::current().expect("the caller drives a virtual processor");
     let machine = super::entered().expect("a driver has entered its machine");
     let nested = Arc::new(Nested { woken: AtomicBool::new(false), machine, vp: vp.index });
     let waker = Waker::from(Arc::clone(&nested));
     let mut cx = Context::from_waker(&waker);
+    assert!(
+        vp.has_stack(),
+        "too many threads block the OS thread of one virtual processor: await instead of blocking"
+    );
     let mut future = pin!(future);
     loop {
         vp.budget.set(OPERATIONS);

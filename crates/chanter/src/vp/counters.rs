@@ -21,7 +21,7 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Anyone counts.
+    /// Anyone counts, on a counter that has no driver.
     pub(crate) fn add_one_shared(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -68,6 +68,10 @@ pub struct Stats {
     /// Parasites that were spawned as hosts, for a hungry virtual processor
     /// or because of a penalty count.
     pub promoted: u64,
+    /// Parasites that were queued at their spawn, because the stack was nearly
+    /// used up. Once all is quiet, every parasite created has finished in
+    /// place, or was reified, promoted or queued.
+    pub queued: u64,
     /// Times a thread went on on another virtual processor.
     pub migrated: u64,
     /// Threads taken from queues and polled.
@@ -84,6 +88,7 @@ impl Stats {
         self.attached += counters.attached.get();
         self.inflated += counters.inflated.get();
         self.promoted += counters.promoted.get();
+        self.queued += counters.queued.get();
         self.migrated += counters.migrated.get();
         self.dispatched += counters.polls.get();
         self.sleeps += counters.sleeps.get();

@@ -7,7 +7,9 @@ use std::io;
 use std::ptr;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+use super::counters::Counters;
 use super::worker::Driving;
 use super::{SharedRef, Stats, Vp, block_here};
 use crate::event::block_on_thread;
@@ -19,6 +21,8 @@ use crate::thread::{self, Thread};
 
 /// The stack of a worker: reserved, not used, until threads nest.
 const WORKER_STACK: usize = 8 << 20;
+/// How long `block_on` waits for a worker to leave virtual processor 0.
+const TAKEOVER: Duration = Duration::from_millis(100);
 
 /// A machine: virtual processors that run threads.
 ///
@@ -48,6 +52,15 @@ pub(crate) struct Shared {
     pub(super) awake: AtomicUsize,
     /// Virtual processors that look for threads of others.
     pub(super) searching: AtomicUsize,
+    /// Every virtual processor sleeps without a watch: who becomes busy must
+    /// wake one that watches.
+    pub(super) unwatched: AtomicBool,
+    /// Callers of `block_on` that wait for virtual processor 0.
+    main_waits: AtomicUsize,
+    /// A worker drives virtual processor 0.
+    main_worker: AtomicBool,
+    /// What was spawned from outside.
+    pub(crate) outside: Counters,
     closing: AtomicBool,
     name: String,
     this: Weak<Self>,
@@ -114,6 +127,10 @@ impl Builder {
             vps,
             awake: AtomicUsize::new(0),
             searching: AtomicUsize::new(0),
+            unwatched: AtomicBool::new(false),
+            main_waits: AtomicUsize::new(0),
+            main_worker: AtomicBool::new(false),
+            outside: Counters::default(),
             closing: AtomicBool::new(false),
             name: self.name,
             this: this.clone(),
@@ -157,8 +174,9 @@ impl Machine {
     /// the future started with [`spawn_local`](crate::spawn_local) are
     /// dropped, since they cannot leave this OS thread.
     ///
-    /// If virtual processor 0 has a driver already, the calling OS thread
-    /// only polls `future`. On a thread of a machine it is nested as in
+    /// If another `block_on` drives virtual processor 0, or its worker is busy
+    /// with a turn that does not end, the calling OS thread only polls
+    /// `future`. On a thread of a machine it is nested as in
     /// [`Event::sync_blocking`](crate::Event::sync_blocking).
     ///
     /// # Panics
@@ -169,7 +187,7 @@ impl Machine {
         }
         let _entered = Entered::new(Arc::clone(&self.shared));
         let vp = &*self.shared.vps[0];
-        if !vp.sleeper.occupy() {
+        if !self.shared.occupy_main(vp) {
             return block_on_thread(future);
         }
         let result = {
@@ -254,6 +272,7 @@ impl Drop for Machine {
 impl Shared {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
+        stats.add(&self.outside);
         self.vps.iter().for_each(|vp| stats.add(&vp.counters));
         stats
     }
@@ -289,6 +308,9 @@ impl Shared {
     fn try_start_worker(&self, vp: &Vp) -> io::Result<()> {
         let Some(shared) = self.this.upgrade() else { return Ok(()) };
         let index = vp.index;
+        if index == 0 {
+            self.main_worker.store(true, Ordering::Relaxed);
+        }
         let worker = std::thread::Builder::new()
             .name(format!("{}-{index}", self.name))
             .stack_size(WORKER_STACK)
@@ -302,12 +324,41 @@ impl Shared {
     fn work(self: &Arc<Self>, index: usize) {
         let _entered = Entered::new(Arc::clone(self));
         let vp = &*self.vps[index];
+        let is_main = index == 0;
         {
             let driving = Driving::new(vp);
-            driving.run_until(&|| self.is_closing());
+            let main_waits = || is_main && self.main_waits.load(Ordering::Relaxed) > 0;
+            driving.run_until(&|| self.is_closing() || main_waits());
             vp.end_local_threads();
         }
-        vp.sleeper.vacate();
+        if is_main {
+            self.main_worker.store(false, Ordering::Relaxed);
+        }
+        vp.leave();
+    }
+
+    /// `block_on` takes virtual processor 0 over, from its worker if need be.
+    fn occupy_main(&self, vp: &Vp) -> bool {
+        if vp.sleeper.occupy() {
+            return true;
+        }
+        // ORDER: Relaxed: the worker looks at it in every round, and `notify`
+        // wakes it up.
+        self.main_waits.fetch_add(1, Ordering::Relaxed);
+        let patience = Instant::now() + TAKEOVER;
+        let mut occupied = false;
+        while !occupied && self.is_driven_by_worker() && Instant::now() < patience {
+            vp.reactor.notify();
+            std::thread::yield_now();
+            occupied = vp.sleeper.occupy();
+        }
+        self.main_waits.fetch_sub(1, Ordering::Relaxed);
+        occupied || vp.sleeper.occupy()
+    }
+
+    /// Whether virtual processor 0 has a worker (rather than a `block_on`).
+    fn is_driven_by_worker(&self) -> bool {
+        self.main_worker.load(Ordering::Relaxed)
     }
 
     /// Ends every thread, then gives the memory back. Called once.
@@ -371,8 +422,7 @@ impl Shared {
 }
 
 impl Vp {
-    /// The caller of `block_on` stops driving; a worker takes over if there
-    /// is anything to do.
+    /// The driver leaves; a worker takes over if there is anything to do.
     fn leave(&self) {
         let busy = match self.policy.next() {
             Some(thread) => {
@@ -381,9 +431,13 @@ impl Vp {
             }
             None => self.slot_is_full() || !self.timers.is_empty() || self.reactor.has_sources(),
         };
+        let machine = self.machine();
         self.sleeper.vacate();
+        if machine.is_closing() || machine.main_waits.load(Ordering::Relaxed) > 0 {
+            return;
+        }
         if (busy || !self.inbox.is_empty()) && self.sleeper.occupy() {
-            self.machine().start_worker(self);
+            machine.start_worker(self);
         }
     }
 

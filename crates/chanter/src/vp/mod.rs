@@ -64,8 +64,9 @@ pub(crate) struct Vp {
     slot_runs: Cell<u32>,
     /// Driver: dispatches until timers and I/O are looked at.
     until_look: Cell<u32>,
-    look_every: Cell<u32>,
-    looked: Cell<Option<Instant>>,
+    looked: Cell<Instant>,
+    /// Driver: when it last began to be busy.
+    risen: Cell<Instant>,
     pub(crate) counters: Counters,
     /// Driver: where frames come from.
     pub(crate) arena: Arena,
@@ -106,8 +107,8 @@ impl Vp {
             slot: Cell::new(None),
             slot_runs: Cell::new(0),
             until_look: Cell::new(1),
-            look_every: Cell::new(16),
-            looked: Cell::new(None),
+            looked: Cell::new(Instant::now()),
+            risen: Cell::new(Instant::now()),
             counters: Counters::default(),
             arena: Arena::new(),
             policy,
@@ -157,7 +158,12 @@ impl Vp {
     /// Whether a woken parasite may run on this stack, now.
     #[inline]
     pub(crate) fn may_attach(&self) -> bool {
-        self.depth.get() < DEPTH && self.budget.get() > 0 && stack::pointer() > self.stack_limit.get()
+        self.depth.get() < DEPTH && self.budget.get() > 0 && self.has_stack()
+    }
+
+    /// Whether the stack has room for another nested thread.
+    pub(crate) fn has_stack(&self) -> bool {
+        stack::pointer() > self.stack_limit.get()
     }
 
     /// Whether a parasite may simply be polled where it is spawned.
@@ -170,8 +176,15 @@ impl Vp {
     /// The slow path of a spawn: what has the guard asked for?
     #[cold]
     pub(crate) fn look_closer(&self) -> Spawn {
-        if stack::pointer() <= self.stack_limit.get() {
+        if !self.has_stack() {
             return Spawn::Queue;
+        }
+        if self.machine().is_unwatched() {
+            // Only who stays busy is worth a watch.
+            if self.risen.get().elapsed() < HEARTBEAT {
+                return Spawn::InPlace;
+            }
+            self.machine().wake_one(self);
         }
         // ORDER: Relaxed: only a request.
         self.guard.store(self.stack_limit.get(), Ordering::Relaxed);
@@ -204,8 +217,22 @@ impl Vp {
                     self.displace(before);
                 }
             }
-            None if self.machine().vps.len() > 1 && self.policy.waiting() > 1 => self.machine().wake_one(self),
-            None => (),
+            None => self.offer_to_others(),
+        }
+    }
+
+    /// Something was queued. One thread alone is left to whoever watches, as
+    /// it is often awaited at once; more of them, or one that nobody watches,
+    /// wake a sleeper.
+    #[inline]
+    fn offer_to_others(&self) {
+        let machine = self.machine();
+        if machine.vps.len() == 1 {
+            return;
+        }
+        let waiting = self.policy.waiting();
+        if waiting > 1 || (waiting == 1 && machine.is_unwatched()) {
+            machine.wake_one(self);
         }
     }
 
@@ -217,9 +244,7 @@ impl Vp {
             // A policy that wants everything next gets it through the inbox.
             self.push(stubborn);
         }
-        if self.machine().vps.len() > 1 && self.policy.waiting() > 1 {
-            self.machine().wake_one(self);
-        }
+        self.offer_to_others();
     }
 
     /// A thread became ready; anyone may call.
@@ -273,11 +298,18 @@ impl Shared {
         self.awake.load(Ordering::Relaxed) < self.vps.len()
     }
 
+    /// Whether all slept, and nobody watches those that are busy since.
+    #[inline(always)]
+    pub(crate) fn is_unwatched(&self) -> bool {
+        self.unwatched.load(Ordering::Relaxed)
+    }
+
     /// Threads wait on `busy`: wakes a sleeping virtual processor, unless one
     /// is on its way already.
     pub(crate) fn wake_one(&self, busy: &Vp) {
         // ORDER: INV-SLEEP, the waker's side: the queue has been filled.
         fence(Ordering::SeqCst);
+        self.unwatched.store(false, Ordering::Relaxed);
         if !self.has_sleepers() || self.searching.load(Ordering::Relaxed) > 0 {
             return;
         }

@@ -16,6 +16,8 @@ use crate::thread::frame::Kind;
 const SLOT_RUNS: u32 = 64;
 /// Timers and I/O are looked at about this often while threads run.
 const LOOK: Duration = Duration::from_micros(100);
+/// The clock is looked at every so many turns: a nanosecond each.
+const LOOK_TURNS: u32 = 32;
 /// The longest watch of a sleeper while others are busy.
 const LONGEST_WATCH: Duration = Duration::from_millis(2);
 
@@ -31,7 +33,8 @@ impl<'a> Driving<'a> {
         let limit = stack::limit();
         vp.stack_limit.set(limit);
         vp.guard.store(limit, Ordering::Relaxed);
-        vp.machine().awake.fetch_add(1, Ordering::Relaxed);
+        vp.machine().awake.fetch_add(1, Ordering::SeqCst);
+        vp.begin_to_be_busy();
         Self { vp, outer: CURRENT.replace(vp) }
     }
 
@@ -123,26 +126,16 @@ impl Vp {
         }
     }
 
-    /// Timers and I/O, without waiting. The interval is tuned so that this
-    /// happens about every [`LOOK`].
+    /// Looks at the clock; if it is time, at timers and I/O, without waiting.
     #[cold]
     fn look_around(&self) {
+        self.until_look.set(LOOK_TURNS);
         let now = Instant::now();
-        if let Some(last) = self.looked.replace(Some(now)) {
-            let every = self.look_every.get();
-            let took = now.duration_since(last);
-            let every = if took > LOOK * 2 {
-                (every / 4).max(1)
-            } else if took < LOOK / 2 {
-                (every * 2).min(16 * 1024)
-            } else {
-                every
-            };
-            self.look_every.set(every);
+        if now.duration_since(self.looked.get()) >= LOOK {
+            self.looked.set(now);
+            self.fire_timers(now);
+            self.reactor.poll(Some(Duration::ZERO));
         }
-        self.until_look.set(self.look_every.get());
-        self.fire_timers(now);
-        self.reactor.poll(Some(Duration::ZERO));
     }
 
     fn fire_timers(&self, now: Instant) {
@@ -155,8 +148,9 @@ impl Vp {
     /// timer or I/O is due, or until `over`.
     #[cold]
     pub(super) fn rest(&self, over: &dyn Fn() -> bool) {
-        self.looked.set(None);
-        self.fire_timers(Instant::now());
+        let now = Instant::now();
+        self.looked.set(now);
+        self.fire_timers(now);
         self.reactor.poll(Some(Duration::ZERO));
         if self.has_local_work() {
             return;
@@ -184,6 +178,15 @@ impl Vp {
         }
         self.sleeper.rise();
         machine.awake.fetch_add(1, Ordering::SeqCst);
+        self.begin_to_be_busy();
+    }
+
+    /// If nobody watches the machine, parasites are counted on to say so.
+    fn begin_to_be_busy(&self) {
+        self.risen.set(Instant::now());
+        if self.machine().is_unwatched() {
+            self.ask_closer_look();
+        }
     }
 
     fn has_local_work(&self) -> bool {
@@ -202,9 +205,17 @@ impl Vp {
     /// On an idle machine nobody watches.
     fn watch_for(&self) -> Option<Duration> {
         let machine = self.machine();
-        if machine.awake.load(Ordering::Relaxed) == 0 {
-            self.watch.set(HEARTBEAT);
+        if machine.vps.len() == 1 {
             return None;
+        }
+        if machine.awake.load(Ordering::SeqCst) == 0 {
+            // ORDER: SeqCst, as in INV-SLEEP: either we see who has become
+            // busy, or it sees that it is not watched.
+            machine.unwatched.store(true, Ordering::SeqCst);
+            if machine.awake.load(Ordering::SeqCst) == 0 {
+                self.watch.set(HEARTBEAT);
+                return None;
+            }
         }
         let now = Instant::now();
         let mut asked = self.asked.borrow_mut();

@@ -16,11 +16,7 @@ use super::{NotOpened, Wait};
 const TRIES: usize = 16;
 
 /// Opens `path` for reading, beneath `root` and nowhere else.
-pub(crate) fn open_beneath(
-    root: BorrowedFd<'_>,
-    path: &Path,
-    wait: Wait,
-) -> Result<OwnedFd, NotOpened> {
+pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &Path, wait: Wait) -> Result<OwnedFd, NotOpened> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     // NONBLOCK: opening a named pipe must not wait for its writer.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;

@@ -9,11 +9,7 @@ use std::path::Path;
 use super::{NotOpened, Wait};
 
 /// Opens nothing: leaves it to [`walk`](super::walk).
-pub(crate) fn open_beneath(
-    _root: BorrowedFd<'_>,
-    _path: &Path,
-    wait: Wait,
-) -> Result<OwnedFd, NotOpened> {
+pub(crate) fn open_beneath(_root: BorrowedFd<'_>, _path: &Path, wait: Wait) -> Result<OwnedFd, NotOpened> {
     Err(match wait {
         Wait::Never => NotOpened::WouldWait,
         Wait::Allowed => NotOpened::Elsewhere,

@@ -93,10 +93,10 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.stop.halt();
-        if let Some(server) = self.server.take() {
-            if !thread::panicking() {
-                server.join().unwrap();
-            }
+        if let Some(server) = self.server.take()
+            && !thread::panicking()
+        {
+            server.join().unwrap();
         }
     }
 }
