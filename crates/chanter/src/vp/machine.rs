@@ -342,18 +342,21 @@ impl Shared {
         if vp.sleeper.occupy() {
             return true;
         }
+        if !self.is_driven_by_worker() {
+            return false;
+        }
         // ORDER: Relaxed: the worker looks at it in every round, and `notify`
         // wakes it up.
         self.main_waits.fetch_add(1, Ordering::Relaxed);
         let patience = Instant::now() + TAKEOVER;
         let mut occupied = false;
-        while !occupied && self.is_driven_by_worker() && Instant::now() < patience {
+        while !occupied && Instant::now() < patience {
             vp.reactor.notify();
             std::thread::yield_now();
             occupied = vp.sleeper.occupy();
         }
         self.main_waits.fetch_sub(1, Ordering::Relaxed);
-        occupied || vp.sleeper.occupy()
+        occupied
     }
 
     /// Whether virtual processor 0 has a worker (rather than a `block_on`).
