@@ -344,3 +344,36 @@ fn the_soup() {
     }
     assert!(received > 1000, "hardly anything was received: {received}");
 }
+
+/// A few OS threads use one channel after the other without a pause, so that
+/// they are preempted anywhere: in the middle of an operation, and between
+/// two instructions of its beginning. One after the other, the channel is
+/// "usually" each one's.
+#[test]
+fn a_channel_may_change_hands_at_any_instruction() {
+    let seconds = std::env::var("CHANTER_STRESS").ok().and_then(|text| text.parse().ok()).unwrap_or(3u64);
+    watchdog!(seconds * 3 + 60);
+    const EACH: u64 = 150_000;
+    const THREADS: u64 = 3;
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(seconds) {
+        let (tx, rx) = mailbox::<u64>();
+        std::thread::scope(|scope| {
+            for me in 0..THREADS {
+                let tx = tx.clone();
+                scope.spawn(move || {
+                    for n in 0..EACH {
+                        tx.try_send(me * EACH + n).unwrap();
+                    }
+                });
+            }
+        });
+        let mut next = [0; THREADS as usize];
+        assert_eq!(rx.len() as u64, THREADS * EACH, "messages were lost or doubled");
+        while let Ok(n) = rx.try_recv() {
+            let (from, n) = ((n / EACH) as usize, n % EACH);
+            assert_eq!(n, next[from], "a message was lost or doubled");
+            next[from] += 1;
+        }
+    }
+}

@@ -1,1 +1,244 @@
-//! Loom models.
+//! Loom models of channels: single operations, through the public interface.
+//!
+//! How to run them: see `sync/models.rs`. Choices are in `event/models.rs`.
+
+use std::pin::pin;
+use std::task::Poll;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::{Closed, Receiver, SendError, TryRecvError, TrySendError, bounded, channel, mailbox};
+use crate::Event;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::models::{Message, block_on, check, needs, poll_once};
+
+/// INV-MATCH, INV-LAST: a message arrives once, whole, whoever comes first; both
+/// sides commit; and the channel is freed after both are done with it.
+fn rendezvous() {
+    let (tx, rx) = channel();
+    let sender = thread::spawn(move || block_on(tx.send(Message::new(1))).is_ok());
+    assert_eq!(block_on(rx.recv()).unwrap().number(), 1);
+    assert!(sender.join().unwrap());
+    assert_eq!(block_on(rx.recv()).err(), Some(Closed), "its last sender has gone");
+}
+
+#[test]
+fn rendezvous_delivers_once() {
+    check(rendezvous);
+}
+
+#[test]
+fn rendezvous_needs_publish() {
+    needs("group_publish", Relaxed, rendezvous);
+}
+
+#[test]
+fn rendezvous_needs_observe() {
+    needs("group_observe", Relaxed, rendezvous);
+}
+
+#[test]
+fn rendezvous_needs_the_lock() {
+    needs("lock_acquire", Relaxed, rendezvous);
+}
+
+/// INV-MATCH: of two senders each meets its receive; no message is lost, and
+/// none comes twice.
+#[test]
+fn two_senders_one_receiver() {
+    check(|| {
+        let (tx, rx) = channel();
+        let senders = [(tx.clone(), 1), (tx, 2)]
+            .map(|(tx, number)| thread::spawn(move || block_on(tx.send(Message::new(number))).is_ok()));
+        let first = block_on(rx.recv()).unwrap().number();
+        let second = block_on(rx.recv()).unwrap().number();
+        assert_eq!(first + second, 3);
+        for sender in senders {
+            assert!(sender.join().unwrap());
+        }
+    });
+}
+
+/// The one guarantee: a receive that waits is dropped while a message is sent.
+/// Either the send does not commit, and the sender has its message, or the
+/// message is at the head of the channel.
+fn dropped_receive() {
+    let (tx, rx) = channel();
+    let sender = thread::spawn(move || (tx.try_send(Message::new(1)), tx));
+    {
+        let mut receive = pin!(rx.recv().sync());
+        if let Poll::Ready(message) = poll_once(receive.as_mut()) {
+            panic!("nobody waits to send, and yet {:?}", message.is_ok());
+        }
+    }
+    let (sent, _tx) = sender.join().unwrap();
+    match (sent, rx.try_recv()) {
+        (Ok(()), Ok(message)) => assert_eq!(message.number(), 1),
+        (Err(TrySendError::Full(message)), Err(TryRecvError::Empty)) => assert_eq!(message.number(), 1),
+        (sent, received) => panic!("sent: {}, received: {}", sent.is_ok(), received.is_ok()),
+    }
+}
+
+#[test]
+fn dropped_receives_lose_nothing() {
+    check(dropped_receive);
+}
+
+/// The one guarantee, with another receiver: what was committed to a receive
+/// that is dropped goes to the one that waits.
+#[test]
+fn dropped_receives_pass_on() {
+    check(|| {
+        let (tx, rx) = channel();
+        let sender = thread::spawn(move || block_on(tx.send(Message::new(1))).is_ok());
+        let other = Receiver::clone(&rx);
+        let dropper = thread::spawn(move || {
+            let mut receive = pin!(other.recv().sync());
+            poll_once(receive.as_mut()).map(|message| message.unwrap().number())
+        });
+        // Who comes first takes it; if that is the dropper, nothing is left.
+        let got = block_on(rx.recv()).map(|message| message.number());
+        let dropped = dropper.join().unwrap();
+        assert!(sender.join().unwrap());
+        match dropped {
+            Poll::Pending => assert_eq!(got.ok(), Some(1)),
+            Poll::Ready(number) => assert_eq!((number, got.err()), (1, Some(Closed))),
+        }
+    });
+}
+
+/// A send that waits is dropped while it is received: the message arrives, or
+/// the receive waits on, until the channel closes. It is never in both places.
+#[test]
+fn dropped_sends_arrive_or_not() {
+    check(|| {
+        let (tx, rx) = channel::<Message>();
+        let receiver = thread::spawn(move || block_on(rx.recv()).map(|message| message.number()));
+        let sent = {
+            let mut send = pin!(tx.send(Message::new(1)).sync());
+            poll_once(send.as_mut())
+        };
+        drop(tx);
+        let got = receiver.join().unwrap();
+        if let Poll::Ready(sent) = sent {
+            assert!(sent.is_ok() && got == Ok(1));
+        } else {
+            assert!(matches!(got, Ok(1) | Err(Closed)));
+        }
+    });
+}
+
+/// Closing races with a send and a receive: both commit, or both fail and the
+/// sender has its message back.
+#[test]
+fn closing_tells_both() {
+    check(|| {
+        let (tx, rx) = channel();
+        let closer = tx.clone();
+        let sender = thread::spawn(move || match block_on(tx.send(Message::new(1))) {
+            Ok(()) => true,
+            Err(SendError(message)) => {
+                assert_eq!(message.number(), 1);
+                false
+            }
+        });
+        let receiver = thread::spawn(move || block_on(rx.recv()).map(|message| message.number()));
+        closer.close();
+        let sent = sender.join().unwrap();
+        assert_eq!(receiver.join().unwrap().is_ok(), sent);
+    });
+}
+
+/// INV-SIDE: the last sender goes while a receive waits, whose receiver has
+/// gone already. The receive is told, and the last of the two frees the channel
+/// with the message in it.
+fn last_handle() {
+    let (tx, rx) = bounded(2);
+    tx.try_send(Message::new(1)).unwrap();
+    let receive = rx.recv();
+    drop(rx);
+    let sender = thread::spawn(move || {
+        let sent = tx.try_send(Message::new(2));
+        drop(tx);
+        sent.is_ok()
+    });
+    assert_eq!(block_on(receive).unwrap().number(), 1);
+    sender.join().unwrap();
+}
+
+#[test]
+fn last_handles_free_the_channel() {
+    check(last_handle);
+}
+
+#[test]
+fn last_handles_need_the_lock() {
+    needs("lock_release", Relaxed, last_handle);
+}
+
+/// INV-SIDE: the last sender goes while a receive waits.
+#[test]
+fn last_senders_close() {
+    check(|| {
+        let (tx, rx) = channel::<Message>();
+        let sender = thread::spawn(move || drop(tx));
+        assert_eq!(block_on(rx.recv()).err(), Some(Closed));
+        sender.join().unwrap();
+    });
+}
+
+/// INV-SIDE: events are counted whoever lends them: the handle's own thread
+/// with plain stores, another one under the lock.
+#[test]
+fn shared_handles_count_every_event() {
+    check(|| {
+        let (tx, rx) = mailbox();
+        let tx = Arc::new(tx);
+        let other = {
+            let tx = Arc::clone(&tx);
+            thread::spawn(move || assert!(block_on(tx.send(Message::new(1))).is_ok()))
+        };
+        assert!(block_on(tx.send(Message::new(2))).is_ok());
+        drop(tx);
+        let first = block_on(rx.recv()).unwrap().number();
+        let second = block_on(rx.recv()).unwrap().number();
+        assert_eq!(first + second, 3);
+        assert_eq!(block_on(rx.recv()).err(), Some(Closed), "miscounted");
+        other.join().unwrap();
+    });
+}
+
+/// INV-MATCH: a bounded channel keeps the order, and a sender that waits for a
+/// place gets the one that is freed.
+#[test]
+fn bounded_refills_in_order() {
+    check(|| {
+        let (tx, rx) = bounded(1);
+        let sender = thread::spawn(move || {
+            assert!(block_on(tx.send(Message::new(1))).is_ok());
+            assert!(block_on(tx.send(Message::new(2))).is_ok());
+        });
+        assert_eq!(block_on(rx.recv()).unwrap().number(), 1);
+        assert_eq!(block_on(rx.recv()).unwrap().number(), 2);
+        sender.join().unwrap();
+        assert_eq!(block_on(rx.recv()).err(), Some(Closed));
+    });
+}
+
+/// A single wait that moves to another waker while it commits: the new one is
+/// woken, or the poll sees the result.
+#[test]
+fn renewed_receives_are_woken() {
+    check(|| {
+        let (tx, rx) = channel();
+        let sender = thread::spawn(move || block_on(tx.send(Message::new(1))).is_ok());
+        let mut receive = pin!(rx.recv().sync());
+        let message = match poll_once(receive.as_mut()) {
+            Poll::Ready(message) => message,
+            Poll::Pending => block_on(receive),
+        };
+        assert_eq!(message.unwrap().number(), 1);
+        assert!(sender.join().unwrap());
+    });
+}

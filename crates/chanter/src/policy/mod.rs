@@ -34,7 +34,7 @@ pub enum Reason {
     Remote,
     /// It was a parasite and has become a host.
     Inflated,
-    /// It was to run next, and another took its place.
+    /// It was to run soon here, but another virtual processor is hungry.
     Displaced,
     /// It was taken from another virtual processor.
     Stolen,
@@ -47,9 +47,11 @@ pub enum Reason {
 /// workers at any time. No lock of the runtime is held during any call. Calls
 /// must be short: the virtual processor waits.
 pub trait Policy: Send + Sync + 'static {
-    /// A thread is ready: keep it, or return it to have it run next, before
-    /// [`next`](Policy::next) is asked. (Whoever was to run next before
-    /// comes back as [`Reason::Displaced`]: keep that one.)
+    /// A thread is ready: keep it, or return it to have it run soon. Those
+    /// that are returned run first in, first out, before
+    /// [`next`](Policy::next) is asked (which happens at the latest after 64
+    /// of them), and cost no lock. If another virtual processor is hungry
+    /// meanwhile, they come back as [`Reason::Displaced`]: keep those.
     ///
     /// A `Ready` that is dropped ends its thread as cancelled.
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready>;

@@ -6,11 +6,13 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Work stealing.
 ///
-/// A thread that is unblocked by its neighbour runs next on the same virtual
+/// A thread that is unblocked by its neighbour runs soon on the same virtual
 /// processor, so that a conversation stays in one cache. All others queue up,
 /// first in first out; a hungry virtual processor takes half of the queue.
 #[derive(Debug)]
 pub struct WorkStealing {
+    /// There is nobody who could steal.
+    alone: bool,
     queue: Lock<ReadyQueue>,
     /// The queue's length, to be read without the lock. Written under it.
     len: AtomicUsize,
@@ -22,7 +24,12 @@ const MOST: usize = 32;
 impl WorkStealing {
     /// An empty policy.
     pub fn new() -> Self {
-        Self { queue: Lock::new(ReadyQueue::new()), len: AtomicUsize::new(0) }
+        Self { alone: false, queue: Lock::new(ReadyQueue::new()), len: AtomicUsize::new(0) }
+    }
+
+    /// The same for a machine with one virtual processor.
+    pub(crate) fn alone() -> Self {
+        Self { alone: true, ..Self::new() }
     }
 }
 
@@ -35,7 +42,7 @@ impl Default for WorkStealing {
 impl Policy for WorkStealing {
     #[inline]
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
-        if reason == Reason::Woken {
+        if reason == Reason::Woken || self.alone {
             return Some(thread);
         }
         let mut queue = self.queue.lock();

@@ -168,6 +168,16 @@ impl<T> BiasedLock<T> {
     }
 }
 
+/// The end of the lock is an access like any other.
+#[cfg(loom)]
+impl<T> Drop for BiasedLock<T> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.value.with_mut(|_| ());
+        }
+    }
+}
+
 /// The right to use the value; releases the lock when dropped.
 pub(crate) struct BiasedGuard<'a, T> {
     value: ManuallyDrop<MutPtr<T>>,

@@ -76,6 +76,16 @@ impl<T: fmt::Debug> fmt::Debug for Lock<T> {
     }
 }
 
+/// The end of the lock is an access like any other.
+#[cfg(loom)]
+impl<T> Drop for Lock<T> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.value.with_mut(|_| ());
+        }
+    }
+}
+
 /// The right to use the value; releases the lock when dropped.
 pub(crate) struct Guard<'a, T> {
     value: ManuallyDrop<MutPtr<T>>,

@@ -98,12 +98,14 @@ pub(crate) mod weakened {
         now.filter(|(weak, _)| *weak == name).map(|(_, order)| order)
     }
 
-    /// Runs `model` with the ordering `name` weakened to `order`, and reports
-    /// whether the model noticed. One at a time: `--test-threads=1`.
-    pub(crate) fn notices(name: &'static str, order: Ordering, model: impl FnOnce()) -> bool {
+    /// Runs `model` with the ordering `name` weakened to `order`, and returns
+    /// how the model noticed. One at a time: `--test-threads=1`.
+    pub(crate) fn noticed(name: &'static str, order: Ordering, model: impl FnOnce()) -> Option<String> {
         set(Some((name, order)));
-        let noticed = catch_unwind(AssertUnwindSafe(model)).is_err();
+        let outcome = catch_unwind(AssertUnwindSafe(model));
         set(None);
-        noticed
+        let panic = outcome.err()?;
+        let message = panic.downcast_ref::<String>().cloned();
+        Some(message.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default())
     }
 }

@@ -33,6 +33,15 @@ pub(crate) struct Vtable {
     pub(crate) waiters: unsafe fn(NonNull<Header>) -> Option<NonNull<WaitQueue>>,
 }
 
+/// The vtable of a frame that holds no body yet.
+pub(crate) const NONE: &Vtable = &Vtable {
+    poll: |_, _| Poll::Ready(()),
+    cancel: |_| (),
+    take: |_, _| (),
+    bury: |_| (),
+    waiters: |_| None,
+};
+
 /// A parasite's frame.
 #[repr(C)]
 pub(crate) struct ParasiteFrame<F> {

@@ -12,6 +12,7 @@
 //! comes home last frees the slabs.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::collections::HashSet;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -111,8 +112,11 @@ struct Slab {
 }
 
 /// Where frames come from and go back to.
+#[repr(C)]
 pub(crate) struct Arena {
     owner: UnsafeCell<Owner>,
+    /// The virtual processor that owns the arena, if one does.
+    home: Cell<*const Vp>,
     returns: Stack<Header>,
     /// Frames still out after the owner left; see [`Arena::orphan`].
     missing: Missing,
@@ -149,7 +153,9 @@ impl Missing {
     }
 }
 
-/// The owner's part.
+/// The owner's part. The lists of small frames come first, near to what else
+/// a spawn touches.
+#[repr(C)]
 struct Owner {
     free: [*mut Header; CLASSES],
     /// Never used memory at the end of each class's newest slab.
@@ -159,17 +165,34 @@ struct Owner {
 
 impl Header {
     #[inline(always)]
-    pub(crate) fn new(state: State, vtable: &'static Vtable, kind: Kind, vp: &Vp) -> Self {
+    pub(crate) fn new(state: State, vtable: &'static Vtable, kind: Kind, vp: *const Vp) -> Self {
         Self {
             state,
             vtable: Cell::new(vtable),
             next: UnsafeCell::new(ptr::null_mut()),
-            vp: AtomicPtr::new(ptr::from_ref(vp).cast_mut()),
+            vp: AtomicPtr::new(vp.cast_mut()),
             tag: Cell::new(0),
             borrowed: Cell::new(0),
             kind: KindCell(AtomicU8::new(kind as u8)),
             penalty: Cell::new(0),
         }
+    }
+
+    /// INV-FRESH, for a header that may say anything.
+    fn freshen(&self, home: *const Vp) {
+        self.state.freshen();
+        self.vp.store(home.cast_mut(), Ordering::Relaxed);
+        self.tag.set(0);
+        self.borrowed.set(0);
+        self.kind.set(Kind::Parasite);
+        self.penalty.set(0);
+    }
+
+    /// Whether the header of a parasite that has ended in place is still as it
+    /// was (INV-FRESH).
+    #[inline(always)]
+    pub(super) fn is_fresh(&self) -> bool {
+        self.state.is_private() && self.borrowed.get() == 0 && self.penalty.get() == 0
     }
 }
 
@@ -181,13 +204,19 @@ impl Arena {
                 fresh: [ptr::null_mut(); CLASSES],
                 slabs: Vec::new(),
             }),
+            home: Cell::new(ptr::null()),
             returns: Stack::new(),
             missing: Missing::new(),
             keep: Cell::new(ptr::null()),
         }
     }
 
-    /// Takes a frame: uninitialized but for its state word and its link.
+    /// Makes `vp` the owner, before anything is taken.
+    pub(crate) fn belong_to(&self, vp: &Vp) {
+        self.home.set(vp);
+    }
+
+    /// Takes a frame, whose header is as INV-FRESH says.
     ///
     /// # Safety
     /// Only the arena's owner calls it: the worker that drives its virtual
@@ -211,7 +240,7 @@ impl Arena {
     #[cold]
     fn refill(&self, owner: &mut Owner, class: usize) -> NonNull<Header> {
         for frame in self.returns.take_all() {
-            owner.put(frame);
+            owner.put(frame, self.home.get());
         }
         if let Some(frame) = NonNull::new(owner.free[class]) {
             // SAFETY: as in `take`.
@@ -231,14 +260,30 @@ impl Arena {
     ///
     /// # Safety
     /// As for [`Arena::take`]; the frame is from this arena, and dead.
+    unsafe fn put_back(&self, frame: NonNull<Header>) {
+        // SAFETY: the caller is the owner; the frame is dead.
+        self.owner.with_mut(|owner| unsafe { (*owner).put(frame, self.home.get()) });
+    }
+
+    /// Gives back a frame that has been taken, and is fresh again.
+    ///
+    /// # Safety
+    /// As for [`Arena::take`]; the frame is of `class` and from this arena, its
+    /// body is gone, and its header [is fresh](Header::is_fresh).
     #[inline(always)]
-    pub(crate) unsafe fn put_back(&self, frame: NonNull<Header>, class: usize) {
+    pub(crate) unsafe fn put_back_fresh(&self, frame: NonNull<Header>, class: usize) {
         self.owner.with_mut(|owner| {
-            // SAFETY: the caller is the owner; the frame is dead.
+            // SAFETY: the caller is the owner, and the frame is its own.
             unsafe {
-                frame.as_ref().state.clear();
-                frame.as_ref().next.with_mut(|next| *next = (&(*owner).free)[class]);
-                (&mut (*owner).free)[class] = frame.as_ptr();
+                let head = &raw mut (*owner).free[class];
+                frame.as_ref().next.with_mut(|next| {
+                    // Mostly it says so already, and stores are what a
+                    // parasite's cost is made of.
+                    if *next != *head {
+                        *next = *head;
+                    }
+                });
+                *head = frame.as_ptr();
             }
         });
     }
@@ -251,6 +296,7 @@ impl Arena {
         self.owner.with(|owner| {
             // SAFETY: the caller is the owner.
             let owner = unsafe { &*owner };
+            let free = owner.free_frames();
             let mut frames = Vec::new();
             for slab in &owner.slabs {
                 // SAFETY: slabs live as long as the arena.
@@ -265,7 +311,7 @@ impl Arena {
                         NonNull::new_unchecked(slab.as_ptr().cast::<u8>().add(at - start).cast::<Header>())
                     };
                     // SAFETY: as above.
-                    if unsafe { frame.as_ref() }.state.in_use() {
+                    if unsafe { frame.as_ref() }.state.in_use() && !free.contains(&frame) {
                         frames.push(frame);
                     }
                     at += size;
@@ -286,18 +332,9 @@ impl Arena {
             // SAFETY: the caller is the owner.
             let owner = unsafe { &mut *owner };
             for frame in self.returns.close() {
-                owner.put(frame);
+                owner.put(frame, self.home.get());
             }
-            let mut count = 0;
-            for class in 0..CLASSES {
-                let mut next = owner.free[class];
-                while let Some(frame) = NonNull::new(next) {
-                    count += 1;
-                    // SAFETY: a free frame belongs to the owner.
-                    next = unsafe { frame.as_ref().next.with(|next| *next) };
-                }
-            }
-            count
+            owner.free_frames().len() as isize
         });
         let born = self.owner.with(|owner| {
             // SAFETY: the caller is the owner.
@@ -330,12 +367,28 @@ impl Arena {
 }
 
 impl Owner {
-    fn put(&mut self, frame: NonNull<Header>) {
+    fn put(&mut self, frame: NonNull<Header>, home: *const Vp) {
         // SAFETY: frames are inside slabs, aligned to their size.
         let class = unsafe { slab_of(frame).as_ref().class };
         // SAFETY: the frame is dead and came home: it is the owner's.
-        unsafe { frame.as_ref().next.with_mut(|next| *next = self.free[class]) };
+        unsafe {
+            frame.as_ref().freshen(home);
+            frame.as_ref().next.with_mut(|next| *next = self.free[class]);
+        }
         self.free[class] = frame.as_ptr();
+    }
+
+    /// What is on the free lists.
+    fn free_frames(&self) -> HashSet<NonNull<Header>> {
+        let mut frames = HashSet::new();
+        for mut next in self.free {
+            while let Some(frame) = NonNull::new(next) {
+                frames.insert(frame);
+                // SAFETY: a free frame belongs to the owner.
+                next = unsafe { frame.as_ref().next.with(|next| *next) };
+            }
+        }
+        frames
     }
 
     /// Turns never used memory into a few free frames: few, so that pages
@@ -352,13 +405,12 @@ impl Owner {
         }
         let batch = (room(fresh) / size).min(BATCH);
         for index in (0..batch).rev() {
-            // SAFETY: `batch` frames fit into the slab. The state word and
-            // the link are initialized here, the rest at the thread's birth.
+            // SAFETY: `batch` frames fit into the slab.
             unsafe {
                 let frame = fresh.add(index * size).cast::<Header>();
-                (&raw mut (*frame).state).write(State::unused());
-                (&raw mut (*frame).next).write(UnsafeCell::new(self.free[class]));
-                self.free[class] = frame;
+                let home = arena.home.get();
+                frame.write(Header::new(State::new_parasite(), super::body::NONE, Kind::Parasite, home));
+                self.put(NonNull::new_unchecked(frame), home);
             }
         }
         // SAFETY: at most one past the end, less one byte (see `room`).
@@ -390,13 +442,10 @@ impl Owner {
 pub(crate) unsafe fn free(frame: NonNull<Header>) {
     // SAFETY: the frame lies in a slab; the slab names its arena, which lives
     // while frames are out.
-    let (arena, class) = unsafe {
-        let slab = slab_of(frame);
-        (slab.as_ref().arena, slab.as_ref().class)
-    };
+    let arena = unsafe { slab_of(frame).as_ref().arena };
     if Vp::current().is_some_and(|vp| ptr::eq(&vp.arena, arena)) {
         // SAFETY: the current worker owns the arena; the frame is dead.
-        unsafe { (*arena).put_back(frame, class) };
+        unsafe { (*arena).put_back(frame) };
         return;
     }
     // SAFETY: the frame is dead, so it is ours to push; the arena lives.

@@ -71,7 +71,8 @@ impl<T> Thread<T> {
     }
 
     fn take(&self) -> Result<T, JoinError> {
-        if !self.header().state.take_result() {
+        let state = &self.header().state;
+        if !state.is_last() && !state.take_result() {
             return Err(JoinError::taken());
         }
         let mut result = MaybeUninit::<Result<T, JoinError>>::uninit();
@@ -101,7 +102,7 @@ impl<T> IntoFuture for Thread<T> {
     type IntoFuture = Sync<Join<T>>;
 
     fn into_future(self) -> Sync<Join<T>> {
-        self.join().sync()
+        Join { thread: self }.sync()
     }
 }
 

@@ -1,1 +1,412 @@
-//! Loom models.
+//! Loom models of the state word and of the way home for frames.
+//!
+//! They run the transitions of [`State`] on a small frame, whose fields loom
+//! checks: the runner's part is a [`Cell`], and freeing counts as a write.
+//! How to run them: see `sync/models.rs`. The models of whole threads are in
+//! `vp/models.rs`.
+
+use std::ptr::NonNull;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::frame::Missing;
+use super::state::{Completed, Ended, State, Woken};
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::models::{check, needs};
+use crate::sync::{Cell, Linked, Stack, UnsafeCell};
+
+/// A thread that completes when it has been told often enough.
+struct Frame {
+    state: State,
+    link: UnsafeCell<*mut Frame>,
+    /// The runner's: its future, and the count of borrowed references.
+    polls: Cell<u32>,
+    borrowed: Cell<i32>,
+    /// What anyone who has a reference may look at.
+    shared: Cell<u32>,
+    /// How often it has been told.
+    told: AtomicU32,
+    enough: u32,
+    /// Loom reports it if it is dropped twice, or never.
+    life: Arc<()>,
+}
+
+// SAFETY: `link` is for stacks alone.
+unsafe impl Linked for Frame {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.link
+    }
+}
+
+/// A pointer to a frame: a token, a reference, or a borrowed one.
+#[derive(Clone, Copy)]
+struct To(NonNull<Frame>);
+
+// SAFETY: what may be done with it is what the models are about.
+unsafe impl Send for To {}
+
+impl To {
+    fn new(state: State, enough: u32) -> Self {
+        Self(NonNull::from(Box::leak(Box::new(Frame {
+            state,
+            link: UnsafeCell::new(std::ptr::null_mut()),
+            polls: Cell::new(0),
+            borrowed: Cell::new(0),
+            shared: Cell::new(0),
+            told: AtomicU32::new(0),
+            enough,
+            life: Arc::new(()),
+        }))))
+    }
+
+    fn frame(&self) -> &Frame {
+        // SAFETY: the model's claim is that it is alive.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// INV-FREE: whoever is told to.
+    fn free(self) {
+        // SAFETY: made in `new`; the model's claim is that nobody else uses it.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+
+    /// As `run::run` does with a token; true: the runner has it again.
+    fn run(self, during: impl FnOnce(&Frame)) -> bool {
+        let frame = self.frame();
+        frame.state.begin();
+        self.poll(during)
+    }
+
+    /// The poll and its end.
+    fn poll(self, during: impl FnOnce(&Frame)) -> bool {
+        let frame = self.frame();
+        // INV-RUN: loom sees two runners.
+        frame.polls.set(frame.polls.get() + 1);
+        during(frame);
+        let complete = frame.told.load(Relaxed) == frame.enough;
+        let borrowed = frame.borrowed.replace(0);
+        if !complete {
+            return frame.state.end(borrowed) == Ended::Token;
+        }
+        match frame.state.complete(borrowed) {
+            Completed::Free => self.free(),
+            Completed::Kept => (),
+            Completed::Awaited => unreachable!("nobody joins"),
+        }
+        false
+    }
+
+    /// Tells the thread and wakes it, giving a reference up; true: the caller
+    /// has its token.
+    fn tell(self) -> bool {
+        self.frame().told.fetch_add(1, Relaxed);
+        match self.frame().state.wake(true) {
+            Woken::Token => true,
+            Woken::Already => false,
+            Woken::Free => {
+                self.free();
+                false
+            }
+        }
+    }
+
+    /// Runs it until it has no token here.
+    fn run_on(self) {
+        while self.run(|_| ()) {}
+    }
+}
+
+/// INV-TOKEN, INV-RUN, INV-WAKE, INV-FREE: a parasite lends two wakers during
+/// its first poll. Two others tell it something, wake it with them, and attach
+/// it: run it themselves if the token is theirs. It is polled by one at a time,
+/// sees all that it was told, and is freed once.
+fn attached_by_two() {
+    let to = To::new(State::new_parasite(), 2);
+    let life = Arc::clone(&to.frame().life);
+    let mut wakers = Vec::new();
+    let again = to.poll(|frame| {
+        for _ in 0..2 {
+            frame.borrowed.set(frame.borrowed.get() + 1);
+            wakers.push(thread::spawn(move || {
+                if to.tell() {
+                    to.run_on();
+                }
+            }));
+        }
+    });
+    if again {
+        to.run_on();
+    }
+    for waker in wakers {
+        waker.join().unwrap();
+    }
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn woken_threads_are_polled_once_more() {
+    check(attached_by_two);
+}
+
+#[test]
+fn wakes_must_release() {
+    needs("state_wake", Acquire, attached_by_two);
+}
+
+#[test]
+fn wakes_must_acquire() {
+    needs("state_wake", Release, attached_by_two);
+}
+
+#[test]
+fn begin_acquire_is_needed() {
+    needs("state_begin", Relaxed, attached_by_two);
+}
+
+#[test]
+fn end_release_is_needed() {
+    needs("state_end", Relaxed, attached_by_two);
+}
+
+/// The same through a queue, as hosts are woken: the waker pushes the token,
+/// and the driver runs what it finds.
+#[test]
+fn woken_threads_are_queued_once() {
+    check(|| {
+        let to = To::new(State::new_host(), 1);
+        let life = Arc::clone(&to.frame().life);
+        let inbox = Arc::new(Stack::new());
+        let waker = {
+            let inbox = Arc::clone(&inbox);
+            thread::spawn(move || {
+                if to.tell() {
+                    // SAFETY: the token is ours to give.
+                    assert!(unsafe { inbox.push(to.0) }.is_ok());
+                }
+            })
+        };
+        // The first token is the spawner's, here; the handle goes to the waker.
+        if to.run(|_| ()) {
+            to.run_on();
+        }
+        while Arc::strong_count(&life) > 1 {
+            thread::yield_now();
+            inbox.take_all().for_each(|frame| To(frame).run_on());
+        }
+        waker.join().unwrap();
+        assert!(inbox.is_empty(), "INV-TOKEN: a token is left");
+    });
+}
+
+/// INV-FREE: a thread completes while a handle and a waker are given up, each
+/// after a last look at the frame. One of the three frees it, after all looks.
+fn completed_among_references() {
+    let to = To::new(State::new_host(), 0);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    let others = [false, true].map(|wakes| {
+        thread::spawn(move || {
+            to.frame().shared.get();
+            let free = if wakes {
+                to.frame().state.wake(true) == Woken::Free
+            } else {
+                to.frame().state.release()
+            };
+            if free {
+                to.free();
+            }
+        })
+    });
+    to.run_on();
+    for other in others {
+        other.join().unwrap();
+    }
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn frames_are_freed_once_after_every_use() {
+    check(completed_among_references);
+}
+
+#[test]
+fn release_must_release() {
+    needs("state_release", Acquire, completed_among_references);
+}
+
+#[test]
+fn release_must_acquire() {
+    needs("state_release", Release, completed_among_references);
+}
+
+#[test]
+fn complete_must_release() {
+    needs("state_complete", Acquire, completed_among_references);
+}
+
+#[test]
+fn complete_must_acquire() {
+    needs("state_complete", Release, completed_among_references);
+}
+
+/// INV-TOKEN: a shutdown that claims a thread and one that wakes it get one
+/// token between them; whoever has it runs it, and sees the frame as its last
+/// runner left it.
+fn claimed_while_woken() {
+    let to = To::new(State::new_host(), u32::MAX);
+    // A waker's reference; the handle's keeps the frame for the shutdown.
+    to.frame().state.retain();
+    let runner = thread::spawn(move || assert!(!to.run(|_| ()), "nobody woke it"));
+    let mut tokens = 0;
+    while !to.frame().state.claim() {
+        thread::yield_now();
+    }
+    tokens += 1;
+    let waker = thread::spawn(move || to.tell());
+    // The claimer is the runner now.
+    let again = to.poll(|_| ());
+    tokens += u32::from(again) + u32::from(waker.join().unwrap());
+    runner.join().unwrap();
+    assert_eq!(tokens, 2, "INV-TOKEN: one for the claim, one for the wake");
+    assert!(!to.frame().state.claim(), "INV-TOKEN: it is active");
+    to.free();
+}
+
+#[test]
+fn claims_and_wakes_share_one_token() {
+    check(claimed_while_woken);
+}
+
+#[test]
+fn claims_must_acquire() {
+    needs("state_wake", Release, claimed_while_woken);
+}
+
+/// INV-FREE without a read-modify-write: a parasite lends a waker, another
+/// thread copies it and looks at the frame through the copy; the lent one comes
+/// back. Once the word says that nobody else is left, the frame is recycled.
+fn recycled_in_place() {
+    let to = To::new(State::new_parasite(), 0);
+    let back = Arc::new(crate::sync::Lock::new(false));
+    let frame = to.frame();
+    frame.borrowed.set(1);
+    let other = {
+        let back = Arc::clone(&back);
+        thread::spawn(move || {
+            // The copy, while we have the one that was lent.
+            to.frame().state.retain();
+            *back.lock() = true;
+            to.frame().shared.get();
+            if to.frame().state.release() {
+                to.free();
+            }
+        })
+    };
+    if *back.lock() {
+        frame.borrowed.set(0);
+    }
+    if frame.state.is_private() && frame.borrowed.get() == 0 {
+        to.free();
+    } else {
+        // It is the slow path's: see the other models.
+        other.join().unwrap();
+        return to.free();
+    }
+    other.join().unwrap();
+}
+
+#[test]
+fn frames_are_recycled_after_every_use() {
+    check(recycled_in_place);
+}
+
+#[test]
+fn private_acquire_is_needed() {
+    needs("state_private", Relaxed, recycled_in_place);
+}
+
+/// A thread is determined for those who look: what it did is seen.
+fn determined() {
+    let to = To::new(State::new_host(), 0);
+    let runner = thread::spawn(move || {
+        to.frame().state.begin();
+        to.frame().shared.set(7);
+        assert_eq!(to.frame().state.complete(0), Completed::Kept);
+    });
+    while !to.frame().state.is_complete() {
+        thread::yield_now();
+    }
+    assert_eq!(to.frame().shared.get(), 7);
+    assert!(to.frame().state.take_result() && !to.frame().state.take_result());
+    runner.join().unwrap();
+    assert!(to.frame().state.release());
+    to.free();
+}
+
+#[test]
+fn determined_threads_have_results() {
+    check(determined);
+}
+
+#[test]
+fn observe_acquire_is_needed() {
+    needs("state_observe", Relaxed, determined);
+}
+
+/// What is left of an arena when its owner goes: the return list, the count of
+/// what is out, and the slabs, which whoever is last frees.
+struct Orphan {
+    returns: Stack<Frame>,
+    missing: Missing,
+    slabs: Cell<u32>,
+}
+
+/// INV-HOME: two frames come home while the owner leaves. Exactly one of the
+/// three is told that it is the last, and frees the slabs after every use.
+fn orphaned() {
+    let arena = Arc::new(Orphan { returns: Stack::new(), missing: Missing::new(), slabs: Cell::new(0) });
+    let frames = [(); 2].map(|()| {
+        let arena = Arc::clone(&arena);
+        thread::spawn(move || {
+            let to = To::new(State::new_host(), 0);
+            // A use of the slab that the frame lies in.
+            arena.slabs.get();
+            // SAFETY: the frame is ours.
+            let closed = unsafe { arena.returns.push(to.0) }.is_err();
+            let last = closed && arena.missing.come_home();
+            if last {
+                arena.slabs.set(1);
+            }
+            if closed {
+                to.free();
+            }
+            last
+        })
+    });
+    let at_home = arena.returns.close().map(|frame| To(frame).free()).count();
+    let mut last = u32::from(arena.missing.leave(2 - at_home as isize));
+    if last == 1 {
+        arena.slabs.set(1);
+    }
+    for frame in frames {
+        last += u32::from(frame.join().unwrap());
+    }
+    assert_eq!(last, 1, "INV-HOME");
+}
+
+#[test]
+fn orphaned_arenas_are_freed_once() {
+    check(orphaned);
+}
+
+#[test]
+fn missing_must_release() {
+    needs("frame_missing", Acquire, orphaned);
+}
+
+#[test]
+fn missing_must_acquire() {
+    needs("frame_missing", Release, orphaned);
+}

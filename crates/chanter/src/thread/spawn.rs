@@ -238,8 +238,9 @@ impl<T> fmt::Debug for LocalThread<T> {
 /// scheduler has waited for long). Semantically it is a host; use it for what
 /// is usually short. Its output is dropped, its panic reported.
 ///
-/// If another virtual processor is hungry, now and then one is queued for it
-/// instead, as a host.
+/// If the caller has spawned parasites for a while without a pause, beside a
+/// hungry virtual processor, now and then one is queued for that instead, as a
+/// host.
 ///
 /// # Panics
 /// Outside of a machine. A panic of `future` does not reach the caller.
@@ -274,19 +275,21 @@ where
 #[inline(always)]
 unsafe fn spawn_in_place<F: Future + Send + 'static>(vp: &Vp, future: F) {
     let class = class_of(size_of::<ParasiteFrame<F>>());
-    // SAFETY: the frame is new and large enough, and we are its runner.
+    // SAFETY: the frame is fresh and large enough, and we are its runner.
     unsafe {
         let frame = vp.arena.take(class);
-        frame.cast::<ParasiteFrame<F>>().write(ParasiteFrame {
-            header: Header::new(State::new_parasite(), ParasiteFrame::<F>::VTABLE, Kind::Parasite, vp),
-            future: ManuallyDrop::new(future),
+        vp.parasites.add_one();
+        let poll = polling(vp, frame, |cx| {
+            // Written last, so that the compiler need not read it again.
+            let body = frame.cast::<ParasiteFrame<F>>().as_ptr();
+            (&raw mut (*body).future).write(ManuallyDrop::new(future));
+            ParasiteFrame::<F>::poll(frame, cx)
         });
-        vp.counters.parasites.add_one();
-        let poll = polling(vp, frame, |cx| ParasiteFrame::<F>::poll(frame, cx));
-        let header = frame.as_ref();
-        if poll.is_ready() && header.state.is_private() && header.borrowed.get() == 0 {
-            vp.arena.put_back(frame, class);
+        if poll.is_ready() && frame.as_ref().is_fresh() {
+            vp.arena.put_back_fresh(frame, class);
         } else {
+            // Whoever resumes it needs to know what it is.
+            frame.as_ref().vtable.set(ParasiteFrame::<F>::VTABLE);
             leave_in_place(vp, frame, poll);
         }
     }
@@ -343,7 +346,7 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F) {
             Kind::Host
         }
     };
-    vp.counters.parasites.add_one();
+    vp.parasites.add_one();
     // SAFETY: we drive `vp`; the frame is new and fits; its token is queued.
     unsafe {
         let frame = queued_parasite(&vp.arena, vp, future, kind);
@@ -380,7 +383,7 @@ fn spawn_outside<F: Future + Send + 'static>(future: F) {
     let machine = entered().expect(OUTSIDE);
     let mut future = Box::pin(future);
     let home = machine.any_vp();
-    machine.outside.parasites.add_one_shared();
+    machine.outside_parasites.add_one_shared();
     // Polled once with a waker that does nothing; if it blocks, the machine
     // polls it again, with its own.
     let mut cx = Context::from_waker(Waker::noop());

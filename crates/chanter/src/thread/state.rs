@@ -98,13 +98,13 @@ impl State {
         Self(AtomicU64::new(ACTIVE | REFERENCE))
     }
 
-    /// The word of a frame that is not in use.
-    pub(crate) fn unused() -> Self {
-        Self(AtomicU64::new(0))
+    /// The word of a frame on a free list: that of a new parasite (INV-FRESH).
+    #[inline(always)]
+    pub(crate) fn freshen(&self) {
+        self.0.store(ACTIVE | REFERENCE, Ordering::Relaxed);
     }
 
-    /// The frame is not in use any more.
-    #[inline(always)]
+    /// The frame is not in use any more, and on its way home.
     pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -185,6 +185,10 @@ impl State {
 
     /// Edge 5: the future is gone and the result is in its place.
     pub(crate) fn complete(&self, borrowed: i32) -> Completed {
+        if borrowed == 0 && self.is_private() {
+            // Nobody else knows the thread: nothing has to be published.
+            return Completed::Free;
+        }
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let awaited = word & AWAITED != 0;
@@ -210,9 +214,22 @@ impl State {
         self.0.fetch_add(REFERENCE, Ordering::Relaxed);
     }
 
+    /// The caller's reference to a complete thread is the only one: nobody
+    /// else can come by another.
+    #[inline]
+    pub(crate) fn is_last(&self) -> bool {
+        // ORDER: Acquire sees the others' uses end.
+        let word = self.0.load(Ordering::Acquire);
+        word & COMPLETE != 0 && word / REFERENCE == 1
+    }
+
     /// One reference less; true: the caller must free the frame.
     #[must_use]
+    #[inline]
     pub(crate) fn release(&self) -> bool {
+        if self.is_last() {
+            return true;
+        }
         // ORDER: Release ends the caller's use of the frame before it is
         // freed; Acquire sees the others' uses end.
         let before = self.0.fetch_sub(REFERENCE, order::state_release());

@@ -26,7 +26,7 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -35,7 +35,6 @@ impl Counter {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) hosts: Counter,
-    pub(crate) parasites: Counter,
     pub(crate) queued: Counter,
     pub(crate) promoted: Counter,
     pub(crate) reified: Counter,
@@ -81,9 +80,9 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn add(&mut self, counters: &Counters) {
+    pub(crate) fn add(&mut self, counters: &Counters, parasites: &Counter) {
         self.hosts_created += counters.hosts.get();
-        self.parasites_created += counters.parasites.get();
+        self.parasites_created += parasites.get();
         self.reified += counters.reified.get();
         self.attached += counters.attached.get();
         self.inflated += counters.inflated.get();
@@ -94,6 +93,6 @@ impl Stats {
         self.sleeps += counters.sleeps.get();
         // Derived: the fast path counts one thing only.
         let elsewhere = counters.reified.get() + counters.promoted.get() + counters.queued.get();
-        self.finished_in_place += counters.parasites.get().saturating_sub(elsewhere);
+        self.finished_in_place += parasites.get().saturating_sub(elsewhere);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::counters::Counters;
+use super::counters::{Counter, Counters};
 use super::worker::Driving;
 use super::{SharedRef, Stats, Vp, block_here};
 use crate::event::block_on_thread;
@@ -61,6 +61,7 @@ pub(crate) struct Shared {
     main_worker: AtomicBool,
     /// What was spawned from outside.
     pub(crate) outside: Counters,
+    pub(crate) outside_parasites: Counter,
     closing: AtomicBool,
     name: String,
     this: Weak<Self>,
@@ -80,8 +81,11 @@ unsafe impl Send for SendArena {}
 pub struct Builder {
     vps: usize,
     name: String,
-    policy: Box<dyn Fn(usize) -> Box<dyn Policy>>,
+    policy: Option<PolicyMaker>,
 }
+
+/// Makes the policy of the virtual processor with the given index.
+type PolicyMaker = Box<dyn Fn(usize) -> Box<dyn Policy>>;
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,7 +110,7 @@ impl Builder {
     /// The policy of each virtual processor, given its index. The default is
     /// [`WorkStealing`].
     pub fn policy(mut self, policy: impl Fn(usize) -> Box<dyn Policy> + 'static) -> Self {
-        self.policy = Box::new(policy);
+        self.policy = Some(Box::new(policy));
         self
     }
 
@@ -120,8 +124,12 @@ impl Builder {
         if self.vps == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a machine needs a virtual processor"));
         }
+        let alone = self.vps == 1;
+        let policy = self.policy.unwrap_or_else(|| {
+            Box::new(move |_| Box::new(if alone { WorkStealing::alone() } else { WorkStealing::new() }))
+        });
         let vps = (0..self.vps)
-            .map(|index| Vp::new(index, (self.policy)(index)).map(Box::new))
+            .map(|index| Vp::new(index, policy(index)).map(Box::new))
             .collect::<io::Result<Box<[_]>>>()?;
         let shared = Arc::new_cyclic(|this| Shared {
             vps,
@@ -131,6 +139,7 @@ impl Builder {
             main_waits: AtomicUsize::new(0),
             main_worker: AtomicBool::new(false),
             outside: Counters::default(),
+            outside_parasites: Counter::default(),
             closing: AtomicBool::new(false),
             name: self.name,
             this: this.clone(),
@@ -140,6 +149,7 @@ impl Builder {
         });
         for vp in &shared.vps {
             vp.machine.set(Arc::as_ptr(&shared));
+            vp.arena.belong_to(vp);
         }
         let machine = Machine { shared };
         for vp in machine.shared.vps.iter().skip(1) {
@@ -157,7 +167,7 @@ impl Machine {
         Builder {
             vps: std::thread::available_parallelism().map_or(1, usize::from),
             name: "chanter".to_owned(),
-            policy: Box::new(|_| Box::new(WorkStealing::new())),
+            policy: None,
         }
     }
 
@@ -169,7 +179,7 @@ impl Machine {
         Self::builder().build()
     }
 
-    /// Runs `future` to its end and drives virtual processor 0 meanwhile, on
+    /// Runs a future (or an event) to its end and drives virtual processor 0 meanwhile, on
     /// the calling OS thread. Other threads go on afterwards, but those that
     /// the future started with [`spawn_local`](crate::spawn_local) are
     /// dropped, since they cannot leave this OS thread.
@@ -181,7 +191,8 @@ impl Machine {
     ///
     /// # Panics
     /// If `future` panics.
-    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+    pub fn block_on<F: IntoFuture>(&self, future: F) -> F::Output {
+        let future = future.into_future();
         if Vp::current().is_some() {
             return block_here(future);
         }
@@ -272,8 +283,8 @@ impl Drop for Machine {
 impl Shared {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        stats.add(&self.outside);
-        self.vps.iter().for_each(|vp| stats.add(&vp.counters));
+        stats.add(&self.outside, &self.outside_parasites);
+        self.vps.iter().for_each(|vp| stats.add(&vp.counters, &vp.parasites));
         stats
     }
 
@@ -432,7 +443,7 @@ impl Vp {
                 self.push(thread);
                 true
             }
-            None => self.slot_is_full() || !self.timers.is_empty() || self.reactor.has_sources(),
+            None => self.has_soon() || !self.timers.is_empty() || self.reactor.has_sources(),
         };
         let machine = self.machine();
         self.sleeper.vacate();
@@ -446,9 +457,9 @@ impl Vp {
 
     /// Shutdown: ends the threads in the queues.
     fn drop_queued(&self) {
-        if let Some(frame) = self.slot.take() {
-            // SAFETY: the slot held its token.
-            thread::cancel(unsafe { Ready::from_frame(frame) });
+        // SAFETY: no driver is left.
+        while let Some(thread) = unsafe { self.soon() }.pop_front() {
+            thread::cancel(thread);
         }
         for frame in self.inbox.take_all() {
             // SAFETY: inboxes hold tokens.
@@ -489,9 +500,9 @@ impl Drop for Entered {
 ///
 /// # Panics
 /// If the OS refuses what the machine needs, or if `future` panics.
-pub fn block_on<F: Future>(future: F) -> F::Output {
+pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
     if Vp::current().is_some() {
-        return block_here(future);
+        return block_here(future.into_future());
     }
     Machine::new().expect("the OS refuses what a machine needs").block_on(future)
 }

@@ -19,7 +19,7 @@ mod models;
 mod tests;
 
 use std::cell::{Cell, RefCell};
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,12 +29,12 @@ pub(crate) use machine::{Shared, entered};
 pub use machine::{Builder, Machine, block_on};
 
 use crate::io::Reactor;
-use crate::policy::{Policy, Ready, Reason};
+use crate::policy::{Policy, Ready, ReadyQueue, Reason};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Stack, fence};
 use crate::thread::frame::{Arena, Header, Kind};
 use crate::time::Timers;
-use counters::Counters;
+use counters::{Counter, Counters};
 use sleep::{Sleeper, Wake};
 
 /// Attaches may nest this deep.
@@ -45,8 +45,9 @@ const LOOK_CLOSER: usize = usize::MAX;
 const HEARTBEAT: Duration = Duration::from_micros(100);
 
 /// A virtual processor.
+#[repr(C, align(64))]
 pub(crate) struct Vp {
-    // What spawning and waking touch, on one cache line or two.
+    // What spawning a parasite touches comes first, on one cache line.
     /// Below this address nothing more is nested; [`LOOK_CLOSER`] asks the
     /// next spawn of a parasite to take the slow path.
     guard: AtomicUsize,
@@ -56,20 +57,26 @@ pub(crate) struct Vp {
     pub(crate) budget: Cell<u32>,
     /// Driver: how deep attaches are nested.
     pub(crate) depth: Cell<u32>,
+    /// Parasites spawned here: counted apart, beside what else a spawn writes.
+    pub(crate) parasites: Counter,
+    /// Driver: where frames come from.
+    pub(crate) arena: Arena,
     /// Driver: the real stack limit.
     stack_limit: Cell<usize>,
-    /// Driver: the thread to run next, before the policy is asked.
-    slot: Cell<Option<NonNull<Header>>>,
-    /// Driver: how often in a row the slot has been served.
-    slot_runs: Cell<u32>,
+    /// Driver: threads to run soon, before the policy is asked.
+    soon: std::cell::UnsafeCell<ReadyQueue>,
+    /// Driver: how many of those have run in a row.
+    soon_runs: Cell<u32>,
     /// Driver: dispatches until timers and I/O are looked at.
     until_look: Cell<u32>,
     looked: Cell<Instant>,
     /// Driver: when it last began to be busy.
     risen: Cell<Instant>,
+    /// Driver: the turn in which it was last asked for a parasite, and when
+    /// that happened first in it.
+    asked_turn: Cell<u64>,
+    asked_since: Cell<Instant>,
     pub(crate) counters: Counters,
-    /// Driver: where frames come from.
-    pub(crate) arena: Arena,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) index: usize,
     machine: Cell<*const Shared>,
@@ -104,12 +111,15 @@ impl Vp {
             budget: Cell::new(0),
             depth: Cell::new(0),
             stack_limit: Cell::new(0),
-            slot: Cell::new(None),
-            slot_runs: Cell::new(0),
+            soon: std::cell::UnsafeCell::new(ReadyQueue::new()),
+            soon_runs: Cell::new(0),
             until_look: Cell::new(1),
             looked: Cell::new(Instant::now()),
             risen: Cell::new(Instant::now()),
+            asked_turn: Cell::new(0),
+            asked_since: Cell::new(Instant::now()),
             counters: Counters::default(),
+            parasites: Counter::default(),
             arena: Arena::new(),
             policy,
             index,
@@ -179,26 +189,39 @@ impl Vp {
         if !self.has_stack() {
             return Spawn::Queue;
         }
-        if self.machine().is_unwatched() {
-            // Only who stays busy is worth a watch.
-            if self.risen.get().elapsed() < HEARTBEAT {
-                return Spawn::InPlace;
-            }
-            self.machine().wake_one(self);
-        }
-        // ORDER: Relaxed: only a request.
-        self.guard.store(self.stack_limit.get(), Ordering::Relaxed);
         // SAFETY: the running thread is being polled below us on this stack.
         if let Some(spawner) = unsafe { self.running.get().as_ref() }
             && spawner.penalty.get() > 0
         {
             spawner.penalty.set(spawner.penalty.get() - 1);
-            if spawner.penalty.get() > 0 {
-                self.ask_closer_look();
+            if spawner.penalty.get() == 0 {
+                self.trust_guard();
             }
             return Spawn::Promote;
         }
-        if self.machine().has_sleepers() { Spawn::Promote } else { Spawn::InPlace }
+        let now = Instant::now();
+        if self.machine().is_unwatched() {
+            // Only who stays busy is worth a watch.
+            if now.duration_since(self.risen.get()) >= HEARTBEAT {
+                self.machine().wake_one(self);
+                self.trust_guard();
+            }
+            return Spawn::InPlace;
+        }
+        self.trust_guard();
+        let turn = self.counters.polls.get();
+        if self.asked_turn.replace(turn) != turn {
+            // The first request in this turn: the heartbeat begins.
+            self.asked_since.set(now);
+        }
+        let promote = now.duration_since(self.asked_since.get()) >= HEARTBEAT && self.machine().has_sleepers();
+        if promote { Spawn::Promote } else { Spawn::InPlace }
+    }
+
+    /// The next spawns need only look at the stack.
+    fn trust_guard(&self) {
+        // ORDER: Relaxed: a request that is overwritten comes again.
+        self.guard.store(self.stack_limit.get(), Ordering::Relaxed);
     }
 
     /// Sends the next spawn of a parasite here through the slow path.
@@ -211,12 +234,7 @@ impl Vp {
     #[inline]
     pub(crate) fn enqueue(&self, thread: Ready, reason: Reason) {
         match self.policy.enqueue(thread, reason) {
-            Some(next) => {
-                let before = self.slot.replace(Some(next.into_frame()));
-                if let Some(before) = before {
-                    self.displace(before);
-                }
-            }
+            Some(thread) => self.run_soon(thread),
             None => self.offer_to_others(),
         }
     }
@@ -236,13 +254,49 @@ impl Vp {
         }
     }
 
+    /// The threads to run soon.
+    ///
+    /// # Safety
+    /// The caller is the driver, and keeps the borrow for one operation.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the driver's own")]
+    unsafe fn soon(&self) -> &mut ReadyQueue {
+        // SAFETY: the caller's contract.
+        unsafe { &mut *self.soon.get() }
+    }
+
+    #[inline]
+    fn run_soon(&self, thread: Ready) {
+        // SAFETY: we are the driver.
+        let soon = unsafe { self.soon() };
+        soon.push_back(thread);
+        if soon.len() > 1 && self.machine().vps.len() > 1 && self.machine().has_sleepers() {
+            self.share();
+        }
+    }
+
+    /// Somebody is hungry: all but one of the threads to run soon go back to
+    /// the policy, which may give them away.
     #[cold]
-    fn displace(&self, frame: NonNull<Header>) {
-        // SAFETY: the slot held its token.
-        let thread = unsafe { Ready::from_frame(frame) };
-        if let Some(stubborn) = self.policy.enqueue(thread, Reason::Displaced) {
-            // A policy that wants everything next gets it through the inbox.
-            self.push(stubborn);
+    fn share(&self) {
+        let mut kept = ReadyQueue::new();
+        loop {
+            // SAFETY: we are the driver.
+            let soon = unsafe { self.soon() };
+            if soon.len() + kept.len() <= 1 {
+                break;
+            }
+            // The newest stay behind, the oldest is run here.
+            let Some(first) = soon.pop_front() else { break };
+            if kept.is_empty() {
+                kept.push_back(first);
+            } else if let Some(stubborn) = self.policy.enqueue(first, Reason::Displaced) {
+                kept.push_back(stubborn);
+            }
+        }
+        while let Some(thread) = kept.pop_front() {
+            // SAFETY: we are the driver.
+            unsafe { self.soon() }.push_back(thread);
         }
         self.offer_to_others();
     }

@@ -11,9 +11,9 @@ use crate::sync::atomic::Ordering;
 use crate::thread;
 use crate::thread::frame::Kind;
 
-/// The slot is passed over once after so many turns, so that two threads that
-/// talk without end do not keep the queue waiting.
-const SLOT_RUNS: u32 = 64;
+/// The policy is asked at the latest after so many turns, so that threads that
+/// talk without end do not keep its queue waiting.
+const SOON_RUNS: u32 = 64;
 /// Timers and I/O are looked at about this often while threads run.
 const LOOK: Duration = Duration::from_micros(100);
 /// The clock is looked at every so many turns: a nanosecond each.
@@ -92,15 +92,15 @@ impl Vp {
 
     #[inline]
     fn next(&self) -> Option<Ready> {
-        let runs = self.slot_runs.get();
-        if runs < SLOT_RUNS
-            && let Some(frame) = self.slot.take()
+        let runs = self.soon_runs.get();
+        if runs < SOON_RUNS
+            // SAFETY: we are the driver.
+            && let Some(thread) = unsafe { self.soon() }.pop_front()
         {
-            self.slot_runs.set(runs + 1);
-            // SAFETY: the slot held its token.
-            return Some(unsafe { Ready::from_frame(frame) });
+            self.soon_runs.set(runs + 1);
+            return Some(thread);
         }
-        self.slot_runs.set(0);
+        self.soon_runs.set(0);
         if let Some(thread) = self.policy.next() {
             // More are waiting: somebody else may take them.
             if self.machine().vps.len() > 1 && self.policy.waiting() > 0 {
@@ -108,8 +108,8 @@ impl Vp {
             }
             return Some(thread);
         }
-        // SAFETY: the slot held its token.
-        self.slot.take().map(|frame| unsafe { Ready::from_frame(frame) })
+        // SAFETY: we are the driver.
+        unsafe { self.soon() }.pop_front()
     }
 
     #[inline]
@@ -190,13 +190,12 @@ impl Vp {
     }
 
     fn has_local_work(&self) -> bool {
-        !self.inbox.is_empty() || self.slot_is_full() || self.policy.waiting() > 0
+        !self.inbox.is_empty() || self.has_soon() || self.policy.waiting() > 0
     }
 
-    pub(super) fn slot_is_full(&self) -> bool {
-        let frame = self.slot.take();
-        self.slot.set(frame);
-        frame.is_some()
+    pub(super) fn has_soon(&self) -> bool {
+        // SAFETY: we are the driver.
+        !unsafe { self.soon() }.is_empty()
     }
 
     /// While others are busy, a sleeper keeps watch: it asks the busy ones for
