@@ -472,9 +472,10 @@ impl<T> Core<T> {
         (offered, rest)
     }
 
-    /// An event that a partner has completed gives its share up.
+    /// An event gives its share up, and nothing else: a partner has completed
+    /// it, or it was never offered.
     #[inline]
-    pub(super) fn won(&self, end: End, wakes: &mut Wakes) -> Rest<T> {
+    pub(super) fn part(&self, end: End, wakes: &mut Wakes) -> Rest<T> {
         let mut state = self.lock();
         let rest = state.give_up(end, wakes);
         if state.side(end).handles == 0 {

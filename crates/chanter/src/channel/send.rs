@@ -189,12 +189,18 @@ impl<T> SendBranch<T> {
 
     /// Lost, or dropped: leaves the channel, if the share is still ours.
     fn retract(&mut self, wakes: &mut Wakes) {
-        if self.slot.offer.share.replace(false) {
-            // SAFETY: the slot and the share are ours; once.
-            unsafe {
-                let rest = self.lent.core().leave(&self.slot, End::Tx, wakes);
-                self.lent.finish(rest);
-            }
+        if !self.slot.offer.share.replace(false) {
+            return;
+        }
+        let core = self.lent.core();
+        // SAFETY: the slot and the share are ours; once.
+        unsafe {
+            let rest = if self.slot.offer.was_made() {
+                core.leave(&self.slot, End::Tx, wakes)
+            } else {
+                core.part(End::Tx, wakes)
+            };
+            self.lent.finish(rest);
         }
     }
 
@@ -230,7 +236,7 @@ unsafe impl<T> Branch for SendBranch<T> {
             this.retract(wakes);
         } else if this.slot.offer.share.replace(false) {
             // A partner completed it.
-            let rest = this.lent.core().won(End::Tx, wakes);
+            let rest = this.lent.core().part(End::Tx, wakes);
             // SAFETY: the share has just been given up.
             unsafe { this.lent.finish(rest) };
         }

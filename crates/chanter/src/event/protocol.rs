@@ -220,7 +220,7 @@ impl Group {
             // left WAITING, which the lock or our claim prevents.
             self.waiter.with_mut(|cell| unsafe {
                 if !(*cell).as_ref().is_some_and(|old| old.will_wake(waker)) {
-                    std::mem::swap(&mut *cell, &mut fresh);
+                    ptr::swap(cell, &raw mut fresh);
                 }
             });
         };
@@ -277,6 +277,12 @@ impl Offer {
             share: Cell::new(true),
             _pinned: PhantomPinned,
         }
+    }
+
+    /// Whether it has ever been in a queue.
+    #[inline(always)]
+    pub(crate) fn was_made(&self) -> bool {
+        !self.group.get().is_null()
     }
 
     /// Whether it is in a queue. If not, no partner touches it any more
@@ -491,7 +497,7 @@ impl WaitQueue {
     /// is complete. If not, a partner may be completing it at this moment, and
     /// is waited for under the lock (INV-LAST), even if it is unlinked already.
     pub(crate) fn retract(&self, offer: &Offer, won: bool) {
-        if offer.group.get().is_null() {
+        if !offer.was_made() {
             return;
         }
         if !won {

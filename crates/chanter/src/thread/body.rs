@@ -91,7 +91,7 @@ impl<F: Future> ParasiteFrame<F> {
             // SAFETY: the runner has exclusive use of the future, which never
             // moves; it is dropped once, after its last poll.
             unsafe {
-                let future = &mut *(&raw mut (*future).future);
+                let future = &mut (*future).future;
                 let poll = Pin::new_unchecked(&mut **future).poll(cx);
                 if poll.is_ready() {
                     alive = false;

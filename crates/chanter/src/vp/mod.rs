@@ -72,9 +72,9 @@ pub(crate) struct Vp {
     looked: Cell<Instant>,
     /// Driver: when it last began to be busy.
     risen: Cell<Instant>,
-    /// Driver: the turn in which it was last asked for a parasite, and when
-    /// that happened first in it.
-    asked_turn: Cell<u64>,
+    /// Driver: the busy period in which it was last asked for a parasite, and
+    /// when that happened first in it.
+    asked_in: Cell<Instant>,
     asked_since: Cell<Instant>,
     pub(crate) counters: Counters,
     pub(crate) policy: Box<dyn Policy>,
@@ -116,7 +116,7 @@ impl Vp {
             until_look: Cell::new(1),
             looked: Cell::new(Instant::now()),
             risen: Cell::new(Instant::now()),
-            asked_turn: Cell::new(0),
+            asked_in: Cell::new(Instant::now()),
             asked_since: Cell::new(Instant::now()),
             counters: Counters::default(),
             parasites: Counter::default(),
@@ -209,9 +209,8 @@ impl Vp {
             return Spawn::InPlace;
         }
         self.trust_guard();
-        let turn = self.counters.polls.get();
-        if self.asked_turn.replace(turn) != turn {
-            // The first request in this turn: the heartbeat begins.
+        if self.asked_in.replace(self.risen.get()) != self.risen.get() {
+            // The first request in this busy period: the heartbeat begins.
             self.asked_since.set(now);
         }
         let promote = now.duration_since(self.asked_since.get()) >= HEARTBEAT && self.machine().has_sleepers();
