@@ -24,6 +24,8 @@ mod sync;
 mod tuples;
 mod wrap;
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

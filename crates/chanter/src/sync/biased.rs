@@ -4,8 +4,8 @@
 //! locked by one OS thread only. After a streak of such acquisitions the lock
 //! is *biased* to that OS thread, which then announces itself with plain
 //! stores. Another one that wants the lock *revokes* the bias, at the cost of
-//! a barrier on every processor, about a microsecond; after the third time the
-//! lock is never biased again.
+//! a barrier on every processor, about a microsecond. A lock is biased once in
+//! its life: see INV-BIAS.
 //!
 //! ```text
 //!   owner:    BUSY := 1;  light fence;  is the bias mine?  yes: enter
@@ -19,6 +19,10 @@
 //! store, the revoker's look at BUSY finds it set, and waits. Either way only
 //! one of them is inside. The bias is set and revoked under HELD.
 //!
+//! An owner that was interrupted before its store to BUSY may make that store,
+//! and take it back, long after it has been revoked. Nobody reads BUSY then,
+//! because there is no second bias whose mark it could wipe out.
+//!
 //! Where there is no such barrier, no lock is ever biased.
 
 use std::mem::ManuallyDrop;
@@ -29,10 +33,10 @@ use super::{MutPtr, UnsafeCell, fence_pair, order, os_thread, spin, test_and_set
 
 /// Set in `owner` while the lock is biased.
 const BIASED: u32 = 1 << 31;
-/// `history`: the lower bits count a streak, and when they overflow a bias is
-/// earned; the upper bits count revocations, and saturate.
-const STREAK: u8 = 1 << 6;
-const REVOCATIONS: u8 = !(STREAK - 1);
+/// Acquisitions in a row that earn the bias.
+const STREAK: u8 = 100;
+/// A streak that never ends: the lock has been biased.
+const SPENT: u8 = u8::MAX;
 
 /// A value behind a lock that may be biased.
 pub(crate) struct BiasedLock<T> {
@@ -40,8 +44,8 @@ pub(crate) struct BiasedLock<T> {
     held: AtomicBool,
     /// The biased owner is inside.
     busy: AtomicBool,
-    /// Under `held`.
-    history: AtomicU8,
+    /// How often in a row `owner` was inside, or [`SPENT`]. Under `held`.
+    streak: AtomicU8,
     /// A byte of the value's, in what would be padding: written under the
     /// lock, and read by anyone.
     hint: AtomicU8,
@@ -61,7 +65,7 @@ impl<T> BiasedLock<T> {
         Self {
             held: AtomicBool::new(false),
             busy: AtomicBool::new(false),
-            history: AtomicU8::new(0),
+            streak: AtomicU8::new(0),
             hint: AtomicU8::new(hint),
             owner: AtomicU32::new(0),
             value: UnsafeCell::new(value),
@@ -106,11 +110,11 @@ impl<T> BiasedLock<T> {
         }
         // Plain reads and writes: we hold the lock.
         if self.owner.load(Ordering::Relaxed) == me {
-            let history = self.history.load(Ordering::Relaxed);
-            if history & (STREAK - 1) == STREAK - 1 {
-                self.bias(me, history);
-            } else {
-                self.history.store(history + 1, Ordering::Relaxed);
+            let streak = self.streak.load(Ordering::Relaxed);
+            if streak < STREAK {
+                self.streak.store(streak + 1, Ordering::Relaxed);
+            } else if streak == STREAK {
+                self.bias(me);
             }
         } else {
             self.change_owner(me);
@@ -127,8 +131,9 @@ impl<T> BiasedLock<T> {
     }
 
     #[cold]
-    fn bias(&self, me: u32, history: u8) {
-        if history & REVOCATIONS != REVOCATIONS && fence_pair::is_available() {
+    fn bias(&self, me: u32) {
+        self.streak.store(SPENT, Ordering::Relaxed);
+        if fence_pair::is_available() {
             // ORDER: Relaxed: others look under `held`, which we hold.
             self.owner.store(me | BIASED, Ordering::Relaxed);
         }
@@ -139,13 +144,12 @@ impl<T> BiasedLock<T> {
     fn change_owner(&self, me: u32) {
         let before = self.owner.load(Ordering::Relaxed);
         self.owner.store(me, Ordering::Relaxed);
-        let revocations = self.history.load(Ordering::Relaxed) & REVOCATIONS;
         if before & BIASED == 0 {
-            self.history.store(revocations, Ordering::Relaxed);
+            if self.streak.load(Ordering::Relaxed) != SPENT {
+                self.streak.store(0, Ordering::Relaxed);
+            }
             return;
         }
-        // It cannot overflow: who has all of them is not biased.
-        self.history.store(revocations + STREAK, Ordering::Relaxed);
         // ORDER: INV-BIAS, the revoker's side.
         fence_pair::heavy();
         let mut turn = 0;
