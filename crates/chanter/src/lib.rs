@@ -31,6 +31,10 @@
 //! * A [`Machine`] has virtual processors; each sleeps in its own poller, so
 //!   I/O and time ([`io`], [`after`]) wake nobody else.
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 pub mod bridge;
 pub mod channel;
 pub mod event;

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use crate::sync::Arc;
 
 /// A write-once variable; clones share it.
 ///

@@ -4,12 +4,13 @@
 //! run them: see `sync/models.rs`.
 
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{Event, choose_biased, never, with_nack};
+use super::protocol::Group;
+use super::{Event, Offer, Offered, Offering, WaitQueue, Wakes, choose_biased, never, with_nack};
 use crate::channel::{Receiver, Sender, channel};
 use crate::sync::Cell;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -164,14 +165,48 @@ fn dropped_waits_are_unlinked() {
     check(dropped_wait);
 }
 
+/// INV-LIVE, the same without the combinators: an owner that has withdrawn, and
+/// sees its offer unlinked, may free it without the queue's lock.
+fn unlinked_wait() {
+    let queue = Arc::new(WaitQueue::new());
+    let group = Group::new();
+    let offer = Offer::new();
+    let waker = group.open(Waker::noop(), false);
+    let at = Offering { group: &group, leaf: 0, single: false, waker };
+    // SAFETY: neither moves, and the offer is unlinked before its end.
+    assert_eq!(unsafe { queue.offer(&offer, &at, || false) }, Offered::Linked);
+    let completer = {
+        let queue = Arc::clone(&queue);
+        thread::spawn(move || {
+            let mut wakes = Wakes::new();
+            queue.complete_all(&mut wakes);
+            wakes.queue();
+        })
+    };
+    if group.withdraw().is_none() {
+        // Loom looks for races at the lock; this one is beside it.
+        while offer.is_linked() {
+            thread::yield_now();
+        }
+    }
+    drop(offer);
+    drop(group);
+    completer.join().unwrap();
+}
+
+#[test]
+fn unlinked_offers_may_be_freed() {
+    check(unlinked_wait);
+}
+
 #[test]
 fn unlink_release_is_needed() {
-    needs("offer_unlink", Relaxed, dropped_wait);
+    needs("offer_unlink", Relaxed, unlinked_wait);
 }
 
 #[test]
 fn unlink_acquire_is_needed() {
-    needs("offer_observe", Relaxed, dropped_wait);
+    needs("offer_observe", Relaxed, unlinked_wait);
 }
 
 /// INV-LAST: the owner that sees DONE sees the winner, and may free everything.

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use super::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
 use crate::sync::atomic::AtomicBool;
-use crate::sync::order;
+use crate::sync::{Arc, order};
 
 /// The event that `make` returns, given a *negative acknowledgement*: an
 /// event that becomes ready if the synchronization does not choose it.

@@ -11,6 +11,7 @@ use polling::{Event, Events, PollMode, Poller};
 use super::source::Direction;
 use crate::event::Wakes;
 use crate::sync::Lock;
+use crate::thread::body::contain;
 
 /// A poller with edge-triggered sources.
 pub(crate) struct Reactor {
@@ -77,7 +78,8 @@ impl Reactor {
             }
         }
         drop(events);
-        wakes.queue();
+        // A foreign waker may panic: the driver goes on.
+        contain(|| wakes.queue());
     }
 
     pub(crate) fn has_sources(&self) -> bool {

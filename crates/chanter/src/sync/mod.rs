@@ -26,7 +26,7 @@ pub(crate) use stack::{Linked, Stack};
 #[cfg(loom)]
 mod door {
     pub(crate) use loom::cell::{MutPtr, UnsafeCell};
-    pub(crate) use loom::sync::atomic;
+    pub(crate) use loom::sync::{Arc, atomic};
     pub(crate) use loom::sync::atomic::fence;
 
     /// Sets a flag; true: it was set before. Not a swap, as it is normally: a
@@ -51,7 +51,7 @@ mod door {
 
 #[cfg(not(loom))]
 mod door {
-    pub(crate) use std::sync::atomic;
+    pub(crate) use std::sync::{Arc, atomic};
     pub(crate) use std::sync::atomic::fence;
 
     /// `std`'s cell behind the closure interface that loom needs.
@@ -116,4 +116,4 @@ mod door {
     }
 }
 
-pub(crate) use door::{MutPtr, UnsafeCell, atomic, fence, full_fence, spin, test_and_set};
+pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, fence, full_fence, spin, test_and_set};

@@ -160,6 +160,29 @@ fn every_policy_runs_everything() {
 }
 
 #[test]
+fn a_policy_that_gives_nothing_away_is_woken_by_timers_and_io() {
+    use futures::{AsyncReadExt, AsyncWriteExt};
+    for vps in 1..3 {
+        let machine = Machine::builder().vps(vps).policy(|_| Box::new(Fifo::new())).build().unwrap();
+        machine.block_on(async {
+            after(Duration::from_millis(2)).await;
+            let (mut left, mut right) = crate::io::UnixStream::pair().unwrap();
+            let echo = spawn(async move {
+                let mut byte = [0];
+                right.read_exact(&mut byte).await.unwrap();
+                right.write_all(&byte).await.unwrap();
+            });
+            after(Duration::from_millis(2)).await;
+            left.write_all(b"x").await.unwrap();
+            let mut byte = [0];
+            left.read_exact(&mut byte).await.unwrap();
+            assert_eq!(&byte, b"x");
+            echo.join().await.unwrap();
+        });
+    }
+}
+
+#[test]
 fn a_machine_may_be_dropped_by_its_own_thread() {
     let machine = Arc::new(machine(2));
     let inner = Arc::clone(&machine);

@@ -9,6 +9,7 @@ use crate::event::Wakes;
 use crate::policy::{Others, Ready, Reason};
 use crate::sync::atomic::Ordering;
 use crate::thread;
+use crate::thread::body::contain;
 use crate::thread::frame::Kind;
 
 /// The policy is asked at the latest after so many turns, so that threads that
@@ -39,12 +40,27 @@ impl<'a> Driving<'a> {
     }
 
     /// Runs threads until `over`; sleeps when there are none.
+    ///
+    /// Bodies are contained, so only a policy can panic here. Its threads would
+    /// be lost, and `block_on` would return before its future is gone: the
+    /// process ends.
     pub(super) fn run_until(&self, over: &dyn Fn() -> bool) {
+        let bomb = AbortOnUnwind;
         while !over() {
             if !self.vp.dispatch() {
                 self.vp.rest(over);
             }
         }
+        std::mem::forget(bomb);
+    }
+}
+
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        eprintln!("chanter: a policy panicked; its threads cannot go on");
+        std::process::abort();
     }
 }
 
@@ -141,7 +157,8 @@ impl Vp {
     fn fire_timers(&self, now: Instant) {
         let mut wakes = Wakes::new();
         self.timers.fire(now, &mut wakes);
-        wakes.queue();
+        // A foreign waker may panic: the driver goes on.
+        contain(|| wakes.queue());
     }
 
     /// Nothing is ready: looks elsewhere, then sleeps until woken, until a
@@ -152,7 +169,7 @@ impl Vp {
         self.looked.set(now);
         self.fire_timers(now);
         self.reactor.poll(Some(Duration::ZERO));
-        if self.has_local_work() {
+        if self.dispatch() {
             return;
         }
         if let Some(thread) = self.search() {
