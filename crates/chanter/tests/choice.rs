@@ -102,12 +102,8 @@ fn choices_nest_in_every_container() {
             choose((
                 choose([choose((leaf(0), leaf(1))), choose((leaf(2), leaf(3)))]),
                 leaf(4),
-                choose(vec![
-                    choose(vec![leaf(5)]),
-                    choose(vec![]),
-                    choose(vec![leaf(6), leaf(7), leaf(8)]),
-                ])
-                .wrap(|place| place),
+                choose(vec![choose(vec![leaf(5)]), choose(vec![]), choose(vec![leaf(6), leaf(7), leaf(8)])])
+                    .wrap(|place| place),
                 guard(|| choose((leaf(9),))).boxed(),
             ))
         };
@@ -283,10 +279,7 @@ fn a_choice_never_matches_itself() {
         assert_eq!(both().try_sync(), None);
         let timed = || choose((both().wrap(Some), after(millis(10)).wrap(|()| None)));
         assert_eq!(timed().sync_blocking(), None);
-        let many = choose((
-            choose([both(), both(), both()]).wrap(Some),
-            after(millis(10)).wrap(|()| None),
-        ));
+        let many = choose((choose([both(), both(), both()]).wrap(Some), after(millis(10)).wrap(|()| None)));
         assert_eq!(many.sync_blocking(), None);
         machine(1).block_on(async { assert_eq!(timed().await, None) });
         // The offers are gone.
@@ -300,7 +293,9 @@ fn a_choice_of_both_sides_meets_others() {
     watchdog!();
     machine(1).block_on(async {
         let (tx, rx) = channel::<u32>();
-        let both = |n| choose((tx.send(n).wrap(|r| r.map(|()| None).unwrap()), rx.recv().wrap(|r| Some(r.unwrap()))));
+        let both = |n| {
+            choose((tx.send(n).wrap(|r| r.map(|()| None).unwrap()), rx.recv().wrap(|r| Some(r.unwrap()))))
+        };
         // Its own offers are ahead in both queues, and are passed over.
         let first = both(1);
         let second = rx.recv();
@@ -526,8 +521,7 @@ fn many_to_many_choices_lose_nothing() {
     const EACH: usize = 5_000;
     for vps in [1, 2] {
         machine(vps).block_on(async {
-            let channels: Arc<Vec<_>> =
-                Arc::new(vec![channel::<usize>(), bounded(1), bounded(3), mailbox()]);
+            let channels: Arc<Vec<_>> = Arc::new(vec![channel::<usize>(), bounded(1), bounded(3), mailbox()]);
             let producers: Vec<_> = (0..3)
                 .map(|me| {
                     let channels = channels.clone();
@@ -588,11 +582,7 @@ fn losers_never_happened() {
     tx.try_send(1).unwrap();
     let unsent = Arc::new(());
     for _ in 0..200 {
-        let event = choose_biased((
-            full.send(unsent.clone()).wrap(|_| 0),
-            always(7),
-            rx.recv().wrap(|_| 8),
-        ));
+        let event = choose_biased((full.send(unsent.clone()).wrap(|_| 0), always(7), rx.recv().wrap(|_| 8)));
         assert_eq!(event.sync_blocking(), 7);
         assert_eq!(Arc::strong_count(&unsent), 1, "the unsent message stayed alive");
         assert_eq!(rx.len(), 1);
@@ -603,10 +593,13 @@ fn losers_never_happened() {
 fn wraps_of_losers_never_run() {
     watchdog!();
     let ran = AtomicBool::new(false);
-    let event = choose_biased((always(1), always(2).wrap(|n| {
-        ran.store(true, Ordering::Relaxed);
-        n
-    })));
+    let event = choose_biased((
+        always(1),
+        always(2).wrap(|n| {
+            ran.store(true, Ordering::Relaxed);
+            n
+        }),
+    ));
     assert_eq!(event.sync_blocking(), 1);
     assert!(!ran.load(Ordering::Relaxed));
 }
@@ -615,7 +608,8 @@ fn wraps_of_losers_never_run() {
 #[test]
 fn the_earliest_timer_wins() {
     watchdog!();
-    let race = |a: u64, b: u64| choose((after(millis(a)).wrap(move |()| a), after(millis(b)).wrap(move |()| b)));
+    let race =
+        |a: u64, b: u64| choose((after(millis(a)).wrap(move |()| a), after(millis(b)).wrap(move |()| b)));
     assert_eq!(race(5, 300).sync_blocking(), 5);
     assert_eq!(race(300, 5).sync_blocking(), 5);
     machine(1).block_on(async {
@@ -626,7 +620,13 @@ fn the_earliest_timer_wins() {
         assert_eq!(after(Duration::MAX).try_sync(), None);
     });
     // Times that no clock can hold are like `never`, and disturb nobody.
-    let far = || choose((after(Duration::MAX).wrap(|()| 0), after(Duration::from_secs(1 << 40)).wrap(|()| 1), after(millis(10)).wrap(|()| 2)));
+    let far = || {
+        choose((
+            after(Duration::MAX).wrap(|()| 0),
+            after(Duration::from_secs(1 << 40)).wrap(|()| 1),
+            after(millis(10)).wrap(|()| 2),
+        ))
+    };
     assert_eq!(far().sync_blocking(), 2);
     machine(2).block_on(async move { assert_eq!(far().await, 2) });
 }

@@ -373,7 +373,11 @@ fn a_stream_that_waits_takes_nothing_from_others() {
         // Its `next` was dropped: nobody polls the stream any more.
         let sender = std::thread::spawn(move || tx.send(1).sync_blocking());
         let got = choose((other.recv().wrap(Some), after(millis(500)).wrap(|()| None)));
-        assert_eq!(got.sync_blocking(), Some(Ok(1)), "{name}: the message lies in a stream that nobody polls");
+        assert_eq!(
+            got.sync_blocking(),
+            Some(Ok(1)),
+            "{name}: the message lies in a stream that nobody polls"
+        );
         sender.join().unwrap().unwrap();
     }
 }
@@ -481,7 +485,9 @@ fn closing_in_the_middle_loses_nothing() {
                     .map(|_| {
                         let (tx, ledger) = (tx.clone(), ledger.clone());
                         scope.spawn(move || {
-                            (0..2000).take_while(|n| tx.send(ledger.payload(*n)).sync_blocking().is_ok()).count()
+                            (0..2000)
+                                .take_while(|n| tx.send(ledger.payload(*n)).sync_blocking().is_ok())
+                                .count()
                         })
                     })
                     .collect();
@@ -492,7 +498,11 @@ fn closing_in_the_middle_loses_nothing() {
                     })
                     .collect();
                 std::thread::sleep(std::time::Duration::from_micros(50 * round));
-                if round % 2 == 0 { tx.close() } else { rx.close() }
+                if round % 2 == 0 {
+                    tx.close()
+                } else {
+                    rx.close()
+                }
                 let sum = |threads: Vec<std::thread::ScopedJoinHandle<'_, usize>>| {
                     threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
                 };

@@ -32,7 +32,8 @@ struct Stage {
 
 impl Stage {
     fn new(vps: usize) -> Self {
-        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let tokio =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         Self { machine: machine(vps), other: machine(1), tokio }
     }
 
@@ -60,8 +61,12 @@ impl Stage {
 }
 
 type Make<T> = fn() -> (Sender<T>, Receiver<T>);
-const FLAVOURS: [(&str, Make<Payload>); 4] =
-    [("rendezvous", channel), ("bounded(1)", || bounded(1)), ("bounded(4)", || bounded(4)), ("mailbox", mailbox)];
+const FLAVOURS: [(&str, Make<Payload>); 4] = [
+    ("rendezvous", channel),
+    ("bounded(1)", || bounded(1)),
+    ("bounded(4)", || bounded(4)),
+    ("mailbox", mailbox),
+];
 
 #[test]
 fn one_sends_and_one_receives_in_all_pairs() {
@@ -88,7 +93,11 @@ fn one_sends_and_one_receives_in_all_pairs() {
                         got
                     });
                     sent.get().sync_blocking();
-                    assert_eq!(got.get().sync_blocking(), (0..COUNT).collect::<Vec<_>>(), "{name}: {from:?} to {to:?}");
+                    assert_eq!(
+                        got.get().sync_blocking(),
+                        (0..COUNT).collect::<Vec<_>>(),
+                        "{name}: {from:?} to {to:?}"
+                    );
                     ledger.check();
                 }
             }
@@ -135,18 +144,19 @@ fn choices_in_all_pairs() {
         for right in SIDES {
             let (a_tx, a_rx) = channel::<u64>();
             let (b_tx, b_rx) = channel::<u64>();
-            let sum = |tx: Sender<u64>, rx: Receiver<u64>| async move {
-                let (mut sent, mut sum) = (0, 0);
+            let talk = |tx: Sender<u64>, rx: Receiver<u64>| async move {
+                let (mut sent, mut sum, mut open) = (0, 0, true);
                 while sent < COUNT {
-                    let event = choose((
-                        tx.send(sent + 1).wrap(|r| r.map(|()| 0)),
-                        rx.recv().wrap(|r| Ok(r.unwrap_or(0))),
-                        after(Duration::from_secs(600)).wrap(|()| panic!("a timer fired early")),
-                    ));
-                    match event.await {
-                        Ok(0) => sent += 1,
-                        Ok(n) => sum += n,
-                        Err(_) => break,
+                    let send = tx.send(sent + 1).wrap(|result| {
+                        result.expect("the other side receives to the end");
+                        None
+                    });
+                    let receive = if open { rx.recv().wrap(Some).boxed() } else { never().boxed() };
+                    let late = after(Duration::from_secs(600)).wrap(|()| panic!("a timer fired early"));
+                    match choose((send, receive, late)).await {
+                        None => sent += 1,
+                        Some(Ok(n)) => sum += n,
+                        Some(Err(Closed)) => open = false,
                     }
                 }
                 drop(tx);
@@ -155,13 +165,11 @@ fn choices_in_all_pairs() {
                 }
                 sum
             };
-            let first = stage.run(left, sum(a_tx, b_rx));
-            let second = stage.run(right, sum(b_tx, a_rx));
-            // `Ok(0)` may also mean that the other side's end was received;
-            // then one is counted as sent that was not. So the sums are
-            // compared with what arrived at most.
-            assert!(first.get().sync_blocking() <= COUNT * (COUNT + 1) / 2, "{left:?} {right:?}");
-            assert!(second.get().sync_blocking() <= COUNT * (COUNT + 1) / 2, "{left:?} {right:?}");
+            let first = stage.run(left, talk(a_tx, b_rx));
+            let second = stage.run(right, talk(b_tx, a_rx));
+            for side in [first, second] {
+                assert_eq!(side.get().sync_blocking(), COUNT * (COUNT + 1) / 2, "{left:?} {right:?}");
+            }
         }
     }
 }

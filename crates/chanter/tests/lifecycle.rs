@@ -294,10 +294,14 @@ fn a_machine_that_is_dropped_leaks_nothing() {
                         5 => loop {
                             yield_now().await;
                         },
-                        _ => drop(spawn(async move {
-                            let _message = message;
-                            never::<()>().await
-                        }).join().await),
+                        _ => drop(
+                            spawn(async move {
+                                let _message = message;
+                                never::<()>().await
+                            })
+                            .join()
+                            .await,
+                        ),
                     }
                     drop(tx);
                 }
@@ -343,8 +347,9 @@ fn destructors_may_do_anything_at_the_end() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             let _ = self.tx.try_send(self.depth);
             if self.depth > 0 {
-                let child = Busy { tx: self.tx.clone(), dropped: self.dropped.clone(), depth: self.depth - 1 };
-                if self.depth % 2 == 0 {
+                let child =
+                    Busy { tx: self.tx.clone(), dropped: self.dropped.clone(), depth: self.depth - 1 };
+                if self.depth.is_multiple_of(2) {
                     drop(spawn(async move {
                         let _child = child;
                         never::<()>().await
@@ -609,15 +614,16 @@ fn a_thread_is_gone_when_it_is_joined() {
     let machine = machine(2);
     for n in 0..1000 {
         let held = ledger.payload(n);
-        machine.spawn(async move {
-            let _held = held;
-            if n % 2 == 0 {
-                yield_now().await;
-            }
-        })
-        .join()
-        .sync_blocking()
-        .unwrap();
+        machine
+            .spawn(async move {
+                let _held = held;
+                if n % 2 == 0 {
+                    yield_now().await;
+                }
+            })
+            .join()
+            .sync_blocking()
+            .unwrap();
         assert_eq!(ledger.live(), 0, "the body outlives its join");
     }
 }

@@ -85,12 +85,8 @@ fn dropped_waits() {
     let (_silent, quiet) = channel::<()>();
     let thread = machine.spawn(async move { quiet.recv().await });
     flat(|| {
-        let event = choose((
-            rx.recv().wrap(drop),
-            ivar.get().wrap(drop),
-            thread.join().wrap(drop),
-            after(HOUR),
-        ));
+        let event =
+            choose((rx.recv().wrap(drop), ivar.get().wrap(drop), thread.join().wrap(drop), after(HOUR)));
         assert!(common::poll(&mut Box::pin(event.sync())).is_pending());
     });
 }

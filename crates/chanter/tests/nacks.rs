@@ -209,7 +209,9 @@ fn a_nack_is_enabled_when_a_guard_panics() {
     assert!(catch_unwind(AssertUnwindSafe(|| choose((told(&there, always(1)), bad())).try_sync())).is_err());
     assert!(is_enabled(&there));
     let there = place();
-    assert!(catch_unwind(AssertUnwindSafe(|| choose((told(&there, always(1)), bad())).sync_blocking())).is_err());
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| choose((told(&there, always(1)), bad())).sync_blocking())).is_err()
+    );
     assert!(is_enabled(&there));
     // Its own maker panics.
     let there = place();
@@ -245,7 +247,7 @@ fn a_nack_is_never_enabled_if_its_branch_is_chosen() {
         }
         assert!(!is_enabled(&there));
         let nack = there.lock().unwrap().clone().unwrap();
-        assert_eq!(choose((nack.wrap(|()| false), after(millis(20)).wrap(|()| true))).await, true);
+        assert!(choose((nack.wrap(|()| false), after(millis(20)).wrap(|()| true))).await);
     });
 }
 
@@ -255,10 +257,7 @@ fn nested_nacks_follow_their_own_branches() {
     for winner in 0..3 {
         let (outer, inner) = (place(), place());
         let leaf = |n: usize| if n == winner { always(n).boxed() } else { never().boxed() };
-        let event = choose((
-            told(&outer, choose((told(&inner, leaf(0)), leaf(1)))),
-            leaf(2),
-        ));
+        let event = choose((told(&outer, choose((told(&inner, leaf(0)), leaf(1)))), leaf(2)));
         assert_eq!(event.sync_blocking(), winner);
         assert_eq!(is_enabled(&inner), winner != 0);
         assert_eq!(is_enabled(&outer), winner == 2);
@@ -299,7 +298,7 @@ fn every_waiter_of_a_nack_is_told_for_ever() {
                     match n % 3 {
                         0 => nack.await,
                         1 => choose((nack, never())).await,
-                        _ => drop(choose((nack.wrap(|()| ()), after(millis(1)))).await),
+                        _ => choose((nack.wrap(|()| ()), after(millis(1)))).await,
                     }
                 })
             })

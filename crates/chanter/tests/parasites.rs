@@ -79,7 +79,11 @@ fn parasites_queue_like_everybody() {
                 assert_eq!(got, n);
                 note(&log, n);
             };
-            if n % 2 == 0 { spawn_parasite(body) } else { drop(spawn(body)) }
+            if n % 2 == 0 {
+                spawn_parasite(body)
+            } else {
+                drop(spawn(body))
+            }
             yield_now().await;
         }
         for n in 0..6 {
@@ -704,7 +708,8 @@ fn a_mixture_of_parasites() {
                         after(Duration::from_micros(payload.id as u64)).await;
                     }),
                     4 => spawn_parasite(async move {
-                        let wait = choose((rx.recv(), after(Duration::from_micros(200)).wrap(|()| Err(Closed))));
+                        let wait =
+                            choose((rx.recv(), after(Duration::from_micros(200)).wrap(|()| Err(Closed))));
                         if let Ok(message) = wait.await {
                             tx.send(message).await.unwrap();
                         }

@@ -91,7 +91,8 @@ impl Pot {
         let (tx, rx) = self.pair(random);
         let late = after(Duration::from_micros(random.next() % 300)).wrap(|()| None);
         let recv = |rx: &Receiver<Payload>| rx.recv().wrap(Result::ok);
-        let send = |tx: &Sender<Payload>, message| tx.send(message).wrap(|result| result.err().map(|back| back.0));
+        let send =
+            |tx: &Sender<Payload>, message| tx.send(message).wrap(|result| result.err().map(|back| back.0));
         match random.below(8) {
             0 => choose((send(&tx, self.payload()), late)).boxed(),
             1 => choose((recv(&rx), late)).boxed(),
@@ -99,7 +100,8 @@ impl Pot {
             2 => choose((send(&tx, self.payload()), recv(&rx), late)).boxed(),
             3 => {
                 let (tx2, rx2) = self.pair(random);
-                choose((recv(&rx), send(&tx2, self.payload()), late, recv(&rx2), send(&tx, self.payload()))).boxed()
+                choose((recv(&rx), send(&tx2, self.payload()), late, recv(&rx2), send(&tx, self.payload())))
+                    .boxed()
             }
             4 => {
                 let list = (0..random.below(6))
@@ -202,7 +204,7 @@ impl Pot {
             11 if matches!(kind, Kind::Host | Kind::Parasite | Kind::Pinned) => {
                 let pot = self.clone();
                 let event = self.event(random);
-                let body = Busy::new(&pot, async move |pot: Arc<Self>| pot.take(event.await));
+                let body = Busy::during(&pot, async move |pot: Arc<Self>| pot.take(event.await));
                 if random.below(2) == 0 { spawn_parasite(body) } else { drop(spawn(body)) }
             }
             12 if kind != Kind::Tokio => self.take(self.event(random).sync_blocking()),
@@ -228,7 +230,7 @@ impl Pot {
 struct Busy(Arc<Pot>);
 
 impl Busy {
-    fn new<F, R>(pot: &Arc<Pot>, body: F) -> impl Future<Output = ()> + Send + use<F, R>
+    fn during<F, R>(pot: &Arc<Pot>, body: F) -> impl Future<Output = ()> + Send + use<F, R>
     where
         F: FnOnce(Arc<Pot>) -> R + Send,
         R: Future<Output = ()> + Send,
@@ -275,7 +277,7 @@ fn cook(seed: u64, time: Duration) -> u64 {
     for n in 0..12 {
         let kind = [Kind::Host, Kind::Parasite, Kind::Os, Kind::Tokio, Kind::Host, Kind::Pinned][n % 6];
         let seed = random.next();
-        let body = Busy::new(&pot, move |pot: Arc<Pot>| pot.live(kind, seed));
+        let body = Busy::during(&pot, move |pot: Arc<Pot>| pot.live(kind, seed));
         match kind {
             Kind::Host => drop(machine.spawn(body)),
             Kind::Pinned => drop(machine.spawn_on(random.below(2), body)),
@@ -285,7 +287,7 @@ fn cook(seed: u64, time: Duration) -> u64 {
         }
     }
     // Half of the time the main thread is in the machine.
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         machine.block_on(async { after(time).await });
     } else {
         std::thread::sleep(time);

@@ -23,9 +23,6 @@ mod send;
 
 #[cfg(all(test, loom))]
 mod models;
-#[cfg(all(test, not(loom)))]
-mod tests;
-
 pub use error::{Closed, SendError, TryRecvError, TrySendError};
 pub use ivar::{Get, IVar};
 pub use recv::{Receiver, RecvEvent};

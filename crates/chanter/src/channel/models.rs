@@ -2,9 +2,11 @@
 //!
 //! How to run them: see `sync/models.rs`. Choices are in `event/models.rs`.
 
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
+use futures_core::Stream;
 use loom::sync::Arc;
 use loom::thread;
 
@@ -213,6 +215,20 @@ fn bounded_refills_in_order() {
         assert_eq!(block_on(rx.recv()).unwrap().number(), 2);
         sender.join().unwrap();
         assert_eq!(block_on(rx.recv()).err(), Some(Closed));
+    });
+}
+
+/// A stream watches instead of offering: a message that comes while it looks is
+/// seen, or wakes it; so does the end.
+#[test]
+fn streams_miss_nothing() {
+    check(|| {
+        let (tx, mut rx) = mailbox();
+        let sender = thread::spawn(move || assert!(tx.try_send(Message::new(1)).is_ok()));
+        let mut next = || block_on(poll_fn(|cx| Pin::new(&mut rx).poll_next(cx)));
+        assert_eq!(next().map(|message| message.number()), Some(1));
+        assert!(next().is_none());
+        sender.join().unwrap();
     });
 }
 

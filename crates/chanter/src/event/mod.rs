@@ -26,9 +26,6 @@ mod wrap;
 
 #[cfg(all(test, loom))]
 mod models;
-#[cfg(all(test, not(loom)))]
-mod tests;
-
 use std::future::IntoFuture;
 use std::pin::Pin;
 

@@ -11,9 +11,6 @@ mod reactor;
 mod source;
 mod stream;
 
-#[cfg(all(test, not(loom)))]
-mod tests;
-
 pub use listener::TcpListener;
 #[cfg(unix)]
 pub use listener::UnixListener;

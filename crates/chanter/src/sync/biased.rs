@@ -97,7 +97,9 @@ impl<T> BiasedLock<T> {
         if self.owner.load(Ordering::Acquire) == me | BIASED {
             return true;
         }
-        self.busy.store(false, Ordering::Relaxed);
+        // ORDER: Release: the revoker may read this store rather than that of
+        // the last guard, and must see that guard's critical section.
+        self.busy.store(false, order::lock_release());
         false
     }
 

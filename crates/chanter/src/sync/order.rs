@@ -59,6 +59,8 @@ orders! {
     state_complete = AcqRel;
     /// `State::release`: the last reference sees every other use end.
     state_release = AcqRel;
+    /// `State::is_last`: sees every other use end, without a read-modify-write.
+    state_last = Acquire;
     /// `State::is_private`: sees the end of the uses by those who are gone.
     state_private = Acquire;
     /// `State::is_complete`, `await_completion`: sees the result.

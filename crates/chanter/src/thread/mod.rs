@@ -14,9 +14,6 @@ pub(crate) mod state;
 
 #[cfg(all(test, loom))]
 mod models;
-#[cfg(all(test, not(loom)))]
-mod tests;
-
 pub use join::{Join, JoinError, Thread};
 pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, reify, yield_now};
 pub(crate) use run::{cancel, is_own, run, wake_attached};

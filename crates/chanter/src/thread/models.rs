@@ -242,6 +242,11 @@ fn release_must_acquire() {
 }
 
 #[test]
+fn last_acquire_is_needed() {
+    needs("state_last", Relaxed, completed_among_references);
+}
+
+#[test]
 fn complete_must_release() {
     needs("state_complete", Acquire, completed_among_references);
 }

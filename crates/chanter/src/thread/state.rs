@@ -219,7 +219,7 @@ impl State {
     #[inline]
     pub(crate) fn is_last(&self) -> bool {
         // ORDER: Acquire sees the others' uses end.
-        let word = self.0.load(Ordering::Acquire);
+        let word = self.0.load(order::state_last());
         word & COMPLETE != 0 && word / REFERENCE == 1
     }
 

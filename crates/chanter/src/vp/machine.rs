@@ -366,7 +366,13 @@ impl Shared {
             std::thread::yield_now();
             occupied = vp.sleeper.occupy();
         }
-        self.main_waits.fetch_sub(1, Ordering::Relaxed);
+        self.main_waits.fetch_sub(1, Ordering::SeqCst);
+        if !occupied {
+            // The worker may have left for us meanwhile, without a successor:
+            // `leave` vacates, fences, and looks at `main_waits`; we have
+            // lowered it, and `notify` fences and looks at the state.
+            vp.notify();
+        }
         occupied
     }
 

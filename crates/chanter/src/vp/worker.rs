@@ -181,8 +181,9 @@ impl Vp {
         }
         self.policy.idle();
         let machine = self.machine();
-        self.sleeper.announce();
+        // Before `announce`, whose fence orders both for `wake_one`.
         machine.awake.fetch_sub(1, Ordering::SeqCst);
+        self.sleeper.announce();
         let others_wait = || machine.vps.iter().any(|vp| !ptr::eq(&**vp, self) && vp.policy.waiting() > 1);
         if !over() && !self.has_local_work() && !others_wait() {
             let due = self.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
@@ -201,7 +202,8 @@ impl Vp {
     /// If nobody watches the machine, parasites are counted on to say so.
     fn begin_to_be_busy(&self) {
         self.risen.set(Instant::now());
-        if self.machine().is_unwatched() {
+        // ORDER: SeqCst: `watch_for`, or we, see the other.
+        if self.machine().unwatched.load(Ordering::SeqCst) {
             self.ask_closer_look();
         }
     }
