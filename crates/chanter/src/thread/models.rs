@@ -6,12 +6,15 @@
 //! `vp/models.rs`.
 
 use std::ptr::NonNull;
+use std::task::Waker;
 
 use loom::sync::Arc;
 use loom::thread;
 
 use super::frame::Missing;
 use super::state::{Completed, Ended, State, Woken};
+use crate::event::protocol::Group;
+use crate::event::{Offer, Offered, Offering, WaitQueue, Wakes};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::models::{check, needs};
@@ -358,6 +361,92 @@ fn determined_threads_have_results() {
 #[test]
 fn observe_acquire_is_needed() {
     needs("state_observe", Relaxed, determined);
+}
+
+/// What a joiner and the thread share: as `Thread` and `HostFrame` do.
+struct Joined {
+    state: State,
+    waiters: WaitQueue,
+    result: Cell<u32>,
+}
+
+// SAFETY: the state word says who may touch what; loom checks.
+unsafe impl Sync for Joined {}
+// SAFETY: as above.
+unsafe impl Send for Joined {}
+
+impl Joined {
+    /// As `run::complete`.
+    fn complete(&self) {
+        self.state.begin();
+        self.result.set(7);
+        match self.state.complete(0) {
+            Completed::Free => unreachable!("there are handles"),
+            Completed::Kept => (),
+            Completed::Awaited => {
+                let mut wakes = Wakes::new();
+                self.waiters.complete_all(&mut wakes);
+                wakes.queue();
+                let _ = self.state.release();
+            }
+        }
+    }
+
+    /// As a single synchronization on `JoinBranch`; true: it took the result.
+    fn join(&self) -> bool {
+        let (group, offer) = (Group::new(), Offer::new());
+        let at = Offering { group: &group, leaf: 0, single: true, waker: group.open(Waker::noop(), true) };
+        // SAFETY: neither moves, and the offer is unlinked before its end.
+        match unsafe { self.waiters.offer(&offer, &at, || !self.state.await_completion()) } {
+            Offered::Linked => {
+                // A lost completion is a thread that waits for ever.
+                while group.outcome().is_none() {
+                    thread::yield_now();
+                }
+            }
+            offered => assert_eq!(offered, Offered::Committed),
+        }
+        self.waiters.retract(&offer, true);
+        let won = self.state.take_result();
+        if won {
+            assert_eq!(self.result.replace(0), 7);
+        }
+        won
+    }
+}
+
+/// The announcement of a joiner and the completion meet under the queue's lock:
+/// two joiners are told, see the result, and one of them takes it.
+fn joined_by_two() {
+    let joined =
+        Arc::new(Joined { state: State::new_host(), waiters: WaitQueue::new(), result: Cell::new(0) });
+    joined.state.retain();
+    let runner = {
+        let joined = Arc::clone(&joined);
+        thread::spawn(move || joined.complete())
+    };
+    let other = {
+        let joined = Arc::clone(&joined);
+        thread::spawn(move || joined.join())
+    };
+    let mine = joined.join();
+    assert_ne!(mine, other.join().unwrap(), "one takes the result");
+    runner.join().unwrap();
+}
+
+#[test]
+fn joiners_are_told_and_one_takes_the_result() {
+    check(joined_by_two);
+}
+
+#[test]
+fn joins_need_to_observe() {
+    needs("state_observe", Relaxed, joined_by_two);
+}
+
+#[test]
+fn joins_need_to_see_the_publication() {
+    needs("group_observe", Relaxed, joined_by_two);
 }
 
 /// What is left of an arena when its owner goes: the return list, the count of

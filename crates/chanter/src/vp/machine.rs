@@ -22,7 +22,7 @@ use crate::thread::{self, Thread};
 /// The stack of a worker: reserved, not used, until threads nest.
 const WORKER_STACK: usize = 8 << 20;
 /// How long `block_on` waits for a worker to leave virtual processor 0.
-const TAKEOVER: Duration = Duration::from_millis(100);
+const TAKEOVER: Duration = Duration::from_secs(2);
 
 /// A machine: virtual processors that run threads.
 ///
@@ -57,8 +57,8 @@ pub(crate) struct Shared {
     pub(super) unwatched: AtomicBool,
     /// Callers of `block_on` that wait for virtual processor 0.
     main_waits: AtomicUsize,
-    /// A worker drives virtual processor 0.
-    main_worker: AtomicBool,
+    /// A `block_on` drives virtual processor 0, and will not leave it soon.
+    has_main: AtomicBool,
     /// What was spawned from outside.
     pub(crate) outside: Counters,
     pub(crate) outside_parasites: Counter,
@@ -137,7 +137,7 @@ impl Builder {
             searching: AtomicUsize::new(0),
             unwatched: AtomicBool::new(false),
             main_waits: AtomicUsize::new(0),
-            main_worker: AtomicBool::new(false),
+            has_main: AtomicBool::new(false),
             outside: Counters::default(),
             outside_parasites: Counter::default(),
             closing: AtomicBool::new(false),
@@ -201,6 +201,7 @@ impl Machine {
         if !self.shared.occupy_main(vp) {
             return block_on_thread(future);
         }
+        self.shared.has_main.store(true, Ordering::Relaxed);
         let result = {
             let driving = Driving::new(vp);
             let output = Cell::new(None);
@@ -212,6 +213,7 @@ impl Machine {
             vp.end_local_threads();
             main.join().try_determined().map(|()| output.take())
         };
+        self.shared.has_main.store(false, Ordering::Relaxed);
         vp.leave();
         match result {
             Ok(output) => output.expect("a thread that returned has left its output"),
@@ -309,6 +311,14 @@ impl Shared {
             vp.sleeper.vacate();
             return;
         }
+        if self.is_reserved(vp) {
+            // `block_on` is about to occupy it. If it has just given up, its
+            // `notify` may have found our AWAKE: then it is ours again.
+            vp.sleeper.vacate();
+            if self.is_reserved(vp) || !vp.sleeper.occupy() {
+                return;
+            }
+        }
         if let Err(error) = self.try_start_worker(vp) {
             // It stays vacant: the next push tries again.
             eprintln!("chanter: cannot start an OS thread: {error}");
@@ -316,12 +326,14 @@ impl Shared {
         }
     }
 
+    /// Whether a `block_on` waits for `vp`.
+    pub(super) fn is_reserved(&self, vp: &Vp) -> bool {
+        vp.index == 0 && self.main_waits.load(Ordering::SeqCst) > 0
+    }
+
     fn try_start_worker(&self, vp: &Vp) -> io::Result<()> {
         let Some(shared) = self.this.upgrade() else { return Ok(()) };
         let index = vp.index;
-        if index == 0 {
-            self.main_worker.store(true, Ordering::Relaxed);
-        }
         let worker = std::thread::Builder::new()
             .name(format!("{}-{index}", self.name))
             .stack_size(WORKER_STACK)
@@ -342,9 +354,6 @@ impl Shared {
             driving.run_until(&|| self.is_closing() || main_waits());
             vp.end_local_threads();
         }
-        if is_main {
-            self.main_worker.store(false, Ordering::Relaxed);
-        }
         vp.leave();
     }
 
@@ -353,17 +362,15 @@ impl Shared {
         if vp.sleeper.occupy() {
             return true;
         }
-        if !self.is_driven_by_worker() {
+        if self.has_main.load(Ordering::Relaxed) {
             return false;
         }
-        // ORDER: Relaxed: the worker looks at it in every round, and `notify`
-        // wakes it up.
-        self.main_waits.fetch_add(1, Ordering::Relaxed);
+        self.main_waits.fetch_add(1, Ordering::SeqCst);
         let patience = Instant::now() + TAKEOVER;
         let mut occupied = false;
-        while !occupied && Instant::now() < patience {
+        while !occupied && !self.has_main.load(Ordering::Relaxed) && Instant::now() < patience {
             vp.reactor.notify();
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_micros(50));
             occupied = vp.sleeper.occupy();
         }
         self.main_waits.fetch_sub(1, Ordering::SeqCst);
@@ -374,11 +381,6 @@ impl Shared {
             vp.notify();
         }
         occupied
-    }
-
-    /// Whether virtual processor 0 has a worker (rather than a `block_on`).
-    fn is_driven_by_worker(&self) -> bool {
-        self.main_worker.load(Ordering::Relaxed)
     }
 
     /// Ends every thread, then gives the memory back. Called once.
@@ -453,7 +455,7 @@ impl Vp {
         };
         let machine = self.machine();
         self.sleeper.vacate();
-        if machine.is_closing() || machine.main_waits.load(Ordering::Relaxed) > 0 {
+        if machine.is_closing() || machine.is_reserved(self) {
             return;
         }
         if (busy || !self.inbox.is_empty()) && self.sleeper.occupy() {

@@ -369,6 +369,9 @@ impl Shared {
         let count = self.vps.len();
         for step in 1..count {
             let vp = &self.vps[(busy.index + step) % count];
+            if self.is_reserved(vp) {
+                continue;
+            }
             match vp.sleeper.wake_fenced() {
                 Wake::Nothing => continue,
                 Wake::Notify => vp.reactor.notify(),
