@@ -50,9 +50,7 @@ pub use channel::{
 };
 #[cfg(feature = "macros")]
 pub use chanter_macros::{main, test};
-pub use event::{
-    BoxEvent, Event, Nack, always, choose, choose_biased, guard, never, with_nack,
-};
+pub use event::{BoxEvent, Event, Nack, always, choose, choose_biased, guard, never, with_nack};
 pub use thread::{
     Inflate, Join, JoinError, LocalThread, Par, ReadyPar, Reify, Thread, Yield, attach, inflate, prepare,
     reify, spawn, spawn_local, spawn_on, spawn_parasite, yield_now,

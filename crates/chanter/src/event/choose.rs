@@ -213,11 +213,7 @@ impl<S: Stable<B>, B: Branch> ListBranch<S, B> {
     }
 
     fn start(&self, index: usize) -> usize {
-        if B::SINGLE {
-            index
-        } else {
-            index.checked_sub(1).map_or(0, |before| self.ends[before])
-        }
+        if B::SINGLE { index } else { index.checked_sub(1).map_or(0, |before| self.ends[before]) }
     }
 
     #[inline(always)]

@@ -36,6 +36,7 @@
 //! partner goes from WAITING to DONE with a plain store.
 
 use std::marker::PhantomPinned;
+use std::panic::{catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
@@ -621,11 +622,25 @@ impl Wakes {
 
     #[inline]
     fn each(&mut self, wake: fn(Waker)) {
-        if let Some(waiter) = self.first.take() {
-            wake(waiter);
+        match (self.first.take(), self.rest.take()) {
+            (Some(only), None) => wake(only),
+            (first, rest) => {
+                Self::all(first.into_iter().chain(rest.into_iter().flat_map(|rest| *rest)), wake)
+            }
         }
-        if let Some(rest) = self.rest.take() {
-            rest.into_iter().for_each(wake);
+    }
+
+    /// A foreign waker may panic; the others are woken all the same.
+    #[cold]
+    fn all(wakers: impl Iterator<Item = Waker>, wake: fn(Waker)) {
+        let mut panic = None;
+        for waker in wakers {
+            if let Err(payload) = catch_unwind(|| wake(waker)) {
+                panic = Some(payload);
+            }
+        }
+        if let Some(payload) = panic {
+            resume_unwind(payload);
         }
     }
 }
@@ -633,6 +648,8 @@ impl Wakes {
 impl Drop for Wakes {
     fn drop(&mut self) {
         // Reached only when a panic passes by: nobody stays asleep.
-        self.each(Waker::wake);
+        if self.first.is_some() {
+            self.each(Waker::wake);
+        }
     }
 }

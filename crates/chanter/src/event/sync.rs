@@ -30,11 +30,7 @@ unsafe impl<E: Event + Send> Send for Sync<E> {}
 impl<E: Event> Sync<E> {
     #[inline(always)]
     pub(crate) fn new(event: E) -> Self {
-        Self {
-            branch: event.into_branch(),
-            group: Group::new(),
-            _pinned: PhantomPinned,
-        }
+        Self { branch: event.into_branch(), group: Group::new(), _pinned: PhantomPinned }
     }
 
     /// Guards run, then the first leaf that is ready commits.

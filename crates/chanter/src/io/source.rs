@@ -37,16 +37,14 @@ impl Direction {
         let word = self.word.load(Ordering::Relaxed);
         // ORDER: AcqRel: pairs with `is_ready`; waiters ask again under their
         // locks, which are taken below.
-        let _ = self.word.compare_exchange(
-            word,
-            (word | READY).wrapping_add(EDGE),
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        ).or_else(|_| {
-            self.word.fetch_add(EDGE, Ordering::AcqRel);
-            self.word.fetch_or(READY, Ordering::AcqRel);
-            Ok::<_, usize>(0)
-        });
+        let _ = self
+            .word
+            .compare_exchange(word, (word | READY).wrapping_add(EDGE), Ordering::AcqRel, Ordering::Relaxed)
+            .or_else(|_| {
+                self.word.fetch_add(EDGE, Ordering::AcqRel);
+                self.word.fetch_or(READY, Ordering::AcqRel);
+                Ok::<_, usize>(0)
+            });
         self.waiters.complete_all(wakes);
         wakes.push(self.poller.lock().take());
     }
@@ -152,7 +150,11 @@ impl<S: AsFd + AsRawFd> Source<S> {
     }
 
     /// Runs an operation at once; if it would block, the socket is not ready.
-    pub(super) fn try_io<R>(&self, write: bool, mut operation: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+    pub(super) fn try_io<R>(
+        &self,
+        write: bool,
+        mut operation: impl FnMut() -> io::Result<R>,
+    ) -> io::Result<R> {
         let direction = if write { &self.watched.write } else { &self.watched.read };
         let seen = direction.look();
         let result = operation();

@@ -3,6 +3,7 @@
 use super::{Policy, Ready, ReadyQueue, Reason};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::vp::Vp;
 
 /// Work stealing.
 ///
@@ -90,9 +91,8 @@ impl Policy for WorkStealing {
         }
         let first = given.pop_front();
         while let Some(thread) = given.pop_front() {
-            if let Some(thread) = thief.enqueue(thread, Reason::Stolen) {
-                // It wants to run it next, but `first` does: ask once more.
-                drop(thief.enqueue(thread, Reason::Displaced));
+            if let Some(unwanted) = thief.enqueue(thread, Reason::Stolen) {
+                Vp::send_home(unwanted);
             }
         }
         first

@@ -10,9 +10,9 @@ mod biased;
 mod cell;
 mod fence_pair;
 mod lock;
+pub(crate) mod order;
 mod os_thread;
 mod stack;
-pub(crate) mod order;
 
 #[cfg(all(test, loom))]
 pub(crate) mod models;
@@ -26,8 +26,8 @@ pub(crate) use stack::{Linked, Stack};
 #[cfg(loom)]
 mod door {
     pub(crate) use loom::cell::{MutPtr, UnsafeCell};
-    pub(crate) use loom::sync::{Arc, atomic};
     pub(crate) use loom::sync::atomic::fence;
+    pub(crate) use loom::sync::{Arc, atomic};
 
     /// Sets a flag; true: it was set before. Not a swap, as it is normally: a
     /// swap that changes nothing is a store that loom may order behind the
@@ -51,8 +51,8 @@ mod door {
 
 #[cfg(not(loom))]
 mod door {
-    pub(crate) use std::sync::{Arc, atomic};
     pub(crate) use std::sync::atomic::fence;
+    pub(crate) use std::sync::{Arc, atomic};
 
     /// `std`'s cell behind the closure interface that loom needs.
     #[derive(Debug)]

@@ -61,7 +61,12 @@ impl<N: Linked> Stack<N> {
             // SAFETY: the caller owns the node until the exchange succeeds.
             unsafe { node.as_ref().link().with_mut(|link| *link = head) };
             // ORDER: Release publishes the node and its link to `take_all`.
-            match self.head.compare_exchange_weak(head, node.as_ptr(), order::frame_return(), Ordering::Relaxed) {
+            match self.head.compare_exchange_weak(
+                head,
+                node.as_ptr(),
+                order::frame_return(),
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return Ok(()),
                 Err(now) => head = now,
             }

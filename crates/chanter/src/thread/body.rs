@@ -70,13 +70,8 @@ pub(crate) const fn fits<T>() -> bool {
 }
 
 impl<F: Future> ParasiteFrame<F> {
-    pub(crate) const VTABLE: &'static Vtable = &Vtable {
-        poll: Self::poll,
-        cancel: Self::cancel,
-        take: |_, _| (),
-        bury: |_| (),
-        waiters: |_| None,
-    };
+    pub(crate) const VTABLE: &'static Vtable =
+        &Vtable { poll: Self::poll, cancel: Self::cancel, take: |_, _| (), bury: |_| (), waiters: |_| None };
 
     /// Polls the future and drops it, and its output, when it is ready; a
     /// panic counts as ready and is reported.

@@ -237,7 +237,10 @@ impl JoinError {
     /// The panic's message, if it is a panic with one.
     pub fn message(&self) -> Option<&str> {
         let Cause::Panicked(payload) = &self.cause else { return None };
-        payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
     }
 
     /// Reports a panic that nobody will see otherwise. Never panics, even if
@@ -265,7 +268,9 @@ impl fmt::Debug for JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
-            Cause::Panicked(_) => write!(f, "the thread panicked: {}", self.message().unwrap_or("no message")),
+            Cause::Panicked(_) => {
+                write!(f, "the thread panicked: {}", self.message().unwrap_or("no message"))
+            }
             Cause::Cancelled => f.write_str("the thread was cancelled"),
             Cause::Taken => f.write_str("the thread's value has been taken"),
         }

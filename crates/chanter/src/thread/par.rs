@@ -94,6 +94,14 @@ impl<T, F: FnOnce(Par<T>)> Future for Reify<T, F> {
     }
 }
 
+impl<T, F> Drop for Reify<T, F> {
+    fn drop(&mut self) {
+        // Whoever holds the `Par` must not keep the thread's frame with it.
+        let waiter = self.cell.lock().waiter.take();
+        drop(waiter);
+    }
+}
+
 impl<T, F> fmt::Debug for Reify<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Reify(..)")
@@ -237,4 +245,3 @@ impl Future for Yield {
         Poll::Pending
     }
 }
-

@@ -18,7 +18,8 @@ use crate::policy::{Ready, Reason};
 use crate::sync::UnsafeCell;
 use crate::vp::{Shared, Spawn, Vp, entered};
 
-const OUTSIDE: &str = "threads are spawned on a machine: use `#[chanter::main]`, `Machine::block_on` or `Machine::spawn`";
+const OUTSIDE: &str =
+    "threads are spawned on a machine: use `#[chanter::main]`, `Machine::block_on` or `Machine::spawn`";
 
 /// Spawns a host: a thread that the policy schedules, beside the caller.
 ///
@@ -387,16 +388,16 @@ fn spawn_outside<F: Future + Send + 'static>(future: F) {
     // Polled once with a waker that does nothing; if it blocks, the machine
     // polls it again, with its own.
     let mut cx = Context::from_waker(Waker::noop());
-    let poll = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| future.as_mut().poll(&mut cx).map(drop)));
+    let poll =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| future.as_mut().poll(&mut cx).map(drop)));
     match poll {
         Ok(Poll::Ready(())) => (),
         Err(payload) => JoinError::panicked(payload).report("a parasite"),
         Ok(Poll::Pending) => {
             machine.outside.reified.add_one_shared();
             // SAFETY: the lock's holder owns the arena; a box fits.
-            let frame = machine.with_arena(|arena| unsafe {
-                queued_parasite(arena, home, future, Kind::Parasite)
-            });
+            let frame =
+                machine.with_arena(|arena| unsafe { queued_parasite(arena, home, future, Kind::Parasite) });
             // SAFETY: the new frame's token.
             home.push(unsafe { Ready::from_frame(frame) });
         }

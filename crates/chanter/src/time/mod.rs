@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 pub(crate) use heap::Timers;
-pub(crate) use keeper::adopt;
 use heap::{Place, TimerOffer};
+pub(crate) use keeper::adopt;
 
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
 
@@ -56,7 +56,13 @@ unsafe impl Event for After {
     type Branch = AfterBranch;
 
     fn into_branch(self) -> AfterBranch {
-        AfterBranch { when: self.when, due: None, forced: false, place: Place::None, offer: TimerOffer::new() }
+        AfterBranch {
+            when: self.when,
+            due: None,
+            forced: false,
+            place: Place::None,
+            offer: TimerOffer::new(),
+        }
     }
 }
 

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) use blocking::block_here;
 pub use counters::Stats;
-pub(crate) use machine::{Shared, entered};
 pub use machine::{Builder, Machine, block_on};
+pub(crate) use machine::{Shared, entered};
 
 use crate::io::Reactor;
 use crate::policy::{Policy, Ready, ReadyQueue, Reason};
@@ -213,7 +213,8 @@ impl Vp {
             // The first request in this busy period: the heartbeat begins.
             self.asked_since.set(now);
         }
-        let promote = now.duration_since(self.asked_since.get()) >= HEARTBEAT && self.machine().has_sleepers();
+        let promote =
+            now.duration_since(self.asked_since.get()) >= HEARTBEAT && self.machine().has_sleepers();
         if promote { Spawn::Promote } else { Spawn::InPlace }
     }
 
