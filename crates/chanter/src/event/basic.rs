@@ -74,7 +74,7 @@ unsafe impl<T> Branch for AlwaysBranch<T> {
     }
 }
 
-/// See [`never`].
+/// See [`never()`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct Never<T> {
     output: PhantomData<fn() -> T>,

@@ -8,7 +8,7 @@
 //!
 //! The combinators are those of Concurrent ML (Parallel CML, section 2):
 //! [`wrap`](Event::wrap), [`guard`], [`with_nack`], [`choose`], with
-//! [`always`] and [`never`] as units. Like iterators they nest as types: no
+//! [`always`] and [`never()`] as units. Like iterators they nest as types: no
 //! allocation unless [`boxed`](Event::boxed).
 //!
 //! The protocol is in `protocol.rs`.

@@ -203,6 +203,7 @@ where
     // SAFETY: we drive `vp`; the body is 'static and stays here. Its result,
     // which may be dropped anywhere, is `()`.
     let thread = unsafe { spawn_body(vp, body, Kind::Local) };
+    vp.has_locals.set(true);
     LocalThread { thread, value }
 }
 

@@ -63,6 +63,8 @@ pub(crate) struct Vp {
     pub(crate) arena: Arena,
     /// Driver: the real stack limit.
     stack_limit: Cell<usize>,
+    /// Driver: whether threads were spawned here that cannot leave.
+    pub(crate) has_locals: Cell<bool>,
     /// Driver: threads to run soon, before the policy is asked.
     soon: std::cell::UnsafeCell<ReadyQueue>,
     /// Driver: how many of those have run in a row.
@@ -111,6 +113,7 @@ impl Vp {
             budget: Cell::new(0),
             depth: Cell::new(0),
             stack_limit: Cell::new(0),
+            has_locals: Cell::new(false),
             soon: std::cell::UnsafeCell::new(ReadyQueue::new()),
             soon_runs: Cell::new(0),
             until_look: Cell::new(1),

@@ -263,7 +263,7 @@ impl Vp {
     /// Ends the `Local` threads, whose bodies belong to this OS thread, before
     /// it stops driving.
     pub(super) fn end_local_threads(&self) {
-        loop {
+        while self.has_locals.get() {
             self.drain_inbox();
             let mut others = crate::policy::ReadyQueue::new();
             while let Some(thread) = self.next() {
@@ -289,6 +289,7 @@ impl Vp {
                 }
             }
             if !left {
+                self.has_locals.set(false);
                 return;
             }
             // A waker elsewhere has a token in its hands: it comes soon.
