@@ -20,6 +20,7 @@ mod handle;
 mod ivar;
 mod recv;
 mod send;
+mod wait;
 
 #[cfg(all(test, loom))]
 mod models;

@@ -6,10 +6,11 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use super::core::{End, Slot, State};
+use super::core::{End, State};
 use super::error::{Closed, TryRecvError};
 use super::handle::{Handle, Lent, RX};
-use crate::event::{Branch, Event, Offered, Offering, Verdict, Wakes, into_future};
+use super::wait::Wait;
+use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
 use crate::vp::budget;
 
 /// The receiving end of a channel; clones share it, and each message goes to
@@ -171,7 +172,7 @@ impl<T> Drop for RecvEvent<T> {
     #[inline]
     fn drop(&mut self) {
         if let Some(lent) = self.lent.take() {
-            drop(RecvBranch { slot: Slot::new(None), lent });
+            drop(RecvBranch { wait: Wait::new(lent, None) });
         }
     }
 }
@@ -186,15 +187,13 @@ unsafe impl<T> Event for RecvEvent<T> {
     #[inline(always)]
     fn into_branch(mut self) -> RecvBranch<T> {
         let lent = self.lent.take().expect("taken here or in `drop`");
-        RecvBranch { slot: Slot::new(None), lent }
+        RecvBranch { wait: Wait::new(lent, None) }
     }
 }
 
 #[doc(hidden)]
 pub struct RecvBranch<T> {
-    slot: Slot<T>,
-    /// Ours to give up while the slot says so.
-    lent: Lent<T>,
+    wait: Wait<T, RX>,
 }
 
 impl<T> fmt::Debug for RecvBranch<T> {
@@ -205,45 +204,13 @@ impl<T> fmt::Debug for RecvBranch<T> {
 
 impl<T> RecvBranch<T> {
     #[inline(always)]
-    fn attempt(self: Pin<&mut Self>, own: Option<&Offering<'_>>, wakes: &mut Wakes) -> Offered {
-        // SAFETY: nothing is moved.
-        let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: pinned, not linked, and retracted in `drop` at the latest.
-        let (offered, rest) = unsafe { this.lent.core().receive(&this.slot, own, wakes) };
-        if offered == Offered::Committed {
-            this.slot.offer.share.set(false);
-            // SAFETY: the commit gave the share up.
-            unsafe { this.lent.finish(rest) };
-        }
-        offered
-    }
-
-    /// Lost, or dropped: leaves the channel, if the share is still ours.
-    fn retract(&mut self, wakes: &mut Wakes) {
-        if !self.slot.offer.share.replace(false) {
-            return;
-        }
-        let core = self.lent.core();
-        // SAFETY: the slot and the share are ours; once.
-        unsafe {
-            let rest = if self.slot.offer.was_made() {
-                core.leave(&self.slot, End::Rx, wakes)
-            } else {
-                core.part(End::Rx, wakes)
-            };
-            self.lent.finish(rest);
-        }
-    }
-
-    #[cold]
-    fn abandon(&mut self) {
-        let mut wakes = Wakes::new();
-        self.retract(&mut wakes);
-        wakes.queue();
+    fn wait(self: Pin<&mut Self>) -> Pin<&mut Wait<T, RX>> {
+        // SAFETY: the only field, structurally pinned.
+        unsafe { self.map_unchecked_mut(|this| &mut this.wait) }
     }
 }
 
-// SAFETY: `settle` and `drop` retract the offer.
+// SAFETY: the wait retracts its offer when it is settled or dropped.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T> Branch for RecvBranch<T> {
     type Output = Result<T, Closed>;
@@ -251,48 +218,30 @@ unsafe impl<T> Branch for RecvBranch<T> {
 
     #[inline(always)]
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {
-        self.lent.core().may_commit(End::Rx) && self.attempt(None, wakes) == Offered::Committed
+        self.wait().try_now(wakes)
     }
 
     #[inline(always)]
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
-        self.attempt(Some(at), wakes)
+        self.wait().attempt(Some(at), wakes)
     }
 
     #[inline(always)]
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
-        // SAFETY: nothing is moved.
-        let this = unsafe { self.get_unchecked_mut() };
-        if winner.is_none() {
-            this.retract(wakes);
-        } else if this.slot.offer.share.replace(false) {
-            // A partner completed it.
-            let rest = this.lent.core().part(End::Rx, wakes);
-            // SAFETY: the share has just been given up.
-            unsafe { this.lent.finish(rest) };
-        }
+        self.wait().settle(winner.is_some(), wakes);
     }
 
     #[inline(always)]
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> Result<T, Closed> {
-        match self.slot.offer.verdict.get() {
-            // SAFETY: committed: the slot is ours.
-            Verdict::Committed => Ok(unsafe { self.slot.take() }.expect("a receive has its message")),
-            _ => Err(Closed),
+        if self.wait.succeeded() {
+            // SAFETY: settled.
+            Ok(unsafe { self.wait.take() }.expect("a receive has its message"))
+        } else {
+            Err(Closed)
         }
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        let _state = self.lent.core().lock();
-        f();
-    }
-}
-
-impl<T> Drop for RecvBranch<T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.slot.offer.share.get() {
-            self.abandon();
-        }
+        self.wait.locked(f);
     }
 }

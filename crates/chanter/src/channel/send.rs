@@ -6,6 +6,7 @@ use std::pin::Pin;
 use super::core::{End, Slot, State};
 use super::error::{SendError, TrySendError};
 use super::handle::{Handle, Lent, TX};
+use super::wait::Wait;
 use crate::event::{Branch, Event, Offered, Offering, Verdict, Wakes, into_future};
 
 /// The sending end of a channel; clones share it.
@@ -140,7 +141,7 @@ impl<T> Drop for SendEvent<T> {
     #[inline]
     fn drop(&mut self) {
         if let Some(lent) = self.lent.take() {
-            drop(SendBranch { slot: Slot::new(None), lent });
+            drop(SendBranch { wait: Wait::new(lent, None) });
         }
     }
 }
@@ -155,15 +156,13 @@ unsafe impl<T> Event for SendEvent<T> {
     #[inline(always)]
     fn into_branch(mut self) -> SendBranch<T> {
         let lent = self.lent.take().expect("taken here or in `drop`");
-        SendBranch { slot: Slot::new(self.message.take()), lent }
+        SendBranch { wait: Wait::new(lent, self.message.take()) }
     }
 }
 
 #[doc(hidden)]
 pub struct SendBranch<T> {
-    slot: Slot<T>,
-    /// Ours to give up while the slot says so.
-    lent: Lent<T>,
+    wait: Wait<T, TX>,
 }
 
 impl<T> fmt::Debug for SendBranch<T> {
@@ -174,45 +173,13 @@ impl<T> fmt::Debug for SendBranch<T> {
 
 impl<T> SendBranch<T> {
     #[inline(always)]
-    fn attempt(self: Pin<&mut Self>, own: Option<&Offering<'_>>, wakes: &mut Wakes) -> Offered {
-        // SAFETY: nothing is moved.
-        let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: pinned, not linked, and retracted in `drop` at the latest.
-        let (offered, rest) = unsafe { this.lent.core().send(&this.slot, own, wakes) };
-        if offered == Offered::Committed {
-            this.slot.offer.share.set(false);
-            // SAFETY: the commit gave the share up.
-            unsafe { this.lent.finish(rest) };
-        }
-        offered
-    }
-
-    /// Lost, or dropped: leaves the channel, if the share is still ours.
-    fn retract(&mut self, wakes: &mut Wakes) {
-        if !self.slot.offer.share.replace(false) {
-            return;
-        }
-        let core = self.lent.core();
-        // SAFETY: the slot and the share are ours; once.
-        unsafe {
-            let rest = if self.slot.offer.was_made() {
-                core.leave(&self.slot, End::Tx, wakes)
-            } else {
-                core.part(End::Tx, wakes)
-            };
-            self.lent.finish(rest);
-        }
-    }
-
-    #[cold]
-    fn abandon(&mut self) {
-        let mut wakes = Wakes::new();
-        self.retract(&mut wakes);
-        wakes.queue();
+    fn wait(self: Pin<&mut Self>) -> Pin<&mut Wait<T, TX>> {
+        // SAFETY: the only field, structurally pinned.
+        unsafe { self.map_unchecked_mut(|this| &mut this.wait) }
     }
 }
 
-// SAFETY: `settle` and `drop` retract the offer.
+// SAFETY: the wait retracts its offer when it is settled or dropped.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T> Branch for SendBranch<T> {
     type Output = Result<(), SendError<T>>;
@@ -220,48 +187,29 @@ unsafe impl<T> Branch for SendBranch<T> {
 
     #[inline(always)]
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {
-        self.lent.core().may_commit(End::Tx) && self.attempt(None, wakes) == Offered::Committed
+        self.wait().try_now(wakes)
     }
 
     #[inline(always)]
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
-        self.attempt(Some(at), wakes)
+        self.wait().attempt(Some(at), wakes)
     }
 
     #[inline(always)]
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
-        // SAFETY: nothing is moved.
-        let this = unsafe { self.get_unchecked_mut() };
-        if winner.is_none() {
-            this.retract(wakes);
-        } else if this.slot.offer.share.replace(false) {
-            // A partner completed it.
-            let rest = this.lent.core().part(End::Tx, wakes);
-            // SAFETY: the share has just been given up.
-            unsafe { this.lent.finish(rest) };
-        }
+        self.wait().settle(winner.is_some(), wakes);
     }
 
     #[inline(always)]
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> Result<(), SendError<T>> {
-        match self.slot.offer.verdict.get() {
-            Verdict::Committed => Ok(()),
-            // SAFETY: committed: the slot is ours again.
-            _ => Err(SendError(unsafe { self.slot.take() }.expect("a failed send keeps its message"))),
+        if self.wait.succeeded() {
+            return Ok(());
         }
+        // SAFETY: settled.
+        Err(SendError(unsafe { self.wait.take() }.expect("a failed send keeps its message")))
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        let _state = self.lent.core().lock();
-        f();
-    }
-}
-
-impl<T> Drop for SendBranch<T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.slot.offer.share.get() {
-            self.abandon();
-        }
+        self.wait.locked(f);
     }
 }

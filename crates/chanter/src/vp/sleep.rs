@@ -56,7 +56,9 @@ impl Sleeper {
 
     /// The driver is going to sleep; it must look at the queues once more.
     pub(crate) fn announce(&self) {
-        self.state.store(ASLEEP, Ordering::Relaxed);
+        // A swap, here and below, where a store would do: loom does not order a
+        // store behind the swap of a waker that came before it.
+        self.state.swap(ASLEEP, Ordering::Relaxed);
         // ORDER: INV-SLEEP, the sleeper's side.
         full_fence(order::sleep_fence());
     }
@@ -64,7 +66,7 @@ impl Sleeper {
     /// The driver goes on, woken or not.
     pub(crate) fn rise(&self) {
         // ORDER: Relaxed: the work comes through the queues.
-        self.state.store(AWAKE, Ordering::Relaxed);
+        self.state.swap(AWAKE, Ordering::Relaxed);
     }
 
     /// Something was put into a queue of this virtual processor, or into one
@@ -100,7 +102,7 @@ impl Sleeper {
     pub(crate) fn vacate(&self) {
         // ORDER: Release pairs with `occupy` and `wake`: the successor sees
         // everything that this driver did.
-        self.state.store(VACANT, order::driver_leave());
+        self.state.swap(VACANT, order::driver_leave());
         // ORDER: INV-SLEEP, the sleeper's side.
         full_fence(order::sleep_fence());
     }

@@ -1,0 +1,122 @@
+//! A synchronization's wait at one end of a channel: what sending and
+//! receiving have in common.
+
+use std::pin::Pin;
+
+use super::core::{Core, End, Slot};
+use super::handle::{Lent, TX};
+use crate::event::{Offered, Offering, Verdict, Wakes};
+
+/// The offer, its message, and the share of the channel that it holds.
+pub(super) struct Wait<T, const END: bool> {
+    slot: Slot<T>,
+    /// Ours to give up while the slot says so.
+    lent: Lent<T>,
+}
+
+impl<T, const END: bool> Wait<T, END> {
+    const SIDE: End = if END == TX { End::Tx } else { End::Rx };
+
+    #[inline(always)]
+    pub(super) fn new(lent: Lent<T>, message: Option<T>) -> Self {
+        Self { slot: Slot::new(message), lent }
+    }
+
+    #[inline(always)]
+    fn core(&self) -> &Core<T> {
+        self.lent.core()
+    }
+
+    /// Commits if that is possible now; nothing has been offered.
+    #[inline(always)]
+    pub(super) fn try_now(self: Pin<&mut Self>, wakes: &mut Wakes) -> bool {
+        self.core().may_commit(Self::SIDE) && self.attempt(None, wakes) == Offered::Committed
+    }
+
+    /// Commits if that is possible now, or offers, if `own` says for whom.
+    #[inline(always)]
+    pub(super) fn attempt(self: Pin<&mut Self>, own: Option<&Offering<'_>>, wakes: &mut Wakes) -> Offered {
+        let this = self.into_ref();
+        // SAFETY: pinned, not linked, and retracted in `drop` at the latest.
+        let (offered, rest) = unsafe {
+            match Self::SIDE {
+                End::Tx => this.core().send(&this.slot, own, wakes),
+                End::Rx => this.core().receive(&this.slot, own, wakes),
+            }
+        };
+        if offered == Offered::Committed {
+            this.slot.offer.share.set(false);
+            // SAFETY: the commit gave the share up.
+            unsafe { this.lent.finish(rest) };
+        }
+        offered
+    }
+
+    /// The choice is made: gives the share up, if it is still ours.
+    #[inline(always)]
+    pub(super) fn settle(self: Pin<&mut Self>, won: bool, wakes: &mut Wakes) {
+        let this = self.into_ref();
+        if !won {
+            this.retract(wakes);
+        } else if this.slot.offer.share.replace(false) {
+            // A partner completed it.
+            let rest = this.core().part(Self::SIDE, wakes);
+            // SAFETY: the share has just been given up.
+            unsafe { this.lent.finish(rest) };
+        }
+    }
+
+    /// Whether it committed to what it is for, rather than to "closed".
+    #[inline(always)]
+    pub(super) fn succeeded(&self) -> bool {
+        self.slot.offer.verdict.get() == Verdict::Committed
+    }
+
+    /// The message that is in the slot now.
+    ///
+    /// # Safety
+    /// The wait has been settled: the slot is the owner's alone.
+    #[inline(always)]
+    pub(super) unsafe fn take(&self) -> Option<T> {
+        // SAFETY: the caller's contract.
+        unsafe { self.slot.take() }
+    }
+
+    /// Runs `f` under the channel's lock.
+    pub(super) fn locked(&self, f: &mut dyn FnMut()) {
+        let _state = self.core().lock();
+        f();
+    }
+
+    /// Lost, or dropped: leaves the channel, if the share is still ours.
+    fn retract(&self, wakes: &mut Wakes) {
+        if !self.slot.offer.share.replace(false) {
+            return;
+        }
+        // SAFETY: the slot and the share are ours; once.
+        unsafe {
+            let rest = if self.slot.offer.was_made() {
+                self.core().leave(&self.slot, Self::SIDE, wakes)
+            } else {
+                self.core().part(Self::SIDE, wakes)
+            };
+            self.lent.finish(rest);
+        }
+    }
+
+    #[cold]
+    fn abandon(&self) {
+        let mut wakes = Wakes::new();
+        self.retract(&mut wakes);
+        wakes.queue();
+    }
+}
+
+impl<T, const END: bool> Drop for Wait<T, END> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.slot.offer.share.get() {
+            self.abandon();
+        }
+    }
+}
