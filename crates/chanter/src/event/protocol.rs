@@ -570,7 +570,7 @@ impl Offering<'_> {
     #[inline(always)]
     pub(crate) fn arm(&self) {
         if let Some(waker) = self.waker {
-            self.group.arm(waker.clone());
+            self.group.arm(thread::clone_own(waker));
         }
     }
 }

@@ -150,6 +150,19 @@ pub(crate) fn is_own(waker: &Waker) -> bool {
     ptr::eq(waker.vtable(), &WAKER) && is_running(unsafe { frame_of(waker.data()) })
 }
 
+/// A copy of a waker that [is the running thread's own](is_own).
+#[inline(always)]
+pub(crate) fn clone_own(waker: &Waker) -> Waker {
+    debug_assert!(is_own(waker));
+    // SAFETY: our vtable's data is a frame; we are its runner, and `borrowed`
+    // counts the copy.
+    unsafe {
+        let borrowed = &frame_of(waker.data()).as_ref().borrowed;
+        borrowed.set(borrowed.get() + 1);
+        Waker::new(waker.data(), &WAKER)
+    }
+}
+
 /// # Safety
 /// `data` comes from [`WAKER`].
 unsafe fn frame_of(data: *const ()) -> NonNull<Header> {
