@@ -513,3 +513,40 @@ fn closing_in_the_middle_loses_nothing() {
         }
     }
 }
+
+/// A message that may still come back is not the end of the channel.
+#[test]
+fn closed_waits_for_messages_on_their_way() {
+    watchdog!();
+    use std::task::{Context, Waker};
+    let mut cx = Context::from_waker(Waker::noop());
+    let (tx, rx) = channel();
+    let mut first = Box::pin(rx.recv().sync());
+    assert!(first.as_mut().poll(&mut cx).is_pending());
+    let mut second = Box::pin(rx.recv().sync());
+    assert!(second.as_mut().poll(&mut cx).is_pending());
+    tx.try_send(1).unwrap();
+    drop(tx);
+    assert!(second.as_mut().poll(&mut cx).is_pending(), "the message may come back");
+    assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
+    drop(first);
+    assert_eq!(second.as_mut().poll(&mut cx), std::task::Poll::Ready(Ok(1)));
+    assert_eq!(rx.try_recv(), Err(TryRecvError::Closed));
+}
+
+/// Events are counted for as long as a channel lives.
+#[test]
+fn events_are_counted_beyond_their_reports() {
+    watchdog!();
+    let (tx, rx) = mailbox();
+    for n in 0..20_000u32 {
+        tx.try_send(n).unwrap();
+        drop(rx.recv());
+        assert_eq!(rx.try_recv(), Ok(n));
+    }
+    let last = rx.recv();
+    drop(rx);
+    assert!(!tx.is_closed());
+    drop(last);
+    assert!(tx.is_closed());
+}

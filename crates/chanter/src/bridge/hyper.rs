@@ -15,7 +15,7 @@ use crate::io::TcpStream;
 #[cfg(unix)]
 use crate::io::UnixStream;
 use crate::thread::{spawn, spawn_parasite};
-use crate::time::{After, at};
+use crate::time::{After, after, at};
 
 /// Runs `hyper`'s futures as hosts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,7 +47,7 @@ pub struct Timer;
 
 impl rt::Timer for Timer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        self.sleep_until(Instant::now() + duration)
+        Box::pin(Sleeping { wait: Box::pin(after(duration).sync()) })
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {

@@ -11,11 +11,14 @@
 //!
 //! **Counting.** Events own a share of their side, or a message could be lost
 //! to a receiver that still waits. A handle counts the events that it lends
-//! with a plain store (`handle.rs`) and adds the sum to [`Side::lent`] when it
-//! is dropped; events subtract one when they end, if possible under the lock
+//! with a plain store (`handle.rs`) and reports the sum now and then, and when
+//! it is dropped; events subtract one when they end, if possible under the lock
 //! that they hold then anyway. A partner never gives up another's share, so an
-//! event's channel is alive while its owner has not ended it. So `lent` wraps while a handle lives, and is exact when
-//! there is none.
+//! event's channel is alive while its owner has not ended it. So the count of
+//! events wraps while a handle lives, and is exact when there is none.
+//!
+//! **The end.** A message that was committed to a waiting receiver may still
+//! come back. Until it is taken, nobody is told that the channel is closed.
 
 use std::ptr::NonNull;
 use std::task::Waker;
@@ -28,7 +31,7 @@ use crate::sync::{BiasedGuard, BiasedLock, UnsafeCell, spin};
 const SENDABLE: u8 = 1;
 const RECEIVABLE: u8 = 2;
 /// The capacity of a mailbox.
-pub(super) const UNBOUNDED: u32 = u32::MAX;
+pub(super) const UNBOUNDED: u32 = CAPACITY;
 
 /// What the handles and events of a channel share.
 ///
@@ -40,29 +43,34 @@ pub(super) struct State<T> {
     receivers: OfferList,
     /// Allocated when the first message is kept.
     buffer: Option<Box<Buffer<T>>>,
+    /// The capacity, and the flags.
     capacity: u32,
     /// The next commit to a waiting receiver.
     ticket: Ticket,
-    pub(super) tx: Side,
-    pub(super) rx: Side,
-    flags: u8,
+    /// How many of those have been taken, or have come back.
+    taken: Ticket,
+    tx: Side,
+    rx: Side,
 }
 
+/// The bits of `State::capacity` that are the capacity.
+const CAPACITY: u32 = (1 << 28) - 1;
 /// Somebody has called `close`.
-const CLOSED: u8 = 1;
+const CLOSED: u32 = 1 << 28;
 /// Sends fail.
-const CLOSED_FOR_SENDERS: u8 = 2;
-/// No message will follow those that are buffered.
-const CLOSED_FOR_RECEIVERS: u8 = 4;
+const CLOSED_FOR_SENDERS: u32 = 1 << 29;
+/// No message will follow those that are buffered, or on their way.
+const CLOSED_FOR_RECEIVERS: u32 = 1 << 30;
 /// A stream waits.
-const WATCHED: u8 = 8;
+const WATCHED: u32 = 1 << 31;
 
-/// Senders or receivers.
+/// Senders or receivers: how many handles there are (the upper 24 bits), and
+/// how many events besides (the lower 40, modulo 2^40: see "Counting" above).
 #[derive(Debug)]
-pub(super) struct Side {
-    pub(super) handles: u32,
-    pub(super) lent: u32,
-}
+pub(super) struct Side(u64);
+
+const HANDLE: u64 = 1 << 40;
+const LENT: u64 = HANDLE - 1;
 
 /// Which side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +126,11 @@ pub(super) struct Rest<T> {
 
 impl<T> Rest<T> {
     const NONE: Self = Self { unreferenced: false, unread: None };
+
+    /// What two looks at the same critical section left.
+    fn or(self, later: Self) -> Self {
+        Self { unreferenced: self.unreferenced || later.unreferenced, unread: self.unread.or(later.unread) }
+    }
 }
 
 /// What looking for a partner brought.
@@ -131,11 +144,45 @@ enum Meet {
 
 impl Side {
     fn new() -> Self {
-        Self { handles: 1, lent: 0 }
+        Self(HANDLE)
     }
 
+    #[inline(always)]
+    fn has_handles(&self) -> bool {
+        self.0 >= HANDLE
+    }
+
+    #[inline(always)]
     fn is_unreferenced(&self) -> bool {
-        self.handles == 0 && self.lent == 0
+        self.0 == 0
+    }
+
+    /// # Panics
+    /// If there are 2^24 handles already.
+    pub(super) fn add_handle(&mut self) {
+        self.0 = self.0.checked_add(HANDLE).expect("a channel has fewer than 2^24 handles of a kind");
+    }
+
+    /// A handle goes, and leaves what it has lent.
+    pub(super) fn drop_handle(&mut self, lent: u32) {
+        self.0 -= HANDLE;
+        self.lend(lent);
+    }
+
+    /// More events. Handles report what they lend in small parts, so a large
+    /// sum means that hundreds of billions of events have been leaked: then the
+    /// count may not wrap, and the process ends.
+    pub(super) fn lend(&mut self, events: u32) {
+        self.0 = (self.0 & !LENT) | (self.0.wrapping_add(u64::from(events)) & LENT);
+        let signed = ((self.0 << 24) as i64) >> 24;
+        if signed > 1 << 38 {
+            std::process::abort();
+        }
+    }
+
+    #[inline(always)]
+    fn give_up(&mut self) {
+        self.0 = (self.0 & !LENT) | (self.0.wrapping_sub(1) & LENT);
     }
 }
 
@@ -147,21 +194,36 @@ impl<T> State<T> {
 
     #[inline(always)]
     fn has_room(&self) -> bool {
-        self.capacity == UNBOUNDED || self.buffered() < self.capacity as usize
+        let capacity = self.capacity & CAPACITY;
+        capacity == UNBOUNDED || self.buffered() < capacity as usize
     }
 
     #[inline(always)]
     pub(super) fn is_closed_for_senders(&self) -> bool {
-        self.flags & CLOSED_FOR_SENDERS != 0
+        self.capacity & CLOSED_FOR_SENDERS != 0
     }
 
     #[inline(always)]
     pub(super) fn is_closed_for_receivers(&self) -> bool {
-        self.flags & CLOSED_FOR_RECEIVERS != 0
+        self.capacity & CLOSED_FOR_RECEIVERS != 0
+    }
+
+    /// No message is buffered, and none is committed to a receiver that has not
+    /// taken it yet, and might give it back.
+    fn is_drained(&self) -> bool {
+        self.buffered() == 0 && self.ticket == self.taken
+    }
+
+    /// A message that was committed to a waiting receiver has arrived, or has
+    /// come back: those who wait for the end may be told now.
+    #[inline(always)]
+    fn arrived(&mut self) -> bool {
+        self.taken = self.taken.wrapping_add(1);
+        self.is_closed_for_receivers() && self.is_drained()
     }
 
     pub(super) fn close(&mut self) {
-        self.flags |= CLOSED;
+        self.capacity |= CLOSED;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -180,12 +242,12 @@ impl<T> State<T> {
     /// can receive any more is taken out.
     #[cold]
     fn sides_changed(&mut self, wakes: &mut Wakes) -> Rest<T> {
-        let closed = self.flags & CLOSED != 0;
+        let closed = self.capacity & CLOSED != 0;
         if closed || self.rx.is_unreferenced() {
-            self.flags |= CLOSED_FOR_SENDERS;
+            self.capacity |= CLOSED_FOR_SENDERS;
         }
         if closed || self.tx.is_unreferenced() {
-            self.flags |= CLOSED_FOR_RECEIVERS;
+            self.capacity |= CLOSED_FOR_RECEIVERS;
         }
         if self.is_closed_for_senders() {
             // SAFETY: the lock is held, and no group of ours is claimed.
@@ -194,7 +256,7 @@ impl<T> State<T> {
                 wakes.push(unsafe { offer.as_ref().complete(Verdict::Closed) });
             }
         }
-        if self.is_closed_for_receivers() && self.buffered() == 0 {
+        if self.is_closed_for_receivers() && self.is_drained() {
             // SAFETY: as above.
             while let Some(offer) = unsafe { self.receivers.win() } {
                 // SAFETY: as above.
@@ -210,7 +272,7 @@ impl<T> State<T> {
     /// There is something to take: streams that wait poll again.
     #[cold]
     fn tell_watchers(&mut self, wakes: &mut Wakes) {
-        self.flags &= !WATCHED;
+        self.capacity &= !WATCHED;
         if let Some(buffer) = &mut self.buffer {
             buffer.take_watchers().into_iter().for_each(|(_, waker)| wakes.push(Some(waker)));
         }
@@ -218,7 +280,7 @@ impl<T> State<T> {
 
     /// The stream `id` (0: a new one) waits; see [`Buffer::watch`].
     pub(super) fn watch(&mut self, id: u32, waker: Waker) -> (u32, Option<Waker>) {
-        self.flags |= WATCHED;
+        self.capacity |= WATCHED;
         self.buffer.get_or_insert_default().watch(id, waker)
     }
 
@@ -226,7 +288,7 @@ impl<T> State<T> {
         let buffer = self.buffer.as_mut()?;
         let waker = buffer.unwatch(id);
         if !buffer.is_watched() {
-            self.flags &= !WATCHED;
+            self.capacity &= !WATCHED;
         }
         waker
     }
@@ -235,13 +297,13 @@ impl<T> State<T> {
     #[inline(always)]
     fn give_up(&mut self, end: End, wakes: &mut Wakes) -> Rest<T> {
         let side = self.side(end);
-        side.lent = side.lent.wrapping_sub(1);
-        if side.handles == 0 { self.sides_changed(wakes) } else { Rest::NONE }
+        side.give_up();
+        if side.has_handles() { Rest::NONE } else { self.sides_changed(wakes) }
     }
 
     /// A place is free: the first sender's message moves in.
     fn refill(&mut self, wakes: &mut Wakes) {
-        while self.capacity > 0 && self.has_room() {
+        while self.capacity & CAPACITY > 0 && self.has_room() {
             // SAFETY: the lock is held, and no group of ours is claimed.
             let Some(offer) = (unsafe { self.senders.win() }) else { return };
             // SAFETY: won.
@@ -322,7 +384,7 @@ impl<T> Core<T> {
             tx: Side::new(),
             rx: Side::new(),
             ticket: 0,
-            flags: 0,
+            taken: 0,
         };
         Self(BiasedLock::new(state, if capacity > 0 { SENDABLE } else { 0 }))
     }
@@ -348,7 +410,7 @@ impl<T> Core<T> {
         let receivable = !state.senders.is_empty() || state.buffered() > 0 || state.is_closed_for_receivers();
         let hint = if sendable { SENDABLE } else { 0 } | if receivable { RECEIVABLE } else { 0 };
         state.set_hint(hint);
-        if receivable && state.flags & WATCHED != 0 {
+        if receivable && state.capacity & WATCHED != 0 {
             state.tell_watchers(wakes);
         }
     }
@@ -454,7 +516,7 @@ impl<T> Core<T> {
                 Meet::Lost => break 'done Offered::Lost,
                 Meet::Nobody => (),
             }
-            if state.is_closed_for_receivers() {
+            if state.is_closed_for_receivers() && state.is_drained() {
                 if !commit(own) {
                     break 'done Offered::Lost;
                 }
@@ -473,12 +535,19 @@ impl<T> Core<T> {
     }
 
     /// An event gives its share up, and nothing else: a partner has completed
-    /// it, or it was never offered.
+    /// it, or it was never offered. `arrived`: it is a receive that has its
+    /// message from a partner.
     #[inline]
-    pub(super) fn part(&self, end: End, wakes: &mut Wakes) -> Rest<T> {
+    pub(super) fn part(&self, end: End, arrived: bool, wakes: &mut Wakes) -> Rest<T> {
         let mut state = self.lock();
+        let ends = arrived && state.arrived();
         let rest = state.give_up(end, wakes);
-        if state.side(end).handles == 0 {
+        if ends {
+            let last = state.sides_changed(wakes);
+            self.unlock(state, wakes);
+            return rest.or(last);
+        }
+        if !state.side(end).has_handles() {
             self.unlock(state, wakes);
         }
         rest
@@ -501,6 +570,7 @@ impl<T> Core<T> {
         } else if end == End::Rx && slot.offer.verdict.get() == Verdict::Committed {
             // SAFETY: unlinked, so it is the owner's.
             if let Some(message) = unsafe { slot.take() } {
+                state.taken = state.taken.wrapping_add(1);
                 state.give_back(slot.offer.stamp(), message, wakes);
             }
         }
@@ -528,6 +598,7 @@ impl<T> State<T> {
                 // SAFETY: won.
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
+                    self.taken = self.taken.wrapping_sub(1);
                     wakes.push(offer.as_ref().complete_stamped(ticket));
                 }
             }

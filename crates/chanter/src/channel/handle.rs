@@ -16,9 +16,13 @@ pub(super) struct Handle<T, const END: bool> {
     core: NonNull<Core<T>>,
     /// The OS thread that may count without a lock.
     owner: u32,
-    /// Events lent by the owner, modulo 2^32.
+    /// Events lent by the owner since it last reported to the channel.
     lent: AtomicU32,
 }
+
+/// A handle reports what it has lent in parts of this size, so that the sums
+/// stay small.
+const REPORT: u32 = 4096;
 
 /// `END` of a [`Handle`]: a const parameter, so that handles are small.
 pub(super) const TX: bool = true;
@@ -73,22 +77,27 @@ impl<T, const END: bool> Handle<T, END> {
         if os_thread() == self.owner {
             // ORDER: Relaxed: only this OS thread writes, and `drop` reads
             // with exclusive access.
-            self.lent.store(self.lent.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            let lent = self.lent.load(Ordering::Relaxed) + 1;
+            self.lent.store(lent, Ordering::Relaxed);
+            if lent == REPORT {
+                self.report();
+            }
         } else {
-            let mut state = self.core().lock();
-            let side = state.side(Self::SIDE);
-            side.lent = side.lent.wrapping_add(1);
+            self.core().lock().side(Self::SIDE).lend(1);
         }
         Lent { core: self.core }
+    }
+
+    #[cold]
+    fn report(&self) {
+        self.core().lock().side(Self::SIDE).lend(self.lent.load(Ordering::Relaxed));
+        self.lent.store(0, Ordering::Relaxed);
     }
 }
 
 impl<T, const END: bool> Clone for Handle<T, END> {
     fn clone(&self) -> Self {
-        let mut state = self.core().lock();
-        let side = state.side(Self::SIDE);
-        side.handles = side.handles.checked_add(1).expect("a channel has fewer than 2^32 handles");
-        drop(state);
+        self.core().lock().side(Self::SIDE).add_handle();
         Self::new(self.core)
     }
 }
@@ -98,9 +107,7 @@ impl<T, const END: bool> Drop for Handle<T, END> {
         let lent = self.lent.load(Ordering::Relaxed);
         let mut wakes = Wakes::new();
         let rest = self.core().change(&mut wakes, |state| {
-            let side = state.side(Self::SIDE);
-            side.handles -= 1;
-            side.lent = side.lent.wrapping_add(lent);
+            state.side(Self::SIDE).drop_handle(lent);
         });
         // SAFETY: the handle's share is gone.
         unsafe { finish(self.core, rest) };
@@ -118,10 +125,7 @@ impl<T> Lent<T> {
 
     /// Another share for an event's copy.
     pub(super) fn again(&self, end: End) -> Self {
-        let mut state = self.core().lock();
-        let side = state.side(end);
-        side.lent = side.lent.wrapping_add(1);
-        drop(state);
+        self.core().lock().side(end).lend(1);
         Self { core: self.core }
     }
 

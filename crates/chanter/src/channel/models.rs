@@ -10,7 +10,7 @@ use futures_core::Stream;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::{Closed, Receiver, SendError, TryRecvError, TrySendError, bounded, channel, mailbox};
+use super::{Closed, SendError, TryRecvError, TrySendError, bounded, channel, mailbox};
 use crate::Event;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{Message, block_on, check, check_wide, needs, poll_once};
@@ -92,10 +92,10 @@ fn dropped_receives_pass_on() {
         assert!(poll_once(first.as_mut()).is_pending());
         let mut second = pin!(rx.recv().sync());
         assert!(poll_once(second.as_mut()).is_pending());
-        let sender = thread::spawn(move || assert!(tx.try_send(Message::new(1)).is_ok()));
+        let sender = thread::spawn(move || (tx.try_send(Message::new(1)).is_ok(), tx));
         drop(first);
         assert_eq!(block_on(second).unwrap().number(), 1);
-        sender.join().unwrap();
+        assert!(sender.join().unwrap().0);
     });
 }
 
@@ -138,6 +138,19 @@ fn closing_tells_both() {
         closer.close();
         let sent = sender.join().unwrap();
         assert_eq!(receiver.join().unwrap().is_ok(), sent);
+    });
+}
+
+/// Closing races with a send alone, which gets its message back.
+#[test]
+fn closing_gives_messages_back() {
+    check(|| {
+        let (tx, rx) = channel();
+        let sender = thread::spawn(move || block_on(tx.send(Message::new(1))));
+        rx.close();
+        let Err(SendError(message)) = sender.join().unwrap() else { panic!("nobody received it") };
+        assert_eq!(message.number(), 1);
+        assert!(rx.try_recv().is_err());
     });
 }
 

@@ -60,7 +60,7 @@ impl<T, const END: bool> Wait<T, END> {
             this.retract(wakes);
         } else if this.slot.offer.share.replace(false) {
             // A partner completed it.
-            let rest = this.core().part(Self::SIDE, wakes);
+            let rest = this.core().part(Self::SIDE, END != TX && this.succeeded(), wakes);
             // SAFETY: the share has just been given up.
             unsafe { this.lent.finish(rest) };
         }
@@ -98,7 +98,7 @@ impl<T, const END: bool> Wait<T, END> {
             let rest = if self.slot.offer.was_made() {
                 self.core().leave(&self.slot, Self::SIDE, wakes)
             } else {
-                self.core().part(Self::SIDE, wakes)
+                self.core().part(Self::SIDE, false, wakes)
             };
             self.lent.finish(rest);
         }

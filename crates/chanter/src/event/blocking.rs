@@ -42,6 +42,9 @@ pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
     let mut cx = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+            // If we are nested in another wait of this OS thread, we may have
+            // taken its wake-up: it looks once more.
+            unpark.woken.store(true, Ordering::Release);
             return value;
         }
         // ORDER: Acquire pairs with the waker's Release.

@@ -6,8 +6,11 @@ use std::pin::Pin;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
 
 /// Several events of one output type: a tuple of up to 12, an array or a
-/// vector. An empty vector is [`never`](super::never).
-pub trait Choices {
+/// vector. An empty vector is [`never`](super::never()).
+///
+/// # Safety
+/// Implemented by this crate only. The branch is `Send` if the events are.
+pub unsafe trait Choices {
     /// What each of the events yields.
     type Output;
     #[doc(hidden)]
@@ -136,7 +139,8 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     }
 }
 
-impl<E: Event, const N: usize> Choices for [E; N] {
+// SAFETY: `Event`'s contract, for each of them.
+unsafe impl<E: Event, const N: usize> Choices for [E; N] {
     type Output = E::Output;
     type Branch = ListBranch<[E::Branch; N], E::Branch>;
 
@@ -145,7 +149,8 @@ impl<E: Event, const N: usize> Choices for [E; N] {
     }
 }
 
-impl<E: Event> Choices for Vec<E> {
+// SAFETY: `Event`'s contract, for each of them.
+unsafe impl<E: Event> Choices for Vec<E> {
     type Output = E::Output;
     type Branch = ListBranch<Box<[E::Branch]>, E::Branch>;
 

@@ -16,6 +16,7 @@
 mod basic;
 mod blocking;
 mod boxed;
+mod branch;
 mod choose;
 mod guard;
 mod nack;
@@ -27,7 +28,6 @@ mod wrap;
 #[cfg(all(test, loom))]
 mod models;
 use std::future::IntoFuture;
-use std::pin::Pin;
 
 pub use basic::{Always, Never, always, never};
 pub use boxed::BoxEvent;
@@ -38,6 +38,7 @@ pub use sync::Sync;
 pub use wrap::Wrap;
 
 pub(crate) use blocking::block_on_thread;
+pub(crate) use branch::Branch;
 pub(crate) use protocol::{Offer, OfferList, Offered, Offering, Verdict, WaitQueue, Wakes};
 
 /// A first-class synchronous operation.
@@ -113,56 +114,6 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         Self: Send + 'a,
     {
         BoxEvent::new(self)
-    }
-}
-
-/// The state of one synchronization on an event: its base events are *leaves*,
-/// numbered from 0 in the order of the source.
-///
-/// # Safety
-///
-/// * A leaf that returns [`Offered::Linked`] has put a pinned offer into a
-///   queue, and takes it out in `settle` or when it is dropped.
-/// * Nothing here runs user code under a lock; only `force` and `finish` run
-///   user code at all.
-#[doc(hidden)]
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-pub unsafe trait Branch {
-    /// What the synchronization yields.
-    type Output;
-
-    /// Exactly one leaf, known when compiled: needs no event state.
-    const SINGLE: bool;
-
-    /// Runs guards; afterwards `leaves` is known.
-    fn force(self: Pin<&mut Self>) {}
-
-    /// How many base events there are.
-    fn leaves(&self) -> usize {
-        1
-    }
-
-    /// Where the search for a ready leaf begins; true: in order.
-    fn is_biased(&self) -> bool {
-        false
-    }
-
-    /// Commits `leaf` if it can commit now. Nothing has been offered.
-    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool;
-
-    /// Commits `leaf` if it can commit now, or else offers it.
-    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
-
-    /// `winner` has committed (or none will): retracts all other leaves and
-    /// enables the nacks of the branches that lost.
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes);
-
-    /// The result of the committed leaf. Called once.
-    fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output;
-
-    /// Runs `f` under the lock of the only leaf's queue.
-    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        f();
     }
 }
 

@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use super::protocol::{Group, Phase};
 use super::{Branch, Event, Offered, Offering, Wakes};
-use crate::thread::random;
+use crate::thread::body::contain;
+use crate::thread::{self, random};
 use crate::vp::budget;
 
 /// The future of one synchronization; made by `.await` or [`Event::sync`].
@@ -120,7 +121,13 @@ impl<E: Event> Future for Sync<E> {
         };
         this.group.phase.set(Phase::Over);
         branch.as_mut().settle(Some(leaf), &mut wakes);
-        wakes.attach();
+        // Attached only where a thread of ours awaits: another executor, or a
+        // blocking wait, may be in the middle of something.
+        if thread::is_own(cx.waker()) {
+            wakes.attach();
+        } else {
+            contain(|| wakes.queue());
+        }
         Poll::Ready(branch.finish(leaf))
     }
 }

@@ -11,7 +11,8 @@ pub struct TupleBranch<T>(T);
 
 macro_rules! tuple {
     ($first:ident $first_index:tt $(, $rest:ident $index:tt)*) => {
-        impl<$first: Event, $($rest: Event + IntoFuture<Output = $first::Output>),*> Choices
+        // SAFETY: `Event`'s contract, for each of them.
+        unsafe impl<$first: Event, $($rest: Event + IntoFuture<Output = $first::Output>),*> Choices
             for ($first, $($rest,)*)
         {
             type Output = $first::Output;

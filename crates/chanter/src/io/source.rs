@@ -11,7 +11,7 @@ use super::reactor::Watched;
 use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::vp::{SharedRef, Vp, entered};
+use crate::vp::{SharedRef, Vp, budget, entered};
 
 const READY: usize = 1;
 const EDGE: usize = 2;
@@ -72,6 +72,9 @@ impl Direction {
         cx: &mut Context<'_>,
         mut operation: impl FnMut() -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
         loop {
             let seen = self.look();
             if seen & READY == 0 {
@@ -108,10 +111,16 @@ pub(super) struct Source<S: AsFd> {
 impl<S: AsFd + AsRawFd> Source<S> {
     /// Registers a non-blocking socket with the present virtual processor.
     pub(super) fn new(socket: S) -> io::Result<Self> {
-        let machine = entered().ok_or_else(|| {
-            io::Error::other("sockets are made on a thread of a machine, or inside of `block_on`")
-        })?;
-        let vp = Vp::current().map_or_else(|| machine.any_vp().index, |vp| vp.index);
+        let (machine, vp) = match Vp::current() {
+            Some(vp) => (vp.machine_ref(), vp.index),
+            None => {
+                let machine = entered().ok_or_else(|| {
+                    io::Error::other("sockets are made on a thread of a machine, or inside of `block_on`")
+                })?;
+                let vp = machine.any_vp().index;
+                (machine, vp)
+            }
+        };
         let watched = Arc::new(Watched::default());
         // SAFETY: removed in `drop`, before the socket is closed.
         let key = unsafe { machine.vps[vp].reactor.add(socket.as_raw_fd(), &watched)? };

@@ -49,6 +49,7 @@ mod imp {
         *AVAILABLE.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
     }
 
+    #[cfg(not(loom))]
     pub(super) fn barrier() {
         // Biased locks exist only where it has worked before. To go on
         // without it would break mutual exclusion.
@@ -64,5 +65,6 @@ mod imp {
         false
     }
 
+    #[cfg(not(loom))]
     pub(super) fn barrier() {}
 }

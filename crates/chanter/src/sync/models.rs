@@ -26,23 +26,26 @@ use super::{BiasedLock, Cell, Linked, Lock, Stack, UnsafeCell};
 
 /// Runs `model` in every interleaving within the bound.
 pub(crate) fn check(model: impl Fn() + Sync + Send + 'static) {
-    check_within(bound(), model);
+    builder().check(model);
 }
 
-/// The same with one preemption less, for three threads that do much.
-pub(crate) fn check_wide(model: impl Fn() + Sync + Send + 'static) {
-    check_within(bound().saturating_sub(1), model);
+/// For three threads that do much: every interleaving with one preemption
+/// less, then as many with all of them as fit into a few seconds
+/// (`LOOM_MAX_PERMUTATIONS`).
+pub(crate) fn check_wide(model: impl Fn() + Sync + Send + Clone + 'static) {
+    const PERMUTATIONS: usize = 60_000;
+    let (mut fewer, mut all) = (builder(), builder());
+    fewer.preemption_bound = fewer.preemption_bound.map(|bound| bound.saturating_sub(1));
+    fewer.check(model.clone());
+    all.max_permutations = all.max_permutations.or(Some(PERMUTATIONS));
+    all.check(model);
 }
 
-fn bound() -> usize {
-    loom::model::Builder::new().preemption_bound.unwrap_or(2)
-}
-
-fn check_within(bound: usize, model: impl Fn() + Sync + Send + 'static) {
+fn builder() -> loom::model::Builder {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(bound);
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
     builder.max_branches = builder.max_branches.max(10_000);
-    builder.check(model);
+    builder
 }
 
 /// Asserts that `model` fails once the ordering `name` is no more than `weaker`.

@@ -118,10 +118,11 @@ fn parasite_panicked(payload: Box<dyn Any + Send>) {
     JoinError::panicked(payload).report("a parasite");
 }
 
-/// Runs `f` and swallows a panic: for destructors that nobody can answer for.
+/// Runs `f` and reports a panic: for destructors and foreign wakers, which
+/// nobody can answer for.
 pub(crate) fn contain(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        JoinError::panicked(payload).report("a thread that was being dropped");
+        JoinError::panicked(payload).report("a destructor or a foreign waker");
     }
 }
 

@@ -4,6 +4,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
+use super::body::contain;
 use super::frame::{self, Header, Kind};
 use super::state::{Completed, Ended, Woken};
 use crate::event::Wakes;
@@ -138,7 +139,8 @@ pub(crate) fn wake_attached(waker: Waker) {
         // SAFETY: our vtable's data is a frame; its reference is given up.
         unsafe { wake_frame(frame_of(waker.data()), true, true) };
     } else {
-        waker.wake();
+        // A foreign waker may panic, and the caller has a result to deliver.
+        contain(|| waker.wake());
     }
 }
 
@@ -154,12 +156,22 @@ pub(crate) fn is_own(waker: &Waker) -> bool {
 #[inline(always)]
 pub(crate) fn clone_own(waker: &Waker) -> Waker {
     debug_assert!(is_own(waker));
-    // SAFETY: our vtable's data is a frame; we are its runner, and `borrowed`
-    // counts the copy.
+    // SAFETY: our vtable's data is a frame; we are its runner, and the copy is
+    // counted.
     unsafe {
-        let borrowed = &frame_of(waker.data()).as_ref().borrowed;
-        borrowed.set(borrowed.get() + 1);
+        borrow(frame_of(waker.data()).as_ref());
         Waker::new(waker.data(), &WAKER)
+    }
+}
+
+/// The runner counts a reference, plainly while the number is sane.
+#[inline(always)]
+fn borrow(header: &Header) {
+    let borrowed = header.borrowed.get();
+    if borrowed < i32::MAX / 2 {
+        header.borrowed.set(borrowed + 1);
+    } else {
+        header.state.retain();
     }
 }
 
@@ -238,8 +250,7 @@ unsafe fn clone_waker(data: *const ()) -> RawWaker {
     unsafe {
         let frame = frame_of(data);
         if is_running(frame) {
-            let borrowed = &frame.as_ref().borrowed;
-            borrowed.set(borrowed.get() + 1);
+            borrow(frame.as_ref());
         } else {
             frame.as_ref().state.retain();
         }
@@ -261,8 +272,8 @@ unsafe fn drop_waker(data: *const ()) {
     // SAFETY: the waker's reference is given up; `borrowed` is the runner's.
     unsafe {
         let frame = frame_of(data);
-        if is_running(frame) {
-            let borrowed = &frame.as_ref().borrowed;
+        let borrowed = &frame.as_ref().borrowed;
+        if is_running(frame) && borrowed.get() > i32::MIN / 2 {
             borrowed.set(borrowed.get() - 1);
         } else {
             release(frame);

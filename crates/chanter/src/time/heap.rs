@@ -12,7 +12,7 @@ use super::keeper;
 use crate::event::protocol::Group;
 use crate::event::{Offering, Wakes};
 use crate::sync::Lock;
-use crate::vp::{Shared, Vp, entered};
+use crate::vp::{Shared, Vp};
 
 const OUT: usize = usize::MAX;
 
@@ -168,9 +168,9 @@ pub(super) enum Place {
 impl Place {
     /// The timers of the present driver.
     pub(super) fn here() -> Self {
-        match (Vp::current(), entered()) {
-            (Some(vp), Some(machine)) => Self::Vp(machine, vp.index),
-            _ => Self::Keeper,
+        match Vp::current() {
+            Some(vp) => Self::Vp(vp.machine_ref(), vp.index),
+            None => Self::Keeper,
         }
     }
 

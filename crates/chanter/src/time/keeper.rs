@@ -39,7 +39,8 @@ fn fire() -> Option<Instant> {
     let mut wakes = Wakes::new();
     TIMERS.fire(now, &mut wakes);
     let mut next = TIMERS.next_due();
-    ADOPTED.lock().unwrap_or_else(|e| e.into_inner()).retain(|machine| {
+    let mut adopted = ADOPTED.lock().unwrap_or_else(|e| e.into_inner());
+    let (kept, done): (Vec<_>, Vec<_>) = adopted.drain(..).partition(|machine| {
         let mut kept = false;
         for vp in &machine.vps {
             vp.timers.fire(now, &mut wakes);
@@ -50,6 +51,10 @@ fn fire() -> Option<Instant> {
         }
         kept
     });
+    *adopted = kept;
+    drop(adopted);
+    // The last reference may drop a policy, which is user code.
+    contain(|| drop(done));
     // A foreign waker may panic: the time goes on.
     contain(|| wakes.queue());
     next

@@ -37,7 +37,7 @@ impl Wake for Nested {
 /// If the stack is nearly used up by threads that are nested in this way.
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     let vp = Vp::current().expect("the caller drives a virtual processor");
-    let machine = super::entered().expect("a driver has entered its machine");
+    let machine = vp.machine_ref();
     let nested = Arc::new(Nested { woken: AtomicBool::new(false), machine, vp: vp.index });
     let waker = Waker::from(Arc::clone(&nested));
     let mut cx = Context::from_waker(&waker);

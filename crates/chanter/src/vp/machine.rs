@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     pub(crate) outside_parasites: Counter,
     closing: AtomicBool,
     name: String,
-    this: Weak<Self>,
+    pub(super) this: Weak<Self>,
     workers: Mutex<Vec<JoinHandle<()>>>,
     /// Frames of threads that are spawned from outside.
     arena: Lock<SendArena>,
@@ -334,11 +334,17 @@ impl Shared {
     fn try_start_worker(&self, vp: &Vp) -> io::Result<()> {
         let Some(shared) = self.this.upgrade() else { return Ok(()) };
         let index = vp.index;
+        // Under the lock: `close` says that it closes before it looks here, so
+        // it either finds the worker, or none starts.
+        let mut workers = self.workers.lock().unwrap_or_else(|e| e.into_inner());
+        if self.is_closing() {
+            vp.sleeper.vacate();
+            return Ok(());
+        }
         let worker = std::thread::Builder::new()
             .name(format!("{}-{index}", self.name))
             .stack_size(WORKER_STACK)
             .spawn(move || shared.work(index))?;
-        let mut workers = self.workers.lock().unwrap_or_else(|e| e.into_inner());
         workers.retain(|worker| !worker.is_finished());
         workers.push(worker);
         Ok(())

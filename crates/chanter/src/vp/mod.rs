@@ -32,7 +32,7 @@ use crate::io::Reactor;
 use crate::policy::{Policy, Ready, ReadyQueue, Reason};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Stack, fence};
-use crate::thread::frame::{Arena, Header, Kind};
+use crate::thread::frame::{Arena, Header};
 use crate::time::Timers;
 use counters::{Counter, Counters};
 use sleep::{Sleeper, Wake};
@@ -148,6 +148,11 @@ impl Vp {
     pub(crate) fn machine(&self) -> &Shared {
         // SAFETY: the machine owns us.
         unsafe { &*self.machine.get() }
+    }
+
+    /// A reference that keeps the machine's memory.
+    pub(crate) fn machine_ref(&self) -> SharedRef {
+        self.machine().this.upgrade().expect("a driver keeps its machine")
     }
 
     #[inline(always)]
@@ -327,9 +332,13 @@ impl Vp {
 
     /// Whether the thread may run here; if not it is sent where it may.
     fn admit(&self, thread: Ready) -> Option<Ready> {
-        let at_home = matches!(thread.kind(), Kind::Host | Kind::Parasite)
-            || ptr::eq(thread.header().vp.load(Ordering::Relaxed), self);
-        if at_home {
+        let home = thread.header().vp.load(Ordering::Relaxed);
+        if ptr::eq(home, self) {
+            return Some(thread);
+        }
+        // A policy may have brought it from anywhere.
+        // SAFETY: a thread with a token keeps its machine alive.
+        if thread.may_move() && self.is_of_same_machine(unsafe { &*home }) {
             return Some(thread);
         }
         Self::send_home(thread);

@@ -1,0 +1,57 @@
+//! `Branch`: the state of one synchronization on an event.
+//!
+//! The trait is in the interface of [`Event`](super::Event), but not
+//! exported: nobody else can name it, hence call or implement it.
+
+use std::pin::Pin;
+
+use super::{Offered, Offering, Wakes};
+
+/// The state of one synchronization on an event: its base events are *leaves*,
+/// numbered from 0 in the order of the source.
+///
+/// # Safety
+///
+/// * A leaf that returns [`Offered::Linked`] has put a pinned offer into a
+///   queue, and takes it out in `settle` or when it is dropped.
+/// * Nothing here runs user code under a lock; only `force` and `finish` run
+///   user code at all.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+pub unsafe trait Branch {
+    /// What the synchronization yields.
+    type Output;
+
+    /// Exactly one leaf, known when compiled: needs no event state.
+    const SINGLE: bool;
+
+    /// Runs guards; afterwards `leaves` is known.
+    fn force(self: Pin<&mut Self>) {}
+
+    /// How many base events there are.
+    fn leaves(&self) -> usize {
+        1
+    }
+
+    /// Where the search for a ready leaf begins; true: in order.
+    fn is_biased(&self) -> bool {
+        false
+    }
+
+    /// Commits `leaf` if it can commit now. Nothing has been offered.
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool;
+
+    /// Commits `leaf` if it can commit now, or else offers it.
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
+
+    /// `winner` has committed (or none will): retracts all other leaves and
+    /// enables the nacks of the branches that lost.
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes);
+
+    /// The result of the committed leaf. Called once.
+    fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output;
+
+    /// Runs `f` under the lock of the only leaf's queue.
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        f();
+    }
+}
