@@ -25,8 +25,10 @@ use crate::thread::random;
 pub enum Reason {
     /// It has just been spawned.
     New,
-    /// It gave the processor away, or used up its budget.
+    /// It gave the processor away.
     Yielded,
+    /// It used up its budget of operations.
+    Spent,
     /// A thread on this virtual processor unblocked it.
     Woken,
     /// It was unblocked, or sent here, from outside of this virtual processor

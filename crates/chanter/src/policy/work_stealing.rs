@@ -43,7 +43,7 @@ impl Default for WorkStealing {
 impl Policy for WorkStealing {
     #[inline]
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
-        if reason == Reason::Woken || self.alone {
+        if self.alone || matches!(reason, Reason::Woken | Reason::Spent) {
             return Some(thread);
         }
         let mut queue = self.queue.lock();

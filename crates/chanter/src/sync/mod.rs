@@ -103,13 +103,17 @@ mod door {
         flag.swap(true, order)
     }
 
-    /// One turn of a wait loop: spins briefly, then gives the processor away
-    /// (the holder may have been preempted).
+    /// One turn of a wait loop: spins, each time longer, then gives the
+    /// processor away (the holder may have been preempted).
+    ///
+    /// A waiter that stays away for a while lets the holder work in a row: two
+    /// processors that fight for a lock then take turns of many operations,
+    /// rather than pass its cache line to and fro for each.
     #[cold]
     pub(crate) fn spin(turn: &mut u32) {
         *turn += 1;
-        if *turn < 64 {
-            std::hint::spin_loop();
+        if *turn < 16 {
+            (0..1 << (*turn).min(6)).for_each(|_| std::hint::spin_loop());
         } else {
             std::thread::yield_now();
         }

@@ -83,7 +83,7 @@ unsafe impl Linked for Header {
     }
 }
 
-const SLAB: usize = 64 * 1024;
+const SLAB: usize = 256 * 1024;
 const SLAB_HEADER: usize = 64;
 /// What frames may use of a slab; a little is left so that a full slab's end
 /// still lies inside it.

@@ -68,8 +68,11 @@ pub(super) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
     match poll {
         Poll::Pending => match header.state.end(borrowed) {
             Ended::Idle => (),
-            // SAFETY: `Token` says so.
-            Ended::Token => vp.enqueue(unsafe { Ready::from_frame(frame) }, Reason::Yielded),
+            Ended::Token => {
+                let reason = if vp.budget.get() == 0 { Reason::Spent } else { Reason::Yielded };
+                // SAFETY: `Token` says so.
+                vp.enqueue(unsafe { Ready::from_frame(frame) }, reason);
+            }
         },
         // SAFETY: the body is complete.
         Poll::Ready(()) => unsafe { complete(frame, borrowed) },

@@ -41,6 +41,9 @@ use sleep::{Sleeper, Wake};
 const DEPTH: u32 = 24;
 /// A guard that every stack pointer is below: the next spawn looks closer.
 const LOOK_CLOSER: usize = usize::MAX;
+/// So many threads that talk are shared with a hungry virtual processor; fewer
+/// stay together, since talking across processors costs more than waiting.
+const MANY: usize = 32;
 /// How often at most a hungry virtual processor asks for a parasite.
 const HEARTBEAT: Duration = Duration::from_micros(100);
 
@@ -67,11 +70,16 @@ pub(crate) struct Vp {
     pub(crate) has_locals: Cell<bool>,
     /// Driver: threads to run soon, before the policy is asked.
     soon: std::cell::UnsafeCell<ReadyQueue>,
+    /// Driver: threads block after a few microseconds lately: they talk rather
+    /// than compute.
+    has_short_turns: Cell<bool>,
     /// Driver: how many of those have run in a row.
     soon_runs: Cell<u32>,
     /// Driver: dispatches until timers and I/O are looked at.
     until_look: Cell<u32>,
     looked: Cell<Instant>,
+    /// Driver: when the present count of turns began.
+    counted: Cell<Instant>,
     /// Driver: when it last began to be busy.
     risen: Cell<Instant>,
     /// Driver: the busy period in which it was last asked for a parasite, and
@@ -115,9 +123,11 @@ impl Vp {
             stack_limit: Cell::new(0),
             has_locals: Cell::new(false),
             soon: std::cell::UnsafeCell::new(ReadyQueue::new()),
+            has_short_turns: Cell::new(false),
             soon_runs: Cell::new(0),
             until_look: Cell::new(1),
             looked: Cell::new(Instant::now()),
+            counted: Cell::new(Instant::now()),
             risen: Cell::new(Instant::now()),
             asked_in: Cell::new(Instant::now()),
             asked_since: Cell::new(Instant::now()),
@@ -278,7 +288,8 @@ impl Vp {
         // SAFETY: we are the driver.
         let soon = unsafe { self.soon() };
         soon.push_back(thread);
-        if soon.len() > 1 && self.machine().vps.len() > 1 && self.machine().has_sleepers() {
+        let many = if self.has_short_turns.get() { MANY } else { 1 };
+        if soon.len() > many && self.machine().vps.len() > 1 && self.machine().has_sleepers() {
             self.share();
         }
     }

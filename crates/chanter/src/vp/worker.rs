@@ -19,6 +19,8 @@ const SOON_RUNS: u32 = 64;
 const LOOK: Duration = Duration::from_micros(100);
 /// The clock is looked at every so many turns: a nanosecond each.
 const LOOK_TURNS: u32 = 32;
+/// Threads with shorter turns talk, those with longer ones compute.
+const SHORT_TURN: Duration = Duration::from_micros(10);
 /// The longest watch of a sleeper while others are busy.
 const LONGEST_WATCH: Duration = Duration::from_millis(2);
 
@@ -147,6 +149,8 @@ impl Vp {
     fn look_around(&self) {
         self.until_look.set(LOOK_TURNS);
         let now = Instant::now();
+        let took = now.duration_since(self.counted.replace(now));
+        self.has_short_turns.set(took < SHORT_TURN * LOOK_TURNS);
         if now.duration_since(self.looked.get()) >= LOOK {
             self.looked.set(now);
             self.fire_timers(now);
@@ -167,6 +171,9 @@ impl Vp {
     pub(super) fn rest(&self, over: &dyn Fn() -> bool) {
         let now = Instant::now();
         self.looked.set(now);
+        self.counted.set(now);
+        self.until_look.set(LOOK_TURNS);
+        self.has_short_turns.set(false);
         self.fire_timers(now);
         self.reactor.poll(Some(Duration::ZERO));
         if self.dispatch() {
