@@ -35,7 +35,8 @@ pub(super) const UNBOUNDED: u32 = CAPACITY;
 
 /// What the handles and events of a channel share.
 ///
-/// The lock's hint is what the poll phase can know without it.
+/// The lock's hint is what the poll phase can know without it: a bit that is
+/// not set denies; one that is set promises nothing.
 pub(super) struct Core<T>(BiasedLock<State<T>>);
 
 pub(super) struct State<T> {
@@ -269,9 +270,20 @@ impl<T> State<T> {
         Rest { unreferenced: self.tx.is_unreferenced(), unread: self.buffer.take() }
     }
 
-    /// There is something to take: streams that wait poll again.
+    fn is_sendable(&self) -> bool {
+        !self.receivers.is_empty() || self.has_room() || self.is_closed_for_senders()
+    }
+
+    fn is_receivable(&self) -> bool {
+        !self.senders.is_empty() || self.buffered() > 0 || self.is_closed_for_receivers()
+    }
+
+    /// If there is something to take, streams that wait poll again.
     #[cold]
     fn tell_watchers(&mut self, wakes: &mut Wakes) {
+        if !self.is_receivable() {
+            return;
+        }
         self.capacity &= !WATCHED;
         if let Some(buffer) = &mut self.buffer {
             buffer.take_watchers().into_iter().for_each(|(_, waker)| wakes.push(Some(waker)));
@@ -403,16 +415,21 @@ impl<T> Core<T> {
         self.0.hint() & bit != 0
     }
 
-    /// Ends a critical section that changed the queues or the buffer.
+    /// Ends a critical section that changed the queues or the buffer. Then
+    /// anything may be possible: whoever tries in vain says what is not.
     #[inline(always)]
     fn unlock(&self, mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
-        let sendable = !state.receivers.is_empty() || state.has_room() || state.is_closed_for_senders();
-        let receivable = !state.senders.is_empty() || state.buffered() > 0 || state.is_closed_for_receivers();
-        let hint = if sendable { SENDABLE } else { 0 } | if receivable { RECEIVABLE } else { 0 };
-        state.set_hint(hint);
-        if receivable && state.capacity & WATCHED != 0 {
+        state.set_hint(SENDABLE | RECEIVABLE);
+        if state.capacity & WATCHED != 0 {
             state.tell_watchers(wakes);
         }
+    }
+
+    /// Ends a critical section that changed nothing.
+    fn unlock_unchanged(&self, state: BiasedGuard<'_, State<T>>) {
+        let sendable = if state.is_sendable() { SENDABLE } else { 0 };
+        let receivable = if state.is_receivable() { RECEIVABLE } else { 0 };
+        state.set_hint(sendable | receivable);
     }
 
     /// One try to send the slot's message, then, if `own` may wait, an offer.
@@ -470,7 +487,11 @@ impl<T> Core<T> {
             Offered::Linked
         };
         let rest = if offered == Offered::Committed { state.give_up(End::Tx, wakes) } else { Rest::NONE };
-        self.unlock(state, wakes);
+        if own.is_none() && offered == Offered::Linked {
+            self.unlock_unchanged(state);
+        } else {
+            self.unlock(state, wakes);
+        }
         (offered, rest)
     }
 
@@ -530,7 +551,11 @@ impl<T> Core<T> {
             Offered::Linked
         };
         let rest = if offered == Offered::Committed { state.give_up(End::Rx, wakes) } else { Rest::NONE };
-        self.unlock(state, wakes);
+        if own.is_none() && offered == Offered::Linked {
+            self.unlock_unchanged(state);
+        } else {
+            self.unlock(state, wakes);
+        }
         (offered, rest)
     }
 
