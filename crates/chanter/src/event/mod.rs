@@ -23,6 +23,7 @@ mod nack;
 pub(crate) mod protocol;
 mod sync;
 mod tuples;
+mod wakes;
 mod wrap;
 
 #[cfg(all(test, loom))]
@@ -39,7 +40,8 @@ pub use wrap::Wrap;
 
 pub(crate) use blocking::block_on_thread;
 pub(crate) use branch::Branch;
-pub(crate) use protocol::{Offer, OfferList, Offered, Offering, Verdict, WaitQueue, Wakes};
+pub(crate) use protocol::{Offer, OfferList, Offered, Offering, Verdict, WaitQueue};
+pub(crate) use wakes::Wakes;
 
 /// A first-class synchronous operation.
 ///
