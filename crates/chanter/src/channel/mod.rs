@@ -11,7 +11,7 @@
 //! **The one guarantee.** A send that commits has handed its message to the
 //! channel or to one receiver. If that receiver's synchronization is dropped
 //! before it takes the message, the message goes back to the head of the
-//! channel, before all others. It is dropped only when no receiver is left.
+//! channel, before all others; until it is taken, nobody is told `Closed`. It is dropped only when no receiver is left.
 
 mod buffer;
 mod core;

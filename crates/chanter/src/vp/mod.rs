@@ -18,7 +18,7 @@ mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -70,13 +70,14 @@ pub(crate) struct Vp {
     pub(crate) has_locals: Cell<bool>,
     /// Driver: threads to run soon, before the policy is asked.
     soon: std::cell::UnsafeCell<ReadyQueue>,
+    /// Driver: how many of those have run in a row.
+    soon_runs: Cell<u32>,
     /// Driver: threads block after a few microseconds lately: they talk rather
     /// than compute.
     has_short_turns: Cell<bool>,
-    /// Driver: how many of those have run in a row.
-    soon_runs: Cell<u32>,
-    /// Driver: dispatches until timers and I/O are looked at.
+    /// Driver: turns until the clock is looked at.
     until_look: Cell<u32>,
+    /// Driver: when timers and I/O were looked at last.
     looked: Cell<Instant>,
     /// Driver: when the present count of turns began.
     counted: Cell<Instant>,
@@ -97,7 +98,7 @@ pub(crate) struct Vp {
     pub(crate) timers: Timers,
     pub(crate) reactor: Reactor,
     /// Driver: when this one last asked the others for a parasite.
-    asked: RefCell<Option<Instant>>,
+    asked: Cell<Option<Instant>>,
     /// Driver: how long the next watch lasts.
     watch: Cell<Duration>,
 }
@@ -141,7 +142,7 @@ impl Vp {
             sleeper: Sleeper::new_vacant(),
             timers: Timers::new(),
             reactor: Reactor::new()?,
-            asked: RefCell::new(None),
+            asked: Cell::new(None),
             watch: Cell::new(HEARTBEAT),
         })
     }
@@ -305,7 +306,7 @@ impl Vp {
             if soon.len() + kept.len() <= 1 {
                 break;
             }
-            // The newest stay behind, the oldest is run here.
+            // The oldest is run here.
             let Some(first) = soon.pop_front() else { break };
             if kept.is_empty() {
                 kept.push_back(first);

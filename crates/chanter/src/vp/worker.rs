@@ -243,9 +243,8 @@ impl Vp {
             }
         }
         let now = Instant::now();
-        let mut asked = self.asked.borrow_mut();
-        if asked.is_none_or(|asked| now.duration_since(asked) >= HEARTBEAT) {
-            *asked = Some(now);
+        if self.asked.get().is_none_or(|asked| now.duration_since(asked) >= HEARTBEAT) {
+            self.asked.set(Some(now));
             for vp in machine.vps.iter().filter(|vp| vp.sleeper.is_awake()) {
                 vp.ask_closer_look();
             }
