@@ -65,13 +65,13 @@ const CLOSED_FOR_RECEIVERS: u32 = 1 << 30;
 /// A stream waits.
 const WATCHED: u32 = 1 << 31;
 
-/// Senders or receivers: how many handles there are (the upper 24 bits), and
-/// how many events besides (the lower 40, modulo 2^40: see "Counting" above).
+/// Senders or receivers: how many handles there are (the lower 24 bits), and
+/// how many events besides (the upper 40, modulo 2^40: see "Counting" above).
 #[derive(Debug)]
 pub(super) struct Side(u64);
 
-const HANDLE: u64 = 1 << 40;
-const LENT: u64 = HANDLE - 1;
+const EVENT: u64 = 1 << 24;
+const HANDLES: u64 = EVENT - 1;
 
 /// Which side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,20 +118,11 @@ impl<T> Slot<T> {
 
 /// What is left to do when the lock has been released.
 #[must_use = "destructors wait to run"]
-pub(super) struct Rest<T> {
+struct Rest<T> {
     /// Nobody refers to the channel any more: it must be freed.
-    pub(super) unreferenced: bool,
+    unreferenced: bool,
     /// Messages that nobody can receive any more.
-    pub(super) unread: Option<Box<Buffer<T>>>,
-}
-
-impl<T> Rest<T> {
-    const NONE: Self = Self { unreferenced: false, unread: None };
-
-    /// What two looks at the same critical section left.
-    fn or(self, later: Self) -> Self {
-        Self { unreferenced: self.unreferenced || later.unreferenced, unread: self.unread.or(later.unread) }
-    }
+    unread: Option<Box<Buffer<T>>>,
 }
 
 /// What looking for a partner brought.
@@ -145,12 +136,12 @@ enum Meet {
 
 impl Side {
     fn new() -> Self {
-        Self(HANDLE)
+        Self(1)
     }
 
     #[inline(always)]
     fn has_handles(&self) -> bool {
-        self.0 >= HANDLE
+        self.0 & HANDLES != 0
     }
 
     #[inline(always)]
@@ -159,14 +150,15 @@ impl Side {
     }
 
     /// # Panics
-    /// If there are 2^24 handles already.
+    /// If there are 2^24 - 1 handles already.
     pub(super) fn add_handle(&mut self) {
-        self.0 = self.0.checked_add(HANDLE).expect("a channel has fewer than 2^24 handles of a kind");
+        assert!(self.0 & HANDLES != HANDLES, "a channel has fewer than 2^24 handles of a kind");
+        self.0 += 1;
     }
 
     /// A handle goes, and leaves what it has lent.
     pub(super) fn drop_handle(&mut self, lent: u32) {
-        self.0 -= HANDLE;
+        self.0 -= 1;
         self.lend(lent);
     }
 
@@ -174,16 +166,15 @@ impl Side {
     /// sum means that hundreds of billions of events have been leaked: then the
     /// count may not wrap, and the process ends.
     pub(super) fn lend(&mut self, events: u32) {
-        self.0 = (self.0 & !LENT) | (self.0.wrapping_add(u64::from(events)) & LENT);
-        let signed = ((self.0 << 24) as i64) >> 24;
-        if signed > 1 << 38 {
+        self.0 = self.0.wrapping_add(u64::from(events) * EVENT);
+        if (self.0 as i64) >> 24 > 1 << 38 {
             std::process::abort();
         }
     }
 
     #[inline(always)]
     fn give_up(&mut self) {
-        self.0 = (self.0 & !LENT) | (self.0.wrapping_sub(1) & LENT);
+        self.0 = self.0.wrapping_sub(EVENT);
     }
 }
 
@@ -213,18 +204,6 @@ impl<T> State<T> {
     /// taken it yet, and might give it back.
     fn is_drained(&self) -> bool {
         self.buffered() == 0 && self.ticket == self.taken
-    }
-
-    /// A message that was committed to a waiting receiver has arrived, or has
-    /// come back: those who wait for the end may be told now.
-    #[inline(always)]
-    fn arrived(&mut self) -> bool {
-        self.taken = self.taken.wrapping_add(1);
-        self.is_closed_for_receivers() && self.is_drained()
-    }
-
-    pub(super) fn close(&mut self) {
-        self.capacity |= CLOSED;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -265,7 +244,7 @@ impl<T> State<T> {
             }
         }
         if !self.rx.is_unreferenced() {
-            return Rest::NONE;
+            return Rest { unreferenced: false, unread: None };
         }
         Rest { unreferenced: self.tx.is_unreferenced(), unread: self.buffer.take() }
     }
@@ -305,14 +284,6 @@ impl<T> State<T> {
         waker
     }
 
-    /// An event gives its share up.
-    #[inline(always)]
-    fn give_up(&mut self, end: End, wakes: &mut Wakes) -> Rest<T> {
-        let side = self.side(end);
-        side.give_up();
-        if side.has_handles() { Rest::NONE } else { self.sides_changed(wakes) }
-    }
-
     /// A place is free: the first sender's message moves in.
     fn refill(&mut self, wakes: &mut Wakes) {
         while self.capacity & CAPACITY > 0 && self.has_room() {
@@ -339,7 +310,24 @@ impl<T> State<T> {
 /// The caller holds the lock of `list`.
 #[inline(always)]
 unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> Meet {
-    let mut next = list.front();
+    let Some(first) = list.front() else { return Meet::Nobody };
+    // SAFETY: INV-LIVE, and the lock is held.
+    unsafe {
+        if own.is_none_or(|own| own.single) && first.as_ref().group().is_single() {
+            list.unlink(first.as_ref());
+            return Meet::Won(first);
+        }
+        meet_choices(list, first, own.copied())
+    }
+}
+
+/// As `meet`, where claims are needed.
+///
+/// # Safety
+/// As for `meet`; `first` is the first offer of the list.
+#[inline(never)]
+unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<Offering<'_>>) -> Meet {
+    let mut next = Some(first);
     let mut turn = 0;
     while let Some(offer) = next {
         // SAFETY: INV-LIVE, and the lock is held.
@@ -383,7 +371,7 @@ unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> Meet {
 /// Commits our own offer to something that needs no partner; false: lost.
 #[inline(always)]
 fn commit(own: Option<&Offering<'_>>) -> bool {
-    own.is_none_or(|own| own.commit_alone() == Offered::Committed)
+    own.is_none_or(|own| own.single || own.commit_alone() == Offered::Committed)
 }
 
 impl<T> Core<T> {
@@ -436,63 +424,64 @@ impl<T> Core<T> {
     /// On a commit the event's share of the side is given up.
     ///
     /// # Safety
-    /// The slot is pinned, not linked, and the caller's own. If the result is
-    /// `Linked`, the owner retracts it before it dies.
+    /// The caller has a share. The slot is pinned, not linked, and the caller's
+    /// own. If the result is `Linked`, the owner retracts it before it dies.
     #[inline(always)]
     pub(super) unsafe fn send(
-        &self,
+        core: NonNull<Self>,
         slot: &Slot<T>,
         own: Option<&Offering<'_>>,
         wakes: &mut Wakes,
-    ) -> (Offered, Rest<T>) {
-        let mut state = self.lock();
-        let offered = 'done: {
+    ) -> Offered {
+        // SAFETY: the caller's share keeps it alive.
+        let this = unsafe { core.as_ref() };
+        let mut state = this.lock();
+        'open: {
             if state.is_closed_for_senders() {
                 if !commit(own) {
-                    break 'done Offered::Lost;
+                    break 'open;
                 }
                 slot.offer.verdict.set(Verdict::Closed);
-                break 'done Offered::Committed;
-            }
-            // SAFETY: the lock is held.
-            match unsafe { meet(&mut state.receivers, own) } {
-                Meet::Won(offer) => {
-                    // SAFETY: the slot is ours, the partner's is won.
-                    unsafe {
-                        let message = slot.take().expect("a message is sent once");
-                        offer.cast::<Slot<T>>().as_ref().put(message);
-                        let ticket = state.ticket;
-                        state.ticket = ticket.wrapping_add(1);
-                        wakes.push(offer.as_ref().complete_stamped(ticket));
+            } else {
+                // SAFETY: the lock is held.
+                match unsafe { meet(&mut state.receivers, own) } {
+                    Meet::Won(offer) => {
+                        // SAFETY: the slot is ours, the partner's is won.
+                        unsafe {
+                            let message = slot.take().expect("a message is sent once");
+                            offer.cast::<Slot<T>>().as_ref().put(message);
+                            let ticket = state.ticket;
+                            state.ticket = ticket.wrapping_add(1);
+                            wakes.push(offer.as_ref().complete_stamped(ticket));
+                        }
                     }
-                    slot.offer.verdict.set(Verdict::Committed);
-                    break 'done Offered::Committed;
+                    Meet::Lost => break 'open,
+                    Meet::Nobody if state.has_room() => {
+                        if !commit(own) {
+                            break 'open;
+                        }
+                        // SAFETY: the slot is ours.
+                        state.keep(unsafe { slot.take() }.expect("a message is sent once"));
+                    }
+                    Meet::Nobody => {
+                        let Some(own) = own else {
+                            this.unlock_unchanged(state);
+                            return Offered::Linked;
+                        };
+                        // SAFETY: the caller's contract.
+                        unsafe { state.senders.push(slot.as_offer(), own) };
+                        this.unlock(state, wakes);
+                        return Offered::Linked;
+                    }
                 }
-                Meet::Lost => break 'done Offered::Lost,
-                Meet::Nobody => (),
-            }
-            if state.has_room() {
-                if !commit(own) {
-                    break 'done Offered::Lost;
-                }
-                // SAFETY: the slot is ours.
-                state.keep(unsafe { slot.take() }.expect("a message is sent once"));
                 slot.offer.verdict.set(Verdict::Committed);
-                break 'done Offered::Committed;
             }
-            if let Some(own) = own {
-                // SAFETY: the caller's contract.
-                unsafe { state.senders.push(slot.as_offer(), own) };
-            }
-            Offered::Linked
-        };
-        let rest = if offered == Offered::Committed { state.give_up(End::Tx, wakes) } else { Rest::NONE };
-        if own.is_none() && offered == Offered::Linked {
-            self.unlock_unchanged(state);
-        } else {
-            self.unlock(state, wakes);
+            // SAFETY: the share goes with the commit.
+            unsafe { Self::give_up(core, state, End::Tx, wakes) };
+            return Offered::Committed;
         }
-        (offered, rest)
+        this.unlock(state, wakes);
+        Offered::Lost
     }
 
     /// One try to receive into the slot, then, if `own` may wait, an offer.
@@ -502,16 +491,18 @@ impl<T> Core<T> {
     /// As for [`Core::send`].
     #[inline(always)]
     pub(super) unsafe fn receive(
-        &self,
+        core: NonNull<Self>,
         slot: &Slot<T>,
         own: Option<&Offering<'_>>,
         wakes: &mut Wakes,
-    ) -> (Offered, Rest<T>) {
-        let mut state = self.lock();
-        let offered = 'done: {
+    ) -> Offered {
+        // SAFETY: the caller's share keeps it alive.
+        let this = unsafe { core.as_ref() };
+        let mut state = this.lock();
+        'open: {
             if state.buffered() > 0 {
                 if !commit(own) {
-                    break 'done Offered::Lost;
+                    break 'open;
                 }
                 let message = state.buffer.as_mut().and_then(|buffer| buffer.pop());
                 // SAFETY: the slot is ours.
@@ -520,62 +511,111 @@ impl<T> Core<T> {
                 if !state.senders.is_empty() {
                     state.refill(wakes);
                 }
-                break 'done Offered::Committed;
-            }
-            // SAFETY: the lock is held.
-            match unsafe { meet(&mut state.senders, own) } {
-                Meet::Won(offer) => {
-                    // SAFETY: the slot is ours, the partner's is won.
-                    unsafe {
-                        let message = offer.cast::<Slot<T>>().as_ref().take();
-                        slot.put(message.expect("a waiting sender has its message"));
-                        wakes.push(offer.as_ref().complete(Verdict::Committed));
+            } else {
+                // SAFETY: the lock is held.
+                match unsafe { meet(&mut state.senders, own) } {
+                    Meet::Won(offer) => {
+                        // SAFETY: the slot is ours, the partner's is won.
+                        unsafe {
+                            let message = offer.cast::<Slot<T>>().as_ref().take();
+                            slot.put(message.expect("a waiting sender has its message"));
+                            wakes.push(offer.as_ref().complete(Verdict::Committed));
+                        }
+                        slot.offer.verdict.set(Verdict::Committed);
                     }
-                    slot.offer.verdict.set(Verdict::Committed);
-                    break 'done Offered::Committed;
+                    Meet::Lost => break 'open,
+                    Meet::Nobody if state.is_closed_for_receivers() && state.is_drained() => {
+                        if !commit(own) {
+                            break 'open;
+                        }
+                        slot.offer.verdict.set(Verdict::Closed);
+                    }
+                    Meet::Nobody => {
+                        let Some(own) = own else {
+                            this.unlock_unchanged(state);
+                            return Offered::Linked;
+                        };
+                        // SAFETY: the caller's contract.
+                        unsafe { state.receivers.push(slot.as_offer(), own) };
+                        this.unlock(state, wakes);
+                        return Offered::Linked;
+                    }
                 }
-                Meet::Lost => break 'done Offered::Lost,
-                Meet::Nobody => (),
             }
-            if state.is_closed_for_receivers() && state.is_drained() {
-                if !commit(own) {
-                    break 'done Offered::Lost;
-                }
-                slot.offer.verdict.set(Verdict::Closed);
-                break 'done Offered::Committed;
-            }
-            if let Some(own) = own {
-                // SAFETY: the caller's contract.
-                unsafe { state.receivers.push(slot.as_offer(), own) };
-            }
-            Offered::Linked
-        };
-        let rest = if offered == Offered::Committed { state.give_up(End::Rx, wakes) } else { Rest::NONE };
-        if own.is_none() && offered == Offered::Linked {
-            self.unlock_unchanged(state);
-        } else {
-            self.unlock(state, wakes);
+            // SAFETY: the share goes with the commit.
+            unsafe { Self::give_up(core, state, End::Rx, wakes) };
+            return Offered::Committed;
         }
-        (offered, rest)
+        this.unlock(state, wakes);
+        Offered::Lost
+    }
+
+    /// Ends a critical section in which an event committed, which gives its
+    /// share up.
+    ///
+    /// # Safety
+    /// The share is the caller's, who does not use the channel afterwards.
+    #[inline(always)]
+    unsafe fn give_up(
+        core: NonNull<Self>,
+        mut state: BiasedGuard<'_, State<T>>,
+        end: End,
+        wakes: &mut Wakes,
+    ) {
+        let side = state.side(end);
+        side.give_up();
+        if side.has_handles() {
+            // SAFETY: a handle keeps it alive until the lock is released.
+            unsafe { core.as_ref() }.unlock(state, wakes);
+        } else {
+            // SAFETY: the caller's contract.
+            unsafe { Self::finish(core, state, wakes) };
+        }
+    }
+
+    /// Ends a critical section after which a side may be gone.
+    ///
+    /// # Safety
+    /// The caller has no share of the channel any more.
+    #[cold]
+    #[inline(never)]
+    unsafe fn finish(core: NonNull<Self>, state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
+        // SAFETY: while the lock is held, nobody else can find that nobody
+        // refers to the channel.
+        let rest = unsafe { core.as_ref() }.end_sides(state, wakes);
+        if rest.unreferenced {
+            // SAFETY: made by `handle::pair`; one critical section is the last.
+            drop(unsafe { Box::from_raw(core.as_ptr()) });
+        }
+        drop(rest.unread);
+    }
+
+    fn end_sides(&self, mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) -> Rest<T> {
+        let rest = state.sides_changed(wakes);
+        self.unlock(state, wakes);
+        rest
     }
 
     /// An event gives its share up, and nothing else: a partner has completed
     /// it, or it was never offered. `arrived`: it is a receive that has its
-    /// message from a partner.
-    #[inline]
-    pub(super) fn part(&self, end: End, arrived: bool, wakes: &mut Wakes) -> Rest<T> {
-        let mut state = self.lock();
-        let ends = arrived && state.arrived();
-        let rest = state.give_up(end, wakes);
-        if ends {
-            let last = state.sides_changed(wakes);
-            self.unlock(state, wakes);
-            return rest.or(last);
+    /// message from a partner, so that the end of the channel may be told.
+    ///
+    /// # Safety
+    /// As for `give_up`.
+    #[inline(always)]
+    pub(super) unsafe fn part(core: NonNull<Self>, end: End, arrived: bool, wakes: &mut Wakes) {
+        // SAFETY: the caller's share keeps it alive.
+        let mut state = unsafe { core.as_ref() }.lock();
+        if arrived {
+            state.taken = state.taken.wrapping_add(1);
         }
-        if !state.side(end).has_handles() {
-            self.unlock(state, wakes);
+        let ends = arrived && state.is_closed_for_receivers();
+        let side = state.side(end);
+        side.give_up();
+        if ends || !side.has_handles() {
+            // SAFETY: the caller's contract.
+            unsafe { Self::finish(core, state, wakes) };
         }
-        rest
     }
 
     /// An event that did not win ends: unlinks it, and gives its share up. A
@@ -583,12 +623,12 @@ impl<T> Core<T> {
     /// channel.
     ///
     /// # Safety
-    /// The slot is the caller's own, of the side `end`; the share is given up
-    /// once.
-    pub(super) unsafe fn leave(&self, slot: &Slot<T>, end: End, wakes: &mut Wakes) -> Rest<T> {
-        let mut state = self.lock();
+    /// As for `give_up`; the slot is the caller's own, of the side `end`.
+    pub(super) unsafe fn leave(core: NonNull<Self>, slot: &Slot<T>, end: End, wakes: &mut Wakes) {
+        // SAFETY: the caller's share keeps it alive.
+        let mut guard = unsafe { core.as_ref() }.lock();
+        let state = &mut *guard;
         if slot.offer.is_linked() {
-            let state = &mut *state;
             let list = if end == End::Tx { &mut state.senders } else { &mut state.receivers };
             // SAFETY: linked, under the lock of its list.
             unsafe { list.unlink(&slot.offer) };
@@ -599,18 +639,29 @@ impl<T> Core<T> {
                 state.give_back(slot.offer.stamp(), message, wakes);
             }
         }
-        let rest = state.give_up(end, wakes);
-        self.unlock(state, wakes);
-        rest
+        // SAFETY: the caller's contract.
+        unsafe { Self::give_up(core, guard, end, wakes) };
     }
 
-    /// Something about the sides changed: `change` says what.
-    pub(super) fn change(&self, wakes: &mut Wakes, change: impl FnOnce(&mut State<T>)) -> Rest<T> {
+    /// Closes the channel.
+    pub(super) fn close(&self, wakes: &mut Wakes) {
         let mut state = self.lock();
-        change(&mut state);
-        let rest = state.sides_changed(wakes);
-        self.unlock(state, wakes);
-        rest
+        state.capacity |= CLOSED;
+        // The caller refers to the channel.
+        let rest = self.end_sides(state, wakes);
+        drop(rest.unread);
+    }
+
+    /// A handle goes, and leaves what it has lent.
+    ///
+    /// # Safety
+    /// The caller does not use the channel afterwards.
+    pub(super) unsafe fn drop_handle(core: NonNull<Self>, end: End, lent: u32, wakes: &mut Wakes) {
+        // SAFETY: the handle keeps it alive.
+        let mut state = unsafe { core.as_ref() }.lock();
+        state.side(end).drop_handle(lent);
+        // SAFETY: the caller's contract.
+        unsafe { Self::finish(core, state, wakes) };
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::core::{Core, End, Rest};
+use super::core::{Core, End};
 use crate::event::Wakes;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::os_thread;
@@ -38,24 +38,6 @@ pub(super) struct Lent<T> {
 pub(super) fn pair<T>(capacity: u32) -> (Handle<T, TX>, Handle<T, RX>) {
     let core = NonNull::from(Box::leak(Box::new(Core::new(capacity))));
     (Handle::new(core), Handle::new(core))
-}
-
-/// # Safety
-/// `rest` comes from a critical section in which the caller gave up its share.
-#[inline(always)]
-unsafe fn finish<T>(core: NonNull<Core<T>>, rest: Rest<T>) {
-    if rest.unreferenced || rest.unread.is_some() {
-        // SAFETY: the caller's contract.
-        unsafe { finish_slowly(core, rest) };
-    }
-}
-
-#[cold]
-unsafe fn finish_slowly<T>(core: NonNull<Core<T>>, rest: Rest<T>) {
-    if rest.unreferenced {
-        // SAFETY: made by `pair`; one critical section is the last.
-        drop(unsafe { Box::from_raw(core.as_ptr()) });
-    }
 }
 
 impl<T, const END: bool> Handle<T, END> {
@@ -106,16 +88,18 @@ impl<T, const END: bool> Drop for Handle<T, END> {
     fn drop(&mut self) {
         let lent = self.lent.load(Ordering::Relaxed);
         let mut wakes = Wakes::new();
-        let rest = self.core().change(&mut wakes, |state| {
-            state.side(Self::SIDE).drop_handle(lent);
-        });
-        // SAFETY: the handle's share is gone.
-        unsafe { finish(self.core, rest) };
+        // SAFETY: the handle ends here.
+        unsafe { Core::drop_handle(self.core, Self::SIDE, lent, &mut wakes) };
         wakes.queue();
     }
 }
 
 impl<T> Lent<T> {
+    #[inline(always)]
+    pub(super) fn core_ptr(&self) -> NonNull<Core<T>> {
+        self.core
+    }
+
     #[inline(always)]
     pub(super) fn core(&self) -> &Core<T> {
         // SAFETY: the share keeps it alive; whoever gives the share up does
@@ -127,15 +111,5 @@ impl<T> Lent<T> {
     pub(super) fn again(&self, end: End) -> Self {
         self.core().lock().side(end).lend(1);
         Self { core: self.core }
-    }
-
-    /// After a critical section that gave the share up.
-    ///
-    /// # Safety
-    /// The share has been given up, and `rest` comes from there.
-    #[inline(always)]
-    pub(super) unsafe fn finish(&self, rest: Rest<T>) {
-        // SAFETY: the caller's contract.
-        unsafe { finish(self.core, rest) };
     }
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use super::core::{End, State};
+use super::core::End;
 use super::error::{Closed, TryRecvError};
 use super::handle::{Handle, Lent, RX};
 use super::wait::Wait;
@@ -72,8 +72,7 @@ impl<T> Receiver<T> {
     /// buffered and then [`Closed`]. All who wait are told.
     pub fn close(&self) {
         let mut wakes = Wakes::new();
-        let rest = self.handle.core().change(&mut wakes, State::close);
-        drop(rest);
+        self.handle.core().close(&mut wakes);
         wakes.queue();
     }
 
@@ -215,6 +214,7 @@ impl<T> RecvBranch<T> {
 unsafe impl<T> Branch for RecvBranch<T> {
     type Output = Result<T, Closed>;
     const SINGLE: bool = true;
+    const LEAN: bool = true;
 
     #[inline(always)]
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::core::{End, Slot, State};
+use super::core::{Core, End, Slot};
 use super::error::{SendError, TrySendError};
 use super::handle::{Handle, Lent, TX};
 use super::wait::Wait;
@@ -47,15 +47,12 @@ impl<T> Sender<T> {
     /// Gives the message back: `Full` if nobody takes it now, `Closed` if
     /// nobody ever will.
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        let core = self.handle.core();
         let slot = Slot::new(Some(message));
         let lent = self.handle.lend();
         let mut wakes = Wakes::new();
         // SAFETY: the slot is ours, and is never linked without an offering.
-        let (offered, rest) = unsafe { core.send(&slot, None, &mut wakes) };
+        let offered = unsafe { Core::send(lent.core_ptr(), &slot, None, &mut wakes) };
         let result = if offered == Offered::Committed {
-            // SAFETY: the commit gave the share up.
-            unsafe { lent.finish(rest) };
             // SAFETY: ours.
             match (slot.offer.verdict.get(), unsafe { slot.take() }) {
                 (Verdict::Closed, Some(message)) => Err(TrySendError::Closed(message)),
@@ -64,8 +61,7 @@ impl<T> Sender<T> {
         } else {
             // SAFETY: ours; the share is given up here.
             unsafe {
-                let rest = core.leave(&slot, End::Tx, &mut wakes);
-                lent.finish(rest);
+                Core::leave(lent.core_ptr(), &slot, End::Tx, &mut wakes);
                 Err(TrySendError::Full(slot.take().expect("not sent")))
             }
         };
@@ -77,8 +73,7 @@ impl<T> Sender<T> {
     /// buffered and then [`Closed`](super::Closed). All who wait are told.
     pub fn close(&self) {
         let mut wakes = Wakes::new();
-        let rest = self.handle.core().change(&mut wakes, State::close);
-        drop(rest);
+        self.handle.core().close(&mut wakes);
         wakes.queue();
     }
 
@@ -184,6 +179,7 @@ impl<T> SendBranch<T> {
 unsafe impl<T> Branch for SendBranch<T> {
     type Output = Result<(), SendError<T>>;
     const SINGLE: bool = true;
+    const LEAN: bool = true;
 
     #[inline(always)]
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {

@@ -10,7 +10,7 @@ use crate::event::{Offered, Offering, Verdict, Wakes};
 /// The offer, its message, and the share of the channel that it holds.
 pub(super) struct Wait<T, const END: bool> {
     slot: Slot<T>,
-    /// Ours to give up while the slot says so.
+    /// Ours to give up, until the slot says that it has gone.
     lent: Lent<T>,
 }
 
@@ -38,16 +38,15 @@ impl<T, const END: bool> Wait<T, END> {
     pub(super) fn attempt(self: Pin<&mut Self>, own: Option<&Offering<'_>>, wakes: &mut Wakes) -> Offered {
         let this = self.into_ref();
         // SAFETY: pinned, not linked, and retracted in `drop` at the latest.
-        let (offered, rest) = unsafe {
+        let offered = unsafe {
             match Self::SIDE {
-                End::Tx => this.core().send(&this.slot, own, wakes),
-                End::Rx => this.core().receive(&this.slot, own, wakes),
+                End::Tx => Core::send(this.lent.core_ptr(), &this.slot, own, wakes),
+                End::Rx => Core::receive(this.lent.core_ptr(), &this.slot, own, wakes),
             }
         };
         if offered == Offered::Committed {
-            this.slot.offer.share.set(false);
-            // SAFETY: the commit gave the share up.
-            unsafe { this.lent.finish(rest) };
+            // The commit gave it up.
+            this.slot.offer.parted.set(true);
         }
         offered
     }
@@ -58,11 +57,10 @@ impl<T, const END: bool> Wait<T, END> {
         let this = self.into_ref();
         if !won {
             this.retract(wakes);
-        } else if this.slot.offer.share.replace(false) {
+        } else if !this.slot.offer.parted.replace(true) {
             // A partner completed it.
-            let rest = this.core().part(Self::SIDE, END != TX && this.succeeded(), wakes);
-            // SAFETY: the share has just been given up.
-            unsafe { this.lent.finish(rest) };
+            // SAFETY: the share is given up here, once.
+            unsafe { Core::part(this.lent.core_ptr(), Self::SIDE, END != TX && this.succeeded(), wakes) };
         }
     }
 
@@ -90,17 +88,16 @@ impl<T, const END: bool> Wait<T, END> {
 
     /// Lost, or dropped: leaves the channel, if the share is still ours.
     fn retract(&self, wakes: &mut Wakes) {
-        if !self.slot.offer.share.replace(false) {
+        if self.slot.offer.parted.replace(true) {
             return;
         }
         // SAFETY: the slot and the share are ours; once.
         unsafe {
-            let rest = if self.slot.offer.was_made() {
-                self.core().leave(&self.slot, Self::SIDE, wakes)
+            if self.slot.offer.was_made() {
+                Core::leave(self.lent.core_ptr(), &self.slot, Self::SIDE, wakes);
             } else {
-                self.core().part(Self::SIDE, false, wakes)
-            };
-            self.lent.finish(rest);
+                Core::part(self.lent.core_ptr(), Self::SIDE, false, wakes);
+            }
         }
     }
 
@@ -115,7 +112,7 @@ impl<T, const END: bool> Wait<T, END> {
 impl<T, const END: bool> Drop for Wait<T, END> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.slot.offer.share.get() {
+        if !self.slot.offer.parted.get() {
             self.abandon();
         }
     }

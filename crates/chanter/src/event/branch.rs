@@ -24,6 +24,10 @@ pub unsafe trait Branch {
     /// Exactly one leaf, known when compiled: needs no event state.
     const SINGLE: bool;
 
+    /// When a leaf has committed in `offer_leaf`, as the only one, there is
+    /// nothing to settle; and after `finish` there is nothing left to drop.
+    const LEAN: bool = false;
+
     /// Runs guards; afterwards `leaves` is known.
     fn force(self: Pin<&mut Self>) {}
 

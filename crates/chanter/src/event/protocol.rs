@@ -65,8 +65,6 @@ pub(crate) struct Group {
 pub(super) enum Phase {
     /// Nothing has happened.
     New,
-    /// Guards have run.
-    Forced,
     /// Offers may be in queues.
     Offered,
     /// The result has been taken, or a wrap panicked.
@@ -91,7 +89,7 @@ impl Group {
             state: AtomicU8::new(WAITING),
             single: Cell::new(false),
             phase: Cell::new(Phase::New),
-            winner: Cell::new(u32::MAX),
+            winner: Cell::new(0),
             waiter: UnsafeCell::new(None),
         }
     }
@@ -115,6 +113,19 @@ impl Group {
             debug_assert!((*cell).is_none(), "a group is armed once");
             cell.write(Some(waiter));
         });
+    }
+
+    /// Whether it holds a waker; asked by the owner when it is over.
+    #[inline(always)]
+    pub(super) fn is_armed(&self) -> bool {
+        // SAFETY: nobody else touches a group that is over.
+        self.waiter.with(|cell| unsafe { (*cell).is_some() })
+    }
+
+    /// Whether it needs no event state; asked under the queue's lock.
+    #[inline(always)]
+    pub(crate) fn is_single(&self) -> bool {
+        self.single.get()
     }
 
     /// A partner that holds the queue's lock tries to take an offer.
@@ -250,8 +261,9 @@ pub(crate) struct Offer {
     linked: AtomicBool,
     /// The outcome for the owner: set before `publish`, or by the owner.
     pub(crate) verdict: Cell<Verdict>,
-    /// The owner's alone: whether it still has a share of what it waits for.
-    pub(crate) share: Cell<bool>,
+    /// The owner's alone: whether it has given up its share of what it waits
+    /// for. (So that a new offer is all zeros: a few wide stores.)
+    pub(crate) parted: Cell<bool>,
     _pinned: PhantomPinned,
 }
 
@@ -275,7 +287,7 @@ impl Offer {
             leaf: Cell::new(0),
             linked: AtomicBool::new(false),
             verdict: Cell::new(Verdict::Open),
-            share: Cell::new(true),
+            parted: Cell::new(false),
             _pinned: PhantomPinned,
         }
     }
@@ -544,7 +556,7 @@ pub(crate) enum Offered {
 }
 
 /// An offer in the making: whose, and which.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Offering<'a> {
     pub(crate) group: &'a Group,
     pub(crate) leaf: u32,

@@ -4,13 +4,13 @@
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomPinned;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::protocol::{Group, Phase};
 use super::{Branch, Event, Offered, Offering, Wakes};
-use crate::thread::body::contain;
-use crate::thread::{self, random};
+use crate::thread::random;
 use crate::vp::budget;
 
 /// The future of one synchronization; made by `.await` or [`Event::sync`].
@@ -18,8 +18,8 @@ use crate::vp::budget;
 /// Works on any executor. Dropping it at any point loses nothing.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Sync<E: Event> {
-    /// Dropped before `group`, which its offers refer to.
-    branch: E::Branch,
+    /// Dropped in `drop`, before `group`, which its offers refer to.
+    branch: ManuallyDrop<E::Branch>,
     group: Group,
     _pinned: PhantomPinned,
 }
@@ -31,10 +31,10 @@ unsafe impl<E: Event + Send> Send for Sync<E> {}
 impl<E: Event> Sync<E> {
     #[inline(always)]
     pub(crate) fn new(event: E) -> Self {
-        Self { branch: event.into_branch(), group: Group::new(), _pinned: PhantomPinned }
+        Self { branch: ManuallyDrop::new(event.into_branch()), group: Group::new(), _pinned: PhantomPinned }
     }
 
-    /// Guards run, then the first leaf that is ready commits.
+    /// The first leaf that is ready commits.
     #[inline(always)]
     fn poll_phase(branch: &mut Pin<&mut E::Branch>, wakes: &mut Wakes) -> Option<usize> {
         let leaves = branch.leaves();
@@ -71,6 +71,35 @@ impl<E: Event> Sync<E> {
         }
         None
     }
+
+    /// The first poll that gets so far: guards, then the poll and block phases.
+    #[inline(always)]
+    fn begin(
+        branch: &mut Pin<&mut E::Branch>,
+        group: &Group,
+        waker: &Waker,
+        wakes: &mut Wakes,
+    ) -> Option<usize> {
+        branch.as_mut().force();
+        if E::Branch::SINGLE {
+            // A single leaf is tried and offered under one lock.
+            group.phase.set(Phase::Offered);
+            return Self::block_phase(branch, group, waker, wakes);
+        }
+        let ready = Self::poll_phase(branch, wakes);
+        ready.or_else(|| {
+            group.phase.set(Phase::Offered);
+            Self::block_phase(branch, group, waker, wakes)
+        })
+    }
+
+    /// Polled again while offers wait: a spurious wake-up, or another task.
+    #[cold]
+    #[inline(never)]
+    fn wait_on(branch: &mut Pin<&mut E::Branch>, group: &Group, waker: &Waker) -> Option<usize> {
+        drop(group.renew(waker, |f| branch.as_mut().locked(f)));
+        group.outcome().map(|leaf| leaf as usize)
+    }
 }
 
 /// Fair choices begin at a random leaf, biased ones at the first.
@@ -79,39 +108,30 @@ fn first_leaf<E: Event>(branch: &E::Branch, leaves: usize) -> usize {
     if E::Branch::SINGLE || leaves < 2 || branch.is_biased() { 0 } else { random(leaves) }
 }
 
-impl<E: Event> Future for Sync<E> {
-    type Output = E::Output;
-
-    #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<E::Output> {
+impl<E: Event> Sync<E> {
+    #[inline(always)]
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<E::Output> {
         // SAFETY: `branch` stays pinned; `group` is not moved.
-        let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: as above.
-        let mut branch = unsafe { Pin::new_unchecked(&mut this.branch) };
+        let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch) };
+        let group = &self.group;
         let mut wakes = Wakes::new();
-        let winner = match this.group.phase.get() {
-            Phase::New | Phase::Forced => {
+        let winner = match group.phase.get() {
+            Phase::Offered => match group.outcome() {
+                Some(leaf) => {
+                    let leaf = if E::Branch::SINGLE { 0 } else { leaf as usize };
+                    group.phase.set(Phase::Over);
+                    branch.as_mut().settle(Some(leaf), &mut wakes);
+                    wakes.deliver(cx.waker());
+                    return Poll::Ready(branch.finish(leaf));
+                }
+                None => Self::wait_on(&mut branch, group, cx.waker()),
+            },
+            Phase::New => {
                 if budget::is_spent(cx) {
                     return Poll::Pending;
                 }
-                if this.group.phase.get() == Phase::New {
-                    branch.as_mut().force();
-                    this.group.phase.set(Phase::Forced);
-                }
-                // A single leaf is tried and offered under one lock.
-                let ready = if E::Branch::SINGLE { None } else { Self::poll_phase(&mut branch, &mut wakes) };
-                ready.or_else(|| {
-                    this.group.phase.set(Phase::Offered);
-                    Self::block_phase(&mut branch, &this.group, cx.waker(), &mut wakes)
-                })
+                Self::begin(&mut branch, group, cx.waker(), &mut wakes)
             }
-            Phase::Offered => match this.group.outcome() {
-                Some(leaf) => Some(leaf as usize),
-                None => {
-                    drop(this.group.renew(cx.waker(), |f| branch.as_mut().locked(f)));
-                    this.group.outcome().map(|leaf| leaf as usize)
-                }
-            },
             Phase::Over => panic!("a synchronization was polled after its end"),
         };
         let Some(leaf) = winner else {
@@ -119,35 +139,69 @@ impl<E: Event> Future for Sync<E> {
             wakes.queue();
             return Poll::Pending;
         };
-        this.group.phase.set(Phase::Over);
-        branch.as_mut().settle(Some(leaf), &mut wakes);
-        // Attached only where a thread of ours awaits: another executor, or a
-        // blocking wait, may be in the middle of something.
-        if thread::is_own(cx.waker()) {
-            wakes.attach();
-        } else {
-            contain(|| wakes.queue());
+        group.phase.set(Phase::Over);
+        if !(E::Branch::SINGLE && E::Branch::LEAN) {
+            branch.as_mut().settle(Some(leaf), &mut wakes);
         }
+        wakes.deliver(cx.waker());
         Poll::Ready(branch.finish(leaf))
+    }
+
+    #[inline(never)]
+    fn advance_choice(&mut self, cx: &mut Context<'_>) -> Poll<E::Output> {
+        self.advance(cx)
+    }
+}
+
+impl<E: Event> Future for Sync<E> {
+    type Output = E::Output;
+
+    /// Inlined where that is a small operation: a message then costs a third
+    /// less.
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<E::Output> {
+        // SAFETY: `advance` moves nothing that is pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        if E::Branch::SINGLE && E::Branch::LEAN { this.advance(cx) } else { this.advance_choice(cx) }
     }
 }
 
 impl<E: Event> Drop for Sync<E> {
     #[inline]
     fn drop(&mut self) {
-        if self.group.phase.get() == Phase::Over {
+        if E::Branch::LEAN && self.group.phase.get() == Phase::Over && !self.group.is_armed() {
             return;
         }
-        if self.group.phase.get() == Phase::Offered {
+        // SAFETY: dropped here, once.
+        unsafe { drop_slowly::<E>(&mut self.branch, &self.group) };
+    }
+}
+
+/// # Safety
+/// The synchronization ends here, and its branch is dropped by nobody else.
+#[inline(never)]
+unsafe fn drop_slowly<E: Event>(branch: &mut ManuallyDrop<E::Branch>, group: &Group) {
+    /// The branch goes even if a destructor of a nack's waiter panics.
+    struct Bury<'a, B>(&'a mut ManuallyDrop<B>);
+    impl<B> Drop for Bury<'_, B> {
+        fn drop(&mut self) {
+            // SAFETY: once, here.
+            unsafe { ManuallyDrop::drop(self.0) };
+        }
+    }
+    let branch = Bury(branch);
+    if group.phase.get() != Phase::Over {
+        if group.phase.get() == Phase::Offered {
             // Partners stop here; the leaves' own destructors unlink them and
             // give back what was committed but never taken.
-            let _ = self.group.withdraw();
+            let _ = group.withdraw();
         }
         let mut wakes = Wakes::new();
         // SAFETY: the branch stays where it is until it is dropped.
-        unsafe { Pin::new_unchecked(&mut self.branch) }.settle(None, &mut wakes);
+        unsafe { Pin::new_unchecked(&mut **branch.0) }.settle(None, &mut wakes);
         wakes.queue();
     }
+    drop(branch);
 }
 
 impl<E: Event> fmt::Debug for Sync<E> {

@@ -1,31 +1,33 @@
 //! Those who are woken when no lock is held any more.
 
+use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, resume_unwind};
 use std::task::Waker;
 
 use crate::thread;
+use crate::thread::body::contain;
 
 /// The owners of completed offers, to be woken when no lock is held.
 #[derive(Debug)]
 pub(crate) struct Wakes {
-    /// `None` only if there are none at all.
-    first: Option<Waker>,
+    /// `None` only if there are none at all. Both are taken out in `drop` at
+    /// the latest.
+    first: ManuallyDrop<Option<Waker>>,
     /// Boxed, because it is hardly ever used: one store makes it empty.
     #[allow(clippy::box_collection, reason = "see above")]
-    rest: Option<Box<Vec<Waker>>>,
+    rest: ManuallyDrop<Option<Box<Vec<Waker>>>>,
 }
 
 impl Wakes {
     #[inline(always)]
     pub(crate) const fn new() -> Self {
-        Self { first: None, rest: None }
+        Self { first: ManuallyDrop::new(None), rest: ManuallyDrop::new(None) }
     }
 
     #[inline(always)]
     pub(crate) fn push(&mut self, waiter: Option<Waker>) {
         if self.first.is_none() {
-            // Not assigned: there is nothing to drop.
-            std::mem::forget(std::mem::replace(&mut self.first, waiter));
+            self.first = ManuallyDrop::new(waiter);
         } else if let Some(waiter) = waiter {
             self.rest.get_or_insert_default().push(waiter);
         }
@@ -33,21 +35,39 @@ impl Wakes {
 
     /// Wakes them through their queues.
     #[inline(always)]
-    pub(crate) fn queue(mut self) {
+    pub(crate) fn queue(&mut self) {
         if self.first.is_some() {
-            self.each(Waker::wake);
+            self.queue_now();
         }
-        std::mem::forget(self);
     }
 
-    /// Wakes them; a parasite is attached to the calling thread if that is
-    /// possible. Only at an await point: the woken run on this stack.
+    #[inline(never)]
+    fn queue_now(&mut self) {
+        self.each(Waker::wake);
+    }
+
+    /// Wakes them, at an await point of `owner`. Where that is a thread of ours
+    /// a parasite is attached, if that is possible: it runs on this stack.
+    /// Another executor, or a blocking wait, may be in the middle of something.
     #[inline(always)]
-    pub(crate) fn attach(mut self) {
+    pub(crate) fn deliver(&mut self, owner: &Waker) {
         if self.first.is_some() {
+            self.deliver_now(owner);
+        }
+    }
+
+    #[inline(never)]
+    fn deliver_now(&mut self, owner: &Waker) {
+        if !thread::is_own(owner) {
+            // The caller has a result to deliver, whatever a foreign waker does.
+            contain(|| self.each(Waker::wake));
+        } else if self.rest.is_none() {
+            if let Some(only) = self.first.take() {
+                thread::wake_attached(only);
+            }
+        } else {
             self.each(thread::wake_attached);
         }
-        std::mem::forget(self);
     }
 
     #[inline]
@@ -76,10 +96,9 @@ impl Wakes {
 }
 
 impl Drop for Wakes {
+    #[inline(always)]
     fn drop(&mut self) {
         // Reached only when a panic passes by: nobody stays asleep.
-        if self.first.is_some() {
-            self.each(Waker::wake);
-        }
+        self.queue();
     }
 }

@@ -58,6 +58,7 @@ impl<B, F> WrapBranch<B, F> {
 unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F> {
     type Output = U;
     const SINGLE: bool = B::SINGLE;
+    const LEAN: bool = B::LEAN;
 
     fn force(self: Pin<&mut Self>) {
         self.inner().force();

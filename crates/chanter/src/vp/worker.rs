@@ -130,11 +130,15 @@ impl Vp {
         unsafe { self.soon() }.pop_front()
     }
 
-    #[inline]
+    #[inline(always)]
     fn drain_inbox(&self) {
-        if self.inbox.is_empty() {
-            return;
+        if !self.inbox.is_empty() {
+            self.drain_inbox_now();
         }
+    }
+
+    #[inline(never)]
+    fn drain_inbox_now(&self) {
         for frame in self.inbox.take_all().oldest_first() {
             // SAFETY: inboxes hold tokens.
             let thread = unsafe { Ready::from_frame(frame) };
