@@ -96,9 +96,9 @@ impl<E: Event> Sync<E> {
     /// Polled again while offers wait: a spurious wake-up, or another task.
     #[cold]
     #[inline(never)]
-    fn wait_on(branch: &mut Pin<&mut E::Branch>, group: &Group, waker: &Waker) -> Option<usize> {
+    fn wait_on(branch: &mut Pin<&mut E::Branch>, group: &Group, waker: &Waker) -> Option<u32> {
         drop(group.renew(waker, |f| branch.as_mut().locked(f)));
-        group.outcome().map(|leaf| leaf as usize)
+        group.outcome()
     }
 }
 
@@ -115,22 +115,17 @@ impl<E: Event> Sync<E> {
         let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch) };
         let group = &self.group;
         let mut wakes = Wakes::new();
-        let winner = match group.phase.get() {
-            Phase::Offered => match group.outcome() {
-                Some(leaf) => {
-                    let leaf = if E::Branch::SINGLE { 0 } else { leaf as usize };
-                    group.phase.set(Phase::Over);
-                    branch.as_mut().settle(Some(leaf), &mut wakes);
-                    wakes.deliver(cx.waker());
-                    return Poll::Ready(branch.finish(leaf));
-                }
-                None => Self::wait_on(&mut branch, group, cx.waker()),
-            },
+        let (winner, settled) = match group.phase.get() {
             Phase::New => {
                 if budget::is_spent(cx) {
                     return Poll::Pending;
                 }
-                Self::begin(&mut branch, group, cx.waker(), &mut wakes)
+                let winner = Self::begin(&mut branch, group, cx.waker(), &mut wakes);
+                (winner, E::Branch::SINGLE && E::Branch::LEAN)
+            }
+            Phase::Offered => {
+                let winner = group.outcome().or_else(|| Self::wait_on(&mut branch, group, cx.waker()));
+                (winner.map(|leaf| if E::Branch::SINGLE { 0 } else { leaf as usize }), false)
             }
             Phase::Over => panic!("a synchronization was polled after its end"),
         };
@@ -140,7 +135,7 @@ impl<E: Event> Sync<E> {
             return Poll::Pending;
         };
         group.phase.set(Phase::Over);
-        if !(E::Branch::SINGLE && E::Branch::LEAN) {
+        if !settled {
             branch.as_mut().settle(Some(leaf), &mut wakes);
         }
         wakes.deliver(cx.waker());
