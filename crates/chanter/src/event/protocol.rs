@@ -346,6 +346,66 @@ impl Offer {
         unsafe { &*self.group.get() }.publish(self.leaf.get())
     }
 
+    /// The owner offers to one partner, who is told where by other means than
+    /// a queue.
+    ///
+    /// # Safety
+    /// The offer is pinned, and its owner calls [`Offer::await_partner`] before
+    /// it or its group dies, unless the partner will never look.
+    #[inline(always)]
+    pub(crate) unsafe fn prepare(&self, at: &Offering<'_>) {
+        at.arm();
+        self.group.set(at.group);
+        self.leaf.set(at.leaf);
+        // ORDER: Relaxed: published with the offer.
+        self.linked.store(true, Ordering::Relaxed);
+    }
+
+    /// The only partner completes the offer, if it can still be won. Its last
+    /// access is [`Group::publish`], or else the unlinking (INV-LAST).
+    ///
+    /// # Safety
+    /// The offer has been prepared, and the caller is its partner; once.
+    #[must_use = "wake the owner once no lock is held"]
+    #[inline]
+    pub(crate) unsafe fn complete_prepared(&self) -> Option<Waker> {
+        // SAFETY: the owner waits in `await_partner`.
+        let won = unsafe { self.group() }.take_patiently();
+        if won {
+            self.verdict.set(Verdict::Committed);
+        }
+        let group = self.group.get();
+        let leaf = self.leaf.get();
+        // ORDER: Release pairs with `is_linked`.
+        self.linked.store(false, order::offer_unlink());
+        // SAFETY: won, so the owner waits for the publication.
+        if won { unsafe { &*group }.publish(leaf) } else { None }
+    }
+
+    /// The owner waits until the partner, who is at it, is done.
+    pub(crate) fn await_partner(&self) {
+        let mut turn = 0;
+        while self.is_linked() {
+            spin(&mut turn);
+        }
+        // SAFETY: the group is the owner's, who is alive.
+        while self.verdict.get() == Verdict::Committed && unsafe { &*self.group.get() }.outcome().is_none() {
+            spin(&mut turn);
+        }
+    }
+
+    /// The offer has not been made, or is not made any more.
+    pub(crate) fn unmake(&self) {
+        self.linked.store(false, Ordering::Relaxed);
+        self.group.set(ptr::null());
+    }
+
+    /// The owner of a prepared offer commits it by itself: nobody else can.
+    pub(crate) fn commit_prepared(&self) {
+        // SAFETY: the group is the owner's, who is alive.
+        unsafe { &*self.group.get() }.commit(self.leaf.get());
+    }
+
     /// Whether it belongs to `group` (a choice never matches itself).
     #[inline]
     pub(crate) fn is_of(&self, group: *const Group) -> bool {

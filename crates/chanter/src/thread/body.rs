@@ -12,8 +12,7 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
 use super::frame::{ALIGN, Header, LARGEST};
-use super::join::JoinError;
-use crate::event::WaitQueue;
+use super::join::{JoinError, Joiners};
 use crate::sync::UnsafeCell;
 
 /// How to handle a body whose type is forgotten. Each function is called by
@@ -30,7 +29,7 @@ pub(crate) struct Vtable {
     /// Drops what is left of a complete body before its frame is freed.
     pub(crate) bury: unsafe fn(NonNull<Header>),
     /// Those who wait for the result, if the body can have any.
-    pub(crate) waiters: unsafe fn(NonNull<Header>) -> Option<NonNull<WaitQueue>>,
+    pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<Joiners>>,
 }
 
 /// The vtable of a frame that holds no body yet.
@@ -39,7 +38,7 @@ pub(crate) const NONE: &Vtable = &Vtable {
     cancel: |_| (),
     take: |_, _| (),
     bury: |_| (),
-    waiters: |_| None,
+    joiners: |_| None,
 };
 
 /// A parasite's frame.
@@ -53,7 +52,7 @@ pub(crate) struct ParasiteFrame<F> {
 #[repr(C)]
 pub(crate) struct HostFrame<F: Future> {
     pub(crate) header: Header,
-    pub(crate) waiters: WaitQueue,
+    pub(crate) joiners: Joiners,
     /// Written by the runner until complete, then by whoever set TAKEN.
     pub(crate) stage: UnsafeCell<Stage<F>>,
 }
@@ -71,7 +70,7 @@ pub(crate) const fn fits<T>() -> bool {
 
 impl<F: Future> ParasiteFrame<F> {
     pub(crate) const VTABLE: &'static Vtable =
-        &Vtable { poll: Self::poll, cancel: Self::cancel, take: |_, _| (), bury: |_| (), waiters: |_| None };
+        &Vtable { poll: Self::poll, cancel: Self::cancel, take: |_, _| (), bury: |_| (), joiners: |_| None };
 
     /// Polls the future and drops it, and its output, when it is ready; a
     /// panic counts as ready and is reported.
@@ -132,7 +131,7 @@ impl<F: Future> HostFrame<F> {
         cancel: Self::cancel,
         take: Self::take,
         bury: Self::bury,
-        waiters: Self::waiters,
+        joiners: Self::joiners,
     };
 
     unsafe fn poll(frame: NonNull<Header>, cx: &mut Context<'_>) -> Poll<()> {
@@ -193,8 +192,8 @@ impl<F: Future> HostFrame<F> {
             Stage::Result(Err(error)) if error.is_panic() => error.report("a thread that nobody joined"),
             stage => drop(stage),
         });
-        // SAFETY: nobody waits any more: waiters hold references.
-        unsafe { std::ptr::drop_in_place(&raw mut (*frame).waiters) };
+        // SAFETY: nobody waits any more: joiners hold references.
+        unsafe { std::ptr::drop_in_place(&raw mut (*frame).joiners) };
     }
 
     /// # Safety
@@ -215,9 +214,9 @@ impl<F: Future> HostFrame<F> {
         unsafe { place.cast::<Result<F::Output, JoinError>>().write(Self::take_result(frame)) };
     }
 
-    unsafe fn waiters(frame: NonNull<Header>) -> Option<NonNull<WaitQueue>> {
+    unsafe fn joiners(frame: NonNull<Header>) -> Option<NonNull<Joiners>> {
         // SAFETY: the frame lives while the caller refers to it.
-        Some(unsafe { NonNull::new_unchecked(&raw mut (*frame.cast::<Self>().as_ptr()).waiters) })
+        Some(unsafe { NonNull::new_unchecked(&raw mut (*frame.cast::<Self>().as_ptr()).joiners) })
     }
 }
 

@@ -3,13 +3,16 @@
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::pin::Pin;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
+use std::task::Waker;
 
 use super::frame::Header;
 use super::run::release;
+use super::state::State;
 use crate::event::{Branch, Event, Offer, Offered, Offering, Sync, WaitQueue, Wakes, into_future};
+use crate::sync::Cell;
 
 /// A handle of a thread that yields a `T`.
 ///
@@ -53,7 +56,7 @@ impl<T> Thread<T> {
     pub fn join(&self) -> Join<T> {
         self.header().state.retain();
         // SAFETY: the reference of the line above.
-        Join { thread: unsafe { Self::from_frame(self.frame) } }
+        Join { thread: unsafe { Self::from_frame(self.frame) }, heir: false }
     }
 
     /// Whether the thread is determined: it has run to its end, panicked, or
@@ -62,11 +65,12 @@ impl<T> Thread<T> {
         self.header().state.is_complete()
     }
 
-    fn waiters(&self) -> &WaitQueue {
-        // SAFETY: the frame outlives the borrow; hosts have a queue.
+    #[inline(always)]
+    fn joiners(&self) -> &Joiners {
+        // SAFETY: the frame outlives the borrow; hosts have joiners.
         unsafe {
-            let waiters = (self.header().vtable.get().waiters)(self.frame);
-            waiters.expect("a handle is a host's").as_ref()
+            let joiners = (self.header().vtable.get().joiners)(self.frame);
+            joiners.expect("a handle is a host's").as_ref()
         }
     }
 
@@ -97,12 +101,97 @@ impl<T> fmt::Debug for Thread<T> {
     }
 }
 
+/// Awaiting the handle itself joins the thread, at half the cost of
+/// [`Thread::join`].
 impl<T> IntoFuture for Thread<T> {
     type Output = Result<T, JoinError>;
     type IntoFuture = Sync<Join<T>>;
 
+    #[inline(always)]
     fn into_future(self) -> Sync<Join<T>> {
-        Join { thread: self }.sync()
+        Join { thread: self, heir: true }.sync()
+    }
+}
+
+/// Those who wait for a thread.
+///
+/// The handle has one owner. If that one waits, it needs no queue: it leaves a
+/// pointer to its offer and sets HEIR; the completer that sees HEIR completes
+/// the offer, which is its last use of the frame.
+#[derive(Debug)]
+pub(crate) struct Joiners {
+    pub(super) queue: WaitQueue,
+    /// The handle's owner's, until it sets HEIR; then the completer's.
+    heir: Cell<*const Offer>,
+}
+
+impl Joiners {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Self { queue: WaitQueue::new(), heir: Cell::new(ptr::null()) }
+    }
+
+    /// Offers the completion to the handle's owner.
+    ///
+    /// # Safety
+    /// The caller owns the handle. The offer is pinned, and retracted by
+    /// [`Joiners::disinherit`] before its end.
+    #[inline(always)]
+    pub(super) unsafe fn inherit(&self, state: &State, offer: &Offer, at: &Offering<'_>) -> Offered {
+        if state.is_complete() {
+            return at.commit_alone();
+        }
+        // SAFETY: the caller's contract.
+        unsafe { offer.prepare(at) };
+        self.heir.set(offer);
+        if state.await_inheritance() {
+            return Offered::Linked;
+        }
+        offer.unmake();
+        at.commit_alone()
+    }
+
+    /// The handle's owner waits no longer. `won`: it has seen the completion.
+    pub(super) fn disinherit(state: &State, offer: &Offer, won: bool) {
+        if !offer.was_made() {
+            return;
+        }
+        if !won && !state.forgo_inheritance() {
+            offer.await_partner();
+        }
+        offer.unmake();
+    }
+
+    /// Runs `f` while the completer cannot touch the offer's group.
+    pub(super) fn locked_heir(state: &State, offer: &Offer, f: &mut dyn FnMut()) {
+        if !state.forgo_inheritance() {
+            offer.await_partner();
+            return;
+        }
+        f();
+        if !state.await_inheritance() {
+            // It completed in between, and found no heir.
+            offer.commit_prepared();
+        }
+    }
+
+    /// # Safety
+    /// The caller completed the thread and found HEIR; once. Afterwards the
+    /// frame may be gone.
+    #[inline(always)]
+    pub(super) unsafe fn complete_heir(&self) -> Option<Waker> {
+        // SAFETY: HEIR says that the offer waits.
+        unsafe { (*self.heir.get()).complete_prepared() }
+    }
+
+    /// # Safety
+    /// As for `complete_heir` if `inherited`; the caller has a reference.
+    pub(super) unsafe fn complete_all(&self, inherited: bool, wakes: &mut Wakes) {
+        if inherited {
+            // SAFETY: the caller's contract.
+            wakes.push(unsafe { self.complete_heir() });
+        }
+        self.queue.complete_all(wakes);
     }
 }
 
@@ -111,6 +200,8 @@ impl<T> IntoFuture for Thread<T> {
 #[must_use = "events do nothing unless synchronized"]
 pub struct Join<T> {
     thread: Thread<T>,
+    /// `thread` is the handle itself: there is no other such event.
+    heir: bool,
 }
 
 impl<T> Clone for Join<T> {
@@ -133,16 +224,35 @@ into_future!([T] Join<T>, Result<T, JoinError>);
 unsafe impl<T> Event for Join<T> {
     type Branch = JoinBranch<T>;
 
+    #[inline(always)]
     fn into_branch(self) -> JoinBranch<T> {
-        JoinBranch { thread: self.thread, offer: Offer::new() }
+        JoinBranch { thread: ManuallyDrop::new(self.thread), heir: self.heir, offer: Offer::new() }
     }
 }
 
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct JoinBranch<T> {
-    thread: Thread<T>,
+    /// Ours until the offer has parted.
+    thread: ManuallyDrop<Thread<T>>,
+    heir: bool,
     offer: Offer,
+}
+
+impl<T> JoinBranch<T> {
+    #[inline(always)]
+    fn state(&self) -> &State {
+        &self.thread.header().state
+    }
+
+    #[inline(always)]
+    fn retract(&self, won: bool) {
+        if self.heir {
+            Joiners::disinherit(self.state(), &self.offer, won);
+        } else {
+            self.thread.joiners().queue.retract(&self.offer, won);
+        }
+    }
 }
 
 // SAFETY: `settle` and `drop` retract the offer.
@@ -150,35 +260,58 @@ pub struct JoinBranch<T> {
 unsafe impl<T> Branch for JoinBranch<T> {
     type Output = Result<T, JoinError>;
     const SINGLE: bool = true;
+    const LEAN: bool = true;
 
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
         self.thread.is_determined()
     }
 
+    #[inline(always)]
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
-        let state = &self.thread.header().state;
-        // SAFETY: pinned, and retracted in `drop` at the latest. The
-        // announcement is made under the queue's lock: a completer that
-        // misses it completed before, and we see that.
-        unsafe { self.thread.waiters().offer(&self.offer, at, || !state.await_completion()) }
+        let (state, joiners) = (self.state(), self.thread.joiners());
+        // SAFETY: pinned, and retracted in `drop` at the latest. In the queue
+        // the announcement is made under the lock: a completer that misses it
+        // completed before, and we see that.
+        unsafe {
+            if self.heir {
+                joiners.inherit(state, &self.offer, at)
+            } else {
+                joiners.queue.offer(&self.offer, at, || !state.await_completion())
+            }
+        }
     }
 
+    #[inline(always)]
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut Wakes) {
-        self.thread.waiters().retract(&self.offer, winner.is_some());
+        self.retract(winner.is_some());
     }
 
+    #[inline(always)]
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> Result<T, JoinError> {
-        self.thread.take()
+        let result = self.thread.take();
+        self.offer.parted.set(true);
+        // SAFETY: given up here, once.
+        unsafe { release(self.thread.frame) };
+        result
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
-        self.thread.waiters().locked(f);
+        if self.heir {
+            Joiners::locked_heir(self.state(), &self.offer, f);
+        } else {
+            self.thread.joiners().queue.locked(f);
+        }
     }
 }
 
 impl<T> Drop for JoinBranch<T> {
+    #[inline(always)]
     fn drop(&mut self) {
-        self.thread.waiters().retract(&self.offer, false);
+        if !self.offer.parted.get() {
+            self.retract(false);
+            // SAFETY: given up here, once.
+            unsafe { ManuallyDrop::drop(&mut self.thread) };
+        }
     }
 }
 

@@ -12,9 +12,10 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::frame::Missing;
+use super::join::Joiners;
 use super::state::{Completed, Ended, State, Woken};
 use crate::event::protocol::Group;
-use crate::event::{Offer, Offered, Offering, WaitQueue, Wakes};
+use crate::event::{Offer, Offered, Offering, Wakes};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::models::{check, needs};
@@ -96,7 +97,7 @@ impl To {
         match frame.state.complete(borrowed) {
             Completed::Free => self.free(),
             Completed::Kept => (),
-            Completed::Awaited => unreachable!("nobody joins"),
+            Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
         }
         false
     }
@@ -363,7 +364,7 @@ fn observe_acquire_is_needed() {
 /// What a joiner and the thread share: as `Thread` and `HostFrame` do.
 struct Joined {
     state: State,
-    waiters: WaitQueue,
+    joiners: Joiners,
     result: Cell<u32>,
 }
 
@@ -380,13 +381,32 @@ impl Joined {
         match self.state.complete(0) {
             Completed::Free => unreachable!("there are handles"),
             Completed::Kept => (),
-            Completed::Awaited => {
+            Completed::Inherited => {
+                // SAFETY: as in `run::complete`.
+                let waker = unsafe { self.joiners.complete_heir() };
+                waker.into_iter().for_each(Waker::wake);
+            }
+            Completed::Awaited { inherited } => {
                 let mut wakes = Wakes::new();
-                self.waiters.complete_all(&mut wakes);
+                // SAFETY: as in `run::complete`.
+                unsafe { self.joiners.complete_all(inherited, &mut wakes) };
                 wakes.queue();
                 let _ = self.state.release();
             }
         }
+    }
+
+    fn take(&self) -> bool {
+        let won = self.state.take_result();
+        if won {
+            assert_eq!(self.result.replace(0), 7);
+        }
+        won
+    }
+
+    fn run(joined: &Arc<Self>) -> thread::JoinHandle<()> {
+        let joined = Arc::clone(joined);
+        thread::spawn(move || joined.complete())
     }
 
     /// As a single synchronization on `JoinBranch`; true: it took the result.
@@ -394,7 +414,7 @@ impl Joined {
         let (group, offer) = (Group::new(), Offer::new());
         let at = Offering { group: &group, leaf: 0, single: true, waker: group.open(Waker::noop(), true) };
         // SAFETY: neither moves, and the offer is unlinked before its end.
-        match unsafe { self.waiters.offer(&offer, &at, || !self.state.await_completion()) } {
+        match unsafe { self.joiners.queue.offer(&offer, &at, || !self.state.await_completion()) } {
             Offered::Linked => {
                 // A lost completion is a thread that waits for ever.
                 while group.outcome().is_none() {
@@ -403,24 +423,123 @@ impl Joined {
             }
             offered => assert_eq!(offered, Offered::Committed),
         }
-        self.waiters.retract(&offer, true);
-        let won = self.state.take_result();
-        if won {
-            assert_eq!(self.result.replace(0), 7);
-        }
-        won
+        self.joiners.queue.retract(&offer, true);
+        self.take()
     }
+
+    /// As a synchronization on the handle itself, alone or in a choice, which
+    /// is polled again with another waker if `renews`, and dropped before its
+    /// end if `drops`.
+    fn inherit(&self, single: bool, renews: bool, drops: bool) -> bool {
+        let (group, offer) = (Group::new(), Offer::new());
+        let (waker, other) = (count_waker(), count_waker());
+        let at = Offering { group: &group, leaf: 0, single, waker: group.open(&waker.1, single) };
+        // SAFETY: neither moves, and the offer is retracted before its end.
+        if unsafe { self.joiners.inherit(&self.state, &offer, &at) } == Offered::Committed {
+            return self.take();
+        }
+        if renews {
+            drop(group.renew(&other.1, |f| Joiners::locked_heir(&self.state, &offer, f)));
+            if group.outcome().is_none() {
+                // Whoever completes it now wakes the other.
+                while other.0.load(Acquire) == 0 {
+                    thread::yield_now();
+                }
+            }
+        }
+        let won = if drops {
+            group.withdraw().is_some()
+        } else {
+            while group.outcome().is_none() {
+                thread::yield_now();
+            }
+            true
+        };
+        Joiners::disinherit(&self.state, &offer, won);
+        won && self.take()
+    }
+}
+
+/// A waker that counts.
+fn count_waker() -> (Arc<AtomicU32>, Waker) {
+    struct Count(Arc<AtomicU32>);
+    impl std::task::Wake for Count {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.fetch_add(1, Release);
+        }
+    }
+    let count = Arc::new(AtomicU32::new(0));
+    (Arc::clone(&count), Waker::from(std::sync::Arc::new(Count(count))))
+}
+
+fn joined() -> Arc<Joined> {
+    Arc::new(Joined { state: State::new_host(), joiners: Joiners::new(), result: Cell::new(0) })
+}
+
+/// The handle's owner waits: it is told by the last access to its offer, and
+/// sees the result.
+fn inherited(single: bool) {
+    let joined = joined();
+    let runner = Joined::run(&joined);
+    assert!(joined.inherit(single, false, false));
+    runner.join().unwrap();
+    assert!(joined.state.release(), "INV-FREE");
+}
+
+#[test]
+fn heirs_are_told_and_take_the_result() {
+    check(|| inherited(true));
+    check(|| inherited(false));
+}
+
+#[test]
+fn heirs_must_publish_and_observe() {
+    needs("state_inherit", Relaxed, || inherited(true));
+    needs("state_inherit", Acquire, || inherited(true));
+    needs("state_inherit", Release, || inherited(true));
+}
+
+/// The handle's owner drops its synchronization at any time: the completer is
+/// done with the offer when it is freed.
+fn disinherited(single: bool) {
+    let joined = joined();
+    let runner = Joined::run(&joined);
+    joined.inherit(single, false, true);
+    runner.join().unwrap();
+    assert_eq!(joined.state.is_complete(), joined.state.release());
+}
+
+#[test]
+fn completers_are_done_with_dropped_heirs() {
+    check(|| disinherited(true));
+    check(|| disinherited(false));
+}
+
+#[test]
+fn dropped_heirs_need_to_see_the_end() {
+    needs("offer_observe", Relaxed, || disinherited(false));
+    needs("offer_unlink", Relaxed, || disinherited(false));
+}
+
+/// The handle's owner moves to another task: that one is told.
+fn moved_heir() {
+    let joined = joined();
+    let runner = Joined::run(&joined);
+    assert!(joined.inherit(true, true, false));
+    runner.join().unwrap();
+    assert!(joined.state.release(), "INV-FREE");
+}
+
+#[test]
+fn heirs_that_move_are_told() {
+    check(moved_heir);
 }
 
 /// The announcement of a joiner and the completion meet under the queue's lock:
 /// the joiner is told, sees the result, and takes it; who comes later does not.
 fn joined_twice() {
-    let joined =
-        Arc::new(Joined { state: State::new_host(), waiters: WaitQueue::new(), result: Cell::new(0) });
-    let runner = {
-        let joined = Arc::clone(&joined);
-        thread::spawn(move || joined.complete())
-    };
+    let joined = joined();
+    let runner = Joined::run(&joined);
     assert!(joined.join());
     assert!(!joined.join(), "it has been taken");
     runner.join().unwrap();

@@ -87,12 +87,20 @@ unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
         match frame.as_ref().state.complete(borrowed) {
             Completed::Free => bury(frame),
             Completed::Kept => (),
-            Completed::Awaited => {
-                let mut wakes = Wakes::new();
-                if let Some(waiters) = (frame.as_ref().vtable.get().waiters)(frame) {
-                    waiters.as_ref().complete_all(&mut wakes);
+            Completed::Inherited => {
+                if let Some(joiners) = (frame.as_ref().vtable.get().joiners)(frame)
+                    && let Some(waker) = joiners.as_ref().complete_heir()
+                {
+                    // A foreign waker may panic, and its thread is not ours.
+                    contain(|| waker.wake());
                 }
-                wakes.queue();
+            }
+            Completed::Awaited { inherited } => {
+                let mut wakes = Wakes::new();
+                if let Some(joiners) = (frame.as_ref().vtable.get().joiners)(frame) {
+                    joiners.as_ref().complete_all(inherited, &mut wakes);
+                }
+                contain(|| wakes.queue());
                 release(frame);
             }
         }

@@ -10,10 +10,10 @@ use std::task::{Context, Poll, Waker};
 
 use super::body::{HostFrame, ParasiteFrame, Stage, Vtable, fits};
 use super::frame::{Arena, Header, Kind, class_of};
-use super::join::{JoinError, Thread};
+use super::join::{JoinError, Joiners, Thread};
 use super::run::{polling, settle};
 use super::state::State;
-use crate::event::{Event, WaitQueue};
+use crate::event::Event;
 use crate::policy::{Ready, Reason};
 use crate::sync::UnsafeCell;
 use crate::vp::{Shared, Spawn, Vp, entered};
@@ -178,7 +178,7 @@ unsafe fn new_fitting_host<F: Future>(
         let frame = arena.take(class_of(size_of::<HostFrame<F>>()));
         frame.cast::<HostFrame<F>>().write(HostFrame {
             header: Header::new(State::new_host(), vtable, kind, home),
-            waiters: WaitQueue::new(),
+            joiners: Joiners::new(),
             stage: UnsafeCell::new(Stage::Future(future)),
         });
         frame

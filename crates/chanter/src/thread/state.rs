@@ -45,6 +45,8 @@ const COMPLETE: u64 = 1 << 2;
 const AWAITED: u64 = 1 << 3;
 /// The result is gone.
 const TAKEN: u64 = 1 << 4;
+/// The owner of the handle waits, by itself: see `join.rs`.
+const HEIR: u64 = 1 << 5;
 const REFERENCE: u64 = 1 << 8;
 
 /// The state word.
@@ -82,8 +84,13 @@ pub(crate) enum Completed {
     Free,
     /// References remain.
     Kept,
+    /// The heir waits: complete its offer, which is the last use of the frame.
+    Inherited,
     /// Joiners may wait: wake them, then call [`State::release`].
-    Awaited,
+    Awaited {
+        /// The heir is among them.
+        inherited: bool,
+    },
 }
 
 impl State {
@@ -200,7 +207,9 @@ impl State {
             // ORDER: Release publishes the result to the joiners; Acquire
             // sees the end of every use of the frame before it is freed.
             match self.0.compare_exchange_weak(word, next, order::state_complete(), Ordering::Relaxed) {
-                Ok(_) if awaited => return Completed::Awaited,
+                Ok(_) if awaited => return Completed::Awaited { inherited: word & HEIR != 0 },
+                // The heir's reference keeps the frame.
+                Ok(_) if word & HEIR != 0 => return Completed::Inherited,
                 Ok(_) if is_free(next) => return Completed::Free,
                 Ok(_) => return Completed::Kept,
                 Err(now) => word = now,
@@ -253,6 +262,21 @@ impl State {
         // ORDER: Acquire sees the result if it is there; the joiner's queue
         // is under its own lock.
         self.0.fetch_or(AWAITED, order::state_observe()) & COMPLETE == 0
+    }
+
+    /// The heir has left its offer, and waits; false: complete already.
+    pub(crate) fn await_inheritance(&self) -> bool {
+        // ORDER: Release publishes the offer to `complete`; Acquire sees the
+        // result if it is there.
+        self.0.fetch_or(HEIR, order::state_inherit()) & COMPLETE == 0
+    }
+
+    /// The heir does not wait any more; false: the thread completes, or has
+    /// completed, and its completer uses the offer.
+    pub(crate) fn forgo_inheritance(&self) -> bool {
+        // ORDER: Relaxed: `complete` sees the bit, or not; what it does to the
+        // offer is published there.
+        self.0.fetch_and(!HEIR, Ordering::Relaxed) & COMPLETE == 0
     }
 
     /// The right to take the result; false: it is gone.
