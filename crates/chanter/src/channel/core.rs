@@ -413,8 +413,9 @@ impl<T> Core<T> {
         }
     }
 
-    /// Ends a critical section that changed nothing.
-    fn unlock_unchanged(&self, state: BiasedGuard<'_, State<T>>) {
+    /// Ends a critical section that nobody watches, with a precise hint.
+    #[inline(always)]
+    fn unlock_precisely(&self, state: BiasedGuard<'_, State<T>>) {
         let sendable = if state.is_sendable() { SENDABLE } else { 0 };
         let receivable = if state.is_receivable() { RECEIVABLE } else { 0 };
         state.set_hint(sendable | receivable);
@@ -465,7 +466,7 @@ impl<T> Core<T> {
                     }
                     Meet::Nobody => {
                         let Some(own) = own else {
-                            this.unlock_unchanged(state);
+                            this.unlock_precisely(state);
                             return Offered::Linked;
                         };
                         // SAFETY: the caller's contract.
@@ -477,7 +478,7 @@ impl<T> Core<T> {
                 slot.offer.verdict.set(Verdict::Committed);
             }
             // SAFETY: the share goes with the commit.
-            unsafe { Self::give_up(core, state, End::Tx, wakes) };
+            unsafe { Self::give_up(core, state, End::Tx, own.is_none(), wakes) };
             return Offered::Committed;
         }
         this.unlock(state, wakes);
@@ -532,7 +533,7 @@ impl<T> Core<T> {
                     }
                     Meet::Nobody => {
                         let Some(own) = own else {
-                            this.unlock_unchanged(state);
+                            this.unlock_precisely(state);
                             return Offered::Linked;
                         };
                         // SAFETY: the caller's contract.
@@ -543,7 +544,7 @@ impl<T> Core<T> {
                 }
             }
             // SAFETY: the share goes with the commit.
-            unsafe { Self::give_up(core, state, End::Rx, wakes) };
+            unsafe { Self::give_up(core, state, End::Rx, own.is_none(), wakes) };
             return Offered::Committed;
         }
         this.unlock(state, wakes);
@@ -551,7 +552,7 @@ impl<T> Core<T> {
     }
 
     /// Ends a critical section in which an event committed, which gives its
-    /// share up.
+    /// share up. `chosen`: others are likely to ask for the hint.
     ///
     /// # Safety
     /// The share is the caller's, who does not use the channel afterwards.
@@ -560,12 +561,16 @@ impl<T> Core<T> {
         core: NonNull<Self>,
         mut state: BiasedGuard<'_, State<T>>,
         end: End,
+        chosen: bool,
         wakes: &mut Wakes,
     ) {
         let side = state.side(end);
         side.give_up();
-        if side.has_handles() {
+        if chosen && side.has_handles() && state.capacity & WATCHED == 0 {
             // SAFETY: a handle keeps it alive until the lock is released.
+            unsafe { core.as_ref() }.unlock_precisely(state);
+        } else if state.side(end).has_handles() {
+            // SAFETY: as above.
             unsafe { core.as_ref() }.unlock(state, wakes);
         } else {
             // SAFETY: the caller's contract.
@@ -624,6 +629,7 @@ impl<T> Core<T> {
     ///
     /// # Safety
     /// As for `give_up`; the slot is the caller's own, of the side `end`.
+    #[inline(never)]
     pub(super) unsafe fn leave(core: NonNull<Self>, slot: &Slot<T>, end: End, wakes: &mut Wakes) {
         // SAFETY: the caller's share keeps it alive.
         let mut guard = unsafe { core.as_ref() }.lock();
@@ -640,7 +646,7 @@ impl<T> Core<T> {
             }
         }
         // SAFETY: the caller's contract.
-        unsafe { Self::give_up(core, guard, end, wakes) };
+        unsafe { Self::give_up(core, guard, end, false, wakes) };
     }
 
     /// Closes the channel.

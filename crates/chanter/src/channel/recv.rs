@@ -215,10 +215,16 @@ unsafe impl<T> Branch for RecvBranch<T> {
     type Output = Result<T, Closed>;
     const SINGLE: bool = true;
     const LEAN: bool = true;
+    const LEAN_LOSER: bool = true;
+
+    #[inline(always)]
+    fn hints(&self) -> u64 {
+        u64::from(self.wait.may_commit())
+    }
 
     #[inline(always)]
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {
-        self.wait().try_now(wakes)
+        self.wait().attempt(None, wakes) == Offered::Committed
     }
 
     #[inline(always)]

@@ -180,10 +180,16 @@ unsafe impl<T> Branch for SendBranch<T> {
     type Output = Result<(), SendError<T>>;
     const SINGLE: bool = true;
     const LEAN: bool = true;
+    const LEAN_LOSER: bool = !std::mem::needs_drop::<T>();
+
+    #[inline(always)]
+    fn hints(&self) -> u64 {
+        u64::from(self.wait.may_commit())
+    }
 
     #[inline(always)]
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {
-        self.wait().try_now(wakes)
+        self.wait().attempt(None, wakes) == Offered::Committed
     }
 
     #[inline(always)]

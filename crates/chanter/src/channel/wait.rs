@@ -27,10 +27,10 @@ impl<T, const END: bool> Wait<T, END> {
         self.lent.core()
     }
 
-    /// Commits if that is possible now; nothing has been offered.
+    /// Whether it is worth while to try now.
     #[inline(always)]
-    pub(super) fn try_now(self: Pin<&mut Self>, wakes: &mut Wakes) -> bool {
-        self.core().may_commit(Self::SIDE) && self.attempt(None, wakes) == Offered::Committed
+    pub(super) fn may_commit(&self) -> bool {
+        self.core().may_commit(Self::SIDE)
     }
 
     /// Commits if that is possible now, or offers, if `own` says for whom.
@@ -87,6 +87,7 @@ impl<T, const END: bool> Wait<T, END> {
     }
 
     /// Lost, or dropped: leaves the channel, if the share is still ours.
+    #[inline(always)]
     fn retract(&self, wakes: &mut Wakes) {
         if self.slot.offer.parted.replace(true) {
             return;

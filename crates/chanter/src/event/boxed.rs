@@ -37,6 +37,7 @@ trait Branches<T> {
     fn force(self: Pin<&mut Self>);
     fn leaves(&self) -> usize;
     fn is_biased(&self) -> bool;
+    fn hints(&self) -> u64;
     fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool;
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes);
@@ -59,6 +60,9 @@ impl<B: Branch> Branches<B::Output> for SendBranch<B> {
     }
     fn is_biased(&self) -> bool {
         self.0.is_biased()
+    }
+    fn hints(&self) -> u64 {
+        self.0.hints()
     }
     fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
         self.inner().try_leaf(leaf, wakes)
@@ -100,6 +104,9 @@ unsafe impl<T> Branch for BoxEvent<'_, T> {
     }
     fn is_biased(&self) -> bool {
         self.branch.is_biased()
+    }
+    fn hints(&self) -> u64 {
+        self.branch.hints()
     }
     fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
         self.branch.as_mut().try_leaf(leaf, wakes)

@@ -24,9 +24,13 @@ pub unsafe trait Branch {
     /// Exactly one leaf, known when compiled: needs no event state.
     const SINGLE: bool;
 
-    /// When a leaf has committed in `offer_leaf`, as the only one, there is
-    /// nothing to settle; and after `finish` there is nothing left to drop.
+    /// Where one of its leaves has won, there is nothing left to drop after
+    /// `settle` and `finish`; and when the
+    /// only leaf has committed in `offer_leaf`, there is nothing to settle.
     const LEAN: bool = false;
+
+    /// As `LEAN`, where no leaf of it has won.
+    const LEAN_LOSER: bool = false;
 
     /// Runs guards; afterwards `leaves` is known.
     fn force(self: Pin<&mut Self>) {}
@@ -39,6 +43,12 @@ pub unsafe trait Branch {
     /// Where the search for a ready leaf begins; true: in order.
     fn is_biased(&self) -> bool {
         false
+    }
+
+    /// A bit for each of the first 64 leaves: 0 if it cannot commit now. (A hint:
+    /// what it denies is looked for again when the leaf is offered.)
+    fn hints(&self) -> u64 {
+        u64::MAX
     }
 
     /// Commits `leaf` if it can commit now. Nothing has been offered.

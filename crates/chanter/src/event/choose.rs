@@ -102,6 +102,8 @@ impl<B> ChooseBranch<B> {
 unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     type Output = B::Output;
     const SINGLE: bool = B::SINGLE;
+    const LEAN: bool = B::LEAN;
+    const LEAN_LOSER: bool = B::LEAN_LOSER;
 
     fn force(self: Pin<&mut Self>) {
         self.inner().force();
@@ -114,6 +116,11 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
 
     fn is_biased(&self) -> bool {
         self.biased
+    }
+
+    #[inline(always)]
+    fn hints(&self) -> u64 {
+        self.inner.hints()
     }
 
     #[inline(always)]
@@ -159,6 +166,13 @@ unsafe impl<E: Event> Choices for Vec<E> {
     }
 }
 
+/// A branch's hints, moved to where its leaves begin.
+#[inline(always)]
+pub(super) fn shifted(hints: u64, leaves: usize, at: usize) -> u64 {
+    let own = if leaves < 64 { hints & ((1 << leaves) - 1) } else { hints };
+    if at < 64 { own << at } else { 0 }
+}
+
 /// A storage whose elements stay where they are while it is pinned.
 ///
 /// # Safety
@@ -166,6 +180,8 @@ unsafe impl<E: Event> Choices for Vec<E> {
 /// that is never resized.
 #[doc(hidden)]
 pub unsafe trait Stable<B> {
+    /// Holds no memory of its own.
+    const INLINE: bool;
     /// The elements.
     fn elements(&self) -> &[B];
     /// The elements; the caller does not move them.
@@ -174,6 +190,7 @@ pub unsafe trait Stable<B> {
 
 // SAFETY: inline.
 unsafe impl<B, const N: usize> Stable<B> for [B; N] {
+    const INLINE: bool = true;
     fn elements(&self) -> &[B] {
         self
     }
@@ -184,6 +201,7 @@ unsafe impl<B, const N: usize> Stable<B> for [B; N] {
 
 // SAFETY: a boxed slice does not move its elements.
 unsafe impl<B> Stable<B> for Box<[B]> {
+    const INLINE: bool = false;
     fn elements(&self) -> &[B] {
         self
     }
@@ -233,6 +251,8 @@ impl<S: Stable<B>, B: Branch> ListBranch<S, B> {
 unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     type Output = B::Output;
     const SINGLE: bool = false;
+    const LEAN: bool = B::LEAN && Self::LEAN_LOSER;
+    const LEAN_LOSER: bool = B::LEAN_LOSER && B::SINGLE && S::INLINE;
 
     fn force(mut self: Pin<&mut Self>) {
         for index in 0..self.branches.elements().len() {
@@ -253,6 +273,21 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     #[inline(always)]
     fn leaves(&self) -> usize {
         if B::SINGLE { self.branches.elements().len() } else { self.ends.last().copied().unwrap_or(0) }
+    }
+
+    #[inline(always)]
+    fn hints(&self) -> u64 {
+        let mut hints = 0;
+        let mut at = 0;
+        for branch in self.branches.elements() {
+            let leaves = branch.leaves();
+            hints |= shifted(branch.hints(), leaves, at);
+            at += leaves;
+            if at >= 64 {
+                break;
+            }
+        }
+        hints
     }
 
     #[inline(always)]

@@ -107,6 +107,10 @@ unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
         self.inner.as_ref().is_some_and(E::Branch::is_biased)
     }
 
+    fn hints(&self) -> u64 {
+        self.inner.as_ref().map_or(0, E::Branch::hints)
+    }
+
     fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
         self.forced().try_leaf(leaf, wakes)
     }

@@ -202,6 +202,10 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
         self.inner.as_ref().is_some_and(E::Branch::is_biased)
     }
 
+    fn hints(&self) -> u64 {
+        self.inner.as_ref().map_or(0, E::Branch::hints)
+    }
+
     fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
         self.forced().try_leaf(leaf, wakes)
     }

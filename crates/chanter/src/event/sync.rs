@@ -38,12 +38,24 @@ impl<E: Event> Sync<E> {
     #[inline(always)]
     fn poll_phase(branch: &mut Pin<&mut E::Branch>, wakes: &mut Wakes) -> Option<usize> {
         let leaves = branch.leaves();
-        let mut leaf = first_leaf::<E>(branch, leaves);
-        for _ in 0..leaves {
-            if branch.as_mut().try_leaf(leaf, wakes) {
-                return Some(leaf);
+        let first = first_leaf::<E>(branch, leaves);
+        if leaves > 64 {
+            let mut order = (first..leaves).chain(0..first);
+            return order.find(|leaf| branch.as_mut().try_leaf(*leaf, wakes));
+        }
+        // All hints at once, so that the processor need not guess its way
+        // through leaves that are not ready.
+        let mut ready = branch.hints();
+        if leaves < 64 {
+            ready &= (1 << leaves) - 1;
+        }
+        while ready != 0 {
+            let behind = ready & (u64::MAX << first);
+            let leaf = if behind != 0 { behind } else { ready }.trailing_zeros();
+            ready &= !(1 << leaf);
+            if branch.as_mut().try_leaf(leaf as usize, wakes) {
+                return Some(leaf as usize);
             }
-            leaf = if leaf + 1 == leaves { 0 } else { leaf + 1 };
         }
         None
     }
@@ -57,9 +69,7 @@ impl<E: Event> Sync<E> {
         wakes: &mut Wakes,
     ) -> Option<usize> {
         let mut waker = group.open(waker, E::Branch::SINGLE);
-        let leaves = branch.leaves();
-        let mut leaf = first_leaf::<E>(branch, leaves);
-        for _ in 0..leaves {
+        for leaf in 0..branch.leaves() {
             let at = Offering { group, leaf: leaf as u32, single: E::Branch::SINGLE, waker };
             match branch.as_mut().offer_leaf(leaf, &at, wakes) {
                 Offered::Linked => waker = None,
@@ -67,7 +77,6 @@ impl<E: Event> Sync<E> {
                 Offered::Committed => return Some(leaf),
                 Offered::Lost => return group.outcome().map(|leaf| leaf as usize),
             }
-            leaf = if leaf + 1 == leaves { 0 } else { leaf + 1 };
         }
         None
     }

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use super::choose::Choices;
+use super::choose::{Choices, shifted};
 use super::{Branch, Event, Offered, Offering, Wakes};
 
 #[doc(hidden)]
@@ -32,6 +32,8 @@ macro_rules! tuple {
         {
             type Output = $first::Output;
             const SINGLE: bool = false;
+            const LEAN: bool = $first::LEAN $(&& $rest::LEAN)* && Self::LEAN_LOSER;
+            const LEAN_LOSER: bool = $first::LEAN_LOSER $(&& $rest::LEAN_LOSER)*;
 
             fn force(self: Pin<&mut Self>) {
                 // SAFETY: each field is structurally pinned.
@@ -42,6 +44,15 @@ macro_rules! tuple {
             #[inline(always)]
             fn leaves(&self) -> usize {
                 self.0.$first_index.leaves() $(+ self.0.$index.leaves())*
+            }
+
+            #[inline(always)]
+            fn hints(&self) -> u64 {
+                let hints = shifted(self.0.$first_index.hints(), self.0.$first_index.leaves(), 0);
+                let _at = self.0.$first_index.leaves();
+                $(let hints = hints | shifted(self.0.$index.hints(), self.0.$index.leaves(), _at);
+                let _at = _at + self.0.$index.leaves();)*
+                hints
             }
 
             #[inline(always)]
@@ -68,18 +79,14 @@ macro_rules! tuple {
             }
 
             fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
-                // A loser's leaf number is out of every range.
+                // A loser's leaf number is out of every range, and stays so.
                 let mut leaf = winner.unwrap_or(usize::MAX);
                 // SAFETY: each field is structurally pinned.
                 let this = unsafe { &mut self.get_unchecked_mut().0 };
                 tuple!(@each this, branch, {
                     let leaves = branch.leaves();
-                    let won = leaf < leaves;
-                    branch.settle(won.then_some(leaf), wakes);
-                    leaf = if won { usize::MAX } else { leaf.saturating_sub(leaves) };
-                    if winner.is_none() {
-                        leaf = usize::MAX;
-                    }
+                    branch.settle((leaf < leaves).then_some(leaf), wakes);
+                    leaf = leaf.wrapping_sub(leaves);
                 }; $first_index $(, $index)*);
             }
 

@@ -59,6 +59,7 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
     type Output = U;
     const SINGLE: bool = B::SINGLE;
     const LEAN: bool = B::LEAN;
+    const LEAN_LOSER: bool = B::LEAN_LOSER && !std::mem::needs_drop::<F>();
 
     fn force(self: Pin<&mut Self>) {
         self.inner().force();
@@ -70,6 +71,11 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
 
     fn is_biased(&self) -> bool {
         self.inner.is_biased()
+    }
+
+    #[inline(always)]
+    fn hints(&self) -> u64 {
+        self.inner.hints()
     }
 
     #[inline(always)]
