@@ -13,6 +13,7 @@
 //! before it takes the message, the message goes back to the head of the
 //! channel, before all others; until it is taken, nobody is told `Closed`. It is dropped only when no receiver is left.
 
+mod asend;
 mod buffer;
 mod core;
 mod error;

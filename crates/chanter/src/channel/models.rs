@@ -255,3 +255,36 @@ fn renewed_receives_are_woken() {
         assert!(sender.join().unwrap());
     });
 }
+
+/// INV-LAST of an asynchronous send, which has no owner left: its partner frees
+/// it, whoever comes first, and what nobody takes is dropped with the channel.
+fn detached() {
+    let (tx, rx) = channel();
+    let sender = thread::spawn(move || {
+        assert!(tx.asend(Message::new(1)).is_ok());
+        assert!(tx.asend(Message::new(2)).is_ok());
+    });
+    assert_eq!(block_on(rx.recv()).unwrap().number(), 1);
+    assert_eq!(block_on(rx.recv()).unwrap().number(), 2);
+    sender.join().unwrap();
+    assert_eq!(block_on(rx.recv()).err(), Some(Closed), "its last sender has gone");
+}
+
+#[test]
+fn detached_sends_arrive_in_order() {
+    check(detached);
+}
+
+/// An asynchronous send meets the end of its channel: the message comes back,
+/// or is dropped.
+#[test]
+fn detached_sends_end_with_their_channel() {
+    check(|| {
+        let (tx, rx) = channel();
+        let receiver = thread::spawn(move || drop(rx));
+        if let Err(SendError(message)) = tx.asend(Message::new(1)) {
+            assert_eq!(message.number(), 1);
+        }
+        receiver.join().unwrap();
+    });
+}

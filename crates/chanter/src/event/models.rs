@@ -171,7 +171,7 @@ fn unlinked_wait() {
     let queue = Arc::new(WaitQueue::new());
     let group = Group::new();
     let offer = Offer::new();
-    let waker = group.open(Waker::noop(), false);
+    let waker = group.open(Waker::noop());
     let at = Offering { group: &group, leaf: 0, single: false, waker };
     // SAFETY: neither moves, and the offer is unlinked before its end.
     assert_eq!(unsafe { queue.offer(&offer, &at, || false) }, Offered::Linked);

@@ -94,12 +94,24 @@ impl Group {
         }
     }
 
+    /// A single synchronization whose owner never looks again: `end` is all
+    /// that its partner has to do.
+    #[inline(always)]
+    pub(crate) fn new_detached(end: Waker) -> Self {
+        Self { single: Cell::new(true), waiter: UnsafeCell::new(Some(end)), ..Self::new() }
+    }
+
+    /// The waker, of a group that is not offered any more.
+    pub(crate) fn disarm(&self) -> Option<Waker> {
+        // SAFETY: the caller is alone with it.
+        self.waiter.with_mut(|cell| unsafe { (*cell).take() })
+    }
+
     /// The owner gets ready to offer. Returns the waker that each offering
     /// brings along, if the group has no copy of it yet.
     #[inline(always)]
-    pub(crate) fn open<'a>(&self, waker: &'a Waker, single: bool) -> Option<&'a Waker> {
-        self.single.set(single);
-        if thread::is_own(waker) {
+    pub(crate) fn open<'a>(&self, waker: &'a Waker) -> Option<&'a Waker> {
+        if thread::is_ours(waker) {
             return Some(waker);
         }
         self.arm(waker.clone());
@@ -636,13 +648,16 @@ impl Offering<'_> {
         Offered::Committed
     }
 
-    /// Leaves the owner's waker with the group, before anything is linked.
-    /// Only one of ours is left to the last moment: its copy is no user code,
-    /// so it may be made under a lock, and often it is not needed.
+    /// Gets the group ready, before anything is linked. A waker of ours is
+    /// copied at this last moment only: its copy is no user code, so it may be
+    /// made under a lock, and often it is not needed.
     #[inline(always)]
     pub(crate) fn arm(&self) {
+        if self.single {
+            self.group.single.set(true);
+        }
         if let Some(waker) = self.waker {
-            self.group.arm(thread::clone_own(waker));
+            self.group.arm(thread::clone_ours(waker));
         }
     }
 }

@@ -68,7 +68,7 @@ impl<E: Event> Sync<E> {
         waker: &Waker,
         wakes: &mut Wakes,
     ) -> Option<usize> {
-        let mut waker = group.open(waker, E::Branch::SINGLE);
+        let mut waker = group.open(waker);
         for leaf in 0..branch.leaves() {
             let at = Offering { group, leaf: leaf as u32, single: E::Branch::SINGLE, waker };
             match branch.as_mut().offer_leaf(leaf, &at, wakes) {
@@ -92,8 +92,11 @@ impl<E: Event> Sync<E> {
         branch.as_mut().force();
         if E::Branch::SINGLE {
             // A single leaf is tried and offered under one lock.
-            group.phase.set(Phase::Offered);
-            return Self::block_phase(branch, group, waker, wakes);
+            let winner = Self::block_phase(branch, group, waker, wakes);
+            if winner.is_none() {
+                group.phase.set(Phase::Offered);
+            }
+            return winner;
         }
         let ready = Self::poll_phase(branch, wakes);
         ready.or_else(|| {

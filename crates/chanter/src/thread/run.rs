@@ -163,15 +163,35 @@ pub(crate) fn is_own(waker: &Waker) -> bool {
     ptr::eq(waker.vtable(), &WAKER) && is_running(unsafe { frame_of(waker.data()) })
 }
 
-/// A copy of a waker that [is the running thread's own](is_own).
+/// Whether `waker` is that of a thread of ours: a copy is no user code.
 #[inline(always)]
-pub(crate) fn clone_own(waker: &Waker) -> Waker {
-    debug_assert!(is_own(waker));
-    // SAFETY: our vtable's data is a frame; we are its runner, and the copy is
-    // counted.
+pub(crate) fn is_ours(waker: &Waker) -> bool {
+    ptr::eq(waker.vtable(), &WAKER)
+}
+
+/// A copy of a waker that [is ours](is_ours).
+#[inline(always)]
+pub(crate) fn clone_ours(waker: &Waker) -> Waker {
+    debug_assert!(is_ours(waker));
+    // SAFETY: our vtable's data is a frame, which the waker keeps alive; the
+    // copy is counted.
     unsafe {
-        borrow(frame_of(waker.data()).as_ref());
+        count_clone(frame_of(waker.data()));
         Waker::new(waker.data(), &WAKER)
+    }
+}
+
+/// # Safety
+/// The caller has a reference.
+#[inline(always)]
+unsafe fn count_clone(frame: NonNull<Header>) {
+    // SAFETY: the caller's reference; `borrowed` is the runner's.
+    unsafe {
+        if is_running(frame) {
+            borrow(frame.as_ref());
+        } else {
+            frame.as_ref().state.retain();
+        }
     }
 }
 
@@ -256,16 +276,8 @@ fn is_running(frame: NonNull<Header>) -> bool {
 }
 
 unsafe fn clone_waker(data: *const ()) -> RawWaker {
-    // SAFETY: the waker that is cloned keeps the frame alive; `borrowed` is
-    // the runner's.
-    unsafe {
-        let frame = frame_of(data);
-        if is_running(frame) {
-            borrow(frame.as_ref());
-        } else {
-            frame.as_ref().state.retain();
-        }
-    }
+    // SAFETY: the waker that is cloned keeps the frame alive.
+    unsafe { count_clone(frame_of(data)) };
     RawWaker::new(data, &WAKER)
 }
 

@@ -105,6 +105,12 @@ impl State {
         Self(AtomicU64::new(ACTIVE | REFERENCE))
     }
 
+    /// A frame that is never polled: one reference, its owner's, and complete.
+    #[inline(always)]
+    pub(crate) fn new_complete() -> Self {
+        Self(AtomicU64::new(COMPLETE | REFERENCE))
+    }
+
     /// The word of a frame on a free list: that of a new parasite (INV-FRESH).
     #[inline(always)]
     pub(crate) fn freshen(&self) {

@@ -48,10 +48,12 @@ async fn sync(tx: Sender<u64>, messages: u64) {
     }
 }
 
-/// Each send is a parasite: it meets a waiting consumer at once, or blocks in the producer's stead.
+/// Each send is a parasite of which, when it blocks, only the message is left.
 async fn on_parasites(tx: Sender<u64>, messages: u64) {
     for value in 0..messages {
-        spawn_parasite(tx.send(value).sync());
+        if tx.asend(value).is_err() {
+            break;
+        }
         if value % BURST == BURST - 1 {
             yield_now().await;
         }

@@ -1,0 +1,181 @@
+//! Asynchronous sends: parasites of which only the message is left.
+//!
+//! A parasite whose whole body is a send has nothing to do when the send has
+//! committed. So when it blocks, it is reified to its offer alone, and the
+//! partner that takes the message frees it instead of attaching it: it is never
+//! polled again, and nobody waits for it.
+//!
+//! The offer is woken like any other, by a waker of its own: waking it is its
+//! end. INV-LAST holds because its owner, once it has offered, never looks.
+
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::task::{RawWaker, RawWakerVTable, Waker};
+
+use super::core::{Core, End, Slot};
+use super::error::SendError;
+use super::handle::Lent;
+use super::send::Sender;
+use crate::event::protocol::Group;
+use crate::event::{Offered, Offering, Verdict, Wakes};
+use crate::thread::body::{contain, fits};
+use crate::thread::frame::{self, Header, Kind, class_of};
+use crate::thread::state::State;
+use crate::vp::Vp;
+
+/// A reified send: a frame without a body.
+#[repr(C)]
+struct Reified<T> {
+    header: Header,
+    group: Group,
+    slot: Slot<T>,
+    lent: Lent<T>,
+}
+
+impl<T> Sender<T> {
+    /// Sends `message` asynchronously: returns at once, whether it has been
+    /// taken, kept, or waits for its receiver.
+    ///
+    /// This is what `spawn_parasite(tx.send(message).sync())` does, for half the
+    /// price. Messages that wait keep their order, and count as senders: they
+    /// keep the channel open. If it is closed before they are taken, they are
+    /// dropped, as by a thread that ignores its error.
+    ///
+    /// May be called anywhere, also outside of a machine.
+    ///
+    /// # Errors
+    /// If the channel is closed already: gives the message back.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let (tx, rx) = channel();
+    /// tx.asend("nobody receives yet").unwrap();
+    /// drop(tx);
+    /// assert_eq!(rx.recv().sync_blocking(), Ok("nobody receives yet"));
+    /// assert_eq!(rx.recv().sync_blocking(), Err(Closed));
+    /// ```
+    ///
+    /// Featherweight Threads, section 3 (`aSend`).
+    pub fn asend(&self, message: T) -> Result<(), SendError<T>> {
+        Reified::leave(self.handle.lend(), message)
+    }
+}
+
+impl<T> Reified<T> {
+    const IN_ARENA: &'static RawWakerVTable = &RawWakerVTable::new(
+        Self::never_cloned,
+        Self::end_in_arena,
+        Self::never_cloned_wake,
+        Self::end_in_arena,
+    );
+    const IN_BOX: &'static RawWakerVTable =
+        &RawWakerVTable::new(Self::never_cloned, Self::end_in_box, Self::never_cloned_wake, Self::end_in_box);
+
+    /// Sends `message`, or offers it and leaves it alone.
+    fn leave(lent: Lent<T>, message: T) -> Result<(), SendError<T>> {
+        let vp = Vp::current().filter(|_| fits::<Self>());
+        let place = match vp {
+            // SAFETY: we drive `vp`; the class is large enough.
+            Some(vp) => unsafe { vp.arena.take(class_of(size_of::<Self>())) }.cast::<Self>(),
+            None => NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(),
+        };
+        let vtable = if vp.is_some() { Self::IN_ARENA } else { Self::IN_BOX };
+        let home = vp.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the vtable's functions take pointers to a `Reified<T>`.
+        let waker = unsafe { Waker::new(place.as_ptr().cast(), vtable) };
+        // SAFETY: the place is ours, large enough, and never moves.
+        let this = unsafe {
+            place.write(Self {
+                // Complete, with one reference: the scheduler leaves it alone.
+                header: Header::new(State::new_complete(), crate::thread::body::NONE, Kind::Parasite, home),
+                group: Group::new_detached(waker),
+                slot: Slot::new(Some(message)),
+                lent,
+            });
+            place.as_ref()
+        };
+        let at = Offering { group: &this.group, leaf: 0, single: true, waker: None };
+        let mut wakes = Wakes::new();
+        // SAFETY: the slot is pinned, and nobody retracts it: its partner, or
+        // the end of the channel, ends it.
+        let offered = unsafe { Core::send(this.lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
+        if let Some(vp) = vp {
+            vp.parasites.add_one();
+        }
+        if offered == Offered::Linked {
+            // Not ours any more.
+            if let Some(vp) = vp {
+                vp.counters.reified.add_one();
+            }
+            wakes.queue();
+            return Ok(());
+        }
+        // Taken or kept at once, or closed. The commit gave the share up.
+        // SAFETY: not linked, so it is ours.
+        let message = unsafe { this.slot.take() };
+        let closed = this.slot.offer.verdict.get() == Verdict::Closed;
+        // SAFETY: as above; the waker is the place's own.
+        unsafe {
+            let _ = ManuallyDrop::new(this.group.disarm());
+            Self::free(place, vp.is_some());
+        }
+        wakes.queue();
+        match message {
+            Some(message) if closed => Err(SendError(message)),
+            _ => Ok(()),
+        }
+    }
+
+    /// # Safety
+    /// Nobody refers to it any more, and nothing in it has to be dropped.
+    unsafe fn free(this: NonNull<Self>, in_arena: bool) {
+        // SAFETY: the caller's contract; made in `leave`.
+        unsafe {
+            if in_arena {
+                frame::free(this.cast());
+            } else {
+                drop(Box::from_raw(this.cast::<std::mem::MaybeUninit<Self>>().as_ptr()));
+            }
+        }
+    }
+
+    /// A partner has completed the offer.
+    ///
+    /// # Safety
+    /// `data` is the waker's, which is given up: nobody else refers to it.
+    unsafe fn end(data: *const (), in_arena: bool) {
+        // SAFETY: made in `leave`.
+        let this = unsafe { NonNull::new_unchecked(data.cast_mut().cast::<Self>()) };
+        let mut wakes = Wakes::new();
+        // SAFETY: the publication was the partner's last access, so all is ours.
+        let message = unsafe {
+            let message = this.as_ref().slot.take();
+            Core::part(this.as_ref().lent.core_ptr(), End::Tx, false, &mut wakes);
+            Self::free(this, in_arena);
+            message
+        };
+        if let Some(message) = message {
+            // The channel was closed.
+            contain(|| drop(message));
+        }
+        wakes.queue();
+    }
+
+    unsafe fn end_in_arena(data: *const ()) {
+        // SAFETY: the waker is given up.
+        unsafe { Self::end(data, true) };
+    }
+
+    unsafe fn end_in_box(data: *const ()) {
+        // SAFETY: the waker is given up.
+        unsafe { Self::end(data, false) };
+    }
+
+    unsafe fn never_cloned(_: *const ()) -> RawWaker {
+        unreachable!("a detached offer's waker is only ever woken")
+    }
+
+    unsafe fn never_cloned_wake(_: *const ()) {
+        unreachable!("a detached offer's waker is only ever woken")
+    }
+}

@@ -1,0 +1,178 @@
+//! Asynchronous sends: what waits without a thread keeps its order, is never
+//! lost, and is dropped once.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use chanter::prelude::*;
+use common::{Ledger, Payload, machine, watchdog};
+
+#[test]
+fn messages_wait_in_order() {
+    watchdog!();
+    for make in [channel::<u32>, || bounded(3), mailbox::<u32>] {
+        let (tx, rx) = make();
+        for n in 0..100 {
+            tx.asend(n).unwrap();
+        }
+        drop(tx);
+        for n in 0..100 {
+            assert_eq!(rx.recv().sync_blocking(), Ok(n), "the channel is open while messages wait");
+        }
+        assert_eq!(rx.recv().sync_blocking(), Err(Closed));
+    }
+}
+
+#[test]
+fn asynchronous_and_synchronous_sends_keep_their_order() {
+    watchdog!();
+    machine(1).block_on(async {
+        let (tx, rx) = channel();
+        let producer = spawn(async move {
+            for n in (0..300).step_by(3) {
+                tx.asend(n).unwrap();
+                tx.asend(n + 1).unwrap();
+                tx.send(n + 2).await.unwrap();
+            }
+        });
+        for n in 0..300 {
+            let received = choose((rx.recv().wrap(Some), after(Duration::from_secs(30)).wrap(|()| None)));
+            assert_eq!(received.await, Some(Ok(n)));
+        }
+        producer.await.unwrap();
+    });
+}
+
+#[test]
+fn waiting_receivers_get_it_at_once() {
+    watchdog!();
+    machine(1).block_on(async {
+        let (tx, rx) = channel();
+        let receiver = spawn(async move { rx.recv().await });
+        yield_now().await;
+        tx.asend(7).unwrap();
+        assert_eq!(receiver.await.unwrap(), Ok(7));
+    });
+}
+
+#[test]
+fn a_closed_channel_gives_it_back_or_drops_what_waits() {
+    watchdog!();
+    for in_machine in [false, true] {
+        let run = || {
+            for closes in [false, true] {
+                let ledger = Ledger::new();
+                let (tx, rx) = channel();
+                for n in 0..10 {
+                    tx.asend(ledger.payload(n)).unwrap();
+                }
+                assert_eq!(ledger.live(), 10);
+                if closes {
+                    tx.close();
+                    assert!(matches!(rx.try_recv(), Err(TryRecvError::Closed)));
+                } else {
+                    drop(rx);
+                }
+                assert_eq!(ledger.live(), 0, "dropped with the channel");
+                let SendError(back) = tx.asend(ledger.payload(10)).unwrap_err();
+                assert_eq!(back.id, 10);
+                drop(back);
+                ledger.check();
+            }
+        };
+        if in_machine { machine(1).block_on(async { run() }) } else { run() }
+    }
+}
+
+#[test]
+fn messages_outlive_their_machine() {
+    watchdog!();
+    let ledger = Ledger::new();
+    let (tx, rx) = channel();
+    let machine = machine(1);
+    machine.block_on(async {
+        for n in 0..1000 {
+            tx.asend(ledger.payload(n)).unwrap();
+        }
+    });
+    drop(machine);
+    drop(tx);
+    for n in 0..500 {
+        assert_eq!(rx.recv().sync_blocking().unwrap().id, n);
+    }
+    drop(rx);
+    ledger.check();
+}
+
+#[test]
+fn large_messages_wait_too() {
+    watchdog!();
+    #[repr(align(64))]
+    struct Large([u64; 500]);
+    machine(1).block_on(async {
+        let (tx, rx) = channel();
+        for n in 0..10 {
+            tx.asend(Large([n; 500])).unwrap();
+        }
+        for n in 0..10 {
+            let large = rx.recv().await.unwrap();
+            assert_eq!(std::ptr::from_ref(&large) as usize % 64, 0);
+            assert!(large.0.iter().all(|word| *word == n));
+        }
+    });
+}
+
+/// Producers of every kind, consumers of every kind, dropped receives between.
+#[test]
+fn everybody_sends_and_receives() {
+    watchdog!();
+    const EACH: usize = 3000;
+    let ledger = Ledger::new();
+    let sum = Arc::new(AtomicU64::new(0));
+    let (tx, rx) = channel::<Payload>();
+    let machine = machine(2);
+    let mut threads = Vec::new();
+    for place in 0..2 {
+        let (tx, ledger) = (tx.clone(), ledger.clone());
+        let produce = move || (0..EACH).for_each(|n| tx.asend(ledger.payload(n)).unwrap());
+        if place == 0 {
+            threads.push(std::thread::spawn(produce));
+        } else {
+            drop(machine.spawn(async move { produce() }));
+        }
+    }
+    for _ in 0..2 {
+        let (rx, sum) = (rx.clone(), sum.clone());
+        threads.push(std::thread::spawn(move || {
+            while let Ok(payload) = rx.recv().sync_blocking() {
+                sum.fetch_add(payload.id as u64, Ordering::Relaxed);
+            }
+        }));
+    }
+    for _ in 0..2 {
+        let (rx, sum) = (rx.clone(), sum.clone());
+        drop(machine.spawn(async move {
+            loop {
+                // Half of the choices give up at once: what they had goes back.
+                let received = choose((rx.recv().wrap(Some), always(()).wrap(|()| None))).await;
+                match received {
+                    Some(Ok(payload)) => {
+                        sum.fetch_add(payload.id as u64, Ordering::Relaxed);
+                    }
+                    Some(Err(Closed)) => break,
+                    None => yield_now().await,
+                }
+            }
+        }));
+    }
+    drop((tx, rx));
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    drop(machine);
+    ledger.check();
+    assert_eq!(sum.load(Ordering::Relaxed), 2 * (EACH as u64 * (EACH as u64 - 1) / 2));
+}
