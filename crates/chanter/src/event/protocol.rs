@@ -36,6 +36,7 @@
 //! partner goes from WAITING to DONE with a plain store.
 
 use std::marker::PhantomPinned;
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
@@ -266,8 +267,9 @@ impl Group {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Offer {
-    prev: Cell<*const Offer>,
-    next: Cell<*const Offer>,
+    /// Not written before it is linked.
+    prev: Cell<MaybeUninit<*const Offer>>,
+    next: Cell<MaybeUninit<*const Offer>>,
     group: Cell<*const Group>,
     leaf: Cell<u32>,
     linked: AtomicBool,
@@ -293,8 +295,8 @@ pub(crate) enum Verdict {
 impl Offer {
     pub(crate) fn new() -> Self {
         Self {
-            prev: Cell::new(ptr::null()),
-            next: Cell::new(ptr::null()),
+            prev: Cell::new(MaybeUninit::uninit()),
+            next: Cell::new(MaybeUninit::uninit()),
             group: Cell::new(ptr::null()),
             leaf: Cell::new(0),
             linked: AtomicBool::new(false),
@@ -302,6 +304,24 @@ impl Offer {
             parted: Cell::new(false),
             _pinned: PhantomPinned,
         }
+    }
+
+    /// # Safety
+    /// It is linked, and the caller holds the queue's lock.
+    #[inline(always)]
+    unsafe fn links(&self) -> (*const Offer, *const Offer) {
+        // SAFETY: written when it was linked.
+        unsafe { (self.prev.get().assume_init(), self.next.get().assume_init()) }
+    }
+
+    #[inline(always)]
+    fn set_prev(&self, prev: *const Offer) {
+        self.prev.set(MaybeUninit::new(prev));
+    }
+
+    #[inline(always)]
+    fn set_next(&self, next: *const Offer) {
+        self.next.set(MaybeUninit::new(next));
     }
 
     /// Whether it has ever been in a queue.
@@ -458,7 +478,7 @@ impl OfferList {
     /// `offer` is in this list, whose lock the caller holds.
     pub(crate) unsafe fn after(&self, offer: NonNull<Offer>) -> Option<NonNull<Offer>> {
         // SAFETY: INV-LIVE; the list is circular.
-        let next = unsafe { offer.as_ref() }.next.get();
+        let (_, next) = unsafe { offer.as_ref().links() };
         if ptr::eq(next, self.head.get()) { None } else { NonNull::new(next.cast_mut()) }
     }
 
@@ -478,16 +498,16 @@ impl OfferList {
             offer.leaf.set(at.leaf);
             match self.head.get().as_ref() {
                 None => {
-                    offer.prev.set(this);
-                    offer.next.set(this);
+                    offer.set_prev(this);
+                    offer.set_next(this);
                     self.head.set(this);
                 }
                 Some(head) => {
-                    let tail = head.prev.get();
-                    offer.prev.set(tail);
-                    offer.next.set(head);
-                    (*tail).next.set(this);
-                    head.prev.set(this);
+                    let (tail, _) = head.links();
+                    offer.set_prev(tail);
+                    offer.set_next(head);
+                    (*tail).set_next(this);
+                    head.set_prev(this);
                 }
             }
             // ORDER: Relaxed: the owner wrote it itself.
@@ -501,14 +521,15 @@ impl OfferList {
     /// The caller holds the lock, and the offer is in this list.
     #[inline]
     pub(crate) unsafe fn unlink(&mut self, offer: &Offer) {
-        let (prev, next) = (offer.prev.get(), offer.next.get());
+        // SAFETY: the caller's contract.
+        let (prev, next) = unsafe { offer.links() };
         if ptr::eq(next, offer) {
             self.head.set(ptr::null());
         } else {
             // SAFETY: INV-LIVE.
             unsafe {
-                (*prev).next.set(next);
-                (*next).prev.set(prev);
+                (*prev).set_next(next);
+                (*next).set_prev(prev);
             }
             if ptr::eq(self.head.get(), offer) {
                 self.head.set(next);

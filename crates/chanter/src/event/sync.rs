@@ -98,11 +98,11 @@ impl<E: Event> Sync<E> {
             }
             return winner;
         }
-        let ready = Self::poll_phase(branch, wakes);
-        ready.or_else(|| {
-            group.phase.set(Phase::Offered);
-            Self::block_phase(branch, group, waker, wakes)
-        })
+        if let Some(leaf) = Self::poll_phase(branch, wakes) {
+            return Some(leaf);
+        }
+        group.phase.set(Phase::Offered);
+        Self::block_phase(branch, group, waker, wakes)
     }
 
     /// Polled again while offers wait: a spurious wake-up, or another task.

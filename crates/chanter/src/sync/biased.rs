@@ -31,8 +31,9 @@ use std::ops::{Deref, DerefMut};
 use super::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use super::{MutPtr, UnsafeCell, fence_pair, order, os_thread, spin, test_and_set};
 
-/// Set in `owner` while the lock is biased.
-const BIASED: u32 = 1 << 31;
+/// Set in `owner` while the lock is not biased: so that who is asked most often
+/// compares with its own number.
+const UNBIASED: u32 = 1 << 31;
 /// Acquisitions in a row that earn the bias.
 const STREAK: u8 = 100;
 /// A streak that never ends: the lock has been biased.
@@ -49,7 +50,7 @@ pub(crate) struct BiasedLock<T> {
     /// A byte of the value's, in what would be padding: written under the
     /// lock, and read by anyone.
     hint: AtomicU8,
-    /// Who was inside last; with [`BIASED`], whose the lock is. Written under
+    /// Whose the lock is; with [`UNBIASED`], who was inside last. Written under
     /// `held`, and read by anyone.
     owner: AtomicU32,
     value: UnsafeCell<T>,
@@ -67,7 +68,7 @@ impl<T> BiasedLock<T> {
             busy: AtomicBool::new(false),
             streak: AtomicU8::new(0),
             hint: AtomicU8::new(hint),
-            owner: AtomicU32::new(0),
+            owner: AtomicU32::new(UNBIASED),
             value: UnsafeCell::new(value),
         }
     }
@@ -87,14 +88,14 @@ impl<T> BiasedLock<T> {
     /// The owner's way in.
     #[inline(always)]
     fn enter(&self, me: u32) -> bool {
-        if self.owner.load(Ordering::Relaxed) != me | BIASED {
+        if self.owner.load(Ordering::Relaxed) != me {
             return false;
         }
         self.busy.store(true, Ordering::Relaxed);
         // ORDER: INV-BIAS, the owner's side.
         fence_pair::light();
         // ORDER: Acquire keeps the critical section behind it.
-        if self.owner.load(Ordering::Acquire) == me | BIASED {
+        if self.owner.load(Ordering::Acquire) == me {
             return true;
         }
         // ORDER: Release: the revoker may read this store rather than that of
@@ -111,7 +112,7 @@ impl<T> BiasedLock<T> {
             self.wait();
         }
         // Plain reads and writes: we hold the lock.
-        if self.owner.load(Ordering::Relaxed) == me {
+        if self.owner.load(Ordering::Relaxed) == me | UNBIASED {
             let streak = self.streak.load(Ordering::Relaxed);
             if streak < STREAK {
                 self.streak.store(streak + 1, Ordering::Relaxed);
@@ -137,7 +138,7 @@ impl<T> BiasedLock<T> {
         self.streak.store(SPENT, Ordering::Relaxed);
         if fence_pair::is_available() {
             // ORDER: Relaxed: others look under `held`, which we hold.
-            self.owner.store(me | BIASED, Ordering::Relaxed);
+            self.owner.store(me, Ordering::Relaxed);
         }
     }
 
@@ -145,8 +146,8 @@ impl<T> BiasedLock<T> {
     #[cold]
     fn change_owner(&self, me: u32) {
         let before = self.owner.load(Ordering::Relaxed);
-        self.owner.store(me, Ordering::Relaxed);
-        if before & BIASED == 0 {
+        self.owner.store(me | UNBIASED, Ordering::Relaxed);
+        if before & UNBIASED != 0 {
             if self.streak.load(Ordering::Relaxed) != SPENT {
                 self.streak.store(0, Ordering::Relaxed);
             }
@@ -170,7 +171,7 @@ impl<T> BiasedLock<T> {
 
     #[cfg(all(test, loom))]
     pub(super) fn bias_to_me(&self) {
-        self.owner.store(os_thread() | BIASED, Ordering::Relaxed);
+        self.owner.store(os_thread(), Ordering::Relaxed);
     }
 }
 
