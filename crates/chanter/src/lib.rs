@@ -40,6 +40,7 @@ pub mod channel;
 pub mod event;
 pub mod io;
 pub mod policy;
+mod select;
 mod sync;
 mod thread;
 mod time;
@@ -50,7 +51,14 @@ pub use channel::{
 };
 #[cfg(feature = "macros")]
 pub use chanter_macros::{main, test};
-pub use event::{BoxEvent, Event, Nack, always, choose, choose_biased, guard, never, with_nack};
+pub use event::{
+    Ageing, AsyncEvent, BoxEvent, Event, Nack, always, arecv, asend, asynchronously, choose, choose_biased,
+    choose_earliest, choose_later, choose_now, from_cancel_safe, from_future, gather, gather_k,
+    gather_on_hosts, guard, guard_later, guard_now, never, optional, repeat, resumable, with_nack,
+    wrap_abort,
+};
+#[doc(hidden)]
+pub use select::arms as __arms;
 pub use thread::{
     Inflate, Join, JoinError, LocalThread, Par, ReadyPar, Reify, Thread, Yield, attach, inflate, prepare,
     reify, spawn, spawn_local, spawn_on, spawn_parasite, yield_now,
@@ -61,9 +69,11 @@ pub use vp::{Builder, Machine, Stats, block_on};
 /// Everything that most programs need.
 pub mod prelude {
     pub use crate::{
-        BoxEvent, Closed, Event, IVar, JoinError, Machine, Nack, Par, ReadyPar, Receiver, SendError, Sender,
-        Stats, Thread, TryRecvError, TrySendError, after, always, at, attach, block_on, bounded, channel,
-        choose, choose_biased, guard, inflate, mailbox, never, prepare, reify, spawn, spawn_local, spawn_on,
-        spawn_parasite, with_nack, yield_now,
+        Ageing, AsyncEvent, BoxEvent, Closed, Event, IVar, JoinError, Machine, Nack, Par, ReadyPar, Receiver,
+        SendError, Sender, Stats, Thread, TryRecvError, TrySendError, after, always, arecv, asend,
+        asynchronously, at, attach, block_on, bounded, channel, choose, choose_biased, choose_earliest,
+        choose_later, choose_now, from_cancel_safe, from_future, gather, gather_k, gather_on_hosts, guard,
+        guard_later, guard_now, inflate, mailbox, never, optional, prepare, reify, repeat, resumable, select,
+        spawn, spawn_local, spawn_on, spawn_parasite, with_nack, wrap_abort, yield_now,
     };
 }

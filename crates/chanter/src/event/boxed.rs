@@ -3,12 +3,14 @@
 use std::fmt;
 use std::pin::Pin;
 
+use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
 
 /// An event of any kind that yields `T`; see [`Event::boxed`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct BoxEvent<'a, T> {
     branch: Pin<Box<dyn Branches<T> + Send + 'a>>,
+    walked: bool,
 }
 
 /// Lets a branch be sent when its event is: `Event`'s contract.
@@ -22,7 +24,7 @@ impl<'a, T> BoxEvent<'a, T> {
     where
         E::Branch: 'a,
     {
-        Self { branch: Box::pin(SendBranch(event.into_branch())) }
+        Self { branch: Box::pin(SendBranch(event.into_branch())), walked: E::Branch::WALKED }
     }
 }
 
@@ -41,6 +43,7 @@ trait Branches<T> {
     fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool;
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes);
+    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>);
     fn finish(self: Pin<&mut Self>, leaf: usize) -> T;
 }
 
@@ -73,6 +76,9 @@ impl<B: Branch> Branches<B::Output> for SendBranch<B> {
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
         self.inner().settle(winner, wakes);
     }
+    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        self.inner().walk(walk);
+    }
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         self.inner().finish(leaf)
     }
@@ -89,12 +95,13 @@ unsafe impl<'a, T> Event for BoxEvent<'a, T> {
     }
 }
 
-// SAFETY: everything is the inner branch's. SINGLE is false, because the
-// number of leaves is not known when compiled.
+// SAFETY: everything is the inner branch's. SINGLE is false and
+// WALKED true, because neither is known when compiled.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T> Branch for BoxEvent<'_, T> {
     type Output = T;
     const SINGLE: bool = false;
+    const WALKED: bool = true;
 
     fn force(mut self: Pin<&mut Self>) {
         self.branch.as_mut().force();
@@ -116,6 +123,13 @@ unsafe impl<T> Branch for BoxEvent<'_, T> {
     }
     fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
         self.branch.as_mut().settle(winner, wakes);
+    }
+    fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        if self.walked {
+            self.branch.as_mut().walk(walk);
+        } else {
+            walk.skip(self.branch.leaves());
+        }
     }
     fn finish(mut self: Pin<&mut Self>, leaf: usize) -> T {
         self.branch.as_mut().finish(leaf)

@@ -5,6 +5,7 @@
 
 use std::pin::Pin;
 
+use super::walk::Walk;
 use super::{Offered, Offering, Wakes};
 
 /// The state of one synchronization on an event: its base events are *leaves*,
@@ -14,8 +15,8 @@ use super::{Offered, Offering, Wakes};
 ///
 /// * A leaf that returns [`Offered::Linked`] has put a pinned offer into a
 ///   queue, and takes it out in `settle` or when it is dropped.
-/// * Nothing here runs user code under a lock; only `force` and `finish` run
-///   user code at all.
+/// * Nothing here runs user code under a lock. `force`, `finish` and `walk`
+///   run user code; `try_leaf` does for a future that is polled in place.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 pub unsafe trait Branch {
     /// What the synchronization yields.
@@ -31,6 +32,9 @@ pub unsafe trait Branch {
 
     /// As `LEAN`, where no leaf of it has won.
     const LEAN_LOSER: bool = false;
+
+    /// Some leaf takes part in [`walk`](Branch::walk).
+    const WALKED: bool = false;
 
     /// Runs guards; afterwards `leaves` is known.
     fn force(self: Pin<&mut Self>) {}
@@ -63,6 +67,11 @@ pub unsafe trait Branch {
 
     /// The result of the committed leaf. Called once.
     fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output;
+
+    /// Shows the walker each leaf. Called only if `WALKED`.
+    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        walk.skip(self.leaves());
+    }
 
     /// Runs `f` under the lock of the only leaf's queue.
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
+use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
 
 /// Several events of one output type: a tuple of up to 12, an array or a
@@ -104,6 +105,7 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     const SINGLE: bool = B::SINGLE;
     const LEAN: bool = B::LEAN;
     const LEAN_LOSER: bool = B::LEAN_LOSER;
+    const WALKED: bool = B::WALKED;
 
     fn force(self: Pin<&mut Self>) {
         self.inner().force();
@@ -139,6 +141,10 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         self.inner().finish(leaf)
+    }
+
+    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        self.inner().walk(walk);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
@@ -253,6 +259,7 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     const SINGLE: bool = false;
     const LEAN: bool = B::LEAN && Self::LEAN_LOSER;
     const LEAN_LOSER: bool = B::LEAN_LOSER && B::SINGLE && S::INLINE;
+    const WALKED: bool = B::WALKED;
 
     fn force(mut self: Pin<&mut Self>) {
         for index in 0..self.branches.elements().len() {
@@ -307,6 +314,12 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
         for index in 0..self.branches.elements().len() {
             let leaf = winner.and_then(|(at, leaf)| (at == index).then_some(leaf));
             self.as_mut().branch(index).settle(leaf, wakes);
+        }
+    }
+
+    fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        for index in 0..self.branches.elements().len() {
+            self.as_mut().branch(index).walk(walk);
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
+use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
 
 /// The event that `make` returns, made anew by each synchronization.
@@ -88,6 +89,7 @@ impl<F, E: Event> GuardBranch<F, E> {
 unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
     type Output = E::Output;
     const SINGLE: bool = E::Branch::SINGLE;
+    const WALKED: bool = E::Branch::WALKED;
 
     fn force(mut self: Pin<&mut Self>) {
         // SAFETY: `make` is not pinned, and `inner` is written before
@@ -127,6 +129,12 @@ unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Output {
         self.forced().finish(leaf)
+    }
+
+    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        if let Some(inner) = self.inner() {
+            inner.walk(walk);
+        }
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

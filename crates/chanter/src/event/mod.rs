@@ -13,28 +13,55 @@
 //!
 //! The protocol is in `protocol.rs`.
 
+mod abort;
+mod asynchronous;
+mod asynchronous_choose;
 mod basic;
 mod blocking;
 mod boxed;
 mod branch;
 mod choose;
+mod choose_ageing;
+mod choose_deadline;
+mod future;
+mod gather;
 mod guard;
 mod nack;
+mod optional;
+mod ordered;
 pub(crate) mod protocol;
+mod stream;
 mod sync;
 mod tuples;
 mod wakes;
+mod walk;
 mod wrap;
 
 #[cfg(all(test, loom))]
 mod models;
 use std::future::IntoFuture;
+use std::time::Instant;
 
+pub use abort::{OnAbort, wrap_abort};
+pub use asynchronous::{
+    AsyncEvent, Asynchronously, GuardNow, OnHosts, Promise, WrapLater, WrapNow, arecv, asend, asynchronously,
+    choose_later, choose_now, guard_later, guard_now,
+};
+pub use asynchronous_choose::{AsyncChoices, ChooseLater, ChooseNow};
 pub use basic::{Always, Never, always, never};
 pub use boxed::BoxEvent;
 pub use choose::{Choices, Choose, choose, choose_biased};
+pub use choose_ageing::{Aged, Ageing};
+pub use choose_deadline::{By, Due, Earliest, choose_earliest};
+pub use future::{FromCancelSafe, Resumable, Resume, from_cancel_safe, resumable};
+pub use gather::{
+    Alone, Discard, Fewer, Gather, GatherK, Gathers, Reclaim, To, from_future, gather, gather_k,
+    gather_on_hosts,
+};
 pub use guard::{Guard, guard};
 pub use nack::{Nack, WithNack, with_nack};
+pub use optional::{Optional, optional};
+pub use stream::{Repeat, SendSink, repeat};
 pub use sync::Sync;
 pub use wrap::Wrap;
 
@@ -84,6 +111,60 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         Wrap::new(self, f)
     }
 
+    /// The same event, with an action for the case that it is *not* chosen:
+    /// another branch of the choice commits, [`try_sync`](Event::try_sync)
+    /// finds nothing ready, or the synchronization is dropped.
+    ///
+    /// `action` runs on the thread that synchronizes, once, when the
+    /// synchronization is settled, no lock is held and partners have been
+    /// woken, but before the winner's `wrap`. If this event commits, or is never
+    /// synchronized on, it is dropped unused. If it panics, the panic is
+    /// reported and goes nowhere: the choice has been made. If a guard of the
+    /// synchronization panics, this event counts as not chosen (unless its own
+    /// turn had not come).
+    ///
+    /// Law: `e.on_abort(f)` is
+    /// `with_nack(|nack| { spawn(nack.wrap(|()| f()).sync()); e })`, without the
+    /// thread. So `f` runs where the nack is enabled: on the loser's own
+    /// thread, while a nack tells others.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let mut aborted = false;
+    /// let loser = never().on_abort(|| aborted = true);
+    /// assert_eq!(choose((loser, always(1))).sync_blocking(), 1);
+    /// assert!(aborted);
+    /// ```
+    ///
+    /// Concurrent ML's `wrapAbort`, Hopac's `wrapAbortJob`; Parallel CML,
+    /// section 2.1, on negative acknowledgements.
+    fn on_abort<F: FnOnce()>(self, action: F) -> OnAbort<Self, F> {
+        wrap_abort(self, action)
+    }
+
+    /// The same event with a deadline for [`choose_earliest`]; elsewhere it
+    /// changes nothing.
+    fn due(self, deadline: Instant) -> Due<Self> {
+        Due::new(self, deadline)
+    }
+
+    /// The event that waits no longer than until `deadline`, and then yields
+    /// `None`. If both are ready, this event wins.
+    ///
+    /// Law: `e.by(t)` is `choose_biased((e.wrap(Some), at(t).wrap(|()| None)))`:
+    /// at the deadline, `e` is not chosen, and nothing is lost.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # use std::time::{Duration, Instant};
+    /// let (_tx, rx) = channel::<u32>();
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// assert_eq!(rx.recv().by(soon).sync_blocking(), None);
+    /// ```
+    fn by(self, deadline: Instant) -> By<Self> {
+        choose_deadline::by(self, deadline)
+    }
+
     /// The future that synchronizes; the same as `into_future`, for places
     /// that want a future rather than an event (`join!`, `tokio::select!`).
     fn sync(self) -> Sync<Self> {
@@ -107,6 +188,24 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     /// Guards run; if nothing commits, nacks are enabled.
     fn try_sync(self) -> Option<Self::Output> {
         sync::try_sync(self)
+    }
+
+    /// The endless stream of what copies of this event yield; [`repeat`] for
+    /// events that are made anew.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # use futures::{StreamExt, executor::block_on};
+    /// let (tx, rx) = mailbox();
+    /// (0..3).for_each(|n| tx.try_send(n).unwrap());
+    /// let numbers = rx.recv().wrap(Result::unwrap).into_stream();
+    /// assert_eq!(block_on(numbers.take(3).collect::<Vec<_>>()), [0, 1, 2]);
+    /// ```
+    fn into_stream(self) -> Repeat<impl FnMut() -> Self, Self>
+    where
+        Self: Clone,
+    {
+        repeat(move || self.clone())
     }
 
     /// The same event with its type forgotten: for lists and fields. One

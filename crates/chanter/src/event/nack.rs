@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
+use super::walk::Walk;
 use super::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{Arc, order};
@@ -180,6 +181,7 @@ impl<F, E: Event> WithNackBranch<F, E> {
 unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
     type Output = E::Output;
     const SINGLE: bool = E::Branch::SINGLE;
+    const WALKED: bool = E::Branch::WALKED;
 
     fn force(mut self: Pin<&mut Self>) {
         // SAFETY: `make` and `nack` are not pinned, and `inner` is written
@@ -227,6 +229,12 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Output {
         self.forced().finish(leaf)
+    }
+
+    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        if let Some(inner) = self.inner() {
+            inner.walk(walk);
+        }
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

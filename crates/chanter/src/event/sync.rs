@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::protocol::{Group, Phase};
+use super::walk::{Walk, What};
 use super::{Branch, Event, Offered, Offering, Wakes};
 use crate::thread::random;
 use crate::vp::budget;
@@ -114,6 +115,22 @@ impl<E: Event> Sync<E> {
     }
 }
 
+impl<E: Event> Sync<E> {
+    /// Polls the leaves that are futures; one that is ready commits unless a
+    /// partner has been faster.
+    #[cold]
+    fn poll_futures(branch: &mut Pin<&mut E::Branch>, group: &Group) -> Option<u32> {
+        let mut walk = Walk::new(What::Poll(None));
+        branch.as_mut().walk(&mut walk);
+        if let What::Poll(Some(leaf)) = walk.what
+            && group.claim()
+        {
+            group.commit(leaf as u32);
+        }
+        group.outcome()
+    }
+}
+
 /// Fair choices begin at a random leaf, biased ones at the first.
 #[inline(always)]
 fn first_leaf<E: Event>(branch: &E::Branch, leaves: usize) -> usize {
@@ -127,6 +144,9 @@ impl<E: Event> Sync<E> {
         let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch) };
         let group = &self.group;
         let mut wakes = Wakes::new();
+        if E::Branch::WALKED {
+            branch.as_mut().walk(&mut Walk::new(What::Attend(cx.waker())));
+        }
         let (winner, settled) = match group.phase.get() {
             Phase::New => {
                 if budget::is_spent(cx) {
@@ -136,7 +156,10 @@ impl<E: Event> Sync<E> {
                 (winner, E::Branch::SINGLE && E::Branch::LEAN)
             }
             Phase::Offered => {
-                let winner = group.outcome().or_else(|| Self::wait_on(&mut branch, group, cx.waker()));
+                let mut winner = group.outcome().or_else(|| Self::wait_on(&mut branch, group, cx.waker()));
+                if E::Branch::WALKED && winner.is_none() {
+                    winner = Self::poll_futures(&mut branch, group);
+                }
                 (winner.map(|leaf| if E::Branch::SINGLE { 0 } else { leaf as usize }), false)
             }
             Phase::Over => panic!("a synchronization was polled after its end"),
@@ -151,6 +174,9 @@ impl<E: Event> Sync<E> {
             branch.as_mut().settle(Some(leaf), &mut wakes);
         }
         wakes.deliver(cx.waker());
+        if E::Branch::WALKED {
+            branch.as_mut().walk(&mut Walk::abort());
+        }
         Poll::Ready(branch.finish(leaf))
     }
 
@@ -205,8 +231,12 @@ unsafe fn drop_slowly<E: Event>(branch: &mut ManuallyDrop<E::Branch>, group: &Gr
         }
         let mut wakes = Wakes::new();
         // SAFETY: the branch stays where it is until it is dropped.
-        unsafe { Pin::new_unchecked(&mut **branch.0) }.settle(None, &mut wakes);
+        let mut branch = unsafe { Pin::new_unchecked(&mut **branch.0) };
+        branch.as_mut().settle(None, &mut wakes);
         wakes.queue();
+        if E::Branch::WALKED {
+            branch.walk(&mut Walk::abort());
+        }
     }
     drop(branch);
 }
@@ -225,5 +255,8 @@ pub(crate) fn try_sync<E: Event>(event: E) -> Option<E::Output> {
     let winner = Sync::<E>::poll_phase(&mut branch, &mut wakes);
     branch.as_mut().settle(winner, &mut wakes);
     wakes.queue();
+    if E::Branch::WALKED {
+        branch.as_mut().walk(&mut Walk::abort());
+    }
     winner.map(|leaf| branch.finish(leaf))
 }

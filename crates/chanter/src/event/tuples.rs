@@ -3,6 +3,7 @@
 use std::pin::Pin;
 
 use super::choose::{Choices, shifted};
+use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes};
 
 #[doc(hidden)]
@@ -34,6 +35,7 @@ macro_rules! tuple {
             const SINGLE: bool = false;
             const LEAN: bool = $first::LEAN $(&& $rest::LEAN)* && Self::LEAN_LOSER;
             const LEAN_LOSER: bool = $first::LEAN_LOSER $(&& $rest::LEAN_LOSER)*;
+            const WALKED: bool = $first::WALKED $(|| $rest::WALKED)*;
 
             fn force(self: Pin<&mut Self>) {
                 // SAFETY: each field is structurally pinned.
@@ -88,6 +90,12 @@ macro_rules! tuple {
                     branch.settle((leaf < leaves).then_some(leaf), wakes);
                     leaf = leaf.wrapping_sub(leaves);
                 }; $first_index $(, $index)*);
+            }
+
+            fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+                // SAFETY: each field is structurally pinned.
+                let this = unsafe { &mut self.get_unchecked_mut().0 };
+                tuple!(@each this, branch, { branch.walk(walk) }; $first_index $(, $index)*);
             }
 
             fn finish(self: Pin<&mut Self>, mut leaf: usize) -> Self::Output {

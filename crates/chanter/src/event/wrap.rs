@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
+use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
 
 /// An event with an action after its commit; see [`Event::wrap`].
@@ -60,6 +61,7 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
     const SINGLE: bool = B::SINGLE;
     const LEAN: bool = B::LEAN;
     const LEAN_LOSER: bool = B::LEAN_LOSER && !std::mem::needs_drop::<F>();
+    const WALKED: bool = B::WALKED;
 
     fn force(self: Pin<&mut Self>) {
         self.inner().force();
@@ -99,6 +101,10 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
         // SAFETY: `action` is not pinned.
         let action = unsafe { self.get_unchecked_mut() }.action.take();
         action.expect("finish is called once")(value)
+    }
+
+    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        self.inner().walk(walk);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

@@ -49,6 +49,16 @@ orders! {
     nack_enable = Release;
     /// `Nack::is_enabled`: sees what came before the loss.
     nack_observe = Acquire;
+    /// `Slot::pause`: the future and its waker are the owner's to drop.
+    slot_pause = Release;
+    /// `Slot::abort`: sees the future that `pause` left.
+    slot_abort = Acquire;
+    /// `Shared::finish`: an output is published; the last sees all of them.
+    gather_finish = AcqRel;
+    /// `Shared::fail`: the panic is there.
+    gather_fail = Release;
+    /// `Shared::is_over`: sees the outputs, or the panic.
+    gather_observe = Acquire;
     /// `State::wake`: what was done before the wake is seen by the next poll.
     state_wake = AcqRel;
     /// `State::begin`: sees what the wakers did.

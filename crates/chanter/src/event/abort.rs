@@ -1,0 +1,156 @@
+//! `on_abort`: an action for the case that an event is not chosen.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+
+use super::walk::{Walk, What};
+use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::thread::JoinError;
+
+/// [`Event::on_abort`] under its name in Concurrent ML.
+pub fn wrap_abort<E: Event, F: FnOnce()>(event: E, action: F) -> OnAbort<E, F> {
+    OnAbort { event, action }
+}
+
+/// An event with an action for the case that it is not chosen; see
+/// [`Event::on_abort`].
+#[derive(Clone)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct OnAbort<E, F> {
+    event: E,
+    action: F,
+}
+
+impl<E, F> fmt::Debug for OnAbort<E, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnAbort(..)")
+    }
+}
+
+into_future!([E: Event, F: FnOnce()] OnAbort<E, F>, E::Output);
+
+// SAFETY: the branch adds only `F` to the inner one, and `F` is `Send` when
+// the event is.
+unsafe impl<E: Event, F: FnOnce()> Event for OnAbort<E, F> {
+    type Branch = OnAbortBranch<E::Branch, F>;
+
+    fn into_branch(self) -> Self::Branch {
+        OnAbortBranch { inner: self.event.into_branch(), action: Some(self.action), fate: Fate::Unborn }
+    }
+}
+
+/// What has become of a branch with an abort action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// The synchronization has not begun.
+    Unborn,
+    /// Nothing is decided.
+    Open,
+    /// The action is to run.
+    Lost,
+    /// The action has run, or never will.
+    Closed,
+}
+
+#[doc(hidden)]
+pub struct OnAbortBranch<B, F: FnOnce()> {
+    inner: B,
+    action: Option<F>,
+    fate: Fate,
+}
+
+impl<B, F: FnOnce()> fmt::Debug for OnAbortBranch<B, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnAbortBranch(..)")
+    }
+}
+
+impl<B, F: FnOnce()> OnAbortBranch<B, F> {
+    fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
+        // SAFETY: `inner` is pinned with the whole; the rest never is.
+        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
+    }
+
+    fn rest(self: Pin<&mut Self>) -> (&mut Option<F>, &mut Fate) {
+        // SAFETY: neither is pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        (&mut this.action, &mut this.fate)
+    }
+}
+
+/// Runs the action; its panic has nobody to go to.
+fn run<F: FnOnce()>(action: &mut Option<F>, fate: &mut Fate) {
+    *fate = Fate::Closed;
+    if let Some(action) = action.take()
+        && let Err(payload) = catch_unwind(AssertUnwindSafe(action))
+    {
+        JoinError::panicked(payload).report("an abort action");
+    }
+}
+
+// SAFETY: leaves are the inner branch's; `action` runs in `walk`, or when the
+// branch is dropped undecided.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
+    type Output = B::Output;
+    const SINGLE: bool = B::SINGLE;
+    const WALKED: bool = true;
+
+    fn force(mut self: Pin<&mut Self>) {
+        // First, so that a guard that panics counts as not chosen.
+        *self.as_mut().rest().1 = Fate::Open;
+        self.inner().force();
+    }
+
+    fn leaves(&self) -> usize {
+        self.inner.leaves()
+    }
+
+    fn is_biased(&self) -> bool {
+        self.inner.is_biased()
+    }
+
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+        self.inner().try_leaf(leaf, wakes)
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.inner().offer_leaf(leaf, at, wakes)
+    }
+
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+        self.as_mut().inner().settle(winner, wakes);
+        let (_, fate) = self.rest();
+        if *fate == Fate::Open {
+            *fate = if winner.is_some() { Fate::Closed } else { Fate::Lost };
+        }
+    }
+
+    fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
+        self.inner().finish(leaf)
+    }
+
+    fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        self.as_mut().inner().walk(walk);
+        if matches!(walk.what, What::Abort) {
+            let (action, fate) = self.rest();
+            if *fate == Fate::Lost {
+                run(action, fate);
+            }
+        }
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.inner().locked(f);
+    }
+}
+
+impl<B, F: FnOnce()> Drop for OnAbortBranch<B, F> {
+    fn drop(&mut self) {
+        // A panic of another part has kept the synchronization from its walk.
+        if matches!(self.fate, Fate::Open | Fate::Lost) {
+            run(&mut self.action, &mut self.fate);
+        }
+    }
+}

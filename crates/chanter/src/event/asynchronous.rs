@@ -1,0 +1,482 @@
+//! Asynchronous events: what the caller gets at once, and what happens later.
+//!
+//! ACML's `AEvent`, on which the paper's web server is built (Featherweight
+//! Threads, sections 5.2 and 6.4).
+
+use std::fmt;
+use std::future::Future;
+
+use super::asynchronous_choose::{AsyncChoices, ChooseLater, ChooseNow};
+use super::gather::Kind;
+use super::{Event, always, guard};
+use crate::channel::{Receiver, RecvEvent, SendEvent, Sender, bounded};
+
+/// An asynchronous event: an operation with two results.
+///
+/// Synchronizing on it ([`async_sync`](AsyncEvent::async_sync)) *initiates*
+/// the operation: a thread of its own, the *implicit* thread, synchronizes on
+/// it and does with the **later** result what [`wrap_later`] says; the caller
+/// goes on with the **now** result as [`wrap_now`] says. The implicit thread is
+/// a parasite: if its event can commit at once, it costs about a call. See
+/// [`on_hosts`] for hosts.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let (tx, rx) = channel();
+/// let (log, lines) = mailbox();
+/// let send = asend(&tx, 7)
+///     .wrap_now(|()| "initiated")
+///     .wrap_later(move |sent| log.try_send(sent).unwrap());
+/// assert_eq!(send.async_sync().await, "initiated");
+/// assert!(lines.is_empty());
+/// assert_eq!(rx.recv().await, Ok(7));
+/// assert_eq!(lines.recv().await, Ok(Ok(())));
+/// # });
+/// ```
+///
+/// | here | ACML |
+/// |---|---|
+/// | [`asend`], [`arecv`] | `aSendEvt`, `aRecvEvt` |
+/// | [`wrap_now`], [`wrap_later`] | `sWrap`, `aWrap` |
+/// | [`guard_now`], [`guard_later`] | `sGuard`, `aGuard` |
+/// | [`choose_now`], [`choose_later`] | `sChoose`, `aChoose` |
+/// | [`asynchronously`], [`into_event`] | `sTrans`, `aTrans` |
+/// | [`async_sync`](AsyncEvent::async_sync) | `aSync` |
+///
+/// **Commit points.** The now part commits at once, except that of
+/// [`choose_now`], which waits for one branch's operation. The later part
+/// commits when its event does. If the machine ends before, it never
+/// happened: the implicit thread is cancelled.
+///
+/// **Panics.** A panic in a later part ends the implicit thread, and is
+/// reported. Outside of a machine synchronizing panics, before anything has
+/// happened.
+///
+/// Laws (`~` is: the same to every observer):
+/// * `a.wrap_now(f).wrap_now(g)` ~ `a.wrap_now(|x| g(f(x)))`, and so for later;
+/// * `a.wrap_now(f).wrap_later(g)` ~ `a.wrap_later(g).wrap_now(f)`;
+/// * `asend(&tx, v)` ~ `asynchronously(tx.send(v))`, and so for `arecv`;
+/// * `asynchronously(e).into_event()` ~ `always(())`, and then a thread that
+///   does `e.await`;
+/// * `choose_now([asynchronously(e)]).into_event()` ~ `e.wrap(drop)`.
+///
+/// [`wrap_now`]: AsyncEvent::wrap_now
+/// [`wrap_later`]: AsyncEvent::wrap_later
+/// [`on_hosts`]: AsyncEvent::on_hosts
+/// [`into_event`]: AsyncEvent::into_event
+pub trait AsyncEvent: Sized {
+    /// What the caller gets.
+    type Now;
+    /// What the implicit thread gets.
+    type Later: 'static;
+
+    /// The event of initiating the operation; its implicit thread calls
+    /// `later`.
+    #[doc(hidden)]
+    #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
+    fn initiate<L>(self, kind: Kind, later: L) -> impl Event<Output = Self::Now>
+    where
+        L: FnOnce(Self::Later) + Send + 'static;
+
+    /// The event of the operation itself: it waits for the commit, and leaves
+    /// only `later` to a thread.
+    #[doc(hidden)]
+    #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
+    fn commit<L>(self, kind: Kind, later: L) -> impl Event<Output = Self::Now>
+    where
+        L: FnOnce(Self::Later) + Send + 'static;
+
+    /// As `commit`, for a choice that is made on the implicit thread: `later`
+    /// runs there too, and there is no now result.
+    #[doc(hidden)]
+    fn operate<L>(self, later: L) -> impl Event<Output = ()> + Send + 'static
+    where
+        L: FnOnce(Self::Later) + Send + 'static;
+
+    /// `f` of what the caller gets; runs on the caller's thread.
+    fn wrap_now<F, U>(self, f: F) -> WrapNow<Self, F>
+    where
+        F: FnOnce(Self::Now) -> U,
+    {
+        WrapNow { event: self, f }
+    }
+
+    /// `f` of what happens later; runs on the implicit thread.
+    fn wrap_later<F, U>(self, f: F) -> WrapLater<Self, F>
+    where
+        F: FnOnce(Self::Later) -> U + Send + 'static,
+    {
+        WrapLater { event: self, f }
+    }
+
+    /// The same, with a host as the implicit thread.
+    fn on_hosts(self) -> OnHosts<Self> {
+        OnHosts { event: self }
+    }
+
+    /// The event of initiating the operation: ready at once, unless it is a
+    /// [`choose_now`]. ACML's `aTrans`. Not chosen: nothing is initiated.
+    fn into_event(self) -> impl Event<Output = Self::Now> {
+        self.initiate(Kind::Parasite, drop)
+    }
+
+    /// Initiates the operation: `into_event().sync()`.
+    fn async_sync(self) -> impl Future<Output = Self::Now> {
+        self.into_event().sync()
+    }
+
+    /// Besides its now result, the caller gets a receiver of the later one. It
+    /// is closed without a message if the implicit thread panics or is
+    /// cancelled.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # chanter::block_on(async {
+    /// let (tx, rx) = channel();
+    /// let ((), reply) = arecv(&rx).promise().async_sync().await;
+    /// tx.send("later").await.unwrap();
+    /// assert_eq!(reply.recv().await, Ok(Ok("later")));
+    /// # });
+    /// ```
+    fn promise(self) -> Promise<Self> {
+        Promise { event: self }
+    }
+}
+
+/// The asynchronous event of sending `message`: the caller goes on at once.
+///
+/// Not the same as a mailbox: each send waits in a thread of its own, so that
+/// `wrap_later` can act on it. Messages that wait are received in the order in
+/// which they were sent.
+pub fn asend<T: Send + 'static>(sender: &Sender<T>, message: T) -> Asynchronously<SendEvent<T>> {
+    asynchronously(sender.send(message))
+}
+
+/// The asynchronous event of receiving a message, which goes to
+/// [`wrap_later`](AsyncEvent::wrap_later); without that it is dropped.
+pub fn arecv<T: Send + 'static>(receiver: &Receiver<T>) -> Asynchronously<RecvEvent<T>> {
+    asynchronously(receiver.recv())
+}
+
+/// `event` as an asynchronous one: `()` now, its result later. ACML's
+/// `sTrans`.
+pub fn asynchronously<E>(event: E) -> Asynchronously<E>
+where
+    E: Event + Send + 'static,
+    E::Output: Send + 'static,
+    E::Branch: 'static,
+{
+    Asynchronously { event }
+}
+
+/// The asynchronous event that `make` returns, made on the caller's thread
+/// when it synchronizes. ACML's `sGuard`.
+pub fn guard_now<F, A>(make: F) -> GuardNow<F>
+where
+    F: FnOnce() -> A,
+    A: AsyncEvent,
+{
+    GuardNow { make }
+}
+
+/// The asynchronous event of the event that `make` returns, made on the
+/// implicit thread. ACML's `aGuard`.
+///
+/// Law: it is `asynchronously(guard(make))`.
+pub fn guard_later<F, E>(make: F) -> Asynchronously<super::Guard<F, E>>
+where
+    F: FnOnce() -> E + Send + 'static,
+    E: Event + Send + 'static,
+    E::Output: Send + 'static,
+    E::Branch: 'static,
+{
+    asynchronously(guard(make))
+}
+
+/// The asynchronous event of one of `events`, chosen while the caller waits:
+/// it goes on with the now result of the branch whose operation has
+/// committed; the rest of that branch's later part happens on the implicit
+/// thread. ACML's `sChoose`. The losers never happened.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let (tx, rx) = mailbox();
+/// let (_nobody, silent) = channel::<u32>();
+/// tx.try_send(1).unwrap();
+/// let one = choose_now((
+///     arecv(&rx).wrap_now(|()| "the mailbox").wrap_later(drop),
+///     arecv(&silent).wrap_now(|()| "the other").wrap_later(drop),
+/// ));
+/// assert_eq!(one.async_sync().await, "the mailbox");
+/// # });
+/// ```
+pub fn choose_now<C: AsyncChoices>(events: C) -> ChooseNow<C> {
+    ChooseNow { events }
+}
+
+/// The asynchronous event of one of `events`, chosen by the implicit thread:
+/// the caller goes on at once, with `()`. ACML's `aChoose`. The now wraps of
+/// the branches are not run. (That of the chosen one would come too late.)
+pub fn choose_later<C: AsyncChoices>(events: C) -> ChooseLater<C> {
+    ChooseLater { events }
+}
+
+/// See [`asynchronously`].
+#[derive(Clone, Debug)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct Asynchronously<E> {
+    event: E,
+}
+
+impl<E> AsyncEvent for Asynchronously<E>
+where
+    E: Event + Send + 'static,
+    E::Output: Send + 'static,
+    E::Branch: 'static,
+{
+    type Now = ();
+    type Later = E::Output;
+
+    #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
+    fn initiate<L>(self, kind: Kind, later: L) -> impl Event<Output = ()>
+    where
+        L: FnOnce(E::Output) + Send + 'static,
+    {
+        let thread = async move { later(self.event.await) };
+        guard(move || {
+            kind.check("an asynchronous event");
+            always(())
+        })
+        .wrap(move |()| kind.spawn(thread))
+    }
+
+    #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
+    fn commit<L>(self, kind: Kind, later: L) -> impl Event<Output = ()>
+    where
+        L: FnOnce(E::Output) + Send + 'static,
+    {
+        guard(move || {
+            kind.check("an asynchronous event");
+            self.event
+        })
+        .wrap(move |result| kind.spawn(async move { later(result) }))
+    }
+
+    fn operate<L>(self, later: L) -> impl Event<Output = ()> + Send + 'static
+    where
+        L: FnOnce(E::Output) + Send + 'static,
+    {
+        self.event.wrap(later)
+    }
+}
+
+/// See [`AsyncEvent::wrap_now`].
+#[derive(Clone)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct WrapNow<A, F> {
+    event: A,
+    f: F,
+}
+
+impl<A: AsyncEvent, F: FnOnce(A::Now) -> U, U> AsyncEvent for WrapNow<A, F> {
+    type Now = U;
+    type Later = A::Later;
+
+    #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
+    fn initiate<L>(self, kind: Kind, later: L) -> impl Event<Output = U>
+    where
+        L: FnOnce(A::Later) + Send + 'static,
+    {
+        self.event.initiate(kind, later).wrap(self.f)
+    }
+
+    #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
+    fn commit<L>(self, kind: Kind, later: L) -> impl Event<Output = U>
+    where
+        L: FnOnce(A::Later) + Send + 'static,
+    {
+        self.event.commit(kind, later).wrap(self.f)
+    }
+
+    fn operate<L>(self, later: L) -> impl Event<Output = ()> + Send + 'static
+    where
+        L: FnOnce(A::Later) + Send + 'static,
+    {
+        self.event.operate(later)
+    }
+}
+
+/// See [`AsyncEvent::wrap_later`].
+#[derive(Clone)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct WrapLater<A, F> {
+    event: A,
+    f: F,
+}
+
+impl<A: AsyncEvent, F: FnOnce(A::Later) -> U + Send + 'static, U: 'static> AsyncEvent for WrapLater<A, F> {
+    type Now = A::Now;
+    type Later = U;
+
+    #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
+    fn initiate<L>(self, kind: Kind, later: L) -> impl Event<Output = A::Now>
+    where
+        L: FnOnce(U) + Send + 'static,
+    {
+        self.event.initiate(kind, move |result| later((self.f)(result)))
+    }
+
+    #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
+    fn commit<L>(self, kind: Kind, later: L) -> impl Event<Output = A::Now>
+    where
+        L: FnOnce(U) + Send + 'static,
+    {
+        self.event.commit(kind, move |result| later((self.f)(result)))
+    }
+
+    fn operate<L>(self, later: L) -> impl Event<Output = ()> + Send + 'static
+    where
+        L: FnOnce(U) + Send + 'static,
+    {
+        self.event.operate(move |result| later((self.f)(result)))
+    }
+}
+
+/// See [`AsyncEvent::on_hosts`].
+#[derive(Clone, Debug)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct OnHosts<A> {
+    event: A,
+}
+
+impl<A: AsyncEvent> AsyncEvent for OnHosts<A> {
+    type Now = A::Now;
+    type Later = A::Later;
+
+    #[allow(private_interfaces, reason = "the kind is chosen here")]
+    fn initiate<L>(self, _kind: Kind, later: L) -> impl Event<Output = A::Now>
+    where
+        L: FnOnce(A::Later) + Send + 'static,
+    {
+        self.event.initiate(Kind::Host, later)
+    }
+
+    #[allow(private_interfaces, reason = "the kind is chosen here")]
+    fn commit<L>(self, _kind: Kind, later: L) -> impl Event<Output = A::Now>
+    where
+        L: FnOnce(A::Later) + Send + 'static,
+    {
+        self.event.commit(Kind::Host, later)
+    }
+
+    fn operate<L>(self, later: L) -> impl Event<Output = ()> + Send + 'static
+    where
+        L: FnOnce(A::Later) + Send + 'static,
+    {
+        self.event.operate(later)
+    }
+}
+
+/// See [`guard_now`].
+#[derive(Clone)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct GuardNow<F> {
+    make: F,
+}
+
+impl<F: FnOnce() -> A, A: AsyncEvent> AsyncEvent for GuardNow<F> {
+    type Now = A::Now;
+    type Later = A::Later;
+
+    #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
+    fn initiate<L>(self, kind: Kind, later: L) -> impl Event<Output = A::Now>
+    where
+        L: FnOnce(A::Later) + Send + 'static,
+    {
+        guard(move || (self.make)().initiate(kind, later))
+    }
+
+    #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
+    fn commit<L>(self, kind: Kind, later: L) -> impl Event<Output = A::Now>
+    where
+        L: FnOnce(A::Later) + Send + 'static,
+    {
+        guard(move || (self.make)().commit(kind, later))
+    }
+
+    fn operate<L>(self, later: L) -> impl Event<Output = ()> + Send + 'static
+    where
+        L: FnOnce(A::Later) + Send + 'static,
+    {
+        (self.make)().operate(later)
+    }
+}
+
+/// See [`AsyncEvent::promise`].
+#[derive(Clone, Debug)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct Promise<A> {
+    event: A,
+}
+
+/// The later part of a promise, and the receiver that it goes to.
+fn promised<T, L: FnOnce(())>(later: L) -> (impl FnOnce(T) + use<T, L>, Receiver<T>) {
+    let (tx, rx) = bounded(1);
+    let keep = move |result| {
+        // The caller may have dropped the receiver: then nobody wants it.
+        drop(tx.try_send(result));
+        later(());
+    };
+    (keep, rx)
+}
+
+impl<A: AsyncEvent> AsyncEvent for Promise<A>
+where
+    A::Later: Send,
+{
+    type Now = (A::Now, Receiver<A::Later>);
+    type Later = ();
+
+    #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
+    fn initiate<L>(self, kind: Kind, later: L) -> impl Event<Output = Self::Now>
+    where
+        L: FnOnce(()) + Send + 'static,
+    {
+        guard(move || {
+            let (later, rx) = promised(later);
+            self.event.initiate(kind, later).wrap(|now| (now, rx))
+        })
+    }
+
+    #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
+    fn commit<L>(self, kind: Kind, later: L) -> impl Event<Output = Self::Now>
+    where
+        L: FnOnce(()) + Send + 'static,
+    {
+        guard(move || {
+            let (later, rx) = promised(later);
+            self.event.commit(kind, later).wrap(|now| (now, rx))
+        })
+    }
+
+    fn operate<L>(self, later: L) -> impl Event<Output = ()> + Send + 'static
+    where
+        L: FnOnce(()) + Send + 'static,
+    {
+        self.event.operate(move |_result| later(()))
+    }
+}
+
+macro_rules! opaque_debug {
+    ($($name:ident<$($generic:ident),*>)*) => {
+        $(impl<$($generic),*> fmt::Debug for $name<$($generic),*> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(concat!(stringify!($name), "(..)"))
+            }
+        })*
+    };
+}
+
+opaque_debug!(WrapNow<A, F> WrapLater<A, F> GuardNow<F>);

@@ -1,0 +1,134 @@
+//! `Ageing`: choices that pass no ready branch over for ever, with a bound.
+
+use std::cmp::Reverse;
+use std::fmt;
+use std::pin::Pin;
+
+use super::ordered::{Order, OrderedBranch};
+use super::{Branch, Choices, Event, into_future};
+
+/// A chooser for loops: it remembers when each branch was taken last.
+///
+/// [`choose`](super::choose) is fair on average; `Ageing` has a bound. Each
+/// choice of a loop is made through one value of this type, and each branch
+/// ages by one with every choice that takes another.
+///
+/// * [`Ageing::new`]: the branch that has not been taken for longest is tried
+///   first. **Bound**: of `n` branches, one that is ready in each of `n`
+///   consecutive choices is taken in one of them.
+/// * [`Ageing::with_patience(p)`](Ageing::with_patience): branches are tried in
+///   the order of the source, as by [`choose_biased`](super::choose_biased);
+///   but one that has been passed over `p` times in a row goes first. **Bound**:
+///   a branch that is ready in each of `p + n` consecutive choices is taken in
+///   one of them.
+///
+/// (Why: after `p` choices its age is at least `p`. From then on only a branch
+/// of at least the same age is tried before it; that one is younger for ever
+/// once it has been taken, so each of the `n - 1` others goes first at most
+/// once.)
+///
+/// A branch is known by its place: choices of one value list the same things
+/// in the same order. *Ready* means that it can commit when it is tried; when
+/// nothing is ready, whoever comes first wins. A nested choice counts as its
+/// base events. Nested in another choice the order is kept, but the bound
+/// is lost to the outer one's policy.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let mut ageing = Ageing::new();
+/// let mut taken = [0; 3];
+/// for _ in 0..30 {
+///     taken[ageing.choose([always(0), always(1), always(2)]).await] += 1;
+/// }
+/// assert_eq!(taken, [10, 10, 10]);
+/// # });
+/// ```
+///
+/// Dropping a choice before it commits ages nothing. After its first use the
+/// value does not allocate, unless a choice has more branches than before.
+#[derive(Clone, Debug, Default)]
+pub struct Ageing {
+    patience: u32,
+    /// For each leaf: choices since it was taken.
+    ages: Vec<u32>,
+    order: Vec<u32>,
+}
+
+impl Ageing {
+    /// The branch that has not been taken for longest goes first.
+    pub fn new() -> Self {
+        Self::with_patience(0)
+    }
+
+    /// Branches go in order, but one that has been passed over `patience`
+    /// times in a row goes first.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let mut ageing = Ageing::with_patience(3);
+    /// let taken: Vec<_> =
+    ///     (0..8).map(|_| ageing.choose([always('a'), always('b')]).sync_blocking()).collect();
+    /// assert_eq!(String::from_iter(taken), "aaabaaab");
+    /// ```
+    pub fn with_patience(patience: u32) -> Self {
+        Self { patience, ages: Vec::new(), order: Vec::new() }
+    }
+
+    /// The event that commits one of `events`; see [`Ageing`].
+    ///
+    /// Law: `ageing.choose((a, b))` allows what `choose((a, b))` allows.
+    pub fn choose<C: Choices>(&mut self, events: C) -> Aged<'_, C> {
+        Aged { events, ageing: self }
+    }
+}
+
+impl Order for &mut Ageing {
+    fn arrange<B: Branch>(&mut self, branch: Pin<&mut B>) {
+        let leaves = branch.leaves();
+        self.ages.resize(leaves, 0);
+        self.order.clear();
+        self.order.extend(0..leaves as u32);
+        let (ages, patience) = (&self.ages, self.patience);
+        self.order.sort_unstable_by_key(|leaf| {
+            let age = ages[*leaf as usize];
+            (Reverse(if age < patience { None } else { Some(age) }), *leaf)
+        });
+    }
+
+    fn leaf(&self, turn: usize) -> usize {
+        self.order[turn] as usize
+    }
+
+    fn chosen(&mut self, leaf: usize) {
+        for age in &mut self.ages {
+            *age = age.saturating_add(1);
+        }
+        self.ages[leaf] = 0;
+    }
+}
+
+/// See [`Ageing::choose`].
+#[must_use = "events do nothing unless synchronized"]
+pub struct Aged<'a, C> {
+    events: C,
+    ageing: &'a mut Ageing,
+}
+
+impl<C> fmt::Debug for Aged<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aged").field("ageing", &self.ageing).finish_non_exhaustive()
+    }
+}
+
+into_future!(['a, C: Choices] Aged<'a, C>, C::Output);
+
+// SAFETY: the branch holds the branches of the events, which are `Send` when
+// the events are, and the chooser, which is.
+unsafe impl<'a, C: Choices> Event for Aged<'a, C> {
+    type Branch = OrderedBranch<C::Branch, &'a mut Ageing>;
+
+    fn into_branch(self) -> Self::Branch {
+        OrderedBranch::new(self.events.into_branch(), self.ageing)
+    }
+}

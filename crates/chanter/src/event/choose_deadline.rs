@@ -1,0 +1,194 @@
+//! Deadlines: the earliest due goes first, and no choice waits beyond its own.
+
+use std::fmt;
+use std::pin::Pin;
+use std::time::Instant;
+
+use super::choose::choose_biased;
+use super::ordered::{Order, OrderedBranch};
+use super::walk::{Walk, What};
+use super::{Branch, Choices, Choose, Event, Offered, Offering, Wakes, Wrap, into_future};
+use crate::thread::random;
+use crate::time::{After, at};
+
+/// The event that commits one of `events`: of those that are ready, the one
+/// that is due first.
+///
+/// Branches say when they are due with [`Event::due`]; those that do not are
+/// tried last. Of several that are due at the same time none is preferred. A
+/// deadline orders; it does not end anything: see [`Event::by`] for that. A
+/// deadline on a nested choice holds for all in it that are not due earlier.
+/// One allocation.
+///
+/// Law: without deadlines, or with equal ones, it is [`choose`](super::choose).
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # use std::time::{Duration, Instant};
+/// let now = Instant::now();
+/// let (soon, later) = (now + Duration::from_secs(1), now + Duration::from_secs(9));
+/// let first = choose_earliest((always(1).due(later), always(2).due(soon), always(3)));
+/// assert_eq!(first.sync_blocking(), 2);
+/// ```
+pub fn choose_earliest<C: Choices>(events: C) -> Earliest<C> {
+    Earliest { events }
+}
+
+/// See [`choose_earliest`].
+#[derive(Clone)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct Earliest<C> {
+    events: C,
+}
+
+impl<C> fmt::Debug for Earliest<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Earliest(..)")
+    }
+}
+
+into_future!([C: Choices] Earliest<C>, C::Output);
+
+// SAFETY: the branch holds the branches of the events, which are `Send` when
+// the events are, and numbers.
+unsafe impl<C: Choices> Event for Earliest<C> {
+    type Branch = OrderedBranch<C::Branch, ByDeadline>;
+
+    fn into_branch(self) -> Self::Branch {
+        OrderedBranch::new(self.events.into_branch(), ByDeadline { order: Vec::new() })
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ByDeadline {
+    order: Vec<u32>,
+}
+
+impl Order for ByDeadline {
+    fn arrange<B: Branch>(&mut self, branch: Pin<&mut B>) {
+        let leaves = branch.leaves();
+        let start = if leaves < 2 { 0 } else { random(leaves) };
+        self.order = (0..leaves).map(|leaf| ((leaf + start) % leaves) as u32).collect();
+        if B::WALKED {
+            let mut dues = vec![None; leaves];
+            branch.walk(&mut Walk::new(What::Due(&mut dues)));
+            // Stable: equals keep their random order. `None` is the last.
+            self.order.sort_by_key(|leaf| {
+                let due: Option<Instant> = dues[*leaf as usize];
+                (due.is_none(), due)
+            });
+        }
+    }
+
+    fn leaf(&self, turn: usize) -> usize {
+        self.order[turn] as usize
+    }
+
+    fn chosen(&mut self, _leaf: usize) {}
+}
+
+/// An event with a deadline for [`choose_earliest`]; see [`Event::due`].
+#[derive(Clone)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct Due<E> {
+    event: E,
+    at: Instant,
+}
+
+impl<E> Due<E> {
+    pub(super) fn new(event: E, at: Instant) -> Self {
+        Self { event, at }
+    }
+}
+
+impl<E> fmt::Debug for Due<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Due").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+into_future!([E: Event] Due<E>, E::Output);
+
+// SAFETY: the branch adds a time to the inner one.
+unsafe impl<E: Event> Event for Due<E> {
+    type Branch = DueBranch<E::Branch>;
+
+    fn into_branch(self) -> Self::Branch {
+        DueBranch { inner: self.event.into_branch(), at: self.at }
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct DueBranch<B> {
+    inner: B,
+    at: Instant,
+}
+
+impl<B> DueBranch<B> {
+    fn inner(self: Pin<&mut Self>) -> Pin<&mut B> {
+        // SAFETY: `inner` is pinned with the whole.
+        unsafe { self.map_unchecked_mut(|this| &mut this.inner) }
+    }
+}
+
+// SAFETY: everything is the inner branch's.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<B: Branch> Branch for DueBranch<B> {
+    type Output = B::Output;
+    const SINGLE: bool = B::SINGLE;
+    const WALKED: bool = true;
+
+    fn force(self: Pin<&mut Self>) {
+        self.inner().force();
+    }
+
+    fn leaves(&self) -> usize {
+        self.inner.leaves()
+    }
+
+    fn is_biased(&self) -> bool {
+        self.inner.is_biased()
+    }
+
+    fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+        self.inner().try_leaf(leaf, wakes)
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.inner().offer_leaf(leaf, at, wakes)
+    }
+
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+        self.inner().settle(winner, wakes);
+    }
+
+    fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
+        self.inner().finish(leaf)
+    }
+
+    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        let (first, at) = (walk.leaf, self.at);
+        self.inner().walk(walk);
+        if let What::Due(dues) = &mut walk.what {
+            for due in &mut dues[first..walk.leaf] {
+                *due = Some(due.map_or(at, |earlier| earlier.min(at)));
+            }
+        }
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.inner().locked(f);
+    }
+}
+
+/// See [`Event::by`].
+pub type By<E> = Choose<(
+    Wrap<E, fn(<E as IntoFuture>::Output) -> Option<<E as IntoFuture>::Output>>,
+    Wrap<After, fn(()) -> Option<<E as IntoFuture>::Output>>,
+)>;
+
+pub(super) fn by<E: Event>(event: E, deadline: Instant) -> By<E> {
+    choose_biased((event.wrap(Some as fn(_) -> _), at(deadline).wrap((|()| None) as fn(()) -> _)))
+}

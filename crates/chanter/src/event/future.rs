@@ -1,0 +1,263 @@
+//! Futures that are polled in place, as base events.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::walk::{Walk, What};
+use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+
+/// The event that commits when `future` is ready, polled in place: its output.
+///
+/// It needs no thread, no machine and no allocation, and may borrow. Not
+/// chosen: the future is dropped where it is. So it must be *cancel safe*:
+/// dropping it loses nothing. And one step more: it may become ready in the
+/// very moment in which another branch commits. Then its output is dropped.
+/// Timers, notifications and reads of a state are such futures; a receive of
+/// another library's channel is not: use [`resumable`], whose output waits
+/// for the next choice.
+///
+/// The future is polled when it is its turn in the order of the choice, and
+/// whenever the synchronization is woken.
+///
+/// Law: alone, `from_cancel_safe(f).await` is `f.await`.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// let name = String::from("in place");
+/// let event = from_cancel_safe(async { name.as_str() });
+/// assert_eq!(choose((event, never())).sync_blocking(), "in place");
+/// ```
+pub fn from_cancel_safe<F: Future>(future: F) -> FromCancelSafe<F> {
+    FromCancelSafe { future: resumable(future), output: PhantomData }
+}
+
+/// Puts `future` where several choices in turn can wait for it, and none of
+/// them loses it: see [`Resumable::event`].
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # use std::{pin::pin, time::Duration};
+/// # chanter::block_on(async {
+/// let (tx, rx) = mailbox();
+/// let mut work = pin!(resumable(async {
+///     for step in 0..3 {
+///         tx.send(step).await.unwrap();
+///         chanter::yield_now().await;
+///     }
+///     "done"
+/// }));
+/// let mut heard = Vec::new();
+/// let end = loop {
+///     let next = choose((
+///         rx.recv().wrap(|step| Ok(step.unwrap())),
+///         work.as_mut().event().wrap(Err),
+///     ));
+///     match next.await {
+///         Ok(step) => heard.push(step),
+///         Err(end) => break end,
+///     }
+/// };
+/// assert_eq!(end, "done");
+/// # });
+/// ```
+pub fn resumable<F: Future>(future: F) -> Resumable<F> {
+    Resumable { future: Some(future), output: None }
+}
+
+/// A future, and later its output; see [`resumable`].
+pub struct Resumable<F: Future> {
+    /// Pinned, until it is ready.
+    future: Option<F>,
+    output: Option<F::Output>,
+}
+
+impl<F: Future> fmt::Debug for Resumable<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resumable")
+            .field("running", &self.future.is_some())
+            .field("ready", &self.output.is_some())
+            .finish()
+    }
+}
+
+impl<F: Future> Resumable<F> {
+    /// The event that commits when the future is ready: its output.
+    ///
+    /// It is polled in place, while somebody synchronizes. Not chosen: the
+    /// future stays as it is, and so does an output that is there already: the
+    /// next event goes on. Once the output has been taken the event is
+    /// [`never`](super::never()).
+    pub fn event(self: Pin<&mut Self>) -> Resume<'_, F> {
+        Resume { place: self }
+    }
+
+    /// Whether the output has been taken.
+    pub fn is_over(&self) -> bool {
+        self.future.is_none() && self.output.is_none()
+    }
+
+    fn is_ready(self: Pin<&mut Self>, waker: &Waker) -> bool {
+        // SAFETY: `future` stays pinned: it is polled, and dropped, in place.
+        let this = unsafe { self.get_unchecked_mut() };
+        if this.output.is_none()
+            && let Some(future) = &mut this.future
+        {
+            // SAFETY: as above.
+            let future = unsafe { Pin::new_unchecked(future) };
+            if let Poll::Ready(output) = future.poll(&mut Context::from_waker(waker)) {
+                this.output = Some(output);
+                this.future = None;
+            }
+        }
+        this.output.is_some()
+    }
+
+    fn take(self: Pin<&mut Self>) -> F::Output {
+        // SAFETY: the output is not pinned.
+        unsafe { self.get_unchecked_mut() }.output.take().expect("committed, hence ready")
+    }
+}
+
+/// See [`from_cancel_safe`].
+#[must_use = "events do nothing unless synchronized"]
+pub struct FromCancelSafe<F: Future> {
+    future: Resumable<F>,
+    // Until it is taken the synchronization holds one: `Send` only if it is.
+    output: PhantomData<F::Output>,
+}
+
+impl<F: Future> fmt::Debug for FromCancelSafe<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FromCancelSafe(..)")
+    }
+}
+
+/// See [`Resumable::event`].
+#[must_use = "events do nothing unless synchronized"]
+pub struct Resume<'a, F: Future> {
+    place: Pin<&'a mut Resumable<F>>,
+}
+
+impl<F: Future> fmt::Debug for Resume<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Resume(..)")
+    }
+}
+
+into_future!([F: Future] FromCancelSafe<F>, F::Output);
+into_future!(['a, F: Future] Resume<'a, F>, F::Output);
+
+// SAFETY: the branch holds the future and a waker.
+unsafe impl<F: Future> Event for FromCancelSafe<F> {
+    type Branch = FutureBranch<Resumable<F>>;
+
+    fn into_branch(self) -> Self::Branch {
+        FutureBranch { place: self.future, waker: None }
+    }
+}
+
+// SAFETY: the branch holds the reference and a waker.
+unsafe impl<'a, F: Future> Event for Resume<'a, F> {
+    type Branch = FutureBranch<Pin<&'a mut Resumable<F>>>;
+
+    fn into_branch(self) -> Self::Branch {
+        FutureBranch { place: self.place, waker: None }
+    }
+}
+
+/// Where a future lies: in the branch, or elsewhere.
+#[doc(hidden)]
+pub trait Place {
+    /// Its future.
+    type Future: Future;
+    /// The future and its output.
+    fn resumable(self: Pin<&mut Self>) -> Pin<&mut Resumable<Self::Future>>;
+}
+
+impl<F: Future> Place for Resumable<F> {
+    type Future = F;
+
+    fn resumable(self: Pin<&mut Self>) -> Pin<&mut Self> {
+        self
+    }
+}
+
+impl<F: Future> Place for Pin<&mut Resumable<F>> {
+    type Future = F;
+
+    fn resumable(self: Pin<&mut Self>) -> Pin<&mut Resumable<F>> {
+        self.as_deref_mut()
+    }
+}
+
+#[doc(hidden)]
+pub struct FutureBranch<P> {
+    place: P,
+    /// Whose synchronization it is; `None`: nobody is going to wait.
+    waker: Option<Waker>,
+}
+
+impl<P> fmt::Debug for FutureBranch<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FutureBranch(..)")
+    }
+}
+
+impl<P: Place> FutureBranch<P> {
+    fn is_ready(self: Pin<&mut Self>) -> bool {
+        // SAFETY: `place` is pinned with the whole, `waker` never is.
+        let (place, waker) = unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut this.place), &this.waker)
+        };
+        place.resumable().is_ready(waker.as_ref().unwrap_or(Waker::noop()))
+    }
+}
+
+// SAFETY: never links an offer: the future wakes the owner, who polls again.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<P: Place> Branch for FutureBranch<P> {
+    type Output = <P::Future as Future>::Output;
+    /// Not SINGLE: it commits by its owner's claim.
+    const SINGLE: bool = false;
+    const WALKED: bool = true;
+
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+        self.is_ready()
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+        // Polled a moment ago, with the waker that it will use.
+        Offered::Idle
+    }
+
+    fn settle(self: Pin<&mut Self>, _winner: Option<usize>, _wakes: &mut Wakes) {}
+
+    fn finish(self: Pin<&mut Self>, _leaf: usize) -> Self::Output {
+        // SAFETY: `place` is pinned with the whole.
+        unsafe { self.map_unchecked_mut(|this| &mut this.place) }.resumable().take()
+    }
+
+    fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        match &mut walk.what {
+            What::Attend(waker) => {
+                // SAFETY: `waker` is not pinned.
+                let old = unsafe { &mut self.get_unchecked_mut().waker };
+                match old {
+                    Some(old) => old.clone_from(waker),
+                    None => *old = Some((*waker).clone()),
+                }
+            }
+            What::Poll(found @ None) => {
+                if self.as_mut().is_ready() {
+                    *found = Some(walk.leaf);
+                }
+            }
+            _ => (),
+        }
+        walk.skip(1);
+    }
+}

@@ -1,0 +1,264 @@
+//! `gather`: all of several events, and futures as events.
+//!
+//! `slot.rs` holds the protocol between an owner and one member, `shared.rs`
+//! what all members have in common, `shapes.rs` tuples, arrays and vectors,
+//! `first.rs` the first few of many.
+
+mod first;
+mod shapes;
+mod shared;
+mod slot;
+
+#[cfg(all(test, loom))]
+mod models;
+
+use std::fmt;
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+
+pub use first::{Fewer, GatherK, gather_k};
+pub use shapes::{Alone, Gathers};
+pub use shared::{Discard, Reclaim, To};
+
+pub(crate) use shared::Kind;
+
+use self::shared::Shared;
+use super::walk::{Walk, What};
+use super::{Branch, Event, Offer, Offered, Offering, Wakes, into_future};
+use crate::sync::Arc;
+
+/// The event that commits when *all* of `events` have: their results, in
+/// order. The paper's `chooseAll`.
+///
+/// Each event is synchronized by a parasite of its own, all begin at once, and
+/// they commit in any order, each by itself. A parasite that need not wait
+/// costs about a call; the last to finish goes on with the gatherer on its own
+/// stack. Tuples of up to 12, arrays and vectors. One allocation.
+///
+/// **Commit point**: when the last result is there. What is gathered begins
+/// when somebody synchronizes, as a [`guard`](super::guard) does.
+///
+/// **Not chosen, or dropped**: what has not committed never happens: it is
+/// retracted (nacks are enabled) before the drop returns, unless another
+/// processor polls it right then, which ends it either way. What has committed
+/// has happened: a message was taken, a `wrap` has run, and no rule could undo
+/// that for every event. Its result is dropped, or given to
+/// [`reclaim`](Gather::reclaim), which can put it where it belongs. For the
+/// first few only, with nothing to undo, see [`gather_k`].
+///
+/// **Panics**: one of an event's guard or `wrap` is resumed in the gatherer;
+/// the others are retracted. Outside of a machine synchronizing panics, before
+/// anything has happened.
+///
+/// Laws: `gather([])` is `always([])`; `gather((a, b))` yields what
+/// `(a.await, b.await)` may yield, and what `(b.await, a.await)` may.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let (tx, rx) = channel();
+/// let (words, heard) = mailbox();
+/// spawn(async move { tx.send(6).await });
+/// words.try_send("times").unwrap();
+/// let (number, word, seven) = gather((rx.recv(), heard.recv(), always(7))).await;
+/// assert_eq!((number, word, seven), (Ok(6), Ok("times"), 7));
+/// # });
+/// ```
+///
+/// Featherweight Threads, sections 2.3.2 (figure 5) and 5.4.
+pub fn gather<P: Gathers>(events: P) -> Gather<P> {
+    Gather { events, reclaim: Discard, kind: Kind::Parasite }
+}
+
+/// [`gather`] with a host for each event, instead of a parasite: for events
+/// whose `wrap`s compute for long, and for comparison.
+pub fn gather_on_hosts<P: Gathers>(events: P) -> Gather<P> {
+    Gather { events, reclaim: Discard, kind: Kind::Host }
+}
+
+/// The event that commits when `future` has ended: its output.
+///
+/// The future is spawned as a host when somebody synchronizes; if the event is
+/// not chosen, or the synchronization is dropped, it is aborted: dropped where
+/// it waits. If it had ended by then, its output is dropped, or goes to
+/// [`reclaim`](Gather::reclaim). For futures that should be polled in place
+/// instead see [`from_cancel_safe`](super::from_cancel_safe).
+///
+/// # Panics
+/// Synchronizing resumes a panic of the future. Outside of a machine it
+/// panics, before anything has happened.
+///
+/// Law: alone, `from_future(f).await` is `f.await`, on another thread.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # use std::time::Duration;
+/// # chanter::block_on(async {
+/// let slow = from_future(async {
+///     after(Duration::from_secs(3600)).await;
+///     "slow"
+/// });
+/// let timeout = after(Duration::from_millis(1)).wrap(|()| "in time");
+/// assert_eq!(choose((slow, timeout)).await, "in time");
+/// # });
+/// ```
+pub fn from_future<F>(future: F) -> Gather<Alone<F>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    Gather { events: Alone(future), reclaim: Discard, kind: Kind::Host }
+}
+
+/// See [`gather`] and [`from_future`].
+#[derive(Clone)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct Gather<P, R = Discard> {
+    events: P,
+    reclaim: R,
+    kind: Kind,
+}
+
+impl<P: Gathers> Gather<P> {
+    /// The same event; but results that are there when it turns out not to be
+    /// chosen are given to `back`, rather than dropped.
+    ///
+    /// It gets them in their places, if there is one at all, when no member
+    /// can finish any more: usually during the drop, at the latest at the end
+    /// of a poll that another processor is in. A panic of `back` is reported.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # chanter::block_on(async {
+    /// let (tx, rx) = mailbox();
+    /// tx.try_send("precious").unwrap();
+    /// let both = gather((rx.recv(), never::<()>())).reclaim(move |(message, _)| {
+    ///     tx.try_send(message.unwrap().unwrap()).unwrap();
+    /// });
+    /// assert_eq!(both.try_sync(), None);
+    /// assert_eq!(rx.try_recv(), Ok("precious"));
+    /// # });
+    /// ```
+    pub fn reclaim<F: FnOnce(P::Partial) + Send + 'static>(self, back: F) -> Gather<P, To<F>> {
+        Gather { events: self.events, reclaim: To(back), kind: self.kind }
+    }
+}
+
+impl<P, R> fmt::Debug for Gather<P, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gather").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+into_future!([P: Gathers, R: Reclaim<P::Partial>] Gather<P, R>, P::Output);
+
+// SAFETY: the branch holds the events or a share of their slots, which are
+// `Send` when the events are, and `R`, which is.
+unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Gather<P, R> {
+    type Branch = GatherBranch<P, R>;
+
+    fn into_branch(self) -> Self::Branch {
+        GatherBranch { event: Some(self), shared: None, offer: Offer::new(), lost: false }
+    }
+}
+
+#[doc(hidden)]
+pub struct GatherBranch<P: Gathers, R: Reclaim<P::Partial>> {
+    /// Until it begins.
+    event: Option<Gather<P, R>>,
+    /// From then on, until it ends.
+    shared: Option<Arc<Shared<P::Slots, R>>>,
+    offer: Offer,
+    lost: bool,
+}
+
+impl<P: Gathers, R: Reclaim<P::Partial>> fmt::Debug for GatherBranch<P, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GatherBranch(..)")
+    }
+}
+
+impl<P: Gathers, R: Reclaim<P::Partial>> GatherBranch<P, R> {
+    fn shared(&self) -> &Arc<Shared<P::Slots, R>> {
+        self.shared.as_ref().expect("begun, and not ended")
+    }
+
+    fn abort(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            shared.abort();
+        }
+    }
+}
+
+// SAFETY: `settle` and `drop` retract the offer. User code runs in `force`
+// (the members' first polls), `walk` and `finish` only.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
+    type Output = P::Output;
+    const SINGLE: bool = true;
+    const WALKED: bool = true;
+
+    fn force(self: Pin<&mut Self>) {
+        // SAFETY: only `offer` is pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        if let Some(Gather { events, reclaim, kind }) = this.event.take() {
+            kind.check("a gathering, or a future as an event,");
+            this.shared = Some(Shared::start(events.into_slots(), reclaim, kind));
+        }
+    }
+
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+        self.shared().is_over()
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+        let shared = self.shared();
+        // SAFETY: pinned, and retracted in `drop` at the latest, before the
+        // share of its queue goes.
+        unsafe { shared.owner.offer(&self.offer, at, || shared.is_over()) }
+    }
+
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut Wakes) {
+        // SAFETY: only `offer` is pinned, and stays.
+        let this = unsafe { self.get_unchecked_mut() };
+        if let Some(shared) = &this.shared {
+            shared.owner.retract(&this.offer, winner.is_some());
+            this.lost = winner.is_none();
+        }
+    }
+
+    fn finish(self: Pin<&mut Self>, _leaf: usize) -> P::Output {
+        // SAFETY: only `offer` is pinned, and it has been retracted.
+        let this = unsafe { self.get_unchecked_mut() };
+        let shared = this.shared.take().expect("begun");
+        match shared.results() {
+            Ok(output) => output,
+            Err(payload) => {
+                drop(shared);
+                resume_unwind(payload)
+            }
+        }
+    }
+
+    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        walk.skip(1);
+        if matches!(walk.what, What::Abort) && self.lost {
+            // SAFETY: only `offer` is pinned.
+            unsafe { self.get_unchecked_mut() }.abort();
+        }
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        self.shared().owner.locked(f);
+    }
+}
+
+impl<P: Gathers, R: Reclaim<P::Partial>> Drop for GatherBranch<P, R> {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            shared.owner.retract(&self.offer, false);
+        }
+        self.abort();
+    }
+}

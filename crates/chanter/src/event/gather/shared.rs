@@ -1,0 +1,268 @@
+//! What the members of a gathering share with its owner.
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::slot::{Slot, Step};
+use crate::event::{WaitQueue, Wakes};
+use crate::sync::atomic::{AtomicBool, AtomicUsize};
+use crate::sync::{Arc, Lock, order};
+use crate::thread::{self, JoinError};
+use crate::vp::{Vp, entered};
+
+/// What a member runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A parasite: polled at once, in place.
+    #[default]
+    Parasite,
+    /// A host: queued.
+    Host,
+}
+
+impl Kind {
+    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(self, future: F) {
+        match self {
+            Self::Parasite => thread::spawn_parasite(future),
+            Self::Host => drop(thread::spawn(future)),
+        }
+    }
+
+    /// Refuses, before anything has happened, to spawn where that is
+    /// impossible.
+    #[track_caller]
+    pub(crate) fn check(self, what: &str) {
+        assert!(
+            Vp::current().is_some() || entered().is_some(),
+            "{what} spawns threads, so it is synchronized on a machine: use `#[chanter::main]` or \
+             `Machine::block_on`"
+        );
+    }
+}
+
+/// The slots of a gathering, of any shape.
+///
+/// # Safety
+/// Implemented here only. The slots stay where they are.
+pub unsafe trait Slots: Send + Sync + Sized + 'static {
+    /// All outputs.
+    type Output: Send;
+    /// The outputs that are there.
+    type Partial;
+
+    #[doc(hidden)]
+    fn count(&self) -> usize;
+    /// Spawns a member for each slot.
+    #[doc(hidden)]
+    #[allow(private_interfaces, reason = "sealed")]
+    fn start<R: Reclaim<Self::Partial>>(shared: &Arc<Shared<Self, R>>, kind: Kind);
+    #[doc(hidden)]
+    fn abort(&self);
+    /// What is there.
+    ///
+    /// # Safety
+    /// As for `Slot::take`, for all of them.
+    #[doc(hidden)]
+    unsafe fn take_some(&self) -> Self::Partial;
+    /// Everything, if everything is there.
+    #[doc(hidden)]
+    fn all(partial: Self::Partial) -> Option<Self::Output>;
+    #[doc(hidden)]
+    fn is_empty(partial: &Self::Partial) -> bool;
+}
+
+/// What becomes of outputs whose gathering was not chosen.
+pub trait Reclaim<P>: Send + 'static {
+    #[doc(hidden)]
+    fn reclaim(self, partial: P);
+}
+
+/// Unwanted outputs are dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct Discard;
+
+impl<P> Reclaim<P> for Discard {
+    fn reclaim(self, _partial: P) {}
+}
+
+/// Unwanted outputs go to a closure.
+#[derive(Clone, Copy)]
+pub struct To<F>(pub(super) F);
+
+impl<F> fmt::Debug for To<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("To(..)")
+    }
+}
+
+impl<P, F: FnOnce(P) + Send + 'static> Reclaim<P> for To<F> {
+    fn reclaim(self, partial: P) {
+        (self.0)(partial);
+    }
+}
+
+type Payload = Box<dyn Any + Send>;
+
+pub(crate) struct Shared<S: Slots, R: Reclaim<S::Partial>> {
+    slots: S,
+    /// Members that have not finished.
+    left: AtomicUsize,
+    failed: AtomicBool,
+    /// The first panic.
+    panic: Lock<Option<Payload>>,
+    pub(super) owner: WaitQueue,
+    reclaim: Lock<Option<R>>,
+}
+
+impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
+    pub(super) fn start(slots: S, reclaim: R, kind: Kind) -> Arc<Self> {
+        let shared = Self::new(slots, reclaim);
+        S::start(&shared, kind);
+        shared
+    }
+
+    pub(super) fn new(slots: S, reclaim: R) -> Arc<Self> {
+        Arc::new(Self {
+            left: AtomicUsize::new(slots.count()),
+            failed: AtomicBool::new(false),
+            panic: Lock::new(None),
+            owner: WaitQueue::new(),
+            reclaim: Lock::new(Some(reclaim)),
+            slots,
+        })
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.slots.count()
+    }
+
+    /// Every member has finished, or one has panicked.
+    pub(super) fn is_over(&self) -> bool {
+        // ORDER: Acquire pairs with `finish` and `fail`.
+        self.left.load(order::gather_observe()) == 0 || self.failed.load(order::gather_observe())
+    }
+
+    pub(super) fn abort(&self) {
+        self.slots.abort();
+    }
+
+    /// The results; or the panic of a member, after the others were aborted.
+    pub(super) fn results(&self) -> Result<S::Output, Payload> {
+        // ORDER: Acquire pairs with `finish`: every output is there.
+        if self.left.load(order::gather_observe()) == 0 && !self.failed.load(order::gather_observe()) {
+            // SAFETY: every member is done, and the owner asks once.
+            let partial = unsafe { self.slots.take_some() };
+            return Ok(S::all(partial).expect("every member is done"));
+        }
+        self.abort();
+        let panic = self.panic.lock().take();
+        Err(panic.unwrap_or_else(|| Box::new("a gathered thread was cancelled")))
+    }
+
+    fn finish(&self, waker: &Waker) {
+        // ORDER: AcqRel: Release publishes this output, Acquire the others',
+        // to whom the last wakes.
+        if self.left.fetch_sub(1, order::gather_finish()) == 1 {
+            let mut wakes = Wakes::new();
+            self.owner.complete_all(&mut wakes);
+            // The owner goes on here, on the stack of the last (figure 5's
+            // `attach`), if this is a thread of ours at an await point.
+            if thread::is_own(waker) { wakes.attach() } else { wakes.queue() }
+        }
+    }
+
+    fn fail(&self, payload: Option<Payload>) {
+        let unwanted = {
+            let mut panic = self.panic.lock();
+            if panic.is_none() { std::mem::replace(&mut *panic, payload) } else { payload }
+        };
+        // ORDER: Release pairs with `is_over`.
+        self.failed.store(true, order::gather_fail());
+        let mut wakes = Wakes::new();
+        self.owner.complete_all(&mut wakes);
+        wakes.queue();
+        if let Some(payload) = unwanted {
+            JoinError::panicked(payload).report("a gathered event");
+        }
+    }
+}
+
+impl<S: Slots, R: Reclaim<S::Partial>> Drop for Shared<S, R> {
+    fn drop(&mut self) {
+        // SAFETY: nobody else is left.
+        let partial = unsafe { self.slots.take_some() };
+        if S::is_empty(&partial) {
+            return;
+        }
+        let reclaim = self.reclaim.lock().take();
+        let reclaim = AssertUnwindSafe(|| reclaim.expect("once").reclaim(partial));
+        if let Err(payload) = catch_unwind(reclaim) {
+            JoinError::panicked(payload).report("reclaiming the results of a gathering");
+        }
+    }
+}
+
+/// The body of a thread that synchronizes on one of the events.
+pub(super) struct Member<S: Slots, R: Reclaim<S::Partial>, F: Future> {
+    shared: Arc<Shared<S, R>>,
+    slot: fn(&S, usize) -> &Slot<F>,
+    index: usize,
+    over: bool,
+}
+
+impl<S: Slots, R: Reclaim<S::Partial>, F: Future> Member<S, R, F>
+where
+    F: Send + 'static,
+    F::Output: Send,
+{
+    pub(super) fn spawn(
+        shared: &Arc<Shared<S, R>>,
+        slot: fn(&S, usize) -> &Slot<F>,
+        index: usize,
+        kind: Kind,
+    ) {
+        kind.spawn(Self::new(Arc::clone(shared), slot, index));
+    }
+
+    pub(super) fn new(shared: Arc<Shared<S, R>>, slot: fn(&S, usize) -> &Slot<F>, index: usize) -> Self {
+        Self { shared, slot, index, over: false }
+    }
+}
+
+impl<S: Slots, R: Reclaim<S::Partial>, F: Future> Future for Member<S, R, F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // All fields are `Unpin`: the future lies in the slot.
+        let this = self.get_mut();
+        let slot = (this.slot)(&this.shared.slots, this.index);
+        // SAFETY: in an `Arc`, which does not move it; we are its only member.
+        match unsafe { slot.poll(cx) } {
+            Step::Pending => return Poll::Pending,
+            Step::Done => {
+                this.over = true;
+                this.shared.finish(cx.waker());
+            }
+            Step::Panicked(payload) => {
+                this.over = true;
+                this.shared.fail(Some(payload));
+            }
+            Step::Aborted => this.over = true,
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<S: Slots, R: Reclaim<S::Partial>, F: Future> Drop for Member<S, R, F> {
+    fn drop(&mut self) {
+        if !self.over {
+            // The machine has cancelled the thread.
+            (self.slot)(&self.shared.slots, self.index).abort();
+            self.shared.fail(None);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `Walk`: a visit to the leaves that take part in more than the protocol.
+//!
+//! Few base events need more than [`Branch`](super::Branch)'s phases: a branch
+//! with an abort action, one with a deadline, a future that is polled in
+//! place. They say so with `Branch::WALKED`; all others are skipped, at no
+//! cost.
+
+use std::task::Waker;
+use std::time::Instant;
+
+/// One pass over the leaves, in the order of the source. No lock is held, and
+/// user code may run.
+pub(crate) struct Walk<'a> {
+    /// The number of the next leaf.
+    pub(super) leaf: usize,
+    pub(super) what: What<'a>,
+}
+
+/// What the pass is for.
+pub(super) enum What<'a> {
+    /// The synchronization is settled: what has lost runs its abort actions.
+    Abort,
+    /// The synchronization is polled with this waker: futures remember it.
+    Attend(&'a Waker),
+    /// Futures are polled, until one is ready: the leaf that it is.
+    Poll(Option<usize>),
+    /// Each leaf's deadline is noted.
+    Due(&'a mut Vec<Option<Instant>>),
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(what: What<'a>) -> Self {
+        Self { leaf: 0, what }
+    }
+
+    pub(super) fn abort() -> Self {
+        Self::new(What::Abort)
+    }
+
+    /// Passes over `leaves`.
+    pub(super) fn skip(&mut self, leaves: usize) {
+        self.leaf += leaves;
+    }
+}
