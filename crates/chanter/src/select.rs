@@ -220,17 +220,18 @@ macro_rules! __select {
         ::core::compile_error!("`select!` has at most 12 arms: use `choose` over a vector for more")
     };
 
-    // The whole.
+    // The whole. The bodies' braces may be doubled.
     (@whole [$how:ident] $wait:tt [$($else:tt)?] [] $name:ident
         $([$place:ident [{$pattern:pat} $event:tt $if:tt $body:tt [$([{$other:pat} $then:tt])*]]])+) => {
         match $crate::__select!(@wait $wait $crate::$how((
             $($crate::Event::wrap($crate::__select!(@event $event $if), $crate::__arms::$name::$place),)+
         ))) {
             $(
+                #[allow(unused_braces)]
                 $crate::__arms::$name::$place($pattern) => $body
-                $($crate::__arms::$name::$place($other) => $then)*
+                $(#[allow(unused_braces)] $crate::__arms::$name::$place($other) => $then)*
             )+
-            $(_ => $else)?
+            $(#[allow(unused_braces)] _ => $else)?
         }
     };
     (@whole [$how:ident] $wait:tt [$($else:tt)?] [$for:tt $default:tt] $name:ident
@@ -239,11 +240,13 @@ macro_rules! __select {
             $($crate::Event::wrap($crate::__select!(@event $event $if), $crate::__arms::$name::$place),)+
         ))) {
             $(
+                #[allow(unused_braces)]
                 ::core::option::Option::Some($crate::__arms::$name::$place($pattern)) => $body
-                $(::core::option::Option::Some($crate::__arms::$name::$place($other)) => $then)*
+                $(#[allow(unused_braces)] ::core::option::Option::Some($crate::__arms::$name::$place($other)) => $then)*
             )+
+            #[allow(unused_braces)]
             ::core::option::Option::None => $default
-            $(_ => $else)?
+            $(#[allow(unused_braces)] _ => $else)?
         }
     };
 

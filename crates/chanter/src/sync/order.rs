@@ -53,8 +53,8 @@ orders! {
     slot_pause = Release;
     /// `Slot::abort`: sees the future that `pause` left.
     slot_abort = Acquire;
-    /// `Shared::finish`: an output is published; the last sees all of them.
-    gather_finish = AcqRel;
+    /// `Shared::leave`: an output is published; the last sees all of them.
+    gather_leave = AcqRel;
     /// `Shared::fail`: the panic is there.
     gather_fail = Release;
     /// `Shared::is_over`: sees the outputs, or the panic.

@@ -125,8 +125,9 @@ impl<P: Gathers> Gather<P> {
     /// chosen are given to `back`, rather than dropped.
     ///
     /// It gets them in their places, if there is one at all, when no member
-    /// can finish any more: usually during the drop, at the latest at the end
-    /// of a poll that another processor is in. A panic of `back` is reported.
+    /// can finish any more: during the drop, or, if another processor polls a
+    /// member right then, at the end of that poll. A panic of `back` is
+    /// reported.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -186,7 +187,7 @@ impl<P: Gathers, R: Reclaim<P::Partial>> GatherBranch<P, R> {
 
     fn abort(&mut self) {
         if let Some(shared) = self.shared.take() {
-            shared.abort();
+            shared.abandon();
         }
     }
 }

@@ -47,8 +47,8 @@ where
         }
     }
 
-    fn abort(&self) {
-        self.0.iter().for_each(Slot::abort);
+    fn abort(&self) -> usize {
+        self.0.iter().filter(|slot| slot.abort()).count()
     }
 
     unsafe fn take_some(&self) -> Self::Partial {
@@ -87,8 +87,8 @@ where
         }
     }
 
-    fn abort(&self) {
-        self.0.iter().for_each(Slot::abort);
+    fn abort(&self) -> usize {
+        self.0.iter().filter(|slot| slot.abort()).count()
     }
 
     unsafe fn take_some(&self) -> Self::Partial {
@@ -160,8 +160,8 @@ where
         Member::spawn(shared, |slots, _| &slots.0, 0, kind);
     }
 
-    fn abort(&self) {
-        self.0.abort();
+    fn abort(&self) -> usize {
+        usize::from(self.0.abort())
     }
 
     unsafe fn take_some(&self) -> Self::Partial {
@@ -215,8 +215,8 @@ macro_rules! tuple {
                 $(Member::spawn(shared, |slots, _| &slots.0.$index, $index, kind);)*
             }
 
-            fn abort(&self) {
-                $(self.0.$index.abort();)*
+            fn abort(&self) -> usize {
+                0 $(+ usize::from(self.0.$index.abort()))*
             }
 
             unsafe fn take_some(&self) -> Self::Partial {

@@ -60,8 +60,9 @@ pub unsafe trait Slots: Send + Sync + Sized + 'static {
     #[doc(hidden)]
     #[allow(private_interfaces, reason = "sealed")]
     fn start<R: Reclaim<Self::Partial>>(shared: &Arc<Shared<Self, R>>, kind: Kind);
+    /// Aborts all; how many of them waited.
     #[doc(hidden)]
-    fn abort(&self);
+    fn abort(&self) -> usize;
     /// What is there.
     ///
     /// # Safety
@@ -109,7 +110,8 @@ type Payload = Box<dyn Any + Send>;
 
 pub(crate) struct Shared<S: Slots, R: Reclaim<S::Partial>> {
     slots: S,
-    /// Members that have not finished.
+    /// Members that have not ended, and the owner. Who leaves last, when the
+    /// owner has given up, reclaims.
     left: AtomicUsize,
     failed: AtomicBool,
     /// The first panic.
@@ -127,7 +129,7 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
 
     pub(super) fn new(slots: S, reclaim: R) -> Arc<Self> {
         Arc::new(Self {
-            left: AtomicUsize::new(slots.count()),
+            left: AtomicUsize::new(slots.count() + 1),
             failed: AtomicBool::new(false),
             panic: Lock::new(None),
             owner: WaitQueue::new(),
@@ -142,31 +144,57 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
 
     /// Every member has finished, or one has panicked.
     pub(super) fn is_over(&self) -> bool {
-        // ORDER: Acquire pairs with `finish` and `fail`.
-        self.left.load(order::gather_observe()) == 0 || self.failed.load(order::gather_observe())
+        // ORDER: Acquire pairs with `leave` and `fail`.
+        self.left.load(order::gather_observe()) == 1 || self.failed.load(order::gather_observe())
     }
 
-    pub(super) fn abort(&self) {
-        self.slots.abort();
+    /// The owner gives up: what waits never happens, and what has happened is
+    /// reclaimed.
+    pub(super) fn abandon(&self) {
+        self.leave(self.slots.abort() + 1);
     }
 
-    /// The results; or the panic of a member, after the others were aborted.
+    /// The results; or the panic of a member.
     pub(super) fn results(&self) -> Result<S::Output, Payload> {
-        // ORDER: Acquire pairs with `finish`: every output is there.
-        if self.left.load(order::gather_observe()) == 0 && !self.failed.load(order::gather_observe()) {
+        // ORDER: Acquire pairs with `fail`, as in `is_over`.
+        if !self.failed.load(order::gather_observe()) {
             // SAFETY: every member is done, and the owner asks once.
             let partial = unsafe { self.slots.take_some() };
             return Ok(S::all(partial).expect("every member is done"));
         }
-        self.abort();
+        self.abandon();
         let panic = self.panic.lock().take();
         Err(panic.unwrap_or_else(|| Box::new("a gathered thread was cancelled")))
     }
 
+    /// So many have ended; true: the owner alone is left.
+    fn leave(&self, count: usize) -> bool {
+        // ORDER: AcqRel: Release publishes our output, Acquire shows the last
+        // one the others'.
+        let before = self.left.fetch_sub(count, order::gather_leave());
+        if before == count {
+            self.reclaim();
+        }
+        before == count + 1
+    }
+
+    #[cold]
+    fn reclaim(&self) {
+        // SAFETY: nobody else is left.
+        let partial = unsafe { self.slots.take_some() };
+        if S::is_empty(&partial) {
+            return;
+        }
+        let reclaim = self.reclaim.lock().take();
+        let reclaim = AssertUnwindSafe(|| reclaim.expect("once").reclaim(partial));
+        if let Err(payload) = catch_unwind(reclaim) {
+            JoinError::panicked(payload).report("reclaiming the results of a gathering");
+        }
+    }
+
+    /// A member has its output.
     fn finish(&self, waker: &Waker) {
-        // ORDER: AcqRel: Release publishes this output, Acquire the others',
-        // to whom the last wakes.
-        if self.left.fetch_sub(1, order::gather_finish()) == 1 {
+        if self.leave(1) {
             let mut wakes = Wakes::new();
             self.owner.complete_all(&mut wakes);
             // The owner goes on here, on the stack of the last (figure 5's
@@ -175,6 +203,7 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
         }
     }
 
+    /// A member has panicked, or was cancelled.
     fn fail(&self, payload: Option<Payload>) {
         let unwanted = {
             let mut panic = self.panic.lock();
@@ -187,21 +216,6 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
         wakes.queue();
         if let Some(payload) = unwanted {
             JoinError::panicked(payload).report("a gathered event");
-        }
-    }
-}
-
-impl<S: Slots, R: Reclaim<S::Partial>> Drop for Shared<S, R> {
-    fn drop(&mut self) {
-        // SAFETY: nobody else is left.
-        let partial = unsafe { self.slots.take_some() };
-        if S::is_empty(&partial) {
-            return;
-        }
-        let reclaim = self.reclaim.lock().take();
-        let reclaim = AssertUnwindSafe(|| reclaim.expect("once").reclaim(partial));
-        if let Err(payload) = catch_unwind(reclaim) {
-            JoinError::panicked(payload).report("reclaiming the results of a gathering");
         }
     }
 }
@@ -250,6 +264,11 @@ impl<S: Slots, R: Reclaim<S::Partial>, F: Future> Future for Member<S, R, F> {
             Step::Panicked(payload) => {
                 this.over = true;
                 this.shared.fail(Some(payload));
+                this.shared.leave(1);
+            }
+            Step::Ended => {
+                this.over = true;
+                this.shared.leave(1);
             }
             Step::Aborted => this.over = true,
         }
@@ -261,8 +280,10 @@ impl<S: Slots, R: Reclaim<S::Partial>, F: Future> Drop for Member<S, R, F> {
     fn drop(&mut self) {
         if !self.over {
             // The machine has cancelled the thread.
-            (self.slot)(&self.shared.slots, self.index).abort();
             self.shared.fail(None);
+            if (self.slot)(&self.shared.slots, self.index).abort() {
+                self.shared.leave(1);
+            }
         }
     }
 }

@@ -52,7 +52,9 @@ pub(super) enum Step {
     Pending,
     Done,
     Panicked(Box<dyn Any + Send>),
-    /// Nobody wants the output any more.
+    /// The owner has aborted it meanwhile, and left the end to us.
+    Ended,
+    /// The owner had aborted it before.
     Aborted,
 }
 
@@ -101,7 +103,7 @@ impl<F: Future> Slot<F> {
                 unsafe { self.replace(Stage::Output(output)) };
                 // An owner that has aborted meanwhile leaves the output for
                 // whoever is last.
-                // ORDER: Relaxed: `Shared::finish` publishes the output.
+                // ORDER: Relaxed: `Shared::leave` publishes the output.
                 let _ = self.state.compare_exchange(BUSY, DONE, Ordering::Relaxed, Ordering::Relaxed);
                 Step::Done
             }
@@ -131,25 +133,28 @@ impl<F: Future> Slot<F> {
         }
         // SAFETY: the owner has aborted a busy slot, and leaves it to us.
         unsafe { self.replace(Stage::Gone) };
-        Step::Aborted
+        Step::Ended
     }
 
     /// The owner does not want the output any more. A future that waits is
     /// dropped here, so that it has not happened when this returns; one that
     /// is being polled is dropped, or has happened, at the end of that poll.
-    pub(super) fn abort(&self) {
+    /// True: it was waiting.
+    pub(super) fn abort(&self) -> bool {
         // ORDER: Acquire pairs with `pause`; Release is not needed: nothing is
         // handed over.
-        if self.state.swap(ABORTED, order::slot_abort()) == IDLE {
-            // SAFETY: taken out of IDLE: exclusive.
-            let waker = self.waker.with_mut(|waker| unsafe { (*waker).take() });
-            // SAFETY: as above.
-            unsafe { self.replace(Stage::Gone) };
-            if let Some(waker) = waker {
-                // The member's frame ends.
-                contain(|| waker.wake());
-            }
+        if self.state.swap(ABORTED, order::slot_abort()) != IDLE {
+            return false;
         }
+        // SAFETY: taken out of IDLE: exclusive.
+        let waker = self.waker.with_mut(|waker| unsafe { (*waker).take() });
+        // SAFETY: as above.
+        unsafe { self.replace(Stage::Gone) };
+        if let Some(waker) = waker {
+            // The member's frame ends.
+            contain(|| waker.wake());
+        }
+        true
     }
 
     /// Drops what is in the slot, where it is, and puts `stage` there. If the
