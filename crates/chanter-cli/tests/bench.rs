@@ -73,6 +73,7 @@ fn every_benchmark_of_chanter_checks_its_result() {
             "par-pingpong",
             "choose",
             "choose-both",
+            "gather",
             "send",
             "mailbox",
             "asend",

@@ -3,6 +3,7 @@
 
 pub(crate) mod blocked;
 pub(crate) mod choose;
+pub(crate) mod gather;
 pub(crate) mod idle;
 pub(crate) mod lost_choice;
 pub(crate) mod pingpong;
@@ -21,6 +22,7 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         spawn::cases(vps),
         pingpong::cases(vps),
         choose::cases(vps),
+        gather::cases(vps),
         send::cases(vps),
         blocked::cases(vps),
         idle::cases(vps),
