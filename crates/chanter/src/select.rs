@@ -54,6 +54,14 @@
 /// * `else => body`, after all arms: for any of them; what did not match has
 ///   been dropped, as in `let .. else`.
 ///
+/// What may not match, and says nothing, does not compile:
+///
+/// ```compile_fail,E0004
+/// # use chanter::prelude::*;
+/// # let (_tx, rx) = channel::<u32>();
+/// select! { blocking; Ok(number) = rx.recv() => drop(number) }
+/// ```
+///
 /// # Order
 ///
 /// Fair, as [`choose`](crate::choose), or in order after a first word
@@ -73,6 +81,10 @@
 ///   [`resumable`](crate::resumable) or, if it is cancel safe,
 ///   [`from_cancel_safe`](crate::from_cancel_safe). An arm whose pattern does
 ///   not match is not "disabled": see above.
+///   ```compile_fail,E0277
+///   # use chanter::prelude::*;
+///   select! { blocking; () = async {} => () }
+///   ```
 /// * From crossbeam: `recv(rx) -> msg => ..` is `msg = rx.recv() => ..`, and
 ///   `send(tx, v) -> res => ..` is `res = tx.send(v) => ..`; on OS threads say
 ///   `blocking;`. `default` is the same.

@@ -289,7 +289,7 @@ fn nothing_is_lost_or_leaked() {
                 for turn in 0..polls {
                     done = done || poll(&mut waits).is_ready();
                     if turn < receives {
-                        assert!(rx.try_recv().is_ok() == !done);
+                        assert_ne!(rx.try_recv().is_ok(), done);
                     }
                     yield_now().await;
                 }

@@ -147,8 +147,10 @@ pub trait AsyncEvent: Sized {
 /// The asynchronous event of sending `message`: the caller goes on at once.
 ///
 /// Not the same as a mailbox: each send waits in a thread of its own, so that
-/// `wrap_later` can act on it. Messages that wait are received in the order in
-/// which they were sent.
+/// `wrap_later` can act on it. There is no promise of order: parasites usually
+/// begin in order, but one may be queued instead (deep stack, another processor
+/// that is idle), and hosts run when the policy says. Where order matters, use
+/// a mailbox.
 pub fn asend<T: Send + 'static>(sender: &Sender<T>, message: T) -> Asynchronously<SendEvent<T>> {
     asynchronously(sender.send(message))
 }

@@ -127,7 +127,7 @@ unsafe impl<T> Branch for BoxEvent<'_, T> {
     fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
         if self.walked {
             self.branch.as_mut().walk(walk);
-        } else {
+        } else if walk.counts() {
             walk.skip(self.branch.leaves());
         }
     }

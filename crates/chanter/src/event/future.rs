@@ -251,11 +251,7 @@ unsafe impl<P: Place> Branch for FutureBranch<P> {
                     None => *old = Some((*waker).clone()),
                 }
             }
-            What::Poll(found @ None) => {
-                if self.as_mut().is_ready() {
-                    *found = Some(walk.leaf);
-                }
-            }
+            What::Poll(found @ None) if self.as_mut().is_ready() => *found = Some(walk.leaf),
             _ => (),
         }
         walk.skip(1);

@@ -8,8 +8,19 @@
 //!
 //! The combinators are those of Concurrent ML (Parallel CML, section 2):
 //! [`wrap`](Event::wrap), [`guard`], [`with_nack`], [`choose`], with
-//! [`always`] and [`never()`] as units. Like iterators they nest as types: no
-//! allocation unless [`boxed`](Event::boxed).
+//! [`always`] and [`never()`] as units; and more:
+//!
+//! * when an event is not chosen: [`on_abort`](Event::on_abort);
+//! * which of several is: [`choose_biased`], [`Ageing`], [`choose_earliest`],
+//!   [`by`](Event::by) a deadline, [`optional`], [`select!`](crate::select);
+//! * all of several, or the first few: [`gather`], [`gather_k`];
+//! * two results, now and later: [`AsyncEvent`];
+//! * futures as events: [`from_future`], [`from_cancel_safe`], [`resumable`];
+//!   events as streams and sinks: [`repeat`],
+//!   [`Sender::into_sink`](crate::Sender::into_sink).
+//!
+//! Like iterators they nest as types: no allocation unless
+//! [`boxed`](Event::boxed).
 //!
 //! The protocol is in `protocol.rs`.
 
@@ -85,6 +96,11 @@ pub(crate) use wakes::Wakes;
 ///
 /// Implemented by this crate only: use the combinators. If the event is
 /// `Send`, so is its branch: a synchronization is `Send` when its event is.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an event",
+    note = "a future becomes an event with `from_future`, `resumable` or `from_cancel_safe`",
+    note = "a `Thread` has the event `.join()`, an `IVar` the event `.get()`"
+)]
 pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     /// The state of one synchronization.
     #[doc(hidden)]

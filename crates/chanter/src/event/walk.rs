@@ -37,6 +37,11 @@ impl<'a> Walk<'a> {
         Self::new(What::Abort)
     }
 
+    /// Whether the leaves' numbers matter.
+    pub(super) fn counts(&self) -> bool {
+        matches!(self.what, What::Poll(_) | What::Due(_))
+    }
+
     /// Passes over `leaves`.
     pub(super) fn skip(&mut self, leaves: usize) {
         self.leaf += leaves;

@@ -28,6 +28,13 @@ pub unsafe trait Gathers {
 #[derive(Debug)]
 pub struct Row<S>(S);
 
+#[cfg(all(test, loom))]
+impl<F: Future, const N: usize> Row<[Slot<F>; N]> {
+    pub(super) fn slot(&self, index: usize) -> &Slot<F> {
+        &self.0[index]
+    }
+}
+
 // SAFETY: inline, in what never moves.
 unsafe impl<F: Future + Send + 'static, const N: usize> Slots for Row<[Slot<F>; N]>
 where
@@ -142,6 +149,13 @@ pub struct Alone<F>(pub(super) F);
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct One<F: Future>(Slot<F>);
+
+#[cfg(all(test, loom))]
+impl<F: Future> One<F> {
+    pub(super) fn slot(&self) -> &Slot<F> {
+        &self.0
+    }
+}
 
 // SAFETY: inline, in what never moves.
 unsafe impl<F: Future + Send + 'static> Slots for One<F>
