@@ -232,12 +232,14 @@ macro_rules! __select {
         ::core::compile_error!("`select!` has at most 12 arms: use `choose` over a vector for more")
     };
 
-    // The whole. The bodies' braces may be doubled.
+    // The whole. The events are gone before a body runs. Its braces may be doubled.
     (@whole [$how:ident] $wait:tt [$($else:tt)?] [] $name:ident
         $([$place:ident [{$pattern:pat} $event:tt $if:tt $body:tt [$([{$other:pat} $then:tt])*]]])+) => {
-        match $crate::__select!(@wait $wait $crate::$how((
+        {
+        let chosen = $crate::__select!(@wait $wait $crate::$how((
             $($crate::Event::wrap($crate::__select!(@event $event $if), $crate::__arms::$name::$place),)+
-        ))) {
+        )));
+        match chosen {
             $(
                 #[allow(unused_braces)]
                 $crate::__arms::$name::$place($pattern) => $body
@@ -245,12 +247,15 @@ macro_rules! __select {
             )+
             $(#[allow(unused_braces)] _ => $else)?
         }
+        }
     };
     (@whole [$how:ident] $wait:tt [$($else:tt)?] [$for:tt $default:tt] $name:ident
         $([$place:ident [{$pattern:pat} $event:tt $if:tt $body:tt [$([{$other:pat} $then:tt])*]]])+) => {
-        match $crate::__select!(@wait_for $for $wait $crate::$how((
+        {
+        let chosen = $crate::__select!(@wait_for $for $wait $crate::$how((
             $($crate::Event::wrap($crate::__select!(@event $event $if), $crate::__arms::$name::$place),)+
-        ))) {
+        )));
+        match chosen {
             $(
                 #[allow(unused_braces)]
                 ::core::option::Option::Some($crate::__arms::$name::$place($pattern)) => $body
@@ -259,6 +264,7 @@ macro_rules! __select {
             #[allow(unused_braces)]
             ::core::option::Option::None => $default
             $(#[allow(unused_braces)] _ => $else)?
+        }
         }
     };
 

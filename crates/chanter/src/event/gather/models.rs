@@ -144,7 +144,7 @@ fn failed() {
     let member = Member::new(Arc::clone(&shared), |slots, _| slots.slot(), 0);
     let other = thread::spawn(move || block_on(member));
     let outcome = catch_unwind(AssertUnwindSafe(|| block_on(Begun::<Alone<Bad>, _>(shared))));
-    assert_eq!(outcome.unwrap_err().downcast_ref::<&str>(), Some(&"bad"));
+    assert_eq!(outcome.err().expect("a panic").downcast_ref::<&str>(), Some(&"bad"));
     other.join().unwrap();
 }
 
