@@ -55,6 +55,8 @@ orders! {
     slot_abort = Acquire;
     /// `Shared::leave`: an output is published; the last sees all of them.
     gather_leave = AcqRel;
+    /// `Shared::give_up`: who frees sees every use end.
+    gather_free = AcqRel;
     /// `Shared::fail`: the panic is there.
     gather_fail = Release;
     /// `Shared::is_over`: sees the outputs, or the panic.

@@ -23,10 +23,9 @@ pub use shared::{Discard, Reclaim, To};
 
 pub(crate) use shared::Kind;
 
-use self::shared::Shared;
+use self::shared::Share;
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offer, Offered, Offering, Wakes, into_future};
-use crate::sync::Arc;
 
 /// The event that commits when *all* of `events` have: their results, in
 /// order. The paper's `chooseAll`.
@@ -169,7 +168,7 @@ pub struct GatherBranch<P: Gathers, R: Reclaim<P::Partial>> {
     /// Until it begins.
     event: Option<Gather<P, R>>,
     /// From then on, until it ends.
-    shared: Option<Arc<Shared<P::Slots, R>>>,
+    shared: Option<Share<P::Slots, R>>,
     offer: Offer,
     lost: bool,
 }
@@ -181,7 +180,7 @@ impl<P: Gathers, R: Reclaim<P::Partial>> fmt::Debug for GatherBranch<P, R> {
 }
 
 impl<P: Gathers, R: Reclaim<P::Partial>> GatherBranch<P, R> {
-    fn shared(&self) -> &Arc<Shared<P::Slots, R>> {
+    fn shared(&self) -> &Share<P::Slots, R> {
         self.shared.as_ref().expect("begun, and not ended")
     }
 
@@ -205,7 +204,7 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
         let this = unsafe { self.get_unchecked_mut() };
         if let Some(Gather { events, reclaim, kind }) = this.event.take() {
             kind.check("a gathering, or a future as an event,");
-            this.shared = Some(Shared::start(events.into_slots(), reclaim, kind));
+            this.shared = Some(Share::start(events.into_slots(), reclaim, kind));
         }
     }
 

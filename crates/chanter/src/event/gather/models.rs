@@ -12,15 +12,14 @@ use loom::sync::atomic::AtomicUsize;
 use loom::thread;
 
 use super::shapes::{Alone, Gathers};
-use super::shared::{Discard, Member, Shared, To};
+use super::shared::{Discard, Member, Share, Slots, To};
 use super::{GatherBranch, Reclaim};
 use crate::event::{Always, Event, Offer, always, into_future};
-use crate::sync::Arc;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sync::models::{Message, block_on, check, needs, poll_once};
 
 /// A gathering whose members the model runs itself.
-struct Begun<P: Gathers, R: Reclaim<P::Partial>>(Arc<Shared<P::Slots, R>>);
+struct Begun<P: Gathers, R: Reclaim<P::Partial>>(Share<P::Slots, R>);
 
 into_future!([P: Gathers, R: Reclaim<P::Partial>] Begun<P, R>, P::Output);
 
@@ -31,6 +30,12 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Begun<P, R> {
     fn into_branch(self) -> Self::Branch {
         GatherBranch { event: None, shared: Some(self.0), offer: Offer::new(), lost: false }
     }
+}
+
+/// A member's share; once for each slot.
+fn member_of<S: Slots, R: Reclaim<S::Partial>>(owner: &Share<S, R>) -> Share<S, R> {
+    // SAFETY: each model does it so.
+    unsafe { owner.of_member() }
 }
 
 /// Ready at its second poll. Each poll touches the message.
@@ -68,8 +73,8 @@ fn abandoned() {
         assert_eq!(message.expect("an output").number(), 7);
         count.fetch_add(1, SeqCst);
     });
-    let shared = Shared::new(Alone(Twice::new()).into_slots(), back);
-    let member = Member::new(Arc::clone(&shared), |slots, _| slots.slot(), 0);
+    let shared = Share::new(Alone(Twice::new()).into_slots(), back, false);
+    let member = Member::new(member_of(&shared), |slots, _| slots.slot(), 0);
     let other = thread::spawn(move || {
         let mut member = pin!(member);
         poll_once(member.as_mut()).is_ready() || poll_once(member.as_mut()).is_ready()
@@ -94,6 +99,12 @@ fn slot_abort_is_needed() {
     needs("slot_abort", Relaxed, abandoned);
 }
 
+/// Who frees sees every use end.
+#[test]
+fn gather_free_is_needed() {
+    needs("gather_free", Relaxed, abandoned);
+}
+
 /// Who reclaims sees the outputs of all.
 #[test]
 fn gather_leave_acquires() {
@@ -102,18 +113,15 @@ fn gather_leave_acquires() {
 
 type Two = [Always<Message>; 2];
 
-fn two(
-    shared: &Arc<Shared<<Two as Gathers>::Slots, Discard>>,
-    index: usize,
-) -> impl Future<Output = ()> + use<> {
-    Member::new(Arc::clone(shared), |slots: &<Two as Gathers>::Slots, index| slots.slot(index), index)
+fn two(shared: &Share<<Two as Gathers>::Slots, Discard>, index: usize) -> impl Future<Output = ()> + use<> {
+    Member::new(member_of(shared), |slots: &<Two as Gathers>::Slots, index| slots.slot(index), index)
 }
 
 /// Two members end on two processors: the owner is woken, once, and sees both
 /// outputs.
 fn both() {
     let events = [always(Message::new(1)), always(Message::new(2))];
-    let shared = Shared::new(events.into_slots(), Discard);
+    let shared = Share::new(events.into_slots(), Discard, false);
     let (first, second) = (two(&shared, 0), two(&shared, 1));
     let other = thread::spawn(move || block_on(first));
     let third = thread::spawn(move || block_on(second));
@@ -140,8 +148,8 @@ fn gather_observe_is_needed() {
 
 /// A member panics: the owner gets the panic, whatever the other does.
 fn failed() {
-    let shared = Shared::new(Alone(Bad).into_slots(), Discard);
-    let member = Member::new(Arc::clone(&shared), |slots, _| slots.slot(), 0);
+    let shared = Share::new(Alone(Bad).into_slots(), Discard, false);
+    let member = Member::new(member_of(&shared), |slots, _| slots.slot(), 0);
     let other = thread::spawn(move || block_on(member));
     let outcome = catch_unwind(AssertUnwindSafe(|| block_on(Begun::<Alone<Bad>, _>(shared))));
     assert_eq!(outcome.err().expect("a panic").downcast_ref::<&str>(), Some(&"bad"));

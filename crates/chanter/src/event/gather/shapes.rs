@@ -2,10 +2,9 @@
 
 use std::future::Future;
 
-use super::shared::{Kind, Member, Reclaim, Shared, Slots};
+use super::shared::{Kind, Member, Reclaim, Share, Slots};
 use super::slot::Slot;
 use crate::event::{Event, Sync};
-use crate::sync::Arc;
 
 /// What [`gather`](super::gather) takes: a tuple of up to 12 events, an array
 /// or a vector; all `Send` and `'static`, and so are their outputs.
@@ -48,7 +47,7 @@ where
     }
 
     #[allow(private_interfaces, reason = "sealed")]
-    fn start<R: Reclaim<Self::Partial>>(shared: &Arc<Shared<Self, R>>, kind: Kind) {
+    fn start<R: Reclaim<Self::Partial>>(shared: &Share<Self, R>, kind: Kind) {
         for index in 0..N {
             Member::spawn(shared, |slots, index| &slots.0[index], index, kind);
         }
@@ -88,7 +87,7 @@ where
     }
 
     #[allow(private_interfaces, reason = "sealed")]
-    fn start<R: Reclaim<Self::Partial>>(shared: &Arc<Shared<Self, R>>, kind: Kind) {
+    fn start<R: Reclaim<Self::Partial>>(shared: &Share<Self, R>, kind: Kind) {
         for index in 0..shared.count() {
             Member::spawn(shared, |slots, index| &slots.0[index], index, kind);
         }
@@ -170,7 +169,7 @@ where
     }
 
     #[allow(private_interfaces, reason = "sealed")]
-    fn start<R: Reclaim<Self::Partial>>(shared: &Arc<Shared<Self, R>>, kind: Kind) {
+    fn start<R: Reclaim<Self::Partial>>(shared: &Share<Self, R>, kind: Kind) {
         Member::spawn(shared, |slots, _| &slots.0, 0, kind);
     }
 
@@ -225,7 +224,7 @@ macro_rules! tuple {
             }
 
             #[allow(private_interfaces, reason = "sealed")]
-            fn start<R: Reclaim<Self::Partial>>(shared: &Arc<Shared<Self, R>>, kind: Kind) {
+            fn start<R: Reclaim<Self::Partial>>(shared: &Share<Self, R>, kind: Kind) {
                 $(Member::spawn(shared, |slots, _| &slots.0.$index, $index, kind);)*
             }
 

@@ -3,14 +3,16 @@
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
 use super::slot::{Slot, Step};
 use crate::event::{WaitQueue, Wakes};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
-use crate::sync::{Arc, Lock, order};
+use crate::sync::{Cell, Lock, order, os_thread};
 use crate::thread::{self, JoinError};
 use crate::vp::{Vp, entered};
 
@@ -59,7 +61,7 @@ pub unsafe trait Slots: Send + Sync + Sized + 'static {
     /// Spawns a member for each slot.
     #[doc(hidden)]
     #[allow(private_interfaces, reason = "sealed")]
-    fn start<R: Reclaim<Self::Partial>>(shared: &Arc<Shared<Self, R>>, kind: Kind);
+    fn start<R: Reclaim<Self::Partial>>(shared: &Share<Self, R>, kind: Kind);
     /// Aborts all; how many of them waited.
     #[doc(hidden)]
     fn abort(&self) -> usize;
@@ -108,34 +110,118 @@ impl<P, F: FnOnce(P) + Send + 'static> Reclaim<P> for To<F> {
 
 type Payload = Box<dyn Any + Send>;
 
+/// What lies behind each [`Share`].
 pub(crate) struct Shared<S: Slots, R: Reclaim<S::Partial>> {
     slots: S,
     /// Members that have not ended, and the owner. Who leaves last, when the
     /// owner has given up, reclaims.
     left: AtomicUsize,
+    /// Shares: who drops the last, frees.
+    shares: AtomicUsize,
     failed: AtomicBool,
     /// The first panic.
     panic: Lock<Option<Payload>>,
     pub(super) owner: WaitQueue,
     reclaim: Lock<Option<R>>,
+    /// The OS thread that spawns the members. What ends there, while it does,
+    /// is counted by plain additions, and taken off at the end: a parasite that
+    /// need not wait costs no read-modify-write.
+    starter: u32,
+    starting: Cell<bool>,
+    ended: Cell<usize>,
+    dropped: Cell<usize>,
 }
 
-impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
-    pub(super) fn start(slots: S, reclaim: R, kind: Kind) -> Arc<Self> {
-        let shared = Self::new(slots, reclaim);
-        S::start(&shared, kind);
-        shared
-    }
+/// A share of a gathering: the owner's, or a member's.
+pub(crate) struct Share<S: Slots, R: Reclaim<S::Partial>>(NonNull<Shared<S, R>>);
 
-    pub(super) fn new(slots: S, reclaim: R) -> Arc<Self> {
-        Arc::new(Self {
-            left: AtomicUsize::new(slots.count() + 1),
+// SAFETY: slots are `Send` and `Sync`, and so is what is behind locks; the cells
+// are the starter's alone, while it starts.
+unsafe impl<S: Slots, R: Reclaim<S::Partial>> Send for Share<S, R> {}
+
+impl<S: Slots, R: Reclaim<S::Partial>> Deref for Share<S, R> {
+    type Target = Shared<S, R>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Shared<S, R> {
+        // SAFETY: a share keeps it alive.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<S: Slots, R: Reclaim<S::Partial>> Drop for Share<S, R> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_starting() {
+            // The owner's share is alive.
+            self.dropped.set(self.dropped.get() + 1);
+        } else {
+            // SAFETY: this share is gone.
+            unsafe { Shared::give_up(self.0, 1) };
+        }
+    }
+}
+
+impl<S: Slots, R: Reclaim<S::Partial>> Share<S, R> {
+    /// The owner's share; each member's is counted already.
+    pub(super) fn new(slots: S, reclaim: R, starting: bool) -> Self {
+        let all = slots.count() + 1;
+        Self(NonNull::from(Box::leak(Box::new(Shared {
+            slots,
+            left: AtomicUsize::new(all),
+            shares: AtomicUsize::new(all),
             failed: AtomicBool::new(false),
             panic: Lock::new(None),
             owner: WaitQueue::new(),
             reclaim: Lock::new(Some(reclaim)),
-            slots,
-        })
+            starter: os_thread(),
+            starting: Cell::new(starting),
+            ended: Cell::new(0),
+            dropped: Cell::new(0),
+        }))))
+    }
+
+    pub(super) fn start(slots: S, reclaim: R, kind: Kind) -> Self {
+        let shared = Self::new(slots, reclaim, true);
+        S::start(&shared, kind);
+        shared.starting.set(false);
+        let (ended, dropped) = (shared.ended.get(), shared.dropped.get());
+        if ended > 0 {
+            shared.leave(ended);
+        }
+        if dropped > 0 {
+            // SAFETY: those shares are gone, and ours is not.
+            unsafe { Shared::give_up(shared.0, dropped) };
+        }
+        shared
+    }
+
+    /// A member's share.
+    ///
+    /// # Safety
+    /// Once for each slot.
+    pub(super) unsafe fn of_member(&self) -> Self {
+        Self(self.0)
+    }
+}
+
+impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
+    /// # Safety
+    /// So many shares are gone.
+    unsafe fn give_up(this: NonNull<Self>, count: usize) {
+        // SAFETY: these shares have kept it alive so far.
+        let shares = unsafe { &this.as_ref().shares };
+        // ORDER: AcqRel: our uses end before it is freed by the last.
+        if shares.fetch_sub(count, order::gather_free()) == count {
+            // SAFETY: made by `new`, and nobody else is left.
+            drop(unsafe { Box::from_raw(this.as_ptr()) });
+        }
+    }
+
+    /// Whether we are below the loop that spawns the members, on its stack.
+    #[inline(always)]
+    fn is_starting(&self) -> bool {
+        self.starter == os_thread() && self.starting.get()
     }
 
     pub(super) fn count(&self) -> usize {
@@ -168,7 +254,12 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
     }
 
     /// So many have ended; true: the owner alone is left.
+    #[inline]
     fn leave(&self, count: usize) -> bool {
+        if self.is_starting() {
+            self.ended.set(self.ended.get() + count);
+            return false;
+        }
         // ORDER: AcqRel: Release publishes our output, Acquire shows the last
         // one the others'.
         let before = self.left.fetch_sub(count, order::gather_leave());
@@ -222,7 +313,7 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
 
 /// The body of a thread that synchronizes on one of the events.
 pub(super) struct Member<S: Slots, R: Reclaim<S::Partial>, F: Future> {
-    shared: Arc<Shared<S, R>>,
+    shared: Share<S, R>,
     slot: fn(&S, usize) -> &Slot<F>,
     index: usize,
     over: bool,
@@ -233,16 +324,12 @@ where
     F: Send + 'static,
     F::Output: Send,
 {
-    pub(super) fn spawn(
-        shared: &Arc<Shared<S, R>>,
-        slot: fn(&S, usize) -> &Slot<F>,
-        index: usize,
-        kind: Kind,
-    ) {
-        kind.spawn(Self::new(Arc::clone(shared), slot, index));
+    pub(super) fn spawn(shared: &Share<S, R>, slot: fn(&S, usize) -> &Slot<F>, index: usize, kind: Kind) {
+        // SAFETY: called once for each slot.
+        kind.spawn(Self::new(unsafe { shared.of_member() }, slot, index));
     }
 
-    pub(super) fn new(shared: Arc<Shared<S, R>>, slot: fn(&S, usize) -> &Slot<F>, index: usize) -> Self {
+    pub(super) fn new(shared: Share<S, R>, slot: fn(&S, usize) -> &Slot<F>, index: usize) -> Self {
         Self { shared, slot, index, over: false }
     }
 }
@@ -254,8 +341,8 @@ impl<S: Slots, R: Reclaim<S::Partial>, F: Future> Future for Member<S, R, F> {
         // All fields are `Unpin`: the future lies in the slot.
         let this = self.get_mut();
         let slot = (this.slot)(&this.shared.slots, this.index);
-        // SAFETY: in an `Arc`, which does not move it; we are its only member.
-        match unsafe { slot.poll(cx) } {
+        // SAFETY: shared slots do not move; we are its only member.
+        match unsafe { slot.poll(this.shared.is_starting(), cx) } {
             Step::Pending => return Poll::Pending,
             Step::Done => {
                 this.over = true;

@@ -2,15 +2,15 @@
 //! abort it at any time and takes its output at the end.
 //!
 //! ```text
-//!            ┌──(begin, by the member)──► BUSY ──(output)──► DONE
+//!            ┌──(begin, by the member)──► BUSY, and so it stays with the output
 //!   IDLE ────┤  ◄──────(pending)───────────┤
 //!            │                             └──(finds ABORTED: drops it itself)
-//!            └──(abort, by the owner)─────► ABORTED  ◄── from BUSY and DONE too
+//!            └──(abort, by the owner)─────► ABORTED  ◄── from BUSY too
 //! ```
 //!
 //! | field          | who may touch it                                       |
 //! |----------------|--------------------------------------------------------|
-//! | `stage`        | the member while BUSY; the owner that aborted an IDLE slot; whoever is alone with it, or saw DONE, at the end |
+//! | `stage`        | the member while BUSY, until it leaves; the owner that aborted an IDLE slot; whoever knows that the member has left |
 //! | `waker`        | the same                                               |
 //!
 //! * INV-SLOT: the future is dropped once, by the member or by the owner, and
@@ -30,8 +30,7 @@ use crate::thread::body::contain;
 
 const IDLE: u8 = 0;
 const BUSY: u8 = 1;
-const DONE: u8 = 2;
-const ABORTED: u8 = 3;
+const ABORTED: u8 = 2;
 
 #[doc(hidden)]
 pub struct Slot<F: Future> {
@@ -79,13 +78,17 @@ impl<F: Future> Slot<F> {
         }
     }
 
-    /// The member polls the future.
+    /// The member polls the future. `alone`: the owner, too, is on this stack:
+    /// it cannot abort meanwhile, so transitions are plain stores.
     ///
     /// # Safety
     /// The slot is pinned, and only one thread, its member, calls this.
-    pub(super) unsafe fn poll(&self, cx: &mut Context<'_>) -> Step {
+    #[inline(always)]
+    pub(super) unsafe fn poll(&self, alone: bool, cx: &mut Context<'_>) -> Step {
         // ORDER: Relaxed: the scheduler orders a member's polls.
-        if self.state.compare_exchange(IDLE, BUSY, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        if alone {
+            self.state.store(BUSY, Ordering::Relaxed);
+        } else if self.state.compare_exchange(IDLE, BUSY, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return Step::Aborted;
         }
         let poll = catch_unwind(AssertUnwindSafe(|| {
@@ -97,28 +100,22 @@ impl<F: Future> Slot<F> {
             })
         }));
         match poll {
-            Ok(Poll::Pending) => self.pause(cx.waker()),
+            Ok(Poll::Pending) => self.pause(alone, cx.waker()),
             Ok(Poll::Ready(output)) => {
                 // SAFETY: still exclusive.
                 unsafe { self.replace(Stage::Output(output)) };
-                // An owner that has aborted meanwhile leaves the output for
-                // whoever is last.
-                // ORDER: Relaxed: `Shared::leave` publishes the output.
-                let _ = self.state.compare_exchange(BUSY, DONE, Ordering::Relaxed, Ordering::Relaxed);
                 Step::Done
             }
             Err(payload) => {
-                // SAFETY: still exclusive; afterwards nobody polls or aborts.
+                // SAFETY: still exclusive.
                 unsafe { self.replace(Stage::Gone) };
-                // ORDER: Relaxed: nothing is left to hand over.
-                self.state.store(ABORTED, Ordering::Relaxed);
                 Step::Panicked(payload)
             }
         }
     }
 
     /// The future waits: the owner may abort it from now on.
-    fn pause(&self, waker: &Waker) -> Step {
+    fn pause(&self, alone: bool, waker: &Waker) -> Step {
         // SAFETY: BUSY is exclusive.
         let stale =
             self.waker.with(|old| !unsafe { (*old).as_ref() }.is_some_and(|old| old.will_wake(waker)));
@@ -128,6 +125,10 @@ impl<F: Future> Slot<F> {
             drop(self.waker.with_mut(|old| unsafe { ptr::replace(old, fresh) }));
         }
         // ORDER: Release hands future and waker to the next poll, or to `abort`.
+        if alone {
+            self.state.store(IDLE, order::slot_pause());
+            return Step::Pending;
+        }
         if self.state.compare_exchange(BUSY, IDLE, order::slot_pause(), Ordering::Relaxed).is_ok() {
             return Step::Pending;
         }
@@ -162,6 +163,7 @@ impl<F: Future> Slot<F> {
     ///
     /// # Safety
     /// The caller has exclusive access.
+    #[inline]
     unsafe fn replace(&self, stage: Stage<F>) {
         // A waker of our own would keep the member's frame alive.
         // SAFETY: the caller's contract.
@@ -178,8 +180,8 @@ impl<F: Future> Slot<F> {
     /// The output, once.
     ///
     /// # Safety
-    /// The caller is alone with the slot, or it has seen, by an acquiring
-    /// access, that its member is done, and nobody else calls this.
+    /// The caller has seen, by an acquiring access, that the member has left,
+    /// and nobody else calls this.
     pub(super) unsafe fn take(&self) -> Option<F::Output> {
         self.stage.with_mut(|stage| {
             // SAFETY: the caller's contract; an output is not pinned.
