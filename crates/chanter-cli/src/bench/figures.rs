@@ -131,6 +131,14 @@ fn all() -> Vec<Figure> {
         chanter("asend", "sync, parasite consumer", 1),
         AtMost(1.05),
     ));
+    for vps in [1, 2] {
+        figures.push(ratio(
+            &format!("gather of 8 on parasites / on hosts, {vps} VP"),
+            chanter("gather", "parasites", vps),
+            chanter("gather", "hosts", vps),
+            AtMost(0.5),
+        ));
+    }
     figures.push(Figure {
         name: "blocked: bytes per parasite".to_owned(),
         quantity: Quantity::BytesPerThread(chanter("blocked", "parasite", 1)),
