@@ -111,6 +111,10 @@ unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
         self.inner.is_biased()
     }
 
+    fn hints(&self) -> u64 {
+        self.inner.hints()
+    }
+
     fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
         self.inner().try_leaf(leaf, wakes)
     }

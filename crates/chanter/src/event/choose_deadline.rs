@@ -152,6 +152,10 @@ unsafe impl<B: Branch> Branch for DueBranch<B> {
         self.inner.is_biased()
     }
 
+    fn hints(&self) -> u64 {
+        self.inner.hints()
+    }
+
     fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
         self.inner().try_leaf(leaf, wakes)
     }

@@ -84,6 +84,10 @@ unsafe impl<B: Branch> Branch for OptionalBranch<B> {
         self.inner.as_ref().is_some_and(B::is_biased)
     }
 
+    fn hints(&self) -> u64 {
+        self.inner.as_ref().map_or(0, B::hints)
+    }
+
     fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
         self.some().try_leaf(leaf, wakes)
     }

@@ -70,6 +70,13 @@ unsafe impl<B: Branch, O: Order> Branch for OrderedBranch<B, O> {
         true
     }
 
+    fn hints(&self) -> u64 {
+        let inner = self.inner.hints();
+        let is_set = |leaf: usize| leaf >= 64 || inner >> leaf & 1 == 1;
+        let turns = 0..self.leaves().min(64);
+        turns.filter(|turn| is_set(self.order.leaf(*turn))).fold(0, |hints, turn| hints | 1 << turn)
+    }
+
     fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
         let leaf = self.order.leaf(leaf);
         self.inner().try_leaf(leaf, wakes)

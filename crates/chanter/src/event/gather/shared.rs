@@ -290,7 +290,7 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
             self.owner.complete_all(&mut wakes);
             // The owner goes on here, on the stack of the last (figure 5's
             // `attach`), if this is a thread of ours at an await point.
-            if thread::is_own(waker) { wakes.attach() } else { wakes.queue() }
+            wakes.deliver(waker);
         }
     }
 
