@@ -391,11 +391,11 @@ fn a_dropped_wait_for_k_goes_on() {
     watchdog!();
     let queues: Vec<_> = (0..3).map(|_| mailbox()).collect();
     let mut first = gather_k(3, queues.iter().map(|(_, rx)| rx.recv()));
-    for n in 0..3 {
+    for (n, (tx, _)) in queues.iter().enumerate() {
         let done = {
             let mut wait = Box::pin(first.wait());
             assert!(poll(&mut wait).is_pending());
-            queues[n].0.try_send(n).unwrap();
+            tx.try_send(n).unwrap();
             // Polled again, or dropped with the message committed to it.
             if n == 1 { poll(&mut wait).is_ready() } else { false }
         };
