@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::deadlock::Waits;
 
 /// An event of any kind that yields `T`; see [`Event::boxed`].
 #[must_use = "events do nothing unless synchronized"]
@@ -42,6 +43,7 @@ trait Branches<T> {
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes);
     fn finish(self: Pin<&mut Self>, leaf: usize) -> T;
+    fn waits(&self, waits: &mut Waits);
 }
 
 impl<B> SendBranch<B> {
@@ -75,6 +77,9 @@ impl<B: Branch> Branches<B::Output> for SendBranch<B> {
     }
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         self.inner().finish(leaf)
+    }
+    fn waits(&self, waits: &mut Waits) {
+        self.0.waits(waits);
     }
 }
 
@@ -119,5 +124,8 @@ unsafe impl<T> Branch for BoxEvent<'_, T> {
     }
     fn finish(mut self: Pin<&mut Self>, leaf: usize) -> T {
         self.branch.as_mut().finish(leaf)
+    }
+    fn waits(&self, waits: &mut Waits) {
+        self.branch.waits(waits);
     }
 }

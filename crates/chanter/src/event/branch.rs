@@ -6,6 +6,7 @@
 use std::pin::Pin;
 
 use super::{Offered, Offering, Wakes};
+use crate::deadlock::{Waiting, Waits};
 
 /// The state of one synchronization on an event: its base events are *leaves*,
 /// numbered from 0 in the order of the source.
@@ -63,6 +64,11 @@ pub unsafe trait Branch {
 
     /// The result of the committed leaf. Called once.
     fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output;
+
+    /// Adds what the leaves wait on, for a report of those who block.
+    fn waits(&self, waits: &mut Waits) {
+        waits.push(Waiting::Other("an event"));
+    }
 
     /// Runs `f` under the lock of the only leaf's queue.
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

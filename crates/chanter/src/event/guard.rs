@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::deadlock::Waits;
 
 /// The event that `make` returns, made anew by each synchronization.
 ///
@@ -127,6 +128,12 @@ unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Output {
         self.forced().finish(leaf)
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        if let Some(inner) = &self.inner {
+            inner.waits(waits);
+        }
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

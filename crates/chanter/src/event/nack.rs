@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use super::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use crate::deadlock::{Waiting, Waits};
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{Arc, order};
 
@@ -107,6 +108,10 @@ unsafe impl Branch for NackBranch {
     }
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) {}
+
+    fn waits(&self, waits: &mut Waits) {
+        waits.push(Waiting::Nack);
+    }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
         self.nack.cell.waiters.locked(f);
@@ -227,6 +232,12 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> E::Output {
         self.forced().finish(leaf)
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        if let Some(inner) = &self.inner {
+            inner.waits(waits);
+        }
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

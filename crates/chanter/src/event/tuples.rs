@@ -4,6 +4,7 @@ use std::pin::Pin;
 
 use super::choose::{Choices, shifted};
 use super::{Branch, Event, Offered, Offering, Wakes};
+use crate::deadlock::Waits;
 
 #[doc(hidden)]
 #[derive(Debug)]
@@ -88,6 +89,11 @@ macro_rules! tuple {
                     branch.settle((leaf < leaves).then_some(leaf), wakes);
                     leaf = leaf.wrapping_sub(leaves);
                 }; $first_index $(, $index)*);
+            }
+
+            fn waits(&self, waits: &mut Waits) {
+                self.0.$first_index.waits(waits);
+                $(self.0.$index.waits(waits);)*
             }
 
             fn finish(self: Pin<&mut Self>, mut leaf: usize) -> Self::Output {

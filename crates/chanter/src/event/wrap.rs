@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::deadlock::Waits;
 
 /// An event with an action after its commit; see [`Event::wrap`].
 #[derive(Clone)]
@@ -99,6 +100,10 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
         // SAFETY: `action` is not pinned.
         let action = unsafe { self.get_unchecked_mut() }.action.take();
         action.expect("finish is called once")(value)
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        self.inner.waits(waits);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

@@ -4,15 +4,19 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::panic::Location;
 use std::ptr;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::counters::{Counter, Counters};
+use super::observe::Births;
+use super::simulation::{Simulated, SimulatedPolicy, Simulation};
 use super::worker::Driving;
 use super::{SharedRef, Stats, Vp, block_here};
 use crate::event::block_on_thread;
+use crate::io::Reactor;
 use crate::policy::{Policy, Ready, WorkStealing};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -69,6 +73,9 @@ pub(crate) struct Shared {
     /// Frames of threads that are spawned from outside.
     arena: Lock<SendArena>,
     next: AtomicUsize,
+    /// Births are recorded.
+    pub(crate) is_observed: bool,
+    pub(super) births: Lock<Births>,
 }
 
 /// An arena whose owner is whoever holds its lock.
@@ -82,6 +89,7 @@ pub struct Builder {
     vps: usize,
     name: String,
     policy: Option<PolicyMaker>,
+    simulation: Option<Arc<dyn Simulation>>,
 }
 
 /// Makes the policy of the virtual processor with the given index.
@@ -114,6 +122,14 @@ impl Builder {
         self
     }
 
+    /// Makes the machine one for [`Machine::simulate`]: one virtual processor
+    /// without poller and workers, whose policy is `simulation`. What was asked
+    /// for with `vps` and `policy` does not matter then.
+    pub fn simulation(mut self, simulation: Arc<dyn Simulation>) -> Self {
+        self.simulation = Some(simulation);
+        self
+    }
+
     /// Builds the machine and starts its workers; virtual processor 0 waits
     /// for [`Machine::block_on`].
     ///
@@ -128,9 +144,17 @@ impl Builder {
         let policy = self.policy.unwrap_or_else(|| {
             Box::new(move |_| Box::new(if alone { WorkStealing::alone() } else { WorkStealing::new() }))
         });
-        let vps = (0..self.vps)
-            .map(|index| Vp::new(index, policy(index)).map(Box::new))
-            .collect::<io::Result<Box<[_]>>>()?;
+        let is_observed = self.simulation.is_some();
+        let vps = match self.simulation {
+            Some(simulation) => {
+                let policy = Box::new(SimulatedPolicy(Arc::clone(&simulation)));
+                let simulated = Some(Simulated::new(simulation));
+                Box::from([Box::new(Vp::new(0, policy, Reactor::without_poller(), simulated))])
+            }
+            None => (0..self.vps)
+                .map(|index| Ok(Box::new(Vp::new(index, policy(index), Reactor::new()?, None))))
+                .collect::<io::Result<Box<[_]>>>()?,
+        };
         let shared = Arc::new_cyclic(|this| Shared {
             vps,
             awake: AtomicUsize::new(0),
@@ -146,6 +170,8 @@ impl Builder {
             workers: Mutex::new(Vec::new()),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
             next: AtomicUsize::new(0),
+            is_observed,
+            births: Lock::new(Births::default()),
         });
         for vp in &shared.vps {
             vp.machine.set(Arc::as_ptr(&shared));
@@ -162,12 +188,17 @@ impl Builder {
 }
 
 impl Machine {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// A machine to be configured.
     pub fn builder() -> Builder {
         Builder {
             vps: std::thread::available_parallelism().map_or(1, usize::from),
             name: "chanter".to_owned(),
             policy: None,
+            simulation: None,
         }
     }
 
@@ -191,13 +222,16 @@ impl Machine {
     ///
     /// # Panics
     /// If `future` panics.
+    #[track_caller]
     pub fn block_on<F: IntoFuture>(&self, future: F) -> F::Output {
+        let site = Location::caller();
         let future = future.into_future();
         if Vp::current().is_some() {
             return block_here(future);
         }
         let _entered = Entered::new(Arc::clone(&self.shared));
         let vp = &*self.shared.vps[0];
+        assert!(vp.simulated.is_none(), "a simulated machine runs in `Machine::simulate` only");
         if !self.shared.occupy_main(vp) {
             return block_on_thread(future);
         }
@@ -208,7 +242,7 @@ impl Machine {
             let main = async { output.set(Some(future.await)) };
             // SAFETY: we drive `vp`. The body may borrow from this frame: it
             // is gone when the thread is determined, and we wait for that.
-            let main = unsafe { thread::spawn_body(vp, main, Kind::Local) };
+            let main = unsafe { thread::spawn_body(vp, main, Kind::Local, site) };
             driving.run_until(&|| main.is_determined());
             vp.end_local_threads();
             main.join().try_determined().map(|()| output.take())
@@ -225,12 +259,13 @@ impl Machine {
     }
 
     /// Spawns a host; see [`spawn`](crate::spawn). From any OS thread.
+    #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Thread<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        thread::spawn_in(&self.shared, None, future)
+        thread::spawn_in(&self.shared, None, future, Location::caller())
     }
 
     /// Spawns a host on the virtual processor `vp`, where it stays; see
@@ -238,12 +273,13 @@ impl Machine {
     ///
     /// # Panics
     /// If there is no virtual processor `vp`.
+    #[track_caller]
     pub fn spawn_on<F>(&self, vp: usize, future: F) -> Thread<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        thread::spawn_in(&self.shared, Some(vp), future)
+        thread::spawn_in(&self.shared, Some(vp), future, Location::caller())
     }
 
     /// How many virtual processors there are.
@@ -469,19 +505,25 @@ impl Vp {
         }
     }
 
-    /// Shutdown: ends the threads in the queues.
-    fn drop_queued(&self) {
-        // SAFETY: no driver is left.
-        while let Some(thread) = unsafe { self.soon() }.pop_front() {
+    /// Shutdown: ends the threads in the queues; false: there were none.
+    pub(super) fn drop_queued(&self) -> bool {
+        let mut any = false;
+        let mut cancel = |thread| {
+            any = true;
             thread::cancel(thread);
+        };
+        // SAFETY: we are the driver, or none is left.
+        while let Some(thread) = unsafe { self.soon() }.pop_front() {
+            cancel(thread);
         }
         for frame in self.inbox.take_all() {
             // SAFETY: inboxes hold tokens.
-            thread::cancel(unsafe { Ready::from_frame(frame) });
+            cancel(unsafe { Ready::from_frame(frame) });
         }
         while let Some(thread) = self.policy.next() {
-            thread::cancel(thread);
+            cancel(thread);
         }
+        any
     }
 }
 
@@ -494,10 +536,10 @@ pub(crate) fn entered() -> Option<SharedRef> {
     ENTERED.try_with(|entered| entered.borrow().last().cloned()).ok().flatten()
 }
 
-struct Entered;
+pub(super) struct Entered;
 
 impl Entered {
-    fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
         ENTERED.with(|entered| entered.borrow_mut().push(shared));
         Self
     }
