@@ -44,7 +44,7 @@ pub enum ThreadState {
 }
 
 /// The threads of a machine on which nothing can run, and why.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Deadlock {
     /// The threads that have not ended, by id.

@@ -108,11 +108,12 @@ impl Vp {
     }
 
     /// Asks every thread of this virtual processor's machine that blocks what
-    /// it waits on; those that are bound to another one are left out.
+    /// it waits on; those that are bound to another one are left out. `all`:
+    /// names the others too, as ready, and those that have ended.
     ///
     /// The caller drives this one, and no thread is being polled for a
     /// snapshot.
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self, all: bool) -> Snapshot {
         let machine = self.machine();
         let mut known: Vec<_> = {
             let births = machine.births.lock();
@@ -135,6 +136,9 @@ impl Vp {
             let bound = matches!(kind, Kind::Pinned | Kind::Local)
                 && !ptr::eq(header.vp.load(crate::sync::atomic::Ordering::Relaxed), self);
             if bound || !header.state.claim() {
+                if all {
+                    snapshot.threads.push(report(kind == Kind::Parasite, ThreadState::Ready));
+                }
                 continue;
             }
             // SAFETY: claimed, and it may run here.

@@ -76,7 +76,8 @@ pub enum Outcome<T> {
     Panicked(Box<dyn Any + Send>),
     /// Nothing could run any more.
     Deadlocked(Deadlock),
-    /// The simulation ended it; what the threads that block wait on.
+    /// The simulation ended it; what the threads that block wait on. Those that
+    /// had ended are among them, as if they were ready.
     Stopped(Deadlock),
 }
 
@@ -218,7 +219,7 @@ impl Simulated {
             resume_unwind(Box::new(Ended));
         }
         if !self.step(vp) {
-            self.stuck.set(Some(Deadlock::new(vp.snapshot().threads, &[])));
+            self.stuck.set(Some(Deadlock::new(vp.snapshot(false).threads, &[])));
             resume_unwind(Box::new(Ended));
         }
     }
@@ -314,7 +315,9 @@ impl Machine {
             let stop = match (stop, simulated.stuck.take()) {
                 (_, Some(stuck)) => Some(Outcome::Deadlocked(stuck)),
                 (Some(deadlock), _) => Some(Outcome::Deadlocked(deadlock)),
-                (None, None) if !main.is_determined() => Some(Outcome::Stopped(vp.explain(false))),
+                (None, None) if !main.is_determined() => {
+                    Some(Outcome::Stopped(Deadlock::new(vp.snapshot(true).threads, &[])))
+                }
                 (None, None) => None,
             };
             simulated.end(vp);
@@ -342,7 +345,7 @@ impl Vp {
     /// Who waits on what; with `holders`, ends the threads one by one to see
     /// which ends of channels each of them holds.
     fn explain(&self, holders: bool) -> Deadlock {
-        let snapshot = self.snapshot();
+        let snapshot = self.snapshot(false);
         if !holders {
             return Deadlock::new(snapshot.threads, &[]);
         }
