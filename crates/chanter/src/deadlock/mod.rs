@@ -103,7 +103,7 @@ impl fmt::Display for ThreadReport {
             (_, true) => write!(f, " (parasite)")?,
             (_, false) => (),
         }
-        if let Some(site) = self.site {
+        if let Some(site) = self.site.filter(|_| self.id > 0) {
             write!(f, ", spawned at {}:{}:{}", site.file(), site.line(), site.column())?;
         }
         if let Some(parent) = self.parent {

@@ -35,7 +35,10 @@ pub(crate) fn is_spent_by(cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> b
 #[cold]
 fn look_up(vp: &Vp, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
     if vp.is_asking() {
-        vp.answer(waits);
+        if vp.answer(waits) {
+            // It is about to begin an operation, which can wait.
+            cx.waker().wake_by_ref();
+        }
         return true;
     }
     if let Some(simulated) = &vp.simulated {

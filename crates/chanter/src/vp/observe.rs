@@ -98,13 +98,14 @@ impl Vp {
         !self.asking.get().is_null()
     }
 
-    /// Called by what is polled for a snapshot.
-    pub(crate) fn answer(&self, answer: impl FnOnce(&mut Waits)) {
+    /// Called by what may be polled for a snapshot. True: it is, and the thread
+    /// goes on.
+    pub(crate) fn answer(&self, answer: impl FnOnce(&mut Waits)) -> bool {
         // SAFETY: set by `ask` on this OS thread, for the time of a poll; the
         // borrow ends with the call, which runs no other answer.
-        if let Some(waits) = unsafe { self.asking.get().as_mut() } {
-            answer(waits);
-        }
+        let Some(waits) = (unsafe { self.asking.get().as_mut() }) else { return false };
+        answer(waits);
+        waits.went_on
     }
 
     /// Asks every thread of this virtual processor's machine that blocks what

@@ -349,6 +349,10 @@ impl Vp {
         if !holders {
             return Deadlock::new(snapshot.threads, &[]);
         }
+        if let Some(simulated) = &self.simulated {
+            // What destructors begin does not matter any more.
+            simulated.ended.set(true);
+        }
         let channels = snapshot.channels;
         // SAFETY: those who wait there have not gone on: a share each.
         channels.iter().for_each(|probe| unsafe { (probe.retain)(probe.channel) });
