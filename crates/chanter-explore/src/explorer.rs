@@ -233,7 +233,7 @@ impl Explorer {
             Phase::Random { .. } => format!("random, seed {seed}, schedule {schedule}"),
             Phase::Pct { depth, .. } => format!("pct, depth {depth}, seed {seed}, schedule {schedule}"),
             Phase::Exhaustive => {
-                format!("exhaustive, at most {} preemptions, schedule {schedule}", self.preemptions)
+                format!("exhaustive, preemption bound {}, schedule {schedule}", self.preemptions)
             }
             Phase::Replay(_) => "replay".to_owned(),
         }

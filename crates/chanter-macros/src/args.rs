@@ -1,5 +1,6 @@
-//! The arguments of the attributes: `vps = N, name = "..", crate = path`.
+//! The arguments of the attributes: `vps = N, name = "..", crate = path, explore(..)`.
 
+use crate::explore::Explore;
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
@@ -10,11 +11,12 @@ pub(crate) struct Args {
     pub(crate) vps: Option<Expr>,
     pub(crate) name: Option<LitStr>,
     pub(crate) krate: Path,
+    pub(crate) explore: Option<Explore>,
 }
 
 impl Default for Args {
     fn default() -> Self {
-        Args { vps: None, name: None, krate: parse_quote!(::chanter) }
+        Args { vps: None, name: None, krate: parse_quote!(::chanter), explore: None }
     }
 }
 
@@ -32,10 +34,14 @@ impl Parse for Args {
                 "vps" => args.vps = Some(vps(value(input, &key, "vps = 2")?)?),
                 "name" => args.name = Some(name(value(input, &key, "name = \"server\"")?)?),
                 "crate" => args.krate = krate(input, &key)?,
+                "explore" => args.explore = Some(Explore::parse(&key, input)?),
                 other => {
                     return Err(Error::new(
                         key.span(),
-                        format!("unknown argument `{other}`; the arguments are `vps`, `name` and `crate`"),
+                        format!(
+                            "unknown argument `{other}`; the arguments are `vps`, `name`, `crate` and, for \
+                             tests, `explore`"
+                        ),
                     ));
                 }
             }
@@ -47,6 +53,14 @@ impl Parse for Args {
                 return Err(input.error("expected `,` between arguments"));
             }
             input.parse::<Token![,]>()?;
+        }
+        if let Some(explore) = &args.explore
+            && let Some(other) = seen.iter().find(|key| *key == "vps" || *key == "name")
+        {
+            return Err(Error::new(
+                explore.span,
+                format!("an explored test runs on a simulated processor of its own: leave out `{other}`"),
+            ));
         }
         Ok(args)
     }
