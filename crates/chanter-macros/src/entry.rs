@@ -112,6 +112,11 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
         (Kind::Main, None) => None,
     };
     let vps = vps.map(|vps| quote_spanned!(vps.span()=> .vps(#vps)));
+    let reports = match (kind, args.deadlocks) {
+        (Kind::Test, Some(false)) | (Kind::Main, None | Some(false)) => None,
+        (Kind::Test, _) => Some(quote!(.report_deadlocks(true).in_test())),
+        (Kind::Main, Some(true)) => Some(quote!(.report_deadlocks(true))),
+    };
     let test = (kind == Kind::Test).then(|| quote!(#[::core::prelude::v1::test]));
 
     sig.asyncness = None;
@@ -125,6 +130,7 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
             let machine = #krate::Machine::builder()
                 #name
                 #vps
+                #reports
                 .build()
                 .expect("the machine of this function did not start");
             machine.block_on(body())

@@ -39,6 +39,7 @@ use proc_macro::TokenStream;
 /// |---|---|---|
 /// | `vps = N` | virtual processors of the machine: any expression of type `usize` | the machine's own default |
 /// | `name = ".."` | name of the machine | the machine's own default |
+/// | `deadlocks = true` | a panic says who waits on what when nothing can run any more, if that is certain | off for `main`, on for tests |
 /// | `crate = path` | where the library is, when it was renamed or is re-exported | `::chanter` |
 ///
 /// # Panics

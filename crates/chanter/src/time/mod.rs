@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use heap::Timers;
 use heap::{Place, TimerOffer};
-pub(crate) use keeper::adopt;
+pub(crate) use keeper::{adopt, idle_keepers};
 
 use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};

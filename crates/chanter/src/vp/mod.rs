@@ -10,6 +10,7 @@ pub(crate) mod budget;
 mod counters;
 mod machine;
 mod observe;
+mod quiet;
 mod simulation;
 mod sleep;
 mod stack;

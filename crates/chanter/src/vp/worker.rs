@@ -205,12 +205,19 @@ impl Vp {
                 (Some(due), Some(watch)) => Some(due.min(watch)),
                 (due, watch) => due.or(watch),
             };
+            let timeout = match self.patience() {
+                Some(patience) => Some(timeout.map_or(patience, |timeout| timeout.min(patience))),
+                None => timeout,
+            };
             self.counters.sleeps.add_one();
             self.reactor.poll(timeout);
         }
         self.sleeper.rise();
         machine.awake.fetch_add(1, Ordering::SeqCst);
         self.begin_to_be_busy();
+        if machine.reports_deadlocks {
+            self.look_for_deadlock();
+        }
     }
 
     /// If nobody watches the machine, parasites are counted on to say so.
