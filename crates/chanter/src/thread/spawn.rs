@@ -346,8 +346,8 @@ fn spawn_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Site) {
 
 fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Site) {
     let kind = match if vp.may_spawn_in_place() { Spawn::InPlace } else { vp.look_closer() } {
-        // SAFETY: we drive `vp`; the caller has made it fit.
         Spawn::InPlace => {
+            // SAFETY: we drive `vp`; the caller has made it fit.
             return unsafe { spawn_in_place(vp, future, |frame| vp.machine().born(frame, site)) };
         }
         Spawn::Queue => {
