@@ -88,3 +88,19 @@ async fn parasites_as_hosts() -> Result<(), String> {
     spawn_parasite(async move { see.put(()).unwrap() });
     seen.try_get().copied().ok_or_else(|| "not in place".to_owned())
 }
+
+/// The example of the README.
+#[chanter::test(explore)]
+async fn answers_come_in_order() {
+    let (questions, question) = channel::<u32>();
+    let (answers, answer) = mailbox();
+    spawn(async move {
+        while let Ok(n) = question.recv().await {
+            answers.send(n * 2).await.unwrap();
+        }
+    });
+    for n in 0..3 {
+        questions.send(n).await.unwrap();
+        assert_eq!(answer.recv().await, Ok(n * 2));
+    }
+}
