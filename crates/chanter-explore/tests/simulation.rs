@@ -419,3 +419,63 @@ fn a_livelock_is_told_from_starvation() {
     assert!(starved.is_empty(), "{failure}");
     assert_eq!(threads.threads.len(), 2);
 }
+
+/// A handle that outlives its schedule wakes nobody, and does no harm to the
+/// next one.
+#[test]
+fn handles_may_outlive_their_schedule() {
+    type Kept = (Sender<u32>, Waker, Thread<()>);
+    static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+    let report = Explorer::new().random(20).check(|| async {
+        let (tx, rx) = mailbox();
+        let thread = spawn(async move { while rx.recv().await.is_ok() {} });
+        let waker = std::future::poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+        tx.send(1).await.unwrap();
+        let kept = std::mem::replace(&mut *KEPT.lock().unwrap(), vec![(tx, waker, thread)]);
+        for (tx, waker, thread) in kept {
+            assert!(tx.try_send(2).is_err());
+            assert!(thread.is_determined());
+            waker.wake();
+        }
+        yield_now().await;
+    });
+    report.unwrap();
+    for (tx, waker, thread) in KEPT.lock().unwrap().drain(..) {
+        assert!(tx.try_send(3).is_err());
+        waker.wake();
+        assert!(thread.join().sync_blocking().unwrap_err().is_cancelled());
+    }
+}
+
+/// Help from another OS thread comes from outside: it is taken when it is there.
+#[test]
+fn an_os_thread_may_wake_a_simulated_thread() {
+    let report = Explorer::new().random(50).check(|| async {
+        let (tx, rx) = mailbox();
+        let waits = spawn(async move { rx.recv().await.unwrap() });
+        yield_now().await;
+        std::thread::scope(|scope| {
+            scope.spawn(|| tx.try_send(7).unwrap());
+        });
+        assert_eq!(waits.join().await.unwrap(), 7);
+    });
+    report.unwrap();
+}
+
+/// Where only one branch is ready there is nothing to choose.
+#[test]
+fn choices_among_those_that_are_ready_only() {
+    let schedules = |ready: usize| {
+        let report = Explorer::new().exhaustive().check(|| async move {
+            let channels: Vec<_> = (0..5).map(|_| mailbox::<usize>()).collect();
+            for (index, (tx, _)) in channels.iter().enumerate().take(ready) {
+                tx.try_send(index).unwrap();
+            }
+            let got = choose(channels.iter().map(|(_, rx)| rx.recv()).collect::<Vec<_>>()).await;
+            assert!(got.unwrap() < ready);
+        });
+        assert!(report.is_complete, "{report}");
+        report.schedules
+    };
+    assert_eq!([schedules(1), schedules(2), schedules(5)], [1, 2, 5]);
+}

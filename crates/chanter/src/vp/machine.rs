@@ -288,6 +288,7 @@ impl Machine {
             return block_on_thread(future);
         }
         self.shared.has_main.store(true, Ordering::Relaxed);
+        drop(self.shared.take_deadlock());
         let result = {
             let driving = Driving::new(vp);
             let output = Cell::new(None);
@@ -427,7 +428,7 @@ impl Shared {
     /// Starts the worker of a virtual processor that was VACANT and has just
     /// been moved to AWAKE by the caller.
     pub(super) fn start_worker(&self, vp: &Vp) {
-        if self.is_closing() {
+        if self.is_closing() || vp.simulated.is_some() {
             vp.sleeper.vacate();
             return;
         }

@@ -13,6 +13,7 @@ use std::ptr::{self, NonNull};
 use super::{Shared, Vp};
 use crate::deadlock::{Probe, ThreadReport, ThreadState, Waiting, Waits};
 use crate::policy::Ready;
+use crate::sync::atomic::Ordering;
 use crate::thread;
 use crate::thread::frame::{Header, Kind};
 
@@ -133,22 +134,34 @@ impl Vp {
                 is_parasite,
                 state,
             };
-            let kind = header.kind.get();
-            let bound = matches!(kind, Kind::Pinned | Kind::Local)
-                && !ptr::eq(header.vp.load(crate::sync::atomic::Ordering::Relaxed), self);
-            if bound || !header.state.claim() {
+            // Before the claim, so that those elsewhere are left in peace; after
+            // it, because until then the frame might become another's.
+            if self.is_bound_elsewhere(header) || !header.state.claim() {
                 if all {
-                    snapshot.threads.push(report(kind == Kind::Parasite, ThreadState::Ready));
+                    let is_parasite = header.kind.get() == Kind::Parasite;
+                    snapshot.threads.push(report(is_parasite, ThreadState::Ready));
                 }
                 continue;
             }
-            // SAFETY: claimed, and it may run here.
-            let waits = self.ask(unsafe { Ready::from_frame(frame) });
+            // SAFETY: claimed.
+            let thread = unsafe { Ready::from_frame(frame) };
+            if self.is_bound_elsewhere(header) {
+                Self::send_home(thread);
+                continue;
+            }
+            let is_parasite = thread.is_parasite();
+            let waits = self.ask(thread);
             let state = self.state_of(waits, &mut snapshot.channels);
             snapshot.blocked.push((birth.id, frame));
-            snapshot.threads.push(report(kind == Kind::Parasite, state));
+            snapshot.threads.push(report(is_parasite, state));
         }
         snapshot
+    }
+
+    /// Whether a thread may run on another virtual processor only.
+    fn is_bound_elsewhere(&self, header: &Header) -> bool {
+        matches!(header.kind.get(), Kind::Pinned | Kind::Local)
+            && !ptr::eq(header.vp.load(Ordering::Relaxed), self)
     }
 
     /// Polls a thread to learn what it waits on.
