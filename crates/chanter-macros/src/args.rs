@@ -1,20 +1,23 @@
-//! The arguments of the attributes: `vps = N, name = "..", crate = path`.
+//! The arguments of the attributes: `vps = N, name = "..", deadlocks = bool, crate = path, explore(..)`.
 
+use crate::explore::Explore;
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
-use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitStr, Path, Result, Token, UnOp, parse_quote};
+use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitBool, LitStr, Path, Result, Token, UnOp, parse_quote};
 
 /// What was written between the parentheses of the attribute.
 pub(crate) struct Args {
     pub(crate) vps: Option<Expr>,
     pub(crate) name: Option<LitStr>,
     pub(crate) krate: Path,
+    pub(crate) explore: Option<Explore>,
+    pub(crate) deadlocks: Option<bool>,
 }
 
 impl Default for Args {
     fn default() -> Self {
-        Args { vps: None, name: None, krate: parse_quote!(::chanter) }
+        Args { vps: None, name: None, krate: parse_quote!(::chanter), explore: None, deadlocks: None }
     }
 }
 
@@ -32,10 +35,18 @@ impl Parse for Args {
                 "vps" => args.vps = Some(vps(value(input, &key, "vps = 2")?)?),
                 "name" => args.name = Some(name(value(input, &key, "name = \"server\"")?)?),
                 "crate" => args.krate = krate(input, &key)?,
+                "deadlocks" => {
+                    equals(input, &key, "deadlocks = false")?;
+                    args.deadlocks = Some(input.parse::<LitBool>()?.value);
+                }
+                "explore" => args.explore = Some(Explore::parse(&key, input)?),
                 other => {
                     return Err(Error::new(
                         key.span(),
-                        format!("unknown argument `{other}`; the arguments are `vps`, `name` and `crate`"),
+                        format!(
+                            "unknown argument `{other}`; the arguments are `vps`, `name`, `deadlocks`, `crate` \
+                             and, for tests, `explore`"
+                        ),
                     ));
                 }
             }
@@ -47,6 +58,14 @@ impl Parse for Args {
                 return Err(input.error("expected `,` between arguments"));
             }
             input.parse::<Token![,]>()?;
+        }
+        if let Some(explore) = &args.explore
+            && let Some(other) = seen.iter().find(|key| *key == "vps" || *key == "name")
+        {
+            return Err(Error::new(
+                explore.span,
+                format!("an explored test runs on a simulated processor of its own: leave out `{other}`"),
+            ));
         }
         Ok(args)
     }

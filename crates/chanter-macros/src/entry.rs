@@ -43,12 +43,27 @@ pub(crate) fn expand(kind: Kind, args: TokenStream, item: TokenStream) -> TokenS
         let stand_in = stand_in(function);
         return quote!(#error #stand_in);
     }
-    match syn::parse2::<Args>(args) {
-        Ok(args) => entry(kind, &args, function),
+    match syn::parse2::<Args>(args).and_then(|args| args.check(kind)) {
+        Ok(args) => match &args.explore {
+            Some(explore) => explore.test(function),
+            None => entry(kind, &args, function),
+        },
         Err(error) => {
             let error = error.into_compile_error();
             let entry = entry(kind, &Args::default(), function);
             quote!(#error #entry)
+        }
+    }
+}
+
+impl Args {
+    fn check(self, kind: Kind) -> Result<Self> {
+        match &self.explore {
+            Some(explore) if kind == Kind::Main => Err(Error::new(
+                explore.span,
+                format!("only tests are explored: `explore` belongs into `{}`", Kind::Test.attribute()),
+            )),
+            _ => Ok(self),
         }
     }
 }
@@ -97,6 +112,11 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
         (Kind::Main, None) => None,
     };
     let vps = vps.map(|vps| quote_spanned!(vps.span()=> .vps(#vps)));
+    let reports = match (kind, args.deadlocks) {
+        (Kind::Test, Some(false)) | (Kind::Main, None | Some(false)) => None,
+        (Kind::Test, _) => Some(quote!(.report_deadlocks(true).in_test())),
+        (Kind::Main, Some(true)) => Some(quote!(.report_deadlocks(true))),
+    };
     let test = (kind == Kind::Test).then(|| quote!(#[::core::prelude::v1::test]));
 
     sig.asyncness = None;
@@ -110,6 +130,7 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
             let machine = #krate::Machine::builder()
                 #name
                 #vps
+                #reports
                 .build()
                 .expect("the machine of this function did not start");
             machine.block_on(body())

@@ -21,6 +21,7 @@
 
 mod args;
 mod entry;
+mod explore;
 
 use entry::Kind;
 use proc_macro::TokenStream;
@@ -38,6 +39,7 @@ use proc_macro::TokenStream;
 /// |---|---|---|
 /// | `vps = N` | virtual processors of the machine: any expression of type `usize` | the machine's own default |
 /// | `name = ".."` | name of the machine | the machine's own default |
+/// | `deadlocks = true` | a panic says who waits on what when nothing can run any more, if that is certain | off for `main`, on for tests |
 /// | `crate = path` | where the library is, when it was renamed or is re-exported | `::chanter` |
 ///
 /// # Panics
@@ -112,6 +114,35 @@ pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// # fn main() {}
 /// ```
+///
+/// # Exploring
+///
+/// With the argument `explore` the body runs many times, on a simulated machine with virtual time, each
+/// time under another schedule, and fails if any of them does. The crate `chanter-explore` does it,
+/// and must be among the dev-dependencies.
+///
+/// ```ignore
+/// #[chanter::test(explore)]
+/// async fn both_orders_are_right() { .. }
+///
+/// #[chanter::test(explore(strategy = "random", schedules = 10_000, seed = 7))]
+/// async fn by_chance() { .. }
+/// ```
+///
+/// | option | meaning | without it |
+/// |---|---|---|
+/// | `strategy = ".."` | `"random"`, `"pct"` or `"exhaustive"` | all three |
+/// | `schedules = N` | how many; of an exhaustive search, at most | 1,000 random, 1,000 PCT, 100,000 exhaustive |
+/// | `seed = N` | seed of random and PCT schedules | 0 |
+/// | `depth = N` | of PCT: ordering constraints of the bugs that it is to find | 3 |
+/// | `preemptions = N` | exhaustive: at most so many in a schedule | 3 |
+/// | `steps = N` | a schedule that takes more has failed | 10,000 |
+/// | `parasites = ".."` | `"in place"` or `"as hosts"` | in place |
+/// | `crate = path` | where `chanter-explore` is | `::chanter_explore` |
+///
+/// The body may return what implements `chanter_explore::Verdict`: `()`, or a `Result` with an
+/// error that is `Debug`. The environment variable `CHANTER_EXPLORE_REPLAY` holds a schedule to
+/// run alone.
 #[proc_macro_attribute]
 pub fn test(args: TokenStream, item: TokenStream) -> TokenStream {
     entry::expand(Kind::Test, args.into(), item.into()).into()

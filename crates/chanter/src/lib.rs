@@ -37,6 +37,7 @@ struct Readme;
 
 pub mod bridge;
 pub mod channel;
+pub mod deadlock;
 pub mod event;
 pub mod io;
 pub mod policy;
@@ -45,6 +46,12 @@ mod sync;
 mod thread;
 mod time;
 mod vp;
+
+/// Simulated machines: what explorers of schedules are built on, such as the
+/// crate `chanter-explore`.
+pub mod simulation {
+    pub use crate::vp::{Outcome, Simulation};
+}
 
 pub use channel::{
     Closed, IVar, Receiver, SendError, Sender, TryRecvError, TrySendError, bounded, channel, mailbox,
@@ -63,7 +70,7 @@ pub use thread::{
     Inflate, Join, JoinError, LocalThread, Par, ReadyPar, Reify, Thread, Yield, attach, inflate, prepare,
     reify, spawn, spawn_local, spawn_on, spawn_parasite, yield_now,
 };
-pub use time::{After, after, at};
+pub use time::{After, after, at, now};
 pub use vp::{Builder, Machine, Stats, block_on};
 
 /// Everything that most programs need.

@@ -156,6 +156,13 @@ fn all() -> Vec<Figure> {
             bound: AtMost(FLAT),
         });
     }
+    for strategy in ["random", "pct", "exhaustive"] {
+        figures.push(Figure {
+            name: format!("explorer, {strategy}: schedules a second"),
+            quantity: Quantity::Detail(chanter("explore", strategy, 1), "schedules_per_s"),
+            bound: AtLeast(20_000.0),
+        });
+    }
     figures
 }
 

@@ -144,6 +144,10 @@ impl Side {
         self.0 & HANDLES != 0
     }
 
+    fn handles(&self) -> u32 {
+        (self.0 & HANDLES) as u32
+    }
+
     #[inline(always)]
     fn is_unreferenced(&self) -> bool {
         self.0 == 0
@@ -387,6 +391,12 @@ impl<T> Core<T> {
             taken: 0,
         };
         Self(BiasedLock::new(state, if capacity > 0 { SENDABLE } else { 0 }))
+    }
+
+    /// How many senders and receivers there are, not counting events.
+    pub(super) fn handles(&self) -> [u32; 2] {
+        let state = self.lock();
+        [state.tx.handles(), state.rx.handles()]
     }
 
     #[inline(always)]

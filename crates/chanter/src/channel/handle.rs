@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 
 use super::core::{Core, End};
+use crate::deadlock::Probe;
 use crate::event::Wakes;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::os_thread;
@@ -51,6 +52,12 @@ impl<T, const END: bool> Handle<T, END> {
     pub(super) fn core(&self) -> &Core<T> {
         // SAFETY: the handle's share keeps it alive.
         unsafe { self.core.as_ref() }
+    }
+
+    /// For a report, while the handle exists.
+    #[cold]
+    pub(super) fn probe(&self) -> Probe {
+        Lent { core: self.core }.probe()
     }
 
     /// A share for an event.
@@ -105,6 +112,31 @@ impl<T> Lent<T> {
         // SAFETY: the share keeps it alive; whoever gives the share up does
         // not call this again.
         unsafe { self.core.as_ref() }
+    }
+
+    /// For a report, while the share is held.
+    #[cold]
+    pub(super) fn probe(&self) -> Probe {
+        // SAFETY: in all three the caller knows that the channel lives: it has
+        // a share, or whoever waits there has.
+        unsafe {
+            Probe {
+                channel: self.core.cast(),
+                handles: |channel| channel.cast::<Core<T>>().as_ref().handles(),
+                retain: |channel| {
+                    let mut state = channel.cast::<Core<T>>().as_ref().lock();
+                    state.side(End::Tx).lend(1);
+                    state.side(End::Rx).lend(1);
+                },
+                release: |channel| {
+                    let mut wakes = Wakes::new();
+                    let core = channel.cast::<Core<T>>();
+                    Core::part(core, End::Tx, false, &mut wakes);
+                    Core::part(core, End::Rx, false, &mut wakes);
+                    wakes.queue();
+                },
+            }
+        }
     }
 
     /// Another share for an event's copy.

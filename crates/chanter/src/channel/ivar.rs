@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::OnceLock;
 
+use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
 use crate::sync::Arc;
 
@@ -131,6 +132,10 @@ unsafe impl<T: Clone> Branch for GetBranch<T> {
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
         self.ivar.cell.value.get().expect("committed, hence written").clone()
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        waits.push(Waiting::Read);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

@@ -10,6 +10,7 @@ use super::core::End;
 use super::error::{Closed, TryRecvError};
 use super::handle::{Handle, Lent, RX};
 use super::wait::Wait;
+use crate::deadlock::Waits;
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
 use crate::vp::budget;
 
@@ -111,7 +112,7 @@ impl<T> Stream for Receiver<T> {
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        if budget::is_spent(cx) {
+        if budget::is_spent_by(cx, |waits| waits.channel(false, self.handle.probe())) {
             return Poll::Pending;
         }
         // Looks, then watches, then looks again: what comes in between is
@@ -245,6 +246,10 @@ unsafe impl<T> Branch for RecvBranch<T> {
         } else {
             Err(Closed)
         }
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        self.wait.waits(waits);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

@@ -7,6 +7,7 @@ use super::core::{Core, End, Slot};
 use super::error::{SendError, TrySendError};
 use super::handle::{Handle, Lent, TX};
 use super::wait::Wait;
+use crate::deadlock::Waits;
 use crate::event::{Branch, Event, Offered, Offering, Verdict, Wakes, into_future};
 
 /// The sending end of a channel; clones share it.
@@ -209,6 +210,10 @@ unsafe impl<T> Branch for SendBranch<T> {
         }
         // SAFETY: settled.
         Err(SendError(unsafe { self.wait.take() }.expect("a failed send keeps its message")))
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        self.wait.waits(waits);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

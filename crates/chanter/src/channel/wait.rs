@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use super::core::{Core, End, Slot};
 use super::handle::{Lent, TX};
+use crate::deadlock::Waits;
 use crate::event::{Offered, Offering, Verdict, Wakes};
 
 /// The offer, its message, and the share of the channel that it holds.
@@ -78,6 +79,11 @@ impl<T, const END: bool> Wait<T, END> {
     pub(super) unsafe fn take(&self) -> Option<T> {
         // SAFETY: the caller's contract.
         unsafe { self.slot.take() }
+    }
+
+    /// Says what it waits on, while it does.
+    pub(super) fn waits(&self, waits: &mut Waits) {
+        waits.channel(END == TX, self.lent.probe());
     }
 
     /// Runs `f` under the channel's lock.

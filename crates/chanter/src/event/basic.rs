@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::deadlock::{Waiting, Waits};
 
 /// The event that is always ready, with `value`.
 ///
@@ -121,5 +122,9 @@ unsafe impl<T> Branch for Never<T> {
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> T {
         unreachable!("`never` does not commit")
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        waits.push(Waiting::Never);
     }
 }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::deadlock::Waits;
 
 /// An event of any kind that yields `T`; see [`Event::boxed`].
 #[must_use = "events do nothing unless synchronized"]
@@ -45,6 +46,7 @@ trait Branches<T> {
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes);
     fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>);
     fn finish(self: Pin<&mut Self>, leaf: usize) -> T;
+    fn waits(&self, waits: &mut Waits);
 }
 
 impl<B> SendBranch<B> {
@@ -81,6 +83,9 @@ impl<B: Branch> Branches<B::Output> for SendBranch<B> {
     }
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         self.inner().finish(leaf)
+    }
+    fn waits(&self, waits: &mut Waits) {
+        self.0.waits(waits);
     }
 }
 
@@ -133,5 +138,8 @@ unsafe impl<T> Branch for BoxEvent<'_, T> {
     }
     fn finish(mut self: Pin<&mut Self>, leaf: usize) -> T {
         self.branch.as_mut().finish(leaf)
+    }
+    fn waits(&self, waits: &mut Waits) {
+        self.branch.waits(waits);
     }
 }

@@ -7,6 +7,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Offered, Offering, Wakes};
+use crate::deadlock::{Waiting, Waits};
 
 /// The state of one synchronization on an event: its base events are *leaves*,
 /// numbered from 0 in the order of the source.
@@ -71,6 +72,11 @@ pub unsafe trait Branch {
     /// Shows the walker each leaf. Called only if `WALKED`.
     fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
         walk.skip(self.leaves());
+    }
+
+    /// Adds what the leaves wait on, for a report of those who block.
+    fn waits(&self, waits: &mut Waits) {
+        waits.push(Waiting::Other("an event"));
     }
 
     /// Runs `f` under the lock of the only leaf's queue.

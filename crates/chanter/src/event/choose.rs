@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::deadlock::Waits;
 
 /// Several events of one output type: a tuple of up to 12, an array or a
 /// vector. An empty vector is [`never`](super::never()).
@@ -145,6 +146,10 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
 
     fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
         self.inner().walk(walk);
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        self.inner.waits(waits);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
@@ -326,5 +331,9 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         let (index, leaf) = self.locate(leaf);
         self.branch(index).finish(leaf)
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        self.branches.elements().iter().for_each(|branch| branch.waits(waits));
     }
 }

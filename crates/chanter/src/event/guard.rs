@@ -6,6 +6,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::deadlock::Waits;
 
 /// The event that `make` returns, made anew by each synchronization.
 ///
@@ -134,6 +135,12 @@ unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
     fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
         if let Some(inner) = self.inner() {
             inner.walk(walk);
+        }
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        if let Some(inner) = &self.inner {
+            inner.waits(waits);
         }
     }
 

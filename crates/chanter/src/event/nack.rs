@@ -6,6 +6,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use crate::deadlock::{Waiting, Waits};
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{Arc, order};
 
@@ -108,6 +109,10 @@ unsafe impl Branch for NackBranch {
     }
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) {}
+
+    fn waits(&self, waits: &mut Waits) {
+        waits.push(Waiting::Nack);
+    }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
         self.nack.cell.waiters.locked(f);
@@ -234,6 +239,12 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
     fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
         if let Some(inner) = self.inner() {
             inner.walk(walk);
+        }
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        if let Some(inner) = &self.inner {
+            inner.waits(waits);
         }
     }
 

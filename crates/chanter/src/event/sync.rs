@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 use super::protocol::{Group, Phase};
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offered, Offering, Wakes};
-use crate::thread::random;
-use crate::vp::budget;
+use crate::thread::random_one_of;
+use crate::vp::{Vp, budget};
 
 /// The future of one synchronization; made by `.await` or [`Event::sync`].
 ///
@@ -110,6 +110,10 @@ impl<E: Event> Sync<E> {
     #[cold]
     #[inline(never)]
     fn wait_on(branch: &mut Pin<&mut E::Branch>, group: &Group, waker: &Waker) -> Option<u32> {
+        // Perhaps to be asked, for a report.
+        if let Some(vp) = Vp::current() {
+            vp.answer(|waits| branch.waits(waits));
+        }
         drop(group.renew(waker, |f| branch.as_mut().locked(f)));
         group.outcome()
     }
@@ -134,7 +138,11 @@ impl<E: Event> Sync<E> {
 /// Fair choices begin at a random leaf, biased ones at the first.
 #[inline(always)]
 fn first_leaf<E: Event>(branch: &E::Branch, leaves: usize) -> usize {
-    if E::Branch::SINGLE || leaves < 2 || branch.is_biased() { 0 } else { random(leaves) }
+    if E::Branch::SINGLE || leaves < 2 || branch.is_biased() {
+        0
+    } else {
+        random_one_of(leaves, || branch.hints())
+    }
 }
 
 impl<E: Event> Sync<E> {

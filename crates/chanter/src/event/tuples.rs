@@ -5,6 +5,7 @@ use std::pin::Pin;
 use super::choose::{Choices, shifted};
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes};
+use crate::deadlock::Waits;
 
 #[doc(hidden)]
 #[derive(Debug)]
@@ -96,6 +97,11 @@ macro_rules! tuple {
                 // SAFETY: each field is structurally pinned.
                 let this = unsafe { &mut self.get_unchecked_mut().0 };
                 tuple!(@each this, branch, { branch.walk(walk) }; $first_index $(, $index)*);
+            }
+
+            fn waits(&self, waits: &mut Waits) {
+                self.0.$first_index.waits(waits);
+                $(self.0.$index.waits(waits);)*
             }
 
             fn finish(self: Pin<&mut Self>, mut leaf: usize) -> Self::Output {

@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::deadlock::Waits;
 
 /// An event with an action after its commit; see [`Event::wrap`].
 #[derive(Clone)]
@@ -105,6 +106,10 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
 
     fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
         self.inner().walk(walk);
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        self.inner.waits(waits);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

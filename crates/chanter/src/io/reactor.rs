@@ -15,7 +15,8 @@ use crate::thread::body::contain;
 
 /// A poller with edge-triggered sources.
 pub(crate) struct Reactor {
-    poller: Poller,
+    /// A simulated machine has none.
+    poller: Option<Poller>,
     /// Driver: where the poller puts what happened.
     events: RefCell<Events>,
     sources: Lock<Sources>,
@@ -37,19 +38,23 @@ struct Sources {
 
 impl Reactor {
     pub(crate) fn new() -> io::Result<Self> {
-        let poller = Poller::new()?;
-        Ok(Self {
-            poller,
+        Ok(Self { poller: Some(Poller::new()?), ..Self::without_poller() })
+    }
+
+    /// Watches nothing, and asks nothing of the OS.
+    pub(crate) fn without_poller() -> Self {
+        Self {
+            poller: None,
             events: RefCell::new(Events::with_capacity(NonZeroUsize::new(256).expect("not zero"))),
             sources: Lock::new(Sources { slots: Vec::new(), free: Vec::new() }),
-        })
+        }
     }
 
     /// Ends the driver's wait, or the next one. From anywhere.
     pub(crate) fn notify(&self) {
         // It fails only if the OS has lost the poller; the driver's own wait
         // then fails too, and it falls back to a short sleep.
-        let _ = self.poller.notify();
+        let _ = self.poller.as_ref().map(Poller::notify);
     }
 
     /// Waits for I/O, `notify`, or the end of `timeout`, and wakes those who
@@ -58,9 +63,10 @@ impl Reactor {
         if timeout == Some(Duration::ZERO) && !self.has_sources() {
             return;
         }
+        let Some(poller) = &self.poller else { return };
         let mut events = self.events.borrow_mut();
         events.clear();
-        if let Err(error) = self.poller.wait(&mut events, timeout)
+        if let Err(error) = poller.wait(&mut events, timeout)
             && error.kind() != io::ErrorKind::Interrupted
         {
             std::thread::sleep(Duration::from_millis(1).min(timeout.unwrap_or(Duration::MAX)));
@@ -96,6 +102,9 @@ impl Reactor {
         socket: impl polling::AsRawSource,
         watched: &Arc<Watched>,
     ) -> io::Result<usize> {
+        let Some(poller) = &self.poller else {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "a simulated machine has no I/O"));
+        };
         let key = {
             let mut sources = self.sources.lock();
             let entry = Some(Arc::clone(watched));
@@ -110,9 +119,9 @@ impl Reactor {
                 }
             }
         };
-        let mode = if self.poller.supports_edge() { PollMode::Edge } else { PollMode::Level };
+        let mode = if poller.supports_edge() { PollMode::Edge } else { PollMode::Level };
         // SAFETY: the caller's contract.
-        let added = unsafe { self.poller.add_with_mode(socket, Event::all(key), mode) };
+        let added = unsafe { poller.add_with_mode(socket, Event::all(key), mode) };
         if added.is_err() {
             self.forget(key);
         }
@@ -122,7 +131,7 @@ impl Reactor {
     /// Stops watching.
     pub(super) fn remove(&self, socket: impl std::os::fd::AsFd, key: usize) {
         // An error means that the OS does not watch it any more.
-        let _ = self.poller.delete(socket);
+        let _ = self.poller.as_ref().map(|poller| poller.delete(socket));
         self.forget(key);
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::reactor::Watched;
+use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -242,6 +243,10 @@ unsafe impl Branch for ReadinessBranch {
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> io::Result<()> {
         Ok(())
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        waits.push(Waiting::Io);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

@@ -321,6 +321,35 @@ impl Arena {
         })
     }
 
+    /// Calls `f` with every frame that was ever used; whether any call returned
+    /// true. Free frames are among them, and `f` may free frames and take new
+    /// ones.
+    ///
+    /// # Safety
+    /// As for [`Arena::take`].
+    pub(crate) unsafe fn each_in_use(&self, f: &mut dyn FnMut(NonNull<Header>) -> bool) -> bool {
+        let mut any = false;
+        let mut index = 0;
+        loop {
+            let slab = self.owner.with(|owner| {
+                // SAFETY: the caller is the owner; the borrow ends here.
+                let owner = unsafe { &*owner };
+                owner.slabs.get(index).map(|slab| (*slab, owner.used(*slab)))
+            });
+            let Some((slab, used)) = slab else { return any };
+            // SAFETY: slabs live as long as the arena.
+            let size = class_size(unsafe { slab.as_ref().class });
+            let mut at = SLAB_HEADER;
+            while at + size <= used {
+                // SAFETY: inside the used part of the slab.
+                let frame = unsafe { NonNull::new_unchecked(slab.as_ptr().cast::<u8>().add(at).cast()) };
+                any |= f(frame);
+                at += size;
+            }
+            index += 1;
+        }
+    }
+
     /// The owner leaves for good: frames that are still out keep `machine`
     /// alive, and the last of them to come home frees the slabs.
     ///

@@ -11,8 +11,10 @@ use std::task::Waker;
 use super::frame::Header;
 use super::run::release;
 use super::state::State;
+use crate::deadlock::Waits;
 use crate::event::{Branch, Event, Offer, Offered, Offering, Sync, WaitQueue, Wakes, into_future};
 use crate::sync::Cell;
+use crate::vp::Vp;
 
 /// A handle of a thread that yields a `T`.
 ///
@@ -295,6 +297,10 @@ unsafe impl<T> Branch for JoinBranch<T> {
         result
     }
 
+    fn waits(&self, waits: &mut Waits) {
+        waits.join(self.thread.frame.as_ptr() as usize);
+    }
+
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
         if self.heir {
             Joiners::locked_heir(self.state(), &self.offer, f);
@@ -382,7 +388,18 @@ impl JoinError {
     pub(crate) fn report(self, whose: &str) {
         use std::io::Write;
         let message = self.message().unwrap_or("no message");
+        if let (Cause::Panicked(payload), Some(simulated)) =
+            (&self.cause, Vp::current().and_then(|vp| vp.simulated.as_ref()))
+        {
+            simulated.panicked(whose, &**payload, message);
+            return self.forget();
+        }
         let _ = writeln!(std::io::stderr(), "chanter: {whose} panicked: {message}");
+        self.forget();
+    }
+
+    /// Drops the payload, whose destructor may panic.
+    fn forget(self) {
         if let Cause::Panicked(payload) = self.cause {
             let drop_it = std::panic::AssertUnwindSafe(|| drop(payload));
             if let Err(worse) = std::panic::catch_unwind(drop_it) {

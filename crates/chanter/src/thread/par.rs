@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::frame::{Header, Kind};
+use crate::deadlock::Waiting;
 use crate::sync::Lock;
 use crate::vp::Vp;
 
@@ -70,6 +71,11 @@ impl<T, F: FnOnce(Par<T>)> Future for Reify<T, F> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        if self.block.is_none()
+            && let Some(vp) = Vp::current()
+        {
+            vp.answer(|waits| waits.push(Waiting::Attach));
+        }
         let mut fresh = Some(cx.waker().clone());
         {
             let mut cell = self.cell.lock();

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::mem::ManuallyDrop;
+use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -16,7 +17,7 @@ use super::state::State;
 use crate::event::Event;
 use crate::policy::{Ready, Reason};
 use crate::sync::UnsafeCell;
-use crate::vp::{Shared, Spawn, Vp, entered};
+use crate::vp::{Shared, Site, Spawn, Vp, entered};
 
 const OUTSIDE: &str =
     "threads are spawned on a machine: use `#[chanter::main]`, `Machine::block_on` or `Machine::spawn`";
@@ -37,14 +38,15 @@ const OUTSIDE: &str =
 /// # });
 /// ```
 #[inline]
+#[track_caller]
 pub fn spawn<F>(future: F) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
     match Vp::current() {
-        Some(vp) => spawn_here(vp, future),
-        None => spawn_in(&entered().expect(OUTSIDE), None, future),
+        Some(vp) => spawn_here(vp, future, Location::caller()),
+        None => spawn_in(&entered().expect(OUTSIDE), None, future, Location::caller()),
     }
 }
 
@@ -52,15 +54,16 @@ where
 ///
 /// # Panics
 /// Outside of a machine, or if it has no virtual processor `vp`.
+#[track_caller]
 pub fn spawn_on<F>(vp: usize, future: F) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    spawn_in(&entered().expect(OUTSIDE), Some(vp), future)
+    spawn_in(&entered().expect(OUTSIDE), Some(vp), future, Location::caller())
 }
 
-fn spawn_here<F>(vp: &Vp, future: F) -> Thread<F::Output>
+fn spawn_here<F>(vp: &Vp, future: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -72,23 +75,24 @@ where
         // SAFETY: we drive `vp`; the body is 'static and `Send`.
         let (frame, thread) = unsafe { new_host(&vp.arena, &vp.machine().vps[index], future, Kind::Host) };
         vp.counters.hosts.add_one();
+        vp.machine().born(frame, site);
         // SAFETY: the new frame's token.
         vp.machine().vps[index].push(unsafe { Ready::from_frame(frame) });
         return thread;
     }
     // SAFETY: we drive `vp`; the body is 'static and `Send`.
-    unsafe { spawn_body(vp, future, Kind::Host) }
+    unsafe { spawn_body(vp, future, Kind::Host, site) }
 }
 
 /// Spawns a host on `machine` from anywhere.
-pub(crate) fn spawn_in<F>(machine: &Shared, on: Option<usize>, future: F) -> Thread<F::Output>
+pub(crate) fn spawn_in<F>(machine: &Shared, on: Option<usize>, future: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
     let here = Vp::current().filter(|vp| ptr::eq(vp.machine(), machine));
     if let (Some(vp), None) = (here, on) {
-        return spawn_here(vp, future);
+        return spawn_here(vp, future, site);
     }
     let (home, kind) = match on {
         Some(index) => {
@@ -109,6 +113,7 @@ where
         None => machine.with_arena(make),
     };
     machine.outside.hosts.add_one_shared();
+    machine.born(frame, site);
     // SAFETY: the new frame's token.
     home.push(unsafe { Ready::from_frame(frame) });
     thread
@@ -119,10 +124,11 @@ where
 /// # Safety
 /// The caller drives `vp`. The body is `Send` unless `kind` is `Local`, and it
 /// outlives the thread: it is 'static, or the caller waits for the end.
-pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind) -> Thread<F::Output> {
+pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site: Site) -> Thread<F::Output> {
     // SAFETY: the caller drives `vp`.
     let (frame, thread) = unsafe { new_host(&vp.arena, vp, future, kind) };
     vp.counters.hosts.add_one();
+    vp.machine().born(frame, site);
     // SAFETY: the new frame's token.
     vp.enqueue(unsafe { Ready::from_frame(frame) }, Reason::New);
     thread
@@ -191,6 +197,7 @@ unsafe fn new_fitting_host<F: Future>(
 ///
 /// # Panics
 /// On an OS thread that drives no virtual processor.
+#[track_caller]
 pub fn spawn_local<F>(future: F) -> LocalThread<F::Output>
 where
     F: Future + 'static,
@@ -202,7 +209,7 @@ where
     let body = async move { slot.set(Some(future.await)) };
     // SAFETY: we drive `vp`; the body is 'static and stays here. Its result,
     // which may be dropped anywhere, is `()`.
-    let thread = unsafe { spawn_body(vp, body, Kind::Local) };
+    let thread = unsafe { spawn_body(vp, body, Kind::Local, Location::caller()) };
     vp.has_locals.set(true);
     LocalThread { thread, value }
 }
@@ -258,6 +265,7 @@ impl<T> fmt::Debug for LocalThread<T> {
 ///
 /// Featherweight Threads, section 2.3 (`spawnParasite`).
 #[inline(always)]
+#[track_caller]
 pub fn spawn_parasite<F>(future: F)
 where
     F: Future + Send + 'static,
@@ -265,22 +273,23 @@ where
     match Vp::current() {
         Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() => {
             // SAFETY: we drive `vp`, and the frame fits.
-            unsafe { spawn_in_place(vp, future) };
+            unsafe { spawn_in_place(vp, future, |_| ()) };
         }
-        Some(vp) => spawn_slowly(vp, future),
-        None => spawn_outside(future),
+        Some(vp) => spawn_slowly(vp, future, Location::caller()),
+        None => spawn_outside(future, Location::caller()),
     }
 }
 
 /// # Safety
 /// The caller drives `vp`; a `ParasiteFrame<F>` fits a class.
 #[inline(always)]
-unsafe fn spawn_in_place<F: Future + Send + 'static>(vp: &Vp, future: F) {
+unsafe fn spawn_in_place<F: Future + Send + 'static>(vp: &Vp, future: F, born: impl FnOnce(NonNull<Header>)) {
     let class = class_of(size_of::<ParasiteFrame<F>>());
     // SAFETY: the frame is fresh and large enough, and we are its runner.
     unsafe {
         let frame = vp.arena.take(class);
         vp.parasites.add_one();
+        born(frame);
         let poll = polling(vp, frame, |cx| {
             // Written last, so that the compiler need not read it again.
             let body = frame.cast::<ParasiteFrame<F>>().as_ptr();
@@ -308,7 +317,7 @@ unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
     unsafe {
         if poll.is_pending() {
             vp.counters.reified.add_one();
-            if vp.budget.get() == 0 && frame.as_ref().state.is_notified() {
+            if vp.budget.get() == 0 && vp.simulated.is_none() && frame.as_ref().state.is_notified() {
                 // It used its quantum up: it is long, hence a host, and its
                 // spawner's next ones are likely to be long too.
                 super::par::inflate_frame(vp, frame.as_ref());
@@ -328,17 +337,19 @@ const PENALTY: u8 = 10;
 
 #[cold]
 #[inline(never)]
-fn spawn_slowly<F: Future + Send + 'static>(vp: &Vp, future: F) {
+fn spawn_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Site) {
     if !fits::<ParasiteFrame<F>>() {
-        return spawn_fitting_slowly(vp, Box::pin(future));
+        return spawn_fitting_slowly(vp, Box::pin(future), site);
     }
-    spawn_fitting_slowly(vp, future);
+    spawn_fitting_slowly(vp, future, site);
 }
 
-fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F) {
+fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Site) {
     let kind = match if vp.may_spawn_in_place() { Spawn::InPlace } else { vp.look_closer() } {
-        // SAFETY: we drive `vp`; the caller has made it fit.
-        Spawn::InPlace => return unsafe { spawn_in_place(vp, future) },
+        Spawn::InPlace => {
+            // SAFETY: we drive `vp`; the caller has made it fit.
+            return unsafe { spawn_in_place(vp, future, |frame| vp.machine().born(frame, site)) };
+        }
         Spawn::Queue => {
             vp.counters.queued.add_one();
             Kind::Parasite
@@ -352,6 +363,7 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F) {
     // SAFETY: we drive `vp`; the frame is new and fits; its token is queued.
     unsafe {
         let frame = queued_parasite(&vp.arena, vp, future, kind);
+        vp.machine().born(frame, site);
         vp.enqueue(Ready::from_frame(frame), Reason::New);
     }
     if kind == Kind::Host {
@@ -381,7 +393,7 @@ unsafe fn queued_parasite<F: Future + Send + 'static>(
 /// On an OS thread that has entered a machine but drives no part of it: the
 /// parasite is polled here, and goes on on the machine if it blocks.
 #[cold]
-fn spawn_outside<F: Future + Send + 'static>(future: F) {
+fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
     let machine = entered().expect(OUTSIDE);
     let mut future = Box::pin(future);
     let home = machine.any_vp();
@@ -399,6 +411,7 @@ fn spawn_outside<F: Future + Send + 'static>(future: F) {
             // SAFETY: the lock's holder owns the arena; a box fits.
             let frame =
                 machine.with_arena(|arena| unsafe { queued_parasite(arena, home, future, Kind::Parasite) });
+            machine.born(frame, site);
             // SAFETY: the new frame's token.
             home.push(unsafe { Ready::from_frame(frame) });
         }

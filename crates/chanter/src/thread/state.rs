@@ -258,6 +258,12 @@ impl State {
         self.0.load(order::state_observe()) & COMPLETE != 0
     }
 
+    /// Whether it waits for somebody to wake it.
+    pub(crate) fn is_idle(&self) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE) == 0
+    }
+
     /// Whether the one who drives the thread now has been told to go on.
     pub(crate) fn is_notified(&self) -> bool {
         self.0.load(Ordering::Relaxed) & NOTIFIED != 0

@@ -33,6 +33,12 @@ pub(crate) fn adopt(machine: &Arc<Shared>) {
     }
 }
 
+/// How many OS threads keep the time, and have nothing to wake anybody for.
+pub(crate) fn idle_keepers() -> usize {
+    let adopted = ADOPTED.lock().unwrap_or_else(|e| e.into_inner());
+    usize::from(START.is_completed() && TIMERS.is_empty() && adopted.is_empty())
+}
+
 /// Fires what is due; returns when the next one is.
 fn fire() -> Option<Instant> {
     let now = Instant::now();

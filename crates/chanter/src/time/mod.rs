@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 
 pub(crate) use heap::Timers;
 use heap::{Place, TimerOffer};
-pub(crate) use keeper::adopt;
+pub(crate) use keeper::{adopt, idle_keepers};
 
+use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::vp::Vp;
 
 /// The event that is ready when `duration` has passed since somebody began to
 /// synchronize on it. A duration that is too long for the clock never passes.
@@ -33,6 +35,25 @@ pub fn after(duration: Duration) -> After {
 /// The event that is ready from `instant` on.
 pub fn at(instant: Instant) -> After {
     After { when: When::At(instant) }
+}
+
+/// The time by the clock that [`after`] and [`at`] go by: the OS's; on a
+/// simulated machine a clock of its own, which stands still while threads are
+/// ready and jumps when none is.
+///
+/// ```
+/// # use std::time::Duration;
+/// # chanter::block_on(async {
+/// let begun = chanter::now();
+/// chanter::after(Duration::from_millis(1)).await;
+/// assert!(chanter::now() >= begun + Duration::from_millis(1));
+/// # });
+/// ```
+pub fn now() -> Instant {
+    match Vp::current() {
+        Some(vp) => vp.now(),
+        None => Instant::now(),
+    }
 }
 
 /// The event of a point in time; see [`after`] and [`at`].
@@ -117,14 +138,14 @@ unsafe impl Branch for AfterBranch {
             // It cannot have passed; the clock is read when it is offered.
             return false;
         }
-        let now = Instant::now();
+        let now = self::now();
         this.due(now).is_some_and(|due| due <= now)
     }
 
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
         // SAFETY: nothing pinned is moved.
         let this = unsafe { self.get_unchecked_mut() };
-        let now = Instant::now();
+        let now = self::now();
         let Some(due) = this.due(now) else { return Offered::Idle };
         if due <= now {
             return at.commit_alone();
@@ -141,6 +162,10 @@ unsafe impl Branch for AfterBranch {
     }
 
     fn finish(self: Pin<&mut Self>, _leaf: usize) {}
+
+    fn waits(&self, waits: &mut Waits) {
+        waits.push(self.due.map_or(Waiting::Never, Waiting::Time));
+    }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
         self.place.locked(f);

@@ -46,6 +46,20 @@ pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
         "too many threads block the OS thread of one virtual processor: await instead of blocking"
     );
     let mut future = pin!(future);
+    if let Some(simulated) = &vp.simulated {
+        loop {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+                return value;
+            }
+            // Paused rather than blocked: others go first.
+            if simulated.take_pause() {
+                simulated.step_nested(vp);
+            }
+            while !nested.woken.swap(false, Ordering::Acquire) {
+                simulated.step_nested(vp);
+            }
+        }
+    }
     loop {
         vp.budget.set(OPERATIONS);
         if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {

@@ -5,6 +5,7 @@
 use std::task::Context;
 
 use super::Vp;
+use crate::deadlock::Waits;
 use crate::thread;
 
 /// Operations for each entry to the scheduler: about ten microseconds.
@@ -14,22 +15,40 @@ pub(crate) const OPERATIONS: u32 = 256;
 /// been woken and must return `Pending`.
 #[inline(always)]
 pub(crate) fn is_spent(cx: &Context<'_>) -> bool {
+    is_spent_by(cx, |waits| waits.went_on = true)
+}
+
+/// As `is_spent`, by an operation that is polled again from its beginning if it
+/// blocks: it can say what it waits on.
+#[inline(always)]
+pub(crate) fn is_spent_by(cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
     let Some(vp) = Vp::current() else { return false };
     let left = vp.budget.get();
     if left == 0 {
-        yield_to(vp, cx);
-        return true;
+        return look_up(vp, cx, waits);
     }
     vp.budget.set(left - 1);
     false
 }
 
+/// Spent; or somebody watches, and has taken the budget away to be asked.
 #[cold]
-fn yield_to(vp: &Vp, cx: &Context<'_>) {
+fn look_up(vp: &Vp, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
+    if vp.is_asking() {
+        if vp.answer(waits) {
+            // It is about to begin an operation, which can wait.
+            cx.waker().wake_by_ref();
+        }
+        return true;
+    }
+    if let Some(simulated) = &vp.simulated {
+        return simulated.pause(vp, cx);
+    }
     if !thread::is_own(cx.waker()) {
         // Another executor polls inside of a thread: it may come back without
         // passing through our scheduler, so it yields once and gets on.
         vp.budget.set(OPERATIONS);
     }
     cx.waker().wake_by_ref();
+    true
 }

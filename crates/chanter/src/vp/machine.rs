@@ -4,15 +4,20 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::panic::Location;
 use std::ptr;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::counters::{Counter, Counters};
+use super::observe::Births;
+use super::simulation::{Simulated, SimulatedPolicy, Simulation};
 use super::worker::Driving;
 use super::{SharedRef, Stats, Vp, block_here};
+use crate::deadlock::Deadlock;
 use crate::event::block_on_thread;
+use crate::io::Reactor;
 use crate::policy::{Policy, Ready, WorkStealing};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -69,6 +74,15 @@ pub(crate) struct Shared {
     /// Frames of threads that are spawned from outside.
     arena: Lock<SendArena>,
     next: AtomicUsize,
+    /// Births are recorded.
+    pub(crate) is_observed: bool,
+    pub(super) reports_deadlocks: bool,
+    /// The process's first OS thread is a test harness's.
+    pub(super) is_in_test: bool,
+    /// What `block_on` is to report, and that there is something.
+    is_deadlocked: AtomicBool,
+    deadlock: Mutex<Option<Deadlock>>,
+    pub(super) births: Lock<Births>,
 }
 
 /// An arena whose owner is whoever holds its lock.
@@ -82,6 +96,9 @@ pub struct Builder {
     vps: usize,
     name: String,
     policy: Option<PolicyMaker>,
+    simulation: Option<Arc<dyn Simulation>>,
+    reports_deadlocks: bool,
+    is_in_test: bool,
 }
 
 /// Makes the policy of the virtual processor with the given index.
@@ -114,6 +131,51 @@ impl Builder {
         self
     }
 
+    /// Whether [`Machine::block_on`] ends with a panic that says who waits on
+    /// what, when nothing on the machine can ever run again: no thread is
+    /// ready, no timer runs, no socket is open, and the process has no other
+    /// OS thread that could wake one. It is never reported wrongly, and not
+    /// always when it is there: an OS thread that merely exists is taken for one
+    /// that may help, and only Linux says how many there are. (A program
+    /// whose threads may run elsewhere is tested with `chanter-explore`.)
+    ///
+    /// Births of threads are recorded then, parasites' too: to spawn takes
+    /// about a hundred nanoseconds more. Not set, it costs nothing.
+    ///
+    /// ```should_panic
+    /// # use chanter::prelude::*;
+    /// # // Where nothing can be known, the example has nothing to show.
+    /// # if !cfg!(target_os = "linux") { panic!() }
+    /// let machine = Machine::builder().vps(1).report_deadlocks(true).build().unwrap();
+    /// machine.block_on(async {
+    ///     let (tx, rx) = channel::<u32>();
+    ///     let thread = spawn(async move { rx.recv().await });
+    ///     // Waits for a thread that waits for us to send.
+    ///     thread.join().await.unwrap().unwrap();
+    ///     drop(tx);
+    /// });
+    /// ```
+    pub fn report_deadlocks(mut self, yes: bool) -> Self {
+        self.reports_deadlocks = yes;
+        self
+    }
+
+    /// For `#[chanter::test]`: the process's first OS thread, if it is not the
+    /// one that runs this, is a test harness's and wakes nobody.
+    #[doc(hidden)]
+    pub fn in_test(mut self) -> Self {
+        self.is_in_test = true;
+        self
+    }
+
+    /// Makes the machine one for [`Machine::simulate`]: one virtual processor
+    /// without poller and workers, whose policy is `simulation`. What was asked
+    /// for with `vps` and `policy` does not matter then.
+    pub fn simulation(mut self, simulation: Arc<dyn Simulation>) -> Self {
+        self.simulation = Some(simulation);
+        self
+    }
+
     /// Builds the machine and starts its workers; virtual processor 0 waits
     /// for [`Machine::block_on`].
     ///
@@ -128,9 +190,17 @@ impl Builder {
         let policy = self.policy.unwrap_or_else(|| {
             Box::new(move |_| Box::new(if alone { WorkStealing::alone() } else { WorkStealing::new() }))
         });
-        let vps = (0..self.vps)
-            .map(|index| Vp::new(index, policy(index)).map(Box::new))
-            .collect::<io::Result<Box<[_]>>>()?;
+        let is_observed = self.simulation.is_some() || self.reports_deadlocks;
+        let vps = match self.simulation {
+            Some(simulation) => {
+                let policy = Box::new(SimulatedPolicy(Arc::clone(&simulation)));
+                let simulated = Some(Simulated::new(simulation));
+                Box::from([Box::new(Vp::new(0, policy, Reactor::without_poller(), simulated))])
+            }
+            None => (0..self.vps)
+                .map(|index| Ok(Box::new(Vp::new(index, policy(index), Reactor::new()?, None))))
+                .collect::<io::Result<Box<[_]>>>()?,
+        };
         let shared = Arc::new_cyclic(|this| Shared {
             vps,
             awake: AtomicUsize::new(0),
@@ -146,6 +216,12 @@ impl Builder {
             workers: Mutex::new(Vec::new()),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
             next: AtomicUsize::new(0),
+            is_observed,
+            reports_deadlocks: self.reports_deadlocks,
+            is_in_test: self.is_in_test,
+            is_deadlocked: AtomicBool::new(false),
+            deadlock: Mutex::new(None),
+            births: Lock::new(Births::default()),
         });
         for vp in &shared.vps {
             vp.machine.set(Arc::as_ptr(&shared));
@@ -162,12 +238,19 @@ impl Builder {
 }
 
 impl Machine {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// A machine to be configured.
     pub fn builder() -> Builder {
         Builder {
             vps: std::thread::available_parallelism().map_or(1, usize::from),
             name: "chanter".to_owned(),
             policy: None,
+            simulation: None,
+            reports_deadlocks: false,
+            is_in_test: false,
         }
     }
 
@@ -191,25 +274,34 @@ impl Machine {
     ///
     /// # Panics
     /// If `future` panics.
+    #[track_caller]
     pub fn block_on<F: IntoFuture>(&self, future: F) -> F::Output {
+        let site = Location::caller();
         let future = future.into_future();
         if Vp::current().is_some() {
             return block_here(future);
         }
         let _entered = Entered::new(Arc::clone(&self.shared));
         let vp = &*self.shared.vps[0];
+        assert!(vp.simulated.is_none(), "a simulated machine runs in `Machine::simulate` only");
         if !self.shared.occupy_main(vp) {
             return block_on_thread(future);
         }
         self.shared.has_main.store(true, Ordering::Relaxed);
+        drop(self.shared.take_deadlock());
         let result = {
             let driving = Driving::new(vp);
             let output = Cell::new(None);
             let main = async { output.set(Some(future.await)) };
             // SAFETY: we drive `vp`. The body may borrow from this frame: it
             // is gone when the thread is determined, and we wait for that.
-            let main = unsafe { thread::spawn_body(vp, main, Kind::Local) };
-            driving.run_until(&|| main.is_determined());
+            let main = unsafe { thread::spawn_body(vp, main, Kind::Local, site) };
+            driving.run_until(&|| main.is_determined() || self.shared.is_deadlocked());
+            super::quiet::forget(&self.shared);
+            if !main.is_determined() {
+                // It blocks for ever: it ends here.
+                vp.has_locals.set(true);
+            }
             vp.end_local_threads();
             main.join().try_determined().map(|()| output.take())
         };
@@ -219,18 +311,22 @@ impl Machine {
             Ok(output) => output.expect("a thread that returned has left its output"),
             Err(error) => match error.into_panic() {
                 Ok(payload) => std::panic::resume_unwind(payload),
-                Err(error) => panic!("the main thread ended early: {error}"),
+                Err(error) => match self.shared.take_deadlock() {
+                    Some(deadlock) => panic!("deadlock: nothing on the machine can run any more\n{deadlock}"),
+                    None => panic!("the main thread ended early: {error}"),
+                },
             },
         }
     }
 
     /// Spawns a host; see [`spawn`](crate::spawn). From any OS thread.
+    #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Thread<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        thread::spawn_in(&self.shared, None, future)
+        thread::spawn_in(&self.shared, None, future, Location::caller())
     }
 
     /// Spawns a host on the virtual processor `vp`, where it stays; see
@@ -238,12 +334,13 @@ impl Machine {
     ///
     /// # Panics
     /// If there is no virtual processor `vp`.
+    #[track_caller]
     pub fn spawn_on<F>(&self, vp: usize, future: F) -> Thread<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        thread::spawn_in(&self.shared, Some(vp), future)
+        thread::spawn_in(&self.shared, Some(vp), future, Location::caller())
     }
 
     /// How many virtual processors there are.
@@ -290,6 +387,30 @@ impl Shared {
         stats
     }
 
+    /// Whether a `block_on` drives virtual processor 0.
+    pub(super) fn has_main(&self) -> bool {
+        self.has_main.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn workers(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.workers.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Left by the driver of virtual processor 0, for itself.
+    pub(super) fn leave_deadlock(&self, deadlock: Deadlock) {
+        *self.deadlock.lock().unwrap_or_else(|e| e.into_inner()) = Some(deadlock);
+        self.is_deadlocked.store(true, Ordering::Relaxed);
+    }
+
+    fn is_deadlocked(&self) -> bool {
+        self.is_deadlocked.load(Ordering::Relaxed)
+    }
+
+    fn take_deadlock(&self) -> Option<Deadlock> {
+        self.is_deadlocked.store(false, Ordering::Relaxed);
+        self.deadlock.lock().unwrap_or_else(|e| e.into_inner()).take()
+    }
+
     pub(super) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
@@ -307,7 +428,7 @@ impl Shared {
     /// Starts the worker of a virtual processor that was VACANT and has just
     /// been moved to AWAKE by the caller.
     pub(super) fn start_worker(&self, vp: &Vp) {
-        if self.is_closing() {
+        if self.is_closing() || vp.simulated.is_some() {
             vp.sleeper.vacate();
             return;
         }
@@ -469,19 +590,25 @@ impl Vp {
         }
     }
 
-    /// Shutdown: ends the threads in the queues.
-    fn drop_queued(&self) {
-        // SAFETY: no driver is left.
-        while let Some(thread) = unsafe { self.soon() }.pop_front() {
+    /// Shutdown: ends the threads in the queues; false: there were none.
+    pub(super) fn drop_queued(&self) -> bool {
+        let mut any = false;
+        let mut cancel = |thread| {
+            any = true;
             thread::cancel(thread);
+        };
+        // SAFETY: we are the driver, or none is left.
+        while let Some(thread) = unsafe { self.soon() }.pop_front() {
+            cancel(thread);
         }
         for frame in self.inbox.take_all() {
             // SAFETY: inboxes hold tokens.
-            thread::cancel(unsafe { Ready::from_frame(frame) });
+            cancel(unsafe { Ready::from_frame(frame) });
         }
         while let Some(thread) = self.policy.next() {
-            thread::cancel(thread);
+            cancel(thread);
         }
+        any
     }
 }
 
@@ -494,10 +621,10 @@ pub(crate) fn entered() -> Option<SharedRef> {
     ENTERED.try_with(|entered| entered.borrow().last().cloned()).ok().flatten()
 }
 
-struct Entered;
+pub(super) struct Entered;
 
 impl Entered {
-    fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
         ENTERED.with(|entered| entered.borrow_mut().push(shared));
         Self
     }

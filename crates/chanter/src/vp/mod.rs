@@ -9,6 +9,9 @@ mod blocking;
 pub(crate) mod budget;
 mod counters;
 mod machine;
+mod observe;
+mod quiet;
+mod simulation;
 mod sleep;
 mod stack;
 mod worker;
@@ -25,9 +28,13 @@ use std::time::{Duration, Instant};
 
 pub(crate) use blocking::block_here;
 pub use counters::Stats;
+use machine::Entered;
 pub use machine::{Builder, Machine, block_on};
 pub(crate) use machine::{Shared, entered};
+pub(crate) use observe::Site;
+pub use simulation::{Outcome, Simulation};
 
+use crate::deadlock::Waits;
 use crate::io::Reactor;
 use crate::policy::{Policy, Ready, ReadyQueue, Reason};
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -35,6 +42,7 @@ use crate::sync::{Stack, fence};
 use crate::thread::frame::{Arena, Header};
 use crate::time::Timers;
 use counters::{Counter, Counters};
+use simulation::Simulated;
 use sleep::{Sleeper, Wake};
 
 /// Attaches may nest this deep.
@@ -101,6 +109,10 @@ pub(crate) struct Vp {
     asked: Cell<Option<Instant>>,
     /// Driver: how long the next watch lasts.
     watch: Cell<Duration>,
+    /// Driver: where what is polled for a snapshot says what it waits on.
+    asking: Cell<*mut Waits>,
+    /// Set if the machine is simulated.
+    pub(crate) simulated: Option<Simulated>,
 }
 
 // SAFETY: fields marked "Driver" are touched by the OS thread that drives the
@@ -115,8 +127,8 @@ thread_local! {
 }
 
 impl Vp {
-    fn new(index: usize, policy: Box<dyn Policy>) -> std::io::Result<Self> {
-        Ok(Self {
+    fn new(index: usize, policy: Box<dyn Policy>, reactor: Reactor, simulated: Option<Simulated>) -> Self {
+        Self {
             guard: AtomicUsize::new(0),
             running: Cell::new(ptr::null_mut()),
             budget: Cell::new(0),
@@ -141,10 +153,12 @@ impl Vp {
             inbox: Stack::new(),
             sleeper: Sleeper::new_vacant(),
             timers: Timers::new(),
-            reactor: Reactor::new()?,
+            reactor,
             asked: Cell::new(None),
             watch: Cell::new(HEARTBEAT),
-        })
+            asking: Cell::new(ptr::null_mut()),
+            simulated,
+        }
     }
 
     /// The virtual processor that this OS thread drives.
@@ -187,7 +201,13 @@ impl Vp {
     /// Whether a woken parasite may run on this stack, now.
     #[inline]
     pub(crate) fn may_attach(&self) -> bool {
-        self.depth.get() < DEPTH && self.budget.get() > 0 && self.has_stack()
+        self.depth.get() < DEPTH && (self.budget.get() > 0 || self.attaches_unpaid()) && self.has_stack()
+    }
+
+    /// On a simulated machine budgets are always spent, and mean nothing.
+    #[cold]
+    fn attaches_unpaid(&self) -> bool {
+        self.simulated.is_some() && !self.is_asking()
     }
 
     /// Whether the stack has room for another nested thread.
@@ -207,6 +227,9 @@ impl Vp {
     pub(crate) fn look_closer(&self) -> Spawn {
         if !self.has_stack() {
             return Spawn::Queue;
+        }
+        if let Some(simulated) = &self.simulated {
+            return if simulated.is_in_place() { Spawn::InPlace } else { Spawn::Promote };
         }
         // SAFETY: the running thread is being polled below us on this stack.
         if let Some(spawner) = unsafe { self.running.get().as_ref() }
@@ -239,6 +262,10 @@ impl Vp {
 
     /// The next spawns need only look at the stack.
     fn trust_guard(&self) {
+        if self.machine().is_observed {
+            // Every birth is to be seen.
+            return;
+        }
         // ORDER: Relaxed: a request that is overwritten comes again.
         self.guard.store(self.stack_limit.get(), Ordering::Relaxed);
     }

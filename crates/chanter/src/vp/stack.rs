@@ -44,7 +44,11 @@ fn lowest() -> Option<usize> {
 /// quarter of what is left stays for the threads themselves.
 pub(crate) fn limit() -> usize {
     const UNKNOWN: usize = 256 * 1024;
+    thread_local! {
+        // The OS may have to read a file to know it.
+        static LOWEST: Option<usize> = lowest();
+    }
     let here = pointer();
-    let left = lowest().map_or(UNKNOWN, |lowest| here.saturating_sub(lowest));
+    let left = LOWEST.with(|lowest| *lowest).map_or(UNKNOWN, |lowest| here.saturating_sub(lowest));
     here - left / 4 * 3
 }

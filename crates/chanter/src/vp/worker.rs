@@ -36,6 +36,9 @@ impl<'a> Driving<'a> {
         let limit = stack::limit();
         vp.stack_limit.set(limit);
         vp.guard.store(limit, Ordering::Relaxed);
+        if vp.machine().is_observed {
+            vp.ask_closer_look();
+        }
         vp.machine().awake.fetch_add(1, Ordering::SeqCst);
         vp.begin_to_be_busy();
         Self { vp, outer: CURRENT.replace(vp) }
@@ -57,7 +60,7 @@ impl<'a> Driving<'a> {
     }
 }
 
-struct AbortOnUnwind;
+pub(super) struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
@@ -131,7 +134,7 @@ impl Vp {
     }
 
     #[inline(always)]
-    fn drain_inbox(&self) {
+    pub(super) fn drain_inbox(&self) {
         if !self.inbox.is_empty() {
             self.drain_inbox_now();
         }
@@ -202,12 +205,19 @@ impl Vp {
                 (Some(due), Some(watch)) => Some(due.min(watch)),
                 (due, watch) => due.or(watch),
             };
+            let timeout = match self.patience() {
+                Some(patience) => Some(timeout.map_or(patience, |timeout| timeout.min(patience))),
+                None => timeout,
+            };
             self.counters.sleeps.add_one();
             self.reactor.poll(timeout);
         }
         self.sleeper.rise();
         machine.awake.fetch_add(1, Ordering::SeqCst);
         self.begin_to_be_busy();
+        if machine.reports_deadlocks {
+            self.look_for_deadlock();
+        }
     }
 
     /// If nobody watches the machine, parasites are counted on to say so.

@@ -4,6 +4,7 @@
 pub(crate) mod blocked;
 pub(crate) mod choose;
 pub(crate) mod gather;
+pub(crate) mod explore;
 pub(crate) mod idle;
 pub(crate) mod lost_choice;
 pub(crate) mod pingpong;
@@ -27,6 +28,7 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         blocked::cases(vps),
         idle::cases(vps),
         lost_choice::cases(vps),
+        explore::cases(vps),
     ]
     .into_iter()
     .flatten()

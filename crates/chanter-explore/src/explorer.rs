@@ -1,0 +1,334 @@
+//! The explorer: runs a program under many schedules.
+
+use std::any::Any;
+use std::future::Future;
+use std::sync::Arc;
+
+use chanter::Machine;
+use chanter::deadlock::{Deadlock, ThreadState};
+use chanter::simulation::Outcome;
+
+use crate::failure::{Failure, FailureKind};
+use crate::report::Report;
+use crate::schedule::Schedule;
+use crate::scheduler::{Run, Scheduler};
+use crate::strategy::{Exhaustive, Pct, RandomWalk, Replay, Strategy};
+use crate::verdict::Verdict;
+
+/// The environment variable with a schedule for [`Explorer::test`] to replay.
+pub const REPLAY: &str = "CHANTER_EXPLORE_REPLAY";
+
+/// Where parasites begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parasites {
+    /// Where they are spawned, at once, until they first block; whoever
+    /// unblocks them runs them. Nobody comes in between.
+    InPlace,
+    /// Like hosts, as if each had been promoted for a hungry processor.
+    AsHosts,
+}
+
+/// Runs a program under many schedules, one after the other, on the calling OS
+/// thread, until one fails.
+///
+/// Without a strategy, all three run: 1,000 random schedules, 1,000 of PCT with
+/// depth 3, and then every schedule with at most 3 preemptions, up to 100,000.
+///
+/// ```
+/// use chanter::prelude::*;
+/// use chanter_explore::Explorer;
+///
+/// let report = Explorer::new().exhaustive().check(|| async {
+///     let (tx, rx) = channel();
+///     let sender = spawn(async move { tx.send(7).await });
+///     assert_eq!(rx.recv().await, Ok(7));
+///     sender.join().await.unwrap().unwrap();
+/// });
+/// assert!(report.is_complete);
+/// report.unwrap();
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "an explorer does nothing before `check`"]
+pub struct Explorer {
+    phases: Vec<Phase>,
+    seed: u64,
+    preemptions: u32,
+    schedules: u64,
+    steps: u64,
+    parasites: Parasites,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Random { schedules: u64 },
+    Pct { schedules: u64, depth: u32 },
+    Exhaustive,
+    Replay(Schedule),
+}
+
+impl Default for Explorer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Explorer {
+    /// An explorer with all three strategies, seed 0.
+    pub fn new() -> Self {
+        Self {
+            phases: Vec::new(),
+            seed: 0,
+            preemptions: 3,
+            schedules: 100_000,
+            steps: 10_000,
+            parasites: Parasites::InPlace,
+        }
+    }
+
+    /// Runs `schedules` random schedules: at each point every thread that
+    /// could run is as likely as any other.
+    pub fn random(mut self, schedules: u64) -> Self {
+        self.phases.push(Phase::Random { schedules });
+        self
+    }
+
+    /// Runs `schedules` schedules of probabilistic concurrency testing: it
+    /// finds a bug that needs `depth` ordering constraints among n threads and
+    /// k steps with a probability of at least 1/(n k^(depth-1)) each time.
+    pub fn pct(mut self, schedules: u64, depth: u32) -> Self {
+        self.phases.push(Phase::Pct { schedules, depth });
+        self
+    }
+
+    /// Runs every schedule with at most [so many](Self::preemptions)
+    /// preemptions, each once.
+    pub fn exhaustive(mut self) -> Self {
+        self.phases.push(Phase::Exhaustive);
+        self
+    }
+
+    /// Runs one schedule that failed before. A text that is no schedule is
+    /// reported as a failure of the check.
+    ///
+    /// # Panics
+    /// If `schedule` is not a [`Schedule`].
+    #[track_caller]
+    pub fn replay(mut self, schedule: impl AsRef<str>) -> Self {
+        match schedule.as_ref().parse() {
+            Ok(schedule) => self.phases.push(Phase::Replay(schedule)),
+            Err(error) => panic!("{:?} is {error}", schedule.as_ref()),
+        }
+        self
+    }
+
+    /// The seed of random and PCT schedules; 0 if not set. The same seed means
+    /// the same schedules.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// How often, in an exhaustive search, a thread that could go on is made to
+    /// wait; 3 if not set. Blocking, yielding and ending are not preemptions.
+    pub fn preemptions(mut self, bound: u32) -> Self {
+        self.preemptions = bound;
+        self
+    }
+
+    /// At most so many schedules of an exhaustive search; 100,000 if not set.
+    pub fn schedules(mut self, most: u64) -> Self {
+        self.schedules = most;
+        self
+    }
+
+    /// A schedule that takes more steps (turns and operations) has failed:
+    /// [`FailureKind::TooLong`]; 10,000 if not set.
+    pub fn steps(mut self, most: u64) -> Self {
+        self.steps = most;
+        self
+    }
+
+    /// How parasites begin; in place if not set.
+    pub fn parasites(mut self, parasites: Parasites) -> Self {
+        self.parasites = parasites;
+        self
+    }
+
+    /// Explores `program`, which is called once for each schedule, and reports
+    /// the first failure.
+    ///
+    /// A schedule begins with what `program` returns as the main thread, and
+    /// ends when that ends; threads that are left are dropped. It fails if
+    /// the main thread panics or returns an error, if another thread panics
+    /// and nobody joins it, if nothing can run any more, or if it takes too
+    /// long.
+    ///
+    /// # Panics
+    /// On a thread of a machine.
+    #[track_caller]
+    pub fn check<P, F>(&self, program: P) -> Report
+    where
+        P: Fn() -> F,
+        F: Future<Output: Verdict>,
+    {
+        let all =
+            [Phase::Random { schedules: 1000 }, Phase::Pct { schedules: 1000, depth: 3 }, Phase::Exhaustive];
+        let phases = if self.phases.is_empty() { &all[..] } else { &self.phases };
+        let mut report = Report { schedules: 0, steps: 0, is_complete: false, failure: None };
+        for phase in phases {
+            let parasites = match phase {
+                Phase::Replay(schedule) => schedule.parasites,
+                _ => self.parasites,
+            };
+            let search = Search::new(parasites, self.steps);
+            let mut strategy = self.strategy(phase);
+            while strategy.begin() {
+                report.schedules += 1;
+                let failure;
+                (strategy, failure) = search.schedule(strategy, &program, false);
+                report.steps += search.scheduler.steps();
+                if let Some(kind) = failure {
+                    let found = self.describe(phase, report.schedules);
+                    report.failure = Some(search.explain(kind, found, &program));
+                    return report;
+                }
+            }
+            report.is_complete |= strategy.is_complete();
+        }
+        report
+    }
+
+    /// Explores `program` and panics if a schedule fails; what
+    /// `#[chanter::test(explore)]` calls. If the environment variable
+    /// `CHANTER_EXPLORE_REPLAY` is set, runs that schedule only.
+    ///
+    /// # Panics
+    /// With the failure. If the variable holds no schedule. On a thread of a
+    /// machine.
+    #[track_caller]
+    pub fn test<P, F>(self, program: P)
+    where
+        P: Fn() -> F,
+        F: Future<Output: Verdict>,
+    {
+        let explorer = match std::env::var(REPLAY) {
+            Ok(schedule) => Self { phases: Vec::new(), ..self }.replay(schedule),
+            Err(_) => self,
+        };
+        explorer.check(program).unwrap();
+    }
+
+    fn strategy(&self, phase: &Phase) -> Box<dyn Strategy> {
+        match phase {
+            Phase::Random { schedules } => Box::new(RandomWalk::new(self.seed, *schedules)),
+            Phase::Pct { schedules, depth } => Box::new(Pct::new(self.seed, *schedules, *depth)),
+            Phase::Exhaustive => Box::new(Exhaustive::new(self.preemptions, self.schedules)),
+            Phase::Replay(schedule) => Box::new(Replay::new(schedule.clone())),
+        }
+    }
+
+    fn describe(&self, phase: &Phase, schedule: u64) -> String {
+        let seed = self.seed;
+        match phase {
+            Phase::Random { .. } => format!("random, seed {seed}, schedule {schedule}"),
+            Phase::Pct { depth, .. } => format!("pct, depth {depth}, seed {seed}, schedule {schedule}"),
+            Phase::Exhaustive => {
+                format!("exhaustive, preemption bound {}, schedule {schedule}", self.preemptions)
+            }
+            Phase::Replay(_) => "replay".to_owned(),
+        }
+    }
+}
+
+/// A machine and its scheduler, for any number of schedules.
+struct Search {
+    machine: Machine,
+    scheduler: Arc<Scheduler>,
+    parasites: Parasites,
+}
+
+impl Search {
+    fn new(parasites: Parasites, steps: u64) -> Self {
+        let scheduler = Arc::new(Scheduler::new(parasites, steps));
+        let machine = Machine::builder()
+            .name("explore")
+            .simulation(Arc::clone(&scheduler) as _)
+            .build()
+            .expect("a simulated machine needs nothing of the OS");
+        Self { machine, scheduler, parasites }
+    }
+
+    /// Runs one schedule, which `strategy` has begun.
+    fn schedule<P, F>(
+        &self,
+        strategy: Box<dyn Strategy>,
+        program: &P,
+        explains: bool,
+    ) -> (Box<dyn Strategy>, Option<FailureKind>)
+    where
+        P: Fn() -> F,
+        F: Future<Output: Verdict>,
+    {
+        self.scheduler.begin(strategy);
+        // Made on the machine, so that it may spawn.
+        let main = async { program().await.failure() };
+        let outcome = self.machine.simulate(main, explains);
+        let strategy = self.scheduler.finish();
+        if strategy.is_confused() {
+            return (strategy, Some(FailureKind::Nondeterministic));
+        }
+        let failure = match outcome {
+            Outcome::Done(None) if !self.scheduler.has_failed() => None,
+            Outcome::Done(Some(message)) => Some(FailureKind::Failed(message)),
+            Outcome::Panicked(payload) => Some(FailureKind::Failed(message_of(&*payload))),
+            Outcome::Deadlocked(deadlock) => Some(FailureKind::Deadlock(deadlock)),
+            Outcome::Stopped(threads) => Some(stopped(self.scheduler.run(), threads)),
+            _ => Some(stopped(self.scheduler.run(), Deadlock::default())),
+        };
+        (strategy, failure)
+    }
+
+    /// Runs the schedule that failed again, to see that it does, and to learn
+    /// more.
+    fn explain<P, F>(&self, kind: FailureKind, strategy: String, program: &P) -> Failure
+    where
+        P: Fn() -> F,
+        F: Future<Output: Verdict>,
+    {
+        let run = self.scheduler.run();
+        let schedule = Schedule::new(self.parasites, run.decisions.clone());
+        let mut replay: Box<dyn Strategy> = Box::new(Replay::new(schedule.clone()));
+        replay.begin();
+        let (_, again) = self.schedule(replay, program, true);
+        let steps = run.steps;
+        let is_reproduced = again.as_ref().is_some_and(|again| {
+            let same = std::mem::discriminant(again) == std::mem::discriminant(&kind);
+            same && self.scheduler.steps() == steps
+        });
+        let kind = if is_reproduced { again.unwrap_or(kind) } else { kind };
+        Failure { kind, strategy, schedule, turns: run.turns, steps, is_reproduced }
+    }
+}
+
+/// Why a schedule was stopped.
+fn stopped(run: Run, mut threads: Deadlock) -> FailureKind {
+    if let Some(panic) = run.panics.into_iter().next() {
+        return FailureKind::Panicked(panic);
+    }
+    let half = run.steps / 2;
+    threads.threads.retain(|thread| match thread.state {
+        ThreadState::Ready => run.ready.contains(&thread.id),
+        _ => true,
+    });
+    let last = |id: u64| run.ran.get(id as usize).copied().unwrap_or(0);
+    let starved = threads.threads.iter().map(|thread| thread.id).filter(|id| last(*id) < half).collect();
+    FailureKind::TooLong { starved, threads }
+}
+
+fn message_of(payload: &(dyn Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(|message| (*message).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
+}

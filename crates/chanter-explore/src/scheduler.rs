@@ -1,0 +1,265 @@
+//! The policy that lets a strategy decide.
+
+use std::sync::{Mutex, MutexGuard};
+
+use chanter::policy::{Policy, Ready, Reason};
+use chanter::simulation::Simulation;
+
+use crate::explorer::Parasites;
+use crate::strategy::{Decision, Kind, Strategy};
+
+/// One machine's policy. The lock is never contended: one OS thread runs
+/// everything.
+pub(crate) struct Scheduler {
+    state: Mutex<State>,
+    parasites: Parasites,
+    /// More steps than this are too many.
+    steps: u64,
+}
+
+#[derive(Default)]
+struct State {
+    strategy: Option<Box<dyn Strategy>>,
+    /// In the order of their ids.
+    ready: Vec<Ready>,
+    /// By id.
+    threads: Vec<Known>,
+    /// The thread that runs, and has been told to pause.
+    pausing: Option<u64>,
+    /// Who was chosen instead.
+    chosen: Option<u64>,
+    run: Run,
+    over: bool,
+    ended: bool,
+    /// Kept for its memory.
+    alternatives: Vec<u64>,
+}
+
+/// What the scheduler knows of a thread.
+#[derive(Clone, Default)]
+struct Known {
+    /// It was told to pause: its next operation goes ahead.
+    is_paused: bool,
+    /// It has yielded to these, which have not run since.
+    yields_to: Vec<u64>,
+    /// The step at which it ran last.
+    ran: u64,
+}
+
+/// What happened in one schedule.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) decisions: Vec<u32>,
+    /// Who ran, turn by turn.
+    pub(crate) turns: Vec<u64>,
+    /// Turns, and operations.
+    pub(crate) steps: u64,
+    pub(crate) is_too_long: bool,
+    /// Panics that nobody saw.
+    pub(crate) panics: Vec<String>,
+    /// When each thread ran last, by id.
+    pub(crate) ran: Vec<u64>,
+    /// Threads that were ready at the end.
+    pub(crate) ready: Vec<u64>,
+}
+
+/// Turns that are kept for the report.
+const TURNS: usize = 1 << 16;
+
+impl Scheduler {
+    pub(crate) fn new(parasites: Parasites, steps: u64) -> Self {
+        Self { state: Mutex::default(), parasites, steps }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Gets ready for a schedule of `strategy`.
+    pub(crate) fn begin(&self, strategy: Box<dyn Strategy>) {
+        let state = &mut *self.state();
+        state.strategy = Some(strategy);
+        state.threads.clear();
+        state.pausing = None;
+        state.chosen = None;
+        state.run.decisions.clear();
+        state.run.turns.clear();
+        state.run.steps = 0;
+        state.run.is_too_long = false;
+        state.run.panics.clear();
+        state.run.ready.clear();
+        state.over = false;
+        state.ended = false;
+    }
+
+    /// The schedule is over: gives the strategy back.
+    pub(crate) fn finish(&self) -> Box<dyn Strategy> {
+        self.state().strategy.take().expect("finished once")
+    }
+
+    /// Whether something happened that the outcome does not tell.
+    pub(crate) fn has_failed(&self) -> bool {
+        let run = &self.state().run;
+        run.is_too_long || !run.panics.is_empty()
+    }
+
+    pub(crate) fn steps(&self) -> u64 {
+        self.state().run.steps
+    }
+
+    /// All about the schedule that has ended.
+    pub(crate) fn run(&self) -> Run {
+        let state = &mut *self.state();
+        state.run.ran = state.threads.iter().map(|known| known.ran).collect();
+        state.run.clone()
+    }
+}
+
+impl State {
+    fn known(&mut self, thread: u64) -> &mut Known {
+        let place = thread as usize;
+        if place >= self.threads.len() {
+            self.threads.resize(place + 1, Known::default());
+        }
+        &mut self.threads[place]
+    }
+
+    /// Threads that are ready, and have not yielded to others that are.
+    fn collect_alternatives(&mut self, running: Option<u64>) {
+        self.alternatives.clear();
+        self.alternatives.extend(running);
+        for thread in &self.ready {
+            let id = thread.tag();
+            if self.threads.get(id as usize).is_none_or(|known| known.yields_to.is_empty()) {
+                self.alternatives.push(id);
+            }
+        }
+        if self.alternatives.is_empty() {
+            self.alternatives.extend(self.ready.iter().map(Ready::tag));
+        }
+    }
+
+    fn decide(&mut self, kind: Kind, alternatives: usize) -> usize {
+        if alternatives < 2 {
+            return 0;
+        }
+        let Some(strategy) = &mut self.strategy else { return 0 };
+        let threads = if kind == Kind::Number { &[][..] } else { &self.alternatives };
+        let made = strategy.decide(&Decision { kind, threads, alternatives });
+        self.run.decisions.push(made as u32);
+        made
+    }
+
+    fn count_step(&mut self, most: u64) {
+        self.run.steps += 1;
+        if self.run.steps > most {
+            self.run.is_too_long = true;
+            self.over = true;
+        }
+    }
+
+    /// A thread's turn begins.
+    fn take(&mut self, thread: u64) -> Option<Ready> {
+        let place = self.ready.iter().position(|ready| ready.tag() == thread)?;
+        let step = self.run.steps;
+        let known = self.known(thread);
+        known.ran = step;
+        known.yields_to.clear();
+        for other in &mut self.threads {
+            if !other.yields_to.is_empty() {
+                other.yields_to.retain(|id| *id != thread);
+            }
+        }
+        if self.run.turns.len() < TURNS {
+            self.run.turns.push(thread);
+        }
+        Some(self.ready.remove(place))
+    }
+}
+
+impl Policy for Scheduler {
+    fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
+        let state = &mut *self.state();
+        let id = thread.tag();
+        if matches!(reason, Reason::Spent | Reason::Yielded) && !state.ended {
+            if state.pausing == Some(id) {
+                state.pausing = None;
+            } else {
+                let others = state.ready.iter().map(Ready::tag).collect();
+                state.known(id).yields_to = others;
+            }
+        }
+        let place = state.ready.partition_point(|ready| ready.tag() < id);
+        state.ready.insert(place, thread);
+        None
+    }
+
+    fn next(&self) -> Option<Ready> {
+        let state = &mut *self.state();
+        if state.ended {
+            return state.ready.pop();
+        }
+        if state.ready.is_empty() {
+            return None;
+        }
+        state.count_step(self.steps);
+        if let Some(chosen) = state.chosen.take()
+            && let Some(thread) = state.take(chosen)
+        {
+            return Some(thread);
+        }
+        state.collect_alternatives(None);
+        let made = state.decide(Kind::Switch, state.alternatives.len());
+        let thread = state.alternatives[made];
+        state.take(thread)
+    }
+}
+
+impl Simulation for Scheduler {
+    fn point(&self, thread: u64, nested: bool) -> bool {
+        let state = &mut *self.state();
+        state.count_step(self.steps);
+        if state.over {
+            return true;
+        }
+        if nested || std::mem::take(&mut state.known(thread).is_paused) || state.ready.is_empty() {
+            return false;
+        }
+        state.collect_alternatives(Some(thread));
+        let made = state.decide(Kind::Preempt, state.alternatives.len());
+        if made == 0 {
+            return false;
+        }
+        state.chosen = Some(state.alternatives[made]);
+        state.known(thread).is_paused = true;
+        state.pausing = Some(thread);
+        true
+    }
+
+    fn choose(&self, alternatives: usize) -> usize {
+        self.state().decide(Kind::Number, alternatives)
+    }
+
+    fn is_in_place(&self) -> bool {
+        self.parasites == Parasites::InPlace
+    }
+
+    fn panicked(&self, whose: &str, message: &str) {
+        let state = &mut *self.state();
+        if !state.ended {
+            state.run.panics.push(format!("{whose} panicked: {message}"));
+            state.over = true;
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.state().over
+    }
+
+    fn end(&self) {
+        let state = &mut *self.state();
+        state.run.ready = state.ready.iter().map(Ready::tag).collect();
+        state.ended = true;
+        state.over = true;
+    }
+}

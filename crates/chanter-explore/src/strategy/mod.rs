@@ -1,0 +1,51 @@
+//! Strategies: which of several threads runs next. One a file.
+
+mod exhaustive;
+mod pct;
+mod random;
+mod replay;
+
+pub(crate) use exhaustive::Exhaustive;
+pub(crate) use pct::Pct;
+pub(crate) use random::RandomWalk;
+pub(crate) use replay::Replay;
+
+/// A decision to be made: one of at least two alternatives.
+#[derive(Debug)]
+pub(crate) struct Decision<'a> {
+    pub(crate) kind: Kind,
+    /// The threads to choose from; empty for a [`Kind::Number`].
+    pub(crate) threads: &'a [u64],
+    pub(crate) alternatives: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The first thread is running and could go on: every other one preempts
+    /// it.
+    Preempt,
+    /// The running thread has blocked, yielded or ended.
+    Switch,
+    /// A fair choice begins somewhere.
+    Number,
+}
+
+/// A way through the schedules of a program.
+pub(crate) trait Strategy: Send {
+    /// Another schedule begins; false: there is none.
+    fn begin(&mut self) -> bool;
+
+    /// An alternative of `decision`.
+    fn decide(&mut self, decision: &Decision<'_>) -> usize;
+
+    /// What was done before was not what it is now: the program is not
+    /// deterministic.
+    fn is_confused(&self) -> bool {
+        false
+    }
+
+    /// All schedules have been seen.
+    fn is_complete(&self) -> bool {
+        false
+    }
+}

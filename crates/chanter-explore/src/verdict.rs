@@ -1,0 +1,25 @@
+//! What a program returns, and whether that is right.
+
+use std::fmt::Debug;
+
+/// What a program that is explored may return: `()`, or a `Result` whose
+/// errors are failures.
+pub trait Verdict {
+    /// Why the program failed, if it did.
+    fn failure(self) -> Option<String>;
+}
+
+impl Verdict for () {
+    fn failure(self) -> Option<String> {
+        None
+    }
+}
+
+impl<T: Verdict, E: Debug> Verdict for Result<T, E> {
+    fn failure(self) -> Option<String> {
+        match self {
+            Ok(value) => value.failure(),
+            Err(error) => Some(format!("{error:?}")),
+        }
+    }
+}
