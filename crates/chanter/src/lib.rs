@@ -46,7 +46,9 @@ mod time;
 mod vp;
 
 pub use channel::{
-    Closed, IVar, Receiver, SendError, Sender, TryRecvError, TrySendError, bounded, channel, mailbox,
+    Barrier, Broadcast, BroadcastError, CVar, CallError, Client, Closed, IVar, MVar, Multicast, Port,
+    Receiver, Reply, SendError, Sender, Server, Subscriber, Swap, SwapChannel, TryRecvError, TrySendError,
+    Watched, Watcher, bounded, broadcast, channel, mailbox, multicast, rpc, swap, watch,
 };
 #[cfg(feature = "macros")]
 pub use chanter_macros::{main, test};
@@ -61,9 +63,11 @@ pub use vp::{Builder, Machine, Stats, block_on};
 /// Everything that most programs need.
 pub mod prelude {
     pub use crate::{
-        BoxEvent, Closed, Event, IVar, JoinError, Machine, Nack, Par, ReadyPar, Receiver, SendError, Sender,
-        Stats, Thread, TryRecvError, TrySendError, after, always, at, attach, block_on, bounded, channel,
-        choose, choose_biased, guard, inflate, mailbox, never, prepare, reify, spawn, spawn_local, spawn_on,
-        spawn_parasite, with_nack, yield_now,
+        Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, Client, Closed, Event, IVar,
+        JoinError, MVar, Machine, Multicast, Nack, Par, Port, ReadyPar, Receiver, Reply, SendError, Sender,
+        Server, Stats, Subscriber, Swap, SwapChannel, Thread, TryRecvError, TrySendError, Watched, Watcher,
+        after, always, at, attach, block_on, bounded, broadcast, channel, choose, choose_biased, guard,
+        inflate, mailbox, multicast, never, prepare, reify, rpc, spawn, spawn_local, spawn_on,
+        spawn_parasite, swap, watch, with_nack, yield_now,
     };
 }

@@ -22,6 +22,7 @@ mod guard;
 mod nack;
 pub(crate) mod protocol;
 mod sync;
+mod timeout;
 mod tuples;
 mod wakes;
 mod wrap;
@@ -29,6 +30,7 @@ mod wrap;
 #[cfg(all(test, loom))]
 mod models;
 use std::future::IntoFuture;
+use std::time::Duration;
 
 pub use basic::{Always, Never, always, never};
 pub use boxed::BoxEvent;
@@ -36,6 +38,7 @@ pub use choose::{Choices, Choose, choose, choose_biased};
 pub use guard::{Guard, guard};
 pub use nack::{Nack, WithNack, with_nack};
 pub use sync::Sync;
+pub use timeout::Timeout;
 pub use wrap::Wrap;
 
 pub(crate) use blocking::block_on_thread;
@@ -82,6 +85,29 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         F: FnOnce(Self::Output) -> U,
     {
         Wrap::new(self, f)
+    }
+
+    /// The event that is this one's `Some`, or `None` once `duration` has passed
+    /// since somebody began to synchronize on it.
+    ///
+    /// If both are ready, the event wins; so with a duration of zero it is
+    /// [`try_sync`](Self::try_sync) as an event. A `None` means that this event
+    /// never happened: its losers are told, and nothing is lost. Not chosen: the
+    /// timer is removed at once.
+    ///
+    /// Law: `e.timeout(d)` is `choose((e.wrap(Some), after(d).wrap(|()| None)))`
+    /// but for the preference.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # use std::time::Duration;
+    /// let (tx, rx) = mailbox();
+    /// assert_eq!(rx.recv().timeout(Duration::from_millis(1)).sync_blocking(), None);
+    /// tx.try_send(1).unwrap();
+    /// assert_eq!(rx.recv().timeout(Duration::ZERO).sync_blocking(), Some(Ok(1)));
+    /// ```
+    fn timeout(self, duration: Duration) -> Timeout<Self> {
+        Timeout::new(self, duration)
     }
 
     /// The future that synchronizes; the same as `into_future`, for places
