@@ -63,11 +63,11 @@ pub use vp::{Builder, Machine, Stats, block_on};
 /// Everything that most programs need.
 pub mod prelude {
     pub use crate::{
-        Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, Client, Closed, Event, IVar,
-        JoinError, MVar, Machine, Multicast, Nack, Par, Port, ReadyPar, Receiver, Reply, SendError, Sender,
-        Server, Stats, Subscriber, Swap, SwapChannel, Thread, TryRecvError, TrySendError, Watched, Watcher,
-        after, always, at, attach, block_on, bounded, broadcast, channel, choose, choose_biased, guard,
-        inflate, mailbox, multicast, never, prepare, reify, rpc, spawn, spawn_local, spawn_on,
-        spawn_parasite, swap, watch, with_nack, yield_now,
+        Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, Closed, Event, IVar, JoinError, MVar,
+        Machine, Multicast, Nack, Par, ReadyPar, Receiver, SendError, Sender, Stats, Subscriber, Swap,
+        SwapChannel, Thread, TryRecvError, TrySendError, Watched, Watcher, after, always, at, attach,
+        block_on, bounded, broadcast, channel, choose, choose_biased, guard, inflate, mailbox, multicast,
+        never, prepare, reify, rpc, spawn, spawn_local, spawn_on, spawn_parasite, swap, watch, with_nack,
+        yield_now,
     };
 }

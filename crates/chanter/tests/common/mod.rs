@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
+pub(crate) mod waits;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -48,6 +50,11 @@ impl Watchdog {
 
 pub(crate) fn machine(vps: usize) -> Machine {
     Machine::builder().vps(vps).build().expect("a machine")
+}
+
+/// Runs on one virtual processor: nobody is hungry, so nothing is promoted.
+pub(crate) fn alone<T>(main: impl Future<Output = T>) -> T {
+    machine(1).block_on(main)
 }
 
 /// Counts payloads: each must be dropped exactly once.
