@@ -40,6 +40,10 @@ pub mod channel;
 pub mod event;
 pub mod io;
 pub mod policy;
+#[cfg(unix)]
+pub mod process;
+#[cfg(unix)]
+pub mod signal;
 mod sync;
 mod thread;
 mod time;
