@@ -104,7 +104,7 @@ named! {
 /// It cannot be handled (SIGKILL, SIGSTOP, SIGSEGV, SIGILL, SIGFPE), or the OS
 /// refuses.
 pub fn listen(number: i32) -> io::Result<Signal> {
-    if FORBIDDEN.contains(&number) {
+    if !(1..128).contains(&number) || FORBIDDEN.contains(&number) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "this signal cannot be handled"));
     }
     let switchboard = switchboard()?;

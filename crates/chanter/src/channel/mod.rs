@@ -39,6 +39,8 @@ mod watch;
 
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(all(test, loom))]
+mod place_models;
 pub use barrier::{Barrier, BarrierPass, BarrierWait};
 pub use broadcast::{Broadcast, BroadcastError, Subscriber, SubscriberRecv, broadcast};
 pub use cvar::CVar;

@@ -3,6 +3,9 @@
 
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
+pub(crate) mod kinds;
+#[cfg(target_os = "linux")]
+pub(crate) mod memory;
 pub(crate) mod waits;
 
 use std::future::Future;
@@ -165,6 +168,6 @@ pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-pub(crate) fn millis(count: u64) -> Duration {
+pub(crate) const fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }

@@ -75,3 +75,30 @@ pub(crate) type Make = fn() -> (Sender<Payload>, Receiver<Payload>);
 pub(crate) const FLAVOURS: [Make; 3] = [channel, || bounded(2), mailbox];
 pub(crate) const RECEIVES: usize = 10;
 pub(crate) const SENDS: usize = 7;
+
+type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Any event alone, and in choices of every shape. All commit to `make`'s.
+pub(crate) fn shapes<E>(make: impl Fn() -> E) -> Vec<(&'static str, Waiting<E::Output>)>
+where
+    E: Event + Send + 'static,
+    E::Output: Send + 'static,
+{
+    const HOUR: std::time::Duration = millis(3_600_000);
+    let (one, two) = (make(), make());
+    let nacked = with_nack(move |_| one);
+    vec![
+        ("single", Box::pin(make().sync())),
+        ("wrapped", Box::pin(make().wrap(|output| output).sync())),
+        ("guarded", Box::pin(guard(move || two).sync())),
+        ("boxed", Box::pin(make().boxed().sync())),
+        ("choice", Box::pin(choose((make(), never())).sync())),
+        ("choice of two", Box::pin(choose([make(), make()]).sync())),
+        ("timeout", Box::pin(make().timeout(HOUR).wrap(|output| output.expect("an hour")).sync())),
+        ("nested", Box::pin(choose(vec![choose((never(), make())).boxed(), never().boxed()]).sync())),
+        ("nacked", Box::pin(choose((nacked, never())).sync())),
+    ]
+}
+
+/// How many shapes there are.
+pub(crate) const SHAPES: usize = 9;
