@@ -108,7 +108,7 @@ fn barriers_may_cross() {
 #[test]
 fn mvar_hands_over() {
     check_wide(|| {
-        let place = MVar::empty();
+        let place = MVar::<Message>::empty();
         let takers = [0, 1].map(|_| {
             let place = place.clone();
             thread::spawn(move || block_on(place.take()).number())
@@ -125,7 +125,7 @@ fn mvar_hands_over() {
 #[test]
 fn mvar_values_come_back() {
     check(|| {
-        let place = MVar::empty();
+        let place = MVar::<Message>::empty();
         let putter = {
             let place = place.clone();
             thread::spawn(move || assert!(place.try_put(Message::new(1)).is_ok()))
@@ -148,7 +148,7 @@ fn mvar_values_come_back() {
 #[test]
 fn swaps_are_mutual() {
     check(|| {
-        let (left, right) = swap();
+        let (left, right) = swap::<Message, Message>();
         let other = thread::spawn(move || block_on(right.swap(Message::new(2))).ok().unwrap().number());
         assert_eq!(block_on(left.swap(Message::new(1))).ok().unwrap().number(), 2);
         assert_eq!(other.join().unwrap(), 1);
