@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
+use super::choose::shifted;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
 use crate::time::{After, after};
 
@@ -82,6 +83,11 @@ unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
 
     fn is_biased(&self) -> bool {
         self.inner.is_biased()
+    }
+
+    fn hints(&self) -> u64 {
+        let leaves = self.inner.leaves();
+        shifted(self.inner.hints(), leaves, 0) | shifted(self.limit.hints(), 1, leaves)
     }
 
     fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
