@@ -15,7 +15,7 @@
 //! dropped only when no receiver is left.
 //!
 //! What one talks through beside channels waits at *places*: [`MVar`], [`swap()`],
-//! [`multicast()`], [`broadcast()`], [`Barrier`], [`rpc()`]; and [`watch()`].
+//! [`multicast()`], [`broadcast()`], [`watch()`], [`Barrier`], [`rpc()`].
 
 mod asend;
 mod barrier;

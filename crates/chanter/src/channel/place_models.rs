@@ -11,8 +11,7 @@ use loom::thread;
 use super::{Barrier, CVar, Closed, MVar, multicast, rpc, swap, watch};
 use crate::Event;
 use crate::event::choose_biased;
-use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::models::{Message, block_on, check, check_wide, needs, poll_once};
+use crate::sync::models::{Message, block_on, check, check_wide, poll_once};
 
 /// A wait that passes, or is called off.
 fn party(barrier: &Barrier, off: &CVar) -> impl Event<Output = bool> + use<> {
@@ -224,16 +223,6 @@ fn watched() {
 #[test]
 fn watches_publish() {
     check(watched);
-}
-
-#[test]
-fn watches_need_publish() {
-    needs("watch_publish", Relaxed, watched);
-}
-
-#[test]
-fn watches_need_observe() {
-    needs("watch_observe", Relaxed, watched);
 }
 
 /// A change is not missed, and the last value is seen before the end.

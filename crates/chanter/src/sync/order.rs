@@ -49,10 +49,6 @@ orders! {
     nack_enable = Release;
     /// `Nack::is_enabled`: sees what came before the loss.
     nack_observe = Acquire;
-    /// `watch`: the value is there before its number.
-    watch_publish = Release;
-    /// `watch`: who sees the number sees the value.
-    watch_observe = Acquire;
     /// `State::wake`: what was done before the wake is seen by the next poll.
     state_wake = AcqRel;
     /// `State::begin`: sees what the wakers did.
