@@ -28,6 +28,16 @@ fn full_and_empty() {
     assert!(MVar::<u32>::default().try_take().is_none());
 }
 
+/// Whatever can be sent can be put.
+#[test]
+fn values_need_not_be_shared() {
+    fn moves<T: Send + Sync>(_: &T) {}
+    let place = MVar::new(std::cell::Cell::new(1));
+    moves(&place);
+    let taken = std::thread::spawn(move || place.take().sync_blocking().get());
+    assert_eq!(taken.join().unwrap(), 1);
+}
+
 /// Those who wait are served in order, and nobody overtakes them.
 #[test]
 fn waits_are_served_in_order() {

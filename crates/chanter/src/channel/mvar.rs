@@ -46,6 +46,9 @@ enum Held<T> {
     Shared(std::sync::Arc<T>, fn(&T) -> T),
 }
 
+// SAFETY: values are shared by reads only, for which they are `Sync`.
+unsafe impl<T: Send> Send for Held<T> {}
+
 impl<T> Held<T> {
     /// The value; a copy of it if somebody else is still reading.
     fn into_inner(self) -> T {
@@ -246,7 +249,7 @@ impl<T> MVar<T> {
     /// lock is held. Not chosen: nothing happens.
     pub fn read(&self) -> Read<T>
     where
-        T: Clone,
+        T: Clone + Sync,
     {
         Read { place: self.clone(), note: Note(Kind::Read { got: None, copy: T::clone }) }
     }
@@ -282,7 +285,7 @@ impl<T> MVar<T> {
     /// Reads a copy of the value if there is one. Never blocks.
     pub fn try_read(&self) -> Option<T>
     where
-        T: Clone,
+        T: Clone + Sync,
     {
         self.read().try_sync()
     }
