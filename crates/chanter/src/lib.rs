@@ -42,6 +42,10 @@ pub mod event;
 pub mod io;
 pub mod policy;
 mod select;
+#[cfg(unix)]
+pub mod process;
+#[cfg(unix)]
+pub mod signal;
 mod sync;
 mod thread;
 mod time;
@@ -54,7 +58,9 @@ pub mod simulation {
 }
 
 pub use channel::{
-    Closed, IVar, Receiver, SendError, Sender, TryRecvError, TrySendError, bounded, channel, mailbox,
+    Barrier, Broadcast, BroadcastError, CVar, CallError, Client, Closed, IVar, MVar, Multicast, Port,
+    Receiver, Reply, SendError, Sender, Server, Subscriber, Swap, SwapChannel, TryRecvError, TrySendError,
+    Watched, Watcher, bounded, broadcast, channel, mailbox, multicast, rpc, swap, watch,
 };
 #[cfg(feature = "macros")]
 pub use chanter_macros::{main, test};
@@ -82,5 +88,11 @@ pub mod prelude {
         choose_later, choose_now, from_cancel_safe, from_future, gather, gather_k, gather_on_hosts, guard,
         guard_later, guard_now, inflate, mailbox, never, optional, prepare, reify, repeat, resumable, select,
         spawn, spawn_local, spawn_on, spawn_parasite, with_nack, wrap_abort, yield_now,
+        Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, Closed, Event, IVar, JoinError, MVar,
+        Machine, Multicast, Nack, Par, ReadyPar, Receiver, SendError, Sender, Stats, Subscriber, Swap,
+        SwapChannel, Thread, TryRecvError, TrySendError, Watched, Watcher, after, always, at, attach,
+        block_on, bounded, broadcast, channel, choose, choose_biased, guard, inflate, mailbox, multicast,
+        never, prepare, reify, rpc, spawn, spawn_local, spawn_on, spawn_parasite, swap, watch, with_nack,
+        yield_now,
     };
 }

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use chanter::prelude::*;
+use common::memory::{flat, resident};
 use common::{machine, watchdog};
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -15,32 +16,13 @@ static ALONE: Mutex<()> = Mutex::new(());
 const CHOICES: usize = if cfg!(debug_assertions) { 250_000 } else { 1_000_000 };
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Resident memory in bytes.
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
-    pages * 4096
-}
-
-/// Runs `step` often; after a first tenth, memory stays as it is.
-#[track_caller]
-fn flat<S: FnMut()>(mut step: S) {
-    (0..CHOICES / 10).for_each(|_| step());
-    let before = resident();
-    (0..CHOICES).for_each(|_| step());
-    let after = resident();
-    // A few bytes for each would be seen.
-    let grown = after.saturating_sub(before);
-    assert!(grown < 512 * 1024, "{CHOICES} lost choices left {grown} bytes");
-}
-
 #[test]
 fn lost_timers() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
     watchdog!();
     let (tx, rx) = mailbox();
     // On an OS thread, where the time keeper has the timers.
-    flat(|| {
+    flat(CHOICES, || {
         tx.try_send(1).unwrap();
         assert_eq!(choose((rx.recv(), after(HOUR).wrap(|()| Ok(2)))).sync_blocking(), Ok(1));
     });
@@ -84,7 +66,7 @@ fn dropped_waits() {
     let machine = machine(1);
     let (_silent, quiet) = channel::<()>();
     let thread = machine.spawn(async move { quiet.recv().await });
-    flat(|| {
+    flat(CHOICES, || {
         let event =
             choose((rx.recv().wrap(drop), ivar.get().wrap(drop), thread.join().wrap(drop), after(HOUR)));
         assert!(common::poll(&mut Box::pin(event.sync())).is_pending());

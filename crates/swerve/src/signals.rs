@@ -1,42 +1,28 @@
-//! Signals as events: the handler writes a byte to a socket, and a thread waits for it.
+//! Signals that become orders.
 
 use std::io;
-use std::os::unix::net::UnixStream as StdUnixStream;
 
-use chanter::io::UnixStream;
 use chanter::prelude::*;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::low_level::{pipe, unregister};
+use chanter::signal;
 
 use crate::stop::Stop;
 
 /// Starts the thread that turns signals into orders.
 pub(crate) fn relay(stop: Stop) -> io::Result<()> {
-    let (bell, handler) = StdUnixStream::pair()?;
-    let bell = UnixStream::from_std(bell)?;
-    let interrupt = pipe::register(SIGINT, handler.try_clone()?)?;
-    let terminate = pipe::register(SIGTERM, handler)?;
+    let (interrupt, terminate) = (signal::interrupt()?, signal::terminate()?);
     drop(spawn(async move {
-        let mut orders = 0;
-        while orders < 2 {
-            let rung = choose((
-                bell.readable().wrap(|readable| readable.is_ok()),
+        for halts in [false, true] {
+            let raised = choose((
+                interrupt.recv().wrap(|()| true),
+                terminate.recv().wrap(|()| true),
                 // Cut for another reason: there is nobody left to order about.
                 stop.halted().wrap(|()| false),
             ));
-            if !rung.await {
+            if !raised.await {
                 break;
             }
-            let mut bytes = [0; 16];
-            if let Ok(rings) = bell.try_read(&mut bytes) {
-                for _ in 0..rings {
-                    orders += 1;
-                    if orders == 1 { stop.ease() } else { stop.halt() }
-                }
-            }
+            if halts { stop.halt() } else { stop.ease() }
         }
-        unregister(interrupt);
-        unregister(terminate);
     }));
     Ok(())
 }

@@ -126,7 +126,7 @@ struct Rest<T> {
 }
 
 /// What looking for a partner brought.
-enum Meet {
+pub(super) enum Meet {
     /// It has been won and unlinked, and our own offer is committed.
     Won(NonNull<Offer>),
     Nobody,
@@ -313,7 +313,7 @@ impl<T> State<T> {
 /// # Safety
 /// The caller holds the lock of `list`.
 #[inline(always)]
-unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> Meet {
+pub(super) unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> Meet {
     let Some(first) = list.front() else { return Meet::Nobody };
     // SAFETY: INV-LIVE, and the lock is held.
     unsafe {

@@ -11,24 +11,48 @@
 //! **The one guarantee.** A send that commits has handed its message to the
 //! channel or to one receiver. If that receiver's synchronization is dropped
 //! before it takes the message, the message goes back to the head of the
-//! channel, before all others; until it is taken, nobody is told `Closed`. It is dropped only when no receiver is left.
+//! channel, before all others; until it is taken, nobody is told `Closed`. It is
+//! dropped only when no receiver is left.
+//!
+//! What one talks through beside channels waits at *places*: [`MVar`], [`swap()`],
+//! [`multicast()`], [`broadcast()`], [`watch()`], [`Barrier`], [`rpc()`].
 
 mod asend;
+mod barrier;
+mod broadcast;
 mod buffer;
 mod core;
+mod cvar;
 mod error;
 mod handle;
 mod ivar;
+mod log;
+mod multicast;
+mod mvar;
+mod place;
 mod recv;
+mod rpc;
 mod send;
+mod swap;
 mod wait;
+mod watch;
 
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(all(test, loom))]
+mod place_models;
+pub use barrier::{Barrier, BarrierPass, BarrierWait};
+pub use broadcast::{Broadcast, BroadcastError, Subscriber, SubscriberRecv, broadcast};
+pub use cvar::CVar;
 pub use error::{Closed, SendError, TryRecvError, TrySendError};
 pub use ivar::{Get, IVar};
+pub use multicast::{Multicast, Port, PortRecv, multicast};
+pub use mvar::{MVar, Put, Read, Replace, Take};
 pub use recv::{Receiver, RecvEvent};
+pub use rpc::{Accept, CallError, Client, Reply, Server, rpc};
 pub use send::{SendEvent, Sender};
+pub use swap::{Exchange, Swap, SwapChannel, Trade, swap};
+pub use watch::{Changed, Watched, Watcher, watch};
 
 /// A rendezvous channel: a send commits together with a receive.
 ///

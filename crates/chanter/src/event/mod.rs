@@ -43,6 +43,7 @@ mod ordered;
 pub(crate) mod protocol;
 mod stream;
 mod sync;
+mod timeout;
 mod tuples;
 mod wakes;
 mod walk;
@@ -52,6 +53,7 @@ mod wrap;
 mod models;
 use std::future::IntoFuture;
 use std::time::Instant;
+use std::time::Duration;
 
 pub use abort::{OnAbort, wrap_abort};
 pub use asynchronous::{
@@ -74,6 +76,7 @@ pub use nack::{Nack, WithNack, with_nack};
 pub use optional::{Optional, optional};
 pub use stream::{Repeat, SendSink, repeat};
 pub use sync::Sync;
+pub use timeout::Timeout;
 pub use wrap::Wrap;
 
 pub(crate) use blocking::block_on_thread;
@@ -179,6 +182,29 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     /// ```
     fn by(self, deadline: Instant) -> By<Self> {
         choose_deadline::by(self, deadline)
+    }
+
+    /// The event that is this one's `Some`, or `None` once `duration` has passed
+    /// since somebody began to synchronize on it.
+    ///
+    /// If both are ready, the event wins; so with a duration of zero it is
+    /// [`try_sync`](Self::try_sync) as an event. A `None` means that this event
+    /// never happened: its losers are told, and nothing is lost. Not chosen: the
+    /// timer is removed at once.
+    ///
+    /// Law: `e.timeout(d)` is `choose((e.wrap(Some), after(d).wrap(|()| None)))`
+    /// but for the preference.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # use std::time::Duration;
+    /// let (tx, rx) = mailbox();
+    /// assert_eq!(rx.recv().timeout(Duration::from_millis(1)).sync_blocking(), None);
+    /// tx.try_send(1).unwrap();
+    /// assert_eq!(rx.recv().timeout(Duration::ZERO).sync_blocking(), Some(Ok(1)));
+    /// ```
+    fn timeout(self, duration: Duration) -> Timeout<Self> {
+        Timeout::new(self, duration)
     }
 
     /// The future that synchronizes; the same as `into_future`, for places

@@ -28,6 +28,9 @@
 //! * INV-LOCK: one queue's lock is held at a time, and no user code runs
 //!   under it. A partner that meets CLAIMED waits for the owner, which
 //!   gives up its own claim before it waits: no cycle.
+//! * Whoever is CLAIMED is so for a moment: by its owner, or by somebody who
+//!   commits several groups together or none (`reserve`). Everybody else waits
+//!   for the end of that moment, but whoever holds claims gives them up first.
 //! * INV-LIVE: an owner unlinks its offers before they die, under the lock
 //!   of the queue: wait queues hold live offers only.
 //!
@@ -185,9 +188,42 @@ impl Group {
     /// The owner claims its own group while it tries to match another one;
     /// false: a partner has been faster.
     pub(crate) fn claim(&self) -> bool {
-        // ORDER: Relaxed: only the owner makes it WAITING, and what a faster
-        // partner did is seen by `outcome`.
-        self.state.compare_exchange(WAITING, CLAIMED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.leave_waiting(CLAIMED)
+    }
+
+    /// The owner moves its group out of WAITING; false: a partner was faster.
+    fn leave_waiting(&self, to: u8) -> bool {
+        let mut turn = 0;
+        loop {
+            // ORDER: Relaxed: what a faster partner did is seen by `outcome`.
+            match self.state.compare_exchange(WAITING, to, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                // Somebody else's: the owner never asks when it has claimed.
+                Err(CLAIMED) => spin(&mut turn),
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// A partner that holds the queue's lock claims an offer, to commit it
+    /// together with others: afterwards it is published, or released.
+    pub(crate) fn reserve(&self) -> Take {
+        if self.single.get() {
+            return Take::Won;
+        }
+        // ORDER: as in `take`.
+        match self.state.compare_exchange(WAITING, CLAIMED, order::group_take(), Ordering::Relaxed) {
+            Ok(_) => Take::Won,
+            Err(CLAIMED) => Take::Busy,
+            Err(_) => Take::Lost,
+        }
+    }
+
+    /// The partner gives the reserved offer up.
+    pub(crate) fn release(&self) {
+        if !self.single.get() {
+            self.unclaim();
+        }
     }
 
     /// The owner gives its claim up.
@@ -213,7 +249,8 @@ impl Group {
                 DONE => return Some(self.winner.get()),
                 // The wake-up may have come and gone already, so the owner
                 // must not go back to sleep: the result is an instant away.
-                SYNCHED => spin(&mut turn),
+                // (CLAIMED, too, is somebody else's: see `leave_waiting`.)
+                SYNCHED | CLAIMED => spin(&mut turn),
                 _ => return None,
             }
         }
@@ -226,11 +263,7 @@ impl Group {
             // The retraction under the queue's lock decides.
             return self.outcome();
         }
-        // ORDER: Relaxed: as in `claim`.
-        match self.state.compare_exchange(WAITING, DONE, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => None,
-            Err(_) => self.outcome(),
-        }
+        if self.leave_waiting(DONE) { None } else { self.outcome() }
     }
 
     /// The owner is polled again with `waker`: the old one is replaced if it
@@ -513,6 +546,59 @@ impl OfferList {
             // ORDER: Relaxed: the owner wrote it itself.
             offer.linked.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Reserves as many offers as `scratch` is to hold, of different groups and
+    /// none of the group `own`: all or none. They stay in the list.
+    ///
+    /// # Safety
+    /// The caller holds the lock. It publishes or releases what it reserved,
+    /// before it lets the lock go.
+    pub(crate) unsafe fn reserve(
+        &self,
+        own: Option<&Group>,
+        count: usize,
+        reserved: &mut Vec<NonNull<Offer>>,
+    ) -> Take {
+        let mut next = self.front();
+        while let Some(offer) = next
+            && reserved.len() < count
+        {
+            // SAFETY: INV-LIVE, and the lock is held.
+            let group = unsafe {
+                next = self.after(offer);
+                offer.as_ref().group()
+            };
+            if own.is_some_and(|own| ptr::eq(own, group)) {
+                continue;
+            }
+            // SAFETY: as above.
+            let is_same = |other: &NonNull<Offer>| unsafe { other.as_ref() }.is_of(group);
+            match group.reserve() {
+                Take::Won => reserved.push(offer),
+                Take::Lost => (),
+                // A choice that waits here twice is one party.
+                Take::Busy if reserved.iter().any(is_same) => (),
+                Take::Busy => {
+                    // SAFETY: as above.
+                    unsafe { Self::release(reserved) };
+                    return Take::Busy;
+                }
+            }
+        }
+        if reserved.len() == count {
+            return Take::Won;
+        }
+        // SAFETY: as above.
+        unsafe { Self::release(reserved) };
+        Take::Lost
+    }
+
+    /// # Safety
+    /// The offers are reserved, and the caller holds the lock.
+    unsafe fn release(reserved: &mut Vec<NonNull<Offer>>) {
+        // SAFETY: the caller's contract.
+        reserved.drain(..).for_each(|offer| unsafe { offer.as_ref().group() }.release());
     }
 
     /// Takes an offer out.

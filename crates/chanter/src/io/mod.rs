@@ -16,6 +16,8 @@ pub use listener::TcpListener;
 pub use listener::UnixListener;
 pub(crate) use reactor::Reactor;
 pub use source::Readiness;
+#[cfg(unix)]
+pub(crate) use source::Source;
 pub use stream::TcpStream;
 #[cfg(unix)]
 pub use stream::UnixStream;

@@ -101,7 +101,7 @@ impl Direction {
 }
 
 /// A socket with its registration.
-pub(super) struct Source<S: AsFd> {
+pub(crate) struct Source<S: AsFd> {
     socket: S,
     pub(super) watched: Arc<Watched>,
     machine: SharedRef,
@@ -111,7 +111,7 @@ pub(super) struct Source<S: AsFd> {
 
 impl<S: AsFd + AsRawFd> Source<S> {
     /// Registers a non-blocking socket with the present virtual processor.
-    pub(super) fn new(socket: S) -> io::Result<Self> {
+    pub(crate) fn new(socket: S) -> io::Result<Self> {
         let (machine, vp) = match Vp::current() {
             Some(vp) => (vp.machine_ref(), vp.index),
             None => {
@@ -131,11 +131,11 @@ impl<S: AsFd + AsRawFd> Source<S> {
         Ok(Self { socket, watched, machine, vp, key })
     }
 
-    pub(super) fn socket(&self) -> &S {
+    pub(crate) fn socket(&self) -> &S {
         &self.socket
     }
 
-    pub(super) fn poll_read_io<R>(
+    pub(crate) fn poll_read_io<R>(
         &self,
         cx: &mut Context<'_>,
         operation: impl FnMut() -> io::Result<R>,
@@ -143,7 +143,7 @@ impl<S: AsFd + AsRawFd> Source<S> {
         self.watched.read.poll_io(cx, operation)
     }
 
-    pub(super) fn poll_write_io<R>(
+    pub(crate) fn poll_write_io<R>(
         &self,
         cx: &mut Context<'_>,
         operation: impl FnMut() -> io::Result<R>,
@@ -151,16 +151,16 @@ impl<S: AsFd + AsRawFd> Source<S> {
         self.watched.write.poll_io(cx, operation)
     }
 
-    pub(super) fn readable(&self) -> Readiness {
+    pub(crate) fn readable(&self) -> Readiness {
         Readiness { watched: Arc::clone(&self.watched), write: false }
     }
 
-    pub(super) fn writable(&self) -> Readiness {
+    pub(crate) fn writable(&self) -> Readiness {
         Readiness { watched: Arc::clone(&self.watched), write: true }
     }
 
     /// Runs an operation at once; if it would block, the socket is not ready.
-    pub(super) fn try_io<R>(
+    pub(crate) fn try_io<R>(
         &self,
         write: bool,
         mut operation: impl FnMut() -> io::Result<R>,

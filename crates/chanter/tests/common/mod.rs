@@ -3,6 +3,11 @@
 
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
+pub(crate) mod kinds;
+#[cfg(target_os = "linux")]
+pub(crate) mod memory;
+pub(crate) mod waits;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -48,6 +53,11 @@ impl Watchdog {
 
 pub(crate) fn machine(vps: usize) -> Machine {
     Machine::builder().vps(vps).build().expect("a machine")
+}
+
+/// Runs on one virtual processor: nobody is hungry, so nothing is promoted.
+pub(crate) fn alone<T>(main: impl Future<Output = T>) -> T {
+    machine(1).block_on(main)
 }
 
 /// Counts payloads: each must be dropped exactly once.
@@ -158,6 +168,6 @@ pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-pub(crate) fn millis(count: u64) -> Duration {
+pub(crate) const fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }

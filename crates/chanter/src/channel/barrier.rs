@@ -1,0 +1,191 @@
+//! `Barrier`: so many parties go on together.
+
+use std::fmt;
+use std::ops::DerefMut;
+use std::ptr::NonNull;
+
+use super::place::{Place, Queue, Slot, operation};
+use crate::event::protocol::Take;
+use crate::event::{Offer, Offered, Offering, Verdict, Wakes};
+use crate::sync::{Arc, Lock, spin};
+
+/// A meeting of a number of parties: their waits commit together, or none does.
+/// It can be used again at once; clones share it.
+///
+/// A wait is an event like any other. A party whose choice commits to something
+/// else, or whose synchronization is dropped, has left, and the others go on
+/// waiting for as many as are needed. So this is the rendezvous of *n* parties,
+/// which cannot be made of channels (which join two): all *n* are in it at the
+/// moment of the commit, and none of them ever commits to anything else.
+///
+/// Like every partner of a rendezvous, a party counts while it waits, whether or
+/// not it is polled; what a party is granted is only the right to go on, so
+/// nothing is lost when it is dropped after the commit.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// let barrier = Barrier::new(2);
+/// let other = barrier.clone();
+/// let thread = std::thread::spawn(move || other.wait().sync_blocking());
+/// let here = barrier.wait().sync_blocking();
+/// assert!(here.is_leader() != thread.join().unwrap().is_leader());
+/// assert!(barrier.wait().try_sync().is_none());
+/// ```
+///
+/// The synchronization is that of Donnelly and Fluet's transactional events,
+/// for this one case; Concurrent ML has none (Reppy, *Concurrent Programming in
+/// ML*, section 6.4).
+#[derive(Clone)]
+pub struct Barrier {
+    cell: Arc<Cell>,
+}
+
+struct Cell {
+    parties: usize,
+    state: Lock<State>,
+}
+
+#[doc(hidden)]
+pub struct State {
+    waiting: Queue<BarrierPass>,
+    /// At least as many as wait could still commit: a choice that waits here
+    /// twice counts twice, and one that commits elsewhere counts until it leaves.
+    count: usize,
+    /// Kept for its memory.
+    reserved: Reserved,
+}
+
+struct Reserved(Vec<NonNull<Offer>>);
+
+// SAFETY: filled and emptied within one critical section.
+unsafe impl Send for Reserved {}
+
+/// What a party learns when it has passed a [`Barrier`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BarrierPass {
+    leader: bool,
+}
+
+impl BarrierPass {
+    /// Whether this is the one party of its round that came last.
+    pub fn is_leader(&self) -> bool {
+        self.leader
+    }
+}
+
+impl Barrier {
+    /// A barrier for `parties` parties. For 0 or 1, waits commit at once.
+    pub fn new(parties: usize) -> Self {
+        let reserved = Reserved(Vec::with_capacity(parties.saturating_sub(1)));
+        let state = Lock::new(State { waiting: Queue::new(), count: 0, reserved });
+        Self { cell: Arc::new(Cell { parties, state }) }
+    }
+
+    /// The event of passing the barrier together with the other parties.
+    ///
+    /// Commits together with as many other waits as are needed; those that came
+    /// first go first. A choice that waits twice is one party. Not chosen, or
+    /// dropped before the commit: the party has left.
+    pub fn wait(&self) -> BarrierWait {
+        BarrierWait { place: self.clone(), note: BarrierPass { leader: false } }
+    }
+
+    /// How many parties are needed.
+    pub fn parties(&self) -> usize {
+        self.cell.parties
+    }
+}
+
+impl fmt::Debug for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Barrier").field("parties", &self.cell.parties).finish_non_exhaustive()
+    }
+}
+
+#[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
+impl Place for Barrier {
+    type Note = BarrierPass;
+    type State = State;
+
+    fn lock(&self) -> impl DerefMut<Target = State> {
+        self.cell.state.lock()
+    }
+
+    fn queue<'a>(&self, state: &'a mut State, _note: &BarrierPass) -> &'a mut Queue<BarrierPass> {
+        &mut state.waiting
+    }
+
+    fn is_ready(&self, state: &State, _note: &BarrierPass) -> bool {
+        state.count + 1 >= self.cell.parties
+    }
+
+    fn act(&self, _state: &mut State, note: &mut BarrierPass, _wakes: &mut Wakes) {
+        note.leader = true;
+    }
+
+    fn undo(&self, _state: &mut State, _note: &mut BarrierPass, _wakes: &mut Wakes) {}
+
+    fn waits(&self, state: &mut State, waits: bool) {
+        if waits {
+            state.count += 1;
+        } else {
+            state.count -= 1;
+        }
+    }
+
+    fn meet(
+        &self,
+        state: &mut State,
+        slot: &Slot<BarrierPass>,
+        own: Option<&Offering<'_>>,
+        wakes: &mut Wakes,
+    ) -> Option<Offered> {
+        // SAFETY: the slot is the caller's: not queued.
+        let note = unsafe { slot.note() };
+        if !self.is_ready(state, note) {
+            return None;
+        }
+        let others = self.cell.parties.saturating_sub(1);
+        let choice = own.filter(|own| !own.single);
+        let State { waiting, count, reserved: Reserved(reserved) } = state;
+        let mut turn = 0;
+        loop {
+            if choice.is_some_and(|own| !own.group.claim()) {
+                return Some(Offered::Lost);
+            }
+            // SAFETY: the lock is held; published below if they are reserved.
+            let reserved = unsafe { waiting.offers().reserve(own.map(|own| own.group), others, reserved) };
+            if reserved == Take::Won {
+                break;
+            }
+            if let Some(own) = choice {
+                own.group.unclaim();
+            }
+            if reserved == Take::Lost {
+                return None;
+            }
+            // With our claims given up, those who are in the middle of something
+            // get on.
+            spin(&mut turn);
+        }
+        if let Some(own) = own {
+            own.group.commit(own.leaf);
+        }
+        note.leader = true;
+        for offer in reserved.drain(..) {
+            *count -= 1;
+            // SAFETY: in the list, reserved by us, and in a slot of this place.
+            unsafe {
+                waiting.offers().unlink(offer.as_ref());
+                offer.cast::<Slot<BarrierPass>>().as_ref().note().leader = false;
+                wakes.push(offer.as_ref().complete(Verdict::Committed));
+            }
+        }
+        Some(Offered::Committed)
+    }
+}
+
+operation! {
+    /// The event of passing a [`Barrier`]; see [`Barrier::wait`].
+    BarrierWait[] at Barrier, yields BarrierPass: |_, note| *note
+}

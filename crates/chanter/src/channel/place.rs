@@ -1,0 +1,323 @@
+//! Places: what one waits at that is neither a channel nor written once.
+//!
+//! A place is a state behind a lock, with queues of operations that wait until
+//! the state lets them commit. Each operation has a *note*: what it brings, and
+//! what it takes away.
+//!
+//! * INV-PLACE: while the lock is free, no operation waits that could commit.
+//!   So whoever changes the state serves those who wait, in its critical
+//!   section, and whoever comes later cannot overtake them.
+//! * Notes, like the slots of channels, belong to their owners, but while they
+//!   are queued, to the holder of the lock. What must not be dropped under the
+//!   lock leaves in a note.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::DerefMut;
+use std::pin::Pin;
+use std::ptr::NonNull;
+
+use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, Wakes};
+use crate::sync::UnsafeCell;
+
+/// A share of a place at which operations wait.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+pub trait Place {
+    /// What an operation brings and takes away.
+    type Note;
+    /// What is behind the lock.
+    type State;
+
+    /// Takes the lock.
+    fn lock(&self) -> impl DerefMut<Target = Self::State>;
+
+    /// Where an operation like this one waits.
+    fn queue<'a>(&self, state: &'a mut Self::State, note: &Self::Note) -> &'a mut Queue<Self::Note>;
+
+    /// Whether it can commit now.
+    fn is_ready(&self, state: &Self::State, note: &Self::Note) -> bool;
+
+    /// It has committed, being ready: changes the state, and serves those who
+    /// wait for that.
+    fn act(&self, state: &mut Self::State, note: &mut Self::Note, wakes: &mut Wakes);
+
+    /// An operation begins to wait, or stops without having been served.
+    fn waits(&self, _state: &mut Self::State, _waits: bool) {}
+
+    /// It was served, and dropped before it took what it was given.
+    fn undo(&self, state: &mut Self::State, note: &mut Self::Note, wakes: &mut Wakes);
+
+    /// Commits if that is possible, for the group that `own` belongs to
+    /// (`None`: one that has offered nothing). `None`: it has to wait.
+    fn meet(
+        &self,
+        state: &mut Self::State,
+        slot: &Slot<Self::Note>,
+        own: Option<&Offering<'_>>,
+        wakes: &mut Wakes,
+    ) -> Option<Offered> {
+        // SAFETY: the slot is the caller's: not queued.
+        let note = unsafe { slot.note() };
+        if !self.is_ready(state, note) {
+            return None;
+        }
+        if own.is_some_and(|own| own.commit_alone() == Offered::Lost) {
+            return Some(Offered::Lost);
+        }
+        self.act(state, note, wakes);
+        Some(Offered::Committed)
+    }
+}
+
+/// The event of an operation at a place.
+pub trait Operation {
+    /// Where it waits.
+    type Place: Place;
+    /// What it yields.
+    type Output;
+    /// What it yields once it has committed. No lock is held.
+    fn finish(place: &Self::Place, note: &mut NoteOf<Self>) -> Self::Output;
+}
+
+/// The note of an operation.
+pub(super) type NoteOf<O> = <<O as Operation>::Place as Place>::Note;
+
+/// Performs an operation if it can commit now; gives the note back in any case.
+pub(super) fn try_now<P: Place>(place: &P, note: P::Note) -> Result<P::Note, P::Note> {
+    let slot = Slot::new(note);
+    let mut wakes = Wakes::new();
+    let offered = place.meet(&mut place.lock(), &slot, None, &mut wakes);
+    wakes.queue();
+    let note = slot.into_note();
+    if offered == Some(Offered::Committed) { Ok(note) } else { Err(note) }
+}
+
+/// An operation's offer and its note.
+#[repr(C)]
+pub struct Slot<N> {
+    /// First, so that a pointer to it is a pointer to the slot.
+    offer: Offer,
+    note: UnsafeCell<N>,
+}
+
+impl<N> Slot<N> {
+    fn new(note: N) -> Self {
+        Self { offer: Offer::new(), note: UnsafeCell::new(note) }
+    }
+
+    /// The note of a slot that was never queued.
+    fn into_note(self) -> N {
+        self.note.into_inner()
+    }
+
+    /// # Safety
+    /// The caller owns the note: it is the owner and not queued, or it holds the
+    /// lock and has won the offer. No other borrow of the note is in use.
+    #[allow(clippy::mut_from_ref, reason = "as a cell")]
+    pub(super) unsafe fn note(&self) -> &mut N {
+        // SAFETY: the caller's contract.
+        self.note.with_mut(|note| unsafe { &mut *note })
+    }
+}
+
+/// The operations of one kind that wait, in order; lives under the place's lock.
+#[repr(transparent)]
+pub struct Queue<N> {
+    offers: OfferList,
+    /// Those who serve the queue move notes between threads.
+    notes: PhantomData<N>,
+}
+
+impl<N> Queue<N> {
+    pub(super) fn new() -> Self {
+        Self { offers: OfferList::new(), notes: PhantomData }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.offers.is_empty()
+    }
+
+    pub(super) fn offers(&mut self) -> &mut OfferList {
+        &mut self.offers
+    }
+
+    /// The same queue, of operations with notes of another type.
+    ///
+    /// # Safety
+    /// The operations that wait in it have notes of type `M`.
+    pub(super) unsafe fn with_notes<M>(&mut self) -> &mut Queue<M> {
+        // SAFETY: a list of offers, whatever `N` is; the rest is the caller's
+        // contract.
+        unsafe { NonNull::from(self).cast::<Queue<M>>().as_mut() }
+    }
+
+    /// Commits the first that still can: `f` fills its note in. `None`: nobody
+    /// waits. The caller has claimed no group.
+    pub(super) fn serve<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
+        // SAFETY: we are under the lock, or there would be no exclusive borrow.
+        let offer = unsafe { self.offers.win() }?;
+        // SAFETY: the offers of this queue are the first parts of slots, pinned
+        // by owners who wait for `publish`; this one is won.
+        unsafe {
+            let result = f(offer.cast::<Slot<N>>().as_ref().note());
+            wakes.push(offer.as_ref().complete(Verdict::Committed));
+            Some(result)
+        }
+    }
+
+    /// # Safety
+    /// As for [`OfferList::push`].
+    unsafe fn push(&mut self, slot: &Slot<N>, own: &Offering<'_>) {
+        // SAFETY: the caller's contract.
+        unsafe { self.offers.push(NonNull::from(slot).cast(), own) };
+    }
+}
+
+/// The state of one synchronization on an operation.
+#[doc(hidden)]
+pub struct PlaceBranch<O: Operation> {
+    place: O::Place,
+    slot: Slot<NoteOf<O>>,
+    /// Nothing is left to do when it is dropped.
+    settled: bool,
+}
+
+impl<O: Operation> PlaceBranch<O> {
+    pub(super) fn new(place: O::Place, note: NoteOf<O>) -> Self {
+        Self { place, slot: Slot::new(note), settled: false }
+    }
+
+    fn attempt(&self, own: Option<&Offering<'_>>, wakes: &mut Wakes) -> Offered {
+        let mut state = self.place.lock();
+        if let Some(offered) = self.place.meet(&mut state, &self.slot, own, wakes) {
+            return offered;
+        }
+        if let Some(own) = own {
+            // SAFETY: ours, and not queued yet. Pinned, and taken out in `drop`
+            // at the latest.
+            unsafe {
+                let note = self.slot.note();
+                self.place.queue(&mut state, note).push(&self.slot, own);
+                self.place.waits(&mut state, true);
+            }
+        }
+        Offered::Linked
+    }
+
+    /// Lost, or dropped.
+    fn leave(&mut self, wakes: &mut Wakes) {
+        if std::mem::replace(&mut self.settled, true) || !self.slot.offer.was_made() {
+            return;
+        }
+        let mut state = self.place.lock();
+        // SAFETY: the group is withdrawn, or it is a single one and we hold the
+        // lock: nobody else touches the note.
+        let note = unsafe { self.slot.note() };
+        if self.slot.offer.is_linked() {
+            let queue = self.place.queue(&mut state, note);
+            // SAFETY: linked, under the lock of its list.
+            unsafe { queue.offers.unlink(&self.slot.offer) };
+            self.place.waits(&mut state, false);
+        } else if self.slot.offer.verdict.get() == Verdict::Committed {
+            self.place.undo(&mut state, note, wakes);
+        }
+    }
+}
+
+impl<O: Operation> fmt::Debug for PlaceBranch<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PlaceBranch(..)")
+    }
+}
+
+// SAFETY: `settle` and `drop` take the offer out. User code runs in `finish`
+// only: places keep values whole, and drop none under their lock.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<O: Operation> Branch for PlaceBranch<O> {
+    type Output = O::Output;
+    const SINGLE: bool = true;
+
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {
+        self.attempt(None, wakes) == Offered::Committed
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.attempt(Some(at), wakes)
+    }
+
+    fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+        // SAFETY: nothing is moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        if winner.is_some() {
+            this.settled = true;
+        } else {
+            this.leave(wakes);
+        }
+    }
+
+    fn finish(self: Pin<&mut Self>, _leaf: usize) -> O::Output {
+        // SAFETY: settled: the note is ours.
+        O::finish(&self.place, unsafe { self.slot.note() })
+    }
+
+    fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        let _state = self.place.lock();
+        f();
+    }
+}
+
+impl<O: Operation> Drop for PlaceBranch<O> {
+    fn drop(&mut self) {
+        if !self.settled {
+            let mut wakes = Wakes::new();
+            self.leave(&mut wakes);
+            wakes.queue();
+        }
+    }
+}
+
+/// Defines the event type of an operation: a share of the place, and a note.
+macro_rules! operation {
+    (
+        $(#[$doc:meta])*
+        $name:ident[$($generic:ident $(: $bound:path)?),*] at $at:ty, yields $output:ty:
+        |$place:pat_param, $note:pat_param| $finish:expr
+    ) => {
+        $(#[$doc])*
+        #[must_use = "events do nothing unless synchronized"]
+        pub struct $name<$($generic),*> {
+            place: $at,
+            note: <$at as $crate::channel::place::Place>::Note,
+        }
+
+        impl<$($generic),*> ::std::fmt::Debug for $name<$($generic),*> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(concat!(stringify!($name), "(..)"))
+            }
+        }
+
+        impl<$($generic $(: $bound)?),*> $crate::channel::place::Operation for $name<$($generic),*> {
+            type Place = $at;
+            type Output = $output;
+            fn finish(
+                $place: &$at,
+                $note: &mut <$at as $crate::channel::place::Place>::Note,
+            ) -> $output {
+                $finish
+            }
+        }
+
+        $crate::event::into_future!([$($generic $(: $bound)?),*] $name<$($generic),*>, $output);
+
+        // SAFETY: the branch holds the same share and note; its offer is `Send`
+        // by the protocol.
+        unsafe impl<$($generic $(: $bound)?),*> $crate::event::Event for $name<$($generic),*> {
+            type Branch = $crate::channel::place::PlaceBranch<Self>;
+
+            fn into_branch(self) -> Self::Branch {
+                $crate::channel::place::PlaceBranch::new(self.place, self.note)
+            }
+        }
+    };
+}
+pub(super) use operation;

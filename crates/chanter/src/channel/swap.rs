@@ -1,0 +1,270 @@
+//! Swap channels: two parties exchange values.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::DerefMut;
+
+use super::core::{Meet, meet};
+use super::error::{SendError, TrySendError};
+use super::place::{Place, Queue, Slot, operation, try_now};
+use crate::event::{Offered, Offering, Verdict, Wakes};
+use crate::sync::{Arc, Lock};
+
+/// Two ends between which values are exchanged: `left.swap(a)` and
+/// `right.swap(b)` commit together; the left gets `b`, the right `a`.
+///
+/// Ends may be cloned; each exchange is between one clone of either end.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// let (left, right) = swap::<u32, &str>();
+/// std::thread::spawn(move || assert_eq!(right.swap("one").sync_blocking(), Ok(1)));
+/// assert_eq!(left.swap(1).sync_blocking(), Ok("one"));
+/// ```
+///
+/// Hoare's and Milner's synchronous exchange, between ends of two kinds; for
+/// Concurrent ML's swap channel see [`SwapChannel`].
+pub fn swap<A, B>() -> (Swap<A, B>, Swap<B, A>) {
+    let core = Arc::new(Core::new([1, 1]));
+    (
+        Swap { core: Arc::clone(&core), mine: 0, theirs: 1, values: PhantomData },
+        Swap { core, mine: 1, theirs: 0, values: PhantomData },
+    )
+}
+
+/// One end of a swap channel, which gives `A`s and gets `B`s; see [`swap()`].
+pub struct Swap<A, B> {
+    core: Arc<Core>,
+    /// Which queue its own operations wait in, and which its partners'. They are
+    /// the same if both ends are.
+    mine: usize,
+    theirs: usize,
+    values: PhantomData<(A, B)>,
+}
+
+// SAFETY: an end moves values between threads, and shares none.
+unsafe impl<A: Send, B: Send> Send for Swap<A, B> {}
+// SAFETY: as above.
+unsafe impl<A: Send, B: Send> Sync for Swap<A, B> {}
+
+struct Core(Lock<State>);
+
+#[doc(hidden)]
+pub struct State {
+    /// Those of queue 0 are `Note<A, B>`s, those of queue 1 `Note<B, A>`s.
+    waiting: [Queue<()>; 2],
+    /// How many handles and events each side has.
+    shares: [usize; 2],
+}
+
+#[doc(hidden)]
+pub struct Note<A, B> {
+    give: Option<A>,
+    got: Option<B>,
+}
+
+impl Core {
+    fn new(shares: [usize; 2]) -> Self {
+        Self(Lock::new(State { waiting: [Queue::new(), Queue::new()], shares }))
+    }
+}
+
+#[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
+impl<A, B> Place for Swap<A, B> {
+    type Note = Note<A, B>;
+    type State = State;
+
+    fn lock(&self) -> impl DerefMut<Target = State> {
+        self.core.0.lock()
+    }
+
+    fn queue<'a>(&self, state: &'a mut State, _note: &Note<A, B>) -> &'a mut Queue<Note<A, B>> {
+        // SAFETY: only ends like this one wait here.
+        unsafe { state.waiting[self.mine].with_notes() }
+    }
+
+    fn is_ready(&self, state: &State, _note: &Note<A, B>) -> bool {
+        self.is_closed_to(state)
+    }
+
+    /// Nobody is left at the other end: the note stays as it is.
+    fn act(&self, _state: &mut State, _note: &mut Note<A, B>, _wakes: &mut Wakes) {}
+
+    /// The exchange has happened.
+    fn undo(&self, _state: &mut State, _note: &mut Note<A, B>, _wakes: &mut Wakes) {}
+
+    fn meet(
+        &self,
+        state: &mut State,
+        slot: &Slot<Note<A, B>>,
+        own: Option<&Offering<'_>>,
+        wakes: &mut Wakes,
+    ) -> Option<Offered> {
+        // SAFETY: the lock is held.
+        match unsafe { meet(state.waiting[self.theirs].offers(), own) } {
+            Meet::Won(offer) => {
+                // SAFETY: our slot is ours, the partner's is won; their types are
+                // those of the two ends.
+                unsafe {
+                    let mine = slot.note();
+                    let theirs = offer.cast::<Slot<Note<B, A>>>().as_ref().note();
+                    mine.got = theirs.give.take();
+                    theirs.got = mine.give.take();
+                    wakes.push(offer.as_ref().complete(Verdict::Committed));
+                }
+                Some(Offered::Committed)
+            }
+            Meet::Lost => Some(Offered::Lost),
+            Meet::Nobody if !self.is_closed_to(state) => None,
+            Meet::Nobody => match own {
+                Some(own) => Some(own.commit_alone()),
+                None => Some(Offered::Committed),
+            },
+        }
+    }
+}
+
+impl<A, B> Swap<A, B> {
+    fn is_closed_to(&self, state: &State) -> bool {
+        self.mine != self.theirs && state.shares[self.theirs] == 0
+    }
+
+    /// The event of giving `value` and getting the value of somebody at the
+    /// other end, both at once.
+    ///
+    /// Commits together with a `swap` of the other end, or to an error that
+    /// gives `value` back when the other end has neither handle nor event left.
+    /// A choice never exchanges with itself.
+    ///
+    /// Not chosen, or dropped before the commit: `value` is dropped. Dropped
+    /// after the commit, the exchange has happened: the other end has `value`,
+    /// and what it gave for it is dropped. (No protocol could do better: of two
+    /// parties one learns of the commit last.)
+    pub fn swap(&self, value: A) -> Exchange<A, B> {
+        Exchange { place: self.clone(), note: Note { give: Some(value), got: None } }
+    }
+
+    /// Exchanges values if somebody waits at the other end. Never blocks.
+    ///
+    /// # Errors
+    /// Gives `value` back: `Full` if nobody waits now, `Closed` if nobody ever
+    /// will.
+    pub fn try_swap(&self, value: A) -> Result<B, TrySendError<A>> {
+        let mut note = match try_now(self, Note { give: Some(value), got: None }) {
+            Ok(note) => note,
+            Err(note) => return Err(TrySendError::Full(note.give.expect("not given"))),
+        };
+        note.take().map_err(|SendError(value)| TrySendError::Closed(value))
+    }
+
+    /// Whether an exchange would fail: nobody is left at the other end.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed_to(&self.core.0.lock())
+    }
+}
+
+impl<A, B> Note<A, B> {
+    /// What a committed exchange yields.
+    fn take(&mut self) -> Result<B, SendError<A>> {
+        let closed = || SendError(self.give.take().expect("given only if got"));
+        self.got.take().ok_or_else(closed)
+    }
+}
+
+impl<A, B> Clone for Swap<A, B> {
+    fn clone(&self) -> Self {
+        self.core.0.lock().shares[self.mine] += 1;
+        Self { core: Arc::clone(&self.core), mine: self.mine, theirs: self.theirs, values: PhantomData }
+    }
+}
+
+impl<A, B> Drop for Swap<A, B> {
+    fn drop(&mut self) {
+        let mut wakes = Wakes::new();
+        {
+            let mut state = self.core.0.lock();
+            state.shares[self.mine] -= 1;
+            if self.mine != self.theirs && state.shares[self.mine] == 0 {
+                // Those who wait for this end are told, and keep their values.
+                while state.waiting[self.theirs].serve(&mut wakes, |()| ()).is_some() {}
+            }
+        }
+        wakes.queue();
+    }
+}
+
+impl<A, B> fmt::Debug for Swap<A, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Swap").field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}
+
+operation! {
+    /// The event of an exchange; see [`Swap::swap`].
+    Exchange[A, B] at Swap<A, B>, yields Result<B, SendError<A>>: |_, note| note.take()
+}
+
+/// A channel whose users are all alike: any two that synchronize on it exchange
+/// their values. Clones share it.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// let channel = SwapChannel::new();
+/// let other = channel.clone();
+/// std::thread::spawn(move || assert_eq!(other.swap(1).sync_blocking(), 2));
+/// assert_eq!(channel.swap(2).sync_blocking(), 1);
+/// ```
+///
+/// Concurrent ML's swap channel; there, it takes a choice of a send and a
+/// receive and one more message.
+pub struct SwapChannel<T> {
+    end: Swap<T, T>,
+}
+
+impl<T> Clone for SwapChannel<T> {
+    fn clone(&self) -> Self {
+        Self { end: self.end.clone() }
+    }
+}
+
+impl<T> SwapChannel<T> {
+    /// A channel for exchanges of `T`s.
+    pub fn new() -> Self {
+        let core = Arc::new(Core::new([1, 0]));
+        Self { end: Swap { core, mine: 0, theirs: 0, values: PhantomData } }
+    }
+
+    /// The event of giving `value` and getting another's, both at once.
+    ///
+    /// Commits together with a `swap` of somebody else; a choice never
+    /// exchanges with itself. If nobody else ever comes, it waits for ever.
+    /// Dropped: as for [`Swap::swap`].
+    pub fn swap(&self, value: T) -> Trade<T> {
+        Trade { place: self.end.clone(), note: Note { give: Some(value), got: None } }
+    }
+
+    /// Exchanges values if somebody waits. Never blocks.
+    ///
+    /// # Errors
+    /// Nobody waits; gives `value` back.
+    pub fn try_swap(&self, value: T) -> Result<T, T> {
+        self.end.try_swap(value).map_err(TrySendError::into_message)
+    }
+}
+
+impl<T> Default for SwapChannel<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for SwapChannel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SwapChannel")
+    }
+}
+
+operation! {
+    /// The event of an exchange between equals; see [`SwapChannel::swap`].
+    Trade[T] at Swap<T, T>, yields T: |_, note| note.got.take().expect("never closed")
+}

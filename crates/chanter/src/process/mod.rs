@@ -1,0 +1,196 @@
+//! Child processes, whose exit is an event (Unix).
+//!
+//! [`Command`] is the standard library's, but for what its children are:
+//! [`Child::exit`] is an event, and pipes are streams. A child that ends is
+//! reaped whether or not anybody waits for it: on Linux by a thread that waits
+//! for its descriptor, elsewhere, and outside of a machine, by an OS thread of
+//! its own.
+
+mod reaper;
+mod stdio;
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+
+use reaper::Reaped;
+pub use stdio::{ChildOutput, ChildStdin};
+
+use crate::event::Event;
+
+/// A command to be run, as [`std::process::Command`].
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # use chanter::process::Command;
+/// # use std::time::Duration;
+/// # chanter::block_on(async {
+/// let child = Command::new("sleep").arg("3600").spawn()?;
+/// assert!(child.exit().timeout(Duration::from_millis(10)).await.is_none());
+/// child.kill()?;
+/// assert!(!child.exit().await?.success());
+/// # std::io::Result::Ok(()) }).unwrap();
+/// ```
+pub struct Command {
+    command: std::process::Command,
+    kill_on_drop: bool,
+}
+
+impl Command {
+    /// The command that runs `program`.
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
+        std::process::Command::new(program).into()
+    }
+
+    /// One more argument.
+    pub fn arg(&mut self, argument: impl AsRef<OsStr>) -> &mut Self {
+        self.command.arg(argument);
+        self
+    }
+
+    /// More arguments.
+    pub fn args<I: IntoIterator<Item: AsRef<OsStr>>>(&mut self, arguments: I) -> &mut Self {
+        self.command.args(arguments);
+        self
+    }
+
+    /// Sets an environment variable.
+    pub fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Where it runs.
+    pub fn current_dir(&mut self, directory: impl AsRef<Path>) -> &mut Self {
+        self.command.current_dir(directory);
+        self
+    }
+
+    /// Its standard input; inherited if not set.
+    pub fn stdin(&mut self, stdio: impl Into<Stdio>) -> &mut Self {
+        self.command.stdin(stdio);
+        self
+    }
+
+    /// Its standard output; inherited if not set.
+    pub fn stdout(&mut self, stdio: impl Into<Stdio>) -> &mut Self {
+        self.command.stdout(stdio);
+        self
+    }
+
+    /// Its standard error; inherited if not set.
+    pub fn stderr(&mut self, stdio: impl Into<Stdio>) -> &mut Self {
+        self.command.stderr(stdio);
+        self
+    }
+
+    /// Whether the child is killed when its [`Child`] is dropped. It is not, by
+    /// default.
+    pub fn kill_on_drop(&mut self, kill: bool) -> &mut Self {
+        self.kill_on_drop = kill;
+        self
+    }
+
+    /// The standard library's command, for all else that it can do.
+    pub fn as_std_mut(&mut self) -> &mut std::process::Command {
+        &mut self.command
+    }
+
+    /// Starts the child. Blocks the OS thread while the OS does so.
+    ///
+    /// # Errors
+    /// The OS refuses; or a stream is piped, and this is not a thread of a
+    /// machine: then the child is killed.
+    pub fn spawn(&mut self) -> io::Result<Child> {
+        let mut child = self.command.spawn()?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let mut child = Child {
+            id: child.id(),
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            reaped: Reaped::watch(child)?,
+            kill_on_drop: true,
+        };
+        child.stdin = stdin.map(|pipe| ChildStdin::new(pipe.into())).transpose()?;
+        child.stdout = stdout.map(|pipe| ChildOutput::new(pipe.into())).transpose()?;
+        child.stderr = stderr.map(|pipe| ChildOutput::new(pipe.into())).transpose()?;
+        child.kill_on_drop = self.kill_on_drop;
+        Ok(child)
+    }
+}
+
+impl From<std::process::Command> for Command {
+    fn from(command: std::process::Command) -> Self {
+        Self { command, kill_on_drop: false }
+    }
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.command.fmt(f)
+    }
+}
+
+/// A child process; see [`Command::spawn`]. Dropped, it goes on by itself, and
+/// is reaped when it ends.
+pub struct Child {
+    id: u32,
+    /// Its standard input, if it is piped. Dropped, the child sees the end.
+    pub stdin: Option<ChildStdin>,
+    /// Its standard output, if it is piped.
+    pub stdout: Option<ChildOutput>,
+    /// Its standard error, if it is piped.
+    pub stderr: Option<ChildOutput>,
+    reaped: Arc<Reaped>,
+    kill_on_drop: bool,
+}
+
+impl Child {
+    /// The event of the child's exit. Any number may wait, and it stays ready.
+    ///
+    /// Not chosen: nothing happens to the child. Its standard input is not
+    /// closed: drop it, if the child waits for the end of it.
+    pub fn exit(&self) -> impl Event<Output = io::Result<ExitStatus>> + Clone + Send + use<> {
+        self.reaped.exit.get().wrap(|exit| exit.map_err(|error| io::Error::new(error.kind(), error)))
+    }
+
+    /// How the child has ended, if it has. Never blocks.
+    ///
+    /// # Errors
+    /// The OS could not say.
+    pub fn try_exit(&self) -> io::Result<Option<ExitStatus>> {
+        self.exit().try_sync().transpose()
+    }
+
+    /// Kills the child (SIGKILL). Does nothing if it has ended.
+    ///
+    /// # Errors
+    /// Those of the OS.
+    pub fn kill(&self) -> io::Result<()> {
+        self.reaped.kill()
+    }
+
+    /// The child's process number. Once it has ended, another process may get
+    /// the same.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.kill_on_drop {
+            let _ = self.reaped.kill();
+        }
+    }
+}
+
+impl fmt::Debug for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Child").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,160 @@
+//! Signals as events (Unix).
+//!
+//! One OS thread of the process, started when first needed, waits for signals
+//! and tells all who listen; so signals are heard on every machine and executor,
+//! and on OS threads. From the first time that somebody listens for a signal,
+//! and for as long as the process lives, its default action is not taken.
+//!
+//! ```no_run
+//! use chanter::prelude::*;
+//! use chanter::signal;
+//!
+//! # async fn serve() {}
+//! # #[chanter::main] async fn main() -> std::io::Result<()> {
+//! let (interrupt, terminate) = (signal::interrupt()?, signal::terminate()?);
+//! let server = spawn(serve());
+//! choose((interrupt.recv(), terminate.recv(), server.join().wrap(|_| ()))).await;
+//! # Ok(()) }
+//! ```
+
+use std::fmt;
+use std::io;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use signal_hook::consts::{
+    FORBIDDEN, SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+};
+use signal_hook::iterator::{Handle, Signals};
+
+use crate::channel::{Receiver, Sender, bounded};
+use crate::event::Event;
+
+/// Listens for one kind of signal. A clone shares what this one hears.
+#[derive(Clone)]
+pub struct Signal {
+    number: i32,
+    heard: Receiver<()>,
+}
+
+impl Signal {
+    /// The event that the signal was raised since this listener was made, or
+    /// since it last committed. Signals that are raised meanwhile count as one.
+    ///
+    /// Not chosen, or dropped: it is still to be heard.
+    pub fn recv(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
+        // The sending end is never dropped before this one.
+        self.heard.recv().wrap(|_| ())
+    }
+
+    /// Whether the signal was raised; as [`recv`](Self::recv), but never blocks.
+    pub fn try_recv(&self) -> bool {
+        self.heard.try_recv().is_ok()
+    }
+
+    /// The signal's number.
+    pub fn number(&self) -> i32 {
+        self.number
+    }
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signal").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+macro_rules! named {
+    ($($(#[$doc:meta])* $name:ident = $number:ident;)*) => {
+        $($(#[$doc])*
+        ///
+        /// # Errors
+        /// The OS refuses.
+        pub fn $name() -> io::Result<Signal> {
+            listen($number)
+        })*
+    };
+}
+
+named! {
+    /// Listens for SIGINT: Ctrl-C.
+    interrupt = SIGINT;
+    /// Listens for SIGTERM: the polite order to end.
+    terminate = SIGTERM;
+    /// Listens for SIGHUP: the terminal has gone, or a daemon is to read its
+    /// configuration again.
+    hangup = SIGHUP;
+    /// Listens for SIGQUIT: Ctrl-\.
+    quit = SIGQUIT;
+    /// Listens for SIGUSR1.
+    user1 = SIGUSR1;
+    /// Listens for SIGUSR2.
+    user2 = SIGUSR2;
+    /// Listens for SIGALRM.
+    alarm = SIGALRM;
+    /// Listens for SIGCHLD: a child has ended or stopped. For children that you
+    /// spawned see [`process`](crate::process).
+    child = SIGCHLD;
+    /// Listens for SIGWINCH: the terminal has another size.
+    window_change = SIGWINCH;
+}
+
+/// Listens for the signal with this number.
+///
+/// # Errors
+/// It cannot be handled (SIGKILL, SIGSTOP, SIGSEGV, SIGILL, SIGFPE), or the OS
+/// refuses.
+pub fn listen(number: i32) -> io::Result<Signal> {
+    if !(1..128).contains(&number) || FORBIDDEN.contains(&number) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this signal cannot be handled"));
+    }
+    let switchboard = switchboard()?;
+    let (tx, heard) = bounded(1);
+    // Listens before the default action is taken away: no signal falls between.
+    {
+        let mut listeners = lock(&switchboard.listeners);
+        listeners.retain(|listener| !listener.1.is_closed());
+        listeners.push((number, tx));
+    }
+    switchboard.signals.add_signal(number)?;
+    Ok(Signal { number, heard })
+}
+
+/// Who hears what.
+struct Switchboard {
+    signals: Handle,
+    listeners: Mutex<Vec<(i32, Sender<()>)>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn switchboard() -> io::Result<&'static Switchboard> {
+    static SWITCHBOARD: OnceLock<Switchboard> = OnceLock::new();
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _starting = lock(&STARTING);
+    if let Some(switchboard) = SWITCHBOARD.get() {
+        return Ok(switchboard);
+    }
+    let mut signals = Signals::new::<_, i32>([])?;
+    let handle = signals.handle();
+    std::thread::Builder::new().name("chanter-signals".to_owned()).spawn(move || {
+        for number in signals.forever() {
+            let Some(switchboard) = SWITCHBOARD.get() else { continue };
+            let mut told = Vec::new();
+            lock(&switchboard.listeners).retain(|listener| {
+                if listener.0 == number {
+                    told.push(listener.1.clone());
+                }
+                !listener.1.is_closed()
+            });
+            // Whoever is told may run here for a moment: not under the lock. If
+            // it is full, it has been told already.
+            for listener in told {
+                let _ = listener.try_send(());
+            }
+        }
+    })?;
+    let switchboard = Switchboard { signals: handle, listeners: Mutex::new(Vec::new()) };
+    Ok(SWITCHBOARD.get_or_init(|| switchboard))
+}
