@@ -27,8 +27,9 @@ pub enum Constant {
 #[derive(Clone)]
 pub struct Exp(Arc<Term>);
 
-impl Exp {
-    fn new(term: Term) -> Self {
+/// Each makes a new place.
+impl From<Term> for Exp {
+    fn from(term: Term) -> Self {
         Self(Arc::new(term))
     }
 }
@@ -115,27 +116,27 @@ impl Event {
 
 /// The constant unit.
 pub fn unit() -> Exp {
-    Exp::new(Term::Constant(Constant::Unit))
+    Exp::from(Term::Constant(Constant::Unit))
 }
 
 /// An integer constant.
 pub fn int(value: i64) -> Exp {
-    Exp::new(Term::Constant(Constant::Int(value)))
+    Exp::from(Term::Constant(Constant::Int(value)))
 }
 
 /// A variable.
 pub fn var(name: &str) -> Exp {
-    Exp::new(Term::Variable(name.into()))
+    Exp::from(Term::Variable(name.into()))
 }
 
 /// `λx.body`
 pub fn lambda(x: &str, body: Exp) -> Exp {
-    Exp::new(Term::Lambda(Some(x.into()), body))
+    Exp::from(Term::Lambda(Some(x.into()), body))
 }
 
 /// `function(argument)`
 pub fn apply(function: Exp, argument: Exp) -> Exp {
-    Exp::new(Term::Apply(function, argument))
+    Exp::from(Term::Apply(function, argument))
 }
 
 /// `let x = value in body`, which is `(λx.body)(value)`.
@@ -145,7 +146,7 @@ pub fn bind(x: &str, value: Exp, body: Exp) -> Exp {
 
 /// `e₁; e₂; …`, which is `(λ_. e₂; …)(e₁)`; unit if there are none.
 pub fn seq(es: impl IntoIterator<Item = Exp, IntoIter: DoubleEndedIterator>) -> Exp {
-    let then = |rest, first| apply(Exp::new(Term::Lambda(None, rest)), first);
+    let then = |rest, first| apply(Exp::from(Term::Lambda(None, rest)), first);
     es.into_iter().rev().reduce(then).unwrap_or_else(unit)
 }
 
@@ -156,42 +157,42 @@ pub fn repeat(count: usize, body: Exp) -> Exp {
 
 /// A host that evaluates `body`.
 pub fn spawn(body: Exp) -> Exp {
-    Exp::new(Term::Spawn(body))
+    Exp::from(Term::Spawn(body))
 }
 
 /// A parasite that evaluates `body`.
 pub fn spawn_parasite(body: Exp) -> Exp {
-    Exp::new(Term::SpawnParasite(body))
+    Exp::from(Term::SpawnParasite(body))
 }
 
 /// A new channel.
 pub fn channel() -> Exp {
-    Exp::new(Term::Channel)
+    Exp::from(Term::Channel)
 }
 
 /// Sends `value` on `channel`.
 pub fn send(channel: Exp, value: Exp) -> Exp {
-    Exp::new(Term::Send(channel, value))
+    Exp::from(Term::Send(channel, value))
 }
 
 /// Receives from `channel`.
 pub fn receive(channel: Exp) -> Exp {
-    Exp::new(Term::Receive(channel))
+    Exp::from(Term::Receive(channel))
 }
 
 /// Evaluates `e`, and what follows, in a new host.
 pub fn inflate(e: Exp) -> Exp {
-    Exp::new(Term::Inflate(e))
+    Exp::from(Term::Inflate(e))
 }
 
 /// Observes the value of `e`, which is also its own.
 pub fn log(e: Exp) -> Exp {
-    Exp::new(Term::Log(e))
+    Exp::from(Term::Log(e))
 }
 
 /// Synchronizes on `event`.
 pub fn sync(event: Event) -> Exp {
-    Exp::new(Term::Sync(Arc::new(event)))
+    Exp::from(Term::Sync(Arc::new(event)))
 }
 
 /// Synchronizes on one of `events`.
