@@ -4,6 +4,10 @@
 //! blocks. It commits with a partner, through two offers that match, or by itself, through an
 //! offer of `always`. A plain `send` or `recv` is the case of one offer; the paper has frames of
 //! its own for them. A choice never matches itself, since a communication takes two stacks.
+//!
+//! A choice that can go on by itself does not wait for a partner: it communicates with one that
+//! waits, or goes on alone. So two of them never meet. That is how synchronization is defined
+//! there (section 5): it blocks, and can be found by others, only if nothing is enabled.
 
 use crate::outcome::{Datum, Observation, Wait};
 use crate::state::{Frame, Stack};
@@ -120,14 +124,29 @@ fn sends(stack: &Stack) -> Vec<(usize, &ChannelName, &Value)> {
     }
 }
 
+/// Whether one of the two waits.
+fn may_meet(one: &Stack, other: &Stack) -> bool {
+    let waits = |stack: &Stack| match stack.k.split() {
+        Some((Frame::CBlock(offers), _)) => offers.iter().all(|offer| !matches!(offer.base, Base::Always(_))),
+        _ => true,
+    };
+    waits(one) || waits(other)
+}
+
 /// Whether the two could communicate in these roles.
 pub(crate) fn can_communicate(receiver: &Stack, sender: &Stack) -> bool {
+    if !may_meet(receiver, sender) {
+        return false;
+    }
     let sends = sends(sender);
     !sends.is_empty() && receives(receiver).iter().any(|(_, at)| sends.iter().any(|(_, to, _)| at == to))
 }
 
 /// Every way in which the two can communicate in these roles: both stacks afterwards.
 pub(crate) fn communications(receiver: &Stack, sender: &Stack) -> Vec<(Stack, Stack)> {
+    if !may_meet(receiver, sender) {
+        return Vec::new();
+    }
     let sends = sends(sender);
     let mut found = Vec::new();
     for (at_leaf, at) in receives(receiver) {

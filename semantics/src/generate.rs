@@ -72,17 +72,14 @@ pub fn tiny_programs() -> impl Strategy<Value = Sketch> {
 }
 
 fn sketches(statements: usize, depth: usize) -> impl Strategy<Value = Sketch> {
-    let main = prop_oneof![3 => spawning(statements, depth), 1 => block(statements, depth)];
-    (1..=2_usize, 0..=1_usize, main).prop_map(|(channels, carriers, block)| Sketch {
-        channels,
-        carriers,
-        block,
-    })
+    let main = prop_oneof![6 => spawning(statements, depth), 1 => block(statements, depth)];
+    (prop_oneof![2 => Just(1_usize), 1 => Just(2)], 0..=1_usize, main)
+        .prop_map(|(channels, carriers, block)| Sketch { channels, carriers, block })
 }
 
 /// Some threads are spawned, then something is done.
 fn spawning(statements: usize, depth: usize) -> impl Strategy<Value = Block> {
-    let spawns = vec(spawn(statements, depth), 1..=2);
+    let spawns = vec(spawn(statements, depth), 1..=statements);
     (spawns, block(statements, depth)).prop_map(|(spawns, rest)| spawns.into_iter().chain(rest).collect())
 }
 
@@ -101,7 +98,7 @@ fn statement(statements: usize, depth: usize) -> BoxedStrategy<Statement> {
         6 => (0..3_usize).prop_map(Statement::Receive),
         1 => (0..2_usize, 0..3_usize).prop_map(|(carrier, channel)| Statement::SendChannel(carrier, channel)),
         1 => (0..2_usize).prop_map(Statement::ReceiveChannel),
-        6 => vec(leaf(), 0..=3).prop_map(Statement::Choose),
+        8 => vec(leaf(), 1..=3).prop_map(Statement::Choose),
         2 => Just(Statement::Log),
         1 => Just(Statement::NewChannel),
         1 => Just(Statement::Inflate),
@@ -127,7 +124,7 @@ fn leaf() -> impl Strategy<Value = Leaf> {
     flat.prop_recursive(2, 4, 2, |inner| {
         prop_oneof![
             1 => vec(inner.clone(), 0..=2).prop_map(Leaf::Nested),
-            2 => (inner, 20..22_i64).prop_map(|(leaf, result)| Leaf::Wrapped(Box::new(leaf), result)),
+            1 => (inner, 20..22_i64).prop_map(|(leaf, result)| Leaf::Wrapped(Box::new(leaf), result)),
         ]
     })
 }

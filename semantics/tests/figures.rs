@@ -374,6 +374,21 @@ fn a_choice_does_not_match_itself() {
 }
 
 #[test]
+fn two_choices_that_need_not_wait_do_not_meet() {
+    let always = (Base::Always(number(1)), None);
+    let receive = (Base::Receive(channel(0)), None);
+    let send = (Base::Send(channel(0), number(2)), None);
+    let rules = |left: &[(Base, Option<i64>)], right: &[(Base, Option<i64>)]| {
+        let steps = step(&return_state([choice(&[0], left), choice(&[1], right)]));
+        steps.into_iter().map(|(rule, _)| rule).collect::<Vec<_>>()
+    };
+    let both = rules(&[receive.clone(), always.clone()], &[send.clone(), always.clone()]);
+    assert_eq!(both, [Rule::ChooseAlways, Rule::ChooseAlways]);
+    let one = rules(&[receive, always], &[send]);
+    assert_eq!(one, [Rule::ChooseAlways, Rule::LocalCommunication]);
+}
+
+#[test]
 fn the_outermost_wrap_wins() {
     let inner = Event::Choose(vec![Event::Always(term::int(1)).wrap(Constant::Int(2)), Event::Never]);
     let event = Arc::new(Event::Choose(vec![inner.wrap(Constant::Int(3)), Event::Never]));
