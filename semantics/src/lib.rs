@@ -48,3 +48,7 @@ pub use rule::Rule;
 pub use state::State;
 pub use term::Exp;
 pub use value::{ChannelName, Name};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -30,6 +30,8 @@ fn check(setup: Setup, rounds: u64) -> chanter::Stats {
             cases: PROGRAMS,
             max_global_rejects: PROGRAMS / 10,
             failure_persistence: None,
+            // A hang is noticed late; to wait for many of them is of no use.
+            max_shrink_time: 60_000,
             ..Config::default()
         };
         TestRunner::new(config)

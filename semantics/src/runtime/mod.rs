@@ -2,7 +2,7 @@
 //!
 //! A host is [`chanter::spawn`], a parasite [`chanter::spawn_parasite`], a channel
 //! [`chanter::channel`], a choice [`chanter::choose`] over boxed events; see `strand.rs`. Before each
-//! operation a strand yields, inflates or spins at random. How a run is known to be over is in
+//! operation a strand yields or inflates at random. How a run is known to be over is in
 //! `books.rs`.
 
 mod books;
@@ -15,6 +15,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use chanter::{Machine, Stats};
 
@@ -62,9 +63,20 @@ impl Error for Trouble {}
 
 /// Runs programs.
 pub struct Runner {
-    machine: Machine,
+    /// There until the runner is dropped.
+    machine: Option<Machine>,
     dice: Vec<Dice>,
     living: Arc<AtomicI64>,
+    /// The machine may not be able to end, so it is leaked.
+    is_broken: bool,
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if self.is_broken {
+            std::mem::forget(self.machine.take());
+        }
+    }
 }
 
 impl fmt::Debug for Runner {
@@ -85,7 +97,7 @@ impl Runner {
             let dice = dice.clone();
             builder = builder.policy(move |vp| Box::new(dice[vp].clone()));
         }
-        Ok(Self { machine: builder.build()?, dice, living: Arc::default() })
+        Ok(Self { machine: Some(builder.build()?), dice, living: Arc::default(), is_broken: false })
     }
 
     /// Runs `program` until it is at rest.
@@ -104,12 +116,14 @@ impl Runner {
     /// As for [`run`](Runner::run).
     pub fn run_beside(&mut self, program: &Exp, seeds: &[u64]) -> Result<Vec<Outcome>, Trouble> {
         let runs: Vec<Arc<Run>> = seeds.iter().map(|seed| self.begin(program, *seed)).collect();
-        runs.iter().map(|run| finish(run)).collect()
+        let outcomes: Result<_, _> = runs.iter().map(|run| finish(run)).collect();
+        self.is_broken |= outcomes.is_err();
+        outcomes
     }
 
     /// What the machine has done so far.
     pub fn stats(&self) -> Stats {
-        self.machine.stats()
+        self.machine().stats()
     }
 
     /// Drops the machine.
@@ -117,12 +131,19 @@ impl Runner {
     /// # Errors
     /// A strand or a message outlived it.
     pub fn close(self) -> Result<(), Trouble> {
-        let Self { machine, dice, living } = self;
-        drop((machine, dice));
+        let living = self.living.clone();
+        if self.is_broken {
+            return Err(Trouble("the machine is broken".to_owned()));
+        }
+        drop(self);
         match living.load(Ordering::SeqCst) {
             0 => Ok(()),
             left => Err(Trouble(format!("{left} strands and messages leaked"))),
         }
+    }
+
+    fn machine(&self) -> &Machine {
+        self.machine.as_ref().expect("taken by `drop` only")
     }
 
     /// Whether a seed decides everything.
@@ -140,7 +161,7 @@ impl Runner {
         let disturbance = Disturbance {
             yields: [2, 3, 8][random.below(3)],
             inflates: [8, 64][random.below(2)],
-            spins: if self.machine.vps() > 1 { [0, 100, 2000][random.below(3)] } else { 0 },
+            ticks: self.machine().vps() > 1 && random.once_in(2),
             // What the runtime draws does not come from our seed.
             fair: !self.is_exact() && random.once_in(2),
         };
@@ -150,11 +171,12 @@ impl Runner {
             records: Mutex::default(),
             disturbance,
             seed,
+            begin: Instant::now(),
             living: self.living.clone(),
             serials: AtomicU64::new(0),
         });
         let strand = Strand::new(&run, Name::default());
-        drop(self.machine.spawn(strand.run(program.clone(), Environment::default())));
+        drop(self.machine().spawn(strand.run(program.clone(), Environment::default())));
         run
     }
 }

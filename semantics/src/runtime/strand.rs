@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use chanter::prelude::*;
 
@@ -16,6 +17,9 @@ use crate::value::{ChannelName, Environment, Name};
 /// A thread may do so many operations before the runtime makes it yield. A synchronization that
 /// yields for this reason is pending without being blocked, which the books do not know.
 const LONGEST: usize = 250;
+
+/// Nanoseconds: some operations long.
+const TICK: u32 = 4096;
 
 type Env = Environment<Value>;
 
@@ -95,8 +99,8 @@ pub(super) struct Disturbance {
     pub(super) yields: usize,
     /// Inflates once in so many operations.
     pub(super) inflates: usize,
-    /// Spins now and then, up to so many times.
-    pub(super) spins: usize,
+    /// Operations begin at the ticks of a clock, so that those on different processors meet.
+    pub(super) ticks: bool,
     /// The runtime draws where a choice begins; else we do, and it is biased.
     pub(super) fair: bool,
 }
@@ -108,6 +112,7 @@ pub(super) struct Run {
     pub(super) records: Mutex<Vec<(Name, Arc<Mutex<StrandOutcome>>)>>,
     pub(super) disturbance: Disturbance,
     pub(super) seed: u64,
+    pub(super) begin: Instant,
     /// Strands and messages that have not been dropped, of all runs on this machine.
     pub(super) living: Arc<AtomicI64>,
     pub(super) serials: AtomicU64,
@@ -382,17 +387,20 @@ impl Strand {
         lock(&self.record).log.push(observation);
     }
 
-    /// Before an operation: lets others run, becomes a host, or takes its time, as the dice have it.
+    /// Before an operation: lets others run, or becomes a host, as the dice have it.
     async fn be_disturbed(&mut self) {
-        let Disturbance { yields, inflates, spins, .. } = self.run.disturbance;
+        let Disturbance { yields, inflates, ticks, .. } = self.run.disturbance;
         while self.random.once_in(yields) {
             yield_now().await;
         }
         if self.random.once_in(inflates) {
             inflate().await;
         }
-        if spins > 0 {
-            (0..self.random.below(spins)).for_each(|_| std::hint::spin_loop());
+        if ticks {
+            let ticked = || self.run.begin.elapsed().subsec_nanos() % TICK < TICK / 16;
+            while !ticked() {
+                std::hint::spin_loop();
+            }
         }
     }
 }
