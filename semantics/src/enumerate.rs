@@ -107,39 +107,42 @@ fn search(
 /// end in sight.
 fn settle(mut state: State, limit: usize) -> Option<State> {
     for _ in 0..limit {
-        match silent(&state) {
-            Some(next) => state = next,
-            None => {
-                let stacks = state.hosts.drain(..).flat_map(|host| host.stacks).collect();
-                state.hosts.push(Host::returning(stacks));
-                return Some(state.normal());
+        state = match silent(state) {
+            Ok(next) => next,
+            Err(mut settled) => {
+                let stacks = settled.hosts.drain(..).flat_map(|host| host.stacks).collect();
+                settled.hosts.push(Host::returning(stacks));
+                return Some(settled.normal());
             }
         }
     }
     None
 }
 
-/// One of the silent transitions, if there is any.
-fn silent(state: &State) -> Option<State> {
-    state.hosts.iter().enumerate().find_map(|(index, host)| {
-        if host.control.is_none() {
-            let local = (0..host.stacks.len()).find_map(|at| local::return_transition(host, at))?;
-            return Some(global::local_evaluation(state, index, local));
+/// Takes one of the silent transitions; `Err`: there is none.
+fn silent(state: State) -> Result<State, State> {
+    for (index, host) in state.hosts.iter().enumerate() {
+        let local = match &host.control {
+            Some(_) => local::control(host),
+            None => (0..host.stacks.len()).find_map(|at| local::return_transition(host, at)),
+        };
+        if let Some(local) = local {
+            return Ok(global::local_evaluation(state, index, local));
         }
-        if let Some(local) = local::control(host) {
-            return Some(global::local_evaluation(state, index, local));
+        let global = global::channel(&state, index)
+            .or_else(|| global::spawn(&state, index))
+            .or_else(|| global::inflate(&state, index));
+        if let Some((_rule, next)) = global {
+            return Ok(next);
         }
-        let (_, next) = global::channel(state, index)
-            .or_else(|| global::spawn(state, index))
-            .or_else(|| global::inflate(state, index))?;
-        Some(next)
-    })
+    }
+    Err(state)
 }
 
 /// Every commit: communications, and choices that go on alone.
 fn commits(state: &State) -> Vec<State> {
     let commits = |(index, host)| {
-        let after = move |local| global::local_evaluation(state, index, local);
+        let after = move |local| global::local_evaluation(state.clone(), index, local);
         local::returns(host).into_iter().map(after)
     };
     state.hosts.iter().enumerate().flat_map(commits).collect()

@@ -13,7 +13,7 @@ pub fn step(state: &State) -> Vec<(Rule, State)> {
     for (index, host) in state.hosts.iter().enumerate() {
         // (LocalEvaluation)
         for local in local::control(host).into_iter().chain(local::returns(host)) {
-            found.push((local.rule, local_evaluation(state, index, local)));
+            found.push((local.rule, local_evaluation(state.clone(), index, local)));
         }
         found.extend(channel(state, index));
         found.extend(spawn(state, index));
@@ -24,8 +24,7 @@ pub fn step(state: &State) -> Vec<(Rule, State)> {
 }
 
 /// `𝒯[t ↦ s] → 𝒯[t ↦ s']` if `s → s'`
-pub(crate) fn local_evaluation(state: &State, index: usize, local: Local) -> State {
-    let mut next = state.clone();
+pub(crate) fn local_evaluation(mut next: State, index: usize, local: Local) -> State {
     if let Some((stack, value)) = &local.ended {
         next.end(stack, value);
     }

@@ -2,7 +2,7 @@
 //!
 //! * [`term`], [`state`], [`local`], [`global`]: the CEK machine of *Featherweight Threads for
 //!   Communication*, figures 6 to 8, rule by rule, extended by choice ([`choice`]).
-//! * [`enumerate`]: all [`Outcome`]s of a small program.
+//! * [`enumerate()`]: all [`Outcome`]s of a small program.
 //! * [`generate`]: random well-formed programs, for property tests.
 //! * [`runtime`]: the same program on a real [`chanter::Machine`], under random schedules.
 //!

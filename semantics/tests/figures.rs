@@ -73,7 +73,7 @@ fn only(rule: Rule, before: &State) -> Vec<State> {
 
 #[track_caller]
 fn becomes(rule: Rule, before: &State, after: &State) {
-    assert_eq!(only(rule, before), [after.clone()]);
+    assert_eq!(only(rule, before), std::slice::from_ref(after));
 }
 
 /// `⟨e, r, k, k̄⟩ → ⟨ret[v] : k ∥ k̄⟩`
@@ -309,7 +309,12 @@ fn sync_evaluates_from_left_to_right() {
     let after = control_state(&to, stack(&[], &[frame(&[]), rest()]));
     becomes(Rule::Sync, &before, &after);
     let to = Value::Channel(channel(0));
-    goes_on(Rule::EventValue, [Frame::Ret(to.clone()), frame(&[])], &message, Some(frame(&[to.clone()])));
+    goes_on(
+        Rule::EventValue,
+        [Frame::Ret(to.clone()), frame(&[])],
+        &message,
+        Some(frame(std::slice::from_ref(&to))),
+    );
     let offers = [Base::Send(channel(0), number(1)), Base::Never].map(|base| Offer { base, wrap: None });
     let before = return_state([stack(&[], &[Frame::Ret(number(1)), frame(&[to]), rest()])]);
     let after = return_state([stack(&[], &[Frame::CBlock(offers.into()), rest()])]);

@@ -4,7 +4,7 @@ use chanter_semantics::generate::{Sketch, programs, tiny_programs};
 use chanter_semantics::{Limits, enumerate, enumerate_by_every_rule};
 use proptest::prelude::*;
 
-const LIMITS: Limits = Limits { states: 50_000, silent: 10_000 };
+const LIMITS: Limits = Limits { states: 5_000, silent: 10_000 };
 
 fn config(cases: u32) -> ProptestConfig {
     // Programs that are too large are rejected; too many of them fail the test.
@@ -35,7 +35,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(1_000))]
+    #![proptest_config(config(200))]
 
     /// Section 3: parasites are equivalent to threads.
     #[test]

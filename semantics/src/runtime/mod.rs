@@ -1,7 +1,7 @@
 //! The same programs on a machine of the runtime.
 //!
 //! A host is [`chanter::spawn`], a parasite [`chanter::spawn_parasite`], a channel
-//! [`chanter::channel`], a choice [`chanter::choose`] over boxed events; see `strand.rs`. Before each
+//! [`chanter::channel()`], a choice [`chanter::choose`] over boxed events; see `strand.rs`. Before each
 //! operation a strand yields or inflates at random. How a run is known to be over is in
 //! `books.rs`.
 
