@@ -41,9 +41,9 @@ pub mod deadlock;
 pub mod event;
 pub mod io;
 pub mod policy;
-mod select;
 #[cfg(unix)]
 pub mod process;
+mod select;
 #[cfg(unix)]
 pub mod signal;
 mod sync;
@@ -82,17 +82,13 @@ pub use vp::{Builder, Machine, Stats, block_on};
 /// Everything that most programs need.
 pub mod prelude {
     pub use crate::{
-        Ageing, AsyncEvent, BoxEvent, Closed, Event, IVar, JoinError, Machine, Nack, Par, ReadyPar, Receiver,
-        SendError, Sender, Stats, Thread, TryRecvError, TrySendError, after, always, arecv, asend,
-        asynchronously, at, attach, block_on, bounded, channel, choose, choose_biased, choose_earliest,
-        choose_later, choose_now, from_cancel_safe, from_future, gather, gather_k, gather_on_hosts, guard,
-        guard_later, guard_now, inflate, mailbox, never, optional, prepare, reify, repeat, resumable, select,
-        spawn, spawn_local, spawn_on, spawn_parasite, with_nack, wrap_abort, yield_now,
-        Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, Closed, Event, IVar, JoinError, MVar,
-        Machine, Multicast, Nack, Par, ReadyPar, Receiver, SendError, Sender, Stats, Subscriber, Swap,
-        SwapChannel, Thread, TryRecvError, TrySendError, Watched, Watcher, after, always, at, attach,
-        block_on, bounded, broadcast, channel, choose, choose_biased, guard, inflate, mailbox, multicast,
-        never, prepare, reify, rpc, spawn, spawn_local, spawn_on, spawn_parasite, swap, watch, with_nack,
-        yield_now,
+        Ageing, AsyncEvent, Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, Closed, Event,
+        IVar, JoinError, MVar, Machine, Multicast, Nack, Par, ReadyPar, Receiver, SendError, Sender, Stats,
+        Subscriber, Swap, SwapChannel, Thread, TryRecvError, TrySendError, Watched, Watcher, after, always,
+        arecv, asend, asynchronously, at, attach, block_on, bounded, broadcast, channel, choose,
+        choose_biased, choose_earliest, choose_later, choose_now, from_cancel_safe, from_future, gather,
+        gather_k, gather_on_hosts, guard, guard_later, guard_now, inflate, mailbox, multicast, never,
+        optional, prepare, reify, repeat, resumable, rpc, select, spawn, spawn_local, spawn_on,
+        spawn_parasite, swap, watch, with_nack, wrap_abort, yield_now,
     };
 }

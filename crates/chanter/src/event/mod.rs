@@ -52,8 +52,8 @@ mod wrap;
 #[cfg(all(test, loom))]
 mod models;
 use std::future::IntoFuture;
-use std::time::Instant;
 use std::time::Duration;
+use std::time::Instant;
 
 pub use abort::{OnAbort, wrap_abort};
 pub use asynchronous::{

@@ -3,8 +3,8 @@
 
 pub(crate) mod blocked;
 pub(crate) mod choose;
-pub(crate) mod gather;
 pub(crate) mod explore;
+pub(crate) mod gather;
 pub(crate) mod idle;
 pub(crate) mod lost_choice;
 pub(crate) mod pingpong;
