@@ -39,6 +39,7 @@ pub mod bridge;
 pub mod channel;
 pub mod event;
 pub mod io;
+pub mod lock;
 pub mod policy;
 mod sync;
 mod thread;

@@ -104,6 +104,7 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     const SINGLE: bool = B::SINGLE;
     const LEAN: bool = B::LEAN;
     const LEAN_LOSER: bool = B::LEAN_LOSER;
+    const RETRIES: bool = B::RETRIES;
 
     fn force(self: Pin<&mut Self>) {
         self.inner().force();
@@ -131,6 +132,10 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     #[inline(always)]
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         self.inner().offer_leaf(leaf, at, wakes)
+    }
+
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.inner().retry_leaf(leaf, at, wakes)
     }
 
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
@@ -253,6 +258,7 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     const SINGLE: bool = false;
     const LEAN: bool = B::LEAN && Self::LEAN_LOSER;
     const LEAN_LOSER: bool = B::LEAN_LOSER && B::SINGLE && S::INLINE;
+    const RETRIES: bool = B::RETRIES;
 
     fn force(mut self: Pin<&mut Self>) {
         for index in 0..self.branches.elements().len() {
@@ -300,6 +306,11 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         let (index, leaf) = self.locate(leaf);
         self.branch(index).offer_leaf(leaf, at, wakes)
+    }
+
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        let (index, leaf) = self.locate(leaf);
+        self.branch(index).retry_leaf(leaf, at, wakes)
     }
 
     fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {

@@ -180,6 +180,7 @@ impl<F, E: Event> WithNackBranch<F, E> {
 unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
     type Output = E::Output;
     const SINGLE: bool = E::Branch::SINGLE;
+    const RETRIES: bool = E::Branch::RETRIES;
 
     fn force(mut self: Pin<&mut Self>) {
         // SAFETY: `make` and `nack` are not pinned, and `inner` is written
@@ -212,6 +213,10 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
 
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         self.forced().offer_leaf(leaf, at, wakes)
+    }
+
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.forced().retry_leaf(leaf, at, wakes)
     }
 
     fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {

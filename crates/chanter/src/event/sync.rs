@@ -68,9 +68,10 @@ impl<E: Event> Sync<E> {
         waker: &Waker,
         wakes: &mut Wakes,
     ) -> Option<usize> {
+        let task = E::Branch::RETRIES.then_some(waker);
         let mut waker = group.open(waker, E::Branch::SINGLE);
         for leaf in 0..branch.leaves() {
-            let at = Offering { group, leaf: leaf as u32, single: E::Branch::SINGLE, waker };
+            let at = Offering { group, leaf: leaf as u32, single: E::Branch::SINGLE, waker, task };
             match branch.as_mut().offer_leaf(leaf, &at, wakes) {
                 Offered::Linked => waker = None,
                 Offered::Idle => (),
@@ -102,12 +103,36 @@ impl<E: Event> Sync<E> {
         })
     }
 
-    /// Polled again while offers wait: a spurious wake-up, or another task.
+    /// Polled again while offers wait: a spurious wake-up, another task, or a
+    /// leaf that retries.
     #[cold]
     #[inline(never)]
-    fn wait_on(branch: &mut Pin<&mut E::Branch>, group: &Group, waker: &Waker) -> Option<u32> {
-        drop(group.renew(waker, |f| branch.as_mut().locked(f)));
-        group.outcome()
+    fn wait_on(
+        branch: &mut Pin<&mut E::Branch>,
+        group: &Group,
+        waker: &Waker,
+        wakes: &mut Wakes,
+    ) -> Option<u32> {
+        // A single leaf that retries has no partner who would wake.
+        if !(E::Branch::SINGLE && E::Branch::RETRIES) {
+            drop(group.renew(waker, |f| branch.as_mut().locked(f)));
+            let outcome = group.outcome();
+            if outcome.is_some() || !E::Branch::RETRIES {
+                return outcome;
+            }
+        }
+        let leaves = branch.leaves();
+        let first = first_leaf::<E>(branch, leaves);
+        for leaf in (first..leaves).chain(0..first) {
+            let single = E::Branch::SINGLE;
+            let at = Offering { group, leaf: leaf as u32, single, waker: None, task: Some(waker) };
+            match branch.as_mut().retry_leaf(leaf, &at, wakes) {
+                Offered::Linked | Offered::Idle => (),
+                Offered::Committed => return Some(leaf as u32),
+                Offered::Lost => return group.outcome(),
+            }
+        }
+        None
     }
 }
 
@@ -133,7 +158,8 @@ impl<E: Event> Sync<E> {
                 (winner, E::Branch::SINGLE && E::Branch::LEAN)
             }
             Phase::Offered => {
-                let winner = group.outcome().or_else(|| Self::wait_on(&mut branch, group, cx.waker()));
+                let wait_on = || Self::wait_on(&mut branch, group, cx.waker(), &mut wakes);
+                let winner = group.outcome().or_else(wait_on);
                 (winner.map(|leaf| if E::Branch::SINGLE { 0 } else { leaf as usize }), false)
             }
             Phase::Over => panic!("a synchronization was polled after its end"),

@@ -49,6 +49,10 @@ orders! {
     nack_enable = Release;
     /// `Nack::is_enabled`: sees what came before the loss.
     nack_observe = Acquire;
+    /// `Permits::try_take`: sees what was done with the permits before.
+    permit_take = Acquire;
+    /// `Permits::give`: publishes what was done with the permits.
+    permit_give = Release;
     /// `State::wake`: what was done before the wake is seen by the next poll.
     state_wake = AcqRel;
     /// `State::begin`: sees what the wakers did.

@@ -412,7 +412,13 @@ impl Joined {
     /// As a single synchronization on `JoinBranch`; true: it took the result.
     fn join(&self) -> bool {
         let (group, offer) = (Group::new(), Offer::new());
-        let at = Offering { group: &group, leaf: 0, single: true, waker: group.open(Waker::noop(), true) };
+        let at = Offering {
+            group: &group,
+            leaf: 0,
+            single: true,
+            waker: group.open(Waker::noop(), true),
+            task: None,
+        };
         // SAFETY: neither moves, and the offer is unlinked before its end.
         match unsafe { self.joiners.queue.offer(&offer, &at, || !self.state.await_completion()) } {
             Offered::Linked => {
