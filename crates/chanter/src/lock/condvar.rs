@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::acquire::{AcquireBranch, Request};
 use super::line::{Stage, Waiter};
 use super::mutex::{Mutex, MutexGuard, OwnedMutexGuard};
 use super::permits::copy;
-use super::watch::Queue;
+use super::watch::{LazyQueue, Queue};
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
 use crate::sync::const_unless_loom;
 
@@ -40,14 +40,14 @@ use crate::sync::const_unless_loom;
 /// [the module](super). One who was notified and is dropped before it has the
 /// mutex passes the notification on.
 pub struct Condvar {
-    queue: OnceLock<Arc<Queue>>,
+    queue: LazyQueue,
 }
 
 impl Condvar {
     const_unless_loom! {
         /// A condition variable for which nobody waits.
         pub fn new() -> Self {
-            Self { queue: OnceLock::new() }
+            Self { queue: LazyQueue::new() }
         }
     }
 
@@ -94,8 +94,8 @@ impl Condvar {
         wakes.queue();
     }
 
-    fn queue(&self) -> &Arc<Queue> {
-        self.queue.get_or_init(Queue::new)
+    fn queue(&self) -> &Queue {
+        self.queue.get_or_make()
     }
 
     /// Nobody has to be told if nobody has ever waited.
@@ -118,14 +118,6 @@ impl Default for Condvar {
 impl fmt::Debug for Condvar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Condvar(..)")
-    }
-}
-
-impl Drop for Condvar {
-    fn drop(&mut self) {
-        if let Some(queue) = self.queue.get() {
-            queue.disarm();
-        }
     }
 }
 

@@ -280,12 +280,22 @@ impl Line {
         }
     }
 
-    /// The time after which the alarm has to ring, if one has to be set now.
+    /// The time after which the alarm has to ring, if one has to be set now:
+    /// somebody waits, and another is called or is in the way (INV-WATCH).
     #[must_use = "the queue sets it"]
     pub(super) fn watch(&mut self) -> Option<Duration> {
-        // Somebody waits, and another is called or is in the way (INV-WATCH).
         let in_the_way = self.next != self.head || self.called > 0 || self.free > 0;
-        if self.armed || self.next.is_none() || !self.has_several() || !in_the_way {
+        if self.next.is_some() && self.has_several() && in_the_way { self.arm() } else { None }
+    }
+
+    /// As `watch`, for a newcomer that is barred and does not join.
+    #[must_use = "the queue sets it"]
+    pub(super) fn watch_for_newcomers(&mut self) -> Option<Duration> {
+        if self.barred { self.arm() } else { None }
+    }
+
+    fn arm(&mut self) -> Option<Duration> {
+        if self.armed {
             return None;
         }
         self.armed = true;

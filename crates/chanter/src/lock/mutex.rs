@@ -98,6 +98,14 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
+#[cfg(all(test, loom))]
+impl<T: ?Sized> Mutex<T> {
+    /// For models, which ring its alarm.
+    pub(super) fn queue(&self) -> &super::watch::Queue {
+        self.permits.queue()
+    }
+}
+
 impl<T: Default> Default for Mutex<T> {
     fn default() -> Self {
         Self::new(T::default())

@@ -19,11 +19,10 @@
 //! lock, the one who has joined. If it comes earlier, its permits are seen; or
 //! `QUEUED` was set already, and it will get the queue's lock later and call.
 
-use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use super::line::Waiter;
-use super::watch::Queue;
+use super::watch::{LazyQueue, Queue};
 use crate::event::{Offering, Wakes};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{const_unless_loom, order};
@@ -47,7 +46,7 @@ pub(super) const BYPASSES: u32 = 16;
 pub(super) struct Permits {
     /// The free permits, in units of `ONE`, and the flags.
     state: AtomicUsize,
-    queue: OnceLock<Arc<Queue>>,
+    queue: LazyQueue,
 }
 
 /// How an acquisition ended.
@@ -75,7 +74,7 @@ impl Permits {
     const_unless_loom! {
         /// So many free permits; no more than `MAX`.
         pub(super) fn new(free: usize) -> Self {
-            Self { state: AtomicUsize::new(free * ONE), queue: OnceLock::new() }
+            Self { state: AtomicUsize::new(free * ONE), queue: LazyQueue::new() }
         }
     }
 
@@ -88,18 +87,8 @@ impl Permits {
         self.state.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    fn queue(&self) -> &Arc<Queue> {
-        match self.queue.get() {
-            Some(queue) => queue,
-            None => self.make_queue(),
-        }
-    }
-
-    #[cold]
-    fn make_queue(&self) -> &Arc<Queue> {
-        // Somebody else may be faster: theirs is as good.
-        let _ = self.queue.set(Queue::new());
-        self.queue.get().expect("there is one now")
+    pub(super) fn queue(&self) -> &Queue {
+        self.queue.get_or_make()
     }
 
     /// Takes permits if they are free and nobody is to be let go first.
@@ -122,9 +111,14 @@ impl Permits {
         if self.state.load(Ordering::Relaxed) & BARRED == 0 {
             return self.take(wants, true);
         }
-        let line = self.queue().lock();
+        let queue = self.queue();
+        let mut line = queue.lock();
         let taken = self.take(wants, !line.is_barred());
+        line.free = self.free();
         self.flag(&line);
+        let alarm = line.watch_for_newcomers();
+        drop(line);
+        queue.set_alarm(alarm);
         taken
     }
 
@@ -299,14 +293,6 @@ impl Permits {
         }
         if then & !now != 0 {
             self.state.fetch_and(!(then & !now), Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for Permits {
-    fn drop(&mut self) {
-        if let Some(queue) = self.queue.get() {
-            queue.disarm();
         }
     }
 }
