@@ -4,6 +4,7 @@
 pub(crate) mod blocked;
 pub(crate) mod choose;
 pub(crate) mod idle;
+pub(crate) mod locks;
 pub(crate) mod lost_choice;
 pub(crate) mod pingpong;
 pub(crate) mod send;
@@ -24,6 +25,7 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         send::cases(vps),
         blocked::cases(vps),
         idle::cases(vps),
+        locks::cases(vps),
         lost_choice::cases(vps),
     ]
     .into_iter()
