@@ -55,6 +55,10 @@ impl<T: ?Sized> Mutex<T> {
     /// it was never locked.
     ///
     /// Law: at most one guard exists at a time.
+    ///
+    /// (The compiler does not yet see that a spawned future is `Send` if it
+    /// awaits a `wrap` whose closure takes a guard that borrows. There,
+    /// [`lock_owned`](Mutex::lock_owned) is the way.)
     #[inline]
     pub fn lock(&self) -> Acquire<&Self> {
         Acquire::new(self)
