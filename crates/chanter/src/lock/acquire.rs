@@ -141,7 +141,15 @@ impl<R: Request> AcquireBranch<R> {
 unsafe impl<R: Request> Branch for AcquireBranch<R> {
     type Output = R::Output;
     const SINGLE: bool = true;
+    const LEAN: bool = true;
+    const LEAN_LOSER: bool = !std::mem::needs_drop::<R>();
     const RETRIES: bool = true;
+
+    #[inline(always)]
+    fn hints(&self) -> u64 {
+        let may = |request: &R| request.permits().may_grant(request.terms().0);
+        u64::from(self.request.as_ref().is_some_and(may))
+    }
 
     #[inline(always)]
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {

@@ -91,6 +91,13 @@ impl Permits {
         self.queue.get_or_make()
     }
 
+    /// Whether so many might be granted now (a hint), or never.
+    #[inline(always)]
+    pub(super) fn may_grant(&self, wants: usize) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        state / ONE >= wants || state & CLOSED != 0
+    }
+
     /// Takes permits if they are free and nobody is to be let go first.
     #[inline(always)]
     pub(super) fn try_take(&self, wants: usize) -> Option<Outcome> {
