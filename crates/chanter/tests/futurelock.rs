@@ -77,12 +77,15 @@ fn release_later<G: Send + 'static>(guard: G) {
 /// `select!` keeps `&mut lock_future`; the other branch's body locks, too.
 async fn select_then_lock<L: Lock>() {
     let lock = L::new();
-    release_later(Arc::clone(&lock).lock_boxed().await);
+    let held = Arc::clone(&lock).lock_boxed().await;
     let mut first = Arc::clone(&lock).lock_boxed();
     match select(&mut first, pin!(after(millis(2)).sync())).await {
         Either::Left(_) => panic!("it is locked"),
-        // The lock is given back while we wait here, with `first` in front.
-        Either::Right(_) => drop(lock.lock_boxed().await),
+        Either::Right(_) => {
+            // The lock is given back while we wait here, with `first` in front.
+            release_later(held);
+            drop(lock.lock_boxed().await);
+        }
     }
     drop(first);
 }
@@ -100,9 +103,10 @@ fn the_kept_waiter_gets_its_turn() {
     watchdog!();
     everywhere(|| async {
         let lock = Arc::new(Mutex::new(0));
-        release_later(Arc::clone(&lock).lock_owned().await);
+        let held = Arc::clone(&lock).lock_owned().await;
         let mut first = pin!(lock.lock().sync());
         assert!(matches!(select(first.as_mut(), pin!(after(millis(2)).sync())).await, Either::Right(_)));
+        release_later(held);
         *lock.lock().await += 1;
         assert_eq!(*first.await, 1);
     });
@@ -111,14 +115,17 @@ fn the_kept_waiter_gets_its_turn() {
 /// A set of futures stops being polled while one of them waits.
 async fn unordered_then_lock<L: Lock>() {
     let lock = L::new();
-    release_later(Arc::clone(&lock).lock_boxed().await);
+    let held = Arc::clone(&lock).lock_boxed().await;
     let mut set = FuturesUnordered::new();
     for _ in 0..3 {
         set.push(Arc::clone(&lock).lock_boxed());
     }
     match select(set.next(), pin!(after(millis(2)).sync())).await {
         Either::Left(_) => panic!("it is locked"),
-        Either::Right(_) => drop(lock.lock_boxed().await),
+        Either::Right(_) => {
+            release_later(held);
+            drop(lock.lock_boxed().await);
+        }
     }
     drop(set);
 }
@@ -187,9 +194,10 @@ async fn join_with_a_long_branch<L: Lock>() {
             std::thread::sleep(millis(1));
         }
         drop(helper);
+        done.load(Ordering::SeqCst)
     };
-    join(waiting, long).await;
-    assert_eq!(done.load(Ordering::SeqCst), !is_stuck::<L>());
+    let ((), in_time) = join(waiting, long).await;
+    assert_eq!(in_time, !is_stuck::<L>());
 }
 
 fn is_stuck<L: Lock>() -> bool {

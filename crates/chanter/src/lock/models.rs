@@ -196,7 +196,7 @@ fn alarms_race_with_answers() {
         drop(held);
         let alarm = {
             let counter = Arc::clone(&counter);
-            thread::spawn(move || counter.queue().tick())
+            thread::spawn(move || counter.permits.queue().tick())
         };
         add_one(&block_on(first));
         add_one(&block_on(second));
@@ -222,7 +222,7 @@ fn alarms_get_past_the_dead() {
         drop(held);
         // Twice: the alarm may have been set before the second joined.
         for _ in 0..3 {
-            counter.queue().tick();
+            counter.permits.queue().tick();
             thread::yield_now();
         }
         second.join().unwrap();

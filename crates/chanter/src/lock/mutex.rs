@@ -25,7 +25,7 @@ use crate::sync::const_unless_loom;
 ///
 /// There is no poisoning, and no futurelock: see [the module](super).
 pub struct Mutex<T: ?Sized> {
-    permits: Permits,
+    pub(super) permits: Permits,
     // `std`'s: the value is no part of the protocol.
     value: UnsafeCell<T>,
 }
@@ -99,14 +99,6 @@ impl<T: ?Sized> Mutex<T> {
     /// The value. No locking is needed, because nobody else has the mutex.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
-    }
-}
-
-#[cfg(all(test, loom))]
-impl<T: ?Sized> Mutex<T> {
-    /// For models, which ring its alarm.
-    pub(super) fn queue(&self) -> &super::watch::Queue {
-        self.permits.queue()
     }
 }
 

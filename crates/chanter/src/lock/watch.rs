@@ -3,6 +3,9 @@
 //! It has a place of its own on the heap, made when somebody waits for the
 //! first time: the alarm rings wherever time is kept, perhaps after the lock
 //! has been moved or dropped, and waiters may have been leaked.
+//!
+//! The alarm is a timer of the virtual processor on which it was set, or of the
+//! time keeper: it is late while that processor is.
 
 use std::fmt;
 use std::pin::Pin;
