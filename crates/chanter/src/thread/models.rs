@@ -439,7 +439,7 @@ impl Joined {
     fn inherit(&self, single: bool, renews: bool, drops: bool) -> bool {
         let (group, offer) = (Group::new(), Offer::new());
         let (waker, other) = (count_waker(), count_waker());
-        let at = Offering { group: &group, leaf: 0, single, waker: group.open(&waker.1, single) };
+        let at = Offering { group: &group, leaf: 0, single, waker: group.open(&waker.1, single), task: None };
         // SAFETY: neither moves, and the offer is retracted before its end.
         if unsafe { self.joiners.inherit(&self.state, &offer, &at) } == Offered::Committed {
             return self.take();
