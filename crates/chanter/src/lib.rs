@@ -40,6 +40,7 @@ pub mod channel;
 pub mod deadlock;
 pub mod event;
 pub mod io;
+pub mod lock;
 pub mod policy;
 #[cfg(unix)]
 pub mod process;

@@ -43,6 +43,7 @@ trait Branches<T> {
     fn hints(&self) -> u64;
     fn try_leaf(self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool;
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes);
     fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>);
     fn finish(self: Pin<&mut Self>, leaf: usize) -> T;
@@ -75,6 +76,9 @@ impl<B: Branch> Branches<B::Output> for SendBranch<B> {
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         self.inner().offer_leaf(leaf, at, wakes)
     }
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.inner().retry_leaf(leaf, at, wakes)
+    }
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
         self.inner().settle(winner, wakes);
     }
@@ -100,13 +104,14 @@ unsafe impl<'a, T> Event for BoxEvent<'a, T> {
     }
 }
 
-// SAFETY: everything is the inner branch's. SINGLE is false and
-// WALKED true, because neither is known when compiled.
+// SAFETY: everything is the inner branch's. SINGLE is false, WALKED and
+// RETRIES are true, because the leaves are not known when compiled.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<T> Branch for BoxEvent<'_, T> {
     type Output = T;
     const SINGLE: bool = false;
     const WALKED: bool = true;
+    const RETRIES: bool = true;
 
     fn force(mut self: Pin<&mut Self>) {
         self.branch.as_mut().force();
@@ -125,6 +130,9 @@ unsafe impl<T> Branch for BoxEvent<'_, T> {
     }
     fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         self.branch.as_mut().offer_leaf(leaf, at, wakes)
+    }
+    fn retry_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.branch.as_mut().retry_leaf(leaf, at, wakes)
     }
     fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
         self.branch.as_mut().settle(winner, wakes);

@@ -36,6 +36,9 @@ pub unsafe trait Branch {
 
     /// Some leaf takes part in [`walk`](Branch::walk).
     const WALKED: bool = false;
+    /// Some leaf wants to be tried again when the owner is polled again: no
+    /// partner commits it. Combinators pass it on, with `retry_leaf`.
+    const RETRIES: bool = false;
 
     /// Runs guards; afterwards `leaves` is known.
     fn force(self: Pin<&mut Self>) {}
@@ -61,6 +64,12 @@ pub unsafe trait Branch {
 
     /// Commits `leaf` if it can commit now, or else offers it.
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
+
+    /// Tries `leaf` again if it is one that retries: it was offered, and its
+    /// owner is polled again.
+    fn retry_leaf(self: Pin<&mut Self>, _leaf: usize, _at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+        Offered::Linked
+    }
 
     /// `winner` has committed (or none will): retracts all other leaves and
     /// enables the nacks of the branches that lost.

@@ -107,6 +107,7 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     const LEAN: bool = B::LEAN;
     const LEAN_LOSER: bool = B::LEAN_LOSER;
     const WALKED: bool = B::WALKED;
+    const RETRIES: bool = B::RETRIES;
 
     fn force(self: Pin<&mut Self>) {
         self.inner().force();
@@ -134,6 +135,10 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     #[inline(always)]
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         self.inner().offer_leaf(leaf, at, wakes)
+    }
+
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.inner().retry_leaf(leaf, at, wakes)
     }
 
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
@@ -265,6 +270,7 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     const LEAN: bool = B::LEAN && Self::LEAN_LOSER;
     const LEAN_LOSER: bool = B::LEAN_LOSER && B::SINGLE && S::INLINE;
     const WALKED: bool = B::WALKED;
+    const RETRIES: bool = B::RETRIES;
 
     fn force(mut self: Pin<&mut Self>) {
         for index in 0..self.branches.elements().len() {
@@ -312,6 +318,11 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         let (index, leaf) = self.locate(leaf);
         self.branch(index).offer_leaf(leaf, at, wakes)
+    }
+
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        let (index, leaf) = self.locate(leaf);
+        self.branch(index).retry_leaf(leaf, at, wakes)
     }
 
     fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {

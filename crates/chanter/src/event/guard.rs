@@ -91,6 +91,7 @@ unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
     type Output = E::Output;
     const SINGLE: bool = E::Branch::SINGLE;
     const WALKED: bool = E::Branch::WALKED;
+    const RETRIES: bool = E::Branch::RETRIES;
 
     fn force(mut self: Pin<&mut Self>) {
         // SAFETY: `make` is not pinned, and `inner` is written before
@@ -120,6 +121,10 @@ unsafe impl<F: FnOnce() -> E, E: Event> Branch for GuardBranch<F, E> {
 
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         self.forced().offer_leaf(leaf, at, wakes)
+    }
+
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.forced().retry_leaf(leaf, at, wakes)
     }
 
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {

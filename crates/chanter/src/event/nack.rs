@@ -187,6 +187,7 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
     type Output = E::Output;
     const SINGLE: bool = E::Branch::SINGLE;
     const WALKED: bool = E::Branch::WALKED;
+    const RETRIES: bool = E::Branch::RETRIES;
 
     fn force(mut self: Pin<&mut Self>) {
         // SAFETY: `make` and `nack` are not pinned, and `inner` is written
@@ -219,6 +220,10 @@ unsafe impl<F: FnOnce(Nack) -> E, E: Event> Branch for WithNackBranch<F, E> {
 
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         self.forced().offer_leaf(leaf, at, wakes)
+    }
+
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.forced().retry_leaf(leaf, at, wakes)
     }
 
     fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {

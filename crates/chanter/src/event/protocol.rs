@@ -726,7 +726,8 @@ impl WaitQueue {
 pub(crate) enum Offered {
     /// It waits in a queue.
     Linked,
-    /// Nothing will ever make it commit: it waits nowhere.
+    /// No partner will ever make it commit: it waits nowhere, or for its owner
+    /// to retry.
     Idle,
     /// It committed.
     Committed,
@@ -743,6 +744,8 @@ pub(crate) struct Offering<'a> {
     pub(crate) single: bool,
     /// The owner's waker, unless the group has a copy of it already.
     pub(crate) waker: Option<&'a Waker>,
+    /// The owner's waker, if some leaf retries.
+    pub(crate) task: Option<&'a Waker>,
 }
 
 impl Offering<'_> {

@@ -69,9 +69,10 @@ impl<E: Event> Sync<E> {
         waker: &Waker,
         wakes: &mut Wakes,
     ) -> Option<usize> {
+        let task = E::Branch::RETRIES.then_some(waker);
         let mut waker = group.open(waker);
         for leaf in 0..branch.leaves() {
-            let at = Offering { group, leaf: leaf as u32, single: E::Branch::SINGLE, waker };
+            let at = Offering { group, leaf: leaf as u32, single: E::Branch::SINGLE, waker, task };
             match branch.as_mut().offer_leaf(leaf, &at, wakes) {
                 Offered::Linked => waker = None,
                 Offered::Idle => (),
@@ -106,16 +107,40 @@ impl<E: Event> Sync<E> {
         Self::block_phase(branch, group, waker, wakes)
     }
 
-    /// Polled again while offers wait: a spurious wake-up, or another task.
+    /// Polled again while offers wait: a spurious wake-up, another task, or a
+    /// leaf that retries.
     #[cold]
     #[inline(never)]
-    fn wait_on(branch: &mut Pin<&mut E::Branch>, group: &Group, waker: &Waker) -> Option<u32> {
+    fn wait_on(
+        branch: &mut Pin<&mut E::Branch>,
+        group: &Group,
+        waker: &Waker,
+        wakes: &mut Wakes,
+    ) -> Option<u32> {
         // Perhaps to be asked, for a report.
         if let Some(vp) = Vp::current() {
             vp.answer(|waits| branch.waits(waits));
         }
-        drop(group.renew(waker, |f| branch.as_mut().locked(f)));
-        group.outcome()
+        // A single leaf that retries has no partner who would wake.
+        if !(E::Branch::SINGLE && E::Branch::RETRIES) {
+            drop(group.renew(waker, |f| branch.as_mut().locked(f)));
+            let outcome = group.outcome();
+            if outcome.is_some() || !E::Branch::RETRIES {
+                return outcome;
+            }
+        }
+        let leaves = branch.leaves();
+        let first = first_leaf::<E>(branch, leaves);
+        for leaf in (first..leaves).chain(0..first) {
+            let single = E::Branch::SINGLE;
+            let at = Offering { group, leaf: leaf as u32, single, waker: None, task: Some(waker) };
+            match branch.as_mut().retry_leaf(leaf, &at, wakes) {
+                Offered::Linked | Offered::Idle => (),
+                Offered::Committed => return Some(leaf as u32),
+                Offered::Lost => return group.outcome(),
+            }
+        }
+        None
     }
 }
 
@@ -164,7 +189,8 @@ impl<E: Event> Sync<E> {
                 (winner, E::Branch::SINGLE && E::Branch::LEAN)
             }
             Phase::Offered => {
-                let mut winner = group.outcome().or_else(|| Self::wait_on(&mut branch, group, cx.waker()));
+                let wait_on = || Self::wait_on(&mut branch, group, cx.waker(), &mut wakes);
+                let mut winner = group.outcome().or_else(wait_on);
                 if E::Branch::WALKED && winner.is_none() {
                     winner = Self::poll_futures(&mut branch, group);
                 }

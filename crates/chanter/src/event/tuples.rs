@@ -37,6 +37,7 @@ macro_rules! tuple {
             const LEAN: bool = $first::LEAN $(&& $rest::LEAN)* && Self::LEAN_LOSER;
             const LEAN_LOSER: bool = $first::LEAN_LOSER $(&& $rest::LEAN_LOSER)*;
             const WALKED: bool = $first::WALKED $(|| $rest::WALKED)*;
+            const RETRIES: bool = $first::RETRIES $(|| $rest::RETRIES)*;
 
             fn force(self: Pin<&mut Self>) {
                 // SAFETY: each field is structurally pinned.
@@ -77,6 +78,19 @@ macro_rules! tuple {
                 // SAFETY: each field is structurally pinned.
                 let this = unsafe { &mut self.get_unchecked_mut().0 };
                 tuple!(@find this, leaf, branch, { return branch.offer_leaf(leaf, at, wakes) };
+                    $first_index $(, $index)*);
+                unreachable!("no such leaf")
+            }
+
+            fn retry_leaf(
+                self: Pin<&mut Self>,
+                mut leaf: usize,
+                at: &Offering<'_>,
+                wakes: &mut Wakes,
+            ) -> Offered {
+                // SAFETY: each field is structurally pinned.
+                let this = unsafe { &mut self.get_unchecked_mut().0 };
+                tuple!(@find this, leaf, branch, { return branch.retry_leaf(leaf, at, wakes) };
                     $first_index $(, $index)*);
                 unreachable!("no such leaf")
             }

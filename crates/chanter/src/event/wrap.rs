@@ -63,6 +63,7 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
     const LEAN: bool = B::LEAN;
     const LEAN_LOSER: bool = B::LEAN_LOSER && !std::mem::needs_drop::<F>();
     const WALKED: bool = B::WALKED;
+    const RETRIES: bool = B::RETRIES;
 
     fn force(self: Pin<&mut Self>) {
         self.inner().force();
@@ -89,6 +90,10 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
     #[inline(always)]
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         self.inner().offer_leaf(leaf, at, wakes)
+    }
+
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.inner().retry_leaf(leaf, at, wakes)
     }
 
     #[inline(always)]

@@ -19,9 +19,26 @@ pub(crate) mod models;
 
 pub(crate) use biased::{BiasedGuard, BiasedLock};
 pub(crate) use cell::Cell;
-pub(crate) use lock::Lock;
+pub(crate) use lock::{Guard, Lock};
 pub(crate) use os_thread::os_thread;
 pub(crate) use stack::{Linked, Stack};
+
+/// Whether alarms ring by themselves; in a model they do not.
+pub(crate) const HAS_CLOCK: bool = cfg!(not(loom));
+
+/// A constructor that is `const`, except under loom, whose atomics know the
+/// model that they are made in.
+macro_rules! const_unless_loom {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),*) -> $output:ty $body:block) => {
+        $(#[$meta])*
+        #[cfg(not(loom))]
+        $vis const fn $name($($arg: $type),*) -> $output $body
+        $(#[$meta])*
+        #[cfg(loom)]
+        $vis fn $name($($arg: $type),*) -> $output $body
+    };
+}
+pub(crate) use const_unless_loom;
 
 #[cfg(loom)]
 mod door {

@@ -61,6 +61,14 @@ orders! {
     gather_fail = Release;
     /// `Shared::is_over`: sees the outputs, or the panic.
     gather_observe = Acquire;
+    /// `Permits::try_take`: sees what was done with the permits before.
+    permit_take = Acquire;
+    /// `Permits::give`: publishes what was done with the permits.
+    permit_give = Release;
+    /// `LazyQueue::make`: the queue is whole.
+    queue_publish = Release;
+    /// `LazyQueue::get`: sees the queue whole.
+    queue_observe = Acquire;
     /// `State::wake`: what was done before the wake is seen by the next poll.
     state_wake = AcqRel;
     /// `State::begin`: sees what the wakers did.

@@ -3,6 +3,7 @@
 //! Each virtual processor has its own [`Timers`]; elsewhere one OS thread,
 //! started when first needed, keeps the time.
 
+mod alarm;
 mod heap;
 mod keeper;
 
@@ -10,6 +11,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+pub(crate) use alarm::Alarm;
 pub(crate) use heap::Timers;
 use heap::{Place, TimerOffer};
 pub(crate) use keeper::{adopt, idle_keepers};

@@ -6,6 +6,7 @@ pub(crate) mod choose;
 pub(crate) mod explore;
 pub(crate) mod gather;
 pub(crate) mod idle;
+pub(crate) mod locks;
 pub(crate) mod lost_choice;
 pub(crate) mod pingpong;
 pub(crate) mod send;
@@ -27,6 +28,7 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         send::cases(vps),
         blocked::cases(vps),
         idle::cases(vps),
+        locks::cases(vps),
         lost_choice::cases(vps),
         explore::cases(vps),
     ]

@@ -1,0 +1,293 @@
+//! `Condvar`: waiting, with a mutex unlocked, until somebody notifies.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::acquire::{AcquireBranch, Request};
+use super::line::{Stage, Waiter};
+use super::mutex::{Mutex, MutexGuard, OwnedMutexGuard};
+use super::permits::copy;
+use super::watch::{LazyQueue, Queue};
+use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::sync::const_unless_loom;
+
+/// A condition variable for a [`Mutex`].
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use chanter::prelude::*;
+/// # use chanter::lock::{Condvar, Mutex};
+/// # chanter::block_on(async {
+/// let pair = Arc::new((Mutex::new(false), Condvar::new()));
+/// let other = Arc::clone(&pair);
+/// spawn(async move {
+///     *other.0.lock().await = true;
+///     other.1.notify_one();
+/// });
+/// let mut ready = pair.0.lock().await;
+/// while !*ready {
+///     ready = pair.1.wait(ready).await;
+/// }
+/// # });
+/// ```
+///
+/// Waiting may end without a notification, so ask for what you wait for in a
+/// loop. Channels and [`IVar`](crate::IVar)s are often simpler: they carry the
+/// news itself.
+///
+/// A notification, too, is given to nobody who is not polled: see
+/// [the module](super). One who was notified and is dropped before it has the
+/// mutex passes the notification on.
+pub struct Condvar {
+    queue: LazyQueue,
+}
+
+impl Condvar {
+    const_unless_loom! {
+        /// A condition variable for which nobody waits.
+        pub fn new() -> Self {
+            Self { queue: LazyQueue::new() }
+        }
+    }
+
+    /// The event of being notified and having the mutex again: *one* event.
+    ///
+    /// Whoever synchronizes on it first gets in line and then unlocks the
+    /// mutex. It commits when it has been notified, is polled and finds the
+    /// mutex free. Not chosen, or dropped: the mutex was unlocked and stays so,
+    /// and a notification goes to another one. So, with a time-out:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use chanter::prelude::*;
+    /// # use chanter::lock::{Condvar, Mutex};
+    /// # chanter::block_on(async {
+    /// # let (mutex, changed) = (Mutex::new(()), Condvar::new());
+    /// let guard = mutex.lock().await;
+    /// let in_time = choose((
+    ///     changed.wait(guard).wrap(Some),
+    ///     after(Duration::from_millis(1)).wrap(|()| None),
+    /// ));
+    /// let guard = match in_time.await {
+    ///     Some(guard) => guard,
+    ///     None => mutex.lock().await,
+    /// };
+    /// # drop(guard);
+    /// # });
+    /// ```
+    pub fn wait<G: Guard>(&self, guard: G) -> Wait<'_, G> {
+        Wait { condvar: self, guard }
+    }
+
+    /// Wakes one of those who wait, if there are any.
+    pub fn notify_one(&self) {
+        let mut wakes = Wakes::new();
+        self.notify(1, &mut wakes);
+        wakes.queue();
+    }
+
+    /// Wakes all who wait.
+    pub fn notify_all(&self) {
+        let mut wakes = Wakes::new();
+        self.notify(usize::MAX, &mut wakes);
+        wakes.queue();
+    }
+
+    fn queue(&self) -> &Queue {
+        self.queue.get_or_make()
+    }
+
+    /// Nobody has to be told if nobody has ever waited.
+    fn notify(&self, waiters: usize, wakes: &mut Wakes) {
+        let Some(queue) = self.queue.get() else { return };
+        let mut line = queue.lock();
+        line.call(waiters, wakes);
+        let alarm = line.watch();
+        drop(line);
+        queue.set_alarm(alarm);
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Condvar(..)")
+    }
+}
+
+/// A guard of a [`Mutex`] that can be had again. Implemented by this crate only.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+pub trait Guard: Sized {
+    #[doc(hidden)]
+    type Again: Request<Output = Self>;
+    /// Forgets the guard.
+    #[doc(hidden)]
+    fn into_request(self) -> Self::Again;
+}
+
+impl<'a, T: ?Sized> Guard for MutexGuard<'a, T> {
+    type Again = &'a Mutex<T>;
+
+    fn into_request(self) -> &'a Mutex<T> {
+        MutexGuard::into_request(self)
+    }
+}
+
+impl<T: ?Sized> Guard for OwnedMutexGuard<T> {
+    type Again = Arc<Mutex<T>>;
+
+    fn into_request(self) -> Arc<Mutex<T>> {
+        OwnedMutexGuard::into_request(self)
+    }
+}
+
+/// The event of being notified; see [`Condvar::wait`].
+#[derive(Debug)]
+#[must_use = "events do nothing unless synchronized"]
+pub struct Wait<'a, G> {
+    condvar: &'a Condvar,
+    guard: G,
+}
+
+into_future!(['a, G: Guard] Wait<'a, G>, G);
+
+// SAFETY: the branch holds the guard or the mutex behind it, and a waiter,
+// which is `Send` by the rules of the line.
+unsafe impl<'a, G: Guard> Event for Wait<'a, G> {
+    type Branch = WaitBranch<'a, G>;
+
+    fn into_branch(self) -> WaitBranch<'a, G> {
+        WaitBranch {
+            condvar: self.condvar,
+            waiter: Waiter::new(),
+            notified: false,
+            lock: AcquireBranch::held(self.guard.into_request()),
+        }
+    }
+}
+
+#[doc(hidden)]
+pub struct WaitBranch<'a, G: Guard> {
+    condvar: &'a Condvar,
+    waiter: Waiter,
+    /// Was notified, and has not committed yet.
+    notified: bool,
+    /// Holds the mutex until it is in line; then locks it again.
+    lock: AcquireBranch<G::Again>,
+}
+
+impl<G: Guard> fmt::Debug for WaitBranch<'_, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WaitBranch(..)")
+    }
+}
+
+impl<G: Guard> WaitBranch<'_, G> {
+    fn lock(self: Pin<&mut Self>) -> Pin<&mut AcquireBranch<G::Again>> {
+        // SAFETY: `lock` is pinned with the whole.
+        unsafe { self.map_unchecked_mut(|this| &mut this.lock) }
+    }
+
+    /// In line, or notified: asks whether it is.
+    fn is_notified(self: Pin<&mut Self>, at: &Offering<'_>) -> bool {
+        // SAFETY: the waiter is not moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        if this.waiter.has_joined() {
+            let waker = copy(at);
+            let mut line = this.condvar.queue().lock();
+            // SAFETY: it has joined this line.
+            let old = unsafe {
+                if line.stage(&this.waiter) == Stage::Waiting {
+                    line.answer(&this.waiter, waker)
+                } else {
+                    this.notified = true;
+                    line.leave(&this.waiter).1
+                }
+            };
+            drop(line);
+            drop(old);
+        }
+        this.notified
+    }
+
+    /// It waits no more; a notification is for others, unless it was lost: the
+    /// line has gone on without it.
+    fn give_up(&mut self, wakes: &mut Wakes) {
+        let mut passes_on = std::mem::replace(&mut self.notified, false);
+        if self.waiter.has_joined() {
+            // SAFETY: it has joined this line.
+            let (called, old) = unsafe { self.condvar.queue().lock().leave(&self.waiter) };
+            passes_on = called;
+            drop(old);
+        }
+        if passes_on {
+            self.condvar.notify(1, wakes);
+        }
+    }
+}
+
+// SAFETY: no offer is ever linked: the waiter is in a line, which it leaves in
+// `settle` or `drop`; the mutex's branch does the same.
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
+    type Output = G;
+    const SINGLE: bool = true;
+    const RETRIES: bool = true;
+
+    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+        // Nobody can notify who has not waited.
+        false
+    }
+
+    fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        let waker = copy(at);
+        let queue = self.condvar.queue();
+        let mut line = queue.lock();
+        // SAFETY: pinned with the branch; leaves in `settle` or `drop`.
+        unsafe { line.join(&self.waiter, 1, u32::MAX, waker) };
+        let alarm = line.watch();
+        drop(line);
+        queue.set_alarm(alarm);
+        // In line: who locks the mutex and notifies from now on is heard.
+        self.lock().give_back(wakes);
+        Offered::Idle
+    }
+
+    fn retry_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        if !self.as_mut().is_notified(at) {
+            return Offered::Idle;
+        }
+        self.lock().retry_leaf(leaf, at, wakes)
+    }
+
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+        self.as_mut().lock().settle(winner, wakes);
+        // SAFETY: the waiter is not moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        if winner.is_some() {
+            this.notified = false;
+        } else {
+            this.give_up(wakes);
+        }
+    }
+
+    fn finish(self: Pin<&mut Self>, leaf: usize) -> G {
+        self.lock().finish(leaf)
+    }
+}
+
+impl<G: Guard> Drop for WaitBranch<'_, G> {
+    fn drop(&mut self) {
+        if self.notified || self.waiter.has_joined() {
+            let mut wakes = Wakes::new();
+            self.give_up(&mut wakes);
+            wakes.queue();
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! `Semaphore`: a number of permits.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use super::acquire::{Acquire, Request};
+use super::permits::{BYPASSES, MAX, Outcome, Permits};
+use crate::sync::const_unless_loom;
+
+/// A number of permits that are acquired and given back.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # use chanter::lock::Semaphore;
+/// # chanter::block_on(async {
+/// let seats = Semaphore::new(2);
+/// let (_a, _b) = (seats.acquire().await, seats.acquire().await);
+/// // A choice: a seat, or something else.
+/// assert!(!choose_biased((seats.acquire().wrap(|_| true), always(false))).await);
+/// # });
+/// ```
+///
+/// To acquire many is all or nothing, and cannot starve: see
+/// [the module](super) for who is next.
+pub struct Semaphore {
+    permits: Permits,
+}
+
+impl Semaphore {
+    /// The most permits that a semaphore can have.
+    pub const MAX_PERMITS: usize = MAX;
+
+    const_unless_loom! {
+        /// A semaphore with so many free permits.
+        ///
+        /// # Panics
+        /// If they are more than [`Semaphore::MAX_PERMITS`].
+        pub fn new(permits: usize) -> Self {
+            assert!(permits <= MAX, "a semaphore has at most MAX_PERMITS permits");
+            Self { permits: Permits::new(permits) }
+        }
+    }
+
+    /// The event of acquiring one permit.
+    ///
+    /// Commits when it is polled and a permit is free, or to an error when the
+    /// semaphore has been closed. Not chosen: no permit was taken.
+    #[inline]
+    pub fn acquire(&self) -> Acquire<Acquiring<'_>> {
+        self.acquire_many(1)
+    }
+
+    /// The event of acquiring `permits` permits together. While fewer are free
+    /// none is taken; if there never were as many, it waits until they are
+    /// [added](Semaphore::add_permits).
+    ///
+    /// Commits, and does not, like [`Semaphore::acquire`].
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # use chanter::lock::Semaphore;
+    /// let budget = Semaphore::new(10);
+    /// let seven = budget.acquire_many(7).sync_blocking().unwrap();
+    /// assert!(budget.acquire_many(7).try_sync().is_none());
+    /// drop(seven);
+    /// assert!(budget.acquire_many(7).try_sync().is_some());
+    /// ```
+    #[inline]
+    pub fn acquire_many(&self, permits: usize) -> Acquire<Acquiring<'_>> {
+        Acquire::new(Acquiring { semaphore: self, permits })
+    }
+
+    /// Like [`Semaphore::acquire_many`]; the event and the permits share the
+    /// semaphore instead of borrowing it.
+    pub fn acquire_owned(self: Arc<Self>, permits: usize) -> Acquire<AcquiringOwned> {
+        Acquire::new(AcquiringOwned { semaphore: self, permits })
+    }
+
+    /// Takes `permits` permits if they are free now. Never blocks.
+    ///
+    /// # Errors
+    /// `Unavailable` if fewer are free or it is others' turn, `Closed` if the
+    /// semaphore has been closed.
+    pub fn try_acquire(&self, permits: usize) -> Result<Permit<'_>, TryAcquireError> {
+        match self.permits.try_take(permits) {
+            Some(Outcome::Granted) => Ok(Permit { semaphore: self, permits }),
+            Some(Outcome::Closed) => Err(TryAcquireError::Closed),
+            None => Err(TryAcquireError::Unavailable),
+        }
+    }
+
+    /// How many permits are free at this moment.
+    pub fn available(&self) -> usize {
+        self.permits.free()
+    }
+
+    /// Adds permits; never blocks.
+    ///
+    /// # Panics
+    /// If more than [`Semaphore::MAX_PERMITS`] were free afterwards.
+    pub fn add_permits(&self, permits: usize) {
+        assert!(self.permits.add(permits), "a semaphore has at most MAX_PERMITS permits");
+    }
+
+    /// Grants nothing any more: all who wait, and all who come, get an error.
+    /// Permits that are out stay valid.
+    pub fn close(&self) {
+        self.permits.close();
+    }
+
+    /// Whether [`Semaphore::close`] has been called.
+    pub fn is_closed(&self) -> bool {
+        self.permits.is_closed()
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore")
+            .field("available", &self.available())
+            .field("closed", &self.is_closed())
+            .finish()
+    }
+}
+
+/// What [`Semaphore::acquire`] asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Acquiring<'a> {
+    semaphore: &'a Semaphore,
+    permits: usize,
+}
+
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+impl<'a> Request for Acquiring<'a> {
+    type Output = Result<Permit<'a>, SemaphoreClosed>;
+
+    #[inline(always)]
+    fn permits(&self) -> &Permits {
+        &self.semaphore.permits
+    }
+
+    #[inline(always)]
+    fn terms(&self) -> (usize, u32) {
+        (self.permits, BYPASSES)
+    }
+
+    fn hand_out(self, outcome: Outcome) -> Self::Output {
+        match outcome {
+            Outcome::Granted => Ok(Permit { semaphore: self.semaphore, permits: self.permits }),
+            Outcome::Closed => Err(SemaphoreClosed),
+        }
+    }
+}
+
+/// What [`Semaphore::acquire_owned`] asks for.
+#[derive(Clone, Debug)]
+pub struct AcquiringOwned {
+    semaphore: Arc<Semaphore>,
+    permits: usize,
+}
+
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+impl Request for AcquiringOwned {
+    type Output = Result<OwnedPermit, SemaphoreClosed>;
+
+    fn permits(&self) -> &Permits {
+        &self.semaphore.permits
+    }
+
+    fn terms(&self) -> (usize, u32) {
+        (self.permits, BYPASSES)
+    }
+
+    fn hand_out(self, outcome: Outcome) -> Self::Output {
+        match outcome {
+            Outcome::Granted => Ok(OwnedPermit { semaphore: self.semaphore, permits: self.permits }),
+            Outcome::Closed => Err(SemaphoreClosed),
+        }
+    }
+}
+
+/// Permits of a [`Semaphore`]; given back when dropped.
+#[derive(Debug)]
+#[must_use = "the permits are given back when this is dropped"]
+pub struct Permit<'a> {
+    semaphore: &'a Semaphore,
+    permits: usize,
+}
+
+/// Permits of a [`Semaphore`] that share it; given back when dropped.
+#[derive(Debug)]
+#[must_use = "the permits are given back when this is dropped"]
+pub struct OwnedPermit {
+    semaphore: Arc<Semaphore>,
+    permits: usize,
+}
+
+macro_rules! permit {
+    ([$($generics:tt)*] $permit:ty, |$semaphore:ident| $share:expr) => {
+        impl<$($generics)*> $permit {
+            /// How many permits these are.
+            pub fn count(&self) -> usize {
+                self.permits
+            }
+
+            /// Takes `permits` of them away, as a value of its own; `None` if
+            /// these are fewer.
+            pub fn split(&mut self, permits: usize) -> Option<Self> {
+                self.permits = self.permits.checked_sub(permits)?;
+                let $semaphore = &self.semaphore;
+                Some(Self { semaphore: $share, permits })
+            }
+
+            /// They are never given back: the semaphore has fewer from now on.
+            pub fn forget(mut self) {
+                self.permits = 0;
+            }
+        }
+
+        impl<$($generics)*> Drop for $permit {
+            #[inline]
+            fn drop(&mut self) {
+                if self.permits > 0 {
+                    self.semaphore.permits.give(self.permits);
+                }
+            }
+        }
+    };
+}
+
+permit!(['a] Permit<'a>, |semaphore| *semaphore);
+permit!([] OwnedPermit, |semaphore| Arc::clone(semaphore));
+
+/// The error of acquiring permits of a semaphore that has been closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SemaphoreClosed;
+
+impl fmt::Display for SemaphoreClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the semaphore is closed")
+    }
+}
+
+impl Error for SemaphoreClosed {}
+
+/// Why [`Semaphore::try_acquire`] got nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TryAcquireError {
+    /// Too few permits are free, or it is the turn of others.
+    Unavailable,
+    /// The semaphore has been closed.
+    Closed,
+}
+
+impl fmt::Display for TryAcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unavailable => "no permits are free",
+            Self::Closed => "the semaphore is closed",
+        })
+    }
+}
+
+impl Error for TryAcquireError {}

@@ -1,0 +1,48 @@
+//! `Alarm`: a waker that is woken after a while, for the library's own use.
+
+use std::marker::PhantomPinned;
+use std::pin::Pin;
+use std::task::Waker;
+use std::time::Duration;
+
+use super::heap::{Place, TimerOffer};
+use crate::event::Offering;
+use crate::event::protocol::Group;
+
+/// Wakes its waker once, when no lock is held, unless it is dropped before.
+pub(crate) struct Alarm {
+    place: Place,
+    offer: TimerOffer,
+    group: Group,
+    _pinned: PhantomPinned,
+}
+
+// SAFETY: the offer and the group are shared with the timers by the protocol,
+// wherever the owner is.
+unsafe impl Send for Alarm {}
+
+impl Alarm {
+    /// Sets an alarm with the timers of the present driver, or of the keeper.
+    /// `waker` is none of a thread's.
+    pub(crate) fn set(duration: Duration, waker: Waker) -> Pin<Box<Self>> {
+        let alarm = Box::pin(Self {
+            place: Place::here(),
+            offer: TimerOffer::new(),
+            group: Group::new(),
+            _pinned: PhantomPinned,
+        });
+        let waker = alarm.group.open(&waker);
+        let at = Offering { group: &alarm.group, leaf: 0, single: true, waker, task: None };
+        if let Some(due) = super::now().checked_add(duration) {
+            // SAFETY: pinned, and removed in `drop`.
+            unsafe { alarm.place.insert(&alarm.offer, due, &at) };
+        }
+        alarm
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.place.remove(&self.offer);
+    }
+}
