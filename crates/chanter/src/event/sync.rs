@@ -172,7 +172,7 @@ fn first_leaf<E: Event>(branch: &E::Branch, leaves: usize) -> usize {
 
 impl<E: Event> Sync<E> {
     #[inline(always)]
-    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<E::Output> {
+    fn advance<const PAID: bool>(&mut self, cx: &mut Context<'_>) -> Poll<E::Output> {
         // SAFETY: `branch` stays pinned; `group` is not moved.
         let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch) };
         let group = &self.group;
@@ -182,8 +182,8 @@ impl<E: Event> Sync<E> {
         }
         let (winner, settled) = match group.phase.get() {
             Phase::New => {
-                if budget::is_spent(cx) {
-                    return Poll::Pending;
+                if !PAID && !budget::pay() {
+                    return self.advance_unpaid(cx);
                 }
                 let winner = Self::begin(&mut branch, group, cx.waker(), &mut wakes);
                 (winner, E::Branch::SINGLE && E::Branch::LEAN)
@@ -214,9 +214,18 @@ impl<E: Event> Sync<E> {
         Poll::Ready(branch.finish(leaf))
     }
 
+    /// The budget is spent; or somebody watches, and may let the operation go
+    /// ahead. A copy of its own, so that the usual one does not have to come
+    /// back from here.
+    #[cold]
+    #[inline(never)]
+    fn advance_unpaid(&mut self, cx: &mut Context<'_>) -> Poll<E::Output> {
+        if budget::is_refused(cx) { Poll::Pending } else { self.advance::<true>(cx) }
+    }
+
     #[inline(never)]
     fn advance_choice(&mut self, cx: &mut Context<'_>) -> Poll<E::Output> {
-        self.advance(cx)
+        self.advance::<false>(cx)
     }
 }
 
@@ -229,7 +238,7 @@ impl<E: Event> Future for Sync<E> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<E::Output> {
         // SAFETY: `advance` moves nothing that is pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        if E::Branch::SINGLE && E::Branch::LEAN { this.advance(cx) } else { this.advance_choice(cx) }
+        if E::Branch::SINGLE && E::Branch::LEAN { this.advance::<false>(cx) } else { this.advance_choice(cx) }
     }
 }
 

@@ -11,24 +11,37 @@ use crate::thread;
 /// Operations for each entry to the scheduler: about ten microseconds.
 pub(crate) const OPERATIONS: u32 = 256;
 
+/// Takes one operation from the budget. False: it is spent; ask
+/// [`is_refused`].
+#[inline(always)]
+pub(crate) fn pay() -> bool {
+    let Some(vp) = Vp::current() else { return true };
+    let left = vp.budget.get();
+    if left == 0 {
+        return false;
+    }
+    vp.budget.set(left - 1);
+    true
+}
+
+/// The budget is spent. True: the caller has been woken and must return
+/// `Pending`.
+pub(crate) fn is_refused(cx: &Context<'_>) -> bool {
+    Vp::current().is_some_and(|vp| look_up(vp, cx, |waits| waits.went_on = true))
+}
+
 /// Takes one operation from the budget. True: it is spent, the caller has
 /// been woken and must return `Pending`.
 #[inline(always)]
 pub(crate) fn is_spent(cx: &Context<'_>) -> bool {
-    is_spent_by(cx, |waits| waits.went_on = true)
+    !pay() && is_refused(cx)
 }
 
 /// As `is_spent`, by an operation that is polled again from its beginning if it
 /// blocks: it can say what it waits on.
 #[inline(always)]
 pub(crate) fn is_spent_by(cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
-    let Some(vp) = Vp::current() else { return false };
-    let left = vp.budget.get();
-    if left == 0 {
-        return look_up(vp, cx, waits);
-    }
-    vp.budget.set(left - 1);
-    false
+    !pay() && Vp::current().is_some_and(|vp| look_up(vp, cx, waits))
 }
 
 /// Spent; or somebody watches, and has taken the budget away to be asked.

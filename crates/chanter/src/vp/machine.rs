@@ -296,7 +296,11 @@ impl Machine {
             // SAFETY: we drive `vp`. The body may borrow from this frame: it
             // is gone when the thread is determined, and we wait for that.
             let main = unsafe { thread::spawn_body(vp, main, Kind::Local, site) };
-            driving.run_until(&|| main.is_determined() || self.shared.is_deadlocked());
+            if self.shared.reports_deadlocks {
+                driving.run_until(&|| main.is_determined() || self.shared.is_deadlocked());
+            } else {
+                driving.run_until(&|| main.is_determined());
+            }
             super::quiet::forget(&self.shared);
             if !main.is_determined() {
                 // It blocks for ever: it ends here.

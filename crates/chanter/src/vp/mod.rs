@@ -206,6 +206,7 @@ impl Vp {
 
     /// On a simulated machine budgets are always spent, and mean nothing.
     #[cold]
+    #[inline(never)]
     fn attaches_unpaid(&self) -> bool {
         self.simulated.is_some() && !self.is_asking()
     }
