@@ -336,32 +336,41 @@ fn choices_take_one_lock() {
     assert!(a.try_lock().is_some(), "the lost branch has left");
 }
 
+/// Called when it is free, the event commits in its next poll.
+fn is_retried<E: Event<Output = ()>>(lock: &Mutex<()>, event: E) {
+    let held = lock.try_lock();
+    let (told, waker) = Wakes::new();
+    let mut waiter = Box::pin(event.sync());
+    assert!(poll_with(&mut waiter, &waker).is_pending());
+    drop(held);
+    assert_eq!(told.count(), 1);
+    assert!(poll_with(&mut waiter, &waker).is_ready());
+    drop(waiter);
+    assert!(lock.try_lock().is_some());
+}
+
 /// Locks inside of every combinator: they are tried again when they are polled
 /// again.
 #[test]
 fn combinators_pass_retries_on() {
     watchdog!();
     let lock = Mutex::new(());
-    let check = |event: BoxEvent<'_, ()>| {
-        let held = lock.try_lock();
-        let (told, waker) = Wakes::new();
-        let mut waiter = Box::pin(event.sync());
-        assert!(poll_with(&mut waiter, &waker).is_pending());
-        drop(held);
-        assert_eq!(told.count(), 1);
-        assert!(poll_with(&mut waiter, &waker).is_ready());
-        drop(waiter);
-        assert!(lock.try_lock().is_some());
-    };
     let event = || lock.lock().wrap(drop);
-    check(event().boxed());
-    check(choose((never(), event(), never())).boxed());
-    check(choose(vec![event(), event()]).boxed());
-    check(choose([event(), event()]).boxed());
-    check(guard(event).boxed());
-    check(with_nack(|_| event()).boxed());
-    check(choose((event().boxed(), never().boxed())).boxed());
-    check(choose_biased((choose((never(), guard(event))), never())).wrap(drop).boxed());
+    is_retried(&lock, event());
+    is_retried(&lock, event().boxed());
+    is_retried(&lock, choose((never(), event(), never())));
+    is_retried(&lock, choose(vec![event(), event()]));
+    is_retried(&lock, choose([event(), event()]));
+    is_retried(&lock, guard(event));
+    is_retried(&lock, with_nack(|_| event()));
+    is_retried(&lock, choose((event().boxed(), never().boxed())));
+    is_retried(&lock, choose_biased((choose((never(), guard(event))), never())).wrap(drop));
+    is_retried(&lock, event().on_abort(|| ()));
+    is_retried(&lock, event().due(Instant::now()));
+    is_retried(&lock, event().timeout(millis(60_000)).wrap(drop));
+    is_retried(&lock, optional(Some(event())));
+    is_retried(&lock, choose_earliest((never(), event())));
+    is_retried(&lock, Ageing::new().choose((never(), event())));
 }
 
 /// A choice between a lock and a channel, on a machine, under load: no message

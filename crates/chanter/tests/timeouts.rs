@@ -22,6 +22,22 @@ fn the_event_wins_if_both_are_ready() {
     assert_eq!(never::<()>().timeout(HOUR).try_sync(), None);
 }
 
+/// A future that is polled in place, and an action for losers, are reached
+/// through the time limit.
+#[test]
+fn futures_and_losers_inside() {
+    watchdog!();
+    let future = async {
+        after(millis(2)).await;
+        7
+    };
+    assert_eq!(from_cancel_safe(future).timeout(HOUR).sync_blocking(), Some(7));
+    let told = std::cell::Cell::new(false);
+    let loser = never::<()>().on_abort(|| told.set(true)).timeout(HOUR).wrap(|_| 1);
+    assert_eq!(choose((loser, always(2))).sync_blocking(), 2);
+    assert!(told.get());
+}
+
 /// Law: a duration of zero is `try_sync`, as an event.
 #[test]
 fn zero_tries() {

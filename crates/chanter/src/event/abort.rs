@@ -95,6 +95,7 @@ fn run<F: FnOnce()>(action: &mut Option<F>, fate: &mut Fate) {
 unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
     type Output = B::Output;
     const SINGLE: bool = B::SINGLE;
+    const RETRIES: bool = B::RETRIES;
     const WALKED: bool = true;
 
     fn force(mut self: Pin<&mut Self>) {
@@ -121,6 +122,10 @@ unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
 
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         self.inner().offer_leaf(leaf, at, wakes)
+    }
+
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.inner().retry_leaf(leaf, at, wakes)
     }
 
     fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {

@@ -138,6 +138,7 @@ impl<B> DueBranch<B> {
 unsafe impl<B: Branch> Branch for DueBranch<B> {
     type Output = B::Output;
     const SINGLE: bool = B::SINGLE;
+    const RETRIES: bool = B::RETRIES;
     const WALKED: bool = true;
 
     fn force(self: Pin<&mut Self>) {
@@ -162,6 +163,10 @@ unsafe impl<B: Branch> Branch for DueBranch<B> {
 
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         self.inner().offer_leaf(leaf, at, wakes)
+    }
+
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.inner().retry_leaf(leaf, at, wakes)
     }
 
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {

@@ -68,6 +68,7 @@ impl<B> OptionalBranch<B> {
 unsafe impl<B: Branch> Branch for OptionalBranch<B> {
     type Output = B::Output;
     const SINGLE: bool = false;
+    const RETRIES: bool = B::RETRIES;
     const WALKED: bool = B::WALKED;
 
     fn force(self: Pin<&mut Self>) {
@@ -94,6 +95,10 @@ unsafe impl<B: Branch> Branch for OptionalBranch<B> {
 
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         self.some().offer_leaf(leaf, at, wakes)
+    }
+
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        self.some().retry_leaf(leaf, at, wakes)
     }
 
     fn settle(self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {

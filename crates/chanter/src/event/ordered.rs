@@ -50,6 +50,7 @@ impl<B, O> fmt::Debug for OrderedBranch<B, O> {
 unsafe impl<B: Branch, O: Order> Branch for OrderedBranch<B, O> {
     type Output = B::Output;
     const SINGLE: bool = false;
+    const RETRIES: bool = B::RETRIES;
     const WALKED: bool = B::WALKED;
 
     fn force(mut self: Pin<&mut Self>) {
@@ -85,6 +86,11 @@ unsafe impl<B: Branch, O: Order> Branch for OrderedBranch<B, O> {
     fn offer_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         let leaf = self.order.leaf(leaf);
         self.inner().offer_leaf(leaf, at, wakes)
+    }
+
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        let leaf = self.order.leaf(leaf);
+        self.inner().retry_leaf(leaf, at, wakes)
     }
 
     fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {

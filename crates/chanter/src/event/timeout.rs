@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::choose::shifted;
+use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::deadlock::Waits;
 use crate::time::{After, after};
 
 /// An event with a time limit; see [`Event::timeout`].
@@ -72,6 +74,8 @@ impl<B: Branch> TimeoutBranch<B> {
 unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
     type Output = Option<B::Output>;
     const SINGLE: bool = false;
+    const RETRIES: bool = B::RETRIES;
+    const WALKED: bool = B::WALKED;
 
     fn force(self: Pin<&mut Self>) {
         self.inner().force();
@@ -113,6 +117,14 @@ unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
         }
     }
 
+    fn retry_leaf(self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        if leaf < self.inner.leaves() {
+            self.inner().retry_leaf(leaf, at, wakes)
+        } else {
+            self.limit().retry_leaf(0, at, wakes)
+        }
+    }
+
     fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
         let inner = winner.and_then(|leaf| self.inner_leaf(leaf));
         let timer = (winner.is_some() && inner.is_none()).then_some(0);
@@ -123,5 +135,15 @@ unsafe impl<B: Branch> Branch for TimeoutBranch<B> {
     fn finish(self: Pin<&mut Self>, leaf: usize) -> Self::Output {
         let inner = self.inner_leaf(leaf)?;
         Some(self.inner().finish(inner))
+    }
+
+    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+        self.inner().walk(walk);
+        walk.skip(1);
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        self.inner.waits(waits);
+        self.limit.waits(waits);
     }
 }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use super::line::Waiter;
 use super::permits::{Attempt, Outcome, Permits};
+use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
 
 /// What is acquired, and how it is handed out. Implemented by this crate only.
@@ -176,6 +177,10 @@ unsafe impl<R: Request> Branch for AcquireBranch<R> {
         if winner.is_none() {
             self.leave(wakes);
         }
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        waits.push(Waiting::Other("a lock"));
     }
 
     #[inline(always)]

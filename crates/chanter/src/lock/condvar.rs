@@ -9,6 +9,7 @@ use super::line::{Stage, Waiter};
 use super::mutex::{Mutex, MutexGuard, OwnedMutexGuard};
 use super::permits::copy;
 use super::watch::{LazyQueue, Queue};
+use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
 use crate::sync::const_unless_loom;
 
@@ -274,6 +275,14 @@ unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
             this.notified = false;
         } else {
             this.give_up(wakes);
+        }
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        if self.notified {
+            self.lock.waits(waits);
+        } else {
+            waits.push(Waiting::Other("a condition"));
         }
     }
 
