@@ -85,6 +85,33 @@ fn every_benchmark_of_chanter_checks_its_result() {
     }
 }
 
+/// Every row of `choice`, by every system that is part of this program, gives the result that it should.
+#[test]
+fn every_row_of_choice_checks_its_result() {
+    let mut args = vec!["bench", "choice", "--quick", "--n", "300", "--json", "-"];
+    let systems = ["chanter", "tokio", "futures", "flume", "kanal", "crossbeam"];
+    args.extend(systems.iter().flat_map(|system| ["--system", system]));
+    let found = lines(&chanter(&args));
+    let of = |system: &str| {
+        found.iter().filter(|line| line["system"] == system && line["checked"] == true).count()
+    };
+    // Of 22 rows of branches: tuples do 12, vectors all; `select!` has no 1024, streams and `Selector` no sends.
+    assert_eq!(systems.map(of), [12 + 22 + 6, 18 + 4, 22 + 22 + 16, 16 + 16, 16, 22 + 6]);
+    for line in found.iter().filter(|line| line["checked"] == false) {
+        assert!(line["skipped"].as_str().is_some_and(|why| why.len() > 10), "{line}");
+    }
+    let findings = found.iter().filter(|line| line["figure"].is_string());
+    assert!(findings.clone().count() > 30 && findings.clone().all(|line| line["value"].is_number()));
+}
+
+#[test]
+fn an_unknown_row_of_choice_is_one_line_with_the_list() {
+    let output = chanter(&["bench", "choice", "busy-9"]);
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.lines().count() == 1 && complaint.contains("mixed-64"), "{complaint}");
+}
+
 #[test]
 fn blocked_threads_are_measured_in_bytes() {
     let found =

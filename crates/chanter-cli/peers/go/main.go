@@ -33,11 +33,16 @@ func main() {
 		"host":         spawn,
 		"pingpong":     func(_ string, n uint64) sample { return pingpong(1, n) },
 		"par-pingpong": func(_ string, n uint64) sample { return pingpong(8, n) },
-		"choose":       choose,
+		"choose":       rows["busy-8"].bench,
 		"choose-both":  chooseBoth,
 		"send":         func(_ string, n uint64) sample { return send(0, n) },
+		"recv":         func(_ string, n uint64) sample { return send(0, n) },
+		"timer":        losingTimer,
 		"mailbox":      mailbox,
 		"blocked":      blocked,
+	}
+	for name, row := range rows {
+		benches[name] = row.bench
 	}
 	bench, known := benches[os.Args[1]]
 	if !known {
@@ -113,43 +118,6 @@ func pingpong(pairs, n uint64) sample {
 	elapsed := time.Since(clock)
 	expect("sum of answers", sum, pairs*(sumBelow(calls)+calls))
 	return timed(pairs*calls*2, elapsed)
-}
-
-// choose has one receiver selecting over eight channels.
-func choose(_ string, n uint64) sample {
-	each := n / 8
-	var c [8]chan uint64
-	result := make(chan uint64)
-	clock := time.Now()
-	for i := range c {
-		c[i] = make(chan uint64)
-		go func() {
-			for v := uint64(0); v < each; v++ {
-				c[i] <- v
-			}
-		}()
-	}
-	go func() {
-		var sum, v uint64
-		for i := uint64(0); i < each*8; i++ {
-			select {
-			case v = <-c[0]:
-			case v = <-c[1]:
-			case v = <-c[2]:
-			case v = <-c[3]:
-			case v = <-c[4]:
-			case v = <-c[5]:
-			case v = <-c[6]:
-			case v = <-c[7]:
-			}
-			sum += v
-		}
-		result <- sum
-	}()
-	sum := <-result
-	elapsed := time.Since(clock)
-	expect("sum received", sum, 8*sumBelow(each))
-	return timed(each*8, elapsed)
 }
 
 // chooseBoth has two goroutines that each choose between a send and a receive.

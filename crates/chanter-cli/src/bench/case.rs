@@ -60,6 +60,8 @@ pub(crate) enum Failure {
     Wrong(String),
     /// The peer is not on this machine: reported and skipped.
     Unavailable(String),
+    /// The system has nothing that does this work.
+    Cannot(String),
     /// The machine or a process could not do what was asked.
     Broken(String),
 }
@@ -69,6 +71,7 @@ impl std::fmt::Display for Failure {
         match self {
             Self::Wrong(what) => write!(f, "wrong result: {what}"),
             Self::Unavailable(what) => write!(f, "not available: {what}"),
+            Self::Cannot(what) => write!(f, "cannot: {what}"),
             Self::Broken(what) => write!(f, "failed: {what}"),
         }
     }

@@ -17,7 +17,7 @@ const FLAT: f64 = (1 << 20) as f64;
 const NOTHING: f64 = 1.0;
 
 #[derive(Clone, Copy)]
-enum Bound {
+pub(super) enum Bound {
     AtMost(f64),
     AtLeast(f64),
 }
@@ -196,6 +196,16 @@ pub(crate) struct Finding {
     pub(crate) bound: &'static str,
 }
 
+impl Finding {
+    pub(super) fn new(figure: String, value: Option<f64>, bound: Bound) -> Self {
+        let (bound, floor, holds) = match bound {
+            Bound::AtMost(floor) => ("at most", floor, value.map(|value| value <= floor)),
+            Bound::AtLeast(floor) => ("at least", floor, value.map(|value| value >= floor)),
+        };
+        Self { figure, value, floor, holds, bound }
+    }
+}
+
 impl Figure {
     fn needs(&self, case: &Case) -> bool {
         match self.quantity {
@@ -216,11 +226,7 @@ impl Figure {
 
     fn find(self, measured: &[Measured]) -> Finding {
         let value = self.value(measured);
-        let (bound, floor, holds) = match self.bound {
-            Bound::AtMost(floor) => ("at most", floor, value.map(|value| value <= floor)),
-            Bound::AtLeast(floor) => ("at least", floor, value.map(|value| value >= floor)),
-        };
-        Finding { figure: self.name, value, floor, holds, bound }
+        Finding::new(self.name, value, self.bound)
     }
 }
 

@@ -105,6 +105,7 @@ fn measure_family(family: Vec<Case>, rounds: usize, bar: &ProgressBar) -> Result
                     bar.suspend(|| eprintln!("chanter: {} skipped: {why}", case.key()));
                     *so_far = Err(why);
                 }
+                Err(Failure::Cannot(why)) => *so_far = Err(why),
                 Err(failure) => return Err(named(case, failure)),
             }
             bar.inc(1);
@@ -122,6 +123,7 @@ fn named(case: &Case, failure: Failure) -> Failure {
     match failure {
         Failure::Wrong(what) => Failure::Wrong(format!("{key}: {what}")),
         Failure::Unavailable(what) => Failure::Unavailable(format!("{key}: {what}")),
+        Failure::Cannot(what) => Failure::Cannot(format!("{key}: {what}")),
         Failure::Broken(what) => Failure::Broken(format!("{key}: {what}")),
     }
 }

@@ -3,9 +3,11 @@
 //! - `case` is one system doing one piece of work, checked; `measure` is the one harness that runs
 //!   cases in interleaved rounds and takes medians.
 //! - `micro` holds Chanter's bodies and lists who else does the same work; `peers` holds theirs.
+//! - `choice` is the benchmark of choice: every system that can choose, over the number of branches.
 //! - `figures` says what Chanter promises; `report` and `plot` show what was found.
 
 mod case;
+mod choice;
 mod figures;
 mod measure;
 mod memory;
@@ -41,6 +43,8 @@ enum What {
     Micro(MicroArgs),
     /// Measure what Chanter promises, and say whether it holds
     Figures(FiguresArgs),
+    /// Measure choice over 2 to 1024 branches, beside every peer that can choose
+    Choice(choice::ChoiceArgs),
     /// Run one case once and print its sample (how samples get a process of their own)
     #[command(hide = true)]
     Case(CaseArgs),
@@ -115,6 +119,7 @@ pub(crate) fn bench(args: BenchArgs) -> ExitCode {
     let done = match args.what {
         What::Micro(args) => bench_micro(&args),
         What::Figures(args) => bench_figures(&args),
+        What::Choice(args) => choice::run(&args),
         What::Case(args) => run_case(&args),
     };
     peers::go::clean_up();
@@ -143,7 +148,7 @@ fn bench_micro(args: &MicroArgs) -> Result<(), Stop> {
         case.n = args.n.unwrap_or(case.n);
     }
     let json = json_out(args.json.as_deref())?;
-    let measured = run(cases, args.rounds.into())?;
+    let measured = measure_all(cases, args.rounds.into())?;
     if let Some(mut out) = json {
         report::json_lines(&mut out, &measured)?;
         out.flush()?;
@@ -154,7 +159,7 @@ fn bench_micro(args: &MicroArgs) -> Result<(), Stop> {
 fn bench_figures(args: &FiguresArgs) -> Result<(), Stop> {
     let rounds = if args.quick { 3 } else { 7 };
     let json = json_out(args.json.as_deref())?;
-    let measured = run(figures::cases(args.quick), rounds)?;
+    let measured = measure_all(figures::cases(args.quick), rounds)?;
     let findings = figures::findings(&measured);
     if let Some(mut out) = json {
         report::json_lines(&mut out, &measured)?;
@@ -168,8 +173,12 @@ fn bench_figures(args: &FiguresArgs) -> Result<(), Stop> {
     }
     let tables = format!("{}\n{}", report::table(&measured), table_of(&findings));
     show(args.json.as_deref(), &tables)?;
+    strictly(args.strict, &findings)
+}
+
+fn strictly(strict: bool, findings: &[figures::Finding]) -> Result<(), Stop> {
     let missed = findings.iter().filter(|f| f.holds == Some(false)).count();
-    if args.strict && missed > 0 {
+    if strict && missed > 0 {
         return Err(Stop(1, format!("{missed} figures do not hold")));
     }
     Ok(())
@@ -186,7 +195,7 @@ fn run_case(args: &CaseArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-fn run(cases: Vec<Case>, rounds: usize) -> Result<Vec<Measured>, Stop> {
+fn measure_all(cases: Vec<Case>, rounds: usize) -> Result<Vec<Measured>, Stop> {
     measure::measure(cases, rounds).map_err(|failure| Stop(1, failure.to_string()))
 }
 

@@ -1,4 +1,4 @@
-//! `choose` (one receiver over eight channels) and `choose-both` (a send or a receive, on both sides).
+//! `choose` (one receiver over eight channels: a row of `bench choice`) and `choose-both` (a send or a receive, on both sides).
 
 use std::time::Instant;
 
@@ -6,79 +6,25 @@ use chanter::prelude::*;
 
 use super::{on_machine, value_of};
 use crate::bench::case::{Case, Failure, Load, Outcome, Sample, expect, sum_below};
-use crate::bench::peers::{crossbeam, flume, go, tokio};
-
-const CHANNELS: u64 = 8;
+use crate::bench::choice::{self, BUSY_8, Row};
+use crate::bench::peers::{crossbeam, flume::Flume, go};
 
 pub(crate) fn cases(vps: usize) -> Vec<Case> {
-    let eight = |case: Case| case.load_of(400_000, vps);
+    let many = |case: Case| case.load_of(400_000, vps);
+    let eight = |system, variant, body: fn(Row, Load) -> Outcome| {
+        many(Case::new("choose", system, variant, move |load| body(BUSY_8, load)))
+    };
     vec![
-        eight(Case::new("choose", "chanter", "tuple", choose_tuple)),
-        eight(Case::new("choose", "chanter", "array", choose_array)),
-        eight(Case::new("choose", "tokio", "select!", tokio::choose)),
-        eight(Case::new("choose", "flume", "select_all", flume::choose)),
-        eight(go::case("choose", "select")),
-        Case::new("choose", "crossbeam", "os-threads", crossbeam::choose).load_of(40_000, vps),
-        eight(Case::new("choose-both", "chanter", "host", choose_both)),
-        eight(go::case("choose-both", "select")),
+        eight("chanter", "tuple", choice::chanter::tuple),
+        eight("chanter", "array", choice::chanter::array),
+        eight("tokio", "select!", choice::tasks::select),
+        eight("flume", "select_all", choice::tasks::merge::<Flume>),
+        many(go::case("choose", "select")),
+        eight("crossbeam", "os-threads", choice::threads::crossbeam).load_of(40_000, vps),
+        many(Case::new("choose-both", "chanter", "host", choose_both)),
+        many(go::case("choose-both", "select")),
         Case::new("choose-both", "crossbeam", "os-threads", crossbeam::choose_both).load_of(40_000, vps),
     ]
-}
-
-type Eight = [Receiver<u64>; CHANNELS as usize];
-
-/// Eight channels, each with a host that sends `each` messages.
-fn sources(each: u64) -> Eight {
-    std::array::from_fn(|_| {
-        let (tx, rx) = channel::<u64>();
-        spawn(async move {
-            for value in 0..each {
-                if tx.send(value).await.is_err() {
-                    break;
-                }
-            }
-            // The receiver counts its messages; a closed channel would win every later choice.
-            never::<()>().await
-        });
-        rx
-    })
-}
-
-fn receive_all<F>(load: Load, receiver: impl FnOnce(Eight, u64) -> F) -> Outcome
-where
-    F: Future<Output = u64> + Send + 'static,
-{
-    let each = load.n / CHANNELS;
-    let (sum, elapsed) = on_machine(load.vps, async move {
-        let clock = Instant::now();
-        let receiver = spawn(receiver(sources(each), each * CHANNELS));
-        let sum = value_of(receiver).await?;
-        Ok::<_, Failure>((sum, clock.elapsed()))
-    })??;
-    expect("sum received", sum, CHANNELS * sum_below(each))?;
-    Ok(Sample::new(each * CHANNELS, elapsed))
-}
-
-fn choose_tuple(load: Load) -> Outcome {
-    receive_all(load, |[a, b, c, d, e, f, g, h], messages| async move {
-        let mut sum = 0;
-        for _ in 0..messages {
-            let got =
-                choose((a.recv(), b.recv(), c.recv(), d.recv(), e.recv(), f.recv(), g.recv(), h.recv()));
-            sum += got.await.unwrap_or(0);
-        }
-        sum
-    })
-}
-
-fn choose_array(load: Load) -> Outcome {
-    receive_all(load, |receivers, messages| async move {
-        let mut sum = 0;
-        for _ in 0..messages {
-            sum += choose(receivers.each_ref().map(Receiver::recv)).await.unwrap_or(0);
-        }
-        sum
-    })
 }
 
 enum Moved {
@@ -103,7 +49,7 @@ async fn side(tx: Sender<u64>, rx: Receiver<u64>, choices: u64) -> (u64, u64) {
 }
 
 /// Each meeting takes one choice of each side, so both make the same number.
-fn choose_both(load: Load) -> Outcome {
+pub(crate) fn choose_both(load: Load) -> Outcome {
     let (left, right, elapsed) = on_machine(load.vps, async move {
         let (left_tx, left_rx) = channel();
         let (right_tx, right_rx) = channel();

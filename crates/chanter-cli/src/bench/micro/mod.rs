@@ -43,12 +43,12 @@ pub(super) fn machine(vps: usize) -> Result<Machine, Failure> {
 }
 
 /// Runs the work on a fresh machine and shuts that down again.
-pub(super) fn on_machine<F: Future>(vps: usize, work: F) -> Result<F::Output, Failure> {
+pub(crate) fn on_machine<F: Future>(vps: usize, work: F) -> Result<F::Output, Failure> {
     Ok(machine(vps)?.block_on(work))
 }
 
 /// The value of a thread that must not have panicked.
-pub(super) async fn value_of<T>(thread: Thread<T>) -> Result<T, Failure>
+pub(crate) async fn value_of<T>(thread: Thread<T>) -> Result<T, Failure>
 where
     T: Send + 'static,
 {

@@ -40,7 +40,7 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
 }
 
 /// The producer waits until each message is taken.
-async fn sync(tx: Sender<u64>, messages: u64) {
+pub(crate) async fn sync(tx: Sender<u64>, messages: u64) {
     for value in 0..messages {
         if tx.send(value).await.is_err() {
             break;
@@ -70,7 +70,7 @@ async fn on_hosts(tx: Sender<u64>, messages: u64) {
     }
 }
 
-async fn adding_up(rx: Receiver<u64>) -> u64 {
+pub(crate) async fn adding_up(rx: Receiver<u64>) -> u64 {
     let mut sum = 0;
     while let Ok(value) = rx.recv().await {
         sum += value;
@@ -80,15 +80,29 @@ async fn adding_up(rx: Receiver<u64>) -> u64 {
 
 fn one_producer<F>(
     load: Load,
-    (tx, rx): (Sender<u64>, Receiver<u64>),
+    ends: (Sender<u64>, Receiver<u64>),
     produce: impl FnOnce(Sender<u64>, u64) -> F,
 ) -> Outcome
 where
     F: Future<Output = ()> + Send + 'static,
 {
+    producer_and(load, ends, produce, adding_up)
+}
+
+/// One producer, and a consumer that returns the sum of all messages.
+pub(crate) fn producer_and<F, G>(
+    load: Load,
+    (tx, rx): (Sender<u64>, Receiver<u64>),
+    produce: impl FnOnce(Sender<u64>, u64) -> F,
+    consume: impl FnOnce(Receiver<u64>) -> G,
+) -> Outcome
+where
+    F: Future<Output = ()> + Send + 'static,
+    G: Future<Output = u64> + Send + 'static,
+{
     let (sum, elapsed) = on_machine(load.vps, async move {
         let clock = Instant::now();
-        let consumer = spawn(adding_up(rx));
+        let consumer = spawn(consume(rx));
         spawn(produce(tx, load.n));
         let sum = value_of(consumer).await?;
         Ok::<_, Failure>((sum, clock.elapsed()))

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::stream::{self, Stream};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::bench::case::{Failure, Load, Outcome, Sample, expect, sum_below};
@@ -22,6 +23,11 @@ pub(crate) trait AsyncPeer: 'static {
     /// `None` when the channel is closed.
     fn recv(rx: &mut Self::Receiver) -> impl Future<Output = Option<u64>> + Send;
 
+    /// The messages as a stream that drops no receive before it has happened.
+    fn stream(rx: Self::Receiver) -> impl Stream<Item = u64> + Send + Unpin {
+        Box::pin(stream::unfold(rx, |mut rx| async move { Self::recv(&mut rx).await.map(|got| (got, rx)) }))
+    }
+
     /// An unbounded channel.
     fn mailbox() -> (Self::Outbox, Self::Inbox);
     fn post(outbox: &Self::Outbox, value: u64) -> impl Future<Output = bool> + Send;
@@ -30,11 +36,24 @@ pub(crate) trait AsyncPeer: 'static {
 
 /// Tokio's strongest flavour for that many processors.
 pub(crate) fn runtime(vps: usize) -> Result<Runtime, Failure> {
-    if vps == 1 { build(&mut Builder::new_current_thread()) } else { multi_thread(vps) }
+    build(&mut strongest(vps))
+}
+
+pub(crate) fn runtime_with_timers(vps: usize) -> Result<Runtime, Failure> {
+    build(strongest(vps).enable_time())
 }
 
 pub(crate) fn multi_thread(workers: usize) -> Result<Runtime, Failure> {
     build(Builder::new_multi_thread().worker_threads(workers))
+}
+
+fn strongest(vps: usize) -> Builder {
+    if vps == 1 {
+        return Builder::new_current_thread();
+    }
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(vps);
+    builder
 }
 
 fn build(builder: &mut Builder) -> Result<Runtime, Failure> {
@@ -95,16 +114,29 @@ pub(crate) fn pingpong<P: AsyncPeer, const PAIRS: u64>(load: Load) -> Outcome {
 
 /// One producer, one consumer, one meeting per message.
 pub(crate) fn send<P: AsyncPeer>(load: Load) -> Outcome {
-    let (sum, elapsed) = run_on(&runtime(load.vps)?, async move {
-        let (tx, mut rx) = P::channel();
+    send_to::<P, _>(&runtime(load.vps)?, load, |mut rx| async move {
+        let mut sum = 0;
+        while let Some(value) = P::recv(&mut rx).await {
+            sum += value;
+        }
+        sum
+    })
+}
+
+/// One producer, and a consumer that returns the sum of all messages.
+pub(crate) fn send_to<P, F>(
+    runtime: &Runtime,
+    load: Load,
+    consume: impl FnOnce(P::Receiver) -> F + Send + 'static,
+) -> Outcome
+where
+    P: AsyncPeer,
+    F: Future<Output = u64> + Send + 'static,
+{
+    let (sum, elapsed) = run_on(runtime, async move {
+        let (tx, rx) = P::channel();
         let clock = Instant::now();
-        let consumer = tokio::spawn(async move {
-            let mut sum = 0;
-            while let Some(value) = P::recv(&mut rx).await {
-                sum += value;
-            }
-            sum
-        });
+        let consumer = tokio::spawn(consume(rx));
         tokio::spawn(async move {
             for value in 0..load.n {
                 if !P::send(&tx, value).await {

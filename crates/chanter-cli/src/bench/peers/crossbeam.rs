@@ -3,16 +3,16 @@
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Select, bounded, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 
 use crate::bench::case::{Failure, Load, Outcome, Sample, expect, sum_below};
 
-fn joined<T>(thread: JoinHandle<T>) -> Result<T, Failure> {
+pub(crate) fn joined<T>(thread: JoinHandle<T>) -> Result<T, Failure> {
     thread.join().map_err(|_| Failure::Broken("an OS thread panicked".to_owned()))
 }
 
-fn adding_up(rx: Receiver<u64>) -> JoinHandle<u64> {
-    thread::spawn(move || rx.iter().sum())
+fn adding_up(rx: Receiver<u64>) -> u64 {
+    rx.iter().sum()
 }
 
 /// `PAIRS` pairs of OS threads over rendezvous channels.
@@ -47,17 +47,22 @@ pub(crate) fn pingpong<const PAIRS: u64>(load: Load) -> Outcome {
 
 /// One producer over a rendezvous channel.
 pub(crate) fn send(load: Load) -> Outcome {
-    one_producer(load, bounded(0))
+    one_producer(load, bounded(0), adding_up)
 }
 
 /// One producer that never waits.
 pub(crate) fn mailbox(load: Load) -> Outcome {
-    one_producer(load, unbounded())
+    one_producer(load, unbounded(), adding_up)
 }
 
-fn one_producer(load: Load, (tx, rx): (crossbeam_channel::Sender<u64>, Receiver<u64>)) -> Outcome {
+/// One producer, and a consumer that returns the sum of all messages.
+pub(crate) fn one_producer(
+    load: Load,
+    (tx, rx): (Sender<u64>, Receiver<u64>),
+    consume: impl FnOnce(Receiver<u64>) -> u64 + Send + 'static,
+) -> Outcome {
     let clock = Instant::now();
-    let consumer = adding_up(rx);
+    let consumer = thread::spawn(move || consume(rx));
     let producer = thread::spawn(move || (0..load.n).all(|value| tx.send(value).is_ok()));
     expect("every send accepted", joined(producer)?, true)?;
     let sum = joined(consumer)?;
@@ -66,52 +71,11 @@ fn one_producer(load: Load, (tx, rx): (crossbeam_channel::Sender<u64>, Receiver<
     Ok(Sample::new(load.n, elapsed))
 }
 
-/// One receiver choosing over eight rendezvous channels.
-pub(crate) fn choose(load: Load) -> Outcome {
-    let each = load.n / 8;
-    let clock = Instant::now();
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..8)
-        .map(|_| {
-            let (tx, rx) = bounded::<u64>(0);
-            let sender = thread::spawn(move || {
-                for value in 0..each {
-                    if tx.send(value).is_err() {
-                        break;
-                    }
-                }
-                // Hand the end back, so that the channel stays open while others are served.
-                tx
-            });
-            (sender, rx)
-        })
-        .unzip();
-    let receiver = thread::spawn(move || {
-        let mut choice = Select::new();
-        for rx in &receivers {
-            choice.recv(rx);
-        }
-        let mut sum = 0;
-        for _ in 0..each * 8 {
-            let chosen = choice.select();
-            let index = chosen.index();
-            sum += chosen.recv(&receivers[index]).unwrap_or(0);
-        }
-        sum
-    });
-    let sum = joined(receiver)?;
-    let elapsed = clock.elapsed();
-    for sender in senders {
-        joined(sender)?;
-    }
-    expect("sum received", sum, 8 * sum_below(each))?;
-    Ok(Sample::new(each * 8, elapsed))
-}
-
 /// Two OS threads that each choose between sending and receiving.
 pub(crate) fn choose_both(load: Load) -> Outcome {
     let (left_tx, left_rx) = bounded::<u64>(0);
     let (right_tx, right_rx) = bounded::<u64>(0);
-    let side = move |tx: crossbeam_channel::Sender<u64>, rx: Receiver<u64>| {
+    let side = move |tx: Sender<u64>, rx: Receiver<u64>| {
         thread::spawn(move || {
             let (mut sent, mut got) = (0, 0);
             for value in 0..load.n {

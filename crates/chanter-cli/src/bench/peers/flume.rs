@@ -1,11 +1,8 @@
 //! Flume's channels on Tokio.
 
-use std::time::Instant;
+use futures_util::stream::Stream;
 
-use futures_util::stream::{StreamExt, select_all};
-
-use super::asynchronous::{AsyncPeer, run_on, runtime};
-use crate::bench::case::{Load, Outcome, Sample, expect, sum_below};
+use super::asynchronous::AsyncPeer;
 
 /// `bounded(0)`, a rendezvous, and `unbounded()`.
 pub(crate) struct Flume;
@@ -28,6 +25,10 @@ impl AsyncPeer for Flume {
         rx.recv_async().await.ok()
     }
 
+    fn stream(rx: Self::Receiver) -> impl Stream<Item = u64> + Send + Unpin {
+        rx.into_stream()
+    }
+
     fn mailbox() -> (Self::Outbox, Self::Inbox) {
         ::flume::unbounded()
     }
@@ -39,37 +40,4 @@ impl AsyncPeer for Flume {
     async fn take(inbox: &mut Self::Inbox) -> Option<u64> {
         inbox.recv_async().await.ok()
     }
-}
-
-/// One receiver over eight channels. The streams live as long as the receiver: a receive that is
-/// dropped after it lost a choice can take a message with it.
-pub(crate) fn choose(load: Load) -> Outcome {
-    let each = load.n / 8;
-    let (sum, elapsed) = run_on(&runtime(load.vps)?, async move {
-        let clock = Instant::now();
-        let streams: Vec<_> = (0..8)
-            .map(|_| {
-                let (tx, rx) = Flume::channel();
-                tokio::spawn(async move {
-                    for value in 0..each {
-                        if !Flume::send(&tx, value).await {
-                            break;
-                        }
-                    }
-                });
-                rx.into_stream()
-            })
-            .collect();
-        let receiver = tokio::spawn(async move {
-            let mut any = select_all(streams);
-            let mut sum = 0;
-            while let Some(value) = any.next().await {
-                sum += value;
-            }
-            sum
-        });
-        (receiver.await.unwrap_or(0), clock.elapsed())
-    })?;
-    expect("sum received", sum, 8 * sum_below(each))?;
-    Ok(Sample::new(each * 8, elapsed))
 }

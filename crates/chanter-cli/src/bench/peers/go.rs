@@ -11,7 +11,10 @@ use tempfile::TempDir;
 
 use crate::bench::case::{Case, Failure, Load, Outcome, read_sample};
 
-const SOURCE: &str = include_str!("../../../peers/go/main.go");
+const SOURCES: [(&str, &str); 2] = [
+    ("main.go", include_str!("../../../peers/go/main.go")),
+    ("choice.go", include_str!("../../../peers/go/choice.go")),
+];
 
 /// Holds the built program until [`clean_up`].
 static FOLDER: Mutex<Option<TempDir>> = Mutex::new(None);
@@ -21,7 +24,8 @@ pub(crate) fn case(bench: &'static str, variant: &'static str) -> Case {
     Case::new(bench, "go", variant, move |load| run(bench, variant, load))
 }
 
-fn run(bench: &str, variant: &str, load: Load) -> Outcome {
+/// Runs the program once.
+pub(crate) fn run(bench: &str, variant: &str, load: Load) -> Outcome {
     let output = Command::new(program()?)
         .args([bench, variant, &load.n.to_string()])
         .env("GOMAXPROCS", load.vps.to_string())
@@ -42,9 +46,12 @@ fn build() -> Result<PathBuf, String> {
     let in_words = |error: std::io::Error| error.to_string();
     let folder = tempfile::tempdir().map_err(in_words)?;
     let program = folder.path().join("peer");
-    std::fs::write(folder.path().join("main.go"), SOURCE).map_err(in_words)?;
+    for (name, source) in SOURCES {
+        std::fs::write(folder.path().join(name), source).map_err(in_words)?;
+    }
     let built = Command::new("go")
-        .args(["build", "-o", "peer", "main.go"])
+        .args(["build", "-o", "peer"])
+        .args(SOURCES.map(|(name, _)| name))
         .current_dir(folder.path())
         .output()
         .map_err(|error| format!("`go` cannot be run: {error}"))?;

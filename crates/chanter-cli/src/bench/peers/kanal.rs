@@ -1,6 +1,7 @@
 //! Kanal's channels on Tokio.
 //!
-//! No choice: its documentation calls a dropped receive of a rendezvous unsafe for the message.
+//! No choice: its documentation calls a dropped receive of a rendezvous unsafe for the message. A stream keeps its
+//! receive until that has happened, so a set of streams is safe.
 
 use super::asynchronous::AsyncPeer;
 

@@ -1,9 +1,10 @@
-//! Tokio: tasks, `mpsc` and `select!`.
+//! Tokio: tasks and `mpsc`.
 
 use std::time::Instant;
 
 use ::tokio::runtime::Runtime;
 use ::tokio::sync::mpsc;
+use futures_util::stream::{self, Stream};
 
 use super::asynchronous::{AsyncPeer, multi_thread, run_on, runtime};
 use crate::bench::case::{Failure, Load, Outcome, Sample, expect, sum_below};
@@ -27,6 +28,10 @@ impl AsyncPeer for Mpsc {
 
     async fn recv(rx: &mut Self::Receiver) -> Option<u64> {
         rx.recv().await
+    }
+
+    fn stream(mut rx: Self::Receiver) -> impl Stream<Item = u64> + Send + Unpin {
+        stream::poll_fn(move |cx| rx.poll_recv(cx))
     }
 
     fn mailbox() -> (Self::Outbox, Self::Inbox) {
@@ -64,45 +69,4 @@ fn spawn_and_join(runtime: &Runtime, load: Load) -> Outcome {
     .map_err(|error| Failure::Broken(error.to_string()))?;
     expect("sum of results", sum, sum_below(load.n))?;
     Ok(Sample::new(load.n, elapsed))
-}
-
-/// One receiver selecting over eight channels, a sender task on each.
-pub(crate) fn choose(load: Load) -> Outcome {
-    let each = load.n / 8;
-    let (sum, elapsed) = run_on(&runtime(load.vps)?, async move {
-        let clock = Instant::now();
-        let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = std::array::from_fn(|_| {
-            let (tx, rx) = mpsc::channel::<u64>(1);
-            ::tokio::spawn(async move {
-                for value in 0..each {
-                    if tx.send(value).await.is_err() {
-                        break;
-                    }
-                }
-                // The receiver counts its messages, so the channel stays open until it is done.
-                tx.closed().await;
-            });
-            rx
-        });
-        let receiver = ::tokio::spawn(async move {
-            let mut sum = 0;
-            for _ in 0..each * 8 {
-                let got = ::tokio::select! {
-                    got = a.recv() => got,
-                    got = b.recv() => got,
-                    got = c.recv() => got,
-                    got = d.recv() => got,
-                    got = e.recv() => got,
-                    got = f.recv() => got,
-                    got = g.recv() => got,
-                    got = h.recv() => got,
-                };
-                sum += got.unwrap_or(0);
-            }
-            sum
-        });
-        (receiver.await.unwrap_or(0), clock.elapsed())
-    })?;
-    expect("sum received", sum, 8 * sum_below(each))?;
-    Ok(Sample::new(each * 8, elapsed))
 }
