@@ -44,6 +44,9 @@ pub(crate) struct ChoiceArgs {
     /// Choices of each round; each row has its own default
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     n: Option<u64>,
+    /// Only so many virtual processors, or a peer's worker threads; 1 and 2 when none is named
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=2))]
+    vps: Option<u16>,
     /// Only these systems (`chanter`, `tokio`, `go`, ...)
     #[arg(long, value_name = "NAME")]
     system: Vec<String>,
@@ -67,6 +70,7 @@ pub(super) fn run(args: &ChoiceArgs) -> Result<(), Stop> {
     known(&args.system, cases.iter().map(|case| case.system.to_owned()), "system")?;
     cases.retain(|case| {
         (args.rows.is_empty() || args.rows.iter().any(|row| row == case.bench))
+            && args.vps.is_none_or(|vps| case.vps == usize::from(vps))
             && (args.system.is_empty() || args.system.iter().any(|system| system == case.system))
     });
     for case in &mut cases {

@@ -93,6 +93,7 @@ pub(super) fn svg(path: &Path, measured: &[Measured]) -> Result<(), Box<dyn Erro
                 .light_line_style(TRANSPARENT)
                 .x_desc("branches")
                 .y_desc("ns per choice")
+                .x_label_formatter(&|branches| format!("{branches:.0}"))
                 .y_label_formatter(&|ns| format!("{ns:.0}"))
                 .draw()?;
             for (system, points) in &lines {

@@ -2,6 +2,9 @@
 //!
 //! `select!` and `select_all` choose anew each time, and drop what lost. `FuturesUnordered` and `SelectAll` keep one
 //! set of branches for all choices: a branch is polled again only when something has come for it.
+//!
+//! Since Tokio's channels have a buffer, a send branch that has sent all that its consumer will take could still win.
+//! It is left out of further choices.
 
 use std::time::Instant;
 
@@ -90,15 +93,21 @@ receives!(receives_64:
     r48 r49 r50 r51 r52 r53 r54 r55 r56 r57 r58 r59 r60 r61 r62 r63
 );
 
+/// Messages of each branch, when none is silent.
+fn quota<R, S>(receivers: &[R], senders: &[S], choices: u64) -> u64 {
+    choices / (receivers.len() + senders.len()) as u64
+}
+
 macro_rules! mixed {
     ($name:ident: $($rx:ident)+, $($tx:ident $at:literal)+) => {
         async fn $name(mut receivers: Receivers, senders: Senders, choices: u64) -> u64 {
-            let ([$($rx),+], [$($tx),+]) = (&mut receivers[..], &senders[..]) else { return 0 };
             let mut tally = Tally::new(senders.len());
+            let all = quota(&receivers, &senders, choices);
+            let ([$($rx),+], [$($tx),+]) = (&mut receivers[..], &senders[..]) else { return 0 };
             for _ in 0..choices {
                 let moved = tokio::select! {
                     $(got = $rx.recv() => Moved::In(got.unwrap_or(0)),)+
-                    $(_ = $tx.send(tally.sent[$at]) => Moved::Out($at),)+
+                    $(_ = $tx.send(tally.sent[$at]), if tally.sent[$at] < all => Moved::Out($at),)+
                 };
                 tally.count(moved);
             }
@@ -141,9 +150,11 @@ pub(crate) fn select_all_anew(row: Row, load: Load) -> Outcome {
             tx.send(*value).map(move |_| Moved::Out(at)).boxed()
         }
         let mut tally = Tally::new(senders.len());
+        let all = quota(&receivers, &senders, choices);
         for _ in 0..choices {
             let receives = receivers.iter_mut().map(receive);
-            let sends = senders.iter().zip(&tally.sent).enumerate().map(send);
+            let sends = senders.iter().zip(&tally.sent).enumerate();
+            let sends = sends.filter(|(_, (_, sent))| **sent < all).map(send);
             let (moved, ..) = select_all(receives.chain(sends)).await;
             tally.count(moved);
         }
@@ -173,13 +184,16 @@ async fn step<P: AsyncPeer>(mut step: Step<P>) -> (Step<P>, Moved) {
 pub(crate) fn futures_unordered(row: Row, load: Load) -> Outcome {
     play::<Mpsc, _>(row, load, |receivers: Receivers, senders: Senders, choices| async move {
         let mut tally = Tally::new(senders.len());
+        let all = quota(&receivers, &senders, choices);
         let receives = receivers.into_iter().map(Step::Receive);
         let sends = senders.into_iter().enumerate().map(|(at, tx)| Step::Send(tx, at, 0));
         let mut set: FuturesUnordered<_> = receives.chain(sends).map(step::<Mpsc>).collect();
         for _ in 0..choices {
             let Some((next, moved)) = set.next().await else { break };
             tally.count(moved);
-            set.push(step(next));
+            if !matches!(next, Step::Send(_, _, value) if value == all) {
+                set.push(step(next));
+            }
         }
         tally.received
     })
