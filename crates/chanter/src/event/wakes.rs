@@ -58,15 +58,15 @@ impl Wakes {
 
     #[inline(never)]
     fn deliver_now(&mut self, owner: &Waker) {
-        if !thread::is_own(owner) {
+        if self.rest.is_none() {
+            if let Some(only) = self.first.take() {
+                thread::wake_at(only, owner);
+            }
+        } else if thread::is_own(owner) {
+            self.each(thread::wake_attached);
+        } else {
             // The caller has a result to deliver, whatever a foreign waker does.
             contain(|| self.each(Waker::wake));
-        } else if self.rest.is_none() {
-            if let Some(only) = self.first.take() {
-                thread::wake_attached(only);
-            }
-        } else {
-            self.each(thread::wake_attached);
         }
     }
 

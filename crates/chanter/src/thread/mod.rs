@@ -20,7 +20,7 @@ use crate::vp::Vp;
 mod models;
 pub use join::{Join, JoinError, Thread};
 pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, reify, yield_now};
-pub(crate) use run::{cancel, clone_ours, is_ours, is_own, run, wake_attached};
+pub(crate) use run::{cancel, clone_ours, is_ours, is_own, run, wake_at, wake_attached};
 pub use spawn::{LocalThread, spawn, spawn_local, spawn_on, spawn_parasite};
 pub(crate) use spawn::{spawn_body, spawn_in};
 

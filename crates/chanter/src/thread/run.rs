@@ -20,6 +20,7 @@ static WAKER: RawWakerVTable = RawWakerVTable::new(clone_waker, wake, wake_by_re
 ///
 /// # Safety
 /// `vp` is the current virtual processor.
+#[inline(always)]
 pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
     let frame = thread.into_frame();
     // SAFETY: the token is ours until `end` or `complete`.
@@ -61,6 +62,7 @@ pub(super) unsafe fn polling(
 ///
 /// # Safety
 /// As for [`polling`]; the frame must not be touched afterwards.
+#[inline(always)]
 pub(super) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
     // SAFETY: we are the runner until the transitions below.
     let header = unsafe { frame.as_ref() };
@@ -81,6 +83,7 @@ pub(super) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
 
 /// # Safety
 /// The caller is the runner, and the body is complete.
+#[inline(never)]
 unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
     // SAFETY: the frame lives until `bury`; after `Kept` it is not touched.
     unsafe {
@@ -145,10 +148,22 @@ unsafe fn bury(frame: NonNull<Header>) {
 /// when that is possible. Only at await points.
 #[inline]
 pub(crate) fn wake_attached(waker: Waker) {
-    if ptr::eq(waker.vtable(), &WAKER) {
+    wake_here(waker, || true);
+}
+
+/// As [`wake_attached`], at an await point of `owner`, if that is the thread
+/// that is polled here; else the parasite is queued.
+#[inline]
+pub(crate) fn wake_at(waker: Waker, owner: &Waker) {
+    wake_here(waker, || is_own(owner));
+}
+
+#[inline(always)]
+fn wake_here(waker: Waker, attach: impl FnOnce() -> bool) {
+    if is_ours(&waker) {
         let waker = ManuallyDrop::new(waker);
         // SAFETY: our vtable's data is a frame; its reference is given up.
-        unsafe { wake_frame(frame_of(waker.data()), true, true) };
+        unsafe { wake_frame::<true>(frame_of(waker.data()), attach) };
     } else {
         // A foreign waker may panic, and the caller has a result to deliver.
         contain(|| waker.wake());
@@ -214,15 +229,15 @@ unsafe fn frame_of(data: *const ()) -> NonNull<Header> {
 }
 
 /// # Safety
-/// The caller has a reference; with `give_up` it goes.
-#[inline]
-unsafe fn wake_frame(frame: NonNull<Header>, give_up: bool, attach: bool) {
+/// The caller has a reference; with `GIVE_UP` it goes.
+#[inline(always)]
+unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, attach: impl FnOnce() -> bool) {
     // SAFETY: the caller's reference.
     let header = unsafe { frame.as_ref() };
     // SAFETY: a frame's machine lives as long as the frame, and never changes.
     let home = unsafe { &*header.vp.load(Ordering::Relaxed) };
     if let Some(vp) = Vp::current().filter(|vp| vp.is_of_same_machine(home)) {
-        match header.state.wake(give_up) {
+        match header.state.wake(GIVE_UP) {
             // SAFETY: `Token` says so.
             Woken::Token => submit(vp, unsafe { Ready::from_frame(frame) }, attach),
             Woken::Already => (),
@@ -240,21 +255,29 @@ unsafe fn wake_frame(frame: NonNull<Header>, give_up: bool, attach: bool) {
         }
         Woken::Already | Woken::Free => (),
     }
-    if give_up {
+    if GIVE_UP {
         // SAFETY: the caller's reference goes.
         unsafe { release(frame) };
     }
 }
 
-#[inline]
-fn submit(vp: &Vp, thread: Ready, attach: bool) {
+/// # Safety
+/// As for [`run`].
+#[inline(never)]
+unsafe fn run_attached(vp: &Vp, thread: Ready) {
+    vp.counters.attached.add_one();
+    vp.depth.set(vp.depth.get() + 1);
+    // SAFETY: the caller's contract.
+    unsafe { run(vp, thread) };
+    vp.depth.set(vp.depth.get() - 1);
+}
+
+#[inline(always)]
+fn submit(vp: &Vp, thread: Ready, attach: impl FnOnce() -> bool) {
     match thread.kind() {
-        Kind::Parasite if attach && vp.may_attach() => {
-            vp.counters.attached.add_one();
-            vp.depth.set(vp.depth.get() + 1);
+        Kind::Parasite if vp.may_attach() && attach() => {
             // SAFETY: `vp` is current.
-            unsafe { run(vp, thread) };
-            vp.depth.set(vp.depth.get() - 1);
+            unsafe { run_attached(vp, thread) };
         }
         Kind::Parasite | Kind::Host => vp.enqueue(thread, Reason::Woken),
         Kind::Pinned | Kind::Local => {
@@ -283,12 +306,12 @@ unsafe fn clone_waker(data: *const ()) -> RawWaker {
 
 unsafe fn wake(data: *const ()) {
     // SAFETY: the waker's reference is given up.
-    unsafe { wake_frame(frame_of(data), true, false) };
+    unsafe { wake_frame::<true>(frame_of(data), || false) };
 }
 
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: the waker keeps its reference.
-    unsafe { wake_frame(frame_of(data), false, false) };
+    unsafe { wake_frame::<false>(frame_of(data), || false) };
 }
 
 unsafe fn drop_waker(data: *const ()) {

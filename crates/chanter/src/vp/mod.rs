@@ -317,9 +317,12 @@ impl Vp {
         // SAFETY: we are the driver.
         let soon = unsafe { self.soon() };
         soon.push_back(thread);
-        let many = if self.has_short_turns.get() { MANY } else { 1 };
-        if soon.len() > many && self.machine().vps.len() > 1 && self.machine().has_sleepers() {
-            self.share();
+        let len = soon.len();
+        if len > 1 {
+            let many = if self.has_short_turns.get() { MANY } else { 1 };
+            if len > many && self.machine().vps.len() > 1 && self.machine().has_sleepers() {
+                self.share();
+            }
         }
     }
 
@@ -371,6 +374,7 @@ impl Vp {
     }
 
     /// Whether the thread may run here; if not it is sent where it may.
+    #[inline(always)]
     fn admit(&self, thread: Ready) -> Option<Ready> {
         let home = thread.header().vp.load(Ordering::Relaxed);
         if ptr::eq(home, self) {
