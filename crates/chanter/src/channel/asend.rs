@@ -98,7 +98,7 @@ impl<T> Reified<T> {
         let mut wakes = Wakes::new();
         // SAFETY: the slot is pinned, and nobody retracts it: its partner, or
         // the end of the channel, ends it.
-        let offered = unsafe { Core::send(this.lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
+        let offered = unsafe { Core::send::<Lent<T>>(this.lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
         if let Some(vp) = vp {
             vp.parasites.add_one();
         }
@@ -150,7 +150,7 @@ impl<T> Reified<T> {
         // SAFETY: the publication was the partner's last access, so all is ours.
         let message = unsafe {
             let message = this.as_ref().slot.take();
-            Core::part(this.as_ref().lent.core_ptr(), End::Tx, false, &mut wakes);
+            Core::part::<Lent<T>>(this.as_ref().lent.core_ptr(), End::Tx, false, &mut wakes);
             Self::free(this, in_arena);
             message
         };

@@ -24,6 +24,7 @@ use std::ptr::NonNull;
 use std::task::Waker;
 
 use super::buffer::{Buffer, Ticket};
+use super::handle::Share;
 use crate::event::protocol::Take;
 use crate::event::{Offer, OfferList, Offered, Offering, Verdict, Wakes};
 use crate::sync::{BiasedGuard, BiasedLock, UnsafeCell, spin};
@@ -438,7 +439,7 @@ impl<T> Core<T> {
     /// The caller has a share. The slot is pinned, not linked, and the caller's
     /// own. If the result is `Linked`, the owner retracts it before it dies.
     #[inline(always)]
-    pub(super) unsafe fn send(
+    pub(super) unsafe fn send<S: Share<T>>(
         core: NonNull<Self>,
         slot: &Slot<T>,
         own: Option<&Offering<'_>>,
@@ -488,7 +489,7 @@ impl<T> Core<T> {
                 slot.offer.verdict.set(Verdict::Committed);
             }
             // SAFETY: the share goes with the commit.
-            unsafe { Self::give_up(core, state, End::Tx, own.is_none(), wakes) };
+            unsafe { Self::give_up::<S>(core, state, End::Tx, own.is_none(), wakes) };
             return Offered::Committed;
         }
         this.unlock(state, wakes);
@@ -501,7 +502,7 @@ impl<T> Core<T> {
     /// # Safety
     /// As for [`Core::send`].
     #[inline(always)]
-    pub(super) unsafe fn receive(
+    pub(super) unsafe fn receive<S: Share<T>>(
         core: NonNull<Self>,
         slot: &Slot<T>,
         own: Option<&Offering<'_>>,
@@ -554,7 +555,7 @@ impl<T> Core<T> {
                 }
             }
             // SAFETY: the share goes with the commit.
-            unsafe { Self::give_up(core, state, End::Rx, own.is_none(), wakes) };
+            unsafe { Self::give_up::<S>(core, state, End::Rx, own.is_none(), wakes) };
             return Offered::Committed;
         }
         this.unlock(state, wakes);
@@ -562,24 +563,27 @@ impl<T> Core<T> {
     }
 
     /// Ends a critical section in which an event committed, which gives its
-    /// share up. `chosen`: others are likely to ask for the hint.
+    /// share up, if it has one of its own. `chosen`: others are likely to ask for the hint.
     ///
     /// # Safety
     /// The share is the caller's, who does not use the channel afterwards.
     #[inline(always)]
-    unsafe fn give_up(
+    unsafe fn give_up<S: Share<T>>(
         core: NonNull<Self>,
         mut state: BiasedGuard<'_, State<T>>,
         end: End,
         chosen: bool,
         wakes: &mut Wakes,
     ) {
-        let side = state.side(end);
-        side.give_up();
-        if chosen && side.has_handles() && state.capacity & WATCHED == 0 {
+        if S::OWNED {
+            state.side(end).give_up();
+        }
+        // An event that borrows its handle has that beside it.
+        let has_handles = !S::OWNED || state.side(end).has_handles();
+        if chosen && has_handles && state.capacity & WATCHED == 0 {
             // SAFETY: a handle keeps it alive until the lock is released.
             unsafe { core.as_ref() }.unlock_precisely(state);
-        } else if state.side(end).has_handles() {
+        } else if has_handles {
             // SAFETY: as above.
             unsafe { core.as_ref() }.unlock(state, wakes);
         } else {
@@ -618,16 +622,21 @@ impl<T> Core<T> {
     /// # Safety
     /// As for `give_up`.
     #[inline(always)]
-    pub(super) unsafe fn part(core: NonNull<Self>, end: End, arrived: bool, wakes: &mut Wakes) {
+    pub(super) unsafe fn part<S: Share<T>>(core: NonNull<Self>, end: End, arrived: bool, wakes: &mut Wakes) {
+        if !S::OWNED && !arrived {
+            return;
+        }
         // SAFETY: the caller's share keeps it alive.
         let mut state = unsafe { core.as_ref() }.lock();
         if arrived {
             state.taken = state.taken.wrapping_add(1);
         }
-        let ends = arrived && state.is_closed_for_receivers();
-        let side = state.side(end);
-        side.give_up();
-        if ends || !side.has_handles() {
+        let mut ends = arrived && state.is_closed_for_receivers();
+        if S::OWNED {
+            state.side(end).give_up();
+            ends |= !state.side(end).has_handles();
+        }
+        if ends {
             // SAFETY: the caller's contract.
             unsafe { Self::finish(core, state, wakes) };
         }
@@ -640,7 +649,7 @@ impl<T> Core<T> {
     /// # Safety
     /// As for `give_up`; the slot is the caller's own, of the side `end`.
     #[inline(never)]
-    pub(super) unsafe fn leave(core: NonNull<Self>, slot: &Slot<T>, end: End, wakes: &mut Wakes) {
+    pub(super) unsafe fn leave<S: Share<T>>(core: NonNull<Self>, slot: &Slot<T>, end: End, wakes: &mut Wakes) {
         // SAFETY: the caller's share keeps it alive.
         let mut guard = unsafe { core.as_ref() }.lock();
         let state = &mut *guard;
@@ -656,7 +665,7 @@ impl<T> Core<T> {
             }
         }
         // SAFETY: the caller's contract.
-        unsafe { Self::give_up(core, guard, end, false, wakes) };
+        unsafe { Self::give_up::<S>(core, guard, end, false, wakes) };
     }
 
     /// Closes the channel.

@@ -1,5 +1,6 @@
 //! Handles' and events' shares of a channel.
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::core::{Core, End};
@@ -31,8 +32,43 @@ pub(super) const RX: bool = false;
 
 /// An event's share of its channel. The event gives it up in one of its
 /// critical sections; there is no destructor.
-pub(super) struct Lent<T> {
+pub struct Lent<T> {
     core: NonNull<Core<T>>,
+}
+
+/// A handle's share, used by an event that borrows the handle: nothing to
+/// count, and nothing to give up.
+///
+/// If the event is leaked, the handle may go before it, but then nobody ever
+/// touches the event's side of it again, and the memory of what was pinned
+/// stays.
+pub struct Borrowed<'a, T> {
+    lent: Lent<T>,
+    handle: PhantomData<&'a ()>,
+}
+
+/// How an event refers to its channel.
+pub trait Share<T> {
+    /// The event has a share of its own, and gives it up.
+    const OWNED: bool;
+    #[doc(hidden)]
+    fn lent(&self) -> &Lent<T>;
+}
+
+impl<T> Share<T> for Lent<T> {
+    const OWNED: bool = true;
+    #[inline(always)]
+    fn lent(&self) -> &Self {
+        self
+    }
+}
+
+impl<T> Share<T> for Borrowed<'_, T> {
+    const OWNED: bool = false;
+    #[inline(always)]
+    fn lent(&self) -> &Lent<T> {
+        &self.lent
+    }
 }
 
 /// A channel's first two handles.
@@ -75,6 +111,12 @@ impl<T, const END: bool> Handle<T, END> {
             self.core().lock().side(Self::SIDE).lend(1);
         }
         Lent { core: self.core }
+    }
+
+    /// The handle's own share, for an event that borrows the handle.
+    #[inline(always)]
+    pub(super) fn borrow(&self) -> Borrowed<'_, T> {
+        Borrowed { lent: Lent { core: self.core }, handle: PhantomData }
     }
 
     #[cold]
@@ -131,8 +173,8 @@ impl<T> Lent<T> {
                 release: |channel| {
                     let mut wakes = Wakes::new();
                     let core = channel.cast::<Core<T>>();
-                    Core::part(core, End::Tx, false, &mut wakes);
-                    Core::part(core, End::Rx, false, &mut wakes);
+                    Core::part::<Lent<T>>(core, End::Tx, false, &mut wakes);
+                    Core::part::<Lent<T>>(core, End::Rx, false, &mut wakes);
                     wakes.queue();
                 },
             }

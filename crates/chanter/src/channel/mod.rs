@@ -48,9 +48,9 @@ pub use error::{Closed, SendError, TryRecvError, TrySendError};
 pub use ivar::{Get, IVar};
 pub use multicast::{Multicast, Port, PortRecv, multicast};
 pub use mvar::{MVar, Put, Read, Replace, Take};
-pub use recv::{Receiver, RecvEvent};
+pub use recv::{Receiver, RecvEvent, RecvRef};
 pub use rpc::{Accept, CallError, Client, Reply, Server, rpc};
-pub use send::{SendEvent, Sender};
+pub use send::{SendEvent, SendRef, Sender};
 pub use swap::{Exchange, Swap, SwapChannel, Trade, swap};
 pub use watch::{Changed, Watched, Watcher, watch};
 

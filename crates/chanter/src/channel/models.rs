@@ -288,3 +288,30 @@ fn detached_sends_end_with_their_channel() {
         receiver.join().unwrap();
     });
 }
+
+/// INV-LAST of events that borrow their handle, which is dropped right after
+/// them: the partner is done with the channel, or keeps it by itself.
+#[test]
+fn borrowed_events_end_before_their_handle() {
+    check(|| {
+        let (tx, rx) = channel();
+        let sender = thread::spawn(move || block_on(tx.send_ref(Message::new(1))).is_ok());
+        assert_eq!(block_on(rx.recv_ref()).unwrap().number(), 1);
+        drop(rx);
+        assert!(sender.join().unwrap());
+    });
+}
+
+#[test]
+fn dropped_borrowed_receives_lose_nothing() {
+    check(|| {
+        let (tx, rx) = channel();
+        let sender = thread::spawn(move || (tx.try_send(Message::new(1)).is_ok(), tx));
+        {
+            let mut receive = pin!(rx.recv_ref().sync());
+            assert!(poll_once(receive.as_mut()).is_pending(), "nobody waits to send");
+        }
+        let (sent, _tx) = sender.join().unwrap();
+        assert_eq!(rx.try_recv().is_ok(), sent);
+    });
+}

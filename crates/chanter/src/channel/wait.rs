@@ -2,30 +2,36 @@
 //! receiving have in common.
 
 use std::pin::Pin;
+use std::ptr::NonNull;
 
 use super::core::{Core, End, Slot};
-use super::handle::{Lent, TX};
+use super::handle::{Share, TX};
 use crate::deadlock::Waits;
 use crate::event::{Offered, Offering, Verdict, Wakes};
 
 /// The offer, its message, and the share of the channel that it holds.
-pub(super) struct Wait<T, const END: bool> {
+pub(super) struct Wait<T, S: Share<T>, const END: bool> {
     slot: Slot<T>,
-    /// Ours to give up, until the slot says that it has gone.
-    lent: Lent<T>,
+    /// If it is owned, ours to give up, until the slot says that it has gone.
+    share: S,
 }
 
-impl<T, const END: bool> Wait<T, END> {
+impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
     const SIDE: End = if END == TX { End::Tx } else { End::Rx };
 
     #[inline(always)]
-    pub(super) fn new(lent: Lent<T>, message: Option<T>) -> Self {
-        Self { slot: Slot::new(message), lent }
+    pub(super) fn new(share: S, message: Option<T>) -> Self {
+        Self { slot: Slot::new(message), share }
     }
 
     #[inline(always)]
     fn core(&self) -> &Core<T> {
-        self.lent.core()
+        self.share.lent().core()
+    }
+
+    #[inline(always)]
+    fn core_ptr(&self) -> NonNull<Core<T>> {
+        self.share.lent().core_ptr()
     }
 
     /// Whether it is worth while to try now.
@@ -41,8 +47,8 @@ impl<T, const END: bool> Wait<T, END> {
         // SAFETY: pinned, not linked, and retracted in `drop` at the latest.
         let offered = unsafe {
             match Self::SIDE {
-                End::Tx => Core::send(this.lent.core_ptr(), &this.slot, own, wakes),
-                End::Rx => Core::receive(this.lent.core_ptr(), &this.slot, own, wakes),
+                End::Tx => Core::send::<S>(this.core_ptr(), &this.slot, own, wakes),
+                End::Rx => Core::receive::<S>(this.core_ptr(), &this.slot, own, wakes),
             }
         };
         if offered == Offered::Committed {
@@ -61,7 +67,7 @@ impl<T, const END: bool> Wait<T, END> {
         } else if !this.slot.offer.parted.replace(true) {
             // A partner completed it.
             // SAFETY: the share is given up here, once.
-            unsafe { Core::part(this.lent.core_ptr(), Self::SIDE, END != TX && this.succeeded(), wakes) };
+            unsafe { Core::part::<S>(this.core_ptr(), Self::SIDE, END != TX && this.succeeded(), wakes) };
         }
     }
 
@@ -83,7 +89,7 @@ impl<T, const END: bool> Wait<T, END> {
 
     /// Says what it waits on, while it does.
     pub(super) fn waits(&self, waits: &mut Waits) {
-        waits.channel(END == TX, self.lent.probe());
+        waits.channel(END == TX, self.share.lent().probe());
     }
 
     /// Runs `f` under the channel's lock.
@@ -92,18 +98,22 @@ impl<T, const END: bool> Wait<T, END> {
         f();
     }
 
-    /// Lost, or dropped: leaves the channel, if the share is still ours.
+    /// Lost, or dropped: leaves the channel, if that has not been done.
     #[inline(always)]
     fn retract(&self, wakes: &mut Wakes) {
+        let made = self.slot.offer.was_made();
+        if !S::OWNED && !made {
+            return;
+        }
         if self.slot.offer.parted.replace(true) {
             return;
         }
         // SAFETY: the slot and the share are ours; once.
         unsafe {
-            if self.slot.offer.was_made() {
-                Core::leave(self.lent.core_ptr(), &self.slot, Self::SIDE, wakes);
+            if made {
+                Core::leave::<S>(self.core_ptr(), &self.slot, Self::SIDE, wakes);
             } else {
-                Core::part(self.lent.core_ptr(), Self::SIDE, false, wakes);
+                Core::part::<S>(self.core_ptr(), Self::SIDE, false, wakes);
             }
         }
     }
@@ -116,10 +126,10 @@ impl<T, const END: bool> Wait<T, END> {
     }
 }
 
-impl<T, const END: bool> Drop for Wait<T, END> {
+impl<T, S: Share<T>, const END: bool> Drop for Wait<T, S, END> {
     #[inline(always)]
     fn drop(&mut self) {
-        if !self.slot.offer.parted.get() {
+        if !self.slot.offer.parted.get() && (S::OWNED || self.slot.offer.was_made()) {
             self.abandon();
         }
     }

@@ -34,6 +34,9 @@ pub unsafe trait Branch {
     /// As `LEAN`, where no leaf of it has won.
     const LEAN_LOSER: bool = false;
 
+    /// While nothing has been offered, there is nothing to settle, whoever wins.
+    const TRACELESS: bool = false;
+
     /// Some leaf takes part in [`walk`](Branch::walk).
     const WALKED: bool = false;
     /// Some leaf wants to be tried again when the owner is polled again: no

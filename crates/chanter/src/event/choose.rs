@@ -105,6 +105,7 @@ unsafe impl<B: Branch> Branch for ChooseBranch<B> {
     type Output = B::Output;
     const SINGLE: bool = B::SINGLE;
     const LEAN: bool = B::LEAN;
+    const TRACELESS: bool = B::TRACELESS;
     const LEAN_LOSER: bool = B::LEAN_LOSER;
     const WALKED: bool = B::WALKED;
     const RETRIES: bool = B::RETRIES;
@@ -268,6 +269,7 @@ unsafe impl<S: Stable<B>, B: Branch> Branch for ListBranch<S, B> {
     type Output = B::Output;
     const SINGLE: bool = false;
     const LEAN: bool = B::LEAN && Self::LEAN_LOSER;
+    const TRACELESS: bool = B::TRACELESS;
     const LEAN_LOSER: bool = B::LEAN_LOSER && B::SINGLE && S::INLINE;
     const WALKED: bool = B::WALKED;
     const RETRIES: bool = B::RETRIES;

@@ -186,7 +186,8 @@ impl<E: Event> Sync<E> {
                     return self.advance_unpaid(cx);
                 }
                 let winner = Self::begin(&mut branch, group, cx.waker(), &mut wakes);
-                (winner, E::Branch::SINGLE && E::Branch::LEAN)
+                let unoffered = group.phase.get() == Phase::New;
+                (winner, E::Branch::SINGLE && E::Branch::LEAN || E::Branch::TRACELESS && unoffered)
             }
             Phase::Offered => {
                 let wait_on = || Self::wait_on(&mut branch, group, cx.waker(), &mut wakes);

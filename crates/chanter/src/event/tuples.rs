@@ -35,6 +35,7 @@ macro_rules! tuple {
             type Output = $first::Output;
             const SINGLE: bool = false;
             const LEAN: bool = $first::LEAN $(&& $rest::LEAN)* && Self::LEAN_LOSER;
+            const TRACELESS: bool = $first::TRACELESS $(&& $rest::TRACELESS)*;
             const LEAN_LOSER: bool = $first::LEAN_LOSER $(&& $rest::LEAN_LOSER)*;
             const WALKED: bool = $first::WALKED $(|| $rest::WALKED)*;
             const RETRIES: bool = $first::RETRIES $(|| $rest::RETRIES)*;

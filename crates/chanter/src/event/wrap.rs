@@ -61,6 +61,7 @@ unsafe impl<B: Branch, F: FnOnce(B::Output) -> U, U> Branch for WrapBranch<B, F>
     type Output = U;
     const SINGLE: bool = B::SINGLE;
     const LEAN: bool = B::LEAN;
+    const TRACELESS: bool = B::TRACELESS;
     const LEAN_LOSER: bool = B::LEAN_LOSER && !std::mem::needs_drop::<F>();
     const WALKED: bool = B::WALKED;
     const RETRIES: bool = B::RETRIES;
