@@ -151,3 +151,41 @@ fn leaked_ones_harm_nobody() {
     assert!(tx.is_closed());
     drop(tx);
 }
+
+/// Vectors make their branches late: what was not tried is dropped, once, and
+/// whatever is tried in vain takes part all the same.
+#[test]
+fn vectors_drop_what_they_did_not_need() {
+    watchdog!();
+    for n in [1, 3, 64, 65, 200] {
+        for ready in [0, n / 2, n - 1, n] {
+            let ledger = Ledger::new();
+            let ends: Vec<_> = (0..n).map(|_| bounded(1)).collect();
+            // All are full but one, or all.
+            for (at, (tx, _)) in ends.iter().enumerate() {
+                if at != ready {
+                    tx.try_send(ledger.payload(at)).unwrap();
+                }
+            }
+            let sends = ends.iter().enumerate().map(|(at, (tx, _))| tx.send_ref(ledger.payload(1000 + at)));
+            let sends = sends.map(|send| send.wrap(|sent| sent.is_ok())).collect::<Vec<_>>();
+            if ready < n {
+                assert!(choose(sends).sync_blocking());
+                assert_eq!(ends[ready].1.try_recv().unwrap().id, 1000 + ready);
+            } else {
+                // Offered, all of them, then taken by one receive.
+                let mut cx = Context::from_waker(Waker::noop());
+                let mut choice = pin!(choose(sends).sync());
+                assert!(choice.as_mut().poll(&mut cx).is_pending());
+                assert_eq!(ends[n / 2].1.try_recv().unwrap().id, n / 2);
+                assert_eq!(choice.as_mut().poll(&mut cx), Poll::Ready(true));
+                assert_eq!(ends[n / 2].1.try_recv().unwrap().id, 1000 + n / 2);
+            }
+            drop(ends);
+            ledger.check();
+        }
+    }
+    let (_tx, rx) = channel::<u32>();
+    assert_eq!(choose(vec![rx.recv_ref(), rx.recv_ref()]).try_sync(), None);
+    drop(choose(vec![rx.recv_ref()]).sync());
+}

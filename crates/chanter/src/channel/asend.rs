@@ -98,7 +98,8 @@ impl<T> Reified<T> {
         let mut wakes = Wakes::new();
         // SAFETY: the slot is pinned, and nobody retracts it: its partner, or
         // the end of the channel, ends it.
-        let offered = unsafe { Core::send::<Lent<T>>(this.lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
+        let offered =
+            unsafe { Core::send::<Lent<T>>(this.lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
         if let Some(vp) = vp {
             vp.parasites.add_one();
         }

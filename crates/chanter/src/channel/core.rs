@@ -649,7 +649,12 @@ impl<T> Core<T> {
     /// # Safety
     /// As for `give_up`; the slot is the caller's own, of the side `end`.
     #[inline(never)]
-    pub(super) unsafe fn leave<S: Share<T>>(core: NonNull<Self>, slot: &Slot<T>, end: End, wakes: &mut Wakes) {
+    pub(super) unsafe fn leave<S: Share<T>>(
+        core: NonNull<Self>,
+        slot: &Slot<T>,
+        end: End,
+        wakes: &mut Wakes,
+    ) {
         // SAFETY: the caller's share keeps it alive.
         let mut guard = unsafe { core.as_ref() }.lock();
         let state = &mut *guard;
@@ -665,7 +670,7 @@ impl<T> Core<T> {
             }
         }
         // SAFETY: the caller's contract.
-        unsafe { Self::give_up::<S>(core, guard, end, false, wakes) };
+        unsafe { Self::give_up::<S>(core, guard, end, true, wakes) };
     }
 
     /// Closes the channel.

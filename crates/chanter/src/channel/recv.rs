@@ -236,6 +236,11 @@ unsafe impl<'a, T> Event for RecvRef<'a, T> {
     fn into_branch(self) -> Self::Branch {
         RecvBranch { wait: Wait::new(self.receiver.handle.borrow(), None) }
     }
+
+    #[inline(always)]
+    fn may_commit(&self) -> bool {
+        self.receiver.handle.core().may_commit(End::Rx)
+    }
 }
 
 #[doc(hidden)]

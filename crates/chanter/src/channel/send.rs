@@ -201,6 +201,11 @@ unsafe impl<'a, T> Event for SendRef<'a, T> {
     fn into_branch(self) -> Self::Branch {
         SendBranch { wait: Wait::new(self.sender.handle.borrow(), Some(self.message)) }
     }
+
+    #[inline(always)]
+    fn may_commit(&self) -> bool {
+        self.sender.handle.core().may_commit(End::Tx)
+    }
 }
 
 #[doc(hidden)]

@@ -34,7 +34,8 @@ pub unsafe trait Branch {
     /// As `LEAN`, where no leaf of it has won.
     const LEAN_LOSER: bool = false;
 
-    /// While nothing has been offered, there is nothing to settle, whoever wins.
+    /// While nothing has been offered, it may be moved, and there is nothing to
+    /// settle, whoever wins.
     const TRACELESS: bool = false;
 
     /// Some leaf takes part in [`walk`](Branch::walk).

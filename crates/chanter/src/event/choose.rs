@@ -173,16 +173,6 @@ unsafe impl<E: Event, const N: usize> Choices for [E; N] {
     }
 }
 
-// SAFETY: `Event`'s contract, for each of them.
-unsafe impl<E: Event> Choices for Vec<E> {
-    type Output = E::Output;
-    type Branch = ListBranch<Box<[E::Branch]>, E::Branch>;
-
-    fn into_branch(self) -> Self::Branch {
-        ListBranch::new(self.into_iter().map(E::into_branch).collect())
-    }
-}
-
 /// A branch's hints, moved to where its leaves begin.
 #[inline(always)]
 pub(super) fn shifted(hints: u64, leaves: usize, at: usize) -> u64 {
@@ -237,7 +227,7 @@ pub struct ListBranch<S, B> {
 }
 
 impl<S: Stable<B>, B: Branch> ListBranch<S, B> {
-    fn new(branches: S) -> Self {
+    pub(super) fn new(branches: S) -> Self {
         Self { branches, ends: Vec::new(), branch: std::marker::PhantomData }
     }
 

@@ -34,6 +34,7 @@ mod branch;
 mod choose;
 mod choose_ageing;
 mod choose_deadline;
+mod choose_vec;
 mod future;
 mod gather;
 mod guard;
@@ -111,6 +112,12 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
 
     #[doc(hidden)]
     fn into_branch(self) -> Self::Branch;
+
+    /// Whether it might commit now (a hint, of a base event).
+    #[doc(hidden)]
+    fn may_commit(&self) -> bool {
+        true
+    }
 
     /// The event whose result is `f` of this one's.
     ///

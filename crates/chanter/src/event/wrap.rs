@@ -38,6 +38,11 @@ unsafe impl<E: Event, F: FnOnce(E::Output) -> U, U> Event for Wrap<E, F> {
     fn into_branch(self) -> Self::Branch {
         WrapBranch { inner: self.event.into_branch(), action: Some(self.action) }
     }
+
+    #[inline(always)]
+    fn may_commit(&self) -> bool {
+        self.event.may_commit()
+    }
 }
 
 #[doc(hidden)]
