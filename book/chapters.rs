@@ -1,0 +1,24 @@
+//! The chapters of the book as documentation tests: every block of Rust in
+//! them is compiled and run.
+
+macro_rules! chapters {
+    ($($chapter:ident: $file:literal)*) => {
+        $(
+            #[cfg(doctest)]
+            #[doc = include_str!($file)]
+            pub mod $chapter {}
+        )*
+    };
+}
+
+chapters! {
+    introduction: "src/introduction.md"
+    tutorial: "src/tutorial.md"
+    from_tokio: "src/from-tokio.md"
+    from_go: "src/from-go.md"
+    from_cml: "src/from-cml.md"
+    recipes: "src/recipes.md"
+    pitfalls: "src/pitfalls.md"
+    testing: "src/testing.md"
+    guarantees: "src/guarantees.md"
+}
