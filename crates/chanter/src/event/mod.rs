@@ -234,7 +234,9 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
 
     /// Synchronizes only if the event can commit at once. Never blocks.
     ///
-    /// Guards run; if nothing commits, nacks are enabled.
+    /// Guards run; if nothing commits, nacks are enabled. A message that is not
+    /// sent is dropped: [`Sender::try_send`](crate::Sender::try_send) gives it
+    /// back.
     fn try_sync(self) -> Option<Self::Output> {
         sync::try_sync(self)
     }
