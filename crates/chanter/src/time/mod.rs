@@ -4,6 +4,7 @@
 //! started when first needed, keeps the time.
 
 mod alarm;
+mod clock;
 mod heap;
 mod keeper;
 
@@ -22,6 +23,8 @@ use crate::vp::Vp;
 
 /// The event that is ready when `duration` has passed since somebody began to
 /// synchronize on it. A duration that is too long for the clock never passes.
+/// Never early; a second and more may be late by a tick of the kernel's clock
+/// (a few milliseconds).
 ///
 /// Not chosen: the timer is removed at once.
 ///
@@ -108,14 +111,19 @@ impl fmt::Debug for AfterBranch {
 
 impl AfterBranch {
     /// Fixes the due time, when first asked.
-    fn due(&mut self, now: Instant) -> Option<Instant> {
+    fn due(&mut self) -> Option<Instant> {
         if !std::mem::replace(&mut self.forced, true) {
             self.due = match self.when {
-                When::After(duration) => now.checked_add(duration),
+                When::After(duration) => clock::due_after(duration),
                 When::At(instant) => Some(instant),
             };
         }
         self.due
+    }
+
+    /// A duration that has just begun cannot have passed.
+    fn has_just_begun(&self) -> bool {
+        !self.forced && matches!(self.when, When::After(duration) if !duration.is_zero())
     }
 
     fn retract(&mut self) {
@@ -130,26 +138,23 @@ unsafe impl Branch for AfterBranch {
     type Output = ();
     const SINGLE: bool = true;
 
+    #[inline(always)]
+    fn hints(&self) -> u64 {
+        u64::from(!self.has_just_begun())
+    }
+
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
         // SAFETY: nothing pinned is moved.
         let this = unsafe { self.get_unchecked_mut() };
-        if let When::After(duration) = this.when
-            && !this.forced
-            && !duration.is_zero()
-        {
-            // It cannot have passed; the clock is read when it is offered.
-            return false;
-        }
-        let now = self::now();
-        this.due(now).is_some_and(|due| due <= now)
+        !this.has_just_begun() && this.due().is_some_and(|due| due <= self::now())
     }
 
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
         // SAFETY: nothing pinned is moved.
         let this = unsafe { self.get_unchecked_mut() };
-        let now = self::now();
-        let Some(due) = this.due(now) else { return Offered::Idle };
-        if due <= now {
+        let begins = this.has_just_begun();
+        let Some(due) = this.due() else { return Offered::Idle };
+        if !begins && due <= self::now() {
             return at.commit_alone();
         }
         this.place = Place::here();

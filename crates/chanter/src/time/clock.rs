@@ -1,0 +1,94 @@
+//! When a timer that is set now is due.
+
+use std::time::{Duration, Instant};
+
+use crate::vp::Vp;
+
+/// From this duration on a timer may be late by a tick of the kernel's clock:
+/// less than one part in a hundred.
+const LONG: Duration = Duration::from_secs(1);
+
+/// The time `duration` from now, or a little later; `None`: the clock does not
+/// go so far.
+///
+/// Timers that are set are mostly for what hardly ever happens, and to read the
+/// clock is half of their cost. A long one goes by the kernel's coarse clock,
+/// which is a load. It lags by less than a tick, which is added.
+pub(super) fn due_after(duration: Duration) -> Option<Instant> {
+    let is_simulated = || Vp::current().is_some_and(|vp| vp.simulated.is_some());
+    let now = if duration >= LONG && !is_simulated() { coarse::now() } else { None };
+    now.unwrap_or_else(super::now).checked_add(duration)
+}
+
+#[cfg(target_os = "linux")]
+mod coarse {
+    use std::sync::OnceLock;
+    use std::time::{Duration, Instant};
+
+    /// Where the kernel's clock and ours were at one moment, and the tick.
+    struct Origin {
+        instant: Instant,
+        clock: Duration,
+        tick: Duration,
+    }
+
+    /// Not before the present time, and less than two ticks after it.
+    pub(super) fn now() -> Option<Instant> {
+        static ORIGIN: OnceLock<Option<Origin>> = OnceLock::new();
+        let origin = ORIGIN.get_or_init(origin).as_ref()?;
+        let passed = read(libc::CLOCK_MONOTONIC_COARSE)?.checked_sub(origin.clock).unwrap_or_default();
+        Some(origin.instant + passed + origin.tick)
+    }
+
+    fn origin() -> Option<Origin> {
+        let mut tick = zero();
+        // SAFETY: the place is ours.
+        if unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut tick) } != 0 {
+            return None;
+        }
+        // In this order, so that what is said to be now is never before it.
+        let clock = read(libc::CLOCK_MONOTONIC)?;
+        Some(Origin { instant: Instant::now(), clock, tick: duration(&tick)? })
+    }
+
+    fn read(clock: libc::clockid_t) -> Option<Duration> {
+        let mut time = zero();
+        // SAFETY: the place is ours.
+        let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
+        if failed { None } else { duration(&time) }
+    }
+
+    const fn zero() -> libc::timespec {
+        // SAFETY: plain numbers.
+        unsafe { std::mem::zeroed() }
+    }
+
+    fn duration(time: &libc::timespec) -> Option<Duration> {
+        Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod coarse {
+    pub(super) fn now() -> Option<std::time::Instant> {
+        None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_timers_are_never_early_and_hardly_late() {
+        for _ in 0..2000 {
+            for duration in [Duration::from_millis(1), LONG, Duration::from_secs(3600)] {
+                let before = Instant::now();
+                let due = due_after(duration).unwrap();
+                assert!(due >= before + duration);
+                assert!(due <= Instant::now() + duration + Duration::from_millis(50));
+            }
+        }
+        assert_eq!(due_after(Duration::MAX), None);
+    }
+}
