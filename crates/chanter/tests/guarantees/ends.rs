@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) goes_on: bool,
     /// The first message that is dropped with it panics.
     pub(crate) bomb: bool,
+    /// Somebody else waits behind it.
+    pub(crate) second: bool,
     /// Each poll is on another OS thread: here, on Tokio's, on one of its own.
     pub(crate) moves: bool,
 }
@@ -43,10 +45,11 @@ impl Plan {
             for serve in [false, true] {
                 for rival in [Rival::No, Rival::First, Rival::Last] {
                     for goes_on in [false, true] {
-                        for bomb in [false, true] {
+                        for (bomb, second) in [(false, false), (false, true), (true, false), (true, true)] {
                             // Both orders are one if nobody serves.
-                            if (serve || rival != Rival::Last) && !(moves && (bomb || before == 0)) {
-                                plans.push(Self { before, serve, rival, goes_on, bomb, moves });
+                            let new = serve || rival != Rival::Last;
+                            if new && !(moves && (bomb || before == 0)) && !(second && before == 0) {
+                                plans.push(Self { before, serve, rival, goes_on, bomb, second, moves });
                             }
                         }
                     }
@@ -144,7 +147,16 @@ pub(crate) async fn drive<E>(
     }
     let over = row.ready || case.eager || case.broken;
     assert!(wait.is_some() || row.early || over && plan.before > 0, "commits by itself");
-    let facts = Facts { served: plan.serve, waited: plan.before > 0 && wait.is_some() };
+    let waited = plan.before > 0 && wait.is_some() || plan.second;
+    let facts = Facts { served: plan.serve, waited, second: plan.second };
+    let (second_wakes, second_waker) = Wakes::new();
+    let mut second = None;
+    if plan.second && !row.ready && !row.early && !row.meets {
+        let event = (row.event)();
+        let mut wait: Wait<E::Output> = Box::pin(futures::FutureExt::map(event.sync(), Some));
+        assert!(matches!(poll_with(&mut wait, &second_waker), Step::Pending), "commits by itself");
+        second = Some(wait);
+    }
     if plan.rival == Rival::First {
         // (Closed, if it has ended.)
         let _ = beat.try_send(());
@@ -204,6 +216,25 @@ pub(crate) async fn drive<E>(
     let begun = polls > 0;
     let expected = if lost && begun { actions } else { 0 };
     assert_eq!(witness.aborts.load(Ordering::SeqCst), expected, "abort actions");
+    if lost
+        && plan.serve
+        && row.hands_on
+        && let Some(wait) = &mut second
+    {
+        // What the first has not taken is the second's.
+        let start = Instant::now();
+        while taken.is_none() {
+            breathe(inside).await;
+            (row.tend)();
+            if second_wakes.count() > 0
+                && let Step::Ended(out) = poll_with(wait, &second_waker)
+            {
+                taken = out;
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "the next was not woken");
+        }
+    }
+    drop(second);
     breathe(inside).await;
     (row.verify)(taken, facts);
     drop((row.event, row.serve, row.tend));

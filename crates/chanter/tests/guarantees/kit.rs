@@ -19,11 +19,17 @@ pub(crate) struct Kit {
     fuse: Arc<AtomicBool>,
     /// Whether this run's event will be served.
     pub(crate) served: bool,
+    counts: bool,
 }
 
 impl Kit {
     pub(crate) fn new(served: bool) -> Self {
-        Self { ledger: Ledger::new(), next: Arc::default(), fuse: Arc::default(), served }
+        Self { ledger: Ledger::new(), next: Arc::default(), fuse: Arc::default(), served, counts: true }
+    }
+
+    /// Messages that are not in a ledger, for runs without end.
+    pub(crate) fn uncounted() -> Self {
+        Self { counts: false, ..Self::new(false) }
     }
 
     pub(crate) fn message(&self) -> Message {
@@ -31,7 +37,7 @@ impl Kit {
     }
 
     fn copy(&self, id: usize) -> Message {
-        Message { payload: self.ledger.payload(id), kit: self.clone() }
+        Message { id, _payload: self.counts.then(|| self.ledger.payload(id)), kit: self.clone() }
     }
 
     pub(crate) fn arm(&self, armed: bool) {
@@ -42,25 +48,26 @@ impl Kit {
 /// A message that is counted, and whose destructor may panic. Copies are counted
 /// by themselves.
 pub(crate) struct Message {
-    payload: Payload,
+    id: usize,
+    _payload: Option<Payload>,
     kit: Kit,
 }
 
 impl Message {
     pub(crate) fn id(&self) -> usize {
-        self.payload.id
+        self.id
     }
 }
 
 impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "message {}", self.payload.id)
+        write!(f, "message {}", self.id)
     }
 }
 
 impl Clone for Message {
     fn clone(&self) -> Self {
-        self.kit.copy(self.payload.id)
+        self.kit.copy(self.id)
     }
 }
 
@@ -81,6 +88,8 @@ pub(crate) struct Facts {
     pub(crate) served: bool,
     /// It had been polled, and waited, when it was served.
     pub(crate) waited: bool,
+    /// Somebody else waited behind it.
+    pub(crate) second: bool,
 }
 
 /// A base event and its surroundings.
@@ -97,6 +106,11 @@ pub(crate) struct Row<E: Event> {
     pub(crate) ready: bool,
     /// Commits by itself, some time.
     pub(crate) early: bool,
+    /// What one was given and left, the next one who waits gets; false: it has
+    /// been used up by then.
+    pub(crate) hands_on: bool,
+    /// Two of these events are partners of each other.
+    pub(crate) meets: bool,
 }
 
 impl<E: Event> Row<E> {
@@ -112,6 +126,8 @@ impl<E: Event> Row<E> {
             verify: Box::new(verify),
             ready: false,
             early: false,
+            hands_on: true,
+            meets: false,
         }
     }
 
@@ -122,6 +138,16 @@ impl<E: Event> Row<E> {
 
     pub(crate) fn ready(mut self) -> Self {
         self.ready = true;
+        self
+    }
+
+    pub(crate) fn used_up(mut self) -> Self {
+        self.hands_on = false;
+        self
+    }
+
+    pub(crate) fn meets(mut self) -> Self {
+        self.meets = true;
         self
     }
 

@@ -77,7 +77,11 @@ pub(crate) fn condvar(kit: &Kit) -> Row<impl Event<Output = OwnedMutexGuard<Mess
     let (locked, kit) = (mutexes.clone(), kit.clone());
     let event = move || {
         let mutex = Arc::new(Mutex::new(kit.message()));
-        locked.borrow_mut().push(mutex.clone());
+        let mut locked = locked.borrow_mut();
+        if locked.len() > 8 {
+            locked.retain(|mutex| Arc::strong_count(mutex) > 1);
+        }
+        locked.push(mutex.clone());
         condvar.wait(mutex.try_lock_owned().expect("new"))
     };
     let verify = move |taken: Option<OwnedMutexGuard<Message>>, _: Facts| {
@@ -127,7 +131,9 @@ pub(crate) fn future_in_place(kit: &Kit) -> Row<impl Event<Output = Message> + S
     let (made, kit) = (senders.clone(), kit.clone());
     let event = move || {
         let (tx, rx) = futures::channel::oneshot::channel::<Message>();
-        made.borrow_mut().push(tx);
+        let mut made = made.borrow_mut();
+        made.retain(|tx: &futures::channel::oneshot::Sender<_>| !tx.is_canceled());
+        made.push(tx);
         from_cancel_safe(async { rx.await.unwrap() })
     };
     let serve = move || {
@@ -202,7 +208,7 @@ pub(crate) fn future_on_host(kit: &Kit) -> Row<impl Event<Output = Message> + Se
     };
     let serve = move || (0..3).for_each(|_| tx.try_send(kit.message()).unwrap());
     let verify = move |_: Option<Message>, facts: Facts| assert!(facts.served || keep.is_empty());
-    Row::new(event, serve, verify)
+    Row::new(event, serve, verify).used_up()
 }
 
 pub(crate) type Both = (Result<Message, Closed>, Result<Message, Closed>);
@@ -235,5 +241,5 @@ pub(crate) fn gathered(kit: &Kit) -> Row<impl Event<Output = Both> + Send + use<
         let back = reclaimed.lock().unwrap().len();
         assert_eq!(taken + left + back, if facts.served { 6 } else { 0 }, "lost or doubled");
     };
-    Row::new(event, serve, verify)
+    Row::new(event, serve, verify).used_up()
 }
