@@ -26,9 +26,17 @@ pub(crate) struct Plan {
     /// The first message that is dropped with it panics.
     pub(crate) bomb: bool,
     /// Somebody else waits behind it.
-    pub(crate) second: bool,
+    pub(crate) second: Second,
     /// Each poll is on another OS thread: here, on Tokio's, on one of its own.
     pub(crate) moves: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Second {
+    No,
+    Stays,
+    /// It is dropped after the partner's part, before the first goes on.
+    Leaves,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,10 +53,13 @@ impl Plan {
             for serve in [false, true] {
                 for rival in [Rival::No, Rival::First, Rival::Last] {
                     for goes_on in [false, true] {
-                        for (bomb, second) in [(false, false), (false, true), (true, false), (true, true)] {
+                        for (bomb, second) in ends() {
                             // Both orders are one if nobody serves.
                             let new = serve || rival != Rival::Last;
-                            if new && !(moves && (bomb || before == 0)) && !(second && before == 0) {
+                            if new
+                                && !(moves && (bomb || before == 0))
+                                && !(second != Second::No && before == 0)
+                            {
                                 plans.push(Self { before, serve, rival, goes_on, bomb, second, moves });
                             }
                         }
@@ -58,6 +69,12 @@ impl Plan {
         }
         plans
     }
+}
+
+/// With and without a bomb and somebody else.
+fn ends() -> impl Iterator<Item = (bool, Second)> {
+    let seconds = [Second::No, Second::Stays, Second::Leaves];
+    seconds.into_iter().flat_map(|second| [(false, second), (true, second)])
 }
 
 type Wait<O> = Pin<Box<dyn Future<Output = Option<O>> + Send>>;
@@ -147,11 +164,11 @@ pub(crate) async fn drive<E>(
     }
     let over = row.ready || case.eager || case.broken;
     assert!(wait.is_some() || row.early || over && plan.before > 0, "commits by itself");
-    let waited = plan.before > 0 && wait.is_some() || plan.second;
-    let facts = Facts { served: plan.serve, waited, second: plan.second };
+    let waited = plan.before > 0 && wait.is_some() || plan.second != Second::No;
+    let facts = Facts { served: plan.serve, waited, second: plan.second == Second::Stays };
     let (second_wakes, second_waker) = Wakes::new();
     let mut second = None;
-    if plan.second && !row.ready && !row.early && !row.meets {
+    if plan.second != Second::No && !row.ready && !row.early && !row.meets {
         let event = (row.event)();
         let mut wait: Wait<E::Output> = Box::pin(futures::FutureExt::map(event.sync(), Some));
         assert!(matches!(poll_with(&mut wait, &second_waker), Step::Pending), "commits by itself");
@@ -168,6 +185,9 @@ pub(crate) async fn drive<E>(
     if plan.rival == Rival::Last {
         // (Closed, if it has ended.)
         let _ = beat.try_send(());
+    }
+    if plan.second == Second::Leaves {
+        second = None;
     }
     if plan.goes_on {
         if plan.before == 0 {

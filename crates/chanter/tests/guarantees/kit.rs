@@ -28,6 +28,7 @@ impl Kit {
     }
 
     /// Messages that are not in a ledger, for runs without end.
+    #[allow(dead_code, reason = "for `../guarantee_memory.rs`")]
     pub(crate) fn uncounted() -> Self {
         Self { counts: false, ..Self::new(false) }
     }
