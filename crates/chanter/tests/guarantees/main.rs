@@ -8,7 +8,8 @@
 //!    guard, a rival's `wrap` or a message's destructor panics; each poll comes
 //!    from another executor. Then each message is accounted for once, permits
 //!    and locks are back, a nack is enabled and an abort action has run exactly
-//!    if the branch has lost, and whoever could go on was woken, and went on.
+//!    if the branch has lost, and whoever could go on was woken, and went on; what
+//!    one was given and left, the next one who waits gets.
 //! 2. **Wait queues hold live offers only.** In `../guarantee_memory.rs`.
 //!
 //! The same at random, on all executors at once, is in `../stress.rs`.
@@ -24,6 +25,7 @@ mod common;
 
 mod channels;
 mod ends;
+mod heir;
 mod kit;
 mod others;
 mod shapes;
