@@ -217,7 +217,6 @@ pub(crate) async fn drive<E>(
     let end = catch_unwind(AssertUnwindSafe(|| drop(wait)));
     kit.arm(false);
     assert!(end.is_ok_and(|()| true) || plan.bomb, "a drop panicked");
-    drop(step);
     let lost = taken.is_none();
     if plan.goes_on && plan.rival == Rival::No && plan.serve && !case.eager && !case.broken {
         assert!(!lost, "served, and not taken");
