@@ -405,3 +405,17 @@ fn streams_and_sinks_forward() {
         pipe.join().await.unwrap().unwrap();
     });
 }
+
+/// A future that a guard has made is polled with the waker of whoever waits.
+#[test]
+fn a_future_that_a_guard_makes_wakes() {
+    watchdog!();
+    let (tx, rx) = futures::channel::oneshot::channel();
+    let made = guard(move || from_cancel_safe(rx));
+    let mut wait = Box::pin(choose((made, never())).sync());
+    let (wakes, waker) = Wakes::new();
+    assert!(Future::poll(wait.as_mut(), &mut Context::from_waker(&waker)).is_pending());
+    tx.send(1).unwrap();
+    assert_eq!(wakes.count(), 1);
+    assert_eq!(poll(&mut wait), Poll::Ready(Ok(1)));
+}

@@ -338,3 +338,24 @@ fn takes_that_are_given_up_on_a_machine() {
         });
     }
 }
+
+/// Of two swaps that are dropped after their commits, the later one first, both
+/// never happened.
+#[test]
+fn swaps_come_back_in_turn() {
+    watchdog!();
+    let place = MVar::empty();
+    let (mut first, mut second) = (Box::pin(place.swap(1).sync()), Box::pin(place.swap(2).sync()));
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+    place.try_put(0).unwrap();
+    assert_eq!(place.try_read(), Some(2));
+    drop((second, first));
+    assert_eq!(place.try_take(), Some(2), "read meanwhile: used");
+
+    let (mut first, mut second) = (Box::pin(place.swap(1).sync()), Box::pin(place.swap(2).sync()));
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+    place.try_put(0).unwrap();
+    drop((second, first));
+    assert_eq!(place.try_take(), Some(0));
+    assert_eq!(place.try_take(), None);
+}

@@ -1,11 +1,14 @@
-//! A soup: threads of all kinds do random things to a few channels. Every
-//! message is received once, given back, or dropped with its channel.
+//! A soup: threads of all kinds do random things to a few channels, and to one
+//! of everything else. Every message is received once, given back, or dropped
+//! with its channel; every lock and permit is back.
 //!
 //! `CHANTER_STRESS=<seconds>` makes it longer; a failure prints the seed, and
 //! `CHANTER_STRESS_SEED=<seed>` cooks the same soup again (the OS's schedule is
 //! another one, though).
 
 mod common;
+#[path = "stress/larder.rs"]
+mod larder;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,16 +21,27 @@ use chanter::prelude::*;
 use common::{Ledger, Payload, Random, machine, watchdog};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use larder::Larder;
 
 type Pair = (Sender<Payload>, Receiver<Payload>);
 /// A nack, and whether its branch's result was taken.
 type Told = (Nack, Arc<AtomicBool>);
 type Wait = Pin<Box<dyn Future<Output = Option<Payload>> + Send>>;
 
+type Both = (Option<Payload>, Option<Payload>);
+
+fn aged<'a>(
+    ageing: &'a mut Ageing,
+    events: [larder::Food; 2],
+) -> Pin<Box<dyn Future<Output = Option<Payload>> + Send + 'a>> {
+    Box::pin(ageing.choose(events).sync())
+}
+
 /// What all of them share.
 struct Pot {
     ledger: Arc<Ledger>,
     channels: Vec<Mutex<Pair>>,
+    larder: Larder,
     /// Waits that somebody began and somebody else may go on with.
     waits: Mutex<Vec<Wait>>,
     nacks: Arc<Mutex<Vec<Told>>>,
@@ -57,8 +71,10 @@ fn new_channel(random: &mut Random) -> Pair {
 
 impl Pot {
     fn new(random: &mut Random) -> Arc<Self> {
+        let ledger = Ledger::new();
         Arc::new(Self {
-            ledger: Ledger::new(),
+            larder: Larder::new(ledger.payload(usize::MAX)),
+            ledger,
             channels: (0..4).map(|_| Mutex::new(new_channel(random))).collect(),
             waits: Mutex::default(),
             nacks: Arc::default(),
@@ -93,7 +109,34 @@ impl Pot {
         let recv = |rx: &Receiver<Payload>| rx.recv().wrap(Result::ok);
         let send =
             |tx: &Sender<Payload>, message| tx.send(message).wrap(|result| result.err().map(|back| back.0));
-        match random.below(8) {
+        match random.below(13) {
+            8 => choose((self.larder.event(random, || self.payload()), late)).boxed(),
+            9 => {
+                let one = self.larder.event(random, || self.payload());
+                let two = self.larder.event(random, || self.payload());
+                choose_biased((guard(move || one), recv(&rx), two, late)).boxed()
+            }
+            10 => {
+                let list: Vec<_> = (0..4).map(|_| self.larder.event(random, || self.payload())).collect();
+                let limit = Duration::from_micros(random.next() % 300);
+                choose((choose(list), send(&tx, self.payload()))).timeout(limit).wrap(Option::flatten).boxed()
+            }
+            11 => {
+                let one = self.larder.event(random, || self.payload());
+                let due = Instant::now() + Duration::from_micros(random.next() % 300);
+                choose_earliest((one.due(due), recv(&rx), late)).by(due).wrap(Option::flatten).boxed()
+            }
+            12 => {
+                let chosen = Arc::new(AtomicBool::new(false));
+                let (won, lost) = (chosen.clone(), chosen);
+                let one = self.larder.event(random, || self.payload());
+                let one = one.on_abort(move || assert!(!lost.swap(true, Ordering::SeqCst), "both"));
+                let one = one.wrap(move |message| {
+                    assert!(!won.swap(true, Ordering::SeqCst), "aborted, and chosen");
+                    message
+                });
+                choose((optional(Some(one)), late)).boxed()
+            }
             0 => choose((send(&tx, self.payload()), late)).boxed(),
             1 => choose((recv(&rx), late)).boxed(),
             // Both sides of one channel.
@@ -134,8 +177,14 @@ impl Pot {
         }
     }
 
+    /// (The compiler cannot tell that these are `Send` inside of another future.)
+    fn both(&self, random: &mut Random) -> Pin<Box<dyn Future<Output = Option<Both>> + Send>> {
+        let both = gather((self.event(random), self.event(random)));
+        Box::pin(both.timeout(Duration::from_micros(random.next() % 300)).sync())
+    }
+
     async fn act(self: &Arc<Self>, kind: Kind, random: &mut Random) {
-        match random.below(20) {
+        match random.below(28) {
             0 => drop(self.pair(random).0.try_send(self.payload())),
             1 => self.take(self.pair(random).1.try_recv().ok()),
             2 => self.take(self.event(random).try_sync().flatten()),
@@ -210,6 +259,21 @@ impl Pot {
             12 if kind != Kind::Tokio => self.take(self.event(random).sync_blocking()),
             13 if matches!(kind, Kind::Host | Kind::Parasite) => inflate().await,
             14 => yield_now().await,
+            15..=18 => self.larder.stir(random, || self.payload()),
+            19 => self.larder.hold(random).await,
+            20 if matches!(kind, Kind::Host | Kind::Parasite | Kind::Pinned) => {
+                if let Some((one, two)) = self.both(random).await {
+                    self.take(one);
+                    self.take(two);
+                }
+            }
+            21 => {
+                let mut ageing = Ageing::new();
+                for _ in 0..3 {
+                    let events = [self.event(random), self.event(random)];
+                    self.take(aged(&mut ageing, events).await);
+                }
+            }
             _ => self.take(self.event(random).await),
         }
     }
@@ -319,6 +383,7 @@ fn cook(seed: u64, time: Duration) -> u64 {
     for (nack, chosen) in &*pot.nacks.lock().unwrap() {
         assert_ne!(nack.is_enabled(), chosen.load(Ordering::SeqCst), "a nack that lies");
     }
+    pot.larder.check();
     drop(pot);
     ledger.check();
     received

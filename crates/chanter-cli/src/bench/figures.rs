@@ -5,8 +5,9 @@ use serde::Serialize;
 use super::case::Case;
 use super::measure::{Measured, Medians};
 use super::micro;
+use super::micro::lost_choice::LOSERS;
 
-/// Choices that the whole run of `lost-choice` makes, over its three kinds of loser.
+/// Choices that the whole run of `lost-choice` makes, over all its kinds of loser.
 const LOST_CHOICES: u64 = 100_000_000;
 
 /// Memory that may come and go while choices are lost: a page cache's breath, not a leak. A single
@@ -149,7 +150,7 @@ fn all() -> Vec<Figure> {
         quantity: Quantity::Detail(chanter("idle", "asleep", 2), "cpu_ms_per_s"),
         bound: AtMost(NOTHING),
     });
-    for loser in ["timer", "wrapped timer", "silent channel"] {
+    for loser in LOSERS {
         figures.push(Figure {
             name: format!("lost choices, {loser}: bytes of growth"),
             quantity: Quantity::Detail(chanter("lost-choice", loser, 1), "rss_growth_bytes"),
@@ -176,7 +177,7 @@ pub(crate) fn cases(quick: bool) -> Vec<Case> {
         .collect();
     for case in &mut cases {
         case.n = match (case.bench, quick) {
-            ("lost-choice", false) => LOST_CHOICES.div_ceil(3),
+            ("lost-choice", false) => LOST_CHOICES.div_ceil(LOSERS.len() as u64),
             (_, false) | ("idle", true) => case.n,
             (_, true) => case.n / 10,
         };

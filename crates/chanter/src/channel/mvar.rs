@@ -186,7 +186,9 @@ impl<T> Place for MVar<T> {
             // Nobody has seen the new value: the old one is back.
             Kind::Swap { value, version } if *version == state.version => {
                 std::mem::swap(value, &mut state.value);
-                state.version += 1;
+                // As if it had never been: a swap before it may come back, too.
+                // (No other note can have the number that is used again.)
+                state.version -= 1;
             }
             // A read or a put that has happened has happened.
             Kind::Swap { .. } | Kind::Read { .. } | Kind::Put(_) => (),

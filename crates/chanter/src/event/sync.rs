@@ -92,6 +92,10 @@ impl<E: Event> Sync<E> {
         wakes: &mut Wakes,
     ) -> Option<usize> {
         branch.as_mut().force();
+        if E::Branch::WALKED {
+            // After the guards, which may have made futures.
+            branch.as_mut().walk(&mut Walk::new(What::Attend(waker)));
+        }
         if E::Branch::SINGLE {
             // A single leaf is tried and offered under one lock.
             let winner = Self::block_phase(branch, group, waker, wakes);
@@ -177,9 +181,6 @@ impl<E: Event> Sync<E> {
         let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch) };
         let group = &self.group;
         let mut wakes = Wakes::new();
-        if E::Branch::WALKED {
-            branch.as_mut().walk(&mut Walk::new(What::Attend(cx.waker())));
-        }
         let (winner, settled) = match group.phase.get() {
             Phase::New => {
                 if !PAID && !budget::pay() {
@@ -190,6 +191,9 @@ impl<E: Event> Sync<E> {
                 (winner, E::Branch::SINGLE && E::Branch::LEAN || E::Branch::TRACELESS && unoffered)
             }
             Phase::Offered => {
+                if E::Branch::WALKED {
+                    branch.as_mut().walk(&mut Walk::new(What::Attend(cx.waker())));
+                }
                 let wait_on = || Self::wait_on(&mut branch, group, cx.waker(), &mut wakes);
                 let mut winner = group.outcome().or_else(wait_on);
                 if E::Branch::WALKED && winner.is_none() {
