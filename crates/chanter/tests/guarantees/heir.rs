@@ -18,7 +18,7 @@ fn an_heir_ends_in_every_way() {
             let (before, served, goes_on, late) = (plan % 4, plan & 4 > 0, plan & 8 > 0, plan & 16 > 0);
             let kit = Kit::new(served);
             let (tx, rx) = mailbox();
-            let thread = spawn(async move { rx.recv().await.unwrap() });
+            let thread = spawn(async move { rx.recv().await });
             let other = thread.join();
             let mut heir = Some(Box::pin(thread.into_future()));
             let mut wakes = Wakes::new();
@@ -43,7 +43,7 @@ fn an_heir_ends_in_every_way() {
                     if before == 0 || wakes.0.count() > 0 {
                         let mut cx = std::task::Context::from_waker(&wakes.1);
                         if let Poll::Ready(got) = heir.as_mut().unwrap().as_mut().poll(&mut cx) {
-                            assert_eq!(got.unwrap().id(), 0);
+                            assert_eq!(got.unwrap().unwrap().id(), 0);
                             taken = true;
                         }
                     }
@@ -52,7 +52,7 @@ fn an_heir_ends_in_every_way() {
             drop(heir.take());
             if served && !taken {
                 // The value stays for another.
-                assert_eq!(other.await.unwrap().id(), 0);
+                assert_eq!(other.await.unwrap().unwrap().id(), 0);
             } else {
                 drop((other, tx));
             }

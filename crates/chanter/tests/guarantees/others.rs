@@ -144,15 +144,17 @@ pub(crate) fn future_in_place(kit: &Kit) -> Row<impl Event<Output = Message> + S
     Row::new(event, serve, |_, _| ())
 }
 
-pub(crate) fn join(kit: &Kit) -> Row<impl Event<Output = Result<Message, JoinError>> + Send + use<>> {
+type Joined = Result<Result<Message, Closed>, JoinError>;
+
+pub(crate) fn join(kit: &Kit) -> Row<impl Event<Output = Joined> + Send + use<>> {
     let (tx, rx) = mailbox();
-    let thread = Rc::new(spawn(async move { rx.recv().await.unwrap() }));
+    let thread = Rc::new(spawn(async move { rx.recv().await }));
     let (kit, events) = (kit.clone(), thread.clone());
-    let verify = move |taken: Option<Result<Message, JoinError>>, facts: Facts| {
+    let verify = move |taken: Option<Joined>, facts: Facts| {
         let again = thread.join().timeout(if facts.served { LONG } else { Duration::ZERO });
         match (taken, again.sync_blocking()) {
-            (Some(Ok(_)), Some(Err(error))) => assert!(error.is_taken()),
-            (None, Some(Ok(_))) => assert!(facts.served),
+            (Some(Ok(Ok(_))), Some(Err(error))) => assert!(error.is_taken()),
+            (None, Some(Ok(Ok(_)))) => assert!(facts.served),
             (None, None) => assert!(!facts.served, "it never ended"),
             other => panic!("{other:?}"),
         }
