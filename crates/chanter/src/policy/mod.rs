@@ -58,6 +58,12 @@ pub trait Policy: Send + Sync + 'static {
     /// A `Ready` that is dropped ends its thread as cancelled.
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready>;
 
+    /// Whether `enqueue` returns every thread that is [`Reason::Woken`], always:
+    /// then it is not asked.
+    fn lets_woken_run(&self) -> bool {
+        false
+    }
+
     /// The thread to run now.
     fn next(&self) -> Option<Ready>;
 

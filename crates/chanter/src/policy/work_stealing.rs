@@ -53,6 +53,10 @@ impl Policy for WorkStealing {
         None
     }
 
+    fn lets_woken_run(&self) -> bool {
+        true
+    }
+
     #[inline]
     fn next(&self) -> Option<Ready> {
         // Only this processor adds, so what it sees empty is empty.

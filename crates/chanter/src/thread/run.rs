@@ -279,12 +279,12 @@ fn submit(vp: &Vp, thread: Ready, attach: impl FnOnce() -> bool) {
             // SAFETY: `vp` is current.
             unsafe { run_attached(vp, thread) };
         }
-        Kind::Parasite | Kind::Host => vp.enqueue(thread, Reason::Woken),
+        Kind::Parasite | Kind::Host => vp.enqueue_woken(thread),
         Kind::Pinned | Kind::Local => {
             // SAFETY: the token's thread lives, so does its machine.
             let home = unsafe { &*thread.header().vp.load(Ordering::Relaxed) };
             if ptr::eq(home, vp) {
-                vp.enqueue(thread, Reason::Woken);
+                vp.enqueue_woken(thread);
             } else {
                 home.push(thread);
             }

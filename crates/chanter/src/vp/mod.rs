@@ -97,6 +97,8 @@ pub(crate) struct Vp {
     asked_since: Cell<Instant>,
     pub(crate) counters: Counters,
     pub(crate) policy: Box<dyn Policy>,
+    /// What the policy says of the woken.
+    lets_woken_run: bool,
     pub(crate) index: usize,
     machine: Cell<*const Shared>,
 
@@ -147,6 +149,7 @@ impl Vp {
             counters: Counters::default(),
             parasites: Counter::default(),
             arena: Arena::new(),
+            lets_woken_run: policy.lets_woken_run(),
             policy,
             index,
             machine: Cell::new(ptr::null()),
@@ -284,6 +287,12 @@ impl Vp {
             Some(thread) => self.run_soon(thread),
             None => self.offer_to_others(),
         }
+    }
+
+    /// A thread was woken by its neighbour; the caller is the driver.
+    #[inline(always)]
+    pub(crate) fn enqueue_woken(&self, thread: Ready) {
+        if self.lets_woken_run { self.run_soon(thread) } else { self.enqueue(thread, Reason::Woken) }
     }
 
     /// Something was queued. One thread alone is left to whoever watches, as

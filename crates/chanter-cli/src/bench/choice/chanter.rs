@@ -65,7 +65,7 @@ where
 async fn feeder(feed: Senders, each: u64) -> Senders {
     for value in 0..each {
         for tx in &feed {
-            if tx.send(value).await.is_err() {
+            if tx.send_ref(value).await.is_err() {
                 return feed;
             }
         }
