@@ -6,6 +6,7 @@ use std::pin::Pin;
 
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::deadlock::Waits;
 use crate::thread::JoinError;
 
 /// [`Event::on_abort`] under its name in Concurrent ML.
@@ -148,6 +149,10 @@ unsafe impl<B: Branch, F: FnOnce()> Branch for OnAbortBranch<B, F> {
                 run(action, fate);
             }
         }
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        self.inner.waits(waits);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

@@ -27,8 +27,8 @@ pub unsafe trait Branch {
     const SINGLE: bool;
 
     /// Where one of its leaves has won, there is nothing left to drop after
-    /// `settle` and `finish`; and when the
-    /// only leaf has committed in `offer_leaf`, there is nothing to settle.
+    /// `settle` and `finish`; and when the only leaf has committed in
+    /// `offer_leaf`, there is nothing to settle.
     const LEAN: bool = false;
 
     /// As `LEAN`, where no leaf of it has won.
@@ -40,6 +40,7 @@ pub unsafe trait Branch {
 
     /// Some leaf takes part in [`walk`](Branch::walk).
     const WALKED: bool = false;
+
     /// Some leaf wants to be tried again when the owner is polled again: no
     /// partner commits it. Combinators pass it on, with `retry_leaf`.
     const RETRIES: bool = false;

@@ -8,6 +8,7 @@ use super::choose::choose_biased;
 use super::ordered::{Order, OrderedBranch};
 use super::walk::{Walk, What};
 use super::{Branch, Choices, Choose, Event, Offered, Offering, Wakes, Wrap, into_future};
+use crate::deadlock::Waits;
 use crate::thread::random;
 use crate::time::{After, at};
 
@@ -185,6 +186,10 @@ unsafe impl<B: Branch> Branch for DueBranch<B> {
                 *due = Some(due.map_or(at, |earlier| earlier.min(at)));
             }
         }
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        self.inner.waits(waits);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::deadlock::Waits;
 
 /// `event` if there is one, else [`never`](super::never()): a branch of a
 /// choice that is switched on and off.
@@ -109,6 +110,12 @@ unsafe impl<B: Branch> Branch for OptionalBranch<B> {
 
     fn finish(self: Pin<&mut Self>, leaf: usize) -> B::Output {
         self.some().finish(leaf)
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        if let Some(inner) = &self.inner {
+            inner.waits(waits);
+        }
     }
 
     fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {

@@ -6,6 +6,7 @@ use std::pin::Pin;
 
 use super::walk::{Walk, What};
 use super::{Branch, Offered, Offering, Wakes};
+use crate::deadlock::Waits;
 
 /// A choice policy: in which order the leaves are tried.
 pub(super) trait Order {
@@ -107,6 +108,10 @@ unsafe impl<B: Branch, O: Order> Branch for OrderedBranch<B, O> {
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> B::Output {
         let leaf = self.winner.expect("settled before");
         self.inner().finish(leaf)
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        self.inner.waits(waits);
     }
 
     fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {

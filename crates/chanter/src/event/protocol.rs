@@ -1,7 +1,8 @@
 //! The synchronization protocol: how one of many offers commits.
 //!
 //! This is the optimistic protocol of Parallel CML (section 5), with offers
-//! that live inside the pinned future of the one who synchronizes.
+//! that live inside the pinned future of the one who synchronizes. The file is
+//! long because a partner and an owner must be read together.
 //!
 //! ```text
 //!             ┌────(claim)────► CLAIMED ─┐ the owner tries to match another
@@ -24,7 +25,9 @@
 //! * INV-LAST: a partner's last access to an offer and its group is
 //!   [`Group::publish`], inside the critical section of that queue. It takes
 //!   the waiter out before, and wakes it after the lock is released. So an
-//!   owner that saw DONE may free everything.
+//!   owner that saw DONE may free everything. Where an offer is *prepared* for
+//!   one partner, without a queue, that partner is told by other means, once,
+//!   and an owner who gives up waits for it (`await_partner`).
 //! * INV-LOCK: one queue's lock is held at a time, and no user code runs
 //!   under it. A partner that meets CLAIMED waits for the owner, which
 //!   gives up its own claim before it waits: no cycle.

@@ -45,7 +45,8 @@ const COMPLETE: u64 = 1 << 2;
 const AWAITED: u64 = 1 << 3;
 /// The result is gone.
 const TAKEN: u64 = 1 << 4;
-/// The owner of the handle waits, by itself: see `join.rs`.
+/// The owner of the handle waits, by itself: its offer is the completer's, see
+/// `join.rs`.
 const HEIR: u64 = 1 << 5;
 const REFERENCE: u64 = 1 << 8;
 
