@@ -80,6 +80,25 @@ fn crossing_channels_are_reported() {
 }
 
 #[test]
+fn reports_see_through_combinators() {
+    const NAME: &str = "reports_see_through_combinators";
+    if !is_alone(NAME) {
+        let said = report_of(NAME, &[]);
+        assert_eq!(said.matches("to read an IVar").count(), 4, "{said}");
+        assert!(!said.contains("an event"), "{said}");
+        return;
+    }
+    machine(1).block_on(async {
+        let ivar = IVar::<u32>::new();
+        let get = || ivar.get();
+        spawn(get().on_abort(|| ()).sync());
+        spawn(choose_earliest([get().due(Instant::now())]).sync());
+        spawn(optional(Some(get())).sync());
+        get().await
+    });
+}
+
+#[test]
 fn threads_that_join_each_other_are_a_cycle() {
     const NAME: &str = "threads_that_join_each_other_are_a_cycle";
     if !is_alone(NAME) {
