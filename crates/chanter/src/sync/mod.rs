@@ -8,7 +8,7 @@
 
 mod biased;
 mod cell;
-mod fence_pair;
+pub(crate) mod fence_pair;
 mod lock;
 pub(crate) mod order;
 mod os_thread;

@@ -75,6 +75,12 @@ orders! {
     state_begin = Acquire;
     /// `State::end`: publishes the frame to its next runner.
     state_end = Release;
+    /// `Home::at_home`: publishes a thread's rest, and the thread, to the revoker.
+    home_leave = Release;
+    /// `Home::wait`: sees what the driver did at home.
+    home_wait = Acquire;
+    /// `State::revoke`: the revoker is through before another bias.
+    home_revoked = Release;
     /// `State::complete`: publishes the result, and sees every use end.
     state_complete = AcqRel;
     /// `State::await_inheritance`: publishes the heir's offer, or sees the result.

@@ -17,6 +17,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::body::Vtable;
+use super::rest::Rest;
 use super::state::State;
 use crate::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU8, Ordering};
 use crate::sync::{Cell, Linked, Stack, UnsafeCell, order};
@@ -39,6 +40,8 @@ pub(crate) struct Header {
     pub(crate) kind: KindCell,
     /// Parasites that this thread must spawn as hosts.
     pub(crate) penalty: Cell<u8>,
+    /// What the thread does at home.
+    pub(crate) rest: Rest,
 }
 
 /// What the scheduler has to know of a thread.
@@ -175,6 +178,7 @@ impl Header {
             borrowed: Cell::new(0),
             kind: KindCell(AtomicU8::new(kind as u8)),
             penalty: Cell::new(0),
+            rest: Rest::new(),
         }
     }
 
@@ -186,6 +190,7 @@ impl Header {
         self.borrowed.set(0);
         self.kind.set(Kind::Parasite);
         self.penalty.set(0);
+        self.rest.freshen();
     }
 
     /// Whether the header of a parasite that has ended in place is still as it

@@ -8,6 +8,7 @@ pub(crate) mod body;
 pub(crate) mod frame;
 mod join;
 mod par;
+mod rest;
 mod run;
 mod spawn;
 pub(crate) mod state;
@@ -18,9 +19,12 @@ use crate::vp::Vp;
 
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(all(test, loom))]
+mod rest_models;
 pub use join::{Join, JoinError, Thread};
 pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, reify, yield_now};
-pub(crate) use run::{cancel, clone_ours, is_ours, is_own, run, wake_at, wake_attached};
+pub(crate) use rest::Home;
+pub(crate) use run::{cancel, claim, clone_ours, is_ours, is_own, run, wake_at, wake_attached};
 pub use spawn::{LocalThread, spawn, spawn_local, spawn_on, spawn_parasite};
 pub(crate) use spawn::{spawn_body, spawn_in};
 

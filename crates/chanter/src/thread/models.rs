@@ -92,7 +92,7 @@ impl To {
         let complete = frame.told.load(Relaxed) == frame.enough;
         let borrowed = frame.borrowed.replace(0);
         if !complete {
-            return frame.state.end(borrowed) == Ended::Token;
+            return frame.state.end(borrowed, 0) == Ended::Token;
         }
         match frame.state.complete(borrowed) {
             Completed::Free => self.free(),
@@ -106,9 +106,10 @@ impl To {
     /// has its token.
     fn tell(self) -> bool {
         self.frame().told.fetch_add(1, Relaxed);
-        match self.frame().state.wake(true) {
+        match self.frame().state.wake(true, 0) {
             Woken::Token => true,
             Woken::Already => false,
+            Woken::Elsewhere(_) => unreachable!("nothing is biased"),
             Woken::Free => {
                 self.free();
                 false
@@ -214,7 +215,7 @@ fn completed_among_references() {
         thread::spawn(move || {
             to.frame().shared.get();
             let free =
-                if wakes { to.frame().state.wake(true) == Woken::Free } else { to.frame().state.release() };
+                if wakes { to.frame().state.wake(true, 0) == Woken::Free } else { to.frame().state.release() };
             if free {
                 to.free();
             }

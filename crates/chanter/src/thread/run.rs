@@ -26,6 +26,8 @@ pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
     // SAFETY: the token is ours until `end` or `complete`.
     let header = unsafe { frame.as_ref() };
     if !ptr::eq(header.vp.load(Ordering::Relaxed), vp) {
+        header.state.leave_home();
+        header.rest.break_streak();
         header.vp.store(ptr::from_ref(vp).cast_mut(), Ordering::Relaxed);
         vp.counters.migrated.add_one();
     }
@@ -66,18 +68,31 @@ pub(super) unsafe fn polling(
 pub(super) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
     // SAFETY: we are the runner until the transitions below.
     let header = unsafe { frame.as_ref() };
-    let borrowed = header.borrowed.replace(0);
     match poll {
-        Poll::Pending => match header.state.end(borrowed) {
-            Ended::Idle => (),
-            Ended::Token => {
-                let reason = if vp.budget.get() == 0 { Reason::Spent } else { Reason::Yielded };
-                // SAFETY: `Token` says so.
-                vp.enqueue(unsafe { Ready::from_frame(frame) }, reason);
-            }
-        },
+        // What was handed out stays borrowed, while the number is sane.
+        Poll::Pending
+            if header.borrowed.get().unsigned_abs() < 1 << 30
+                && header.state.rest(&header.rest, &vp.home) => {}
+        // SAFETY: the runner is the caller, and it does not rest.
+        Poll::Pending => unsafe { end(vp, frame) },
         // SAFETY: the body is complete.
-        Poll::Ready(()) => unsafe { complete(frame, borrowed) },
+        Poll::Ready(()) => unsafe { complete(frame, header.borrowed.replace(0)) },
+    }
+}
+
+/// # Safety
+/// As for [`settle`].
+unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
+    // SAFETY: we are the runner until the transition below.
+    let header = unsafe { frame.as_ref() };
+    let bias = header.state.earn_rest(&header.rest, &vp.home, vp.homes());
+    match header.state.end(header.borrowed.replace(0), bias) {
+        Ended::Idle => (),
+        Ended::Token => {
+            let reason = if vp.budget.get() == 0 { Reason::Spent } else { Reason::Yielded };
+            // SAFETY: `Token` says so.
+            vp.enqueue(unsafe { Ready::from_frame(frame) }, reason);
+        }
     }
 }
 
@@ -235,29 +250,95 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, attach: impl F
     // SAFETY: the caller's reference.
     let header = unsafe { frame.as_ref() };
     // SAFETY: a frame's machine lives as long as the frame, and never changes.
-    let home = unsafe { &*header.vp.load(Ordering::Relaxed) };
-    if let Some(vp) = Vp::current().filter(|vp| vp.is_of_same_machine(home)) {
-        match header.state.wake(GIVE_UP) {
-            // SAFETY: `Token` says so.
-            Woken::Token => submit(vp, unsafe { Ready::from_frame(frame) }, attach),
-            Woken::Already => (),
-            // SAFETY: `Free` says so.
-            Woken::Free => unsafe { bury(frame) },
+    let last = unsafe { &*header.vp.load(Ordering::Relaxed) };
+    if let Some(vp) = Vp::current().filter(|vp| vp.is_of_same_machine(last)) {
+        // SAFETY: `vp` is current and of the frame's machine; the token is
+        // ours where we are told so.
+        unsafe {
+            if header.state.rouse(&header.rest, &vp.home) {
+                if GIVE_UP {
+                    give_back(header);
+                }
+                return submit(vp, Ready::from_frame(frame), attach);
+            }
+            match header.state.wake(GIVE_UP, vp.home.bits()) {
+                Woken::Token => submit(vp, Ready::from_frame(frame), attach),
+                Woken::Already => (),
+                Woken::Elsewhere(home) => {
+                    if let Some(thread) = revoke::<GIVE_UP>(frame, home) {
+                        submit(vp, thread, attach);
+                    }
+                }
+                Woken::Free => bury(frame),
+            }
         }
         return;
     }
     // From outside: our reference keeps the machine's memory while we push.
-    match header.state.wake(false) {
-        Woken::Token => {
-            // SAFETY: `Token` says so. Read again: its last run is over now.
-            let (home, ready) = unsafe { (&*header.vp.load(Ordering::Relaxed), Ready::from_frame(frame)) };
-            home.push(ready);
-        }
-        Woken::Already | Woken::Free => (),
+    let token = match header.state.wake(false, 0) {
+        // SAFETY: `Token` says so.
+        Woken::Token => Some(unsafe { Ready::from_frame(frame) }),
+        // SAFETY: the caller's reference stays.
+        Woken::Elsewhere(home) => unsafe { revoke::<false>(frame, home) },
+        Woken::Already | Woken::Free => None,
+    };
+    if let Some(thread) = token {
+        // SAFETY: as for `last`. Read again: its last run is over now.
+        let last = unsafe { &*header.vp.load(Ordering::Relaxed) };
+        last.push(thread);
     }
     if GIVE_UP {
         // SAFETY: the caller's reference goes.
         unsafe { release(frame) };
+    }
+}
+
+/// The second step of a wake of, or a claim to, a thread that may rest on
+/// virtual processor `home`: its token, if it does.
+///
+/// # Safety
+/// The caller has set REVOKING and has a reference; with `GIVE_UP` it goes.
+#[cold]
+unsafe fn revoke<const GIVE_UP: bool>(frame: NonNull<Header>, home: usize) -> Option<Ready> {
+    // SAFETY: the caller's reference keeps the frame, which keeps its machine.
+    let (header, last) = unsafe { (frame.as_ref(), &*frame.as_ref().vp.load(Ordering::Relaxed)) };
+    if header.state.revoke(&header.rest, last.home_of(home)) {
+        if GIVE_UP {
+            give_back(header);
+        }
+        // SAFETY: it rested.
+        return Some(unsafe { Ready::from_frame(frame) });
+    }
+    if GIVE_UP {
+        // SAFETY: the caller's reference goes.
+        unsafe { release(frame) };
+    }
+    None
+}
+
+/// The holder of the token gives up a reference.
+#[inline(always)]
+fn give_back(header: &Header) {
+    header.borrowed.set(header.borrowed.get().wrapping_sub(1));
+}
+
+/// Claims the token of a thread that waits for somebody to wake it.
+///
+/// # Safety
+/// The frame's memory, and its machine, stay for the time of the call.
+pub(crate) unsafe fn claim(frame: NonNull<Header>) -> Option<Ready> {
+    // SAFETY: the caller's contract; a frame that is in use names a virtual
+    // processor of its machine. The token is ours where we are told so.
+    unsafe {
+        let header = frame.as_ref();
+        let last = &*header.vp.load(Ordering::Relaxed);
+        let vp = Vp::current().filter(|vp| vp.is_of_same_machine(last));
+        let claimed = vp.is_some_and(|vp| header.state.rouse(&header.rest, &vp.home)) || header.state.claim();
+        if claimed {
+            return Some(Ready::from_frame(frame));
+        }
+        let home = header.state.begin_claim(vp.map_or(0, |vp| vp.home.bits()))?;
+        revoke::<true>(frame, home)
     }
 }
 

@@ -34,13 +34,17 @@
 //! its own waker does not touch the word: it counts in `borrowed`, and
 //! [`State::end`] or [`State::complete`] adds the sum. So the count may wrap
 //! below zero while ACTIVE is set; nobody looks at it then.
+//!
+//! Edges 3 and 1 have a cheaper form for threads that stay where they are: see
+//! [`super::rest`]. A thread that rests is ACTIVE, though nobody polls it.
 
+use super::rest;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::order;
 
-const ACTIVE: u64 = 1;
-const NOTIFIED: u64 = 1 << 1;
-const COMPLETE: u64 = 1 << 2;
+pub(super) const ACTIVE: u64 = 1;
+pub(super) const NOTIFIED: u64 = 1 << 1;
+pub(super) const COMPLETE: u64 = 1 << 2;
 /// A joiner waits: `complete` has to look at the wait queue.
 const AWAITED: u64 = 1 << 3;
 /// The result is gone.
@@ -48,11 +52,13 @@ const TAKEN: u64 = 1 << 4;
 /// The owner of the handle waits, by itself: its offer is the completer's, see
 /// `join.rs`.
 const HEIR: u64 = 1 << 5;
-const REFERENCE: u64 = 1 << 8;
+/// The lowest bit of the field that says where the thread rests.
+pub(super) const UNIT: u64 = 1 << 8;
+pub(super) const REFERENCE: u64 = 1 << 24;
 
 /// The state word.
 #[derive(Debug)]
-pub(crate) struct State(AtomicU64);
+pub(crate) struct State(pub(super) AtomicU64);
 
 /// What a wake found.
 #[must_use]
@@ -62,6 +68,9 @@ pub(crate) enum Woken {
     Token,
     /// Somebody else will poll it.
     Already,
+    /// It may rest on the virtual processor of this number: the caller, whose
+    /// reference has not been given up, must [`State::revoke`].
+    Elsewhere(usize),
     /// The thread is complete and the caller gave up its last reference: it
     /// must free the frame.
     Free,
@@ -138,17 +147,23 @@ impl State {
         self.0.load(order::state_private()) == ACTIVE | REFERENCE
     }
 
-    /// Edge 1. With `give_up` the caller's reference goes with it.
+    /// Edge 1, by one who drives the home whose bits are `me`, or none (0).
+    /// With `give_up` the caller's reference goes with it.
     #[inline]
-    pub(crate) fn wake(&self, give_up: bool) -> Woken {
+    pub(crate) fn wake(&self, give_up: bool, me: u64) -> Woken {
         let gift = if give_up { REFERENCE } else { 0 };
-        let mut word = self.0.load(Ordering::Relaxed);
+        let mut word = self.word();
         loop {
             let idle = word & (ACTIVE | NOTIFIED | COMPLETE) == 0;
             let mut next = word.wrapping_sub(gift);
+            let mut elsewhere = None;
             if idle {
                 next |= ACTIVE;
             } else if word & COMPLETE == 0 {
+                if let Some(revoking) = rest::revoking(word, me) {
+                    next = revoking;
+                    elsewhere = Some(rest::home_of(word));
+                }
                 next |= NOTIFIED;
             }
             // ORDER: Release publishes what the waker did to the poll: to
@@ -156,6 +171,7 @@ impl State {
             // is not. Acquire lets the holder of the token use the frame.
             match self.0.compare_exchange_weak(word, next, order::state_wake(), Ordering::Relaxed) {
                 Ok(_) if idle => return Woken::Token,
+                Ok(_) if let Some(home) = elsewhere => return Woken::Elsewhere(home),
                 Ok(_) if give_up && is_free(next) => return Woken::Free,
                 Ok(_) => return Woken::Already,
                 Err(now) => word = now,
@@ -186,10 +202,10 @@ impl State {
     }
 
     /// Edges 3 and 4: the poll returned `Pending`; `borrowed` references
-    /// were handed out during it.
+    /// were handed out during it. `bias`: see [`State::earn_rest`].
     #[inline]
-    pub(crate) fn end(&self, borrowed: i32) -> Ended {
-        let delta = references(borrowed).wrapping_sub(ACTIVE);
+    pub(crate) fn end(&self, borrowed: i32, bias: u64) -> Ended {
+        let delta = references(borrowed).wrapping_add(bias).wrapping_sub(ACTIVE);
         // ORDER: Release publishes the frame to the next runner. What a waker
         // did is seen by the `begin` that follows.
         let before = self.0.fetch_add(delta, order::state_end());
@@ -199,7 +215,8 @@ impl State {
 
     /// Edge 5: the future is gone and the result is in its place.
     pub(crate) fn complete(&self, borrowed: i32) -> Completed {
-        if borrowed == 0 && self.is_private() {
+        // ORDER: as in `is_private`.
+        if borrowed == 0 && self.0.load(order::state_private()) & !rest::HOME == ACTIVE | REFERENCE {
             // Nobody else knows the thread: nothing has to be published.
             return Completed::Free;
         }
@@ -299,7 +316,20 @@ impl State {
         self.0.fetch_or(TAKEN, Ordering::Relaxed) & TAKEN == 0
     }
 
-    /// Shutdown: claims an idle thread's token.
+    /// The word, for decisions that something else confirms.
+    #[inline(always)]
+    pub(super) fn word(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// `word` becomes `next`, or says what it is now.
+    #[inline(always)]
+    pub(super) fn change(&self, word: u64, next: u64, order: Ordering) -> Result<(), u64> {
+        self.0.compare_exchange_weak(word, next, order, Ordering::Relaxed).map(drop)
+    }
+
+    /// Claims an idle thread's token; one that rests is the business of
+    /// [`State::rouse`] and [`State::revoke`].
     pub(crate) fn claim(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         while word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE) == 0 {

@@ -564,10 +564,8 @@ impl Shared {
             let state = unsafe { &frame.as_ref().state };
             if state.in_use() && !state.is_complete() {
                 left = true;
-                if state.claim() {
-                    // SAFETY: claimed.
-                    drop(unsafe { Ready::from_frame(frame) });
-                }
+                // SAFETY: as above.
+                drop(unsafe { thread::claim(frame) });
             }
         }
         left

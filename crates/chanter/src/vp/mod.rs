@@ -39,6 +39,7 @@ use crate::io::Reactor;
 use crate::policy::{Policy, Ready, ReadyQueue, Reason};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Stack, fence};
+use crate::thread::Home;
 use crate::thread::frame::{Arena, Header};
 use crate::time::Timers;
 use counters::{Counter, Counters};
@@ -70,6 +71,8 @@ pub(crate) struct Vp {
     pub(crate) depth: Cell<u32>,
     /// Parasites spawned here: counted apart, beside what else a spawn writes.
     pub(crate) parasites: Counter,
+    /// Where threads rest that stay here.
+    pub(crate) home: Home,
     /// Driver: where frames come from.
     pub(crate) arena: Arena,
     /// Driver: the real stack limit.
@@ -148,6 +151,7 @@ impl Vp {
             asked_since: Cell::new(Instant::now()),
             counters: Counters::default(),
             parasites: Counter::default(),
+            home: Home::new(index),
             arena: Arena::new(),
             lets_woken_run: policy.lets_woken_run(),
             policy,
@@ -186,6 +190,16 @@ impl Vp {
     #[inline(always)]
     pub(crate) fn is_of_same_machine(&self, other: &Self) -> bool {
         ptr::eq(self, other) || ptr::eq(self.machine.get(), other.machine.get())
+    }
+
+    /// The homes of all virtual processors of the machine.
+    pub(crate) fn homes(&self) -> impl Iterator<Item = &Home> {
+        self.machine().vps.iter().map(|vp| &vp.home)
+    }
+
+    /// The home of virtual processor `index` of the machine.
+    pub(crate) fn home_of(&self, index: usize) -> &Home {
+        &self.machine().vps[index].home
     }
 
     /// Whether this OS thread drives the virtual processor that `header`'s

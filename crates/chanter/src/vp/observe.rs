@@ -136,15 +136,19 @@ impl Vp {
             };
             // Before the claim, so that those elsewhere are left in peace; after
             // it, because until then the frame might become another's.
-            if self.is_bound_elsewhere(header) || !header.state.claim() {
+            let thread = if self.is_bound_elsewhere(header) {
+                None
+            } else {
+                // SAFETY: as above.
+                unsafe { thread::claim(frame) }
+            };
+            let Some(thread) = thread else {
                 if all {
                     let is_parasite = header.kind.get() == Kind::Parasite;
                     snapshot.threads.push(report(is_parasite, ThreadState::Ready));
                 }
                 continue;
-            }
-            // SAFETY: claimed.
-            let thread = unsafe { Ready::from_frame(frame) };
+            };
             if self.is_bound_elsewhere(header) {
                 Self::send_home(thread);
                 continue;
@@ -175,8 +179,8 @@ impl Vp {
         self.asking.set(outer);
         self.budget.set(budget);
         // SAFETY: as in `snapshot`. Complete, or queued again: it went on.
-        let state = unsafe { &(*frame).state };
-        waits.went_on |= !state.is_idle();
+        let header = unsafe { &*frame };
+        waits.went_on |= !header.state.is_idle() && !header.state.rests(&header.rest, &self.home);
         waits
     }
 

@@ -260,12 +260,7 @@ impl Vp {
     /// Ends a thread that nobody runs or is about to run.
     fn cancel_idle(&self, frame: ptr::NonNull<Header>) -> bool {
         // SAFETY: a frame's memory stays while its machine lives.
-        let claimed = unsafe { frame.as_ref() }.state.claim();
-        if claimed {
-            // SAFETY: claimed.
-            thread::cancel(unsafe { Ready::from_frame(frame) });
-        }
-        claimed
+        unsafe { thread::claim(frame) }.map(thread::cancel).is_some()
     }
 }
 

@@ -303,10 +303,8 @@ impl Vp {
                     continue;
                 }
                 left = true;
-                if header.state.claim() {
-                    // SAFETY: claimed.
-                    drop(unsafe { Ready::from_frame(frame) });
-                }
+                // SAFETY: as above.
+                drop(unsafe { thread::claim(frame) });
             }
             if !left {
                 self.has_locals.set(false);

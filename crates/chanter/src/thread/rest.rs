@@ -1,0 +1,294 @@
+//! Threads that rest: idle, without a read-modify-write.
+//!
+//! Threads that talk stay on one virtual processor. One that has ended a few
+//! polls in a row on the same is *biased* to it, and *rests* from then on when
+//! a poll ends: its word stays ACTIVE, and the end is noted beside it, in
+//! [`Rest`]. The driver of that virtual processor, its *home*, wakes it with
+//! plain stores too. Anyone else revokes the bias first, at the cost of a
+//! barrier on every processor, about a microsecond.
+//!
+//! ```text
+//!   the driver at home:  BUSY := thread;  light fence;  is the word biased to me?
+//!                        yes: look at, and change, `resting`;  BUSY := none
+//!   anyone else:         bias -> REVOKING, with NOTIFIED;  heavy fence;
+//!                        wait until BUSY is not the thread;
+//!                        does it rest? no more, the token is mine;  REVOKING -> LOST
+//! ```
+//!
+//! * INV-REST: a thread that rests is ACTIVE without a token and a runner. Who
+//!   may make its token is the driver at home while the word is biased to it,
+//!   and the one who has set REVOKING while that is set.
+//! * INV-HOME-BUSY: this is Dekker's protocol with an asymmetric fence, as in
+//!   `sync/biased.rs`: either the driver sees the bias go, or the revoker sees
+//!   BUSY. So `resting` is touched by one of them at a time.
+//! * A driver that was interrupted between its first look at the word and
+//!   BUSY finds the bias gone. One that was interrupted behind its second look
+//!   is waited for: by the revoker, and by whoever biases the thread anew.
+//! * No wake is lost: a waker elsewhere leaves NOTIFIED and no bias. Either
+//!   the end of the poll sees that, or the waker sees the thread rest.
+//!
+//! Where there is no heavy fence, no thread is ever biased.
+
+use std::ptr;
+
+use super::state::{ACTIVE, COMPLETE, NOTIFIED, REFERENCE, State, UNIT};
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::{Cell, fence_pair, order, spin};
+
+/// The field of the word that says where the thread rests: 0, [`LOST`],
+/// [`REVOKING`], or a virtual processor's number and 1.
+pub(super) const HOME: u64 = 0xffff * UNIT;
+/// The bias is being revoked.
+const REVOKING: u64 = HOME;
+/// There was a bias once.
+const LOST: u64 = REVOKING - UNIT;
+
+/// Polls in a row on one virtual processor that earn the first, the second and
+/// the last bias.
+const STREAKS: [u8; 3] = [4, 64, 250];
+/// Set in `rest` while the thread rests; below it, how often it was biased.
+const RESTING: u8 = 1 << 7;
+
+/// A thread's part.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// See [`RESTING`]: INV-REST. The count is the runner's.
+    rest: Cell<u8>,
+    /// The runner's: polls in a row that ended here.
+    streak: Cell<u8>,
+}
+
+/// A virtual processor's part.
+#[derive(Debug)]
+pub(crate) struct Home {
+    /// What the words of threads say that are biased to it.
+    bits: u64,
+    /// BUSY: the thread whose rest the driver looks at.
+    busy: AtomicPtr<State>,
+}
+
+impl Rest {
+    pub(crate) fn new() -> Self {
+        Self { rest: Cell::new(0), streak: Cell::new(0) }
+    }
+
+    /// The frame is to be another thread's.
+    pub(super) fn freshen(&self) {
+        self.rest.set(0);
+        self.streak.set(0);
+    }
+
+    /// The thread runs somewhere else than before.
+    pub(super) fn break_streak(&self) {
+        self.streak.set(0);
+    }
+
+    /// Takes the token of a thread that rests; the caller has the right to.
+    #[inline(always)]
+    fn rouse(&self) -> bool {
+        let rest = self.rest.get();
+        if rest & RESTING != 0 {
+            self.rest.set(rest & !RESTING);
+        }
+        rest & RESTING != 0
+    }
+}
+
+impl Home {
+    /// The home of threads on virtual processor `index`. Nothing is ever biased
+    /// to one whose number is too large for the field.
+    pub(crate) fn new(index: usize) -> Self {
+        let number = index as u64 + 1;
+        let bits = if number < LOST / UNIT { number * UNIT } else { 0 };
+        Self { bits, busy: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// What the words of threads say that are biased to it.
+    #[inline(always)]
+    pub(crate) fn bits(&self) -> u64 {
+        self.bits
+    }
+
+    /// Runs `change` if `state` is biased to here and the bias stays so long.
+    ///
+    /// The caller drives this virtual processor.
+    #[inline(always)]
+    fn at_home(&self, state: &State, change: impl FnOnce(u64) -> bool) -> bool {
+        // A first look, for those who are at home elsewhere.
+        if state.word() & HOME != self.bits || self.bits == 0 {
+            return false;
+        }
+        self.busy.store(ptr::from_ref(state).cast_mut(), Ordering::Relaxed);
+        // ORDER: INV-HOME-BUSY, the driver's side.
+        fence_pair::light();
+        let word = state.word();
+        let changed = word & HOME == self.bits && change(word);
+        // ORDER: Release publishes the rest, and the frame with it, to the
+        // revoker. The last touch: the frame may be another's now.
+        self.busy.store(ptr::null_mut(), order::home_leave());
+        changed
+    }
+
+    /// Waits until the driver here does not look at `state`'s rest, if it began
+    /// to before a heavy fence of the caller's.
+    fn wait(&self, state: &State) {
+        let mut turn = 0;
+        // ORDER: Acquire pairs with the Release in `at_home`.
+        while ptr::eq(self.busy.load(order::home_wait()), state) {
+            spin(&mut turn);
+        }
+    }
+}
+
+impl State {
+    /// Edge 3 at home: the poll returned `Pending`. True: the thread rests, and
+    /// the runner must not touch it.
+    #[inline(always)]
+    pub(crate) fn rest(&self, rest: &Rest, home: &Home) -> bool {
+        home.at_home(self, |word| {
+            if word & NOTIFIED != 0 {
+                return false;
+            }
+            rest.rest.set(rest.rest.get() | RESTING);
+            true
+        })
+    }
+
+    /// Edge 1 at home: true: the thread rested, and the caller holds its token.
+    #[inline(always)]
+    pub(crate) fn rouse(&self, rest: &Rest, home: &Home) -> bool {
+        home.at_home(self, |_| rest.rouse())
+    }
+
+    /// Whether it rests, as the driver at home sees it.
+    pub(crate) fn rests(&self, rest: &Rest, home: &Home) -> bool {
+        home.at_home(self, |_| rest.rest.get() & RESTING != 0)
+    }
+
+    /// The runner ends a poll at `home` without rest. What the end must add to
+    /// the word: a bias, if that has been earned. `homes`: all there are.
+    #[inline(always)]
+    pub(crate) fn earn_rest<'a>(
+        &self,
+        rest: &Rest,
+        home: &Home,
+        homes: impl Iterator<Item = &'a Home>,
+    ) -> u64 {
+        let streak = rest.streak.get();
+        let times = rest.rest.get();
+        let enough = STREAKS.get(usize::from(times)).copied().unwrap_or(u8::MAX);
+        if streak < enough {
+            rest.streak.set(streak + 1);
+            return 0;
+        }
+        if enough == u8::MAX { 0 } else { self.bias(rest, home, homes) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bias<'a>(&self, rest: &Rest, home: &Home, homes: impl Iterator<Item = &'a Home>) -> u64 {
+        rest.streak.set(0);
+        let now = self.word() & HOME;
+        if now == REVOKING || is_bias(now) {
+            // Still looked at by its last revoker; or ours already, and woken.
+            return 0;
+        }
+        if !cfg!(loom) && !fence_pair::is_available() {
+            rest.rest.set(STREAKS.len() as u8);
+            return 0;
+        }
+        if now == LOST {
+            // Drivers who found it at home with them then must be through.
+            // ORDER: INV-HOME-BUSY.
+            fence_pair::heavy();
+            homes.for_each(|home| home.wait(self));
+        }
+        rest.rest.set(rest.rest.get() + 1);
+        home.bits.wrapping_sub(now)
+    }
+
+    /// The holder of the token is about to run the thread somewhere else.
+    pub(crate) fn leave_home(&self) {
+        let mut word = self.word();
+        while is_bias(word & HOME) {
+            // ORDER: Relaxed: the thread does not rest, and what a driver sees
+            // of this it sees in time: see `bias`.
+            match self.change(word, with_home(word, LOST), Ordering::Relaxed) {
+                Ok(()) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// The caller has set REVOKING in a word that was biased to `home`. True:
+    /// the thread rested, and the caller holds its token.
+    pub(crate) fn revoke(&self, rest: &Rest, home: &Home) -> bool {
+        // ORDER: INV-HOME-BUSY, the revoker's side.
+        fence_pair::heavy();
+        home.wait(self);
+        let rested = rest.rouse();
+        // ORDER: Release: who biases it again sees that we are through.
+        self.0.fetch_sub(REVOKING - LOST, order::home_revoked());
+        rested
+    }
+
+    /// Edge 1 without a reference: the first of two steps of [`State::claim`]
+    /// for a thread that is at home somewhere else than `me`. Where that is;
+    /// the caller has a reference then, and must [`State::revoke`].
+    pub(super) fn begin_claim(&self, me: u64) -> Option<usize> {
+        let mut word = self.word();
+        while word & (ACTIVE | COMPLETE) == ACTIVE && is_bias(word & HOME) && word & HOME != me {
+            let next = with_home(word, REVOKING).wrapping_add(REFERENCE);
+            // ORDER: as in `wake`.
+            match self.change(word, next, order::state_wake()) {
+                Ok(()) => return Some(home_of(word)),
+                Err(now) => word = now,
+            }
+        }
+        None
+    }
+}
+
+#[cfg(all(test, loom))]
+impl State {
+    /// A host that is biased to `home`, once, and its part.
+    pub(super) fn new_biased_host(home: &Home) -> (Self, Rest) {
+        let (state, rest) = (Self::new_host(), Rest::new());
+        // ORDER: Relaxed: nobody else knows the thread.
+        state.0.fetch_add(home.bits, Ordering::Relaxed);
+        rest.rest.set(1);
+        (state, rest)
+    }
+
+    /// As [`State::earn_rest`], after a streak that is long enough.
+    pub(super) fn earn_now<'a>(
+        &self,
+        rest: &Rest,
+        home: &Home,
+        homes: impl Iterator<Item = &'a Home>,
+    ) -> u64 {
+        self.bias(rest, home, homes)
+    }
+}
+
+/// What a waker makes of `word`, whose thread may rest elsewhere than at `me`;
+/// `None`: it does not.
+#[inline(always)]
+pub(super) fn revoking(word: u64, me: u64) -> Option<u64> {
+    let home = word & HOME;
+    (home != me && is_bias(home)).then(|| with_home(word, REVOKING))
+}
+
+/// The number of the virtual processor that `word` is biased to.
+pub(super) fn home_of(word: u64) -> usize {
+    ((word & HOME) / UNIT) as usize - 1
+}
+
+#[inline(always)]
+fn is_bias(home: u64) -> bool {
+    home != 0 && home < LOST
+}
+
+fn with_home(word: u64, home: u64) -> u64 {
+    (word & !HOME) | home
+}

@@ -1,0 +1,237 @@
+//! Loom models of threads that rest: see `rest.rs`, and `models.rs` for what
+//! they have in common with those of the state word.
+
+use std::ptr::NonNull;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::rest::{Home, Rest};
+use super::state::{Completed, Ended, State, Woken};
+use crate::sync::Cell;
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed};
+use crate::sync::models::{check, needs};
+
+/// A thread that completes when it has been told often enough.
+struct Frame {
+    state: State,
+    rest: Rest,
+    /// The runner's.
+    polls: Cell<u32>,
+    borrowed: Cell<i32>,
+    told: AtomicU32,
+    enough: u32,
+    /// Loom reports it if it is dropped twice, or never.
+    life: Arc<()>,
+    homes: Arc<[Home; 2]>,
+}
+
+/// A pointer to a frame: a token, or a reference.
+#[derive(Clone, Copy)]
+struct To(NonNull<Frame>);
+
+// SAFETY: what may be done with it is what the models are about.
+unsafe impl Send for To {}
+
+impl To {
+    /// Biased to the first of two homes.
+    fn new(enough: u32) -> Self {
+        let homes = Arc::new([Home::new(0), Home::new(1)]);
+        let (state, rest) = State::new_biased_host(&homes[0]);
+        Self(NonNull::from(Box::leak(Box::new(Frame {
+            state,
+            rest,
+            polls: Cell::new(0),
+            borrowed: Cell::new(0),
+            told: AtomicU32::new(0),
+            enough,
+            life: Arc::new(()),
+            homes,
+        }))))
+    }
+
+    fn frame(&self) -> &Frame {
+        // SAFETY: the model's claim is that it is alive.
+        unsafe { self.0.as_ref() }
+    }
+
+    fn free(self) {
+        // SAFETY: made in `new`; the model's claim is that nobody else uses it.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+
+    /// As `run::run` does with a token, until it is given up, on the virtual
+    /// processor of home `here`. `earns`: this streak is long enough.
+    fn run(self, here: usize, earns: bool) {
+        loop {
+            let frame = self.frame();
+            let homes = Arc::clone(&frame.homes);
+            frame.state.begin();
+            // INV-RUN: loom sees two runners.
+            frame.polls.set(frame.polls.get() + 1);
+            if frame.told.load(Relaxed) == frame.enough {
+                match frame.state.complete(frame.borrowed.replace(0)) {
+                    Completed::Free => self.free(),
+                    Completed::Kept => (),
+                    Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
+                }
+                return;
+            }
+            if frame.state.rest(&frame.rest, &homes[here]) {
+                return;
+            }
+            let bias =
+                if earns { frame.state.earn_now(&frame.rest, &homes[here], homes.iter()) } else { 0 };
+            if frame.state.end(frame.borrowed.replace(0), bias) == Ended::Idle {
+                return;
+            }
+        }
+    }
+
+    /// As `run::run` does with one that ran elsewhere.
+    fn run_moved(self, here: usize, earns: bool) {
+        self.frame().state.leave_home();
+        self.run(here, earns);
+    }
+
+    /// Tells the thread, as the driver of home `here`, and wakes it with a
+    /// reference that goes; runs it there if the token is the caller's.
+    fn tell(self, here: usize) {
+        let frame = self.frame();
+        let homes = Arc::clone(&frame.homes);
+        frame.told.fetch_add(1, Relaxed);
+        if frame.state.rouse(&frame.rest, &homes[here]) {
+            frame.borrowed.set(frame.borrowed.get() - 1);
+            return self.run(here, false);
+        }
+        match frame.state.wake(true, homes[here].bits()) {
+            Woken::Token => self.run_moved_if(here),
+            Woken::Already => (),
+            Woken::Elsewhere(home) => {
+                if frame.state.revoke(&frame.rest, &homes[home]) {
+                    frame.borrowed.set(frame.borrowed.get() - 1);
+                    self.run_moved(here, false);
+                } else if frame.state.release() {
+                    self.free();
+                }
+            }
+            Woken::Free => self.free(),
+        }
+    }
+
+    /// The thread may have run here last or elsewhere.
+    fn run_moved_if(self, here: usize) {
+        if here == 0 { self.run(here, false) } else { self.run_moved(here, false) }
+    }
+}
+
+/// INV-REST, INV-HOME-BUSY, and the state word's invariants: a thread ends a
+/// poll at home while one who drives another virtual processor tells it
+/// something, and is told more at home afterwards. It is polled by one at a
+/// time, sees all that it was told, and is freed once.
+fn told_at_home_and_elsewhere() {
+    let to = To::new(2);
+    let life = Arc::clone(&to.frame().life);
+    // One reference more than the handle's: for the two who tell.
+    to.frame().state.retain();
+    let other = thread::spawn(move || to.tell(1));
+    to.run(0, false);
+    to.tell(0);
+    other.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn threads_at_home_are_polled_once_more() {
+    check(told_at_home_and_elsewhere);
+}
+
+#[test]
+fn drivers_at_home_need_their_fence() {
+    needs("bias_light", Relaxed, told_at_home_and_elsewhere);
+}
+
+#[test]
+fn revokers_need_their_fence() {
+    needs("bias_heavy", Relaxed, told_at_home_and_elsewhere);
+}
+
+#[test]
+fn home_leave_is_needed() {
+    needs("home_leave", Relaxed, told_at_home_and_elsewhere);
+}
+
+#[test]
+fn home_wait_is_needed() {
+    needs("home_wait", Relaxed, told_at_home_and_elsewhere);
+}
+
+/// INV-REST with a second bias: the thread's token is taken to another virtual
+/// processor, which earns the bias there, while the first home's driver still
+/// wakes it. The thread rests at its new home, and is told there too.
+fn biased_anew() {
+    let to = To::new(2);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    let old = thread::spawn(move || to.tell(0));
+    to.run_moved(1, true);
+    to.tell(1);
+    old.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn threads_may_change_their_home() {
+    check(biased_anew);
+}
+
+/// INV-REST among two who come from elsewhere: one revokes, the other does not
+/// have to; while a third claims it, as a shutdown or a snapshot does.
+#[test]
+fn one_of_several_revokes() {
+    check(|| {
+        let to = To::new(2);
+        let life = Arc::clone(&to.frame().life);
+        to.frame().state.retain();
+        let others = [(); 2].map(|()| thread::spawn(move || to.tell(1)));
+        to.run(0, false);
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+    });
+}
+
+/// INV-TOKEN: one who claims a thread that rests elsewhere, and its home's
+/// driver, who wakes it, get one token between them.
+#[test]
+fn claims_and_drivers_share_one_token() {
+    check(|| {
+        let to = To::new(u32::MAX);
+        let homes = Arc::clone(&to.frame().homes);
+        to.run(0, false);
+        let claimer = {
+            let homes = Arc::clone(&homes);
+            thread::spawn(move || {
+                let frame = to.frame();
+                let Some(home) = frame.state.begin_claim(0) else { return false };
+                let claimed = frame.state.revoke(&frame.rest, &homes[home]);
+                assert!(!frame.state.release(), "it is not complete");
+                if claimed {
+                    frame.polls.set(0);
+                }
+                claimed
+            })
+        };
+        let frame = to.frame();
+        let roused = frame.state.rouse(&frame.rest, &homes[0]);
+        if roused {
+            frame.polls.set(0);
+        }
+        assert!(roused != claimer.join().unwrap(), "INV-TOKEN");
+        // ORDER: as the next owner of the token would see it.
+        frame.told.load(Acquire);
+        to.free();
+    });
+}
