@@ -214,8 +214,11 @@ fn completed_among_references() {
     let others = [false, true].map(|wakes| {
         thread::spawn(move || {
             to.frame().shared.get();
-            let free =
-                if wakes { to.frame().state.wake(true, 0) == Woken::Free } else { to.frame().state.release() };
+            let free = if wakes {
+                to.frame().state.wake(true, 0) == Woken::Free
+            } else {
+                to.frame().state.release()
+            };
             if free {
                 to.free();
             }

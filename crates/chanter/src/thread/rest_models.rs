@@ -81,8 +81,7 @@ impl To {
             if frame.state.rest(&frame.rest, &homes[here]) {
                 return;
             }
-            let bias =
-                if earns { frame.state.earn_now(&frame.rest, &homes[here], homes.iter()) } else { 0 };
+            let bias = if earns { frame.state.earn_now(&frame.rest, &homes[here], homes.iter()) } else { 0 };
             if frame.state.end(frame.borrowed.replace(0), bias) == Ended::Idle {
                 return;
             }
@@ -184,6 +183,29 @@ fn biased_anew() {
 #[test]
 fn threads_may_change_their_home() {
     check(biased_anew);
+}
+
+/// INV-REST with a bias that is lost and earned again at the same home: not
+/// before the one who revoked it is through.
+fn biased_again() {
+    let to = To::new(2);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    let other = thread::spawn(move || to.tell(1));
+    to.run(0, true);
+    to.tell(0);
+    other.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn threads_may_earn_their_home_again() {
+    check(biased_again);
+}
+
+#[test]
+fn home_revoked_is_needed() {
+    needs("home_revoked", Relaxed, biased_again);
 }
 
 /// INV-REST among two who come from elsewhere: one revokes, the other does not
