@@ -74,8 +74,8 @@ pub use event::{
 #[doc(hidden)]
 pub use select::arms as __arms;
 pub use thread::{
-    Inflate, Join, JoinError, LocalThread, Par, ReadyPar, Reify, Thread, Yield, attach, inflate, prepare,
-    reify, spawn, spawn_local, spawn_on, spawn_parasite, yield_now,
+    Inflate, Join, JoinError, LocalThread, Par, Progress, ReadyPar, Reify, Thread, Yield, attach, delay,
+    inflate, prepare, reify, spawn, spawn_local, spawn_on, spawn_parasite, yield_now,
 };
 pub use time::{After, after, at, now};
 pub use vp::{Builder, Machine, Stats, block_on};
@@ -84,12 +84,12 @@ pub use vp::{Builder, Machine, Stats, block_on};
 pub mod prelude {
     pub use crate::{
         Ageing, AsyncEvent, Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, Closed, Event,
-        IVar, JoinError, MVar, Machine, Multicast, Nack, Par, ReadyPar, Receiver, SendError, Sender, Stats,
-        Subscriber, Swap, SwapChannel, Thread, TryRecvError, TrySendError, Watched, Watcher, after, always,
-        arecv, asend, asynchronously, at, attach, block_on, bounded, broadcast, channel, choose,
-        choose_biased, choose_earliest, choose_later, choose_now, from_cancel_safe, from_future, gather,
-        gather_k, gather_on_hosts, guard, guard_later, guard_now, inflate, mailbox, multicast, never,
-        optional, prepare, reify, repeat, resumable, rpc, select, spawn, spawn_local, spawn_on,
-        spawn_parasite, swap, watch, with_nack, wrap_abort, yield_now,
+        IVar, JoinError, MVar, Machine, Multicast, Nack, Par, Progress, ReadyPar, Receiver, SendError,
+        Sender, Stats, Subscriber, Swap, SwapChannel, Thread, TryRecvError, TrySendError, Watched, Watcher,
+        after, always, arecv, asend, asynchronously, at, attach, block_on, bounded, broadcast, channel,
+        choose, choose_biased, choose_earliest, choose_later, choose_now, delay, from_cancel_safe,
+        from_future, gather, gather_k, gather_on_hosts, guard, guard_later, guard_now, inflate, mailbox,
+        multicast, never, optional, prepare, reify, repeat, resumable, rpc, select, spawn, spawn_local,
+        spawn_on, spawn_parasite, swap, watch, with_nack, wrap_abort, yield_now,
     };
 }

@@ -171,7 +171,8 @@ impl Ready {
 
     #[inline(always)]
     pub(crate) fn header(&self) -> &Header {
-        // SAFETY: the thread is not complete while its token exists.
+        // SAFETY: the thread is not complete while its token exists; a stale
+        // token is a reference.
         unsafe { self.frame.as_ref() }
     }
 

@@ -71,6 +71,11 @@ orders! {
     queue_observe = Acquire;
     /// `State::wake`: what was done before the wake is seen by the next poll.
     state_wake = AcqRel;
+    /// `State::begin`: sees what was done before its stale token was revived.
+    state_revived = Acquire;
+    /// `State::begin`: the stale token's reference is given up; the last sees
+    /// every other use end.
+    state_stale = AcqRel;
     /// `State::begin`: sees what the wakers did.
     state_begin = Acquire;
     /// `State::end`: publishes the frame to its next runner.

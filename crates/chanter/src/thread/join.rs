@@ -9,8 +9,8 @@ use std::ptr::{self, NonNull};
 use std::task::Waker;
 
 use super::frame::Header;
-use super::run::release;
-use super::state::State;
+use super::run::{demand, release, schedule};
+use super::state::{Progress, State};
 use crate::deadlock::Waits;
 use crate::event::{Branch, Event, Offer, Offered, Offering, Sync, WaitQueue, Wakes, into_future};
 use crate::sync::Cell;
@@ -44,6 +44,10 @@ impl<T> Thread<T> {
 
     /// The event of the thread's completion: its value, or how it failed.
     ///
+    /// To synchronize on it demands the value: a thread that has not run yet is
+    /// stolen, see [`delay`](crate::delay). In a choice that happens when no
+    /// branch is ready.
+    ///
     /// Any number of threads may wait; the first that synchronizes after the
     /// completion takes the value, the others get a `JoinError` that
     /// [`is_taken`](JoinError::is_taken). Not chosen: the value stays.
@@ -65,6 +69,31 @@ impl<T> Thread<T> {
     /// been cancelled.
     pub fn is_determined(&self) -> bool {
         self.header().state.is_complete()
+    }
+
+    /// Where the thread is on its way. Others may move it on at any moment;
+    /// only [`Progress::Determined`] is final.
+    pub fn progress(&self) -> Progress {
+        self.header().state.progress()
+    }
+
+    /// Schedules a thread that is delayed, where its machine's policies please.
+    /// False: it was not delayed any more.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # chanter::block_on(async {
+    /// let (tx, rx) = channel();
+    /// let thread = delay(async move { tx.send("runs").await.unwrap() });
+    /// assert!(thread.run());
+    /// assert_eq!(rx.recv().await.unwrap(), "runs");
+    /// # });
+    /// ```
+    ///
+    /// STING, section 3.1 (`thread-run`).
+    pub fn run(&self) -> bool {
+        // SAFETY: the handle is a reference.
+        unsafe { schedule(self.frame) }
     }
 
     #[inline(always)]
@@ -99,7 +128,7 @@ impl<T> Drop for Thread<T> {
 
 impl<T> fmt::Debug for Thread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Thread").field("determined", &self.is_determined()).finish_non_exhaustive()
+        f.debug_struct("Thread").field("progress", &self.progress()).finish_non_exhaustive()
     }
 }
 
@@ -270,6 +299,10 @@ unsafe impl<T> Branch for JoinBranch<T> {
 
     #[inline(always)]
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+        if self.state().is_fresh() {
+            // SAFETY: the handle is a reference.
+            unsafe { demand(self.thread.frame) };
+        }
         let (state, joiners) = (self.state(), self.thread.joiners());
         // SAFETY: pinned, and retracted in `drop` at the latest. In the queue
         // the announcement is made under the lock: a completer that misses it

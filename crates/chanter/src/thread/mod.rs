@@ -25,8 +25,9 @@ pub use join::{Join, JoinError, Thread};
 pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, reify, yield_now};
 pub(crate) use rest::Home;
 pub(crate) use run::{cancel, claim, clone_ours, is_ours, is_own, run, wake_at, wake_attached};
-pub use spawn::{LocalThread, spawn, spawn_local, spawn_on, spawn_parasite};
+pub use spawn::{LocalThread, delay, spawn, spawn_local, spawn_on, spawn_parasite};
 pub(crate) use spawn::{spawn_body, spawn_in};
+pub use state::Progress;
 
 thread_local! {
     /// 0: not seeded, or never to be, since a simulation wants to be asked.

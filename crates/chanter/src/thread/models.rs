@@ -13,12 +13,12 @@ use loom::thread;
 
 use super::frame::Missing;
 use super::join::Joiners;
-use super::state::{Completed, Ended, State, Woken};
+use super::state::{Begun, Completed, Demanded, Ended, State, Woken};
 use crate::event::protocol::Group;
 use crate::event::{Offer, Offered, Offering, Wakes};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::models::{check, needs};
+use crate::sync::models::{check, check_wide, needs};
 use crate::sync::{Cell, Linked, Stack, UnsafeCell};
 
 /// A thread that completes when it has been told often enough.
@@ -78,9 +78,14 @@ impl To {
 
     /// As `run::run` does with a token; true: the runner has it again.
     fn run(self, during: impl FnOnce(&Frame)) -> bool {
-        let frame = self.frame();
-        frame.state.begin();
-        self.poll(during)
+        match self.frame().state.begin() {
+            Begun::Run => self.poll(during),
+            Begun::Stale => false,
+            Begun::Free => {
+                self.free();
+                false
+            }
+        }
     }
 
     /// The poll and its end.
@@ -292,6 +297,102 @@ fn claims_and_wakes_share_one_token() {
 #[test]
 fn claims_must_acquire() {
     needs("state_wake", Release, claimed_while_woken);
+}
+
+/// INV-STEAL, INV-STALE, and all others: a queued thread is demanded by one,
+/// told something by another, and its token is found by a third. It is polled
+/// by one at a time, sees what it was told, and is freed once.
+fn stolen_while_queued() {
+    let to = To::new(State::new_host(), 1);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    let thief = thread::spawn(move || {
+        if to.frame().state.demand(true) == Demanded::Stolen && to.poll(|_| ()) {
+            to.run_on();
+        }
+        if to.frame().state.release() {
+            to.free();
+        }
+    });
+    let teller = thread::spawn(move || {
+        if to.tell() {
+            to.run_on();
+        }
+    });
+    to.run_on();
+    thief.join().unwrap();
+    teller.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn stolen_threads_have_one_token() {
+    check_wide(stolen_while_queued);
+}
+
+#[test]
+fn revived_tokens_need_to_acquire() {
+    needs("state_revived", Relaxed, stolen_while_queued);
+}
+
+/// INV-STALE, INV-FREE: a queued thread is stolen and completes, while its
+/// token is found, and looked at. Whoever is last frees it, after every use.
+fn found_after_the_end() {
+    let to = To::new(State::new_host(), 0);
+    let life = Arc::clone(&to.frame().life);
+    let thief = thread::spawn(move || {
+        if to.frame().state.demand(true) == Demanded::Stolen {
+            assert!(!to.poll(|_| ()), "it is complete");
+        }
+        to.frame().shared.get();
+        if to.frame().state.release() {
+            to.free();
+        }
+    });
+    to.frame().shared.get();
+    to.run_on();
+    thief.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn stale_tokens_keep_the_frame() {
+    check(found_after_the_end);
+}
+
+#[test]
+fn stale_tokens_must_release() {
+    needs("state_stale", Acquire, found_after_the_end);
+}
+
+/// INV-STEAL of a delayed thread: two demand its value, one runs it; both are
+/// gone before it is freed. If `told` is 0 nobody demands it, and it never runs.
+fn demanded_by_two(demands: bool) {
+    let to = To::new(State::new_delayed(), 0);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    let demand = move || {
+        if demands && to.frame().state.demand(true) == Demanded::Stolen {
+            assert!(!to.poll(|_| ()), "it is complete");
+        }
+        if to.frame().state.release() {
+            to.free();
+        }
+    };
+    let other = thread::spawn(demand);
+    demand();
+    other.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn delayed_threads_run_once() {
+    check(|| demanded_by_two(true));
+}
+
+#[test]
+fn delayed_threads_that_nobody_wants_are_freed() {
+    check(|| demanded_by_two(false));
 }
 
 /// INV-FREE without a read-modify-write: a parasite lends a waker, another

@@ -31,13 +31,15 @@
 
 use std::ptr;
 
-use super::state::{ACTIVE, COMPLETE, NOTIFIED, REFERENCE, State, UNIT};
+#[cfg(all(test, loom))]
+use super::state::Begun;
+use super::state::{ACTIVE, COMPLETE, NOTIFIED, REFERENCE, STALE, State, UNIT};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::{Cell, fence_pair, order, spin};
 
 /// The field of the word that says where the thread rests: 0, [`LOST`],
 /// [`REVOKING`], or a virtual processor's number and 1.
-pub(super) const HOME: u64 = 0xffff * UNIT;
+pub(super) const HOME: u64 = 0xfff * UNIT;
 /// The bias is being revoked.
 const REVOKING: u64 = HOME;
 /// There was a bias once.
@@ -146,7 +148,7 @@ impl State {
     #[inline(always)]
     pub(crate) fn rest(&self, rest: &Rest, home: &Home) -> bool {
         home.at_home(self, |word| {
-            if word & NOTIFIED != 0 {
+            if word & (NOTIFIED | STALE) != 0 {
                 return false;
             }
             rest.rest.set(rest.rest.get() | RESTING);
@@ -256,6 +258,7 @@ impl State {
         let (state, rest) = (Self::new_host(), Rest::new());
         // ORDER: Relaxed: nobody else knows the thread.
         state.0.fetch_add(home.bits, Ordering::Relaxed);
+        assert_eq!(state.begin(), Begun::Run, "it is new");
         rest.rest.set(1);
         (state, rest)
     }

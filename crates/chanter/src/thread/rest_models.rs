@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::rest::{Home, Rest};
-use super::state::{Completed, Ended, State, Woken};
+use super::state::{Begun, Completed, Ended, State, Woken};
 use crate::sync::Cell;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -67,7 +67,7 @@ impl To {
         loop {
             let frame = self.frame();
             let homes = Arc::clone(&frame.homes);
-            frame.state.begin();
+            assert_eq!(frame.state.begin(), Begun::Run, "nobody steals");
             // INV-RUN: loom sees two runners.
             frame.polls.set(frame.polls.get() + 1);
             if frame.told.load(Relaxed) == frame.enough {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use super::body::contain;
 use super::frame::{self, Header, Kind};
-use super::state::{Completed, Ended, Woken};
+use super::state::{Begun, Completed, Demanded, Ended, Woken};
 use crate::event::Wakes;
 use crate::policy::{Ready, Reason};
 use crate::sync::atomic::Ordering;
@@ -23,7 +23,29 @@ static WAKER: RawWakerVTable = RawWakerVTable::new(clone_waker, wake, wake_by_re
 #[inline(always)]
 pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
     let frame = thread.into_frame();
-    // SAFETY: the token is ours until `end` or `complete`.
+    // SAFETY: the token is ours until `end` or `complete`; a stale one is a
+    // reference until `begin`.
+    let header = unsafe { frame.as_ref() };
+    match header.state.begin() {
+        Begun::Run => (),
+        Begun::Stale => return,
+        // SAFETY: `Free` says so.
+        Begun::Free => return unsafe { bury(frame) },
+    }
+    if header.penalty.get() > 0 {
+        vp.ask_closer_look();
+    }
+    // SAFETY: we are the runner now.
+    unsafe { run_begun(vp, frame) };
+}
+
+/// Polls a thread whose runner the caller is.
+///
+/// # Safety
+/// As for [`run`].
+#[inline(always)]
+unsafe fn run_begun(vp: &Vp, frame: NonNull<Header>) {
+    // SAFETY: the caller is the runner.
     let header = unsafe { frame.as_ref() };
     if !ptr::eq(header.vp.load(Ordering::Relaxed), vp) {
         header.state.leave_home();
@@ -31,7 +53,6 @@ pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
         header.vp.store(ptr::from_ref(vp).cast_mut(), Ordering::Relaxed);
         vp.counters.migrated.add_one();
     }
-    header.state.begin();
     let poll = header.vtable.get().poll;
     // SAFETY: we are the runner now.
     unsafe {
@@ -128,9 +149,13 @@ unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
 /// Ends a thread without polling it: its future is dropped.
 pub(crate) fn cancel(thread: Ready) {
     let frame = thread.into_frame();
-    // SAFETY: the token makes us the runner.
+    // SAFETY: the token makes us the runner, unless it is stale.
     unsafe {
-        frame.as_ref().state.begin();
+        match frame.as_ref().state.begin() {
+            Begun::Run => (),
+            Begun::Stale => return,
+            Begun::Free => return bury(frame),
+        }
         (frame.as_ref().vtable.get().cancel)(frame);
         complete(frame, frame.as_ref().borrowed.replace(0));
     }
@@ -157,6 +182,56 @@ unsafe fn bury(frame: NonNull<Header>) {
         (frame.as_ref().vtable.get().bury)(frame);
         frame::free(frame);
     }
+}
+
+/// Demands the value of a thread that has not run: runs it here, on this
+/// stack, if it may; else a delayed one is scheduled.
+///
+/// # Safety
+/// The caller has a reference.
+#[inline(never)]
+pub(super) unsafe fn demand(frame: NonNull<Header>) {
+    // SAFETY: the caller's reference keeps the frame, which keeps its machine.
+    let header = unsafe { frame.as_ref() };
+    // SAFETY: as above.
+    let home = unsafe { &*header.vp.load(Ordering::Relaxed) };
+    let here = Vp::current().filter(|vp| vp.is_of_same_machine(home));
+    let may_run_here = |vp: &&Vp| {
+        let is_free = matches!(header.kind.get(), Kind::Host) || ptr::eq(*vp, home);
+        is_free && vp.has_stack() && vp.simulated.is_none()
+    };
+    match here.filter(may_run_here) {
+        Some(vp) => {
+            if header.state.demand(true) == Demanded::Stolen {
+                vp.counters.stolen.add_one();
+                // SAFETY: we are its runner, and drive `vp`.
+                unsafe { run_begun(vp, frame) };
+            }
+        }
+        // SAFETY: the caller's contract.
+        None => drop(unsafe { schedule(frame) }),
+    }
+}
+
+/// Schedules a delayed thread; false: it is not delayed any more.
+///
+/// # Safety
+/// The caller has a reference.
+pub(super) unsafe fn schedule(frame: NonNull<Header>) -> bool {
+    // SAFETY: the caller's reference keeps the frame, which keeps its machine.
+    let header = unsafe { frame.as_ref() };
+    if header.state.demand(false) != Demanded::Token {
+        return false;
+    }
+    // SAFETY: as above.
+    let home = unsafe { &*header.vp.load(Ordering::Relaxed) };
+    // SAFETY: `Token` says so.
+    let thread = unsafe { Ready::from_frame(frame) };
+    match Vp::current().filter(|vp| vp.is_of_same_machine(home)) {
+        Some(vp) => vp.enqueue(thread, Reason::New),
+        None => home.push(thread),
+    }
+    true
 }
 
 /// Wakes through `waker`; if it is a parasite's, attaches it to this stack

@@ -73,7 +73,8 @@ where
         && let Some(index) = vp.policy.place(vps).filter(|index| *index < vps && *index != vp.index)
     {
         // SAFETY: we drive `vp`; the body is 'static and `Send`.
-        let (frame, thread) = unsafe { new_host(&vp.arena, &vp.machine().vps[index], future, Kind::Host) };
+        let (frame, thread) =
+            unsafe { new_host(&vp.arena, &vp.machine().vps[index], future, Kind::Host, State::new_host()) };
         vp.counters.hosts.add_one();
         vp.machine().born(frame, site);
         // SAFETY: the new frame's token.
@@ -106,7 +107,7 @@ where
     let make = |arena: &Arena| {
         // SAFETY: the arena's owner is the driver, or the lock's holder. The
         // body is 'static and `Send`.
-        unsafe { new_host(arena, home, future, kind) }
+        unsafe { new_host(arena, home, future, kind, State::new_host()) }
     };
     let (frame, thread) = match here {
         Some(vp) => make(&vp.arena),
@@ -119,6 +120,71 @@ where
     thread
 }
 
+/// Creates a *delayed* host: it runs only when somebody demands its value, or
+/// schedules it with [`Thread::run`].
+///
+/// To await the handle, or to synchronize on [`Thread::join`], demands the
+/// value. Whoever does that on a thread of the machine *steals* a thread that
+/// has not run yet: polls it at once, on its own stack, at about the cost of a
+/// few calls; it goes on as a host if it blocks. Others schedule it. So a
+/// delayed thread is a lazy value that may block, and be shared. Spawned
+/// threads that still wait for their first turn are stolen likewise.
+///
+/// A delayed thread whose last handle is dropped never runs: its future is
+/// dropped. It takes no more memory than its future, its result and some 80
+/// bytes.
+///
+/// # Panics
+/// Outside of a machine.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let sum = delay(async { (1..=100).sum::<u32>() });
+/// assert_eq!(sum.progress(), Progress::Delayed);
+/// assert_eq!(sum.await.unwrap(), 5050);
+/// # });
+/// ```
+///
+/// STING, section 3.1 (`create-thread`, and stealing).
+#[inline]
+#[track_caller]
+pub fn delay<F>(future: F) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    match Vp::current() {
+        Some(vp) => {
+            // SAFETY: we drive `vp`; the body is 'static and `Send`.
+            let (frame, thread) =
+                unsafe { new_host(&vp.arena, vp, future, Kind::Host, State::new_delayed()) };
+            vp.counters.hosts.add_one();
+            vp.counters.delayed.add_one();
+            vp.machine().born(frame, Location::caller());
+            thread
+        }
+        None => delay_outside(&entered().expect(OUTSIDE), future, Location::caller()),
+    }
+}
+
+#[cold]
+fn delay_outside<F>(machine: &Shared, future: F, site: Site) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let home = machine.any_vp();
+    let (frame, thread) = machine.with_arena(|arena| {
+        // SAFETY: the lock's holder owns the arena. The body is 'static and `Send`.
+        unsafe { new_host(arena, home, future, Kind::Host, State::new_delayed()) }
+    });
+    machine.outside.hosts.add_one_shared();
+    machine.outside.delayed.add_one_shared();
+    machine.born(frame, site);
+    thread
+}
+
 /// Spawns a host with any body on the current virtual processor.
 ///
 /// # Safety
@@ -126,7 +192,7 @@ where
 /// outlives the thread: it is 'static, or the caller waits for the end.
 pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site: Site) -> Thread<F::Output> {
     // SAFETY: the caller drives `vp`.
-    let (frame, thread) = unsafe { new_host(&vp.arena, vp, future, kind) };
+    let (frame, thread) = unsafe { new_host(&vp.arena, vp, future, kind, State::new_host()) };
     vp.counters.hosts.add_one();
     vp.machine().born(frame, site);
     // SAFETY: the new frame's token.
@@ -142,16 +208,17 @@ unsafe fn new_host<F: Future>(
     home: &Vp,
     future: F,
     kind: Kind,
+    state: State,
 ) -> (NonNull<Header>, Thread<F::Output>) {
     if !fits::<HostFrame<F>>() {
         // The same body, with its future and its output behind pointers.
         let boxed = Box::pin(async move { Box::new(future.await) });
         // SAFETY: the caller's contract; the vtable unpacks the output.
-        return unsafe { new_boxed_host(arena, home, boxed, kind) };
+        return unsafe { new_boxed_host(arena, home, boxed, kind, state) };
     }
     // SAFETY: the caller's contract.
     unsafe {
-        let frame = new_fitting_host(arena, home, future, kind, HostFrame::<F>::VTABLE);
+        let frame = new_fitting_host(arena, home, future, kind, state, HostFrame::<F>::VTABLE);
         (frame, Thread::from_frame(frame))
     }
 }
@@ -161,10 +228,11 @@ unsafe fn new_boxed_host<T, F: Future<Output = Box<T>>>(
     home: &Vp,
     future: F,
     kind: Kind,
+    state: State,
 ) -> (NonNull<Header>, Thread<T>) {
     // SAFETY: the caller's contract.
     unsafe {
-        let frame = new_fitting_host(arena, home, future, kind, HostFrame::<F>::BOXED_VTABLE);
+        let frame = new_fitting_host(arena, home, future, kind, state, HostFrame::<F>::BOXED_VTABLE);
         (frame, Thread::from_frame(frame))
     }
 }
@@ -175,15 +243,16 @@ unsafe fn new_fitting_host<F: Future>(
     home: &Vp,
     future: F,
     kind: Kind,
+    state: State,
     vtable: &'static Vtable,
 ) -> NonNull<Header> {
     assert!(fits::<HostFrame<F>>(), "the body fits a frame");
-    // SAFETY: the class is large enough, and the frame new. Of the two
-    // references of a new host, the caller's handle takes one.
+    // SAFETY: the class is large enough, and the frame new. The caller's handle
+    // takes one reference; a token that there is has the other.
     unsafe {
         let frame = arena.take(class_of(size_of::<HostFrame<F>>()));
         frame.cast::<HostFrame<F>>().write(HostFrame {
-            header: Header::new(State::new_host(), vtable, kind, home),
+            header: Header::new(state, vtable, kind, home),
             joiners: Joiners::new(),
             stage: UnsafeCell::new(Stage::Future(future)),
         });

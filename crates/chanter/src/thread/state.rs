@@ -35,6 +35,18 @@
 //! [`State::end`] or [`State::complete`] adds the sum. So the count may wrap
 //! below zero while ACTIVE is set; nobody looks at it then.
 //!
+//! A host that has not run is FRESH. One without a token is *delayed*: it has no
+//! reference of its own, and dies with its last handle. Whoever demands the
+//! value of a FRESH thread may steal it: becomes its runner, on its own stack.
+//! The token of a *scheduled* thread stays in its queue then, as a STALE one:
+//! whoever finds it there clears STALE and forgets it, unless a wake-up has been
+//! faster, and has cleared STALE to make it the thread's token again (a frame
+//! is in one queue at a time).
+//!
+//! * INV-STEAL: FRESH is cleared once, by the thief or by who found the token.
+//! * INV-STALE: STALE is cleared once: by who found the token, or by who needed
+//!   one.
+//!
 //! Edges 3 and 1 have a cheaper form for threads that stay where they are: see
 //! [`super::rest`]. A thread that rests is ACTIVE, though nobody polls it.
 
@@ -52,8 +64,15 @@ const TAKEN: u64 = 1 << 4;
 /// The owner of the handle waits, by itself: its offer is the completer's, see
 /// `join.rs`.
 const HEIR: u64 = 1 << 5;
+/// It has not run yet: *delayed*, or *scheduled* if it is ACTIVE.
+const FRESH: u64 = 1 << 6;
+/// Its token in some queue is dead, since it was stolen, and counts as a
+/// reference.
+pub(super) const STALE: u64 = 1 << 7;
+/// It was stolen by one who demanded its value.
+const STOLEN: u64 = 1 << 8;
 /// The lowest bit of the field that says where the thread rests.
-pub(super) const UNIT: u64 = 1 << 8;
+pub(super) const UNIT: u64 = 1 << 12;
 pub(super) const REFERENCE: u64 = 1 << 24;
 
 /// The state word.
@@ -74,6 +93,45 @@ pub(crate) enum Woken {
     /// The thread is complete and the caller gave up its last reference: it
     /// must free the frame.
     Free,
+}
+
+/// What a token was good for.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// The holder is the runner now.
+    Run,
+    /// Nothing: the thread was stolen.
+    Stale,
+    /// Nothing, and it was the last reference: the holder must free the frame.
+    Free,
+}
+
+/// What a demand for the value of a thread found.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Demanded {
+    /// The caller is its runner now.
+    Stolen,
+    /// The caller holds its token now; it is still FRESH.
+    Token,
+    /// It has run, or is about to.
+    Running,
+}
+
+/// Where a thread is on its way, as far as it can be seen from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It runs when somebody demands its value, or schedules it.
+    Delayed,
+    /// It waits for its first turn.
+    Scheduled,
+    /// It has begun to run.
+    Evaluating,
+    /// It has begun to run on the stack of somebody who demanded its value.
+    Stolen,
+    /// It has its value, or has failed.
+    Determined,
 }
 
 /// What the end of a poll found.
@@ -106,7 +164,12 @@ pub(crate) enum Completed {
 impl State {
     /// A host's first state: it has a token and one handle.
     pub(crate) fn new_host() -> Self {
-        Self(AtomicU64::new(ACTIVE | (2 * REFERENCE)))
+        Self(AtomicU64::new(ACTIVE | FRESH | (2 * REFERENCE)))
+    }
+
+    /// The first state of a host that nobody has asked for: one handle.
+    pub(crate) fn new_delayed() -> Self {
+        Self(AtomicU64::new(FRESH | REFERENCE))
     }
 
     /// A parasite's first state: its spawner polls it, or queues it.
@@ -157,7 +220,11 @@ impl State {
             let idle = word & (ACTIVE | NOTIFIED | COMPLETE) == 0;
             let mut next = word.wrapping_sub(gift);
             let mut elsewhere = None;
-            if idle {
+            let revived = idle && word & STALE != 0;
+            if revived {
+                next = (next | ACTIVE) & !STALE;
+                next = next.wrapping_sub(REFERENCE);
+            } else if idle {
                 next |= ACTIVE;
             } else if word & COMPLETE == 0 {
                 if let Some(revoking) = rest::revoking(word, me) {
@@ -170,6 +237,7 @@ impl State {
             // `begin` when NOTIFIED is set, through the token's queue when it
             // is not. Acquire lets the holder of the token use the frame.
             match self.0.compare_exchange_weak(word, next, order::state_wake(), Ordering::Relaxed) {
+                Ok(_) if revived => return Woken::Already,
                 Ok(_) if idle => return Woken::Token,
                 Ok(_) if let Some(home) = elsewhere => return Woken::Elsewhere(home),
                 Ok(_) if give_up && is_free(next) => return Woken::Free,
@@ -179,13 +247,43 @@ impl State {
         }
     }
 
-    /// Edge 2: the holder of the token starts a poll. A read-modify-write only
-    /// if there were more wakes than the one that made the token.
+    /// Edge 2: the holder of a token starts a poll, if the token is good. A
+    /// read-modify-write only for the first poll of a thread that others know,
+    /// and if there were more wakes than the one that made the token.
     #[inline(always)]
-    pub(crate) fn begin(&self) {
-        if self.0.load(Ordering::Relaxed) & NOTIFIED != 0 {
+    pub(crate) fn begin(&self) -> Begun {
+        // ORDER: Acquire: whoever revived a stale token did so with Release.
+        if self.0.load(order::state_revived()) & (NOTIFIED | FRESH | STALE) == 0 {
+            return Begun::Run;
+        }
+        self.begin_slowly()
+    }
+
+    #[inline(never)]
+    fn begin_slowly(&self) -> Begun {
+        let mut word = self.word();
+        // Nobody else knows it.
+        if word == ACTIVE | FRESH | REFERENCE {
+            self.0.store(ACTIVE | REFERENCE, Ordering::Relaxed);
+            return Begun::Run;
+        }
+        while word & (FRESH | STALE) != 0 {
+            let is_stale = word & STALE != 0;
+            let next = if is_stale { (word & !STALE).wrapping_sub(REFERENCE) } else { word & !FRESH };
+            // ORDER: as in `release` for the stale one; of a fresh one the queue
+            // has published all.
+            match self.change(word, next, order::state_stale()) {
+                Ok(()) if is_stale && is_free(next) => return Begun::Free,
+                Ok(()) if is_stale => return Begun::Stale,
+                Ok(()) => word = next,
+                // ORDER: as in `begin`: it may have been revived by now.
+                Err(_) => word = self.0.load(order::state_revived()),
+            }
+        }
+        if word & NOTIFIED != 0 {
             self.begin_notified();
         }
+        Begun::Run
     }
 
     fn begin_notified(&self) {
@@ -201,6 +299,56 @@ impl State {
         }
     }
 
+    /// Demands the value of a thread: steals it, if it has not run; only makes
+    /// its token, if it is delayed and not to be stolen.
+    pub(crate) fn demand(&self, steals: bool) -> Demanded {
+        let mut word = self.word();
+        while word & FRESH != 0 && (steals || word & ACTIVE == 0) {
+            let mut next = word.wrapping_add(REFERENCE);
+            let is_delayed = word & ACTIVE == 0;
+            if is_delayed {
+                next |= ACTIVE;
+            }
+            if steals {
+                next = (next & !FRESH) | STOLEN | if is_delayed { 0 } else { STALE };
+            }
+            // Nobody else knows it.
+            if word == FRESH | REFERENCE {
+                // ORDER: Acquire sees the uses end of those who have known it.
+                let _ = self.0.load(order::state_last());
+                self.0.store(next, Ordering::Relaxed);
+                return if steals { Demanded::Stolen } else { Demanded::Token };
+            }
+            // ORDER: Acquire sees the frame as it was made: a handle may come
+            // from anywhere. Release: as in `wake`.
+            match self.change(word, next, order::state_wake()) {
+                Ok(()) => return if steals { Demanded::Stolen } else { Demanded::Token },
+                Err(now) => word = now,
+            }
+        }
+        Demanded::Running
+    }
+
+    /// Whether it has not run yet.
+    #[inline(always)]
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.word() & FRESH != 0
+    }
+
+    /// Where it is on its way.
+    pub(crate) fn progress(&self) -> Progress {
+        let word = self.word();
+        if word & COMPLETE != 0 {
+            Progress::Determined
+        } else if word & FRESH == 0 {
+            if word & STOLEN != 0 { Progress::Stolen } else { Progress::Evaluating }
+        } else if word & ACTIVE != 0 {
+            Progress::Scheduled
+        } else {
+            Progress::Delayed
+        }
+    }
+
     /// Edges 3 and 4: the poll returned `Pending`; `borrowed` references
     /// were handed out during it. `bias`: see [`State::earn_rest`].
     #[inline]
@@ -210,7 +358,28 @@ impl State {
         // did is seen by the `begin` that follows.
         let before = self.0.fetch_add(delta, order::state_end());
         debug_assert!(before & ACTIVE != 0, "INV-RUN: {before:#x}");
-        if before & NOTIFIED == 0 { Ended::Idle } else { Ended::Token }
+        if before & NOTIFIED == 0 {
+            Ended::Idle
+        } else if before & STALE == 0 {
+            Ended::Token
+        } else {
+            self.revive()
+        }
+    }
+
+    /// The runner holds the token of a thread that has a stale one as well.
+    #[cold]
+    fn revive(&self) -> Ended {
+        let mut word = self.word();
+        while word & STALE != 0 {
+            // ORDER: Release publishes the frame to who finds the token.
+            match self.change(word, (word & !STALE).wrapping_sub(REFERENCE), order::state_end()) {
+                // The frame is theirs now.
+                Ok(()) => return Ended::Idle,
+                Err(now) => word = now,
+            }
+        }
+        Ended::Token
     }
 
     /// Edge 5: the future is gone and the result is in its place.
@@ -256,11 +425,13 @@ impl State {
         word & COMPLETE != 0 && word / REFERENCE == 1
     }
 
-    /// One reference less; true: the caller must free the frame.
+    /// One reference less; true: the caller must free the frame. Its thread is
+    /// complete, or delayed for ever.
     #[must_use]
     #[inline]
     pub(crate) fn release(&self) -> bool {
-        if self.is_last() {
+        // ORDER: Acquire as in `is_last`.
+        if self.is_last() || self.0.load(order::state_last()) == FRESH | REFERENCE {
             return true;
         }
         // ORDER: Release ends the caller's use of the frame before it is
@@ -279,7 +450,7 @@ impl State {
     /// Whether it waits for somebody to wake it.
     pub(crate) fn is_idle(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
-        word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE) == 0
+        word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE | FRESH) == 0
     }
 
     /// Whether the one who drives the thread now has been told to go on.
@@ -334,7 +505,17 @@ impl State {
         let mut word = self.0.load(Ordering::Relaxed);
         while word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE) == 0 {
             // ORDER: as in `wake`.
-            match self.0.compare_exchange_weak(word, word | ACTIVE, order::state_wake(), Ordering::Relaxed) {
+            let mut next = word | ACTIVE;
+            if word & FRESH != 0 {
+                // Delayed: it is to have a reference of its own.
+                next = (next & !FRESH).wrapping_add(REFERENCE);
+            }
+            if word & STALE != 0 {
+                // Who finds the token has one.
+                next = (next & !STALE).wrapping_sub(REFERENCE);
+            }
+            match self.0.compare_exchange_weak(word, next, order::state_wake(), Ordering::Relaxed) {
+                Ok(_) if word & STALE != 0 => return false,
                 Ok(_) => return true,
                 Err(now) => word = now,
             }
@@ -348,5 +529,5 @@ fn references(count: i32) -> u64 {
 }
 
 fn is_free(word: u64) -> bool {
-    word & ACTIVE == 0 && word & COMPLETE != 0 && word / REFERENCE == 0
+    word & ACTIVE == 0 && word & (COMPLETE | FRESH) != 0 && word / REFERENCE == 0
 }

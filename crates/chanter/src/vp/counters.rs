@@ -41,6 +41,8 @@ pub(crate) struct Counters {
     pub(crate) attached: Counter,
     pub(crate) inflated: Counter,
     pub(crate) migrated: Counter,
+    pub(crate) delayed: Counter,
+    pub(crate) stolen: Counter,
     pub(crate) polls: Counter,
     pub(crate) sleeps: Counter,
 }
@@ -73,6 +75,10 @@ pub struct Stats {
     pub queued: u64,
     /// Times a thread went on on another virtual processor.
     pub migrated: u64,
+    /// Hosts created delayed; they count as created, too.
+    pub delayed: u64,
+    /// Threads that were run on the stack of whoever demanded their value.
+    pub stolen: u64,
     /// Threads taken from queues and polled.
     pub dispatched: u64,
     /// Times a virtual processor went to sleep.
@@ -89,6 +95,8 @@ impl Stats {
         self.promoted += counters.promoted.get();
         self.queued += counters.queued.get();
         self.migrated += counters.migrated.get();
+        self.delayed += counters.delayed.get();
+        self.stolen += counters.stolen.get();
         self.dispatched += counters.polls.get();
         self.sleeps += counters.sleeps.get();
         // Derived: the fast path counts one thing only.

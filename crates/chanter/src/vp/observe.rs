@@ -136,7 +136,8 @@ impl Vp {
             };
             // Before the claim, so that those elsewhere are left in peace; after
             // it, because until then the frame might become another's.
-            let thread = if self.is_bound_elsewhere(header) {
+            // A delayed thread waits for nothing.
+            let thread = if header.state.is_fresh() || self.is_bound_elsewhere(header) {
                 None
             } else {
                 // SAFETY: as above.

@@ -87,9 +87,6 @@ impl Vp {
     #[inline]
     fn run(&self, thread: Ready) {
         self.budget.set(OPERATIONS);
-        if thread.header().penalty.get() > 0 {
-            self.ask_closer_look();
-        }
         self.counters.polls.add_one();
         // SAFETY: this OS thread drives us.
         unsafe { thread::run(self, thread) };
