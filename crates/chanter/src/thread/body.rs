@@ -21,6 +21,8 @@ use crate::sync::UnsafeCell;
 pub(crate) struct Vtable {
     /// Polls the future; on `Ready` it is gone and the result in its place.
     pub(crate) poll: unsafe fn(NonNull<Header>, &mut Context<'_>) -> Poll<()>,
+    /// As `poll`, but a value goes to a place of its type.
+    pub(crate) evaluate: unsafe fn(NonNull<Header>, &mut Context<'_>, *mut ()) -> Evaluated,
     /// Drops the future and leaves `Cancelled` as the result.
     pub(crate) cancel: unsafe fn(NonNull<Header>),
     /// Moves the result out, to a `Result<T, JoinError>`: for whoever set
@@ -32,9 +34,21 @@ pub(crate) struct Vtable {
     pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<Joiners>>,
 }
 
+/// What became of a future that was polled for its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evaluated {
+    /// It is not over.
+    Blocked,
+    /// It is gone, and its value in its place.
+    Value,
+    /// It is gone, and the failure is the thread's result.
+    Failed,
+}
+
 /// The vtable of a frame that holds no body yet.
 pub(crate) const NONE: &Vtable = &Vtable {
     poll: |_, _| Poll::Ready(()),
+    evaluate: |_, _, _| Evaluated::Blocked,
     cancel: |_| (),
     take: |_, _| (),
     bury: |_| (),
@@ -69,8 +83,7 @@ pub(crate) const fn fits<T>() -> bool {
 }
 
 impl<F: Future> ParasiteFrame<F> {
-    pub(crate) const VTABLE: &'static Vtable =
-        &Vtable { poll: Self::poll, cancel: Self::cancel, take: |_, _| (), bury: |_| (), joiners: |_| None };
+    pub(crate) const VTABLE: &'static Vtable = &Vtable { poll: Self::poll, cancel: Self::cancel, ..*NONE };
 
     /// Polls the future and drops it, and its output, when it is ready; a
     /// panic counts as ready and is reported.
@@ -128,6 +141,7 @@ pub(crate) fn contain(f: impl FnOnce()) {
 impl<F: Future> HostFrame<F> {
     pub(crate) const VTABLE: &'static Vtable = &Vtable {
         poll: Self::poll,
+        evaluate: Self::evaluate,
         cancel: Self::cancel,
         take: Self::take,
         bury: Self::bury,
@@ -135,31 +149,90 @@ impl<F: Future> HostFrame<F> {
     };
 
     unsafe fn poll(frame: NonNull<Header>, cx: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: the caller is the runner.
+        let result = match unsafe { Self::poll_future(frame, cx) } {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(value)) => Ok(value),
+            Err(payload) => Err(JoinError::panicked(payload)),
+        };
+        // SAFETY: as above.
+        unsafe { Self::settle(frame.cast::<Self>().as_ptr(), Stage::Result(result)) };
+        Poll::Ready(())
+    }
+
+    unsafe fn evaluate(frame: NonNull<Header>, cx: &mut Context<'_>, place: *mut ()) -> Evaluated {
+        // SAFETY: the caller is the runner; `place` has the output's type.
+        unsafe { Self::evaluate_to(frame, cx, |value| place.cast::<F::Output>().write(value)) }
+    }
+
+    /// # Safety
+    /// The caller is the runner.
+    #[inline(always)]
+    unsafe fn evaluate_to(
+        frame: NonNull<Header>,
+        cx: &mut Context<'_>,
+        keep: impl FnOnce(F::Output),
+    ) -> Evaluated {
+        // SAFETY: the caller is the runner.
+        match unsafe { Self::poll_future(frame, cx) } {
+            Ok(Poll::Pending) => Evaluated::Blocked,
+            Ok(Poll::Ready(value)) => {
+                keep(value);
+                // SAFETY: as above.
+                unsafe { Self::drop_future(frame.cast::<Self>().as_ptr()) };
+                Evaluated::Value
+            }
+            Err(payload) => {
+                let failed = Stage::Result(Err(JoinError::panicked(payload)));
+                // SAFETY: as above.
+                unsafe { Self::settle(frame.cast::<Self>().as_ptr(), failed) };
+                Evaluated::Failed
+            }
+        }
+    }
+
+    /// The outcome as it is, since small values then stay in registers.
+    ///
+    /// # Safety
+    /// The caller is the runner.
+    #[inline(always)]
+    unsafe fn poll_future(
+        frame: NonNull<Header>,
+        cx: &mut Context<'_>,
+    ) -> std::thread::Result<Poll<F::Output>> {
         let frame = frame.cast::<Self>().as_ptr();
         // SAFETY: the runner has exclusive use of the stage; the future never
         // moves while it is pinned.
         let stage = unsafe { (*frame).stage.get_mut() };
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
+        catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: as above.
             match unsafe { stage.deref() } {
                 // SAFETY: as above.
                 Stage::Future(future) => unsafe { Pin::new_unchecked(future) }.poll(cx),
                 _ => unreachable!("INV-RUN: a complete thread is not polled"),
             }
-        }));
-        let result = match outcome {
-            Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(value)) => Ok(value),
-            Err(payload) => Err(JoinError::panicked(payload)),
-        };
-        // SAFETY: the runner still has exclusive use.
-        unsafe { Self::settle(frame, result) };
-        Poll::Ready(())
+        }))
     }
 
+    /// The future ends, and `next` takes its place.
+    ///
     /// # Safety
     /// The caller is the runner.
-    unsafe fn settle(frame: *mut Self, result: Result<F::Output, JoinError>) {
+    #[inline(always)]
+    unsafe fn settle(frame: *mut Self, next: Stage<F>) {
+        // SAFETY: the runner has exclusive use of the stage.
+        unsafe {
+            Self::drop_future(frame);
+            *(*frame).stage.get_mut().deref() = next;
+        }
+    }
+
+    /// The future ends, and nothing takes its place.
+    ///
+    /// # Safety
+    /// The caller is the runner.
+    #[inline(always)]
+    unsafe fn drop_future(frame: *mut Self) {
         // SAFETY: the runner has exclusive use of the stage.
         let stage = unsafe { (*frame).stage.get_mut() };
         // The future's destructor may panic: its place is taken first.
@@ -173,13 +246,11 @@ impl<F: Future> HostFrame<F> {
                 drop(gone);
             }
         });
-        // SAFETY: as above.
-        *unsafe { stage.deref() } = Stage::Result(result);
     }
 
     unsafe fn cancel(frame: NonNull<Header>) {
         // SAFETY: the caller is the runner.
-        unsafe { Self::settle(frame.cast::<Self>().as_ptr(), Err(JoinError::cancelled())) };
+        unsafe { Self::settle(frame.cast::<Self>().as_ptr(), Stage::Result(Err(JoinError::cancelled()))) };
     }
 
     unsafe fn bury(frame: NonNull<Header>) {
@@ -222,7 +293,13 @@ impl<F: Future> HostFrame<F> {
 
 impl<T, F: Future<Output = Box<T>>> HostFrame<F> {
     /// For bodies that are too large for a frame: the handle expects a `T`.
-    pub(crate) const BOXED_VTABLE: &'static Vtable = &Vtable { take: Self::take_unboxed, ..*Self::VTABLE };
+    pub(crate) const BOXED_VTABLE: &'static Vtable =
+        &Vtable { take: Self::take_unboxed, evaluate: Self::evaluate_unboxed, ..*Self::VTABLE };
+
+    unsafe fn evaluate_unboxed(frame: NonNull<Header>, cx: &mut Context<'_>, place: *mut ()) -> Evaluated {
+        // SAFETY: the caller is the runner; `place` has the handle's type.
+        unsafe { Self::evaluate_to(frame, cx, |value| place.cast::<T>().write(*value)) }
+    }
 
     unsafe fn take_unboxed(frame: NonNull<Header>, place: *mut ()) {
         // SAFETY: the caller set TAKEN, and `place` has the handle's type.

@@ -265,6 +265,7 @@ impl Arena {
     ///
     /// # Safety
     /// As for [`Arena::take`]; the frame is from this arena, and dead.
+    #[inline]
     unsafe fn put_back(&self, frame: NonNull<Header>) {
         // SAFETY: the caller is the owner; the frame is dead.
         self.owner.with_mut(|owner| unsafe { (*owner).put(frame, self.home.get()) });
@@ -487,6 +488,22 @@ pub(crate) unsafe fn free(frame: NonNull<Header>) {
         frame.as_ref().state.clear();
         if (*arena).returns.push(frame).is_err() && (*arena).missing.come_home() {
             (*arena).demolish();
+        }
+    }
+}
+
+/// As [`free`], on the driver of `vp`, where most frames come from.
+///
+/// # Safety
+/// As for [`free`]; the caller drives `vp`.
+#[inline(always)]
+pub(crate) unsafe fn free_here(vp: &Vp, frame: NonNull<Header>) {
+    // SAFETY: as in `free`.
+    unsafe {
+        if ptr::eq(slab_of(frame).as_ref().arena, &vp.arena) {
+            vp.arena.put_back(frame);
+        } else {
+            free(frame);
         }
     }
 }

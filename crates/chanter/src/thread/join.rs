@@ -8,11 +8,12 @@ use std::pin::Pin;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
+use super::demand::Demand;
 use super::frame::Header;
 use super::run::{demand, release, schedule};
 use super::state::{Progress, State};
 use crate::deadlock::Waits;
-use crate::event::{Branch, Event, Offer, Offered, Offering, Sync, WaitQueue, Wakes, into_future};
+use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
 use crate::sync::Cell;
 use crate::vp::Vp;
 
@@ -37,7 +38,13 @@ impl<T> Thread<T> {
         Self { frame, output: PhantomData }
     }
 
-    fn header(&self) -> &Header {
+    #[inline(always)]
+    pub(super) fn frame(&self) -> NonNull<Header> {
+        self.frame
+    }
+
+    #[inline(always)]
+    pub(super) fn header(&self) -> &Header {
         // SAFETY: the handle holds a reference.
         unsafe { self.frame.as_ref() }
     }
@@ -136,11 +143,11 @@ impl<T> fmt::Debug for Thread<T> {
 /// [`Thread::join`].
 impl<T> IntoFuture for Thread<T> {
     type Output = Result<T, JoinError>;
-    type IntoFuture = Sync<Join<T>>;
+    type IntoFuture = Demand<T>;
 
     #[inline(always)]
-    fn into_future(self) -> Sync<Join<T>> {
-        Join { thread: self, heir: true }.sync()
+    fn into_future(self) -> Demand<T> {
+        Demand::new(self)
     }
 }
 
@@ -242,6 +249,12 @@ impl<T> Clone for Join<T> {
 }
 
 impl<T> Join<T> {
+    /// The event for a handle that goes.
+    #[inline(always)]
+    pub(super) fn of_heir(thread: Thread<T>) -> Self {
+        Self { thread, heir: true }
+    }
+
     /// The value, if the thread is determined; for callers who know it is.
     pub(crate) fn try_determined(self) -> Result<T, JoinError> {
         self.thread.take()

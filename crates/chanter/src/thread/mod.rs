@@ -5,6 +5,7 @@
 //! memory, `body.rs` what lies in it, `run.rs` the only code that polls.
 
 pub(crate) mod body;
+mod demand;
 pub(crate) mod frame;
 mod join;
 mod par;
@@ -21,6 +22,7 @@ use crate::vp::Vp;
 mod models;
 #[cfg(all(test, loom))]
 mod rest_models;
+pub use demand::Demand;
 pub use join::{Join, JoinError, Thread};
 pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, reify, yield_now};
 pub(crate) use rest::Home;

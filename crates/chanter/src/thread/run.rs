@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-use super::body::contain;
+use super::body::{Evaluated, contain};
 use super::frame::{self, Header, Kind};
 use super::state::{Begun, Completed, Demanded, Ended, Woken};
 use crate::event::Wakes;
@@ -67,11 +67,11 @@ unsafe fn run_begun(vp: &Vp, frame: NonNull<Header>) {
 /// The caller is the frame's runner, and `vp` the current virtual processor.
 /// `poll` does not unwind.
 #[inline(always)]
-pub(super) unsafe fn polling(
+pub(super) unsafe fn polling<R>(
     vp: &Vp,
     frame: NonNull<Header>,
-    poll: impl FnOnce(&mut Context<'_>) -> Poll<()>,
-) -> Poll<()> {
+    poll: impl FnOnce(&mut Context<'_>) -> R,
+) -> R {
     let outer = vp.running.replace(frame.as_ptr());
     // Borrowed: the runner's right to the frame stands for a reference.
     // SAFETY: `WAKER`'s functions take such pointers.
@@ -211,6 +211,53 @@ pub(super) unsafe fn demand(frame: NonNull<Header>) {
         // SAFETY: the caller's contract.
         None => drop(unsafe { schedule(frame) }),
     }
+}
+
+/// Runs a delayed thread on this stack, if it may. True: its value is in
+/// `place`, and its frame is gone; if not, the thread goes its usual way.
+///
+/// # Safety
+/// The caller's handle is the only reference to the thread; `place` is of its
+/// value's type.
+#[inline(always)]
+pub(super) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
+    // SAFETY: the caller's reference keeps the frame, which keeps its machine.
+    let (header, home) = unsafe { (frame.as_ref(), &*frame.as_ref().vp.load(Ordering::Relaxed)) };
+    let Some(vp) = Vp::current() else { return false };
+    if !ptr::eq(vp, home) || !vp.may_spawn_in_place() {
+        // The usual way knows what to do.
+        return false;
+    }
+    header.state.steal_alone();
+    vp.counters.stolen.add_one();
+    let evaluate = header.vtable.get().evaluate;
+    // SAFETY: we are the runner, and drive `vp`. When the value is there, and
+    // nobody has come to know the thread, its frame is ours to free.
+    unsafe {
+        let evaluated = polling(vp, frame, |cx| evaluate(frame, cx, place));
+        if evaluated == Evaluated::Value && header.state.is_stolen_alone() && header.borrowed.get() == 0 {
+            frame::free_here(vp, frame);
+            return true;
+        }
+        leave_evaluated(vp, frame, evaluated)
+    }
+}
+
+/// A thread has blocked on its thief's stack, or failed, or others know it.
+///
+/// # Safety
+/// As for [`settle`].
+#[inline(never)]
+unsafe fn leave_evaluated(vp: &Vp, frame: NonNull<Header>, evaluated: Evaluated) -> bool {
+    let is_over = evaluated != Evaluated::Blocked;
+    // SAFETY: the caller's contract; the handle's reference keeps the frame.
+    unsafe {
+        settle(vp, frame, if is_over { Poll::Ready(()) } else { Poll::Pending });
+        if evaluated == Evaluated::Value {
+            release(frame);
+        }
+    }
+    evaluated == Evaluated::Value
 }
 
 /// Schedules a delayed thread; false: it is not delayed any more.

@@ -251,11 +251,11 @@ unsafe fn new_fitting_host<F: Future>(
     // takes one reference; a token that there is has the other.
     unsafe {
         let frame = arena.take(class_of(size_of::<HostFrame<F>>()));
-        frame.cast::<HostFrame<F>>().write(HostFrame {
-            header: Header::new(state, vtable, kind, home),
-            joiners: Joiners::new(),
-            stage: UnsafeCell::new(Stage::Future(future)),
-        });
+        // Part by part, the future first, so that it is moved once.
+        let body = frame.cast::<HostFrame<F>>().as_ptr();
+        (&raw mut (*body).stage).write(UnsafeCell::new(Stage::Future(future)));
+        (&raw mut (*body).joiners).write(Joiners::new());
+        frame.write(Header::new(state, vtable, kind, home));
         frame
     }
 }

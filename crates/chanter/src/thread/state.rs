@@ -74,6 +74,9 @@ const STOLEN: u64 = 1 << 8;
 /// The lowest bit of the field that says where the thread rests.
 pub(super) const UNIT: u64 = 1 << 12;
 pub(super) const REFERENCE: u64 = 1 << 24;
+/// The word of a stolen thread that only its thief knows: the handle's
+/// reference and its own.
+const STOLEN_ALONE: u64 = ACTIVE | STOLEN | (2 * REFERENCE);
 
 /// The state word.
 #[derive(Debug)]
@@ -312,13 +315,6 @@ impl State {
             if steals {
                 next = (next & !FRESH) | STOLEN | if is_delayed { 0 } else { STALE };
             }
-            // Nobody else knows it.
-            if word == FRESH | REFERENCE {
-                // ORDER: Acquire sees the uses end of those who have known it.
-                let _ = self.0.load(order::state_last());
-                self.0.store(next, Ordering::Relaxed);
-                return if steals { Demanded::Stolen } else { Demanded::Token };
-            }
             // ORDER: Acquire sees the frame as it was made: a handle may come
             // from anywhere. Release: as in `wake`.
             match self.change(word, next, order::state_wake()) {
@@ -327,6 +323,27 @@ impl State {
             }
         }
         Demanded::Running
+    }
+
+    /// It is delayed, and the caller's handle is all that refers to it: nobody
+    /// else can come by another.
+    #[inline(always)]
+    pub(crate) fn is_delayed_alone(&self) -> bool {
+        // ORDER: Acquire sees the uses end of those who have known it.
+        self.0.load(order::state_last()) == FRESH | REFERENCE
+    }
+
+    /// The caller, who alone refers to a delayed thread, becomes its runner.
+    #[inline(always)]
+    pub(crate) fn steal_alone(&self) {
+        self.0.store(STOLEN_ALONE, Ordering::Relaxed);
+    }
+
+    /// Nobody but its thief has ever known the thread.
+    #[inline(always)]
+    pub(crate) fn is_stolen_alone(&self) -> bool {
+        // ORDER: as in `is_private`.
+        self.0.load(order::state_private()) == STOLEN_ALONE
     }
 
     /// Whether it has not run yet.
@@ -430,8 +447,7 @@ impl State {
     #[must_use]
     #[inline]
     pub(crate) fn release(&self) -> bool {
-        // ORDER: Acquire as in `is_last`.
-        if self.is_last() || self.0.load(order::state_last()) == FRESH | REFERENCE {
+        if self.is_last() || self.is_delayed_alone() {
             return true;
         }
         // ORDER: Release ends the caller's use of the frame before it is
