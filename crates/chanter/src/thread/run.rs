@@ -14,7 +14,7 @@ use crate::vp::Vp;
 
 /// The waker of Chanter's threads. On the thread's own runner a clone is a
 /// plain increment (see `state.rs`, `borrowed`).
-static WAKER: RawWakerVTable = RawWakerVTable::new(clone_waker, wake, wake_by_ref, drop_waker);
+pub(super) static WAKER: RawWakerVTable = RawWakerVTable::new(clone_waker, wake, wake_by_ref, drop_waker);
 
 /// Polls a thread once, on this stack.
 ///

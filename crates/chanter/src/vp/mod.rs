@@ -9,6 +9,7 @@ mod blocking;
 pub(crate) mod budget;
 mod counters;
 mod machine;
+mod groups;
 mod observe;
 mod quiet;
 mod simulation;
