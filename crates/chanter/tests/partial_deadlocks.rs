@@ -11,6 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use chanter::deadlock::{Deadlock, ThreadState, Waiting, holding, partial};
+use chanter::policy::{Policy, Ready, Reason};
 use chanter::prelude::*;
 use common::{Random, eventually, watchdog};
 
@@ -235,6 +236,59 @@ fn what_is_not_known_is_not_said() {
         settle().await;
         assert!(partial().is_empty());
     });
+}
+
+/// One queue for all virtual processors: who is woken may run on any of them.
+#[derive(Clone, Default)]
+struct Common(Arc<Mutex<std::collections::VecDeque<Ready>>>);
+
+impl Policy for Common {
+    fn enqueue(&self, thread: Ready, _: Reason) -> Option<Ready> {
+        self.0.lock().unwrap().push_back(thread);
+        None
+    }
+    fn next(&self) -> Option<Ready> {
+        self.0.lock().unwrap().pop_front()
+    }
+    fn waiting(&self) -> usize {
+        2 * self.0.lock().unwrap().len()
+    }
+}
+
+/// A thread that is asked may go on, and help one that has been asked before:
+/// that one is not reported. Nor does it run before all have been asked, so what
+/// it said stays true.
+#[test]
+fn one_who_is_asked_may_help_another() {
+    watchdog!();
+    for vps in [1, 2] {
+        let queue = Common::default();
+        let builder = Machine::builder().vps(vps).policy(move |_| Box::new(queue.clone()));
+        let machine = builder.report_deadlocks(true).in_test().build().unwrap();
+        let (tx, rx) = channel::<u32>();
+        let (steps, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (of_first, seen) = (steps.clone(), steps.clone());
+        let mut help = Some(tx.clone());
+        let first = machine.spawn(holding((tx, rx), async move |(_, rx)| {
+            rx.recv().await.unwrap();
+            of_first.fetch_add(1, Ordering::SeqCst);
+        }));
+        let polls = asked.clone();
+        let second = machine.spawn(poll_fn(move |_| {
+            if polls.fetch_add(1, Ordering::SeqCst) == 0 {
+                return Poll::Pending;
+            }
+            help.take().unwrap().try_send(7).unwrap();
+            std::thread::sleep(Duration::from_millis(30));
+            Poll::Ready(seen.load(Ordering::SeqCst))
+        }));
+        eventually("both block", || asked.load(Ordering::SeqCst) == 1);
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(machine.partial_deadlocks().is_empty());
+        assert_eq!(second.join().sync_blocking().unwrap(), 0, "the first ran after its answer");
+        first.join().sync_blocking().unwrap();
+        assert_eq!(steps.load(Ordering::SeqCst), 1);
+    }
 }
 
 #[test]

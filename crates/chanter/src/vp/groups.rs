@@ -66,8 +66,8 @@ impl Vp {
                 answers.push((frame, waits));
             }
         }
-        // Who was woken after its answer, by one who ran until it was asked, is
-        // free. (And if its waker is late, its offer does not wait any more.)
+        // Who was woken after its answer, by one who was asked later, say. (If its
+        // waker is late, its offer does not wait any more.)
         // SAFETY: we hold their tokens.
         answers.retain(|(frame, _)| !unsafe { frame.as_ref() }.state.is_notified());
         let channels = look_at_channels(&answers);
