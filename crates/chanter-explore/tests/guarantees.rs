@@ -49,6 +49,7 @@ mod others;
 #[path = "../../chanter/tests/guarantees/shapes.rs"]
 mod shapes;
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -59,7 +60,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 
 use chanter::prelude::*;
-use chanter_explore::{Explorer, Report};
+use chanter_explore::Explorer;
 use futures::FutureExt;
 use futures::future::{Either, select};
 
@@ -104,10 +105,10 @@ fn plans() -> Vec<Plan> {
     ]
 }
 
-type Wait<O> = Pin<Box<dyn Future<Output = Option<O>> + Send>>;
+type Wait = Pin<Box<dyn Future<Output = Option<Output>> + Send>>;
 
 /// Polls what is kept; twice, as the explorer may pause it the first time.
-fn poll_kept<O>(wait: &mut Wait<O>) -> bool {
+fn poll_kept(wait: &mut Wait) -> bool {
     let mut poll = || wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
     poll() && poll()
 }
@@ -122,15 +123,22 @@ async fn settle() {
 /// Shapes of the event itself, without a box around it.
 const BARE: [&str; 2] = ["bare", "bare in choice"];
 
-/// A row and one of its synchronizations, whatever the event's type.
-struct Scene<O> {
-    case: Case<O>,
-    row: Row<BoxEvent<'static, O>>,
-    beat: Sender<()>,
-    witness: Arc<Witness<O>>,
+/// What any event yields.
+type Output = Box<dyn Any + Send>;
+
+fn erase<O: Send + 'static>(out: O) -> Output {
+    Box::new(out)
 }
 
-fn scene<E>(make: &impl Fn(&Kit) -> Row<E>, name: &'static str, kit: &Kit) -> Scene<E::Output>
+/// A row and one of its synchronizations, whatever the event's type.
+struct Scene {
+    case: Case<Output>,
+    row: Row<BoxEvent<'static, Output>>,
+    beat: Sender<()>,
+    witness: Arc<Witness<Output>>,
+}
+
+fn scene<E>(make: &impl Fn(&Kit) -> Row<E>, name: &'static str, kit: &Kit) -> Scene
 where
     E: Event + Send + 'static,
     E::Output: Send + 'static,
@@ -138,7 +146,7 @@ where
     let Row { mut event, serve, tend, is_tended, verify, ready, early, hands_on, meets } = make(kit);
     let (beat, rival) = mailbox();
     let witness = Witness::new();
-    let some = Some::<E::Output>;
+    let some = |out| Some(erase::<E::Output>(out));
     let bare = |wait, has_rival| Case { wait, has_rival, eager: false, broken: false };
     let first = match name {
         "bare" => Some(bare(event().sync().map(some).boxed(), false)),
@@ -148,15 +156,20 @@ where
         }
         _ => None,
     };
-    // Boxed, or each row would be compiled for each shape.
-    let mut event: Box<dyn FnMut() -> BoxEvent<'static, E::Output>> = Box::new(move || Event::boxed(event()));
+    // Erased, or each row would be compiled for each shape.
+    let mut event: Box<dyn FnMut() -> BoxEvent<'static, Output>> =
+        Box::new(move || Event::boxed(event().wrap(erase)));
+    let verify: Box<dyn FnOnce(Option<Output>, Facts)> = Box::new(move |taken, facts| {
+        let taken = taken.map(|taken| *taken.downcast::<E::Output>().expect("what this row yields"));
+        verify(taken, facts);
+    });
     let case = first.unwrap_or_else(|| shape(name, &mut *event, rival, &witness));
     let row = Row { event, serve, tend, is_tended, verify, ready, early, hands_on, meets };
     Scene { case, row, beat, witness }
 }
 
 /// One synchronization, and whoever the plan names.
-async fn play<O: Send + 'static>(scene: impl Fn(&Kit) -> Scene<O>, plan: Plan) {
+async fn play(scene: &dyn Fn(&Kit) -> Scene, plan: Plan) {
     let kit = Kit::new(plan.serve);
     let Scene { case, mut row, beat, witness } = scene(&kit);
     let lonely = row.ready || row.early || row.meets;
@@ -168,7 +181,7 @@ async fn play<O: Send + 'static>(scene: impl Fn(&Kit) -> Scene<O>, plan: Plan) {
     }
     let second = Rc::new(RefCell::new(None));
     if plan.second != Second::No {
-        let mut wait: Wait<O> = (row.event)().sync().map(Some).boxed();
+        let mut wait: Wait = (row.event)().sync().map(Some).boxed();
         assert!(poll_kept(&mut wait), "commits by itself");
         *second.borrow_mut() = Some(wait);
     }
@@ -314,19 +327,15 @@ where
     let mut schedules = 0;
     for (place, name) in names.iter().enumerate() {
         let scene = |kit: &Kit| scene(&make, name, kit);
+        let scene: &dyn Fn(&Kit) -> Scene = &scene;
         for (number, plan) in plans().into_iter().enumerate() {
             let seed = (place * 100 + number) as u64;
-            let report = explore(&explorer.clone().seed(seed), &scene, plan);
+            let report = explorer.clone().seed(seed).check(|| play(scene, plan));
             schedules += report.schedules;
             assert!(!report.has_failed(), "{row}, {name}, {plan:?}\n{report}");
         }
     }
     println!("{row}: {schedules} schedules");
-}
-
-/// Compiled once for each type of output.
-fn explore<O: Send + 'static>(explorer: &Explorer, scene: &dyn Fn(&Kit) -> Scene<O>, plan: Plan) -> Report {
-    explorer.check(|| play(scene, plan))
 }
 
 macro_rules! table {
@@ -377,4 +386,35 @@ table! {
     others::join,
     others::future_on_host,
     others::gathered,
+}
+
+/// Every schedule with at most two preemptions, of the events that the others are
+/// made of.
+mod every_schedule {
+    use super::*;
+
+    const NAMES: [&str; 6] =
+        [BARE[0], BARE[1], "with_nack", "nack in choice", "array of twins", "panic in wrap"];
+
+    macro_rules! core {
+        ($($room:ident :: $row:ident),* $(,)?) => {
+            $(#[test]
+            fn $row() {
+                watchdog!(120);
+                let explorer = Explorer::new().exhaustive().preemptions(2 + zeal().ilog2()).schedules(u64::MAX);
+                every_order(stringify!($row), $room::$row, &NAMES, &explorer);
+            })*
+        };
+    }
+
+    core! {
+        channels::recv_rendezvous,
+        channels::recv_bounded,
+        channels::recv_mailbox,
+        channels::send_rendezvous,
+        channels::send_bounded,
+        channels::ivar,
+        channels::mvar_take,
+        others::nack,
+    }
 }
