@@ -267,8 +267,7 @@ async fn play(scene: &dyn Fn(&Kit) -> Scene, plan: Plan) {
     for nack in &*witness.nacks.lock().unwrap() {
         assert_eq!(nack.is_enabled(), lost, "a nack that lies");
     }
-    let (actions, aborts) =
-        (witness.actions.load(Ordering::SeqCst), witness.aborts.load(Ordering::SeqCst));
+    let (actions, aborts) = (witness.actions.load(Ordering::SeqCst), witness.aborts.load(Ordering::SeqCst));
     let expected = if lost && polls.get() > 0 { actions } else { 0 };
     // The only poll may have been paused before it began.
     assert!(aborts == expected || aborts == 0 && polls.get() == 1 && !went, "{aborts} abort actions");
@@ -318,8 +317,12 @@ fn zeal() -> u64 {
     std::env::var("CHANTER_GUARANTEES").ok().and_then(|zeal| zeal.parse().ok()).unwrap_or(1)
 }
 
-fn every_order<E>(row: &'static str, make: impl Fn(&Kit) -> Row<E>, names: &[&'static str], explorer: &Explorer)
-where
+fn every_order<E>(
+    row: &'static str,
+    make: impl Fn(&Kit) -> Row<E>,
+    names: &[&'static str],
+    explorer: &Explorer,
+) where
     E: Event + Send + 'static,
     E::Output: Send + 'static,
 {

@@ -98,7 +98,10 @@ fn groups_are_told_apart_and_those_who_join_belong() {
         spawn(never::<()>().sync());
         settle().await;
         let groups = partial();
-        assert_eq!(groups.iter().map(ids).collect::<Vec<_>>(), [vec![1, 2, 5], vec![3, 4], vec![6], vec![7, 8]]);
+        assert_eq!(
+            groups.iter().map(ids).collect::<Vec<_>>(),
+            [vec![1, 2, 5], vec![3, 4], vec![6], vec![7, 8]]
+        );
         assert!(groups[3].threads[0].is_parasite);
         // The same again: to be asked changes nothing.
         assert_eq!(partial().len(), 4);
@@ -112,7 +115,8 @@ fn whoever_could_help_is_respected() {
     watchdog!();
     type Help = Box<dyn std::any::Any + Send>;
     // What is left outside, of the two ends that a blocked receiver has.
-    let outside: [(&str, fn(&Sender<u32>, &Receiver<u32>) -> Help); 9] = [
+    type MakeHelp = fn(&Sender<u32>, &Receiver<u32>) -> Help;
+    let outside: [(&str, MakeHelp); 9] = [
         ("a sender", |tx, _| Box::new(tx.clone())),
         ("a receiver, which could close", |_, rx| Box::new(rx.clone())),
         ("an event", |tx, _| Box::new(tx.send(1))),
@@ -182,7 +186,8 @@ fn whoever_could_help_is_respected() {
 fn what_is_not_known_is_not_said() {
     watchdog!();
     type Wait = Pin<Box<dyn Future<Output = ()> + Send>>;
-    let beside: [(&str, fn() -> Wait); 7] = [
+    type MakeWait = fn() -> Wait;
+    let beside: [(&str, MakeWait); 7] = [
         ("a timer", || Box::pin(async { after(Duration::from_secs(3600)).await })),
         ("an ivar", || Box::pin(async { IVar::<()>::new().get().await })),
         ("a lock", || {

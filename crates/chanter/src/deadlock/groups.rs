@@ -145,8 +145,7 @@ mod tests {
     use crate::deadlock::{ThreadState, Waiting};
 
     fn member(id: u64, joins: &[usize], waits: &[(usize, bool)], held: &[(usize, bool, u32)]) -> Member {
-        let waiter =
-            |&(channel, sends)| Waiter { channel, sends, counts: true, offer: NonNull::dangling() };
+        let waiter = |&(channel, sends)| Waiter { channel, sends, counts: true, offer: NonNull::dangling() };
         Member {
             frame: id as usize,
             report: ThreadReport {

@@ -15,7 +15,7 @@ use std::panic::Location;
 pub(crate) use groups::{Channel, Member, stuck};
 pub use holding::{Holds, holding};
 pub use waits::Waiting;
-pub(crate) use waits::{Census, Held, Probe, Waits};
+pub(crate) use waits::{Census, Held, Look, Probe, Waits};
 
 use crate::vp::Vp;
 

@@ -109,6 +109,9 @@ pub(crate) struct Census {
     pub(crate) events: u64,
 }
 
+/// Looks at a channel; see [`Probe::census`].
+pub(crate) type Look = unsafe fn(NonNull<()>, &[NonNull<Offer>]) -> Option<[Census; 2]>;
+
 /// A channel that a blocked thread waits on: it lives while that wait does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe {
@@ -116,7 +119,7 @@ pub(crate) struct Probe {
     /// How many senders and receivers it has, not counting events.
     pub(crate) handles: unsafe fn(NonNull<()>) -> [u32; 2],
     /// Who shares it, if all these offers of it still wait.
-    pub(crate) census: unsafe fn(NonNull<()>, &[NonNull<Offer>]) -> Option<[Census; 2]>,
+    pub(crate) census: Look,
     /// Takes a share of both of its sides: keeps it alive, and open.
     pub(crate) retain: unsafe fn(NonNull<()>),
     /// Gives those shares up again.

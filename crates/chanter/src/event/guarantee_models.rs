@@ -65,9 +65,11 @@ fn send(pair: fn() -> (Sender<Message>, Receiver<Message>), full: bool) -> Row<i
     let far = rx.clone();
     Row {
         event: tx.send(Message::new(1)).wrap(|sent| u32::from(sent.is_ok())),
-        partner: Box::new(move |patient| {
-            if patient { block_on(far.recv()).is_ok() } else { far.try_recv().is_ok() }
-        }),
+        partner: Box::new(
+            move |patient| {
+                if patient { block_on(far.recv()).is_ok() } else { far.try_recv().is_ok() }
+            },
+        ),
         verify: Box::new(move |taken, received| {
             let left = rx.try_recv().ok().map(|message| message.number());
             assert!(rx.try_recv().is_err(), "doubled");

@@ -13,13 +13,13 @@ use std::collections::HashMap;
 use std::ptr::NonNull;
 
 use super::Vp;
-use crate::deadlock::{Census, Channel, Deadlock, Held, Member, ThreadReport, ThreadState, Waiting, Waits, stuck};
+use crate::deadlock::{
+    Channel, Deadlock, Held, Look, Member, ThreadReport, ThreadState, Waiting, Waits, stuck,
+};
 use crate::event::Offer;
 use crate::policy::Ready;
 use crate::thread;
 use crate::thread::frame::Header;
-
-type Look = unsafe fn(NonNull<()>, &[NonNull<Offer>]) -> Option<[Census; 2]>;
 
 /// Gives the threads back, whatever happens.
 struct Asked<'a> {
@@ -80,7 +80,10 @@ impl Vp {
     /// `None`: it may be woken by something that is not known here.
     fn member(&self, frame: NonNull<Header>, mut waits: Waits) -> Option<Member> {
         let is_known = |wait: &Waiting| {
-            matches!(wait, Waiting::Send { .. } | Waiting::Receive { .. } | Waiting::Join { .. } | Waiting::Never)
+            matches!(
+                wait,
+                Waiting::Send { .. } | Waiting::Receive { .. } | Waiting::Join { .. } | Waiting::Never
+            )
         };
         // SAFETY: its token is held.
         let header = unsafe { frame.as_ref() };

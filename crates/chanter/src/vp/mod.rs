@@ -8,8 +8,8 @@
 mod blocking;
 pub(crate) mod budget;
 mod counters;
-mod machine;
 mod groups;
+mod machine;
 mod observe;
 mod quiet;
 mod simulation;

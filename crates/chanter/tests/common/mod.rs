@@ -18,6 +18,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use chanter::Machine;
+#[allow(unused_imports, reason = "each test binary uses some of it")]
 pub(crate) use ledger::{Ledger, Payload};
 #[allow(unused_imports, reason = "each test binary uses some of it")]
 pub(crate) use watchdog::watchdog;
