@@ -296,6 +296,47 @@ fn one_who_is_asked_may_help_another() {
     }
 }
 
+/// Threads that talk, rest and end, with nobody who refers to them, while they are
+/// asked again and again.
+#[test]
+fn to_be_asked_disturbs_nobody() {
+    watchdog!();
+    const ROUNDS: usize = if cfg!(debug_assertions) { 200 } else { 2000 };
+    let machine = machine(2);
+    let ended = Arc::new(AtomicUsize::new(0));
+    let count = ended.clone();
+    machine.spawn(async move {
+        for _ in 0..ROUNDS {
+            for _ in 0..4 {
+                let ((a, from_b), (b, from_a)) = (channel::<u32>(), channel::<u32>());
+                let pair = [(a, from_a, count.clone()), (b, from_b, count.clone())];
+                for (first, (tx, rx, count)) in pair.into_iter().enumerate() {
+                    let body = async move |(tx, rx): &(Sender<u32>, Receiver<u32>)| {
+                        for _ in 0..12 {
+                            if first == 0 {
+                                tx.send(1).await.unwrap();
+                            }
+                            rx.recv().await.unwrap();
+                            if first != 0 {
+                                tx.send(1).await.unwrap();
+                            }
+                        }
+                        count.fetch_add(1, Ordering::SeqCst);
+                    };
+                    drop(spawn(holding((tx, rx), body)));
+                }
+            }
+            yield_now().await;
+        }
+    });
+    let end = std::time::Instant::now() + Duration::from_secs(50);
+    while ended.load(Ordering::SeqCst) < 8 * ROUNDS {
+        let groups = machine.partial_deadlocks();
+        assert!(groups.is_empty(), "{}", groups[0]);
+        assert!(std::time::Instant::now() < end, "{} of {}", ended.load(Ordering::SeqCst), 8 * ROUNDS);
+    }
+}
+
 #[test]
 #[should_panic = "the machine was built with `Builder::report_deadlocks`"]
 fn a_machine_that_does_not_know_its_threads_says_so() {

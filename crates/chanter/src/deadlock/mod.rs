@@ -41,8 +41,9 @@ use crate::vp::Vp;
 /// Each thread that blocks is polled once more, here: a wake-up without a
 /// reason, which every future must bear. So the caller must hold no lock that
 /// their polls may want, and a poll that computes for long takes long. Costs a
-/// microsecond or so for each thread, while those that were asked cannot run;
-/// nothing if it is not called.
+/// microsecond or so for each thread, while those that were asked cannot run,
+/// and threads of other virtual processors talk a little slower for a while
+/// afterwards; nothing if it is not called.
 ///
 /// ```
 /// # use chanter::prelude::*;

@@ -403,10 +403,11 @@ fn give_back(header: &Header) {
 /// The frame's memory, and its machine, stay for the time of the call.
 pub(crate) unsafe fn claim(frame: NonNull<Header>) -> Option<Ready> {
     // SAFETY: the caller's contract; a frame that is in use names a virtual
-    // processor of its machine. The token is ours where we are told so.
+    // processor of its machine (one that is not may name none). The token is
+    // ours where we are told so.
     unsafe {
         let header = frame.as_ref();
-        let last = &*header.vp.load(Ordering::Relaxed);
+        let last = header.vp.load(Ordering::Relaxed).as_ref()?;
         let vp = Vp::current().filter(|vp| vp.is_of_same_machine(last));
         let claimed = vp.is_some_and(|vp| header.state.rouse(&header.rest, &vp.home)) || header.state.claim();
         if claimed {

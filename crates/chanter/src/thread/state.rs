@@ -384,9 +384,10 @@ impl State {
 
     /// Edge 5: the future is gone and the result is in its place.
     pub(crate) fn complete(&self, borrowed: i32) -> Completed {
-        // ORDER: as in `is_private`.
-        if borrowed == 0 && self.0.load(order::state_private()) & !rest::HOME == ACTIVE | REFERENCE {
-            // Nobody else knows the thread: nothing has to be published.
+        if borrowed == 0 && self.is_private() {
+            // Nobody else knows the thread: nothing has to be published. (Who
+            // claims threads that may rest elsewhere has no reference at first,
+            // so one with a bias ends by a read-modify-write.)
             return Completed::Free;
         }
         let mut word = self.0.load(Ordering::Relaxed);
