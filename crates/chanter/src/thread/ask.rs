@@ -11,6 +11,7 @@ use std::ptr;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use super::run::{WAKER, settle};
+use super::state::Begun;
 use crate::policy::Ready;
 use crate::sync::atomic::Ordering;
 use crate::vp::Vp;
@@ -57,7 +58,9 @@ pub(crate) unsafe fn ask(vp: &Vp, thread: Ready) -> Option<Ready> {
         header.rest.break_streak();
         header.vp.store(ptr::from_ref(vp).cast_mut(), Ordering::Relaxed);
     }
-    header.state.begin();
+    let Begun::Run = header.state.begin() else {
+        unreachable!("who blocks has begun, and cannot be demanded")
+    };
     let poll = header.vtable.get().poll;
     let outer = vp.running.replace(frame.as_ptr());
     // SAFETY: `MASKED`'s functions take such pointers.

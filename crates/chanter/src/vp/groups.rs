@@ -49,6 +49,11 @@ impl Vp {
         let frames = machine.births.lock().frames();
         for frame in frames {
             // SAFETY: frames' memory stays while the machine lives.
+            if unsafe { frame.as_ref() }.state.is_fresh() {
+                // A delayed thread waits for nothing, and is not to run.
+                continue;
+            }
+            // SAFETY: as above.
             let Some(token) = (unsafe { thread::claim(frame) }) else { continue };
             if self.is_bound_elsewhere(token.header()) {
                 Self::send_home(token);
