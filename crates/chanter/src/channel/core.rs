@@ -25,6 +25,7 @@ use std::task::Waker;
 
 use super::buffer::{Buffer, Ticket};
 use super::handle::Share;
+use crate::deadlock::Census;
 use crate::event::protocol::Take;
 use crate::event::{Offer, OfferList, Offered, Offering, Verdict, Wakes};
 use crate::sync::{BiasedGuard, BiasedLock, UnsafeCell, spin};
@@ -398,6 +399,19 @@ impl<T> Core<T> {
     pub(super) fn handles(&self) -> [u32; 2] {
         let state = self.lock();
         [state.tx.handles(), state.rx.handles()]
+    }
+
+    /// Counts those who share the channel. `None` if one of `offers`, which are
+    /// of this channel, does not wait any more.
+    ///
+    /// # Safety
+    /// The offers are alive, and their owners cannot run.
+    pub(super) unsafe fn census(&self, offers: &[NonNull<Offer>]) -> Option<[Census; 2]> {
+        let state = self.lock();
+        // SAFETY: the caller's contract, and the lock is held.
+        let waiting = offers.iter().all(|offer| unsafe { offer.as_ref() }.is_waiting());
+        let count = |side: &Side| Census { handles: side.handles(), events: side.0 >> 24 };
+        waiting.then(|| [count(&state.tx), count(&state.rx)])
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::core::{Core, End};
-use crate::deadlock::Probe;
+use crate::deadlock::{Held, Probe};
 use crate::event::Wakes;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::os_thread;
@@ -96,6 +96,14 @@ impl<T, const END: bool> Handle<T, END> {
         Lent { core: self.core }.probe()
     }
 
+    /// For a report: what the handle counts for. Its thread cannot run.
+    #[cold]
+    pub(super) fn held(&self) -> Held {
+        // ORDER: Relaxed: as in `drop`.
+        let lent = self.lent.load(Ordering::Relaxed);
+        Held { channel: self.core.as_ptr() as usize, sends: END == TX, lent }
+    }
+
     /// A share for an event.
     #[inline(always)]
     pub(super) fn lend(&self) -> Lent<T> {
@@ -159,12 +167,13 @@ impl<T> Lent<T> {
     /// For a report, while the share is held.
     #[cold]
     pub(super) fn probe(&self) -> Probe {
-        // SAFETY: in all three the caller knows that the channel lives: it has
+        // SAFETY: in all of them the caller knows that the channel lives: it has
         // a share, or whoever waits there has.
         unsafe {
             Probe {
                 channel: self.core.cast(),
                 handles: |channel| channel.cast::<Core<T>>().as_ref().handles(),
+                census: |channel, offers| channel.cast::<Core<T>>().as_ref().census(offers),
                 retain: |channel| {
                     let mut state = channel.cast::<Core<T>>().as_ref().lock();
                     state.side(End::Tx).lend(1);

@@ -31,6 +31,11 @@ unsafe impl<T: Send> Send for Receiver<T> {}
 unsafe impl<T: Send> std::marker::Sync for Receiver<T> {}
 
 impl<T> Receiver<T> {
+    /// For a report: its share of the channel.
+    pub(crate) fn held(&self) -> crate::deadlock::Held {
+        self.handle.held()
+    }
+
     pub(super) fn new(handle: Handle<T, RX>) -> Self {
         Self { handle, watcher: 0 }
     }

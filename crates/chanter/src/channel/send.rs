@@ -22,6 +22,11 @@ unsafe impl<T: Send> Send for Sender<T> {}
 unsafe impl<T: Send> Sync for Sender<T> {}
 
 impl<T> Sender<T> {
+    /// For a report: its share of the channel.
+    pub(crate) fn held(&self) -> crate::deadlock::Held {
+        self.handle.held()
+    }
+
     /// The event of sending `message`.
     ///
     /// Commits when a receiver has taken it (rendezvous), or when there is

@@ -89,7 +89,9 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
 
     /// Says what it waits on, while it does.
     pub(super) fn waits(&self, waits: &mut Waits) {
-        waits.channel(END == TX, self.share.lent().probe());
+        let probe = self.share.lent().probe();
+        waits.offer(probe.channel, END == TX, S::OWNED, NonNull::from(&self.slot).cast());
+        waits.channel(END == TX, probe);
     }
 
     /// Runs `f` under the channel's lock.

@@ -5,13 +5,72 @@
 //! reason, which every future must bear), and its synchronizations answer.
 
 mod cycle;
+mod groups;
+mod holding;
 mod waits;
 
 use std::fmt;
 use std::panic::Location;
 
+pub(crate) use groups::{Channel, Member, stuck};
+pub use holding::{Holds, holding};
 pub use waits::Waiting;
-pub(crate) use waits::{Probe, Waits};
+pub(crate) use waits::{Census, Held, Look, Probe, Waits};
+
+use crate::vp::Vp;
+
+/// Finds groups of threads that can never run again, while others go on: each
+/// waits only at channels whose senders, receivers and events all belong to
+/// members of the group, or for the end of a member. One report a group. From
+/// outside of the machine, use
+/// [`Machine::partial_deadlocks`](crate::Machine::partial_deadlocks).
+///
+/// **What it can see.** Rust cannot tell where a handle lies, so a thread says
+/// which it holds: with [`holding`], or by waiting with an event of its own.
+/// A handle that nobody said to hold, a clone, one in a message, a static or
+/// another process of thought counts as one that may help: then nothing is
+/// said. So do timers, sockets, locks, every event that is not a send, a receive
+/// or a join, streams, and futures of other libraries; and threads that are
+/// bound to another virtual processor (`spawn_on`, `spawn_local`) are not asked.
+///
+/// **What it says is true**: a group that is reported never runs again before
+/// its machine ends, if futures keep to their contract: one that waits
+/// has to be woken with the waker of its latest poll. (One that keeps the waker
+/// of an earlier poll, and looks at no other, is not noticed.)
+///
+/// Each thread that blocks is polled once more, here: a wake-up without a
+/// reason, which every future must bear. So the caller must hold no lock that
+/// their polls may want, and a poll that computes for long takes long. Costs a
+/// microsecond or so for each thread, while those that were asked cannot run,
+/// and threads of other virtual processors talk a little slower for a while
+/// afterwards; nothing if it is not called.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// use chanter::deadlock::{holding, partial};
+/// # // (Reports of the whole machine need a process of their own.)
+/// let machine = Machine::builder().vps(1).report_deadlocks(true).build().unwrap();
+/// machine.block_on(async {
+///     let (to_a, from_b) = channel::<u32>();
+///     let (to_b, from_a) = channel::<u32>();
+///     // Both send before they receive.
+///     spawn(holding((to_b, from_b), async |(tx, rx)| (tx.send(1).await, rx.recv().await)));
+///     spawn(holding((to_a, from_a), async |(tx, rx)| (tx.send(2).await, rx.recv().await)));
+///     yield_now().await;
+///     let groups = partial();
+///     assert_eq!(groups.len(), 1);
+///     assert_eq!(groups[0].cycle.len(), 2);
+///     println!("{}", groups[0]);
+/// });
+/// ```
+///
+/// # Panics
+/// If the caller is on no thread of a machine, or the machine was not built
+/// with [`report_deadlocks`](crate::Builder::report_deadlocks) (nor for a
+/// simulation): it does not know its threads then.
+pub fn partial() -> Vec<Deadlock> {
+    Vp::current().expect("asked on a thread of the machine").stuck_groups()
+}
 
 /// What is known of one thread when a report is made.
 #[derive(Clone, Debug)]
@@ -43,7 +102,8 @@ pub enum ThreadState {
     Missed,
 }
 
-/// The threads of a machine on which nothing can run, and why.
+/// The threads of a machine on which nothing can run, or a group of them that
+/// can never run again, and why.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Deadlock {

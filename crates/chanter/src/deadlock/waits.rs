@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::time::Instant;
 
 use super::{ThreadReport, ThreadState};
+use crate::event::Offer;
 
 /// Something that a blocked thread waits on. Channels are numbered from 1 in
 /// the order in which a report names them.
@@ -71,9 +72,45 @@ pub(crate) struct Waits {
     pub(crate) joins: Vec<(usize, usize)>,
     /// Channels that are waited for.
     pub(crate) channels: Vec<Probe>,
+    /// The offers that it has left there.
+    pub(crate) offers: Vec<Waiter>,
+    /// The handles that it is known to hold, and where.
+    pub(crate) held: Vec<(usize, Vec<Held>)>,
     /// The thread went on instead.
     pub(crate) went_on: bool,
+    /// It waits, besides, for something that is no event of ours.
+    pub(crate) strangers: bool,
 }
+
+/// An offer that waits at a channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    pub(crate) channel: usize,
+    pub(crate) sends: bool,
+    /// It counts among the channel's events.
+    pub(crate) counts: bool,
+    pub(crate) offer: NonNull<Offer>,
+}
+
+/// A sender or a receiver, and how many events it has lent without having told
+/// its channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) channel: usize,
+    pub(crate) sends: bool,
+    pub(crate) lent: u32,
+}
+
+/// How many share one side of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Census {
+    pub(crate) handles: u32,
+    /// Events, less what handles have lent and not told; modulo 2^40.
+    pub(crate) events: u64,
+}
+
+/// Looks at a channel; see [`Probe::census`].
+pub(crate) type Look = unsafe fn(NonNull<()>, &[NonNull<Offer>]) -> Option<[Census; 2]>;
 
 /// A channel that a blocked thread waits on: it lives while that wait does.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +118,8 @@ pub(crate) struct Probe {
     pub(crate) channel: NonNull<()>,
     /// How many senders and receivers it has, not counting events.
     pub(crate) handles: unsafe fn(NonNull<()>) -> [u32; 2],
+    /// Who shares it, if all these offers of it still wait.
+    pub(crate) census: Look,
     /// Takes a share of both of its sides: keeps it alive, and open.
     pub(crate) retain: unsafe fn(NonNull<()>),
     /// Gives those shares up again.
@@ -95,6 +134,11 @@ impl Waits {
     pub(crate) fn join(&mut self, frame: usize) {
         self.joins.push((self.list.len(), frame));
         self.push(Waiting::Join { thread: None });
+    }
+
+    pub(crate) fn offer(&mut self, channel: NonNull<()>, sends: bool, counts: bool, offer: NonNull<Offer>) {
+        let channel = channel.as_ptr() as usize;
+        self.offers.push(Waiter { channel, sends, counts, offer });
     }
 
     pub(crate) fn channel(&mut self, sends: bool, probe: Probe) {

@@ -51,6 +51,8 @@ mod walk;
 mod wrap;
 
 #[cfg(all(test, loom))]
+mod guarantee_models;
+#[cfg(all(test, loom))]
 mod models;
 use std::future::IntoFuture;
 use std::time::Duration;

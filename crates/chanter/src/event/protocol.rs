@@ -147,6 +147,12 @@ impl Group {
         self.single.get()
     }
 
+    /// Whether none of its offers has been taken; asked under a queue's lock.
+    fn is_waiting(&self) -> bool {
+        // ORDER: Relaxed: who has taken one publishes under its queue's lock.
+        self.single.get() || self.state.load(Ordering::Relaxed) == WAITING
+    }
+
     /// A partner that holds the queue's lock tries to take an offer.
     #[inline]
     pub(crate) fn take(&self) -> Take {
@@ -472,6 +478,13 @@ impl Offer {
     pub(crate) fn commit_prepared(&self) {
         // SAFETY: the group is the owner's, who is alive.
         unsafe { &*self.group.get() }.commit(self.leaf.get());
+    }
+
+    /// Whether a partner could still win it; asked under the queue's lock, and
+    /// while its owner cannot run.
+    pub(crate) fn is_waiting(&self) -> bool {
+        // SAFETY: linked, so the group is alive.
+        self.is_linked() && unsafe { self.group() }.is_waiting()
     }
 
     /// Whether it belongs to `group` (a choice never matches itself).

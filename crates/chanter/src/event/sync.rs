@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use super::protocol::{Group, Phase};
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offered, Offering, Wakes};
-use crate::thread::random_one_of;
+use crate::thread::{self, random_one_of};
 use crate::vp::{Vp, budget};
 
 /// The future of one synchronization; made by `.await` or [`Event::sync`].
@@ -125,6 +125,8 @@ impl<E: Event> Sync<E> {
         if let Some(vp) = Vp::current() {
             vp.answer(|waits| branch.waits(waits));
         }
+        let unmasked = thread::unmasked(waker);
+        let waker = unmasked.as_deref().unwrap_or(waker);
         // A single leaf that retries has no partner who would wake.
         if !(E::Branch::SINGLE && E::Branch::RETRIES) {
             drop(group.renew(waker, |f| branch.as_mut().locked(f)));

@@ -32,6 +32,8 @@ pub(crate) struct Vtable {
     pub(crate) bury: unsafe fn(NonNull<Header>),
     /// Those who wait for the result, if the body can have any.
     pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<Joiners>>,
+    /// The size of the frame in bytes: what lies in it belongs to the thread.
+    pub(crate) size: usize,
 }
 
 /// What became of a future that was polled for its value.
@@ -53,6 +55,7 @@ pub(crate) const NONE: &Vtable = &Vtable {
     take: |_, _| (),
     bury: |_| (),
     joiners: |_| None,
+    size: 0,
 };
 
 /// A parasite's frame.
@@ -83,7 +86,8 @@ pub(crate) const fn fits<T>() -> bool {
 }
 
 impl<F: Future> ParasiteFrame<F> {
-    pub(crate) const VTABLE: &'static Vtable = &Vtable { poll: Self::poll, cancel: Self::cancel, ..*NONE };
+    pub(crate) const VTABLE: &'static Vtable =
+        &Vtable { poll: Self::poll, cancel: Self::cancel, size: size_of::<Self>(), ..*NONE };
 
     /// Polls the future and drops it, and its output, when it is ready; a
     /// panic counts as ready and is reported.
@@ -146,6 +150,7 @@ impl<F: Future> HostFrame<F> {
         take: Self::take,
         bury: Self::bury,
         joiners: Self::joiners,
+        size: size_of::<Self>(),
     };
 
     unsafe fn poll(frame: NonNull<Header>, cx: &mut Context<'_>) -> Poll<()> {

@@ -2,8 +2,10 @@
 //! they are spawned and are resumed by whoever unblocks them.
 //!
 //! `state.rs` holds the rules: who may touch a frame when. `frame.rs` is the
-//! memory, `body.rs` what lies in it, `run.rs` the only code that polls.
+//! memory, `body.rs` what lies in it, `run.rs` the code that polls; `ask.rs` polls
+//! for a report.
 
+mod ask;
 pub(crate) mod body;
 mod demand;
 pub(crate) mod frame;
@@ -22,6 +24,7 @@ use crate::vp::Vp;
 mod models;
 #[cfg(all(test, loom))]
 mod rest_models;
+pub(crate) use ask::{ask, let_go, unmasked};
 pub use demand::Demand;
 pub use join::{Join, JoinError, Thread};
 pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, reify, yield_now};

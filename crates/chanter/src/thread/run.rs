@@ -14,7 +14,7 @@ use crate::vp::Vp;
 
 /// The waker of Chanter's threads. On the thread's own runner a clone is a
 /// plain increment (see `state.rs`, `borrowed`).
-static WAKER: RawWakerVTable = RawWakerVTable::new(clone_waker, wake, wake_by_ref, drop_waker);
+pub(super) static WAKER: RawWakerVTable = RawWakerVTable::new(clone_waker, wake, wake_by_ref, drop_waker);
 
 /// Polls a thread once, on this stack.
 ///
@@ -444,18 +444,21 @@ fn give_back(header: &Header) {
     header.borrowed.set(header.borrowed.get().wrapping_sub(1));
 }
 
-/// Claims the token of a thread that waits for somebody to wake it.
+/// Claims the token of a thread that waits for somebody to wake it; that of a
+/// delayed one only if `delayed`.
 ///
 /// # Safety
 /// The frame's memory, and its machine, stay for the time of the call.
-pub(crate) unsafe fn claim(frame: NonNull<Header>) -> Option<Ready> {
+pub(crate) unsafe fn claim(frame: NonNull<Header>, delayed: bool) -> Option<Ready> {
     // SAFETY: the caller's contract; a frame that is in use names a virtual
-    // processor of its machine. The token is ours where we are told so.
+    // processor of its machine (one that is not may name none). The token is
+    // ours where we are told so.
     unsafe {
         let header = frame.as_ref();
-        let last = &*header.vp.load(Ordering::Relaxed);
+        let last = header.vp.load(Ordering::Relaxed).as_ref()?;
         let vp = Vp::current().filter(|vp| vp.is_of_same_machine(last));
-        let claimed = vp.is_some_and(|vp| header.state.rouse(&header.rest, &vp.home)) || header.state.claim();
+        let claimed =
+            vp.is_some_and(|vp| header.state.rouse(&header.rest, &vp.home)) || header.state.claim(delayed);
         if claimed {
             return Some(Ready::from_frame(frame));
         }

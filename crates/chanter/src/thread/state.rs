@@ -401,9 +401,10 @@ impl State {
 
     /// Edge 5: the future is gone and the result is in its place.
     pub(crate) fn complete(&self, borrowed: i32) -> Completed {
-        // ORDER: as in `is_private`.
-        if borrowed == 0 && self.0.load(order::state_private()) & !rest::HOME == ACTIVE | REFERENCE {
-            // Nobody else knows the thread: nothing has to be published.
+        if borrowed == 0 && self.is_private() {
+            // Nobody else knows the thread: nothing has to be published. (Who
+            // claims threads that may rest elsewhere has no reference at first,
+            // so one with a bias ends by a read-modify-write.)
             return Completed::Free;
         }
         let mut word = self.0.load(Ordering::Relaxed);
@@ -515,11 +516,11 @@ impl State {
         self.0.compare_exchange_weak(word, next, order, Ordering::Relaxed).map(drop)
     }
 
-    /// Claims an idle thread's token; one that rests is the business of
+    /// Claims an idle thread's token, that of a delayed one only if `delayed`; one that rests is the business of
     /// [`State::rouse`] and [`State::revoke`].
-    pub(crate) fn claim(&self) -> bool {
+    pub(crate) fn claim(&self, delayed: bool) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
-        while word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE) == 0 {
+        while (delayed || word & FRESH == 0) && word != 0 && word & (ACTIVE | NOTIFIED | COMPLETE) == 0 {
             // ORDER: as in `wake`.
             let mut next = word | ACTIVE;
             if word & FRESH != 0 {

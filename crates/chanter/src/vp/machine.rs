@@ -16,7 +16,7 @@ use super::simulation::{Simulated, SimulatedPolicy, Simulation};
 use super::worker::Driving;
 use super::{SharedRef, Stats, Vp, block_here};
 use crate::deadlock::Deadlock;
-use crate::event::block_on_thread;
+use crate::event::{Event, block_on_thread};
 use crate::io::Reactor;
 use crate::policy::{Policy, Ready, WorkStealing};
 use crate::sync::Lock;
@@ -352,6 +352,27 @@ impl Machine {
         self.shared.vps.len()
     }
 
+    /// Finds groups of threads that can never run again, while others go on; see
+    /// [`partial`](crate::deadlock::partial) for what it can see, and what it
+    /// costs. On a thread of this machine it looks at once. Elsewhere it blocks
+    /// the OS thread until a thread on virtual processor 0 has had its turn and
+    /// looked (and a caller on a virtual processor of another machine runs its
+    /// threads meanwhile).
+    ///
+    /// # Panics
+    /// If the machine was not built with [`Builder::report_deadlocks`].
+    #[track_caller]
+    pub fn partial_deadlocks(&self) -> Vec<Deadlock> {
+        assert!(self.shared.is_observed, "the machine was built with `Builder::report_deadlocks`");
+        match Vp::current() {
+            Some(vp) if ptr::eq(vp.machine(), &*self.shared) => vp.stuck_groups(),
+            _ => {
+                let looking = self.spawn_on(0, async { crate::deadlock::partial() });
+                looking.join().sync_blocking().expect("the machine looks, and lives while it is borrowed")
+            }
+        }
+    }
+
     /// What has happened so far.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
@@ -565,7 +586,7 @@ impl Shared {
             if state.in_use() && !state.is_complete() {
                 left = true;
                 // SAFETY: as above.
-                drop(unsafe { thread::claim(frame) });
+                drop(unsafe { thread::claim(frame, true) });
             }
         }
         left

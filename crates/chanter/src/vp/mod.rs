@@ -8,6 +8,7 @@
 mod blocking;
 pub(crate) mod budget;
 mod counters;
+mod groups;
 mod machine;
 mod observe;
 mod quiet;

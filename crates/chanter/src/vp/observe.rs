@@ -29,10 +29,10 @@ pub(crate) struct Births {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Birth {
-    id: u64,
-    parent: Option<u64>,
-    site: Site,
+pub(super) struct Birth {
+    pub(super) id: u64,
+    pub(super) parent: Option<u64>,
+    pub(super) site: Site,
 }
 
 impl Births {
@@ -41,8 +41,19 @@ impl Births {
         self.by_frame.clear();
     }
 
-    fn id(&self, frame: *const Header) -> Option<u64> {
+    pub(super) fn id(&self, frame: *const Header) -> Option<u64> {
         self.by_frame.get(&(frame as usize)).map(|birth| birth.id)
+    }
+
+    pub(super) fn birth(&self, frame: *const Header) -> Option<Birth> {
+        self.by_frame.get(&(frame as usize)).copied()
+    }
+
+    /// All frames that were ever in use, in the order of their threads' births.
+    pub(super) fn frames(&self) -> Vec<NonNull<Header>> {
+        let mut all: Vec<_> = self.by_frame.iter().map(|(frame, birth)| (birth.id, *frame)).collect();
+        all.sort_unstable();
+        all.into_iter().filter_map(|(_, frame)| NonNull::new(frame as *mut Header)).collect()
     }
 }
 
@@ -99,6 +110,11 @@ impl Vp {
         !self.asking.get().is_null()
     }
 
+    /// Whom the next answers go to; returns whom they went to before.
+    pub(super) fn replace_asking(&self, waits: *mut Waits) -> *mut Waits {
+        self.asking.replace(waits)
+    }
+
     /// Called by what may be polled for a snapshot. True: it is, and the thread
     /// goes on.
     pub(crate) fn answer(&self, answer: impl FnOnce(&mut Waits)) -> bool {
@@ -141,7 +157,7 @@ impl Vp {
                 None
             } else {
                 // SAFETY: as above.
-                unsafe { thread::claim(frame) }
+                unsafe { thread::claim(frame, false) }
             };
             let Some(thread) = thread else {
                 if all {
@@ -164,7 +180,7 @@ impl Vp {
     }
 
     /// Whether a thread may run on another virtual processor only.
-    fn is_bound_elsewhere(&self, header: &Header) -> bool {
+    pub(super) fn is_bound_elsewhere(&self, header: &Header) -> bool {
         matches!(header.kind.get(), Kind::Pinned | Kind::Local)
             && !ptr::eq(header.vp.load(Ordering::Relaxed), self)
     }

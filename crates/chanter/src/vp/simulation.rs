@@ -260,7 +260,7 @@ impl Vp {
     /// Ends a thread that nobody runs or is about to run.
     fn cancel_idle(&self, frame: ptr::NonNull<Header>) -> bool {
         // SAFETY: a frame's memory stays while its machine lives.
-        unsafe { thread::claim(frame) }.map(thread::cancel).is_some()
+        unsafe { thread::claim(frame, true) }.map(thread::cancel).is_some()
     }
 }
 

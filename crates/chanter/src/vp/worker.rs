@@ -301,7 +301,7 @@ impl Vp {
                 }
                 left = true;
                 // SAFETY: as above.
-                drop(unsafe { thread::claim(frame) });
+                drop(unsafe { thread::claim(frame, true) });
             }
             if !left {
                 self.has_locals.set(false);

@@ -4,52 +4,24 @@
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 pub(crate) mod kinds;
+pub(crate) mod ledger;
 #[cfg(target_os = "linux")]
 pub(crate) mod memory;
 pub(crate) mod waits;
+pub(crate) mod watchdog;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use chanter::Machine;
-
-/// Aborts the process, with the test's name, if the test takes too long: a
-/// hang is a failure.
-macro_rules! watchdog {
-    () => {
-        watchdog!(60)
-    };
-    ($seconds:expr) => {
-        let _dog = {
-            fn here() {}
-            $crate::common::Watchdog::new(std::any::type_name_of_val(&here), $seconds)
-        };
-    };
-}
 #[allow(unused_imports, reason = "each test binary uses some of it")]
-pub(crate) use watchdog;
-
-pub(crate) struct Watchdog {
-    _stop: mpsc::Sender<()>,
-}
-
-impl Watchdog {
-    pub(crate) fn new(name: &'static str, seconds: u64) -> Self {
-        let (stop, stopped) = mpsc::channel::<()>();
-        let name = name.trim_end_matches("::here");
-        std::thread::spawn(move || {
-            if stopped.recv_timeout(Duration::from_secs(seconds)) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("watchdog: {name} still runs after {seconds} s");
-                std::process::abort();
-            }
-        });
-        Self { _stop: stop }
-    }
-}
+pub(crate) use ledger::{Ledger, Payload};
+#[allow(unused_imports, reason = "each test binary uses some of it")]
+pub(crate) use watchdog::watchdog;
 
 pub(crate) fn machine(vps: usize) -> Machine {
     Machine::builder().vps(vps).build().expect("a machine")
@@ -58,53 +30,6 @@ pub(crate) fn machine(vps: usize) -> Machine {
 /// Runs on one virtual processor: nobody is hungry, so nothing is promoted.
 pub(crate) fn alone<T>(main: impl Future<Output = T>) -> T {
     machine(1).block_on(main)
-}
-
-/// Counts payloads: each must be dropped exactly once.
-#[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    drops: std::sync::Mutex<Vec<Arc<AtomicU32>>>,
-}
-
-impl Ledger {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::default()
-    }
-
-    pub(crate) fn payload(self: &Arc<Self>, id: usize) -> Payload {
-        let drops = Arc::new(AtomicU32::new(0));
-        self.drops.lock().unwrap().push(Arc::clone(&drops));
-        Payload { id, drops, intact: INTACT }
-    }
-
-    pub(crate) fn live(&self) -> usize {
-        self.drops.lock().unwrap().iter().filter(|drops| drops.load(Ordering::SeqCst) == 0).count()
-    }
-
-    /// Every payload was dropped, once.
-    #[track_caller]
-    pub(crate) fn check(&self) {
-        let drops = self.drops.lock().unwrap();
-        let leaked = drops.iter().filter(|drops| drops.load(Ordering::SeqCst) == 0).count();
-        let twice = drops.iter().filter(|drops| drops.load(Ordering::SeqCst) > 1).count();
-        assert_eq!((leaked, twice), (0, 0), "leaked and doubled payloads of {}", drops.len());
-    }
-}
-
-const INTACT: u64 = 0x600D_600D_600D_600D;
-
-#[derive(Debug)]
-pub(crate) struct Payload {
-    pub(crate) id: usize,
-    drops: Arc<AtomicU32>,
-    intact: u64,
-}
-
-impl Drop for Payload {
-    fn drop(&mut self) {
-        assert_eq!(self.intact, INTACT, "a payload was overwritten");
-        self.drops.fetch_add(1, Ordering::SeqCst);
-    }
 }
 
 /// A waker that counts.

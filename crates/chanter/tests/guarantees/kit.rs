@@ -101,6 +101,8 @@ pub(crate) struct Row<E: Event> {
     pub(crate) serve: Box<dyn FnMut()>,
     /// The partner goes on, if it has more to do.
     pub(crate) tend: Box<dyn FnMut()>,
+    /// It has more to do.
+    pub(crate) is_tended: bool,
     /// Accounts for everything, whether the event was taken or is gone.
     pub(crate) verify: Box<dyn FnOnce(Option<E::Output>, Facts)>,
     /// Commits when it is first polled, served or not.
@@ -124,6 +126,7 @@ impl<E: Event> Row<E> {
             event: Box::new(event),
             serve: Box::new(serve),
             tend: Box::new(|| ()),
+            is_tended: false,
             verify: Box::new(verify),
             ready: false,
             early: false,
@@ -134,6 +137,7 @@ impl<E: Event> Row<E> {
 
     pub(crate) fn tended(mut self, tend: impl FnMut() + 'static) -> Self {
         self.tend = Box::new(tend);
+        self.is_tended = true;
         self
     }
 
@@ -171,6 +175,8 @@ impl<T> Partner<T> {
 
     pub(crate) fn begin(&mut self, wait: impl IntoFuture<Output = T, IntoFuture: 'static>) {
         self.wait = Some(Box::pin(wait.into_future()));
+        self.tend();
+        // An explorer may have asked the first time.
         self.tend();
     }
 

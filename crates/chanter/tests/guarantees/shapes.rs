@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chanter::prelude::*;
 use futures::FutureExt;
@@ -135,7 +135,7 @@ where
             )
         }
         "earliest" => {
-            let due = one.due(Instant::now()).wrap(some);
+            let due = one.due(chanter::now()).wrap(some);
             rivals(choose_earliest((lost(), due)).sync().boxed())
         }
         "nested" => {
@@ -144,8 +144,8 @@ where
         }
         "timeout" => rivals(choose((lost(), one.timeout(HOUR))).sync().boxed()),
         "timeout of zero" => eager(one.timeout(Duration::ZERO).sync().boxed()),
-        "by" => rivals(choose((one.by(Instant::now() + HOUR), lost())).sync().boxed()),
-        "by the past" => eager(one.by(Instant::now()).sync().boxed()),
+        "by" => rivals(choose((one.by(chanter::now() + HOUR), lost())).sync().boxed()),
+        "by the past" => eager(one.by(chanter::now()).sync().boxed()),
         "select" => {
             let rival = rival.clone();
             rivals(

@@ -1,0 +1,226 @@
+//! Loom models of guarantee 1 for the events that the others are made of: no
+//! loss, no duplication, no leak, whether a synchronization ends or is dropped at
+//! any step of its partner's.
+//!
+//! A small table, as `tests/guarantees` is a large one: each base event, in each
+//! shape, has a partner on another thread, and is polled once or twice and then
+//! dropped, or goes on. Loom puts the partner's every access before, between and
+//! after those of the owner, and sees to it that each message is freed. How to
+//! run them: see `sync/models.rs`.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use loom::thread;
+
+use super::{Event, Nack, always, choose_biased, never, with_nack};
+use crate::channel::{Receiver, Sender, bounded, channel, mailbox};
+use crate::sync::models::{Message, block_on, check, poll_once};
+use crate::{Closed, IVar};
+
+/// A base event and its surroundings. All yield a number: that of their message,
+/// or 1.
+struct Row<E> {
+    event: E,
+    /// The partner's part, on its own thread: whether it has committed. Patient:
+    /// it waits until it has.
+    partner: Box<dyn FnOnce(bool) -> bool + Send>,
+    /// Accounts for the message: what was taken, and whether the partner has
+    /// committed.
+    verify: Box<dyn FnOnce(Option<u32>, bool)>,
+}
+
+fn number(message: Result<Message, Closed>) -> u32 {
+    message.expect("nobody closes it").number()
+}
+
+fn receive(pair: fn() -> (Sender<Message>, Receiver<Message>)) -> Row<impl Event<Output = u32>> {
+    let (tx, rx) = pair();
+    // Whoever drops the last sender closes the channel: that is for later.
+    let keep = tx.clone();
+    Row {
+        event: rx.recv().wrap(number),
+        partner: Box::new(move |patient| {
+            let message = Message::new(1);
+            if patient { block_on(tx.send(message)).is_ok() } else { tx.try_send(message).is_ok() }
+        }),
+        verify: Box::new(move |taken, sent| {
+            let left = rx.try_recv().ok().map(|message| message.number());
+            assert_eq!(taken.or(left), sent.then_some(1), "lost");
+            assert!(taken.is_none() || left.is_none(), "doubled");
+            drop(keep);
+        }),
+    }
+}
+
+fn send(pair: fn() -> (Sender<Message>, Receiver<Message>), full: bool) -> Row<impl Event<Output = u32>> {
+    let (tx, rx) = pair();
+    if full {
+        tx.try_send(Message::new(2)).unwrap_or_else(|_| panic!("one fits"));
+    }
+    let far = rx.clone();
+    Row {
+        event: tx.send(Message::new(1)).wrap(|sent| u32::from(sent.is_ok())),
+        partner: Box::new(
+            move |patient| {
+                if patient { block_on(far.recv()).is_ok() } else { far.try_recv().is_ok() }
+            },
+        ),
+        verify: Box::new(move |taken, received| {
+            let left = rx.try_recv().ok().map(|message| message.number());
+            assert!(rx.try_recv().is_err(), "doubled");
+            if full {
+                // The first has been received; the second is there if it was sent.
+                assert!(received && (taken.is_none() || left == Some(1)), "sent, and lost");
+            } else {
+                assert!(taken.is_none() || received, "sent, and not received");
+                assert!(left.is_none(), "a ghost waits");
+            }
+            drop(tx);
+        }),
+    }
+}
+
+fn read() -> Row<impl Event<Output = u32>> {
+    let ivar = IVar::new();
+    let (event, far) = (ivar.get(), ivar.clone());
+    Row {
+        event,
+        partner: Box::new(move |_| far.put(1).is_ok()),
+        verify: Box::new(move |_, put| assert!(put && ivar.get().try_sync() == Some(1))),
+    }
+}
+
+/// What the surroundings of a synchronization were told.
+#[derive(Clone, Default)]
+struct Witness {
+    nack: Rc<RefCell<Option<Nack>>>,
+    saved: Rc<Cell<Option<u32>>>,
+}
+
+type Wait = Pin<Box<dyn Future<Output = u32>>>;
+
+const SHAPES: usize = 6;
+
+fn shape<E: Event<Output = u32> + 'static>(number: usize, event: E, witness: &Witness) -> Wait {
+    let witness = witness.clone();
+    match number {
+        0 => Box::pin(event.sync()),
+        1 => Box::pin(choose_biased((never(), event)).sync()),
+        2 => {
+            // Beside another that is offered, too.
+            let (_tx, rx) = channel::<Message>();
+            Box::pin(async move {
+                let _tx = _tx;
+                choose_biased((rx.recv_ref().wrap(self::number), event)).await
+            })
+        }
+        3 => Box::pin(
+            with_nack(move |nack| {
+                *witness.nack.borrow_mut() = Some(nack);
+                event
+            })
+            .sync(),
+        ),
+        4 => Box::pin(
+            choose_biased((
+                never(),
+                event.wrap(move |out| -> u32 {
+                    witness.saved.set(Some(out));
+                    // Without the hook, which would say so each time.
+                    resume_unwind(Box::new(Planned))
+                }),
+            ))
+            .sync(),
+        ),
+        _ => Box::pin(
+            choose_biased((
+                with_nack(move |nack| {
+                    *witness.nack.borrow_mut() = Some(nack);
+                    event
+                }),
+                // It may have come before the partner.
+                always(0),
+            ))
+            .sync(),
+        ),
+    }
+}
+
+struct Planned;
+
+/// `Some`: it has ended, and what it had taken.
+fn step(poll: impl FnOnce() -> Poll<u32>, witness: &Witness) -> Option<Option<u32>> {
+    match catch_unwind(AssertUnwindSafe(poll)) {
+        Ok(Poll::Pending) => None,
+        // 0: the rival's.
+        Ok(Poll::Ready(out)) => Some((out > 0).then_some(out)),
+        Err(payload) if payload.is::<Planned>() => Some(witness.saved.take()),
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// How it ends: after so many polls it is dropped, or goes on.
+const ENDS: [(usize, bool); 5] = [(0, false), (1, false), (2, false), (0, true), (1, true)];
+
+fn every_end<E: Event<Output = u32> + 'static>(make: impl Fn() -> Row<E> + Clone + Send + Sync + 'static) {
+    for name in 0..SHAPES {
+        for (polls, goes_on) in ENDS {
+            let make = make.clone();
+            check(move || {
+                let Row { event, partner, verify } = make();
+                let witness = Witness::default();
+                let mut wait = shape(name, event, &witness);
+                let partner = thread::spawn(move || partner(goes_on && name < 5));
+                let mut end = None;
+                for _ in 0..polls {
+                    end = end.or_else(|| step(|| poll_once(Pin::new(&mut wait)), &witness));
+                }
+                if goes_on && end.is_none() {
+                    end = step(|| Poll::Ready(block_on(wait.as_mut())), &witness);
+                }
+                drop(wait);
+                let committed = partner.join().unwrap();
+                let taken = end.flatten();
+                if let Some(nack) = witness.nack.take() {
+                    assert_eq!(nack.is_enabled(), taken.is_none(), "a nack that lies");
+                }
+                verify(taken, committed);
+            });
+        }
+    }
+}
+
+#[test]
+fn receives_end_in_every_way() {
+    every_end(|| receive(channel));
+}
+
+#[test]
+fn bounded_receives_end_in_every_way() {
+    every_end(|| receive(|| bounded(1)));
+}
+
+#[test]
+fn mailbox_receives_end_in_every_way() {
+    every_end(|| receive(mailbox));
+}
+
+#[test]
+fn sends_end_in_every_way() {
+    every_end(|| send(channel, false));
+}
+
+#[test]
+fn bounded_sends_end_in_every_way() {
+    every_end(|| send(|| bounded(1), true));
+}
+
+#[test]
+fn reads_end_in_every_way() {
+    every_end(read);
+}
