@@ -54,7 +54,7 @@ impl Vp {
                 continue;
             }
             // SAFETY: as above.
-            let Some(token) = (unsafe { thread::claim(frame) }) else { continue };
+            let Some(token) = (unsafe { thread::claim(frame, false) }) else { continue };
             if self.is_bound_elsewhere(token.header()) {
                 Self::send_home(token);
                 continue;
