@@ -35,6 +35,7 @@ mod choose;
 mod choose_ageing;
 mod choose_deadline;
 mod choose_vec;
+mod countdown;
 mod future;
 mod gather;
 mod guard;
@@ -82,6 +83,7 @@ pub use wrap::Wrap;
 
 pub(crate) use blocking::block_on_thread;
 pub(crate) use branch::Branch;
+pub(crate) use countdown::Countdown;
 pub(crate) use protocol::{Offer, OfferList, Offered, Offering, Verdict, WaitQueue};
 pub(crate) use wakes::Wakes;
 

@@ -28,7 +28,14 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Begun<P, R> {
     type Branch = GatherBranch<P, R>;
 
     fn into_branch(self) -> Self::Branch {
-        GatherBranch { event: None, shared: Some(self.0), offer: Offer::new(), lost: false }
+        GatherBranch {
+            events: None,
+            direct: None,
+            shared: Some(self.0),
+            reclaim: None,
+            offer: Offer::new(),
+            lost: false,
+        }
     }
 }
 

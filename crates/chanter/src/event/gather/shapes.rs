@@ -2,9 +2,10 @@
 
 use std::future::Future;
 
+use super::direct::{Branches, Indirect, Line, Tuple};
 use super::shared::{Kind, Member, Reclaim, Share, Slots};
 use super::slot::Slot;
-use crate::event::{Event, Sync};
+use crate::event::{Branch, Event, Sync};
 
 /// What [`gather`](super::gather) takes: a tuple of up to 12 events, an array
 /// or a vector; all `Send` and `'static`, and so are their outputs.
@@ -20,6 +21,15 @@ pub unsafe trait Gathers {
     type Slots: Slots<Output = Self::Output, Partial = Self::Partial>;
     #[doc(hidden)]
     fn into_slots(self) -> Self::Slots;
+
+    /// All of them can do without a thread.
+    #[doc(hidden)]
+    const DIRECT: bool;
+    #[doc(hidden)]
+    type Branches: Branches<Output = Self::Output, Partial = Self::Partial>;
+    /// Only if DIRECT.
+    #[doc(hidden)]
+    fn into_branches(self) -> Self::Branches;
 }
 
 /// Slots in a row.
@@ -124,6 +134,14 @@ where
     fn into_slots(self) -> Self::Slots {
         Row(self.map(|event| Slot::new(event.sync())))
     }
+
+    const DIRECT: bool = E::Branch::COUNTABLE;
+    type Branches = Line<[E::Branch; N]>;
+
+    #[inline(always)]
+    fn into_branches(self) -> Self::Branches {
+        Line(self.map(E::into_branch))
+    }
 }
 
 // SAFETY: as above.
@@ -138,6 +156,13 @@ where
 
     fn into_slots(self) -> Self::Slots {
         Row(self.into_iter().map(|event| Slot::new(event.sync())).collect())
+    }
+
+    const DIRECT: bool = E::Branch::COUNTABLE;
+    type Branches = Line<Box<[E::Branch]>>;
+
+    fn into_branches(self) -> Self::Branches {
+        Line(self.into_iter().map(E::into_branch).collect())
     }
 }
 
@@ -203,6 +228,13 @@ where
     fn into_slots(self) -> Self::Slots {
         One(Slot::new(self.0))
     }
+
+    const DIRECT: bool = false;
+    type Branches = Indirect<Self::Output, Self::Partial>;
+
+    fn into_branches(self) -> Self::Branches {
+        unreachable!("a future needs a thread")
+    }
 }
 
 #[doc(hidden)]
@@ -257,6 +289,13 @@ macro_rules! tuple {
 
             fn into_slots(self) -> Self::Slots {
                 Each(($(Slot::new(self.$index.sync()),)*))
+            }
+
+            const DIRECT: bool = $($event::Branch::COUNTABLE)&&*;
+            type Branches = Tuple<($($event::Branch,)*)>;
+
+            fn into_branches(self) -> Self::Branches {
+                Tuple(($(self.$index.into_branch(),)*))
             }
         }
     };
