@@ -231,6 +231,7 @@ impl<T> State<T> {
     ///
     /// # Safety
     /// As for [`Offer::end_counted`].
+    #[inline(always)]
     unsafe fn end_counted(&mut self, offer: NonNull<Offer>, end: End, verdict: Verdict, wakes: &mut Wakes) {
         self.side(end).give_up();
         // SAFETY: the caller's contract.
@@ -370,6 +371,23 @@ pub(super) unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> M
             list.unlink(first.as_ref());
             return Meet::Won(first);
         }
+        meet_others(list, first, own)
+    }
+}
+
+/// As `meet`, where the first is not a single one, or we are not.
+///
+/// # Safety
+/// As for `meet`; `first` is the first offer of the list.
+#[inline(never)]
+unsafe fn meet_others(list: &mut OfferList, first: NonNull<Offer>, own: Option<&Offering<'_>>) -> Meet {
+    // SAFETY: INV-LIVE, and the lock is held.
+    unsafe {
+        let theirs = first.as_ref();
+        if own.is_none_or(|own| own.single) && theirs.group().is_counted() && theirs.take() == Take::Won {
+            list.unlink(theirs);
+            return Meet::Counted(first);
+        }
         meet_choices(list, first, own.copied())
     }
 }
@@ -377,7 +395,7 @@ pub(super) unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> M
 /// As `meet`, where claims are needed.
 ///
 /// # Safety
-/// As for `meet`; `first` is the first offer of the list.
+/// As for `meet_others`.
 #[inline(never)]
 unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<Offering<'_>>) -> Meet {
     let mut next = Some(first);
@@ -520,12 +538,7 @@ impl<T> Core<T> {
                     }
                     Meet::Counted(offer) => {
                         // SAFETY: the slot is ours, the partner's is won.
-                        unsafe {
-                            let message = slot.take().expect("a message is sent once");
-                            offer.cast::<Slot<T>>().as_ref().put(message);
-                            slot.offer.verdict.set(Verdict::Committed);
-                            Self::end_both::<S>(core, state, offer, End::Tx, wakes);
-                        }
+                        unsafe { Self::send_counted::<S>(core, state, slot, offer, wakes) };
                         return Offered::Committed;
                     }
                     Meet::Lost => break 'open,
@@ -603,12 +616,7 @@ impl<T> Core<T> {
                     }
                     Meet::Counted(offer) => {
                         // SAFETY: the slot is ours, the partner's is won.
-                        unsafe {
-                            let message = offer.cast::<Slot<T>>().as_ref().take();
-                            slot.put(message.expect("a waiting sender has its message"));
-                            slot.offer.verdict.set(Verdict::Committed);
-                            Self::end_both::<S>(core, state, offer, End::Rx, wakes);
-                        }
+                        unsafe { Self::receive_counted::<S>(core, state, slot, offer, wakes) };
                         return Offered::Committed;
                     }
                     Meet::Lost => break 'open,
@@ -665,6 +673,48 @@ impl<T> Core<T> {
         } else {
             // SAFETY: the caller's contract.
             unsafe { Self::finish(core, state, wakes) };
+        }
+    }
+
+    /// Sends the slot's message to a counted offer that has been won.
+    ///
+    /// # Safety
+    /// As for `end_both`; the slot is the caller's own.
+    #[inline(never)]
+    unsafe fn send_counted<S: Share<T>>(
+        core: NonNull<Self>,
+        state: BiasedGuard<'_, State<T>>,
+        slot: &Slot<T>,
+        theirs: NonNull<Offer>,
+        wakes: &mut Wakes,
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let message = slot.take().expect("a message is sent once");
+            theirs.cast::<Slot<T>>().as_ref().put(message);
+            slot.offer.verdict.set(Verdict::Committed);
+            Self::end_both::<S>(core, state, theirs, End::Tx, wakes);
+        }
+    }
+
+    /// Receives the message of a counted offer that has been won.
+    ///
+    /// # Safety
+    /// As for `send_counted`.
+    #[inline(never)]
+    unsafe fn receive_counted<S: Share<T>>(
+        core: NonNull<Self>,
+        state: BiasedGuard<'_, State<T>>,
+        slot: &Slot<T>,
+        theirs: NonNull<Offer>,
+        wakes: &mut Wakes,
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let message = theirs.cast::<Slot<T>>().as_ref().take();
+            slot.put(message.expect("a waiting sender has its message"));
+            slot.offer.verdict.set(Verdict::Committed);
+            Self::end_both::<S>(core, state, theirs, End::Rx, wakes);
         }
     }
 

@@ -461,6 +461,7 @@ impl Offer {
     /// # Safety
     /// The caller has won the offer, and holds its queue's lock.
     #[must_use = "wake the owner once the lock is released"]
+    #[inline(always)]
     pub(crate) unsafe fn end_counted(&self, verdict: Verdict) -> Option<Waker> {
         let is_last = self.leaf.get() != 0;
         let group = self.group.get();

@@ -107,9 +107,19 @@ pub(super) struct Direct<P: Gathers> {
 }
 
 impl<P: Gathers> Direct<P> {
+    /// Makes one of `events`, where it stays.
+    ///
+    /// # Safety
+    /// `place` is good for writes.
     #[inline(always)]
-    pub(super) fn new(branches: P::Branches) -> Self {
-        Self { countdown: Countdown::new(branches.count()), branches, begun: false, stopped: false }
+    pub(super) unsafe fn put(events: P, place: *mut Self) {
+        // SAFETY: the caller's contract; every field is written.
+        unsafe {
+            events.put_branches(&raw mut (*place).branches);
+            (&raw mut (*place).countdown).write(Countdown::new((*place).branches.count()));
+            (&raw mut (*place).begun).write(false);
+            (&raw mut (*place).stopped).write(false);
+        }
     }
 
     #[inline(always)]

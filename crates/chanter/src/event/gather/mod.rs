@@ -7,6 +7,7 @@
 
 mod direct;
 mod first;
+mod place;
 mod shapes;
 mod shared;
 mod slot;
@@ -26,6 +27,7 @@ pub use shared::{Discard, Reclaim, To};
 pub(crate) use shared::Kind;
 
 use self::direct::Direct;
+use self::place::Place;
 use self::shared::{Share, Slots, reclaim};
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offer, Offered, Offering, Wakes, into_future};
@@ -167,7 +169,7 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Gather<P, R> {
     fn into_branch(self) -> Self::Branch {
         GatherBranch {
             events: Some((self.events, self.kind)),
-            direct: None,
+            direct: Place::new(),
             shared: None,
             reclaim: Some(self.reclaim),
             offer: Offer::new(),
@@ -182,7 +184,7 @@ pub struct GatherBranch<P: Gathers, R: Reclaim<P::Partial>> {
     /// Until it begins.
     events: Option<(P, Kind)>,
     /// From then on, until it ends: without threads. Pinned.
-    direct: Option<Direct<P>>,
+    direct: Place<Direct<P>>,
     /// Or with threads.
     shared: Option<Share<P::Slots, R>>,
     /// Goes to the threads, if there are any.
@@ -206,7 +208,7 @@ impl<P: Gathers, R: Reclaim<P::Partial>> GatherBranch<P, R> {
     #[inline(always)]
     fn direct(self: Pin<&mut Self>) -> Option<Pin<&mut Direct<P>>> {
         // SAFETY: pinned with the whole.
-        unsafe { self.map_unchecked_mut(|this| &mut this.direct) }.as_pin_mut()
+        unsafe { self.map_unchecked_mut(|this| &mut this.direct) }.get()
     }
 
     /// Retracted: what has committed is reclaimed.
@@ -215,7 +217,7 @@ impl<P: Gathers, R: Reclaim<P::Partial>> GatherBranch<P, R> {
             let partial = direct.some();
             // SAFETY: the members are retracted: nobody else refers to them.
             let this = unsafe { self.get_unchecked_mut() };
-            this.direct = None;
+            this.direct.clear();
             if let Some(back) = this.reclaim.take()
                 && !P::Slots::is_empty(&partial)
             {
@@ -252,7 +254,8 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
         if let Some((events, kind)) = this.events.take() {
             kind.check("a gathering, or a future as an event,");
             if P::DIRECT && !needs_threads(kind) {
-                this.direct = Some(Direct::new(events.into_branches()));
+                // SAFETY: `put` writes it.
+                unsafe { this.direct.fill(|place| Direct::put(events, place)) };
             } else {
                 let reclaim = this.reclaim.take().expect("begun once");
                 this.shared = Some(Share::start(events.into_slots(), reclaim, kind));
@@ -269,7 +272,7 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
     }
 
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
-        if let Some(direct) = &self.direct {
+        if let Some(direct) = self.direct.get_ref() {
             // SAFETY: pinned, begun by `walk`, and stopped or settled in `drop`
             // at the latest.
             return unsafe { direct.offer(at) };
@@ -299,7 +302,7 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
         if let Some(direct) = self.as_mut().direct() {
             let output = direct.all();
             // SAFETY: settled: nobody else refers to the members.
-            unsafe { self.get_unchecked_mut() }.direct = None;
+            unsafe { self.get_unchecked_mut() }.direct.clear();
             return output;
         }
         // SAFETY: only `offer` is pinned, and it has been retracted.
@@ -328,7 +331,7 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
     }
 
     fn waits(&self, waits: &mut Waits) {
-        match &self.direct {
+        match self.direct.get_ref() {
             Some(direct) => direct.waits(waits),
             None => waits.push(Waiting::Other("a gathering")),
         }

@@ -13,7 +13,7 @@ use loom::thread;
 
 use super::shapes::{Alone, Gathers};
 use super::shared::{Discard, Member, Share, Slots, To};
-use super::{GatherBranch, Reclaim};
+use super::{GatherBranch, Place, Reclaim};
 use crate::event::{Always, Event, Offer, always, into_future};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sync::models::{Message, block_on, check, needs, poll_once};
@@ -30,7 +30,7 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Begun<P, R> {
     fn into_branch(self) -> Self::Branch {
         GatherBranch {
             events: None,
-            direct: None,
+            direct: Place::new(),
             shared: Some(self.0),
             reclaim: None,
             offer: Offer::new(),

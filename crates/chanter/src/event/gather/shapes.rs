@@ -27,9 +27,13 @@ pub unsafe trait Gathers {
     const DIRECT: bool;
     #[doc(hidden)]
     type Branches: Branches<Output = Self::Output, Partial = Self::Partial>;
-    /// Only if DIRECT.
+    /// Only if DIRECT. Built where they stay: an array that is mapped and moved
+    /// costs more than to offer what is in it.
+    ///
+    /// # Safety
+    /// `place` is good for writes; afterwards it is initialized.
     #[doc(hidden)]
-    fn into_branches(self) -> Self::Branches;
+    unsafe fn put_branches(self, place: *mut Self::Branches);
 }
 
 /// Slots in a row.
@@ -139,8 +143,13 @@ where
     type Branches = Line<[E::Branch; N]>;
 
     #[inline(always)]
-    fn into_branches(self) -> Self::Branches {
-        Line(self.map(E::into_branch))
+    unsafe fn put_branches(self, place: *mut Self::Branches) {
+        // SAFETY: an array of its elements.
+        let first = unsafe { &raw mut (*place).0 }.cast::<E::Branch>();
+        for (index, event) in self.into_iter().enumerate() {
+            // SAFETY: in bounds; the caller's contract.
+            unsafe { first.add(index).write(event.into_branch()) };
+        }
     }
 }
 
@@ -161,8 +170,9 @@ where
     const DIRECT: bool = E::Branch::COUNTABLE;
     type Branches = Line<Box<[E::Branch]>>;
 
-    fn into_branches(self) -> Self::Branches {
-        Line(self.into_iter().map(E::into_branch).collect())
+    unsafe fn put_branches(self, place: *mut Self::Branches) {
+        // SAFETY: the caller's contract.
+        unsafe { place.write(Line(self.into_iter().map(E::into_branch).collect())) };
     }
 }
 
@@ -232,7 +242,7 @@ where
     const DIRECT: bool = false;
     type Branches = Indirect<Self::Output, Self::Partial>;
 
-    fn into_branches(self) -> Self::Branches {
+    unsafe fn put_branches(self, _place: *mut Self::Branches) {
         unreachable!("a future needs a thread")
     }
 }
@@ -294,8 +304,9 @@ macro_rules! tuple {
             const DIRECT: bool = $($event::Branch::COUNTABLE)&&*;
             type Branches = Tuple<($($event::Branch,)*)>;
 
-            fn into_branches(self) -> Self::Branches {
-                Tuple(($(self.$index.into_branch(),)*))
+            unsafe fn put_branches(self, place: *mut Self::Branches) {
+                // SAFETY: the caller's contract.
+                unsafe { place.write(Tuple(($(self.$index.into_branch(),)*))) };
             }
         }
     };
