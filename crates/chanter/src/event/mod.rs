@@ -52,6 +52,8 @@ mod walk;
 mod wrap;
 
 #[cfg(all(test, loom))]
+mod countdown_models;
+#[cfg(all(test, loom))]
 mod models;
 use std::future::IntoFuture;
 use std::time::Duration;

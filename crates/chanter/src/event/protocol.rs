@@ -63,7 +63,7 @@ const DONE: u8 = 3;
 /// `Group::mode`: a single synchronization.
 const SINGLE: u8 = 1;
 /// `Group::mode`: the group is a [`Countdown`]'s.
-const COUNTED: u8 = 1 << 1;
+const COUNTED: u8 = 2;
 
 /// `Offer::place`: in no queue.
 const OUT: u8 = 0;
@@ -173,7 +173,7 @@ impl Group {
     /// Whether its offers are counted; asked under the queue's lock.
     #[inline(always)]
     pub(crate) fn is_counted(&self) -> bool {
-        self.mode.get() & COUNTED != 0
+        self.mode.get() == COUNTED
     }
 
     /// A partner that holds the queue's lock tries to take an offer.
@@ -868,8 +868,9 @@ impl Offering<'_> {
     /// made under a lock, and often it is not needed.
     #[inline(always)]
     pub(crate) fn arm(&self) {
-        if self.single {
-            self.group.mode.set(self.group.mode.get() | SINGLE);
+        // (That of a countdown is read by partners meanwhile.)
+        if self.single && !self.group.is_counted() {
+            self.group.mode.set(SINGLE);
         }
         if let Some(waker) = self.waker {
             self.group.arm(thread::clone_ours(waker));

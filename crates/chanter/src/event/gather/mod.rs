@@ -13,7 +13,7 @@ mod shared;
 mod slot;
 
 #[cfg(all(test, loom))]
-mod models;
+pub(super) mod models;
 
 use std::fmt;
 use std::future::Future;

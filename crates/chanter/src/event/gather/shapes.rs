@@ -129,7 +129,6 @@ where
 unsafe impl<E: Event + Send + 'static, const N: usize> Gathers for [E; N]
 where
     E::Output: Send,
-    E::Branch: 'static,
 {
     type Output = [E::Output; N];
     type Partial = [Option<E::Output>; N];
@@ -157,7 +156,6 @@ where
 unsafe impl<E: Event + Send + 'static> Gathers for Vec<E>
 where
     E::Output: Send,
-    E::Branch: 'static,
 {
     type Output = Vec<E::Output>;
     type Partial = Vec<Option<E::Output>>;
@@ -291,7 +289,7 @@ macro_rules! tuple {
         // SAFETY: a `Sync` is `Send` when its event is.
         unsafe impl<$($event: Event + Send + 'static),*> Gathers for ($($event,)*)
         where
-            $($event::Output: Send, $event::Branch: 'static,)*
+            $($event::Output: Send,)*
         {
             type Output = ($($event::Output,)*);
             type Partial = ($(Option<$event::Output>,)*);
