@@ -155,7 +155,11 @@ fn it_competes() {
             assert!(poll(&mut waits).is_pending());
             to_a.try_send(1).unwrap();
             assert!(poll(&mut waits).is_pending());
-            if wins { to_b.try_send(2).unwrap() } else { to_c.try_send(10).unwrap() }
+            if wins {
+                to_b.try_send(2).unwrap()
+            } else {
+                to_c.try_send(10).unwrap()
+            }
             assert_eq!(poll(&mut waits), Poll::Ready(if wins { 3 } else { 10 }));
             assert_eq!(back.lock().unwrap().take(), (!wins).then_some((Some(Ok(1)), None)));
             // Who has lost is not there any more.

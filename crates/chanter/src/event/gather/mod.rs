@@ -37,10 +37,16 @@ use crate::vp::Vp;
 /// The event that commits when *all* of `events` have: their results, in
 /// order. The paper's `chooseAll`.
 ///
-/// Each event is synchronized by a parasite of its own, all begin at once, and
-/// they commit in any order, each by itself. A parasite that need not wait
-/// costs about a call; the last to finish goes on with the gatherer on its own
-/// stack. Tuples of up to 12, arrays and vectors. One allocation.
+/// All begin at once, and they commit in any order, each by itself: each event
+/// is synchronized by a parasite of its own. One that need not wait costs about
+/// a call; the last to finish goes on with the gatherer on its own stack. Tuples
+/// of up to 12, arrays and vectors. One allocation.
+///
+/// Where all events are sends and receives, without `wrap`s or guards that
+/// somebody would have to run, there are no parasites: whoever completes the
+/// last one wakes the gatherer. That costs no more than to receive from one
+/// after the other, and tuples and arrays are not allocated. (Not on a machine
+/// that an explorer drives: there each is a step of its own.)
 ///
 /// **Commit point**: when the last result is there. What is gathered begins
 /// when somebody synchronizes, as a [`guard`](super::guard) does.
@@ -49,7 +55,8 @@ use crate::vp::Vp;
 /// retracted (nacks are enabled) before the drop returns, unless another
 /// processor polls it right then, which ends it either way. What has committed
 /// has happened: a message was taken, a `wrap` has run, and no rule could undo
-/// that for every event. Its result is dropped, or given to
+/// that for every event. A channel counts it no more, whether or not the
+/// gatherer has looked. Its result is dropped, or given to
 /// [`reclaim`](Gather::reclaim), which can put it where it belongs. For the
 /// first few only, with nothing to undo, see [`gather_k`].
 ///
