@@ -188,12 +188,14 @@ impl<E: Event + Clone> GatherK<E> {
     /// ```
     /// # use chanter::prelude::*;
     /// let queues: Vec<_> = (0..3).map(|_| mailbox()).collect();
-    /// queues[2].0.try_send("one").unwrap();
+    /// queues[2].0.try_send(1).unwrap();
     /// let two = gather_k(2, queues.iter().map(|(_, rx)| rx.recv().wrap(Result::unwrap)));
-    /// let undo = |few: Vec<_>| few.into_iter().for_each(|(place, n)| queues[place].0.try_send(n).unwrap());
-    /// let nothing = choose_biased((two.event_or_else(undo).wrap(|_| true), always(false)));
+    /// let undo = |few: Vec<(usize, u32)>| {
+    ///     few.into_iter().for_each(|(place, n)| queues[place].0.try_send(n).unwrap());
+    /// };
+    /// let nothing = choose((two.event_or_else(undo).wrap(|_| true), always(false)));
     /// assert!(!nothing.sync_blocking());
-    /// assert_eq!(queues[2].1.try_recv(), Ok("one"));
+    /// assert_eq!(queues[2].1.try_recv(), Ok(1));
     /// ```
     pub fn event_or_else<F>(self, back: F) -> impl Event<Output = Vec<(usize, E::Output)>>
     where
