@@ -281,3 +281,21 @@ fn a_thread_that_goes_on_is_not_reported() {
         });
     });
 }
+
+/// A gathering without threads waits on what its members wait on.
+#[test]
+fn reports_see_what_is_gathered() {
+    const NAME: &str = "reports_see_what_is_gathered";
+    if !is_alone(NAME) {
+        let said = report_of(NAME, &[]);
+        assert!(said.contains("receive from channel #1"), "{said}");
+        assert!(said.contains("send on channel #2"), "{said}");
+        assert!(!said.contains("channel #3"), "{said}");
+        return;
+    }
+    machine(1).block_on(async {
+        let ((_tx, rx), (to, _from), (done, has)) = (channel::<u32>(), channel::<u32>(), mailbox::<u32>());
+        done.try_send(1).unwrap();
+        let _ = gather((has.recv(), rx.recv(), to.send(1))).await;
+    });
+}

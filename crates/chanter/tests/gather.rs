@@ -420,3 +420,41 @@ fn gathering_k_waits_for_late_ones() {
         assert_eq!(gather_k(2, events).all().await, [(1, 10), (3, 20)]);
     });
 }
+
+/// As an event: it wins with the `k`-th, or gives back what has come.
+#[test]
+fn the_first_k_compete() {
+    watchdog!();
+    let queues: Vec<_> = (0..4).map(|_| mailbox()).collect();
+    let events = || queues.iter().map(|(_, rx)| rx.recv().wrap(Result::unwrap));
+    let (stop, stopped) = mailbox::<()>();
+    for wins in [true, false] {
+        let undone = Mutex::new(Vec::new());
+        let few = gather_k(2, events()).event_or_else(|few| undone.lock().unwrap().extend(few));
+        let mut waits = Box::pin(choose((few.wrap(Some), stopped.recv().wrap(|_| None))).sync());
+        assert!(poll(&mut waits).is_pending());
+        queues[3].0.try_send(3).unwrap();
+        assert!(poll(&mut waits).is_pending());
+        if wins {
+            queues[1].0.try_send(1).unwrap()
+        } else {
+            stop.try_send(()).unwrap()
+        }
+        let expected = wins.then(|| vec![(3, 3), (1, 1)]);
+        assert_eq!(poll(&mut waits), std::task::Poll::Ready(expected));
+        drop(waits);
+        assert_eq!(*undone.lock().unwrap(), if wins { vec![] } else { vec![(3, 3)] });
+    }
+    // Dropped without having been chosen; and with nothing to give back.
+    let undone = AtomicUsize::new(0);
+    let count = |few: Vec<(usize, i32)>| {
+        undone.fetch_add(few.len(), Ordering::SeqCst);
+    };
+    queues[0].0.try_send(0).unwrap();
+    let mut waits = Box::pin(gather_k(2, events()).event_or_else(count).sync());
+    assert!(poll(&mut waits).is_pending());
+    drop(waits);
+    assert_eq!(undone.load(Ordering::SeqCst), 1);
+    assert_eq!(gather_k(1, events()).event_or_else(|_| panic!("nothing has come")).try_sync(), None);
+    assert_eq!(gather_k(1, [always(1)]).event().sync_blocking(), [(0, 1)]);
+}

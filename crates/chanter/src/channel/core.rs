@@ -14,7 +14,8 @@
 //! with a plain store (`handle.rs`) and reports the sum now and then, and when
 //! it is dropped; events subtract one when they end, if possible under the lock
 //! that they hold then anyway. A partner never gives up another's share, so an
-//! event's channel is alive while its owner has not ended it. So the count of
+//! event's channel is alive while its owner has not ended it. (The partner of a
+//! *counted* offer does: its owner is told of the last one only.) So the count of
 //! events wraps while a handle lives, and is exact when there is none.
 //!
 //! **The end.** A message that was committed to a waiting receiver may still
@@ -131,6 +132,8 @@ struct Rest<T> {
 pub(super) enum Meet {
     /// It has been won and unlinked, and our own offer is committed.
     Won(NonNull<Offer>),
+    /// As `Won`, and it is counted.
+    Counted(NonNull<Offer>),
     Nobody,
     /// Another offer of our own group committed meanwhile.
     Lost,
@@ -224,10 +227,51 @@ impl<T> State<T> {
         }
     }
 
+    /// A partner that has won a counted offer of the side `end`, and filled or
+    /// emptied its slot, ends the owner's wait there.
+    ///
+    /// # Safety
+    /// As for [`Offer::end_counted`].
+    #[inline(always)]
+    unsafe fn end_counted(&mut self, offer: NonNull<Offer>, end: End, verdict: Verdict, wakes: &mut Wakes) {
+        self.side(end).give_up();
+        // SAFETY: the caller's contract.
+        wakes.push(unsafe { offer.as_ref().end_counted(verdict) });
+    }
+
+    /// Tells one who waits at `end` that the channel is closed. True: it has left
+    /// its side.
+    ///
+    /// # Safety
+    /// The caller has won and unlinked the offer, and holds the lock.
+    unsafe fn complete_closed(&mut self, offer: NonNull<Offer>, end: End, wakes: &mut Wakes) -> bool {
+        // SAFETY: the caller's contract. A message stays in the slot, for its
+        // owner.
+        unsafe {
+            let is_counted = offer.as_ref().group().is_counted();
+            if is_counted {
+                self.end_counted(offer, end, Verdict::Closed, wakes);
+            } else {
+                wakes.push(offer.as_ref().complete(Verdict::Closed));
+            }
+            is_counted
+        }
+    }
+
     /// A side may have gone: those who wait for it are told, and what nobody
     /// can receive any more is taken out.
     #[cold]
     fn sides_changed(&mut self, wakes: &mut Wakes) -> Rest<T> {
+        while self.tell_sides(wakes) {}
+        if !self.rx.is_unreferenced() {
+            return Rest { unreferenced: false, unread: None };
+        }
+        Rest { unreferenced: self.tx.is_unreferenced(), unread: self.buffer.take() }
+    }
+
+    /// One pass over those who wait. True: some have left, so look again.
+    fn tell_sides(&mut self, wakes: &mut Wakes) -> bool {
+        let mut some_left = false;
         let closed = self.capacity & CLOSED != 0;
         if closed || self.rx.is_unreferenced() {
             self.capacity |= CLOSED_FOR_SENDERS;
@@ -238,21 +282,18 @@ impl<T> State<T> {
         if self.is_closed_for_senders() {
             // SAFETY: the lock is held, and no group of ours is claimed.
             while let Some(offer) = unsafe { self.senders.win() } {
-                // SAFETY: won. The message stays in the slot, for its owner.
-                wakes.push(unsafe { offer.as_ref().complete(Verdict::Closed) });
+                // SAFETY: won.
+                some_left |= unsafe { self.complete_closed(offer, End::Tx, wakes) };
             }
         }
         if self.is_closed_for_receivers() && self.is_drained() {
             // SAFETY: as above.
             while let Some(offer) = unsafe { self.receivers.win() } {
                 // SAFETY: as above.
-                wakes.push(unsafe { offer.as_ref().complete(Verdict::Closed) });
+                some_left |= unsafe { self.complete_closed(offer, End::Rx, wakes) };
             }
         }
-        if !self.rx.is_unreferenced() {
-            return Rest { unreferenced: false, unread: None };
-        }
-        Rest { unreferenced: self.tx.is_unreferenced(), unread: self.buffer.take() }
+        some_left
     }
 
     fn is_sendable(&self) -> bool {
@@ -290,18 +331,26 @@ impl<T> State<T> {
         waker
     }
 
-    /// A place is free: the first sender's message moves in.
-    fn refill(&mut self, wakes: &mut Wakes) {
+    /// A place is free: the first sender's message moves in. True: that may have
+    /// been the last of its side.
+    fn refill(&mut self, wakes: &mut Wakes) -> bool {
+        let mut some_left = false;
         while self.capacity & CAPACITY > 0 && self.has_room() {
             // SAFETY: the lock is held, and no group of ours is claimed.
-            let Some(offer) = (unsafe { self.senders.win() }) else { return };
+            let Some(offer) = (unsafe { self.senders.win() }) else { break };
             // SAFETY: won.
             unsafe {
                 let message = offer.cast::<Slot<T>>().as_ref().take();
                 self.keep(message.expect("a waiting sender has its message"));
-                wakes.push(offer.as_ref().complete(Verdict::Committed));
+                if offer.as_ref().group().is_counted() {
+                    self.end_counted(offer, End::Tx, Verdict::Committed, wakes);
+                    some_left = true;
+                } else {
+                    wakes.push(offer.as_ref().complete(Verdict::Committed));
+                }
             }
         }
+        some_left && !self.tx.has_handles()
     }
 
     fn keep(&mut self, message: T) {
@@ -323,6 +372,23 @@ pub(super) unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> M
             list.unlink(first.as_ref());
             return Meet::Won(first);
         }
+        meet_others(list, first, own)
+    }
+}
+
+/// As `meet`, where the first is not a single one, or we are not.
+///
+/// # Safety
+/// As for `meet`; `first` is the first offer of the list.
+#[inline(never)]
+unsafe fn meet_others(list: &mut OfferList, first: NonNull<Offer>, own: Option<&Offering<'_>>) -> Meet {
+    // SAFETY: INV-LIVE, and the lock is held.
+    unsafe {
+        let theirs = first.as_ref();
+        if own.is_none_or(|own| own.single) && theirs.group().is_counted() && theirs.take() == Take::Won {
+            list.unlink(theirs);
+            return Meet::Counted(first);
+        }
         meet_choices(list, first, own.copied())
     }
 }
@@ -330,7 +396,7 @@ pub(super) unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> M
 /// As `meet`, where claims are needed.
 ///
 /// # Safety
-/// As for `meet`; `first` is the first offer of the list.
+/// As for `meet_others`.
 #[inline(never)]
 unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<Offering<'_>>) -> Meet {
     let mut next = Some(first);
@@ -338,7 +404,8 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
     while let Some(offer) = next {
         // SAFETY: INV-LIVE, and the lock is held.
         let theirs = unsafe { offer.as_ref() };
-        if own.is_some_and(|own| theirs.is_of(own.group)) {
+        // (Counted offers match each other, as those of several threads do.)
+        if own.is_some_and(|own| !own.single && theirs.is_of(own.group)) {
             // SAFETY: in the list.
             next = unsafe { list.after(offer) };
             continue;
@@ -347,14 +414,16 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
             return Meet::Lost;
         }
         // SAFETY: linked.
-        match unsafe { theirs.group() }.take() {
+        match unsafe { theirs.take() } {
             Take::Won => {
                 // SAFETY: in the list.
                 unsafe { list.unlink(theirs) };
                 if let Some(own) = own {
                     own.group.commit(own.leaf);
                 }
-                return Meet::Won(offer);
+                // SAFETY: won, so its owner waits.
+                let is_counted = unsafe { theirs.group() }.is_counted();
+                return if is_counted { Meet::Counted(offer) } else { Meet::Won(offer) };
             }
             lost => {
                 if let Some(own) = own.filter(|own| !own.single) {
@@ -481,6 +550,11 @@ impl<T> Core<T> {
                             wakes.push(offer.as_ref().complete_stamped(ticket));
                         }
                     }
+                    Meet::Counted(offer) => {
+                        // SAFETY: the slot is ours, the partner's is won.
+                        unsafe { Self::send_counted::<S>(core, state, slot, offer, wakes) };
+                        return Offered::Committed;
+                    }
                     Meet::Lost => break 'open,
                     Meet::Nobody if state.has_room() => {
                         if !commit(own) {
@@ -534,8 +608,13 @@ impl<T> Core<T> {
                 // SAFETY: the slot is ours.
                 unsafe { slot.put(message.expect("not empty")) };
                 slot.offer.verdict.set(Verdict::Committed);
-                if !state.senders.is_empty() {
-                    state.refill(wakes);
+                if !state.senders.is_empty() && state.refill(wakes) {
+                    if S::OWNED {
+                        state.side(End::Rx).give_up();
+                    }
+                    // SAFETY: the share went with the commit.
+                    unsafe { Self::finish(core, state, wakes) };
+                    return Offered::Committed;
                 }
             } else {
                 // SAFETY: the lock is held.
@@ -548,6 +627,11 @@ impl<T> Core<T> {
                             wakes.push(offer.as_ref().complete(Verdict::Committed));
                         }
                         slot.offer.verdict.set(Verdict::Committed);
+                    }
+                    Meet::Counted(offer) => {
+                        // SAFETY: the slot is ours, the partner's is won.
+                        unsafe { Self::receive_counted::<S>(core, state, slot, offer, wakes) };
+                        return Offered::Committed;
                     }
                     Meet::Lost => break 'open,
                     Meet::Nobody if state.is_closed_for_receivers() && state.is_drained() => {
@@ -604,6 +688,75 @@ impl<T> Core<T> {
             // SAFETY: the caller's contract.
             unsafe { Self::finish(core, state, wakes) };
         }
+    }
+
+    /// Sends the slot's message to a counted offer that has been won.
+    ///
+    /// # Safety
+    /// As for `end_both`; the slot is the caller's own.
+    #[inline(never)]
+    unsafe fn send_counted<S: Share<T>>(
+        core: NonNull<Self>,
+        state: BiasedGuard<'_, State<T>>,
+        slot: &Slot<T>,
+        theirs: NonNull<Offer>,
+        wakes: &mut Wakes,
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let message = slot.take().expect("a message is sent once");
+            theirs.cast::<Slot<T>>().as_ref().put(message);
+            slot.offer.verdict.set(Verdict::Committed);
+            Self::end_both::<S>(core, state, theirs, End::Tx, wakes);
+        }
+    }
+
+    /// Receives the message of a counted offer that has been won.
+    ///
+    /// # Safety
+    /// As for `send_counted`.
+    #[inline(never)]
+    unsafe fn receive_counted<S: Share<T>>(
+        core: NonNull<Self>,
+        state: BiasedGuard<'_, State<T>>,
+        slot: &Slot<T>,
+        theirs: NonNull<Offer>,
+        wakes: &mut Wakes,
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let message = theirs.cast::<Slot<T>>().as_ref().take();
+            slot.put(message.expect("a waiting sender has its message"));
+            slot.offer.verdict.set(Verdict::Committed);
+            Self::end_both::<S>(core, state, theirs, End::Rx, wakes);
+        }
+    }
+
+    /// Ends a critical section in which an event of the side `end` committed
+    /// with a counted offer: both shares go.
+    ///
+    /// # Safety
+    /// As for `give_up`, and for [`State::end_counted`].
+    #[inline(always)]
+    unsafe fn end_both<S: Share<T>>(
+        core: NonNull<Self>,
+        mut state: BiasedGuard<'_, State<T>>,
+        theirs: NonNull<Offer>,
+        end: End,
+        wakes: &mut Wakes,
+    ) {
+        let other = if end == End::Tx { End::Rx } else { End::Tx };
+        // SAFETY: the caller's contract.
+        unsafe { state.end_counted(theirs, other, Verdict::Committed, wakes) };
+        if state.side(other).has_handles() {
+            // SAFETY: the caller's contract.
+            return unsafe { Self::give_up::<S>(core, state, end, false, wakes) };
+        }
+        if S::OWNED {
+            state.side(end).give_up();
+        }
+        // SAFETY: the caller's contract.
+        unsafe { Self::finish(core, state, wakes) };
     }
 
     /// Ends a critical section after which a side may be gone.
@@ -672,6 +825,7 @@ impl<T> Core<T> {
         // SAFETY: the caller's share keeps it alive.
         let mut guard = unsafe { core.as_ref() }.lock();
         let state = &mut *guard;
+        let mut ends = false;
         if slot.offer.is_linked() {
             let list = if end == End::Tx { &mut state.senders } else { &mut state.receivers };
             // SAFETY: linked, under the lock of its list.
@@ -680,8 +834,15 @@ impl<T> Core<T> {
             // SAFETY: unlinked, so it is the owner's.
             if let Some(message) = unsafe { slot.take() } {
                 state.taken = state.taken.wrapping_add(1);
-                state.give_back(slot.offer.stamp(), message, wakes);
+                ends = state.give_back(slot.offer.stamp(), message, wakes);
             }
+        }
+        if ends {
+            if S::OWNED {
+                state.side(end).give_up();
+            }
+            // SAFETY: the caller's contract.
+            return unsafe { Self::finish(core, guard, wakes) };
         }
         // SAFETY: the caller's contract.
         unsafe { Self::give_up::<S>(core, guard, end, true, wakes) };
@@ -710,10 +871,20 @@ impl<T> Core<T> {
 }
 
 impl<T> State<T> {
-    /// A message goes to the head of the channel, or to who waits for it.
-    fn give_back(&mut self, ticket: Ticket, message: T, wakes: &mut Wakes) {
+    /// A message goes to the head of the channel, or to who waits for it. True:
+    /// it has been taken at once, and was perhaps the last.
+    fn give_back(&mut self, ticket: Ticket, message: T, wakes: &mut Wakes) -> bool {
         // SAFETY: the lock is held; the caller's group is withdrawn.
         match unsafe { self.receivers.win() } {
+            // SAFETY: won.
+            Some(offer) if unsafe { offer.as_ref().group() }.is_counted() => {
+                // SAFETY: as above.
+                unsafe {
+                    offer.cast::<Slot<T>>().as_ref().put(message);
+                    self.end_counted(offer, End::Rx, Verdict::Committed, wakes);
+                }
+                return self.is_closed_for_receivers();
+            }
             Some(offer) => {
                 // SAFETY: won.
                 unsafe {
@@ -725,5 +896,6 @@ impl<T> State<T> {
             // If no receiver is left, `sides_changed` takes it out again.
             None => self.buffer.get_or_insert_default().give_back(ticket, message),
         }
+        false
     }
 }

@@ -11,7 +11,7 @@ use super::error::{Closed, TryRecvError};
 use super::handle::{Borrowed, Handle, Lent, RX, Share};
 use super::wait::Wait;
 use crate::deadlock::Waits;
-use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::event::{Branch, Event, Offer, Offered, Offering, Wakes, into_future};
 use crate::vp::budget;
 
 /// The receiving end of a channel; clones share it, and each message goes to
@@ -274,7 +274,13 @@ unsafe impl<T, S: Share<T>> Branch for RecvBranch<T, S> {
     const SINGLE: bool = true;
     const LEAN: bool = true;
     const TRACELESS: bool = !S::OWNED;
+    const COUNTABLE: bool = S::OWNED;
     const LEAN_LOSER: bool = true;
+
+    #[inline(always)]
+    fn offer(&self) -> &Offer {
+        self.wait.offer()
+    }
 
     #[inline(always)]
     fn hints(&self) -> u64 {

@@ -8,7 +8,7 @@ use super::error::{SendError, TrySendError};
 use super::handle::{Borrowed, Handle, Lent, Share, TX};
 use super::wait::Wait;
 use crate::deadlock::Waits;
-use crate::event::{Branch, Event, Offered, Offering, Verdict, Wakes, into_future};
+use crate::event::{Branch, Event, Offer, Offered, Offering, Verdict, Wakes, into_future};
 
 /// The sending end of a channel; clones share it.
 pub struct Sender<T> {
@@ -239,7 +239,13 @@ unsafe impl<T, S: Share<T>> Branch for SendBranch<T, S> {
     const SINGLE: bool = true;
     const LEAN: bool = true;
     const TRACELESS: bool = !S::OWNED;
+    const COUNTABLE: bool = S::OWNED;
     const LEAN_LOSER: bool = !std::mem::needs_drop::<T>();
+
+    #[inline(always)]
+    fn offer(&self) -> &Offer {
+        self.wait.offer()
+    }
 
     #[inline(always)]
     fn hints(&self) -> u64 {

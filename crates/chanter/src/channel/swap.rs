@@ -114,6 +114,7 @@ impl<A, B> Place for Swap<A, B> {
                 }
                 Some(Offered::Committed)
             }
+            Meet::Counted(_) => unreachable!("exchanges are not countable"),
             Meet::Lost => Some(Offered::Lost),
             Meet::Nobody if !self.is_closed_to(state) => None,
             Meet::Nobody => match own {

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use super::core::{Core, End, Slot};
 use super::handle::{Share, TX};
 use crate::deadlock::Waits;
-use crate::event::{Offered, Offering, Verdict, Wakes};
+use crate::event::{Offer, Offered, Offering, Verdict, Wakes};
 
 /// The offer, its message, and the share of the channel that it holds.
 pub(super) struct Wait<T, S: Share<T>, const END: bool> {
@@ -22,6 +22,11 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
     #[inline(always)]
     pub(super) fn new(share: S, message: Option<T>) -> Self {
         Self { slot: Slot::new(message), share }
+    }
+
+    #[inline(always)]
+    pub(super) fn offer(&self) -> &Offer {
+        &self.slot.offer
     }
 
     #[inline(always)]

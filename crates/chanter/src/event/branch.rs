@@ -6,7 +6,7 @@
 use std::pin::Pin;
 
 use super::walk::Walk;
-use super::{Offered, Offering, Wakes};
+use super::{Offer, Offered, Offering, Wakes};
 use crate::deadlock::{Waiting, Waits};
 
 /// The state of one synchronization on an event: its base events are *leaves*,
@@ -44,6 +44,16 @@ pub unsafe trait Branch {
     /// Some leaf wants to be tried again when the owner is polled again: no
     /// partner commits it. Combinators pass it on, with `retry_leaf`.
     const RETRIES: bool = false;
+
+    /// One leaf, whose offer may be [counted](super::Countdown): partners then
+    /// give up what it holds, and nothing has to be done, and no code of a user
+    /// to be run, when it commits.
+    const COUNTABLE: bool = false;
+
+    /// The only offer, of a branch that is COUNTABLE.
+    fn offer(&self) -> &Offer {
+        unreachable!("only countable branches are asked")
+    }
 
     /// Runs guards; afterwards `leaves` is known.
     fn force(self: Pin<&mut Self>) {}

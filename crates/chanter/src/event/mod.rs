@@ -35,6 +35,7 @@ mod choose;
 mod choose_ageing;
 mod choose_deadline;
 mod choose_vec;
+mod countdown;
 mod future;
 mod gather;
 mod guard;
@@ -50,6 +51,7 @@ mod wakes;
 mod walk;
 mod wrap;
 
+mod countdown_models;
 #[cfg(all(test, loom))]
 mod guarantee_models;
 #[cfg(all(test, loom))]
@@ -84,6 +86,7 @@ pub use wrap::Wrap;
 
 pub(crate) use blocking::block_on_thread;
 pub(crate) use branch::Branch;
+pub(crate) use countdown::Countdown;
 pub(crate) use protocol::{Offer, OfferList, Offered, Offering, Verdict, WaitQueue};
 pub(crate) use wakes::Wakes;
 

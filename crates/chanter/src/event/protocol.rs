@@ -17,7 +17,7 @@
 //! | field                    | who may touch it                                    |
 //! |--------------------------|-----------------------------------------------------|
 //! | `Offer::{prev,next}`     | the holder of the queue's lock                      |
-//! | `Offer::linked`          | written under the queue's lock; read by the owner   |
+//! | `Offer::place`           | written under the queue's lock; read by the owner   |
 //! | slots beside the offer   | the holder of the lock while linked; then the owner |
 //! | `Group::{winner,waiter}` | the owner until it offers; then whoever moved the state out of WAITING |
 //!
@@ -40,6 +40,9 @@
 //! A *single* synchronization (one base event, no choice) needs no event
 //! state: being taken off the queue under its lock is the commit, so the
 //! partner goes from WAITING to DONE with a plain store.
+//!
+//! Offers that are *counted* all commit, each by itself, and the last one tells
+//! their owner: see `countdown.rs`.
 
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
@@ -47,7 +50,8 @@ use std::ptr::{self, NonNull};
 use std::task::Waker;
 
 use super::Wakes;
-use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use super::countdown::Countdown;
+use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{Cell, Lock, UnsafeCell, order, spin};
 use crate::thread;
 
@@ -56,11 +60,24 @@ const CLAIMED: u8 = 1;
 const SYNCHED: u8 = 2;
 const DONE: u8 = 3;
 
+/// `Group::mode`: a single synchronization.
+const SINGLE: u8 = 1;
+/// `Group::mode`: the group is a [`Countdown`]'s.
+const COUNTED: u8 = 2;
+
+/// `Offer::place`: in no queue.
+const OUT: u8 = 0;
+/// `Offer::place`: in a queue, or prepared.
+const LINKED: u8 = 1;
+/// `Offer::place`, of a counted offer: complete, and the owner's again.
+const ENDED: u8 = 2;
+
 /// The event state of one synchronization.
 #[derive(Debug)]
 pub(crate) struct Group {
     state: AtomicU8,
-    single: Cell<bool>,
+    /// `SINGLE`, `COUNTED`; 0: one of several offers commits.
+    mode: Cell<u8>,
     /// The owner's alone: how far its synchronization has come.
     pub(super) phase: Cell<Phase>,
     winner: Cell<u32>,
@@ -94,7 +111,7 @@ impl Group {
     pub(crate) fn new() -> Self {
         Self {
             state: AtomicU8::new(WAITING),
-            single: Cell::new(false),
+            mode: Cell::new(0),
             phase: Cell::new(Phase::New),
             winner: Cell::new(0),
             waiter: UnsafeCell::new(None),
@@ -105,7 +122,13 @@ impl Group {
     /// that its partner has to do.
     #[inline(always)]
     pub(crate) fn new_detached(end: Waker) -> Self {
-        Self { single: Cell::new(true), waiter: UnsafeCell::new(Some(end)), ..Self::new() }
+        Self { mode: Cell::new(SINGLE), waiter: UnsafeCell::new(Some(end)), ..Self::new() }
+    }
+
+    /// What the offers of a [`Countdown`] belong to.
+    #[inline(always)]
+    pub(super) fn new_counted() -> Self {
+        Self { mode: Cell::new(COUNTED), ..Self::new() }
     }
 
     /// The waker, of a group that is not offered any more.
@@ -144,7 +167,13 @@ impl Group {
     /// Whether it needs no event state; asked under the queue's lock.
     #[inline(always)]
     pub(crate) fn is_single(&self) -> bool {
-        self.single.get()
+        self.mode.get() == SINGLE
+    }
+
+    /// Whether its offers are counted; asked under the queue's lock.
+    #[inline(always)]
+    pub(crate) fn is_counted(&self) -> bool {
+        self.mode.get() == COUNTED
     }
 
     /// Whether none of its offers has been taken; asked under a queue's lock.
@@ -155,8 +184,8 @@ impl Group {
 
     /// A partner that holds the queue's lock tries to take an offer.
     #[inline]
-    pub(crate) fn take(&self) -> Take {
-        if self.single.get() {
+    fn take(&self) -> Take {
+        if self.is_single() {
             // The lock is the claim: see the module's last paragraph.
             return Take::Won;
         }
@@ -169,17 +198,10 @@ impl Group {
         }
     }
 
-    /// Takes an offer, waiting while its owner is busy. For partners that
-    /// have claimed nothing of their own.
+    /// Takes an offer of this group, waiting while its owner is busy. For
+    /// partners that have claimed nothing of their own.
     pub(crate) fn take_patiently(&self) -> bool {
-        let mut turn = 0;
-        loop {
-            match self.take() {
-                Take::Won => return true,
-                Take::Lost => return false,
-                Take::Busy => spin(&mut turn),
-            }
-        }
+        patiently(|| self.take())
     }
 
     /// The partner's last access: the result is in the slots (INV-LAST).
@@ -217,7 +239,7 @@ impl Group {
     /// A partner that holds the queue's lock claims an offer, to commit it
     /// together with others: afterwards it is published, or released.
     pub(crate) fn reserve(&self) -> Take {
-        if self.single.get() {
+        if self.is_single() {
             return Take::Won;
         }
         // ORDER: as in `take`.
@@ -230,7 +252,7 @@ impl Group {
 
     /// The partner gives the reserved offer up.
     pub(crate) fn release(&self) {
-        if !self.single.get() {
+        if !self.is_single() {
             self.unclaim();
         }
     }
@@ -268,7 +290,7 @@ impl Group {
     /// The owner gives up; afterwards no partner takes any of its offers.
     /// Returns the winner if one has committed before.
     pub(crate) fn withdraw(&self) -> Option<u32> {
-        if self.single.get() {
+        if self.is_single() {
             // The retraction under the queue's lock decides.
             return self.outcome();
         }
@@ -291,7 +313,7 @@ impl Group {
                 }
             });
         };
-        if self.single.get() {
+        if self.is_single() {
             locked(&mut || {
                 if self.state.load(Ordering::Relaxed) == WAITING {
                     replace();
@@ -305,6 +327,17 @@ impl Group {
     }
 }
 
+fn patiently(mut take: impl FnMut() -> Take) -> bool {
+    let mut turn = 0;
+    loop {
+        match take() {
+            Take::Won => return true,
+            Take::Lost => return false,
+            Take::Busy => spin(&mut turn),
+        }
+    }
+}
+
 /// One base event's place in a wait queue. The owner pins it.
 #[derive(Debug)]
 #[repr(C)]
@@ -314,7 +347,7 @@ pub(crate) struct Offer {
     next: Cell<MaybeUninit<*const Offer>>,
     group: Cell<*const Group>,
     leaf: Cell<u32>,
-    linked: AtomicBool,
+    place: AtomicU8,
     /// The outcome for the owner: set before `publish`, or by the owner.
     pub(crate) verdict: Cell<Verdict>,
     /// The owner's alone: whether it has given up its share of what it waits
@@ -341,7 +374,7 @@ impl Offer {
             next: Cell::new(MaybeUninit::uninit()),
             group: Cell::new(ptr::null()),
             leaf: Cell::new(0),
-            linked: AtomicBool::new(false),
+            place: AtomicU8::new(OUT),
             verdict: Cell::new(Verdict::Open),
             parted: Cell::new(false),
             _pinned: PhantomPinned,
@@ -377,7 +410,76 @@ impl Offer {
     #[inline]
     pub(crate) fn is_linked(&self) -> bool {
         // ORDER: Acquire: the partner that unlinked it is done with the links.
-        self.linked.load(order::offer_observe())
+        self.place.load(order::offer_observe()) == LINKED
+    }
+
+    /// Whether a counted offer is complete: it is the owner's, who sees what
+    /// its partner left.
+    #[inline]
+    pub(super) fn has_ended(&self) -> bool {
+        // ORDER: Acquire pairs with `end_counted`.
+        self.place.load(order::count_observe()) == ENDED
+    }
+
+    /// The owner of a counted offer has committed it without a partner's help.
+    #[inline(always)]
+    pub(super) fn end_alone(&self) {
+        self.place.store(ENDED, Ordering::Relaxed);
+    }
+
+    /// A partner that holds the queue's lock tries to take the offer.
+    ///
+    /// # Safety
+    /// It is linked, and the caller holds the queue's lock.
+    #[inline]
+    pub(crate) unsafe fn take(&self) -> Take {
+        // SAFETY: linked; a counted group is a countdown's.
+        unsafe {
+            let group = self.group();
+            if !group.is_counted() {
+                return group.take();
+            }
+            match Countdown::of(group).claim() {
+                // Its number among the others is of no use, so it says this.
+                Some(is_last) => {
+                    self.leaf.set(u32::from(is_last));
+                    Take::Won
+                }
+                None => Take::Lost,
+            }
+        }
+    }
+
+    /// As `take`, waiting while the owner is busy. For partners that have
+    /// claimed nothing of their own.
+    ///
+    /// # Safety
+    /// As for `take`, or the caller is the partner of a prepared offer.
+    unsafe fn take_patiently(&self) -> bool {
+        // SAFETY: the caller's contract.
+        patiently(|| unsafe { self.take() })
+    }
+
+    /// A partner that has taken and unlinked a counted offer, and has given up
+    /// its owner's share of what it waited for, completes it: its last access,
+    /// but for the last of all, who completes the owner's own offer.
+    ///
+    /// # Safety
+    /// The caller has won the offer, and holds its queue's lock.
+    #[must_use = "wake the owner once the lock is released"]
+    #[inline(always)]
+    pub(crate) unsafe fn end_counted(&self, verdict: Verdict) -> Option<Waker> {
+        let is_last = self.leaf.get() != 0;
+        let group = self.group.get();
+        self.verdict.set(verdict);
+        self.parted.set(true);
+        // ORDER: Release publishes the slot to `has_ended`.
+        self.place.store(ENDED, order::count_end());
+        if !is_last {
+            return None;
+        }
+        // SAFETY: the owner waits for the last.
+        unsafe { Countdown::of(&*group).tell() }
     }
 
     /// # Safety
@@ -432,7 +534,7 @@ impl Offer {
         self.group.set(at.group);
         self.leaf.set(at.leaf);
         // ORDER: Relaxed: published with the offer.
-        self.linked.store(true, Ordering::Relaxed);
+        self.place.store(LINKED, Ordering::Relaxed);
     }
 
     /// The only partner completes the offer, if it can still be won. Its last
@@ -444,14 +546,14 @@ impl Offer {
     #[inline]
     pub(crate) unsafe fn complete_prepared(&self) -> Option<Waker> {
         // SAFETY: the owner waits in `await_partner`.
-        let won = unsafe { self.group() }.take_patiently();
+        let won = unsafe { self.take_patiently() };
         if won {
             self.verdict.set(Verdict::Committed);
         }
         let group = self.group.get();
         let leaf = self.leaf.get();
         // ORDER: Release pairs with `is_linked`.
-        self.linked.store(false, order::offer_unlink());
+        self.place.store(OUT, order::offer_unlink());
         // SAFETY: won, so the owner waits for the publication.
         if won { unsafe { &*group }.publish(leaf) } else { None }
     }
@@ -470,7 +572,7 @@ impl Offer {
 
     /// The offer has not been made, or is not made any more.
     pub(crate) fn unmake(&self) {
-        self.linked.store(false, Ordering::Relaxed);
+        self.place.store(OUT, Ordering::Relaxed);
         self.group.set(ptr::null());
     }
 
@@ -560,7 +662,7 @@ impl OfferList {
                 }
             }
             // ORDER: Relaxed: the owner wrote it itself.
-            offer.linked.store(true, Ordering::Relaxed);
+            offer.place.store(LINKED, Ordering::Relaxed);
         }
     }
 
@@ -638,22 +740,22 @@ impl OfferList {
             }
         }
         // ORDER: Release pairs with `is_linked`.
-        offer.linked.store(false, order::offer_unlink());
+        offer.place.store(OUT, order::offer_unlink());
     }
 
     /// Takes the oldest offer that can be won, out of the list, waiting for
-    /// busy owners. The caller completes and publishes it.
+    /// busy owners. The caller completes and publishes it (in queues that have
+    /// such offers: by [`Offer::end_counted`] if it is counted).
     ///
     /// # Safety
     /// The caller holds the lock and has claimed no group of its own.
     pub(crate) unsafe fn win(&mut self) -> Option<NonNull<Offer>> {
         loop {
             let offer = self.front()?;
-            // SAFETY: INV-LIVE, and we hold the lock. The group is read before
+            // SAFETY: INV-LIVE, and we hold the lock. The group is asked before
             // the offer is unlinked: a loser's owner may be gone after that.
             unsafe {
-                let group = offer.as_ref().group.get();
-                let won = (*group).take_patiently();
+                let won = offer.as_ref().take_patiently();
                 self.unlink(offer.as_ref());
                 if won {
                     return Some(offer);
@@ -779,8 +881,9 @@ impl Offering<'_> {
     /// made under a lock, and often it is not needed.
     #[inline(always)]
     pub(crate) fn arm(&self) {
-        if self.single {
-            self.group.single.set(true);
+        // (That of a countdown is read by partners meanwhile.)
+        if self.single && !self.group.is_counted() {
+            self.group.mode.set(SINGLE);
         }
         if let Some(waker) = self.waker {
             self.group.arm(thread::clone_ours(waker));

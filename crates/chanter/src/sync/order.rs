@@ -49,6 +49,14 @@ orders! {
     nack_enable = Release;
     /// `Nack::is_enabled`: sees what came before the loss.
     nack_observe = Acquire;
+    /// `Countdown::claim`: the last sees the owner's offer.
+    count_claim = Acquire;
+    /// `Countdown::prepare`: the owner's offer is there.
+    count_prepare = Release;
+    /// `Offer::end_counted`: the member's result is complete.
+    count_end = Release;
+    /// `Offer::has_ended`: sees that result.
+    count_observe = Acquire;
     /// `Slot::pause`: the future and its waker are the owner's to drop.
     slot_pause = Release;
     /// `Slot::abort`: sees the future that `pause` left.

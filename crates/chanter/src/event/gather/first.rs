@@ -1,9 +1,11 @@
 //! `gather_k`: the first few of many, and nothing of the rest.
 
 use std::fmt;
+use std::mem;
 use std::time::Instant;
 
-use crate::event::{Event, choose};
+use crate::event::{Event, choose, from_cancel_safe};
+use crate::thread::body::contain;
 
 /// The first `k` of `events` to commit; the rest never happen.
 ///
@@ -78,6 +80,30 @@ impl<T> fmt::Display for Fewer<T> {
 
 impl<T> std::error::Error for Fewer<T> {}
 
+/// Results that are given back unless they are taken: also if they are complete,
+/// and another branch commits in that very moment.
+struct Kept<E: Event, F: FnOnce(Vec<(usize, E::Output)>)> {
+    few: GatherK<E>,
+    back: Option<F>,
+}
+
+impl<E: Event, F: FnOnce(Vec<(usize, E::Output)>)> Kept<E, F> {
+    fn into_results(mut self) -> Vec<(usize, E::Output)> {
+        mem::take(&mut self.few.results)
+    }
+}
+
+impl<E: Event, F: FnOnce(Vec<(usize, E::Output)>)> Drop for Kept<E, F> {
+    fn drop(&mut self) {
+        let results = mem::take(&mut self.few.results);
+        if let Some(back) = self.back.take()
+            && !results.is_empty()
+        {
+            contain(|| back(results));
+        }
+    }
+}
+
 impl<E: Event + Clone> GatherK<E> {
     /// Waits until `k` results are there, or all of them if there are not
     /// that many events.
@@ -119,6 +145,68 @@ impl<E: Event + Clone> GatherK<E> {
         deadline: Instant,
     ) -> Result<Vec<(usize, E::Output)>, Fewer<E::Output>> {
         if self.wait_by(deadline).await { Ok(self.results) } else { Err(Fewer { results: self.results }) }
+    }
+
+    /// The event that commits when `k` results are there (or all of them, if
+    /// there are not that many events): the results, by place, in the order in
+    /// which they committed.
+    ///
+    /// The rounds are run in place, by whoever synchronizes: it needs no thread,
+    /// no machine and no `'static`.
+    ///
+    /// **Commit point**: the choice that brings the last result; in a choice with
+    /// others, the poll that sees it.
+    ///
+    /// **Not chosen, or dropped**: the rest never happens. What has come by then
+    /// has happened; it is dropped: see
+    /// [`event_or_else`](GatherK::event_or_else).
+    ///
+    /// **Panics** of a guard or `wrap` are resumed; what has come before is
+    /// dropped, or given back.
+    ///
+    /// Law: alone, `gather_k(k, es).event().await` is `gather_k(k, es).all().await`.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # use std::time::Duration;
+    /// let queues: Vec<_> = (0..3).map(|_| mailbox()).collect();
+    /// queues[2].0.try_send("one").unwrap();
+    /// let two = gather_k(2, queues.iter().map(|(_, rx)| rx.recv()));
+    /// let late = after(Duration::from_millis(1));
+    /// let got = choose((two.event().wrap(Some), late.wrap(|()| None)));
+    /// assert_eq!(got.sync_blocking(), None);
+    /// ```
+    pub fn event(self) -> impl Event<Output = Vec<(usize, E::Output)>> {
+        self.event_or_else(drop)
+    }
+
+    /// As [`event`](GatherK::event); but what has come when it turns out not to
+    /// be chosen is given to `back`, rather than dropped: `k` results, or
+    /// nothing. `back` is not called if nothing has come; a panic of it is
+    /// reported.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let queues: Vec<_> = (0..3).map(|_| mailbox()).collect();
+    /// queues[2].0.try_send(1).unwrap();
+    /// let two = gather_k(2, queues.iter().map(|(_, rx)| rx.recv().wrap(Result::unwrap)));
+    /// let undo = |few: Vec<(usize, u32)>| {
+    ///     few.into_iter().for_each(|(place, n)| queues[place].0.try_send(n).unwrap());
+    /// };
+    /// let nothing = choose((two.event_or_else(undo).wrap(|_| true), always(false)));
+    /// assert!(!nothing.sync_blocking());
+    /// assert_eq!(queues[2].1.try_recv(), Ok(1));
+    /// ```
+    pub fn event_or_else<F>(self, back: F) -> impl Event<Output = Vec<(usize, E::Output)>>
+    where
+        F: FnOnce(Vec<(usize, E::Output)>),
+    {
+        let mut kept = Kept { few: self, back: Some(back) };
+        from_cancel_safe(async move {
+            kept.few.wait().await;
+            kept
+        })
+        .wrap(Kept::into_results)
     }
 
     /// What has come, by place, and the events that have not happened.

@@ -1,16 +1,19 @@
 //! `gather`: all of several events, and futures as events.
 //!
-//! `slot.rs` holds the protocol between an owner and one member, `shared.rs`
-//! what all members have in common, `shapes.rs` tuples, arrays and vectors,
-//! `first.rs` the first few of many.
+//! `slot.rs` holds the protocol between an owner and one member that has a
+//! thread, `shared.rs` what all such members have in common, `direct.rs` members
+//! that need none (their protocol is in `countdown.rs`), `shapes.rs` tuples,
+//! arrays and vectors, `first.rs` the first few of many.
 
+mod direct;
 mod first;
+mod place;
 mod shapes;
 mod shared;
 mod slot;
 
 #[cfg(all(test, loom))]
-mod models;
+pub(super) mod models;
 
 use std::fmt;
 use std::future::Future;
@@ -23,17 +26,27 @@ pub use shared::{Discard, Reclaim, To};
 
 pub(crate) use shared::Kind;
 
-use self::shared::Share;
+use self::direct::Direct;
+use self::place::Place;
+use self::shared::{Share, Slots, reclaim};
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offer, Offered, Offering, Wakes, into_future};
+use crate::deadlock::{Waiting, Waits};
+use crate::vp::Vp;
 
 /// The event that commits when *all* of `events` have: their results, in
 /// order. The paper's `chooseAll`.
 ///
-/// Each event is synchronized by a parasite of its own, all begin at once, and
-/// they commit in any order, each by itself. A parasite that need not wait
-/// costs about a call; the last to finish goes on with the gatherer on its own
-/// stack. Tuples of up to 12, arrays and vectors. One allocation.
+/// All begin at once, and they commit in any order, each by itself: each event
+/// is synchronized by a parasite of its own. One that need not wait costs about
+/// a call; the last to finish goes on with the gatherer on its own stack. Tuples
+/// of up to 12, arrays and vectors. One allocation.
+///
+/// Where all events are sends and receives, without `wrap`s or guards that
+/// somebody would have to run, there are no parasites: whoever completes the
+/// last one wakes the gatherer. That costs no more than to receive from one
+/// after the other, and tuples and arrays are not allocated. (Not on a machine
+/// that an explorer drives: there each is a step of its own.)
 ///
 /// **Commit point**: when the last result is there. What is gathered begins
 /// when somebody synchronizes, as a [`guard`](super::guard) does.
@@ -42,7 +55,8 @@ use super::{Branch, Event, Offer, Offered, Offering, Wakes, into_future};
 /// retracted (nacks are enabled) before the drop returns, unless another
 /// processor polls it right then, which ends it either way. What has committed
 /// has happened: a message was taken, a `wrap` has run, and no rule could undo
-/// that for every event. Its result is dropped, or given to
+/// that for every event. A channel counts it no more, whether or not the
+/// gatherer has looked. Its result is dropped, or given to
 /// [`reclaim`](Gather::reclaim), which can put it where it belongs. For the
 /// first few only, with nothing to undo, see [`gather_k`].
 ///
@@ -153,22 +167,36 @@ impl<P, R> fmt::Debug for Gather<P, R> {
 
 into_future!([P: Gathers, R: Reclaim<P::Partial>] Gather<P, R>, P::Output);
 
-// SAFETY: the branch holds the events or a share of their slots, which are
-// `Send` when the events are, and `R`, which is.
+// SAFETY: the branch holds the events, their branches or a share of their slots,
+// which are `Send` when the events are, and `R`, which is.
 unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Gather<P, R> {
     type Branch = GatherBranch<P, R>;
 
+    #[inline(always)]
     fn into_branch(self) -> Self::Branch {
-        GatherBranch { event: Some(self), shared: None, offer: Offer::new(), lost: false }
+        GatherBranch {
+            events: Some((self.events, self.kind)),
+            direct: Place::new(),
+            shared: None,
+            reclaim: Some(self.reclaim),
+            offer: Offer::new(),
+            lost: false,
+        }
     }
 }
 
+/// Of the three parts that the members may be in, at most one is there.
 #[doc(hidden)]
 pub struct GatherBranch<P: Gathers, R: Reclaim<P::Partial>> {
     /// Until it begins.
-    event: Option<Gather<P, R>>,
-    /// From then on, until it ends.
+    events: Option<(P, Kind)>,
+    /// From then on, until it ends: without threads. Pinned.
+    direct: Place<Direct<P>>,
+    /// Or with threads.
     shared: Option<Share<P::Slots, R>>,
+    /// Goes to the threads, if there are any.
+    reclaim: Option<R>,
+    /// With threads only.
     offer: Offer,
     lost: bool,
 }
@@ -184,51 +212,106 @@ impl<P: Gathers, R: Reclaim<P::Partial>> GatherBranch<P, R> {
         self.shared.as_ref().expect("begun, and not ended")
     }
 
-    fn abort(&mut self) {
-        if let Some(shared) = self.shared.take() {
+    #[inline(always)]
+    fn direct(self: Pin<&mut Self>) -> Option<Pin<&mut Direct<P>>> {
+        // SAFETY: pinned with the whole.
+        unsafe { self.map_unchecked_mut(|this| &mut this.direct) }.get()
+    }
+
+    /// Retracted: what has committed is reclaimed.
+    fn abort(mut self: Pin<&mut Self>) {
+        if let Some(direct) = self.as_mut().direct() {
+            let partial = direct.some();
+            // SAFETY: the members are retracted: nobody else refers to them.
+            let this = unsafe { self.get_unchecked_mut() };
+            this.direct.clear();
+            if let Some(back) = this.reclaim.take()
+                && !P::Slots::is_empty(&partial)
+            {
+                reclaim(back, partial);
+            }
+            return;
+        }
+        // SAFETY: the share is not pinned.
+        if let Some(shared) = unsafe { self.get_unchecked_mut() }.shared.take() {
             shared.abandon();
         }
     }
 }
 
-// SAFETY: `settle` and `drop` retract the offer. User code runs in `force`
-// (the members' first polls), `walk` and `finish` only.
+/// Whether threads are needed after all: they are for those who asked for them,
+/// and for those who explore schedules, to whom each is a step of its own.
+fn needs_threads(kind: Kind) -> bool {
+    kind == Kind::Host || Vp::current().is_some_and(|vp| vp.simulated.is_some())
+}
+
+// SAFETY: `settle` and `drop` retract the offer, and the members'. User code
+// runs in `force`, `walk` and `finish` only; where members have no threads, in
+// `walk` or `try_leaf`, whoever comes first, attached or woken partners may run.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
     type Output = P::Output;
-    const SINGLE: bool = true;
+    // The partner of the last member has no lock of ours to go by.
+    const SINGLE: bool = !P::DIRECT;
     const WALKED: bool = true;
 
     fn force(self: Pin<&mut Self>) {
-        // SAFETY: only `offer` is pinned.
+        // SAFETY: only `offer` is pinned, and `direct` once it is there.
         let this = unsafe { self.get_unchecked_mut() };
-        if let Some(Gather { events, reclaim, kind }) = this.event.take() {
+        if let Some((events, kind)) = this.events.take() {
             kind.check("a gathering, or a future as an event,");
-            this.shared = Some(Share::start(events.into_slots(), reclaim, kind));
+            if P::DIRECT && !needs_threads(kind) {
+                // SAFETY: `put` writes it.
+                unsafe { this.direct.fill(|place| Direct::put(events, place)) };
+            } else {
+                let reclaim = this.reclaim.take().expect("begun once");
+                this.shared = Some(Share::start(events.into_slots(), reclaim, kind));
+            }
         }
     }
 
-    fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+    fn try_leaf(mut self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
+        if let Some(mut direct) = self.as_mut().direct() {
+            direct.as_mut().begin(None);
+            return direct.is_over();
+        }
         self.shared().is_over()
     }
 
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, _wakes: &mut Wakes) -> Offered {
+        if let Some(direct) = self.direct.get_ref() {
+            // SAFETY: pinned, begun by `walk`, and stopped or settled in `drop`
+            // at the latest.
+            return unsafe { direct.offer(at) };
+        }
         let shared = self.shared();
         // SAFETY: pinned, and retracted in `drop` at the latest, before the
         // share of its queue goes.
         unsafe { shared.owner.offer(&self.offer, at, || shared.is_over()) }
     }
 
-    fn settle(self: Pin<&mut Self>, winner: Option<usize>, _wakes: &mut Wakes) {
-        // SAFETY: only `offer` is pinned, and stays.
-        let this = unsafe { self.get_unchecked_mut() };
-        if let Some(shared) = &this.shared {
-            shared.owner.retract(&this.offer, winner.is_some());
-            this.lost = winner.is_none();
+    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+        if let Some(direct) = self.as_mut().direct() {
+            match winner {
+                Some(_) => direct.await_end(),
+                None => direct.stop(wakes),
+            }
+        } else if let Some(shared) = &self.shared {
+            shared.owner.retract(&self.offer, winner.is_some());
+        } else {
+            return;
         }
+        // SAFETY: the flag is not pinned.
+        unsafe { self.get_unchecked_mut() }.lost = winner.is_none();
     }
 
-    fn finish(self: Pin<&mut Self>, _leaf: usize) -> P::Output {
+    fn finish(mut self: Pin<&mut Self>, _leaf: usize) -> P::Output {
+        if let Some(direct) = self.as_mut().direct() {
+            let output = direct.all();
+            // SAFETY: settled: nobody else refers to the members.
+            unsafe { self.get_unchecked_mut() }.direct.clear();
+            return output;
+        }
         // SAFETY: only `offer` is pinned, and it has been retracted.
         let this = unsafe { self.get_unchecked_mut() };
         let shared = this.shared.take().expect("begun");
@@ -241,24 +324,43 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
         }
     }
 
-    fn walk(self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+    fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
         walk.skip(1);
-        if matches!(walk.what, What::Abort) && self.lost {
-            // SAFETY: only `offer` is pinned.
-            unsafe { self.get_unchecked_mut() }.abort();
+        match walk.what {
+            What::Attend(waker) => {
+                if let Some(direct) = self.direct() {
+                    direct.begin(Some(waker));
+                }
+            }
+            What::Abort if self.lost => self.as_mut().abort(),
+            _ => (),
+        }
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        match self.direct.get_ref() {
+            Some(direct) => direct.waits(waits),
+            None => waits.push(Waiting::Other("a gathering")),
         }
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {
+        // Not asked of those without threads, which are no single offer.
         self.shared().owner.locked(f);
     }
 }
 
 impl<P: Gathers, R: Reclaim<P::Partial>> Drop for GatherBranch<P, R> {
     fn drop(&mut self) {
-        if let Some(shared) = &self.shared {
-            shared.owner.retract(&self.offer, false);
+        // SAFETY: pinned if anything has begun, and not moved here.
+        let mut this = unsafe { Pin::new_unchecked(self) };
+        if let Some(direct) = this.as_mut().direct() {
+            let mut wakes = Wakes::new();
+            direct.stop(&mut wakes);
+            wakes.queue();
+        } else if let Some(shared) = &this.shared {
+            shared.owner.retract(&this.offer, false);
         }
-        self.abort();
+        this.abort();
     }
 }

@@ -11,9 +11,10 @@ use loom::sync::Arc as LoomArc;
 use loom::sync::atomic::AtomicUsize;
 use loom::thread;
 
+use super::direct::Direct;
 use super::shapes::{Alone, Gathers};
 use super::shared::{Discard, Member, Share, Slots, To};
-use super::{GatherBranch, Reclaim};
+use super::{GatherBranch, Place, Reclaim};
 use crate::event::{Always, Event, Offer, always, into_future};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sync::models::{Message, block_on, check, needs, poll_once};
@@ -28,7 +29,48 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Begun<P, R> {
     type Branch = GatherBranch<P, R>;
 
     fn into_branch(self) -> Self::Branch {
-        GatherBranch { event: None, shared: Some(self.0), offer: Offer::new(), lost: false }
+        GatherBranch {
+            events: None,
+            direct: Place::new(),
+            shared: Some(self.0),
+            reclaim: None,
+            offer: Offer::new(),
+            lost: false,
+        }
+    }
+}
+
+/// A gathering without threads, which needs no machine.
+pub(in crate::event) struct Bare<P: Gathers, R: Reclaim<P::Partial>>(P, R);
+
+impl<P: Gathers> Bare<P, Discard> {
+    pub(in crate::event) fn gather(events: P) -> Self {
+        Self(events, Discard)
+    }
+
+    pub(in crate::event) fn reclaim<F: FnOnce(P::Partial) + Send + 'static>(self, back: F) -> Bare<P, To<F>> {
+        Bare(self.0, To(back))
+    }
+}
+
+into_future!([P: Gathers, R: Reclaim<P::Partial>] Bare<P, R>, P::Output);
+
+// SAFETY: as for `Gather`.
+unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Event for Bare<P, R> {
+    type Branch = GatherBranch<P, R>;
+
+    fn into_branch(self) -> Self::Branch {
+        let mut direct = Place::new();
+        // SAFETY: `put` writes it; it may be moved until it begins.
+        unsafe { direct.fill(|place| Direct::put(self.0, place)) };
+        GatherBranch {
+            events: None,
+            direct,
+            shared: None,
+            reclaim: Some(self.1),
+            offer: Offer::new(),
+            lost: false,
+        }
     }
 }
 

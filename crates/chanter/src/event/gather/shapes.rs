@@ -2,9 +2,10 @@
 
 use std::future::Future;
 
+use super::direct::{Branches, Indirect, Line, Tuple};
 use super::shared::{Kind, Member, Reclaim, Share, Slots};
 use super::slot::Slot;
-use crate::event::{Event, Sync};
+use crate::event::{Branch, Event, Sync};
 
 /// What [`gather`](super::gather) takes: a tuple of up to 12 events, an array
 /// or a vector; all `Send` and `'static`, and so are their outputs.
@@ -20,6 +21,19 @@ pub unsafe trait Gathers {
     type Slots: Slots<Output = Self::Output, Partial = Self::Partial>;
     #[doc(hidden)]
     fn into_slots(self) -> Self::Slots;
+
+    /// All of them can do without a thread.
+    #[doc(hidden)]
+    const DIRECT: bool;
+    #[doc(hidden)]
+    type Branches: Branches<Output = Self::Output, Partial = Self::Partial>;
+    /// Only if DIRECT. Built where they stay: an array that is mapped and moved
+    /// costs more than to offer what is in it.
+    ///
+    /// # Safety
+    /// `place` is good for writes; afterwards it is initialized.
+    #[doc(hidden)]
+    unsafe fn put_branches(self, place: *mut Self::Branches);
 }
 
 /// Slots in a row.
@@ -115,7 +129,6 @@ where
 unsafe impl<E: Event + Send + 'static, const N: usize> Gathers for [E; N]
 where
     E::Output: Send,
-    E::Branch: 'static,
 {
     type Output = [E::Output; N];
     type Partial = [Option<E::Output>; N];
@@ -124,13 +137,25 @@ where
     fn into_slots(self) -> Self::Slots {
         Row(self.map(|event| Slot::new(event.sync())))
     }
+
+    const DIRECT: bool = E::Branch::COUNTABLE;
+    type Branches = Line<[E::Branch; N]>;
+
+    #[inline(always)]
+    unsafe fn put_branches(self, place: *mut Self::Branches) {
+        // SAFETY: an array of its elements.
+        let first = unsafe { &raw mut (*place).0 }.cast::<E::Branch>();
+        for (index, event) in self.into_iter().enumerate() {
+            // SAFETY: in bounds; the caller's contract.
+            unsafe { first.add(index).write(event.into_branch()) };
+        }
+    }
 }
 
 // SAFETY: as above.
 unsafe impl<E: Event + Send + 'static> Gathers for Vec<E>
 where
     E::Output: Send,
-    E::Branch: 'static,
 {
     type Output = Vec<E::Output>;
     type Partial = Vec<Option<E::Output>>;
@@ -138,6 +163,14 @@ where
 
     fn into_slots(self) -> Self::Slots {
         Row(self.into_iter().map(|event| Slot::new(event.sync())).collect())
+    }
+
+    const DIRECT: bool = E::Branch::COUNTABLE;
+    type Branches = Line<Box<[E::Branch]>>;
+
+    unsafe fn put_branches(self, place: *mut Self::Branches) {
+        // SAFETY: the caller's contract.
+        unsafe { place.write(Line(self.into_iter().map(E::into_branch).collect())) };
     }
 }
 
@@ -203,6 +236,13 @@ where
     fn into_slots(self) -> Self::Slots {
         One(Slot::new(self.0))
     }
+
+    const DIRECT: bool = false;
+    type Branches = Indirect<Self::Output, Self::Partial>;
+
+    unsafe fn put_branches(self, _place: *mut Self::Branches) {
+        unreachable!("a future needs a thread")
+    }
 }
 
 #[doc(hidden)]
@@ -249,7 +289,7 @@ macro_rules! tuple {
         // SAFETY: a `Sync` is `Send` when its event is.
         unsafe impl<$($event: Event + Send + 'static),*> Gathers for ($($event,)*)
         where
-            $($event::Output: Send, $event::Branch: 'static,)*
+            $($event::Output: Send,)*
         {
             type Output = ($($event::Output,)*);
             type Partial = ($(Option<$event::Output>,)*);
@@ -257,6 +297,14 @@ macro_rules! tuple {
 
             fn into_slots(self) -> Self::Slots {
                 Each(($(Slot::new(self.$index.sync()),)*))
+            }
+
+            const DIRECT: bool = $($event::Branch::COUNTABLE)&&*;
+            type Branches = Tuple<($($event::Branch,)*)>;
+
+            unsafe fn put_branches(self, place: *mut Self::Branches) {
+                // SAFETY: the caller's contract.
+                unsafe { place.write(Tuple(($(self.$index.into_branch(),)*))) };
             }
         }
     };

@@ -84,6 +84,13 @@ pub trait Reclaim<P>: Send + 'static {
     fn reclaim(self, partial: P);
 }
 
+/// Gives outputs back that nobody wants. A panic is reported.
+pub(super) fn reclaim<P>(back: impl Reclaim<P>, partial: P) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| back.reclaim(partial))) {
+        JoinError::panicked(payload).report("reclaiming the results of a gathering");
+    }
+}
+
 /// Unwanted outputs are dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Discard;
@@ -276,11 +283,8 @@ impl<S: Slots, R: Reclaim<S::Partial>> Shared<S, R> {
         if S::is_empty(&partial) {
             return;
         }
-        let reclaim = self.reclaim.lock().take();
-        let reclaim = AssertUnwindSafe(|| reclaim.expect("once").reclaim(partial));
-        if let Err(payload) = catch_unwind(reclaim) {
-            JoinError::panicked(payload).report("reclaiming the results of a gathering");
-        }
+        let back = self.reclaim.lock().take();
+        reclaim(back.expect("once"), partial);
     }
 
     /// A member has its output.

@@ -1,0 +1,380 @@
+//! Members without threads: what is gathered are base events only, whose offers
+//! a [`Countdown`] counts.
+//!
+//! They commit while nobody looks, and have nothing to do then. All that is left
+//! is to collect their results.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::Waker;
+
+use super::shapes::Gathers;
+use crate::deadlock::Waits;
+use crate::event::{Branch, Countdown, Offered, Offering, Wakes};
+
+/// The branches of what is gathered, in its shape.
+///
+/// # Safety
+/// Implemented here only. Each branch is structurally pinned, and visited in
+/// the same order each time.
+pub unsafe trait Branches {
+    #[doc(hidden)]
+    type Output;
+    #[doc(hidden)]
+    type Partial;
+
+    #[doc(hidden)]
+    fn count(&self) -> usize;
+    /// Shows the visitor each branch.
+    #[doc(hidden)]
+    fn visit<V: Visit>(self: Pin<&mut Self>, visitor: &mut V);
+    /// All results: each branch has committed, and this is the only call.
+    #[doc(hidden)]
+    fn all(self: Pin<&mut Self>) -> Self::Output;
+    /// The results of those that have committed; the only call.
+    #[doc(hidden)]
+    fn some(self: Pin<&mut Self>) -> Self::Partial;
+    #[doc(hidden)]
+    #[allow(private_interfaces, reason = "sealed")]
+    fn waits(&self, waits: &mut Waits);
+}
+
+/// What is done with each branch.
+pub trait Visit {
+    #[doc(hidden)]
+    fn visit<B: Branch>(&mut self, branch: Pin<&mut B>);
+}
+
+/// Offers each. Their partners go on at once, as they do when threads offer
+/// one after the other.
+struct Begin<'a> {
+    countdown: &'a Countdown,
+    waker: Option<&'a Waker>,
+}
+
+impl Visit for Begin<'_> {
+    #[inline(always)]
+    fn visit<B: Branch>(&mut self, mut branch: Pin<&mut B>) {
+        let at: Offering<'_> = self.countdown.offering();
+        let mut wakes = Wakes::new();
+        let offered = branch.as_mut().offer_leaf(0, &at, &mut wakes);
+        debug_assert!(matches!(offered, Offered::Linked | Offered::Committed));
+        self.countdown.offered(branch.offer(), offered);
+        match self.waker {
+            Some(waker) => wakes.deliver(waker),
+            None => wakes.queue(),
+        }
+    }
+}
+
+/// Counts those that have ended.
+struct CountEnded(u32);
+
+impl Visit for CountEnded {
+    fn visit<B: Branch>(&mut self, branch: Pin<&mut B>) {
+        self.0 += u32::from(branch.offer().has_ended());
+    }
+}
+
+/// Waits until each has ended: their partners are at it.
+struct AwaitEnd;
+
+impl Visit for AwaitEnd {
+    #[inline(always)]
+    fn visit<B: Branch>(&mut self, branch: Pin<&mut B>) {
+        Countdown::await_end(branch.offer());
+    }
+}
+
+/// Takes those out of their queues that have not ended, and never will.
+struct Retract<'a>(&'a mut Wakes);
+
+impl Visit for Retract<'_> {
+    fn visit<B: Branch>(&mut self, branch: Pin<&mut B>) {
+        if !branch.offer().has_ended() {
+            branch.settle(None, self.0);
+        }
+    }
+}
+
+/// A gathering without threads, from its begin to its end. It is pinned.
+pub(super) struct Direct<P: Gathers> {
+    countdown: Countdown,
+    branches: P::Branches,
+    begun: bool,
+    stopped: bool,
+}
+
+impl<P: Gathers> Direct<P> {
+    /// Makes one of `events`, where it stays.
+    ///
+    /// # Safety
+    /// `place` is good for writes.
+    #[inline(always)]
+    pub(super) unsafe fn put(events: P, place: *mut Self) {
+        // SAFETY: the caller's contract; every field is written.
+        unsafe {
+            events.put_branches(&raw mut (*place).branches);
+            (&raw mut (*place).countdown).write(Countdown::new((*place).branches.count()));
+            (&raw mut (*place).begun).write(false);
+            (&raw mut (*place).stopped).write(false);
+        }
+    }
+
+    #[inline(always)]
+    fn split(self: Pin<&mut Self>) -> (&Countdown, Pin<&mut P::Branches>) {
+        // SAFETY: both are pinned with the whole; the countdown is only shared.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (&this.countdown, Pin::new_unchecked(&mut this.branches))
+        }
+    }
+
+    /// Offers the members, if that has not been done. `waker`: that of the
+    /// owner, who is at an await point.
+    #[inline(always)]
+    pub(super) fn begin(mut self: Pin<&mut Self>, waker: Option<&Waker>) {
+        // SAFETY: the flag is not pinned.
+        if std::mem::replace(unsafe { &mut self.as_mut().get_unchecked_mut().begun }, true) {
+            return;
+        }
+        let (countdown, branches) = self.split();
+        countdown.begin();
+        branches.visit(&mut Begin { countdown, waker });
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.countdown.is_over()
+    }
+
+    /// # Safety
+    /// As for [`Countdown::prepare`].
+    pub(super) unsafe fn offer(&self, at: &Offering<'_>) -> Offered {
+        // SAFETY: the caller's contract.
+        unsafe { self.countdown.prepare(at) }
+    }
+
+    /// All have committed: their results.
+    #[inline(always)]
+    pub(super) fn all(self: Pin<&mut Self>) -> P::Output {
+        self.split().1.all()
+    }
+
+    /// It is settled: waits for the partners of all.
+    #[inline(always)]
+    pub(super) fn await_end(self: Pin<&mut Self>) {
+        self.split().1.visit(&mut AwaitEnd);
+    }
+
+    /// The gathering is not chosen: what has not committed never happens.
+    pub(super) fn stop(mut self: Pin<&mut Self>, wakes: &mut Wakes) {
+        // SAFETY: the flag is not pinned.
+        if std::mem::replace(unsafe { &mut self.as_mut().get_unchecked_mut().stopped }, true) {
+            return;
+        }
+        let (countdown, mut branches) = self.split();
+        countdown.stop(|| {
+            let mut count = CountEnded(0);
+            branches.as_mut().visit(&mut count);
+            count.0
+        });
+        branches.visit(&mut Retract(wakes));
+    }
+
+    /// What has committed; after `stop`.
+    pub(super) fn some(self: Pin<&mut Self>) -> P::Partial {
+        self.split().1.some()
+    }
+
+    pub(super) fn waits(&self, waits: &mut Waits) {
+        self.branches.waits(waits);
+    }
+}
+
+#[inline(always)]
+fn result<B: Branch>(branch: Pin<&mut B>) -> Option<B::Output> {
+    branch.offer().has_ended().then(|| branch.finish(0))
+}
+
+fn wait<B: Branch>(branch: &B, waits: &mut Waits) {
+    if !branch.offer().has_ended() {
+        branch.waits(waits);
+    }
+}
+
+/// Branches in a row.
+#[doc(hidden)]
+pub struct Line<S>(pub(super) S);
+
+impl<S> fmt::Debug for Line<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Line(..)")
+    }
+}
+
+impl<B, const N: usize> Line<[B; N]> {
+    #[inline(always)]
+    fn at(self: Pin<&mut Self>, index: usize) -> Pin<&mut B> {
+        // SAFETY: inline, hence pinned with the whole.
+        unsafe { self.map_unchecked_mut(|this| &mut this.0[index]) }
+    }
+}
+
+// SAFETY: inline.
+unsafe impl<B: Branch, const N: usize> Branches for Line<[B; N]> {
+    type Output = [B::Output; N];
+    type Partial = [Option<B::Output>; N];
+
+    #[inline(always)]
+    fn count(&self) -> usize {
+        N
+    }
+
+    #[inline(always)]
+    fn visit<V: Visit>(mut self: Pin<&mut Self>, visitor: &mut V) {
+        for index in 0..N {
+            visitor.visit(self.as_mut().at(index));
+        }
+    }
+
+    #[inline(always)]
+    fn all(mut self: Pin<&mut Self>) -> Self::Output {
+        std::array::from_fn(|index| self.as_mut().at(index).finish(0))
+    }
+
+    fn some(mut self: Pin<&mut Self>) -> Self::Partial {
+        std::array::from_fn(|index| result(self.as_mut().at(index)))
+    }
+
+    #[allow(private_interfaces, reason = "sealed")]
+    fn waits(&self, waits: &mut Waits) {
+        self.0.iter().for_each(|branch| wait(branch, waits));
+    }
+}
+
+impl<B> Line<Box<[B]>> {
+    fn at(self: Pin<&mut Self>, index: usize) -> Pin<&mut B> {
+        // SAFETY: a boxed slice does not move its elements.
+        unsafe { self.map_unchecked_mut(|this| &mut this.0[index]) }
+    }
+}
+
+// SAFETY: boxed, and never resized.
+unsafe impl<B: Branch> Branches for Line<Box<[B]>> {
+    type Output = Vec<B::Output>;
+    type Partial = Vec<Option<B::Output>>;
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn visit<V: Visit>(mut self: Pin<&mut Self>, visitor: &mut V) {
+        for index in 0..self.0.len() {
+            visitor.visit(self.as_mut().at(index));
+        }
+    }
+
+    fn all(mut self: Pin<&mut Self>) -> Self::Output {
+        (0..self.0.len()).map(|index| self.as_mut().at(index).finish(0)).collect()
+    }
+
+    fn some(mut self: Pin<&mut Self>) -> Self::Partial {
+        (0..self.0.len()).map(|index| result(self.as_mut().at(index))).collect()
+    }
+
+    #[allow(private_interfaces, reason = "sealed")]
+    fn waits(&self, waits: &mut Waits) {
+        self.0.iter().for_each(|branch| wait(branch, waits));
+    }
+}
+
+/// The branches of a tuple.
+#[doc(hidden)]
+pub struct Tuple<T>(pub(super) T);
+
+impl<T> fmt::Debug for Tuple<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tuple(..)")
+    }
+}
+
+macro_rules! branches {
+    ($($branch:ident $index:tt),*) => {
+        // SAFETY: inline.
+        unsafe impl<$($branch: Branch),*> Branches for Tuple<($($branch,)*)> {
+            type Output = ($($branch::Output,)*);
+            type Partial = ($(Option<$branch::Output>,)*);
+
+            fn count(&self) -> usize {
+                [$($index),*].len()
+            }
+
+            fn visit<V: Visit>(mut self: Pin<&mut Self>, visitor: &mut V) {
+                // SAFETY: inline, hence pinned with the whole.
+                $(visitor.visit(unsafe { self.as_mut().map_unchecked_mut(|this| &mut this.0.$index) });)*
+            }
+
+            fn all(mut self: Pin<&mut Self>) -> Self::Output {
+                // SAFETY: as in `visit`.
+                ($(unsafe { self.as_mut().map_unchecked_mut(|this| &mut this.0.$index) }.finish(0),)*)
+            }
+
+            fn some(mut self: Pin<&mut Self>) -> Self::Partial {
+                // SAFETY: as in `visit`.
+                ($(result(unsafe { self.as_mut().map_unchecked_mut(|this| &mut this.0.$index) }),)*)
+            }
+
+            #[allow(private_interfaces, reason = "sealed")]
+            fn waits(&self, waits: &mut Waits) {
+                $(wait(&self.0.$index, waits);)*
+            }
+        }
+    };
+}
+
+branches!(A 0);
+branches!(A 0, B 1);
+branches!(A 0, B 1, C 2);
+branches!(A 0, B 1, C 2, D 3);
+branches!(A 0, B 1, C 2, D 3, E 4);
+branches!(A 0, B 1, C 2, D 3, E 4, F 5);
+branches!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+branches!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+branches!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+branches!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+branches!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
+branches!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
+
+/// What is never gathered without threads.
+#[doc(hidden)]
+pub struct Indirect<T, U>(std::convert::Infallible, PhantomData<(T, U)>);
+
+impl<T, U> fmt::Debug for Indirect<T, U> {
+    fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {}
+    }
+}
+
+// SAFETY: there is none.
+unsafe impl<T, U> Branches for Indirect<T, U> {
+    type Output = T;
+    type Partial = U;
+
+    fn count(&self) -> usize {
+        match self.0 {}
+    }
+    fn visit<V: Visit>(self: Pin<&mut Self>, _visitor: &mut V) {
+        match self.0 {}
+    }
+    fn all(self: Pin<&mut Self>) -> T {
+        match self.0 {}
+    }
+    fn some(self: Pin<&mut Self>) -> U {
+        match self.0 {}
+    }
+    #[allow(private_interfaces, reason = "sealed")]
+    fn waits(&self, _waits: &mut Waits) {
+        match self.0 {}
+    }
+}
