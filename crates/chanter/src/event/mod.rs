@@ -51,6 +51,7 @@ mod wakes;
 mod walk;
 mod wrap;
 
+#[cfg(all(test, loom))]
 mod countdown_models;
 #[cfg(all(test, loom))]
 mod guarantee_models;
