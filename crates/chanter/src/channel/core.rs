@@ -338,12 +338,13 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
     while let Some(offer) = next {
         // SAFETY: INV-LIVE, and the lock is held.
         let theirs = unsafe { offer.as_ref() };
-        if own.is_some_and(|own| theirs.is_of(own.group)) {
+        // SAFETY: in the list.
+        if own.is_some_and(|own| unsafe { own.is_own(theirs) }) {
             // SAFETY: in the list.
             next = unsafe { list.after(offer) };
             continue;
         }
-        if own.is_some_and(|own| !own.single && !own.group.claim()) {
+        if own.is_some_and(|own| !own.single && !own.claim()) {
             return Meet::Lost;
         }
         // SAFETY: linked.
@@ -352,13 +353,13 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
                 // SAFETY: in the list.
                 unsafe { list.unlink(theirs) };
                 if let Some(own) = own {
-                    own.group.commit(own.leaf);
+                    own.commit();
                 }
                 return Meet::Won(offer);
             }
             lost => {
                 if let Some(own) = own.filter(|own| !own.single) {
-                    own.group.unclaim();
+                    own.unclaim();
                 }
                 if lost == Take::Busy {
                     // Its owner tries to match another offer: with our own
@@ -366,7 +367,10 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
                     spin(&mut turn);
                 } else {
                     // SAFETY: in the list.
-                    next = unsafe { list.after(offer) };
+                    unsafe {
+                        next = list.after(offer);
+                        list.pass_over(theirs);
+                    }
                 }
             }
         }

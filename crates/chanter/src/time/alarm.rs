@@ -32,7 +32,7 @@ impl Alarm {
             _pinned: PhantomPinned,
         });
         let waker = alarm.group.open(&waker);
-        let at = Offering { group: &alarm.group, leaf: 0, single: true, waker, task: None };
+        let at = Offering { group: &alarm.group, leaf: 0, single: true, waker, task: None, kept: None };
         if let Some(due) = super::now().checked_add(duration) {
             // SAFETY: pinned, and removed in `drop`.
             unsafe { alarm.place.insert(&alarm.offer, due, &at) };

@@ -18,7 +18,7 @@ use heap::{Place, TimerOffer};
 pub(crate) use keeper::{adopt, idle_keepers};
 
 use crate::deadlock::{Waiting, Waits};
-use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::event::{BaseEvent, Branch, Event, Offered, Offering, Wakes, into_future};
 use crate::vp::Vp;
 
 /// The event that is ready when `duration` has passed since somebody began to
@@ -89,6 +89,15 @@ unsafe impl Event for After {
             place: Place::None,
             offer: TimerOffer::new(),
         }
+    }
+}
+
+// SAFETY: one leaf; a timer that has fired is in no heap, and is due when it is
+// offered again.
+unsafe impl BaseEvent for After {
+    const LASTS: bool = true;
+    fn is_last(_: &Self::Branch) -> bool {
+        false
     }
 }
 
