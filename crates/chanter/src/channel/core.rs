@@ -691,6 +691,21 @@ impl<T> Core<T> {
         unsafe { Self::give_up::<S>(core, guard, end, true, wakes) };
     }
 
+    /// An offer leaves its queue, and nothing else. False: it is in none.
+    ///
+    /// # Safety
+    /// The slot is the caller's own, of the side `end`.
+    pub(super) unsafe fn take_back(&self, slot: &Slot<T>, end: End) -> bool {
+        let mut state = self.lock();
+        let linked = slot.offer.is_linked();
+        if linked {
+            let list = if end == End::Tx { &mut state.senders } else { &mut state.receivers };
+            // SAFETY: linked, under the lock of its list.
+            unsafe { list.unlink(&slot.offer) };
+        }
+        linked
+    }
+
     /// Closes the channel.
     pub(super) fn close(&self, wakes: &mut Wakes) {
         let mut state = self.lock();

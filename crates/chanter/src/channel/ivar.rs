@@ -104,6 +104,9 @@ unsafe impl<T: Clone> BaseEvent for Get<T> {
     fn is_last(_: &Self::Branch) -> bool {
         false
     }
+    fn take_back(_: Pin<&mut Self::Branch>) -> bool {
+        false
+    }
 }
 
 #[doc(hidden)]

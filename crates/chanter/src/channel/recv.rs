@@ -218,6 +218,9 @@ unsafe impl<T> BaseEvent for RecvEvent<T> {
     fn is_last(branch: &Self::Branch) -> bool {
         !branch.wait.succeeded()
     }
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
+        branch.wait().take_back()
+    }
 }
 
 /// The event of receiving a message; see [`Receiver::recv_ref`].
@@ -261,6 +264,9 @@ unsafe impl<T> BaseEvent for RecvRef<'_, T> {
     const LASTS: bool = false;
     fn is_last(branch: &Self::Branch) -> bool {
         !branch.wait.succeeded()
+    }
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
+        branch.wait().take_back()
     }
 }
 

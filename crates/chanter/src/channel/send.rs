@@ -183,6 +183,9 @@ unsafe impl<T> BaseEvent for SendEvent<T> {
     fn is_last(branch: &Self::Branch) -> bool {
         !branch.wait.succeeded()
     }
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
+        branch.wait().take_back()
+    }
 }
 
 /// The event of sending a message; see [`Sender::send_ref`].
@@ -227,6 +230,9 @@ unsafe impl<T> BaseEvent for SendRef<'_, T> {
     const LASTS: bool = true;
     fn is_last(branch: &Self::Branch) -> bool {
         !branch.wait.succeeded()
+    }
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
+        branch.wait().take_back()
     }
 }
 

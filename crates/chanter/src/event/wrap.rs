@@ -51,6 +51,9 @@ unsafe impl<E: BaseEvent, F: FnOnce(E::Output) -> U, U> BaseEvent for Wrap<E, F>
     fn is_last(branch: &Self::Branch) -> bool {
         E::is_last(&branch.inner)
     }
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
+        E::take_back(branch.inner())
+    }
 }
 
 #[doc(hidden)]

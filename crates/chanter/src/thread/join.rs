@@ -280,6 +280,9 @@ unsafe impl<T> BaseEvent for Join<T> {
     fn is_last(_: &Self::Branch) -> bool {
         true
     }
+    fn take_back(_: Pin<&mut Self::Branch>) -> bool {
+        false
+    }
 }
 
 #[doc(hidden)]

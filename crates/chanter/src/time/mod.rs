@@ -99,6 +99,9 @@ unsafe impl BaseEvent for After {
     fn is_last(_: &Self::Branch) -> bool {
         false
     }
+    fn take_back(_: Pin<&mut Self::Branch>) -> bool {
+        false
+    }
 }
 
 #[doc(hidden)]

@@ -49,6 +49,9 @@ pub(super) struct Header {
     /// The next in the ready list; under the set's lock.
     next: Cell<*const Header>,
     pub(super) key: super::Key,
+    /// The owner's: when it was offered, members of another set that was part of
+    /// the same choice were there. It may match them next time.
+    pub(super) shunned: Cell<bool>,
     _pinned: PhantomPinned,
 }
 
@@ -58,7 +61,8 @@ unsafe impl Send for Header {}
 impl Header {
     /// `set` outlives the member.
     pub(super) fn new(set: *const Kept, key: super::Key) -> Self {
-        Self { group: Group::new_kept(), set, next: Cell::new(ptr::null()), key, _pinned: PhantomPinned }
+        let (next, shunned) = (Cell::new(ptr::null()), Cell::new(false));
+        Self { group: Group::new_kept(), set, next, key, shunned, _pinned: PhantomPinned }
     }
 
     /// # Safety
@@ -237,6 +241,11 @@ pub(in crate::event) unsafe fn is_own(theirs: &Group, own: &Offering<'_>) -> boo
     // SAFETY: as in `take`.
     let state = unsafe { &*Header::of(theirs).set }.state.lock();
     // SAFETY: live under the lock.
-    state.live.is_some_and(|(outer, _)| unsafe { is_own(&*outer, own) })
+    let is_own = state.live.is_some_and(|(outer, _)| unsafe { is_own(&*outer, own) });
+    if is_own && own.kept.is_some() {
+        // SAFETY: a member's.
+        unsafe { Header::of(own.group) }.shunned.set(true);
+    }
+    is_own
 }
 

@@ -33,6 +33,11 @@ pub unsafe trait BaseEvent: Event {
     /// After this commit, no other will be worth waiting for: it is closed.
     #[doc(hidden)]
     fn is_last(branch: &Self::Branch) -> bool;
+
+    /// Takes the offer out of its queue, to be offered again. False: it is in
+    /// none. (For what meets partners.)
+    #[doc(hidden)]
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool;
 }
 
 /// What a set does with its members, whatever they are.
@@ -43,6 +48,11 @@ pub(super) trait Member<T> {
     fn offer(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
     /// Commits if that is possible now. It is offered nowhere.
     fn attempt(self: Pin<&mut Self>, wakes: &mut Wakes) -> bool;
+    /// It has been offered, and passed by partners that it may have next time:
+    /// see `Header::shunned`.
+    fn has_shunned(&self) -> bool;
+    /// As [`BaseEvent::take_back`].
+    fn take_back(self: Pin<&mut Self>) -> bool;
     /// A partner has committed it: settles the commit.
     fn settle(self: Pin<&mut Self>, wakes: &mut Wakes);
     /// A partner has committed it for a synchronization that was dropped. True:
@@ -133,6 +143,15 @@ impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
             branch.settle(Some(0), wakes);
         }
         committed
+    }
+
+    #[inline]
+    fn has_shunned(&self) -> bool {
+        self.header.shunned.replace(false)
+    }
+
+    fn take_back(self: Pin<&mut Self>) -> bool {
+        self.parts().1.as_pin_mut().is_some_and(E::take_back)
     }
 
     fn settle(mut self: Pin<&mut Self>, wakes: &mut Wakes) {

@@ -83,6 +83,9 @@ pub struct ChoiceSet<'a, T> {
     /// have passed over since are in `kept`. (Keys of members that were removed
     /// may be among them.)
     ready: VecDeque<Key>,
+    /// Members that are linked, but were offered in a choice with another set,
+    /// whose members they did not match.
+    shunned: Vec<Key>,
     /// A synchronization has gone live, and has not been settled.
     live: bool,
     kept: Box<Kept>,
@@ -117,6 +120,7 @@ impl<'a, T> ChoiceSet<'a, T> {
             free: Vec::new(),
             vacant: VecDeque::new(),
             ready: VecDeque::new(),
+            shunned: Vec::new(),
             live: false,
             kept: Box::new(Kept::new()),
         }

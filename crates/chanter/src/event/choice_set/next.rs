@@ -66,6 +66,11 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
     fn force(mut self: Pin<&mut Self>) {
         let set = &mut *self.set;
         set.recover();
+        for key in set.shunned.drain(..) {
+            if member(&mut set.members, key).is_some_and(|member| member.take_back()) {
+                set.ready.push_back(key);
+            }
+        }
         // One that panics stands behind the others next time.
         for _ in 0..set.vacant.len() {
             let Some(key) = set.vacant.pop_front() else { break };
@@ -116,9 +121,13 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
                 }
                 continue;
             };
-            let Some(member) = member(&mut set.members, key) else { continue };
-            match member.offer(at, wakes) {
-                Offered::Linked | Offered::Idle => (),
+            let Some(mut member) = member(&mut set.members, key) else { continue };
+            match member.as_mut().offer(at, wakes) {
+                Offered::Linked | Offered::Idle => {
+                    if member.has_shunned() {
+                        set.shunned.push(key);
+                    }
+                }
                 Offered::Committed => {
                     this.won = Some(key);
                     return Offered::Committed;
