@@ -877,9 +877,15 @@ impl Offering<'_> {
     /// `theirs` is linked, and the caller holds its queue's lock.
     #[inline(always)]
     pub(crate) unsafe fn is_own(&self, theirs: &Offer) -> bool {
+        if theirs.is_of(self.group) {
+            return true;
+        }
         // SAFETY: the caller's contract.
-        theirs.is_of(self.group)
-            || unsafe { (self.kept.is_some() || theirs.group().is_kept()) && kept::is_own(theirs.group(), self) }
+        let group = unsafe { theirs.group() };
+        // A single synchronization has no other part, but for the set itself.
+        let may_be = if self.single { self.kept.is_some() } else { self.kept.is_some() || group.is_kept() };
+        // SAFETY: as above.
+        may_be && unsafe { kept::is_own(group, self) }
     }
 
     /// Gets the group ready, before anything is linked. A waker of ours is

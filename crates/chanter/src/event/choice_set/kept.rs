@@ -235,7 +235,7 @@ pub(in crate::event) unsafe fn is_own(theirs: &Group, own: &Offering<'_>) -> boo
         }
         at = own.kept;
     }
-    if !theirs.is_kept() {
+    if own.single || !theirs.is_kept() {
         return false;
     }
     // SAFETY: as in `take`.

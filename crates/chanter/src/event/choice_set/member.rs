@@ -42,7 +42,7 @@ pub unsafe trait BaseEvent: Event {
 
 /// What a set does with its members, whatever they are.
 pub(super) trait Member<T> {
-    /// Makes its next event: there is none.
+    /// Makes its next event, if there is none.
     fn make(self: Pin<&mut Self>);
     /// Commits if that is possible now, or offers.
     fn offer(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
@@ -114,9 +114,10 @@ impl<E: BaseEvent, F: FnMut() -> E> Source<E, F> {
 impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
     fn make(self: Pin<&mut Self>) {
         let (_, mut branch, make, _) = self.parts();
-        let event = make();
-        branch.set(Some(event.into_branch()));
-        branch.as_pin_mut().expect("made above").force();
+        if branch.is_none() {
+            let event = make();
+            branch.set(Some(event.into_branch()));
+        }
     }
 
     fn offer(mut self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {

@@ -77,8 +77,12 @@ pub struct ChoiceSet<'a, T> {
     members: Vec<Place<'a, T>>,
     /// Places without a member.
     free: Vec<u32>,
-    /// Members that need a new event.
+    /// Members that need a new event: they are new, or what was committed to
+    /// them went back.
     vacant: VecDeque<Key>,
+    /// The member that committed last, which needs a new event, or has it and is
+    /// to be tried when `ready` is empty.
+    again: Option<Key>,
     /// Members that are to be tried, in order: in no queue. Those that partners
     /// have passed over since are in `kept`. (Keys of members that were removed
     /// may be among them.)
@@ -119,6 +123,7 @@ impl<'a, T> ChoiceSet<'a, T> {
             members: Vec::new(),
             free: Vec::new(),
             vacant: VecDeque::new(),
+            again: None,
             ready: VecDeque::new(),
             shunned: Vec::new(),
             live: false,
@@ -291,6 +296,25 @@ impl<'a, T> ChoiceSet<'a, T> {
         self.kept.drain(|key| ready.push_back(key));
     }
 
+    /// The rarer part of what a synchronization begins with.
+    #[cold]
+    fn prepare(&mut self) {
+        self.recover();
+        for key in self.shunned.drain(..) {
+            if member(&mut self.members, key).is_some_and(|member| member.take_back()) {
+                self.ready.push_back(key);
+            }
+        }
+        while let Some(key) = self.vacant.front().copied() {
+            if let Some(member) = member(&mut self.members, key) {
+                // If this panics, it is still there.
+                member.make();
+            }
+            self.vacant.pop_front();
+            self.ready.push_back(key);
+        }
+    }
+
     /// Nobody synchronizes any more.
     fn rest(&mut self, wakes: &mut Wakes) {
         self.live = false;
@@ -301,7 +325,7 @@ impl<'a, T> ChoiceSet<'a, T> {
         if member.give_back(wakes) {
             self.ready.push_front(key);
         } else {
-            self.vacant.push_front(key);
+            self.vacant.push_back(key);
         }
     }
 

@@ -65,25 +65,24 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
     #[inline]
     fn force(mut self: Pin<&mut Self>) {
         let set = &mut *self.set;
-        set.recover();
-        for key in set.shunned.drain(..) {
-            if member(&mut set.members, key).is_some_and(|member| member.take_back()) {
-                set.ready.push_back(key);
-            }
+        if set.live | !set.shunned.is_empty() | !set.vacant.is_empty() {
+            set.prepare();
         }
-        // One that panics stands behind the others next time.
-        for _ in 0..set.vacant.len() {
-            let Some(key) = set.vacant.pop_front() else { break };
-            let Some(member) = member(&mut set.members, key) else { continue };
-            set.vacant.push_back(key);
+        let Some(key) = set.again else { return };
+        if let Some(member) = member(&mut set.members, key) {
             member.make();
-            set.vacant.pop_back();
+        }
+        if !set.ready.is_empty() || set.kept.is_stirred() {
+            // It stands behind all that are ready.
+            set.drain();
+            set.again = None;
             set.ready.push_back(key);
         }
     }
 
     fn hints(&self) -> u64 {
-        u64::from(!self.set.ready.is_empty() || !self.set.vacant.is_empty() || self.set.kept.is_stirred())
+        let set = &*self.set;
+        u64::from(set.again.is_some() || !set.ready.is_empty() || set.kept.is_stirred())
     }
 
     fn try_leaf(mut self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {
@@ -92,6 +91,7 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
         if set.kept.is_stirred() {
             set.drain();
         }
+        set.ready.extend(set.again.take());
         for _ in 0..set.ready.len() {
             let Some(key) = set.ready.pop_front() else { break };
             let Some(member) = member(&mut set.members, key) else { continue };
@@ -113,7 +113,7 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
                 // Behind those who have waited for longer.
                 set.drain();
             }
-            let Some(key) = set.ready.pop_front() else {
+            let Some(key) = set.ready.pop_front().or_else(|| set.again.take()) else {
                 let ready = &mut set.ready;
                 if set.kept.wait(at, |key| ready.push_back(key)) {
                     set.live = true;
@@ -164,7 +164,9 @@ unsafe impl<T> Branch for NextBranch<'_, '_, T> {
         let mut won = member(&mut this.set.members, key).expect("members that won are there");
         if !won.is_last() {
             // Before its `wrap`, which may panic.
-            this.set.vacant.push_back(key);
+            if let Some(other) = this.set.again.replace(key) {
+                this.set.ready.push_back(other);
+            }
             return (key, won.as_mut().finish());
         }
         let mut won = this.set.vacate(key).expect("it was there");
