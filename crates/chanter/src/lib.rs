@@ -66,9 +66,9 @@ pub use channel::{
 #[cfg(feature = "macros")]
 pub use chanter_macros::{main, test};
 pub use event::{
-    Ageing, AsyncEvent, BoxEvent, ChoiceSet, Event, Nack, always, arecv, asend, asynchronously, choose, choose_biased,
-    choose_earliest, choose_later, choose_now, from_cancel_safe, from_future, gather, gather_k,
-    gather_on_hosts, guard, guard_later, guard_now, never, optional, repeat, resumable, with_nack,
+    Ageing, AsyncEvent, BoxEvent, ChoiceSet, Event, Nack, always, arecv, asend, asynchronously, choose,
+    choose_biased, choose_earliest, choose_later, choose_now, from_cancel_safe, from_future, gather,
+    gather_k, gather_on_hosts, guard, guard_later, guard_now, never, optional, repeat, resumable, with_nack,
     wrap_abort,
 };
 #[doc(hidden)]

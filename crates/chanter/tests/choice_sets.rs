@@ -317,7 +317,8 @@ fn it_composes() {
         });
         let (mut got, mut stops) = (Vec::new(), Vec::new());
         while got.len() + stops.len() < 200 + 29 {
-            let event = (set.next().wrap(|(_, got)| Ok(got.unwrap())), stopped.recv().wrap(|at| Err(at.unwrap())));
+            let event =
+                (set.next().wrap(|(_, got)| Ok(got.unwrap())), stopped.recv().wrap(|at| Err(at.unwrap())));
             match choose(event).await {
                 Ok(n) => got.push(n),
                 Err(at) => stops.push(at),
@@ -410,10 +411,13 @@ fn members_that_stay_ready_take_turns() {
         }
     }
     for n in 0..100 {
-        let mut round: Vec<Key> = (0..10).map(|_| now(&mut set).unwrap()).map(|(key, got)| {
-            assert_eq!(got, Ok(n));
-            key
-        }).collect();
+        let mut round: Vec<Key> = (0..10)
+            .map(|_| now(&mut set).unwrap())
+            .map(|(key, got)| {
+                assert_eq!(got, Ok(n));
+                key
+            })
+            .collect();
         round.sort_unstable();
         assert_eq!(round, keys, "each once in ten");
     }
@@ -676,13 +680,11 @@ fn two_sets_meet() {
             let mut sent = [0; 4];
             let mut random = Random::new(1);
             loop {
-                let event = choose((
-                    set.next().wrap(|(_, at)| at.ok()),
-                    stopped.get().wrap(|()| None),
-                ));
+                let event = choose((set.next().wrap(|(_, at)| at.ok()), stopped.get().wrap(|()| None)));
                 if random.below(8) == 0 {
                     let mut sync = pin!(event.sync());
-                    if let Poll::Ready(Some(at)) = sync.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    if let Poll::Ready(Some(at)) = sync.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+                    {
                         sent[at] += 1;
                     }
                     yield_now().await;

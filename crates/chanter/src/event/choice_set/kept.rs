@@ -165,7 +165,10 @@ impl State {
     }
 
     fn push(&mut self, header: &Header) {
-        debug_assert!(header.next.get().is_null() && !ptr::eq(self.last, header), "INV-KEPT: passed over twice");
+        debug_assert!(
+            header.next.get().is_null() && !ptr::eq(self.last, header),
+            "INV-KEPT: passed over twice"
+        );
         // SAFETY: as in `drain`.
         match unsafe { self.last.as_ref() } {
             None => self.first = header,
@@ -248,4 +251,3 @@ pub(in crate::event) unsafe fn is_own(theirs: &Group, own: &Offering<'_>) -> boo
     }
     is_own
 }
-

@@ -3,8 +3,8 @@
 use std::marker::PhantomPinned;
 use std::pin::Pin;
 
-use super::kept::{Header, Kept};
 use super::Key;
+use super::kept::{Header, Kept};
 use crate::deadlock::Waits;
 use crate::event::{Branch, Event, Offered, Offering, Wakes};
 

@@ -283,7 +283,8 @@ impl<'a, T> ChoiceSet<'a, T> {
 
     /// Takes a member out of its place.
     fn vacate(&mut self, key: Key) -> Option<Pin<Box<dyn Member<T> + Send + 'a>>> {
-        let place = self.members.get_mut(key.index as usize).filter(|place| place.generation == key.generation)?;
+        let place =
+            self.members.get_mut(key.index as usize).filter(|place| place.generation == key.generation)?;
         let member = place.member.take()?;
         place.generation = place.generation.wrapping_add(1);
         self.free.push(key.index);

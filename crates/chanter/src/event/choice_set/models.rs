@@ -180,7 +180,8 @@ fn sets_and_other_leaves_agree() {
             numbers.extend(rx.try_recv().map(|message| message.number()));
         }
         numbers.sort_unstable();
-        let all: Vec<u32> = [(sent.0, 1), (sent.1, 2)].into_iter().filter(|(sent, _)| *sent).map(|(_, n)| n).collect();
+        let all: Vec<u32> =
+            [(sent.0, 1), (sent.1, 2)].into_iter().filter(|(sent, _)| *sent).map(|(_, n)| n).collect();
         assert_eq!(numbers, all, "each that was sent, once");
     });
 }
