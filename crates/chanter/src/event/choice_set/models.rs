@@ -53,11 +53,6 @@ fn kept_offers_miss_nobody() {
 }
 
 #[test]
-fn kept_offers_need_the_lock() {
-    needs("lock_acquire", Relaxed, late_sender);
-}
-
-#[test]
 fn kept_offers_need_publication() {
     needs("group_publish", Relaxed, late_sender);
 }
