@@ -277,6 +277,7 @@ impl<'a, T> ChoiceSet<'a, T> {
     /// # Panics
     /// The synchronization resumes panics of `insert`ed functions and of
     /// `wrap`s; the set can be used again.
+    #[allow(clippy::should_implement_trait, reason = "an event, not an item")]
     pub fn next(&mut self) -> Next<'_, 'a, T> {
         Next::new(self)
     }
