@@ -11,7 +11,7 @@ use std::time::Instant;
 use super::keeper;
 use crate::event::protocol::Group;
 use crate::event::{Offering, Wakes};
-use crate::sync::Lock;
+use crate::sync::BiasedLock;
 use crate::vp::{Shared, Vp};
 
 const OUT: usize = usize::MAX;
@@ -38,7 +38,8 @@ struct Entry {
 
 /// The timers of one driver.
 pub(crate) struct Timers {
-    heap: Lock<Heap>,
+    /// Its usual owner is the driver, who sets most timers and removes most.
+    heap: BiasedLock<Heap>,
 }
 
 struct Heap(Vec<Entry>);
@@ -50,12 +51,12 @@ unsafe impl Send for Heap {}
 impl Timers {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
-        Self { heap: Lock::new(Heap(Vec::new())) }
+        Self { heap: BiasedLock::new(Heap(Vec::new()), 0) }
     }
 
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
-        Self { heap: Lock::new(Heap(Vec::new())) }
+        Self { heap: BiasedLock::new(Heap(Vec::new()), 0) }
     }
 
     /// When the next timer is due.

@@ -38,7 +38,7 @@ use std::ptr;
 use crate::event::Offering;
 use crate::event::protocol::{Group, Take};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Cell, Lock};
+use crate::sync::{BiasedLock, Cell};
 
 /// What partners know of a member. Its group is first, so that a pointer to it
 /// is a pointer to the member.
@@ -75,7 +75,7 @@ impl Header {
 
 /// What partners know of a set.
 pub(super) struct Kept {
-    state: Lock<State>,
+    state: BiasedLock<State>,
     /// A hint: the ready list is not empty.
     stirred: AtomicBool,
     /// The member that has won; written under the lock, before the publication
@@ -100,7 +100,7 @@ unsafe impl Send for State {}
 impl Kept {
     pub(super) fn new() -> Self {
         let state = State { live: None, first: ptr::null(), last: ptr::null() };
-        Self { state: Lock::new(state), stirred: AtomicBool::new(false), won: Cell::new(ptr::null()) }
+        Self { state: BiasedLock::new(state, 0), stirred: AtomicBool::new(false), won: Cell::new(ptr::null()) }
     }
 
     /// Whether a member may have been passed over.
