@@ -140,7 +140,6 @@ impl AfterBranch {
 
     fn retract(&mut self) {
         self.place.remove(&self.offer);
-        self.place = Place::None;
     }
 }
 
@@ -169,6 +168,8 @@ unsafe impl Branch for AfterBranch {
         if !begins && due <= self::now() {
             return at.commit_alone();
         }
+        // Offered again, by a set: where it was, it has fired.
+        this.retract();
         this.place = Place::here();
         // SAFETY: pinned, and removed in `drop` at the latest.
         unsafe { this.place.insert(&this.offer, due, at) };

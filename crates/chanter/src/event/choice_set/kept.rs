@@ -100,7 +100,11 @@ unsafe impl Send for State {}
 impl Kept {
     pub(super) fn new() -> Self {
         let state = State { live: None, first: ptr::null(), last: ptr::null() };
-        Self { state: BiasedLock::new(state, 0), stirred: AtomicBool::new(false), won: Cell::new(ptr::null()) }
+        Self {
+            state: BiasedLock::new(state, 0),
+            stirred: AtomicBool::new(false),
+            won: Cell::new(ptr::null()),
+        }
     }
 
     /// Whether a member may have been passed over.
