@@ -195,7 +195,7 @@ impl Group {
     /// Whether none of its offers has been taken; asked under a queue's lock.
     fn is_waiting(&self) -> bool {
         // ORDER: Relaxed: who has taken one publishes under its queue's lock.
-        self.single.get() || self.state.load(Ordering::Relaxed) == WAITING
+        self.is_single() || self.state.load(Ordering::Relaxed) == WAITING
     }
 
     /// A partner that holds the queue's lock tries to take an offer.
