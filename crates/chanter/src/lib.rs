@@ -66,9 +66,9 @@ pub use channel::{
 #[cfg(feature = "macros")]
 pub use chanter_macros::{main, test};
 pub use event::{
-    Ageing, AsyncEvent, BoxEvent, Event, Nack, always, arecv, asend, asynchronously, choose, choose_biased,
-    choose_earliest, choose_later, choose_now, from_cancel_safe, from_future, gather, gather_k,
-    gather_on_hosts, guard, guard_later, guard_now, never, optional, repeat, resumable, with_nack,
+    Ageing, AsyncEvent, BoxEvent, ChoiceSet, Event, Nack, always, arecv, asend, asynchronously, choose,
+    choose_biased, choose_earliest, choose_later, choose_now, from_cancel_safe, from_future, gather,
+    gather_k, gather_on_hosts, guard, guard_later, guard_now, never, optional, repeat, resumable, with_nack,
     wrap_abort,
 };
 #[doc(hidden)]
@@ -83,8 +83,8 @@ pub use vp::{Builder, Machine, Stats, block_on};
 /// Everything that most programs need.
 pub mod prelude {
     pub use crate::{
-        Ageing, AsyncEvent, Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, Closed, Event,
-        IVar, JoinError, MVar, Machine, Multicast, Nack, Par, Progress, ReadyPar, Receiver, SendError,
+        Ageing, AsyncEvent, Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, ChoiceSet, Closed,
+        Event, IVar, JoinError, MVar, Machine, Multicast, Nack, Par, Progress, ReadyPar, Receiver, SendError,
         Sender, Stats, Subscriber, Swap, SwapChannel, Thread, TryRecvError, TrySendError, Watched, Watcher,
         after, always, arecv, asend, asynchronously, at, attach, block_on, bounded, broadcast, channel,
         choose, choose_biased, choose_earliest, choose_later, choose_now, delay, from_cancel_safe,

@@ -57,6 +57,29 @@ fn lost_timers_that_were_offered() {
     }
 }
 
+/// A set that loses, whose members are passed over, come and go.
+#[test]
+fn kept_sets() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    watchdog!();
+    let (tx, rx) = mailbox();
+    let (quiet, silent) = channel::<u32>();
+    let mut set = ChoiceSet::new();
+    set.insert(|| silent.recv_ref().wrap(|_| 1));
+    set.insert(|| after(HOUR).wrap(|()| 2));
+    flat(CHOICES, || {
+        let key = set.insert(|| silent.recv_ref().wrap(|_| 3));
+        tx.try_send(4).unwrap();
+        assert_eq!(
+            choose((set.next().wrap(|(_, n)| n), rx.recv_ref().wrap(Result::unwrap))).sync_blocking(),
+            4
+        );
+        assert!(set.next().timeout(Duration::ZERO).sync_blocking().is_none());
+        assert!(quiet.try_send(5).is_err(), "passed over");
+        assert!(set.remove(key));
+    });
+}
+
 #[test]
 fn dropped_waits() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());

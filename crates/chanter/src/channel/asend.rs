@@ -94,7 +94,7 @@ impl<T> Reified<T> {
             });
             place.as_ref()
         };
-        let at = Offering { group: &this.group, leaf: 0, single: true, waker: None, task: None };
+        let at = Offering { group: &this.group, leaf: 0, single: true, waker: None, task: None, kept: None };
         let mut wakes = Wakes::new();
         // SAFETY: the slot is pinned, and nobody retracts it: its partner, or
         // the end of the channel, ends it.

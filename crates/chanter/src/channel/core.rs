@@ -404,13 +404,13 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
     while let Some(offer) = next {
         // SAFETY: INV-LIVE, and the lock is held.
         let theirs = unsafe { offer.as_ref() };
-        // (Counted offers match each other, as those of several threads do.)
-        if own.is_some_and(|own| !own.single && theirs.is_of(own.group)) {
+        // SAFETY: in the list.
+        if own.is_some_and(|own| unsafe { own.is_own(theirs) }) {
             // SAFETY: in the list.
             next = unsafe { list.after(offer) };
             continue;
         }
-        if own.is_some_and(|own| !own.single && !own.group.claim()) {
+        if own.is_some_and(|own| !own.single && !own.claim()) {
             return Meet::Lost;
         }
         // SAFETY: linked.
@@ -419,7 +419,7 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
                 // SAFETY: in the list.
                 unsafe { list.unlink(theirs) };
                 if let Some(own) = own {
-                    own.group.commit(own.leaf);
+                    own.commit();
                 }
                 // SAFETY: won, so its owner waits.
                 let is_counted = unsafe { theirs.group() }.is_counted();
@@ -427,7 +427,7 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
             }
             lost => {
                 if let Some(own) = own.filter(|own| !own.single) {
-                    own.group.unclaim();
+                    own.unclaim();
                 }
                 if lost == Take::Busy {
                     // Its owner tries to match another offer: with our own
@@ -435,7 +435,10 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
                     spin(&mut turn);
                 } else {
                     // SAFETY: in the list.
-                    next = unsafe { list.after(offer) };
+                    unsafe {
+                        next = list.after(offer);
+                        list.pass_over(theirs);
+                    }
                 }
             }
         }
@@ -846,6 +849,21 @@ impl<T> Core<T> {
         }
         // SAFETY: the caller's contract.
         unsafe { Self::give_up::<S>(core, guard, end, true, wakes) };
+    }
+
+    /// An offer leaves its queue, and nothing else. False: it is in none.
+    ///
+    /// # Safety
+    /// The slot is the caller's own, of the side `end`.
+    pub(super) unsafe fn take_back(&self, slot: &Slot<T>, end: End) -> bool {
+        let mut state = self.lock();
+        let linked = slot.offer.is_linked();
+        if linked {
+            let list = if end == End::Tx { &mut state.senders } else { &mut state.receivers };
+            // SAFETY: linked, under the lock of its list.
+            unsafe { list.unlink(&slot.offer) };
+        }
+        linked
     }
 
     /// Closes the channel.

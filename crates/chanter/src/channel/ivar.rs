@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 
 use crate::deadlock::{Waiting, Waits};
-use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
 use crate::sync::Arc;
 
 /// A write-once variable; clones share it.
@@ -95,6 +95,17 @@ unsafe impl<T: Clone> Event for Get<T> {
 
     fn into_branch(self) -> GetBranch<T> {
         GetBranch { ivar: self.ivar, offer: Offer::new() }
+    }
+}
+
+// SAFETY: one leaf, in a queue that unlinks before it asks again.
+unsafe impl<T: Clone> BaseEvent for Get<T> {
+    const LASTS: bool = true;
+    fn is_last(_: &Self::Branch) -> bool {
+        false
+    }
+    fn take_back(_: Pin<&mut Self::Branch>) -> bool {
+        false
     }
 }
 

@@ -11,7 +11,7 @@ use super::error::{Closed, TryRecvError};
 use super::handle::{Borrowed, Handle, Lent, RX, Share};
 use super::wait::Wait;
 use crate::deadlock::Waits;
-use crate::event::{Branch, Event, Offer, Offered, Offering, Wakes, into_future};
+use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, Wakes, into_future};
 use crate::vp::budget;
 
 /// The receiving end of a channel; clones share it, and each message goes to
@@ -212,6 +212,17 @@ unsafe impl<T> Event for RecvEvent<T> {
     }
 }
 
+// SAFETY: one leaf; a receive that is not linked may be offered again.
+unsafe impl<T> BaseEvent for RecvEvent<T> {
+    const LASTS: bool = false;
+    fn is_last(branch: &Self::Branch) -> bool {
+        !branch.wait.succeeded()
+    }
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
+        branch.wait().take_back()
+    }
+}
+
 /// The event of receiving a message; see [`Receiver::recv_ref`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct RecvRef<'a, T> {
@@ -245,6 +256,17 @@ unsafe impl<'a, T> Event for RecvRef<'a, T> {
     #[inline(always)]
     fn may_commit(&self) -> bool {
         self.receiver.handle.core().may_commit(End::Rx)
+    }
+}
+
+// SAFETY: as for `RecvEvent`.
+unsafe impl<T> BaseEvent for RecvRef<'_, T> {
+    const LASTS: bool = false;
+    fn is_last(branch: &Self::Branch) -> bool {
+        !branch.wait.succeeded()
+    }
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
+        branch.wait().take_back()
     }
 }
 

@@ -8,7 +8,7 @@ use super::error::{SendError, TrySendError};
 use super::handle::{Borrowed, Handle, Lent, Share, TX};
 use super::wait::Wait;
 use crate::deadlock::Waits;
-use crate::event::{Branch, Event, Offer, Offered, Offering, Verdict, Wakes, into_future};
+use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, Verdict, Wakes, into_future};
 
 /// The sending end of a channel; clones share it.
 pub struct Sender<T> {
@@ -176,6 +176,18 @@ unsafe impl<T> Event for SendEvent<T> {
     }
 }
 
+// SAFETY: one leaf; a send that is not linked has its message, and may be
+// offered again.
+unsafe impl<T> BaseEvent for SendEvent<T> {
+    const LASTS: bool = true;
+    fn is_last(branch: &Self::Branch) -> bool {
+        !branch.wait.succeeded()
+    }
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
+        branch.wait().take_back()
+    }
+}
+
 /// The event of sending a message; see [`Sender::send_ref`].
 #[must_use = "events do nothing unless synchronized"]
 pub struct SendRef<'a, T> {
@@ -210,6 +222,17 @@ unsafe impl<'a, T> Event for SendRef<'a, T> {
     #[inline(always)]
     fn may_commit(&self) -> bool {
         self.sender.handle.core().may_commit(End::Tx)
+    }
+}
+
+// SAFETY: as for `SendEvent`.
+unsafe impl<T> BaseEvent for SendRef<'_, T> {
+    const LASTS: bool = true;
+    fn is_last(branch: &Self::Branch) -> bool {
+        !branch.wait.succeeded()
+    }
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
+        branch.wait().take_back()
     }
 }
 

@@ -105,6 +105,13 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
         f();
     }
 
+    /// The offer leaves its queue, to be made again. False: it is in none.
+    pub(super) fn take_back(self: Pin<&mut Self>) -> bool {
+        let this = self.into_ref();
+        // SAFETY: the slot is ours, of this side.
+        unsafe { this.core().take_back(&this.slot, Self::SIDE) }
+    }
+
     /// Lost, or dropped: leaves the channel, if that has not been done.
     #[inline(always)]
     fn retract(&self, wakes: &mut Wakes) {

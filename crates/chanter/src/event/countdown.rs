@@ -99,7 +99,7 @@ impl Countdown {
     /// How each member is offered. After [`Countdown::begin`].
     #[inline(always)]
     pub(crate) fn offering(&self) -> Offering<'_> {
-        Offering { group: &self.group, leaf: 0, single: true, waker: None, task: None }
+        Offering { group: &self.group, leaf: 0, single: true, waker: None, task: None, kept: None }
     }
 
     /// The owner has offered `member`, whose share went if that committed it.

@@ -11,6 +11,7 @@
 //! [`always`] and [`never()`] as units; and more:
 //!
 //! * when an event is not chosen: [`on_abort`](Event::on_abort);
+//! * over many events, again and again: [`ChoiceSet`];
 //! * which of several is: [`choose_biased`], [`Ageing`], [`choose_earliest`],
 //!   [`by`](Event::by) a deadline, [`optional`], [`select!`](crate::select);
 //! * all of several, or the first few: [`gather`], [`gather_k`];
@@ -31,6 +32,7 @@ mod basic;
 mod blocking;
 mod boxed;
 mod branch;
+mod choice_set;
 mod choose;
 mod choose_ageing;
 mod choose_deadline;
@@ -69,6 +71,7 @@ pub use asynchronous::{
 pub use asynchronous_choose::{AsyncChoices, ChooseLater, ChooseNow};
 pub use basic::{Always, Never, always, never};
 pub use boxed::BoxEvent;
+pub use choice_set::{BaseEvent, ChoiceSet, Key, Next};
 pub use choose::{Choices, Choose, choose, choose_biased};
 pub use choose_ageing::{Aged, Ageing};
 pub use choose_deadline::{By, Due, Earliest, choose_earliest};

@@ -172,7 +172,7 @@ fn unlinked_wait() {
     let group = Group::new();
     let offer = Offer::new();
     let waker = group.open(Waker::noop());
-    let at = Offering { group: &group, leaf: 0, single: false, waker, task: None };
+    let at = Offering { group: &group, leaf: 0, single: false, waker, task: None, kept: None };
     // SAFETY: neither moves, and the offer is unlinked before its end.
     assert_eq!(unsafe { queue.offer(&offer, &at, || false) }, Offered::Linked);
     let completer = {

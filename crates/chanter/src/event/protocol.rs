@@ -37,6 +37,10 @@
 //! * INV-LIVE: an owner unlinks its offers before they die, under the lock
 //!   of the queue: wait queues hold live offers only.
 //!
+//! * INV-KEPT: offers of a *kept* set stay in their queues between
+//!   synchronizations on the set, but nobody may commit them then: see
+//!   `choice_set/kept.rs`. A partner that passes one over unlinks it.
+//!
 //! A *single* synchronization (one base event, no choice) needs no event
 //! state: being taken off the queue under its lock is the commit, so the
 //! partner goes from WAITING to DONE with a plain store.
@@ -50,6 +54,7 @@ use std::ptr::{self, NonNull};
 use std::task::Waker;
 
 use super::Wakes;
+use super::choice_set::kept;
 use super::countdown::Countdown;
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{Cell, Lock, UnsafeCell, order, spin};
@@ -59,11 +64,6 @@ const WAITING: u8 = 0;
 const CLAIMED: u8 = 1;
 const SYNCHED: u8 = 2;
 const DONE: u8 = 3;
-
-/// `Group::mode`: a single synchronization.
-const SINGLE: u8 = 1;
-/// `Group::mode`: the group is a [`Countdown`]'s.
-const COUNTED: u8 = 2;
 
 /// `Offer::place`: in no queue.
 const OUT: u8 = 0;
@@ -76,12 +76,24 @@ const ENDED: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Group {
     state: AtomicU8,
-    /// `SINGLE`, `COUNTED`; 0: one of several offers commits.
-    mode: Cell<u8>,
+    kind: Cell<Kind>,
     /// The owner's alone: how far its synchronization has come.
     pub(super) phase: Cell<Phase>,
     winner: Cell<u32>,
     waiter: UnsafeCell<Option<Waker>>,
+}
+
+/// What it takes to commit one of a group's offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A claim: it is one of several.
+    Choice,
+    /// The lock of the only queue.
+    Single,
+    /// The consent of the set to which the offer belongs.
+    Kept,
+    /// A share in a [`Countdown`].
+    Counted,
 }
 
 /// How far a synchronization has come.
@@ -111,7 +123,7 @@ impl Group {
     pub(crate) fn new() -> Self {
         Self {
             state: AtomicU8::new(WAITING),
-            mode: Cell::new(0),
+            kind: Cell::new(Kind::Choice),
             phase: Cell::new(Phase::New),
             winner: Cell::new(0),
             waiter: UnsafeCell::new(None),
@@ -122,13 +134,18 @@ impl Group {
     /// that its partner has to do.
     #[inline(always)]
     pub(crate) fn new_detached(end: Waker) -> Self {
-        Self { mode: Cell::new(SINGLE), waiter: UnsafeCell::new(Some(end)), ..Self::new() }
+        Self { kind: Cell::new(Kind::Single), waiter: UnsafeCell::new(Some(end)), ..Self::new() }
     }
 
     /// What the offers of a [`Countdown`] belong to.
     #[inline(always)]
     pub(super) fn new_counted() -> Self {
-        Self { mode: Cell::new(COUNTED), ..Self::new() }
+        Self { kind: Cell::new(Kind::Counted), ..Self::new() }
+    }
+
+    /// That of a member of a set, which says when it may commit.
+    pub(super) fn new_kept() -> Self {
+        Self { kind: Cell::new(Kind::Kept), ..Self::new() }
     }
 
     /// The waker, of a group that is not offered any more.
@@ -167,27 +184,55 @@ impl Group {
     /// Whether it needs no event state; asked under the queue's lock.
     #[inline(always)]
     pub(crate) fn is_single(&self) -> bool {
-        self.mode.get() == SINGLE
+        self.kind.get() == Kind::Single
     }
 
     /// Whether its offers are counted; asked under the queue's lock.
     #[inline(always)]
     pub(crate) fn is_counted(&self) -> bool {
-        self.mode.get() == COUNTED
+        self.kind.get() == Kind::Counted
+    }
+
+    /// Whether it is a member's of a set.
+    #[inline]
+    pub(super) fn is_kept(&self) -> bool {
+        self.kind.get() == Kind::Kept
+    }
+
+    /// The set of a member lets a partner commit it.
+    pub(super) fn consent(&self) {
+        // ORDER: Relaxed: published with the group that the set is live for.
+        self.state.store(SYNCHED, Ordering::Relaxed);
+    }
+
+    /// The partner takes the waker of whoever waits for the set along.
+    pub(super) fn carry(&self, waiter: Option<Waker>) {
+        // SAFETY: the partner has won. There is nothing in it to be dropped.
+        self.waiter.with_mut(|cell| unsafe { cell.write(waiter) });
+    }
+
+    /// The owner of a member that has won, or was taken back, begins anew.
+    pub(super) fn renew_kept(&self) {
+        // ORDER: Relaxed: partners find it under the queue's lock.
+        self.state.store(WAITING, Ordering::Relaxed);
     }
 
     /// Whether none of its offers has been taken; asked under a queue's lock.
     fn is_waiting(&self) -> bool {
         // ORDER: Relaxed: who has taken one publishes under its queue's lock.
-        self.mode.get() != 0 || self.state.load(Ordering::Relaxed) == WAITING
+        matches!(self.kind.get(), Kind::Single | Kind::Counted)
+            || self.state.load(Ordering::Relaxed) == WAITING
     }
 
     /// A partner that holds the queue's lock tries to take an offer.
     #[inline]
-    fn take(&self) -> Take {
-        if self.is_single() {
+    pub(crate) fn take(&self) -> Take {
+        match self.kind.get() {
+            Kind::Choice | Kind::Counted => (),
             // The lock is the claim: see the module's last paragraph.
-            return Take::Won;
+            Kind::Single => return Take::Won,
+            // SAFETY: a kept group is part of its member.
+            Kind::Kept => return unsafe { kept::take(self) },
         }
         // ORDER: Acquire pairs with `unclaim`: the partner sees the waiter
         // that `renew` left. The rest is under the queue's lock.
@@ -239,8 +284,10 @@ impl Group {
     /// A partner that holds the queue's lock claims an offer, to commit it
     /// together with others: afterwards it is published, or released.
     pub(crate) fn reserve(&self) -> Take {
-        if self.is_single() {
-            return Take::Won;
+        match self.kind.get() {
+            Kind::Choice | Kind::Counted => (),
+            Kind::Single => return Take::Won,
+            Kind::Kept => unreachable!("what is committed with others is not kept"),
         }
         // ORDER: as in `take`.
         match self.state.compare_exchange(WAITING, CLAIMED, order::group_take(), Ordering::Relaxed) {
@@ -743,6 +790,21 @@ impl OfferList {
         offer.place.store(OUT, order::offer_unlink());
     }
 
+    /// An offer was lost: a kept one leaves the list (INV-KEPT), any other is
+    /// about to be unlinked by its owner.
+    ///
+    /// # Safety
+    /// As for `unlink`.
+    #[inline]
+    pub(crate) unsafe fn pass_over(&mut self, offer: &Offer) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            if offer.group().is_kept() {
+                self.unlink(offer);
+            }
+        }
+    }
+
     /// Takes the oldest offer that can be won, out of the list, waiting for
     /// busy owners. The caller completes and publishes it (in queues that have
     /// such offers: by [`Offer::end_counted`] if it is counted).
@@ -864,16 +926,66 @@ pub(crate) struct Offering<'a> {
     pub(crate) waker: Option<&'a Waker>,
     /// The owner's waker, if some leaf retries.
     pub(crate) task: Option<&'a Waker>,
+    /// It is a member's of a set: the synchronization on the set, which decides.
+    pub(crate) kept: Option<&'a Offering<'a>>,
 }
 
 impl Offering<'_> {
     /// The owner commits to something that needs no partner.
     pub(crate) fn commit_alone(&self) -> Offered {
-        if !self.single && !self.group.claim() {
+        if !self.single && !self.claim() {
             return Offered::Lost;
         }
-        self.group.commit(self.leaf);
+        self.commit();
         Offered::Committed
+    }
+
+    /// Whose group is claimed and committed.
+    #[inline(always)]
+    fn decider(&self) -> &Self {
+        let mut decider = self;
+        while let Some(at) = decider.kept {
+            decider = at;
+        }
+        decider
+    }
+
+    /// As [`Group::claim`].
+    #[inline(always)]
+    pub(crate) fn claim(&self) -> bool {
+        self.decider().group.claim()
+    }
+
+    /// As [`Group::unclaim`].
+    #[inline(always)]
+    pub(crate) fn unclaim(&self) {
+        self.decider().group.unclaim();
+    }
+
+    /// As [`Group::commit`].
+    #[inline(always)]
+    pub(crate) fn commit(&self) {
+        let decider = self.decider();
+        decider.group.commit(decider.leaf);
+    }
+
+    /// Whether `theirs` is of the same synchronization: a choice never matches
+    /// itself.
+    ///
+    /// # Safety
+    /// `theirs` is linked, and the caller holds its queue's lock.
+    #[inline(always)]
+    pub(crate) unsafe fn is_own(&self, theirs: &Offer) -> bool {
+        if theirs.is_of(self.group) {
+            // Counted offers match each other, as those of several threads do.
+            return !self.single;
+        }
+        // SAFETY: the caller's contract.
+        let group = unsafe { theirs.group() };
+        // A single synchronization has no other part, but for the set itself.
+        let may_be = if self.single { self.kept.is_some() } else { self.kept.is_some() || group.is_kept() };
+        // SAFETY: as above.
+        may_be && unsafe { kept::is_own(group, self) }
     }
 
     /// Gets the group ready, before anything is linked. A waker of ours is
@@ -881,9 +993,13 @@ impl Offering<'_> {
     /// made under a lock, and often it is not needed.
     #[inline(always)]
     pub(crate) fn arm(&self) {
+        if self.kept.is_some() {
+            // Its set is armed, when it lets partners commit.
+            return;
+        }
         // (That of a countdown is read by partners meanwhile.)
         if self.single && !self.group.is_counted() {
-            self.group.mode.set(SINGLE);
+            self.group.kind.set(Kind::Single);
         }
         if let Some(waker) = self.waker {
             self.group.arm(thread::clone_ours(waker));

@@ -72,7 +72,8 @@ impl<E: Event> Sync<E> {
         let task = E::Branch::RETRIES.then_some(waker);
         let mut waker = group.open(waker);
         for leaf in 0..branch.leaves() {
-            let at = Offering { group, leaf: leaf as u32, single: E::Branch::SINGLE, waker, task };
+            let at =
+                Offering { group, leaf: leaf as u32, single: E::Branch::SINGLE, waker, task, kept: None };
             match branch.as_mut().offer_leaf(leaf, &at, wakes) {
                 Offered::Linked => waker = None,
                 Offered::Idle => (),
@@ -139,7 +140,8 @@ impl<E: Event> Sync<E> {
         let first = first_leaf::<E>(branch, leaves);
         for leaf in (first..leaves).chain(0..first) {
             let single = E::Branch::SINGLE;
-            let at = Offering { group, leaf: leaf as u32, single, waker: None, task: Some(waker) };
+            let at =
+                Offering { group, leaf: leaf as u32, single, waker: None, task: Some(waker), kept: None };
             match branch.as_mut().retry_leaf(leaf, &at, wakes) {
                 Offered::Linked | Offered::Idle => (),
                 Offered::Committed => return Some(leaf as u32),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::walk::Walk;
-use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use super::{BaseEvent, Branch, Event, Offered, Offering, Wakes, into_future};
 use crate::deadlock::Waits;
 
 /// An event with an action after its commit; see [`Event::wrap`].
@@ -42,6 +42,17 @@ unsafe impl<E: Event, F: FnOnce(E::Output) -> U, U> Event for Wrap<E, F> {
     #[inline(always)]
     fn may_commit(&self) -> bool {
         self.event.may_commit()
+    }
+}
+
+// SAFETY: the leaf is the inner event's.
+unsafe impl<E: BaseEvent, F: FnOnce(E::Output) -> U, U> BaseEvent for Wrap<E, F> {
+    const LASTS: bool = E::LASTS;
+    fn is_last(branch: &Self::Branch) -> bool {
+        E::is_last(&branch.inner)
+    }
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
+        E::take_back(branch.inner())
     }
 }
 

@@ -29,7 +29,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 use super::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use super::{MutPtr, UnsafeCell, fence_pair, order, os_thread, spin, test_and_set};
+use super::{MutPtr, UnsafeCell, const_unless_loom, fence_pair, order, os_thread, spin, test_and_set};
 
 /// Set in `owner` while the lock is not biased: so that who is asked most often
 /// compares with its own number.
@@ -62,14 +62,16 @@ unsafe impl<T: Send> Sync for BiasedLock<T> {}
 unsafe impl<T: Send> Send for BiasedLock<T> {}
 
 impl<T> BiasedLock<T> {
-    pub(crate) fn new(value: T, hint: u8) -> Self {
-        Self {
-            held: AtomicBool::new(false),
-            busy: AtomicBool::new(false),
-            streak: AtomicU8::new(0),
-            hint: AtomicU8::new(hint),
-            owner: AtomicU32::new(UNBIASED),
-            value: UnsafeCell::new(value),
+    const_unless_loom! {
+        pub(crate) fn new(value: T, hint: u8) -> Self {
+            Self {
+                held: AtomicBool::new(false),
+                busy: AtomicBool::new(false),
+                streak: AtomicU8::new(0),
+                hint: AtomicU8::new(hint),
+                owner: AtomicU32::new(UNBIASED),
+                value: UnsafeCell::new(value),
+            }
         }
     }
 

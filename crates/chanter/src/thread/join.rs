@@ -13,7 +13,7 @@ use super::frame::Header;
 use super::run::{demand, release, schedule};
 use super::state::{Progress, State};
 use crate::deadlock::Waits;
-use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
 use crate::sync::Cell;
 use crate::vp::Vp;
 
@@ -271,6 +271,17 @@ unsafe impl<T> Event for Join<T> {
     #[inline(always)]
     fn into_branch(self) -> JoinBranch<T> {
         JoinBranch { thread: ManuallyDrop::new(self.thread), heir: self.heir, offer: Offer::new() }
+    }
+}
+
+// SAFETY: one leaf; once it was passed over, the thread is complete.
+unsafe impl<T> BaseEvent for Join<T> {
+    const LASTS: bool = true;
+    fn is_last(_: &Self::Branch) -> bool {
+        true
+    }
+    fn take_back(_: Pin<&mut Self::Branch>) -> bool {
+        false
     }
 }
 

@@ -517,8 +517,14 @@ impl Joined {
     /// As a single synchronization on `JoinBranch`; true: it took the result.
     fn join(&self) -> bool {
         let (group, offer) = (Group::new(), Offer::new());
-        let at =
-            Offering { group: &group, leaf: 0, single: true, waker: group.open(Waker::noop()), task: None };
+        let at = Offering {
+            group: &group,
+            leaf: 0,
+            single: true,
+            waker: group.open(Waker::noop()),
+            task: None,
+            kept: None,
+        };
         // SAFETY: neither moves, and the offer is unlinked before its end.
         match unsafe { self.joiners.queue.offer(&offer, &at, || !self.state.await_completion()) } {
             Offered::Linked => {
@@ -539,7 +545,8 @@ impl Joined {
     fn inherit(&self, single: bool, renews: bool, drops: bool) -> bool {
         let (group, offer) = (Group::new(), Offer::new());
         let (waker, other) = (count_waker(), count_waker());
-        let at = Offering { group: &group, leaf: 0, single, waker: group.open(&waker.1), task: None };
+        let at =
+            Offering { group: &group, leaf: 0, single, waker: group.open(&waker.1), task: None, kept: None };
         // SAFETY: neither moves, and the offer is retracted before its end.
         if unsafe { self.joiners.inherit(&self.state, &offer, &at) } == Offered::Committed {
             return self.take();

@@ -25,15 +25,16 @@ impl Alarm {
     /// Sets an alarm with the timers of the present driver, or of the keeper.
     /// `waker` is none of a thread's.
     pub(crate) fn set(duration: Duration, waker: Waker) -> Pin<Box<Self>> {
+        let due = super::now().checked_add(duration);
         let alarm = Box::pin(Self {
-            place: Place::here(),
+            place: if due.is_some() { Place::here() } else { Place::None },
             offer: TimerOffer::new(),
             group: Group::new(),
             _pinned: PhantomPinned,
         });
         let waker = alarm.group.open(&waker);
-        let at = Offering { group: &alarm.group, leaf: 0, single: true, waker, task: None };
-        if let Some(due) = super::now().checked_add(duration) {
+        let at = Offering { group: &alarm.group, leaf: 0, single: true, waker, task: None, kept: None };
+        if let Some(due) = due {
             // SAFETY: pinned, and removed in `drop`.
             unsafe { alarm.place.insert(&alarm.offer, due, &at) };
         }

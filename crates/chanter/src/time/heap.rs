@@ -3,16 +3,21 @@
 //! Inserting a time that lies behind all others, and removing it, as lost
 //! time-outs do, takes constant time; in general both are logarithmic. The
 //! heap holds live timers only.
+//!
+//! An offer refers to the timers that it was set with, wherever its owner goes,
+//! and has no reference to their machine, whose count all processors would
+//! share. Instead the timers count those who will come back ([`Heap::lent`]):
+//! a machine that ends while somebody will is kept by the time keeper.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::ptr::NonNull;
 use std::time::Instant;
 
 use super::keeper;
 use crate::event::protocol::Group;
 use crate::event::{Offering, Wakes};
-use crate::sync::Lock;
-use crate::vp::{Shared, Vp};
+use crate::sync::{BiasedLock, const_unless_loom};
+use crate::vp::Vp;
 
 const OUT: usize = usize::MAX;
 
@@ -38,39 +43,52 @@ struct Entry {
 
 /// The timers of one driver.
 pub(crate) struct Timers {
-    heap: Lock<Heap>,
+    /// Its usual owner is the driver, who sets most timers and removes most.
+    heap: BiasedLock<Heap>,
 }
 
-struct Heap(Vec<Entry>);
+struct Heap {
+    entries: Vec<Entry>,
+    /// How many offers were set here whose owners have not removed them, be they
+    /// in the heap or not.
+    lent: usize,
+}
+
+impl Heap {
+    const fn new() -> Self {
+        Self { entries: Vec::new(), lent: 0 }
+    }
+}
 
 // SAFETY: the pointers are to pinned offers and groups whose owners remove
 // them under the same lock.
 unsafe impl Send for Heap {}
 
 impl Timers {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Self {
-        Self { heap: Lock::new(Heap(Vec::new())) }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Self { heap: Lock::new(Heap(Vec::new())) }
+    const_unless_loom! {
+        pub(crate) fn new() -> Self {
+            Self { heap: BiasedLock::new(Heap::new(), 0) }
+        }
     }
 
     /// When the next timer is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.heap.lock().0.first().map(|entry| entry.due)
+        self.heap.lock().entries.first().map(|entry| entry.due)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.heap.lock().0.is_empty()
+        self.heap.lock().entries.is_empty()
+    }
+
+    /// Whether somebody will come back to remove an offer.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.heap.lock().lent > 0
     }
 
     /// Completes all that are due.
     pub(crate) fn fire(&self, now: Instant, wakes: &mut Wakes) {
         let mut heap = self.heap.lock();
-        while let Some(entry) = heap.0.first().copied().filter(|entry| entry.due <= now) {
+        while let Some(entry) = heap.entries.first().copied().filter(|entry| entry.due <= now) {
             heap.remove(0);
             // SAFETY: the entry was in the heap, so its owner has not
             // removed it, which needs the lock that we hold.
@@ -90,37 +108,43 @@ impl Timers {
     pub(super) unsafe fn insert(&self, offer: &TimerOffer, due: Instant, at: &Offering<'_>) -> bool {
         let mut heap = self.heap.lock();
         at.arm();
-        let index = heap.0.len();
-        heap.0.push(Entry { due, offer, group: at.group, leaf: at.leaf });
+        let index = heap.entries.len();
+        heap.lent += 1;
+        heap.entries.push(Entry { due, offer, group: at.group, leaf: at.leaf });
         heap.rise(index);
         offer.index.get() == 0
     }
 
-    fn remove(&self, offer: &TimerOffer) {
+    /// The owner's last access: afterwards the timers may be gone. True: nobody
+    /// else will come back.
+    fn remove(&self, offer: &TimerOffer) -> bool {
         let mut heap = self.heap.lock();
+        heap.lent -= 1;
+        let last = heap.lent == 0;
         let index = offer.index.get();
         if index != OUT {
             heap.remove(index);
         }
+        last
     }
 }
 
 impl Heap {
     fn place(&mut self, index: usize, entry: Entry) {
-        self.0[index] = entry;
+        self.entries[index] = entry;
         // SAFETY: offers in the heap are alive.
         unsafe { (*entry.offer).index.set(index) };
     }
 
     /// Moves the entry at `index` up to where it belongs.
     fn rise(&mut self, mut index: usize) {
-        let entry = self.0[index];
+        let entry = self.entries[index];
         while index > 0 {
             let parent = (index - 1) / 2;
-            if self.0[parent].due <= entry.due {
+            if self.entries[parent].due <= entry.due {
                 break;
             }
-            self.place(index, self.0[parent]);
+            self.place(index, self.entries[parent]);
             index = parent;
         }
         self.place(index, entry);
@@ -128,40 +152,41 @@ impl Heap {
 
     /// Moves the entry at `index` down to where it belongs.
     fn sink(&mut self, mut index: usize) {
-        let entry = self.0[index];
+        let entry = self.entries[index];
         loop {
             let mut child = 2 * index + 1;
-            if child + 1 < self.0.len() && self.0[child + 1].due < self.0[child].due {
+            if child + 1 < self.entries.len() && self.entries[child + 1].due < self.entries[child].due {
                 child += 1;
             }
-            if child >= self.0.len() || entry.due <= self.0[child].due {
+            if child >= self.entries.len() || entry.due <= self.entries[child].due {
                 break;
             }
-            self.place(index, self.0[child]);
+            self.place(index, self.entries[child]);
             index = child;
         }
         self.place(index, entry);
     }
 
     fn remove(&mut self, index: usize) {
-        let entry = self.0.swap_remove(index);
+        let entry = self.entries.swap_remove(index);
         // SAFETY: as in `place`.
         unsafe { (*entry.offer).index.set(OUT) };
-        if index < self.0.len() {
+        if index < self.entries.len() {
             self.sink(index);
             self.rise(index);
         }
-        if self.0.capacity() > 1024 && self.0.len() < self.0.capacity() / 4 {
-            let keep = self.0.len() * 2;
-            self.0.shrink_to(keep);
+        if self.entries.capacity() > 1024 && self.entries.len() < self.entries.capacity() / 4 {
+            let keep = self.entries.len() * 2;
+            self.entries.shrink_to(keep);
         }
     }
 }
 
-/// Which timers an offer is in.
+/// Which timers an offer was set with, and has not been removed from.
 pub(super) enum Place {
     None,
-    Vp(Arc<Shared>, usize),
+    /// Those of a virtual processor; they are there while the offer is lent.
+    Vp(NonNull<Timers>),
     Keeper,
 }
 
@@ -169,7 +194,7 @@ impl Place {
     /// The timers of the present driver.
     pub(super) fn here() -> Self {
         match Vp::current() {
-            Some(vp) => Self::Vp(vp.machine_ref(), vp.index),
+            Some(vp) => Self::Vp(NonNull::from(&vp.timers)),
             None => Self::Keeper,
         }
     }
@@ -177,13 +202,16 @@ impl Place {
     fn timers(&self) -> Option<&Timers> {
         match self {
             Self::None => None,
-            Self::Vp(machine, index) => Some(&machine.vps[*index].timers),
+            // SAFETY: the caller is about to insert, and drives the processor;
+            // or its offer is lent, and the machine stays: see `keeper::adopt`.
+            Self::Vp(timers) => Some(unsafe { timers.as_ref() }),
             Self::Keeper => Some(keeper::timers()),
         }
     }
 
     /// # Safety
-    /// As for [`Timers::insert`].
+    /// As for [`Timers::insert`]; the place is new, from [`Place::here`], and is
+    /// given to [`Place::remove`] once.
     pub(super) unsafe fn insert(&self, offer: &TimerOffer, due: Instant, at: &Offering<'_>) {
         let Some(timers) = self.timers() else { return };
         // SAFETY: the caller's contract.
@@ -193,10 +221,18 @@ impl Place {
         }
     }
 
-    pub(super) fn remove(&self, offer: &TimerOffer) {
-        if let Some(timers) = self.timers() {
-            timers.remove(offer);
+    /// The offer leaves, if it was set, and with it the place.
+    #[inline]
+    pub(super) fn remove(&mut self, offer: &TimerOffer) {
+        let Some(timers) = self.timers() else { return };
+        let last = timers.remove(offer);
+        if last
+            && let Self::Vp(timers) = *self
+            && !Vp::current().is_some_and(|vp| std::ptr::eq(&vp.timers, timers.as_ptr()))
+        {
+            keeper::look_again();
         }
+        *self = Self::None;
     }
 
     pub(super) fn locked(&self, f: &mut dyn FnMut()) {

@@ -25,10 +25,19 @@ pub(super) fn timers() -> &'static Timers {
 /// synchronizations that have moved elsewhere.
 static ADOPTED: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
 
-/// A machine ends: its timers, if there are any left, are kept here.
+/// A machine ends: it is kept here while somebody will come back to its timers.
 pub(crate) fn adopt(machine: &Arc<Shared>) {
-    if machine.vps.iter().any(|vp| !vp.timers.is_empty()) {
+    if machine.vps.iter().any(|vp| vp.timers.is_lent()) {
         ADOPTED.lock().unwrap_or_else(|e| e.into_inner()).push(Arc::clone(machine));
+        wake();
+    }
+}
+
+/// Nobody comes back to some timers any more: if their machine was adopted, it
+/// may go.
+#[cold]
+pub(super) fn look_again() {
+    if START.is_completed() {
         wake();
     }
 }
@@ -47,15 +56,13 @@ fn fire() -> Option<Instant> {
     let mut next = TIMERS.next_due();
     let mut adopted = ADOPTED.lock().unwrap_or_else(|e| e.into_inner());
     let (kept, done): (Vec<_>, Vec<_>) = adopted.drain(..).partition(|machine| {
-        let mut kept = false;
         for vp in &machine.vps {
             vp.timers.fire(now, &mut wakes);
             if let Some(due) = vp.timers.next_due() {
-                kept = true;
                 next = Some(next.map_or(due, |next| next.min(due)));
             }
         }
-        kept
+        machine.vps.iter().any(|vp| vp.timers.is_lent())
     });
     *adopted = kept;
     drop(adopted);

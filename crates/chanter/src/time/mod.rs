@@ -18,7 +18,7 @@ use heap::{Place, TimerOffer};
 pub(crate) use keeper::{adopt, idle_keepers};
 
 use crate::deadlock::{Waiting, Waits};
-use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::event::{BaseEvent, Branch, Event, Offered, Offering, Wakes, into_future};
 use crate::vp::Vp;
 
 /// The event that is ready when `duration` has passed since somebody began to
@@ -92,6 +92,18 @@ unsafe impl Event for After {
     }
 }
 
+// SAFETY: one leaf; a timer that has fired is in no heap, and is due when it is
+// offered again.
+unsafe impl BaseEvent for After {
+    const LASTS: bool = true;
+    fn is_last(_: &Self::Branch) -> bool {
+        false
+    }
+    fn take_back(_: Pin<&mut Self::Branch>) -> bool {
+        false
+    }
+}
+
 #[doc(hidden)]
 pub struct AfterBranch {
     when: When,
@@ -128,7 +140,6 @@ impl AfterBranch {
 
     fn retract(&mut self) {
         self.place.remove(&self.offer);
-        self.place = Place::None;
     }
 }
 
@@ -157,6 +168,8 @@ unsafe impl Branch for AfterBranch {
         if !begins && due <= self::now() {
             return at.commit_alone();
         }
+        // Offered again, by a set: where it was, it has fired.
+        this.retract();
         this.place = Place::here();
         // SAFETY: pinned, and removed in `drop` at the latest.
         unsafe { this.place.insert(&this.offer, due, at) };

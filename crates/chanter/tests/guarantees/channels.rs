@@ -18,10 +18,20 @@ fn in_order(got: &mut [usize], facts: Facts) {
 
 /// Receives. Two messages are sent: what comes back comes back first.
 fn receive(
-    (tx, rx): Pair,
+    pair: Pair,
     kit: &Kit,
     asynchronous: bool,
 ) -> Row<impl Event<Output = Result<Message, Closed>> + Send + use<>> {
+    receive_by(pair, kit, asynchronous, Receiver::recv)
+}
+
+/// As [`receive`], with an event of the row's own.
+fn receive_by<E: Event<Output = Result<Message, Closed>> + Send>(
+    (tx, rx): Pair,
+    kit: &Kit,
+    asynchronous: bool,
+    event: impl Fn(&Receiver<Message>) -> E + 'static,
+) -> Row<E> {
     let partners = [Partner::new(), Partner::new()];
     let (kit, theirs, messages) = (kit.clone(), partners.clone(), rx.clone());
     let serve = move || {
@@ -45,7 +55,7 @@ fn receive(
             assert!(partners.iter().all(|partner| matches!(partner.borrow_mut().ended(), Some(Ok(())))));
         }
     };
-    Row::new(move || messages.recv(), serve, verify)
+    Row::new(move || event(&messages), serve, verify)
 }
 
 pub(crate) fn recv_rendezvous(kit: &Kit) -> Row<impl Event<Output = Result<Message, Closed>> + Send + use<>> {
@@ -62,6 +72,25 @@ pub(crate) fn recv_mailbox(kit: &Kit) -> Row<impl Event<Output = Result<Message,
 
 pub(crate) fn recv_of_asend(kit: &Kit) -> Row<impl Event<Output = Result<Message, Closed>> + Send + use<>> {
     receive(channel(), kit, true)
+}
+
+/// By a set, which outlives the synchronization: it rests, its offers in their
+/// queues, and takes nothing.
+fn kept(rx: &Receiver<Message>) -> impl Event<Output = Result<Message, Closed>> + Send + use<> {
+    let (rx, (quiet, silent)) = (rx.clone(), channel());
+    let mut set = ChoiceSet::new();
+    set.insert(move || silent.recv());
+    set.insert(move || rx.recv());
+    std::mem::forget(quiet);
+    Box::leak(Box::new(set)).next().wrap(|(_, got)| got)
+}
+
+pub(crate) fn kept_rendezvous(kit: &Kit) -> Row<impl Event<Output = Result<Message, Closed>> + Send + use<>> {
+    receive_by(channel(), kit, false, kept)
+}
+
+pub(crate) fn kept_bounded(kit: &Kit) -> Row<impl Event<Output = Result<Message, Closed>> + Send + use<>> {
+    receive_by(bounded(1), kit, false, kept)
 }
 
 /// The end of a channel: whoever waits is told, and nothing is received.

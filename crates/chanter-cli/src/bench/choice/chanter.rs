@@ -38,6 +38,11 @@ pub(crate) fn vec(row: Row, load: Load) -> Outcome {
     }
 }
 
+/// The branches as a set, made once and kept for all choices.
+pub(crate) fn set(row: Row, load: Load) -> Outcome {
+    play(row, load, kept)
+}
+
 fn play<F>(row: Row, load: Load, chooser: impl FnOnce(Receivers, Senders, u64) -> F) -> Outcome
 where
     F: Future<Output = u64> + Send + 'static,
@@ -149,4 +154,26 @@ async fn mixed_vec(receivers: Receivers, senders: Senders, choices: u64) -> u64 
         tally.count(choose((choose(receives), choose(sends))).await);
     }
     tally.received
+}
+
+async fn kept(receivers: Receivers, senders: Senders, choices: u64) -> u64 {
+    let mut sent = vec![0; senders.len()];
+    let mut set = ChoiceSet::new();
+    for rx in &receivers {
+        set.insert(move || rx.recv_ref().wrap(into));
+    }
+    for (at, (tx, sent)) in senders.iter().zip(&mut sent).enumerate() {
+        set.insert(move || {
+            let value = *sent;
+            *sent += 1;
+            tx.send_ref(value).wrap(move |_| Moved::Out(at))
+        });
+    }
+    let mut received = 0;
+    for _ in 0..choices {
+        if let Moved::In(value) = set.next().await.1 {
+            received += value;
+        }
+    }
+    received
 }

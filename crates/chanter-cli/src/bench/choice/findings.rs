@@ -63,7 +63,7 @@ pub(super) fn findings(measured: &[Measured]) -> Vec<Finding> {
         for row in ROWS.into_iter().filter(|row| at(row.bench).was_run()) {
             let (own, at) = (own_variant(row), at(row.bench));
             findings.push(at.against(own, "best choice", 1.0, |m| !is_kept(m)));
-            findings.push(at.against(own, "best kept set", 1.0, is_kept));
+            findings.push(at.against("ChoiceSet", "best kept set", 1.0, is_kept));
             if row.branches == 8 {
                 for system in ["go", "tokio"] {
                     findings.push(at.against(own, system, 0.3, |m| m.case.system == system));
@@ -75,7 +75,8 @@ pub(super) fn findings(measured: &[Measured]) -> Vec<Finding> {
                 findings.push(at(bench).against("tuple", "best choice", 1.0, |_| true));
             }
         }
-        findings.extend(per_branch(measured, vps));
+        findings.extend(per_branch(measured, vps, "choose", own_variant));
+        findings.extend(per_branch(measured, vps, "ChoiceSet", |_| "ChoiceSet"));
         if at("timer").was_run() && at("recv").was_run() {
             let value = at("timer").chanter("tuple").zip(at("recv").chanter("tuple"));
             let value = value.map(|(timer, recv)| timer / recv);
@@ -90,20 +91,25 @@ pub(super) fn findings(measured: &[Measured]) -> Vec<Finding> {
 }
 
 /// A branch costs no more in a larger choice than in the next smaller one.
-fn per_branch(measured: &[Measured], vps: usize) -> Vec<Finding> {
+fn per_branch(
+    measured: &[Measured],
+    vps: usize,
+    whose: &str,
+    variant: impl Fn(Row) -> &'static str,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for shape in [Shape::Busy, Shape::One, Shape::Mixed] {
         let rows: Vec<Row> = ROWS.into_iter().filter(|row| row.shape == shape).collect();
         for pair in rows.windows(2) {
             let cost = |row: Row| {
                 let at = At { measured, bench: row.bench, vps };
-                at.was_run().then(|| at.chanter(own_variant(row)).map(|ns| ns / row.branches as f64))
+                at.was_run().then(|| at.chanter(variant(row)).map(|ns| ns / row.branches as f64))
             };
             let (Some(less), Some(more)) = (cost(pair[0]), cost(pair[1])) else { continue };
             let in_words = |cost: Option<f64>| cost.map_or("-".to_owned(), number);
             findings.push(Finding::new(
                 format!(
-                    "ns per branch, {} / {}, {vps} VP: {} / {}",
+                    "{whose}: ns per branch, {} / {}, {vps} VP: {} / {}",
                     pair[1].bench,
                     pair[0].bench,
                     in_words(more),
@@ -137,6 +143,7 @@ mod tests {
             case("busy-2", "chanter", "tuple", 40),
             case("busy-8", "chanter", "tuple", 80),
             case("busy-8", "chanter", "vec", 10),
+            case("busy-8", "chanter", "ChoiceSet", 60),
             case("busy-8", "go", "select", 200),
             case("busy-8", "go", "reflect.Select", 800),
             case("busy-8", "futures", "SelectAll", 40),
@@ -152,11 +159,11 @@ mod tests {
             (finding.value, finding.holds)
         };
         assert_eq!(value("busy-8, 1 VP / best choice: go select"), (Some(0.4), Some(true)));
-        assert_eq!(value("busy-8, 1 VP / best kept set: futures SelectAll"), (Some(2.0), Some(false)));
+        assert_eq!(value("busy-8, 1 VP / best kept set: futures SelectAll"), (Some(1.5), Some(false)));
         assert_eq!(value("busy-8, 1 VP / go: go select"), (Some(0.4), Some(false)));
         assert_eq!(value("busy-8, 1 VP / tokio"), (None, None));
-        assert_eq!(value("ns per branch, busy-8 / busy-2, 1 VP"), (Some(0.5), Some(true)));
-        assert_eq!(value("ns per branch, busy-64 / busy-8, 1 VP"), (Some(2.0), Some(false)));
+        assert_eq!(value("choose: ns per branch, busy-8 / busy-2, 1 VP"), (Some(0.5), Some(true)));
+        assert_eq!(value("choose: ns per branch, busy-64 / busy-8, 1 VP"), (Some(2.0), Some(false)));
         assert_eq!(value("losing a timer / plain recv, 1 VP"), (Some(1.5), Some(true)));
         assert!(!findings.iter().any(|f| f.figure.contains("2 VP") || f.figure.contains("one-")));
     }

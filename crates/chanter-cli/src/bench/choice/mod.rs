@@ -62,7 +62,7 @@ pub(crate) struct ChoiceArgs {
 }
 
 /// Sets of branches that are made once and kept for all choices.
-const KEPT: [&str; 2] = ["FuturesUnordered", "SelectAll"];
+const KEPT: [&str; 3] = ["ChoiceSet", "FuturesUnordered", "SelectAll"];
 
 pub(super) fn run(args: &ChoiceArgs) -> Result<(), Stop> {
     let mut cases: Vec<Case> = [1, 2].into_iter().flat_map(cases).collect();
@@ -128,6 +128,7 @@ fn of_row(row: Row, vps: usize) -> Vec<Case> {
     vec![
         case("chanter", "tuple", Pace::Swift, chanter::tuple),
         case("chanter", "vec", Pace::Swift, chanter::vec),
+        case("chanter", "ChoiceSet", Pace::Swift, chanter::set),
         case("go", "select", Pace::Fair, |row, load| match row.branches {
             1024 => row::cannot("a select statement of 1024 cases is nobody's program"),
             _ => go::run(row.bench, "select", load),

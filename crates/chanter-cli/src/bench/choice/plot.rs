@@ -21,9 +21,10 @@ const SHAPES: [(Shape, &str); 3] = [
     (Shape::Mixed, "half sends, half receives"),
 ];
 
-const COLOURS: [RGBColor; 12] = [
+const COLOURS: [RGBColor; 13] = [
     RGBColor(200, 30, 40),
     RGBColor(240, 130, 130),
+    RGBColor(120, 0, 20),
     RGBColor(0, 120, 190),
     RGBColor(110, 190, 230),
     RGBColor(60, 60, 60),

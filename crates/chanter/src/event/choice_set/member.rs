@@ -1,0 +1,206 @@
+//! Members: base events that are synchronized on again and again.
+
+use std::marker::PhantomPinned;
+use std::pin::Pin;
+
+use super::Key;
+use super::kept::{Header, Kept};
+use crate::deadlock::Waits;
+use crate::event::{Branch, Event, Offered, Offering, Wakes};
+
+/// An event that a [`ChoiceSet`](super::ChoiceSet) can keep: a base event, or
+/// one with a [`wrap`](Event::wrap).
+///
+/// What is not, because it needs its thread's attention between synchronizations
+/// (a lock, a future that is polled in place), or because losing is part of it
+/// (`with_nack`, `on_abort`, a nested choice), stands beside the set:
+/// `choose((set.next(), event))`.
+///
+/// # Safety
+///
+/// Implemented by this crate only. The branch has one leaf, neither walked nor
+/// retried. `offer_leaf` may be called again when the offer was passed over.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a base event: a set cannot keep it",
+    note = "put it beside the set: `choose((set.next(), event))`"
+)]
+pub unsafe trait BaseEvent: Event {
+    /// A commit that nobody has taken yet may wait for the next synchronization:
+    /// it keeps nothing from others.
+    #[doc(hidden)]
+    const LASTS: bool;
+
+    /// After this commit, no other will be worth waiting for: it is closed.
+    #[doc(hidden)]
+    fn is_last(branch: &Self::Branch) -> bool;
+
+    /// Takes the offer out of its queue, to be offered again. False: it is in
+    /// none. (For what meets partners.)
+    #[doc(hidden)]
+    fn take_back(branch: Pin<&mut Self::Branch>) -> bool;
+}
+
+/// What a set does with its members, whatever they are.
+pub(super) trait Member<T> {
+    /// Makes its next event, if there is none.
+    fn make(self: Pin<&mut Self>);
+    /// Commits if that is possible now, or offers.
+    fn offer(self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut Wakes) -> Offered;
+    /// Commits if that is possible now. It is offered nowhere.
+    fn attempt(self: Pin<&mut Self>, wakes: &mut Wakes) -> bool;
+    /// It has been offered, and passed by partners that it may have next time:
+    /// see `Header::shunned`.
+    fn has_shunned(&self) -> bool;
+    /// As [`BaseEvent::take_back`].
+    fn take_back(self: Pin<&mut Self>) -> bool;
+    /// A partner has committed it: settles the commit.
+    fn settle(self: Pin<&mut Self>, wakes: &mut Wakes);
+    /// A partner has committed it for a synchronization that was dropped. True:
+    /// it waits for the next one; false: what was committed went back.
+    fn give_back(self: Pin<&mut Self>, wakes: &mut Wakes) -> bool;
+    /// Whether the commit is the last.
+    fn is_last(&self) -> bool;
+    /// Takes the offer out of its queue: from then on, no partner knows of it.
+    fn retract(self: Pin<&mut Self>);
+    /// The result of the commit.
+    fn finish(self: Pin<&mut Self>) -> T;
+    /// For a report.
+    fn waits(&self, waits: &mut Waits);
+}
+
+/// A member, and where its events come from.
+#[repr(C)]
+pub(super) struct Source<E: Event, F> {
+    /// First: see [`Header`].
+    header: Header,
+    make: F,
+    /// It leaves after its first commit.
+    once: bool,
+    /// Pinned. Gone from a commit to the next synchronization.
+    branch: Option<E::Branch>,
+    /// It has committed, and nobody has taken the result.
+    done: bool,
+    _pinned: PhantomPinned,
+}
+
+// SAFETY: `Event`'s contract: the branch is `Send` when the event is. The
+// header is shared with partners by the protocol.
+unsafe impl<E: Event + Send, F: Send> Send for Source<E, F> {}
+
+impl<E: BaseEvent, F: FnMut() -> E> Source<E, F> {
+    pub(super) fn new(set: *const Kept, key: Key, once: bool, make: F) -> Self {
+        const {
+            assert!(E::Branch::SINGLE && !E::Branch::WALKED && !E::Branch::RETRIES, "BaseEvent's contract");
+        }
+        Self { header: Header::new(set, key), make, once, branch: None, done: false, _pinned: PhantomPinned }
+    }
+
+    /// The header, the branch, which stays pinned, and the rest.
+    fn parts(self: Pin<&mut Self>) -> (&Header, Pin<&mut Option<E::Branch>>, &mut F, &mut bool) {
+        // SAFETY: header and branch stay where they are; the rest is not pinned.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (&this.header, Pin::new_unchecked(&mut this.branch), &mut this.make, &mut this.done)
+        }
+    }
+
+    #[inline(always)]
+    fn branch(self: Pin<&mut Self>) -> (&Header, Pin<&mut E::Branch>) {
+        let (header, branch, ..) = self.parts();
+        (header, branch.as_pin_mut().expect("a vacant member is made first"))
+    }
+}
+
+impl<E: BaseEvent, F: FnMut() -> E> Member<E::Output> for Source<E, F> {
+    fn make(self: Pin<&mut Self>) {
+        let (_, mut branch, make, _) = self.parts();
+        if branch.is_none() {
+            let event = make();
+            branch.set(Some(event.into_branch()));
+        }
+    }
+
+    fn offer(mut self: Pin<&mut Self>, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+        if self.done {
+            return at.commit_alone();
+        }
+        let (header, mut branch) = self.as_mut().branch();
+        let group = &header.group;
+        let own = Offering { group, leaf: 0, single: at.single, waker: None, task: None, kept: Some(at) };
+        let offered = branch.as_mut().offer_leaf(0, &own, wakes);
+        if !E::Branch::LEAN && offered == Offered::Committed {
+            branch.settle(Some(0), wakes);
+        }
+        offered
+    }
+
+    fn attempt(mut self: Pin<&mut Self>, wakes: &mut Wakes) -> bool {
+        if self.done {
+            return true;
+        }
+        let (_, mut branch) = self.as_mut().branch();
+        let committed = branch.as_mut().try_leaf(0, wakes);
+        if committed {
+            branch.settle(Some(0), wakes);
+        }
+        committed
+    }
+
+    #[inline]
+    fn has_shunned(&self) -> bool {
+        self.header.shunned.replace(false)
+    }
+
+    fn take_back(self: Pin<&mut Self>) -> bool {
+        self.parts().1.as_pin_mut().is_some_and(E::take_back)
+    }
+
+    fn settle(mut self: Pin<&mut Self>, wakes: &mut Wakes) {
+        let outcome = self.header.group.outcome();
+        debug_assert!(outcome.is_some(), "a partner has won it");
+        self.header.group.renew_kept();
+        self.as_mut().branch().1.settle(Some(0), wakes);
+    }
+
+    fn give_back(mut self: Pin<&mut Self>, wakes: &mut Wakes) -> bool {
+        if E::LASTS {
+            self.as_mut().settle(wakes);
+            *self.as_mut().parts().3 = true;
+            return true;
+        }
+        let outcome = self.header.group.outcome();
+        debug_assert!(outcome.is_some(), "a partner has won it");
+        self.header.group.renew_kept();
+        self.as_mut().branch().1.settle(None, wakes);
+        self.parts().1.set(None);
+        false
+    }
+
+    fn is_last(&self) -> bool {
+        self.once || self.branch.as_ref().is_some_and(E::is_last)
+    }
+
+    fn retract(self: Pin<&mut Self>) {
+        self.parts().1.set(None);
+    }
+
+    fn finish(self: Pin<&mut Self>) -> E::Output {
+        /// The branch goes, even if a `wrap` panics.
+        struct Clear<'a, B>(Pin<&'a mut Option<B>>);
+        impl<B> Drop for Clear<'_, B> {
+            fn drop(&mut self) {
+                self.0.set(None);
+            }
+        }
+        let (_, branch, _, done) = self.parts();
+        *done = false;
+        let mut branch = Clear(branch);
+        branch.0.as_mut().as_pin_mut().expect("it has committed").finish(0)
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        if let Some(branch) = &self.branch {
+            branch.waits(waits);
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! `ChoiceSet`: a choice that is kept.
+//!
+//! - `kept` is the protocol: who may commit an offer that stays in its queue.   INV-KEPT
+//! - `member` is one of the events, and where the next one comes from.
+//! - `next` is the event of the set.
+
+pub(in crate::event) mod kept;
+mod member;
+mod next;
+
+#[cfg(all(test, loom))]
+mod models;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+
+use crate::event::Wakes;
+use crate::thread::body::contain;
+use kept::Kept;
+pub use member::BaseEvent;
+use member::{Member, Source};
+pub use next::Next;
+
+/// A choice over many events that is made once and synchronized on again and
+/// again.
+///
+/// A [`choose`](crate::choose) offers each of its branches and takes all offers
+/// back, every time. A set leaves them where they are: a synchronization costs
+/// what its members that became ready cost, however many there are. Each member
+/// makes its next event when the last one has committed. Members are of any
+/// kind, as long as they are [base events](BaseEvent), or `wrap`s of one, that
+/// yield a `T`.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # use std::time::Duration;
+/// let (ask, asked) = mailbox();
+/// let (stop, stopped) = channel::<()>();
+/// let mut set = ChoiceSet::new();
+/// set.insert(move || asked.recv().wrap(Result::ok));
+/// let watch = set.insert(move || stopped.recv().wrap(|_| None));
+/// ask.try_send(1).unwrap();
+/// assert_eq!(set.next().sync_blocking().1, Some(1));
+/// drop(stop);
+/// let (key, nothing) = set.next().sync_blocking();
+/// assert_eq!((key, nothing), (watch, None));
+/// assert!(!set.contains(watch), "a channel that is closed leaves");
+/// ```
+///
+/// **Law.** `set.next()` is the [`choose`](crate::choose) of its members' events,
+/// each wrapped to yield its key, too; but what is not chosen is not made anew.
+/// So the time of a member [`after(d)`](crate::after) runs on from one
+/// synchronization to the next: it is a clock that ticks. For a time limit on
+/// each, write `set.next().timeout(d)`.
+///
+/// **Fair.** Members that are ready have their turns in the order in which they
+/// became ready; one that was chosen and is ready again stands behind all of
+/// them. So a member that stays ready is bypassed at most once by each other.
+///
+/// **Nothing is granted to a set that nobody waits for.** Its offers stay in
+/// the wait queues between synchronizations, but partners pass them over: a
+/// rendezvous with a member happens only while somebody synchronizes. What is
+/// sent to a channel meanwhile goes to others, or waits.
+///
+/// **Closing.** A member whose channel is closed yields that error once, and
+/// leaves. An empty set is [`never`](crate::never), so a loop that ends with the
+/// last member says `while !set.is_empty()`.
+///
+/// Dropping the set takes every offer back, and drops events that have not
+/// committed, as dropping a choice does. Memory: one allocation for each member.
+///
+/// Parallel CML's choice (sections 2 and 5), over time.
+pub struct ChoiceSet<'a, T> {
+    /// By index; dropped before `kept`, after all have been retracted.
+    members: Vec<Place<'a, T>>,
+    /// Places without a member.
+    free: Vec<u32>,
+    /// Members that need a new event: they are new, or what was committed to
+    /// them went back.
+    vacant: VecDeque<Key>,
+    /// The member that committed last, which needs a new event, or has it and is
+    /// to be tried when `ready` is empty.
+    again: Option<Key>,
+    /// Members that are to be tried, in order: in no queue. Those that partners
+    /// have passed over since are in `kept`. (Keys of members that were removed
+    /// may be among them.)
+    ready: VecDeque<Key>,
+    /// Members that are linked, but were offered in a choice with another set,
+    /// whose members they did not match.
+    shunned: Vec<Key>,
+    /// A synchronization has gone live, and has not been settled.
+    live: bool,
+    kept: Box<Kept>,
+}
+
+/// A place for a member.
+struct Place<'a, T> {
+    /// How many members have left it.
+    generation: u32,
+    member: Option<Pin<Box<dyn Member<T> + Send + 'a>>>,
+}
+
+// SAFETY: members are `Send`; what partners know of them and of the set is
+// shared by the protocol, wherever the owner is.
+unsafe impl<T> Send for ChoiceSet<'_, T> {}
+// SAFETY: shared, it can only be counted.
+unsafe impl<T> Sync for ChoiceSet<'_, T> {}
+
+/// Names a member of a [`ChoiceSet`]; never reused (but after 2^32 members in
+/// one place).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    index: u32,
+    generation: u32,
+}
+
+impl<'a, T> ChoiceSet<'a, T> {
+    /// An empty set.
+    pub fn new() -> Self {
+        Self {
+            members: Vec::new(),
+            free: Vec::new(),
+            vacant: VecDeque::new(),
+            again: None,
+            ready: VecDeque::new(),
+            shunned: Vec::new(),
+            live: false,
+            kept: Box::new(Kept::new()),
+        }
+    }
+
+    /// A member that synchronizes on what `make` returns, again and again, until
+    /// it is removed, or its channel is closed.
+    ///
+    /// `make` runs on the thread that synchronizes, at the beginning of the next
+    /// synchronization: once now, and once after each commit. It may bring the
+    /// next message to send. If it panics, so does the synchronization, which
+    /// has not happened; the next one calls it again.
+    ///
+    /// A message that is to be sent waits in the set until it is taken, and is
+    /// dropped with it.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let (tx, rx) = channel();
+    /// let other = std::thread::spawn(move || [rx.recv().sync_blocking(), rx.recv().sync_blocking()]);
+    /// let mut set = ChoiceSet::new();
+    /// let mut numbers = 1..;
+    /// set.insert(move || tx.send(numbers.next().unwrap()));
+    /// for _ in 0..2 {
+    ///     assert_eq!(set.next().sync_blocking().1, Ok(()));
+    /// }
+    /// assert_eq!(other.join().unwrap(), [Ok(1), Ok(2)]);
+    /// ```
+    ///
+    /// # Panics
+    /// If there are 2^32 members.
+    pub fn insert<F, E>(&mut self, make: F) -> Key
+    where
+        F: FnMut() -> E + Send + 'a,
+        E: BaseEvent + IntoFuture<Output = T> + Send + 'a,
+    {
+        self.insert_source(make, false)
+    }
+
+    /// A member that leaves when it has committed.
+    ///
+    /// `make` runs once; and once more if a synchronization was dropped
+    /// after a partner had committed a message to this member, which then went
+    /// back.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let answer = IVar::new();
+    /// let mut set = ChoiceSet::new();
+    /// let asked = answer.clone();
+    /// set.insert_once(move || asked.get());
+    /// answer.put(42).unwrap();
+    /// assert_eq!(set.next().sync_blocking().1, 42);
+    /// assert!(set.is_empty());
+    /// ```
+    ///
+    /// # Panics
+    /// As [`insert`](Self::insert).
+    pub fn insert_once<F, E>(&mut self, make: F) -> Key
+    where
+        F: FnMut() -> E + Send + 'a,
+        E: BaseEvent + IntoFuture<Output = T> + Send + 'a,
+    {
+        self.insert_source(make, true)
+    }
+
+    fn insert_source<F, E>(&mut self, make: F, once: bool) -> Key
+    where
+        F: FnMut() -> E + Send + 'a,
+        E: BaseEvent + IntoFuture<Output = T> + Send + 'a,
+    {
+        let index = self.free.pop().unwrap_or_else(|| {
+            let index = u32::try_from(self.members.len()).expect("a set has fewer than 2^32 members");
+            self.members.push(Place { generation: 0, member: None });
+            index
+        });
+        let place = &mut self.members[index as usize];
+        let key = Key { index, generation: place.generation };
+        place.member = Some(Box::pin(Source::new(&raw const *self.kept, key, once, make)));
+        self.vacant.push_back(key);
+        key
+    }
+
+    /// Takes a member out: its offer goes, and what it would have sent is
+    /// dropped. False: there is no such member any more.
+    ///
+    /// # Panics
+    /// Resumes panics of what is dropped; the member is gone all the same.
+    pub fn remove(&mut self, key: Key) -> bool {
+        self.recover();
+        let Some(mut member) = self.vacate(key) else { return false };
+        let retracted = catch_unwind(AssertUnwindSafe(|| member.as_mut().retract()));
+        // Its offer is gone, so no partner puts it on the ready list any more;
+        // and now it is not there.
+        self.drain();
+        if self.ready.len() > 2 * self.members.len() + 64 {
+            let (ready, members) = (&mut self.ready, &self.members);
+            ready.retain(|key| is_in(members, *key));
+        }
+        drop(member);
+        if let Err(panic) = retracted {
+            resume_unwind(panic);
+        }
+        true
+    }
+
+    /// Whether it has this member.
+    pub fn contains(&self, key: Key) -> bool {
+        is_in(&self.members, key)
+    }
+
+    /// How many members it has.
+    pub fn len(&self) -> usize {
+        self.members.len() - self.free.len()
+    }
+
+    /// Whether it has no member: then [`next`](Self::next) never commits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The event that commits exactly one of the members, whichever can first,
+    /// and yields its key with its result.
+    ///
+    /// It composes as any event does: `choose((set.next(), stop.get()))`,
+    /// `set.next().timeout(d)`.
+    ///
+    /// Not chosen, or dropped: no member has committed, and all stay. A message
+    /// that a sender had committed to it already goes back to the head of its
+    /// channel; a send that was taken, or a time that has come, is what the next
+    /// synchronization yields.
+    ///
+    /// Blocks the thread, not its virtual processor. Begins, waits and ends in
+    /// constant time, but for members that became ready, and those that are new.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # use std::time::Duration;
+    /// let channels: Vec<_> = (0..100).map(|_| bounded(1)).collect();
+    /// let mut set = ChoiceSet::new();
+    /// for (_, rx) in &channels {
+    ///     set.insert(|| rx.recv_ref());
+    /// }
+    /// channels[7].0.try_send("seven").unwrap();
+    /// assert_eq!(set.next().sync_blocking().1, Ok("seven"));
+    /// assert_eq!(set.next().timeout(Duration::from_millis(1)).sync_blocking(), None);
+    /// ```
+    ///
+    /// # Panics
+    /// The synchronization resumes panics of `insert`ed functions and of
+    /// `wrap`s; the set can be used again.
+    #[allow(clippy::should_implement_trait, reason = "an event, not an item")]
+    pub fn next(&mut self) -> Next<'_, 'a, T> {
+        Next::new(self)
+    }
+
+    /// Takes a member out of its place.
+    fn vacate(&mut self, key: Key) -> Option<Pin<Box<dyn Member<T> + Send + 'a>>> {
+        let place =
+            self.members.get_mut(key.index as usize).filter(|place| place.generation == key.generation)?;
+        let member = place.member.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(key.index);
+        Some(member)
+    }
+
+    /// Takes what partners have passed over.
+    fn drain(&mut self) {
+        let ready = &mut self.ready;
+        self.kept.drain(|key| ready.push_back(key));
+    }
+
+    /// The rarer part of what a synchronization begins with.
+    #[cold]
+    fn prepare(&mut self) {
+        self.recover();
+        for key in self.shunned.drain(..) {
+            if member(&mut self.members, key).is_some_and(|member| member.take_back()) {
+                self.ready.push_back(key);
+            }
+        }
+        while let Some(key) = self.vacant.front().copied() {
+            if let Some(member) = member(&mut self.members, key) {
+                // If this panics, it is still there.
+                member.make();
+            }
+            self.vacant.pop_front();
+            self.ready.push_back(key);
+        }
+    }
+
+    /// Nobody synchronizes any more.
+    fn rest(&mut self, wakes: &mut Wakes) {
+        self.live = false;
+        // SAFETY: the winner is a member, and alive.
+        let Some(won) = (unsafe { self.kept.give_up().as_ref() }) else { return };
+        let key = won.key;
+        let Some(member) = member(&mut self.members, key) else { unreachable!("members that won are there") };
+        if member.give_back(wakes) {
+            self.ready.push_front(key);
+        } else {
+            self.vacant.push_back(key);
+        }
+    }
+
+    /// A synchronization was leaked: it never happened.
+    #[inline]
+    fn recover(&mut self) {
+        if self.live {
+            let mut wakes = Wakes::new();
+            self.rest(&mut wakes);
+            wakes.queue();
+        }
+    }
+}
+
+fn is_in<T>(members: &[Place<'_, T>], key: Key) -> bool {
+    let place = members.get(key.index as usize);
+    place.is_some_and(|place| place.generation == key.generation && place.member.is_some())
+}
+
+#[inline]
+fn member<'m, 'a, T>(
+    members: &'m mut [Place<'a, T>],
+    key: Key,
+) -> Option<Pin<&'m mut (dyn Member<T> + Send + 'a)>> {
+    let place = members.get_mut(key.index as usize)?;
+    if place.generation == key.generation { place.member.as_mut().map(Pin::as_mut) } else { None }
+}
+
+impl<T> Drop for ChoiceSet<'_, T> {
+    fn drop(&mut self) {
+        // All of them, before the first is freed: while one is linked, a partner
+        // may put it behind another in the ready list.
+        for place in &mut self.members {
+            if let Some(member) = &mut place.member {
+                contain(|| member.as_mut().retract());
+            }
+        }
+    }
+}
+
+impl<T> Default for ChoiceSet<'_, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for ChoiceSet<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChoiceSet").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
