@@ -5,11 +5,12 @@
 //! memory, `body.rs` what lies in it, `run.rs` the only code that polls.
 
 pub(crate) mod body;
+pub mod fiber;
 pub(crate) mod frame;
 mod join;
 mod par;
 mod rest;
-mod run;
+pub(crate) mod run;
 mod spawn;
 pub(crate) mod state;
 

@@ -31,12 +31,15 @@ impl Wake for Nested {
 }
 
 /// Polls `future` on the current virtual processor and runs its threads in
-/// between.
+/// between. On a fiber's stack the fiber is suspended instead.
 ///
 /// # Panics
 /// If the stack is nearly used up by threads that are nested in this way.
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     let vp = Vp::current().expect("the caller drives a virtual processor");
+    if let Some(fiber) = vp.fibers.current() {
+        return fiber.block(future);
+    }
     let machine = vp.machine_ref();
     let nested = Arc::new(Nested { woken: AtomicBool::new(false), machine, vp: vp.index });
     let waker = Waker::from(Arc::clone(&nested));

@@ -40,6 +40,7 @@ use crate::policy::{Policy, Ready, ReadyQueue, Reason};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Stack, fence};
 use crate::thread::Home;
+use crate::thread::fiber::Fibers;
 use crate::thread::frame::{Arena, Header};
 use crate::time::Timers;
 use counters::{Counter, Counters};
@@ -99,6 +100,8 @@ pub(crate) struct Vp {
     asked_in: Cell<Instant>,
     asked_since: Cell<Instant>,
     pub(crate) counters: Counters,
+    /// Driver: the fibers that it runs, and their stacks.
+    pub(crate) fibers: Fibers,
     pub(crate) policy: Box<dyn Policy>,
     /// What the policy says of the woken.
     lets_woken_run: bool,
@@ -150,6 +153,7 @@ impl Vp {
             asked_in: Cell::new(Instant::now()),
             asked_since: Cell::new(Instant::now()),
             counters: Counters::default(),
+            fibers: Fibers::new(),
             parasites: Counter::default(),
             home: Home::new(index),
             arena: Arena::new(),
@@ -231,6 +235,18 @@ impl Vp {
     /// Whether the stack has room for another nested thread.
     pub(crate) fn has_stack(&self) -> bool {
         stack::pointer() > self.stack_limit.get()
+    }
+
+    /// The driver goes to another stack, on which nothing nests below `limit`.
+    /// Returns the limit of the one that it leaves.
+    #[inline(always)]
+    pub(crate) fn change_stack(&self, limit: usize) -> usize {
+        let outer = self.stack_limit.replace(limit);
+        // ORDER: Relaxed: a request that is overwritten comes again.
+        if self.guard.load(Ordering::Relaxed) != LOOK_CLOSER {
+            self.guard.store(limit, Ordering::Relaxed);
+        }
+        outer
     }
 
     /// Whether a parasite may simply be polled where it is spawned.
