@@ -229,6 +229,7 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     /// # Panics
     /// If a virtual processor's stack is nearly used up by threads that are
     /// nested in this way.
+    #[inline]
     fn sync_blocking(self) -> Self::Output {
         blocking::sync_blocking(self)
     }

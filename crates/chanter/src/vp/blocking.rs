@@ -35,11 +35,17 @@ impl Wake for Nested {
 ///
 /// # Panics
 /// If the stack is nearly used up by threads that are nested in this way.
+#[inline]
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     let vp = Vp::current().expect("the caller drives a virtual processor");
-    if let Some(fiber) = vp.fibers.current() {
-        return fiber.block(future);
+    match vp.fibers.current() {
+        Some(fiber) => fiber.block(future),
+        None => nest(vp, future),
     }
+}
+
+#[inline(never)]
+fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
     let machine = vp.machine_ref();
     let nested = Arc::new(Nested { woken: AtomicBool::new(false), machine, vp: vp.index });
     let waker = Waker::from(Arc::clone(&nested));

@@ -28,10 +28,10 @@ fn values_of_all_sizes_and_alignments() {
             aligned
         });
         assert_eq!(fiber.await.unwrap(), Aligned(5));
-        // A closure that is larger than many a stack.
-        let large = [3_u8; 40_000];
+        // A closure that does not fit into a frame.
+        let large = [3_u8; 10_000];
         let sum = spawn_fiber(move || large.iter().map(|n| u64::from(*n)).sum::<u64>());
-        assert_eq!(sum.await.unwrap(), 120_000);
+        assert_eq!(sum.await.unwrap(), 30_000);
     });
 }
 
@@ -195,14 +195,24 @@ fn a_fiber_that_never_began_only_drops_its_closure() {
     let ledger = Ledger::new();
     let machine = machine(1);
     let payload = ledger.payload(0);
-    let fiber = machine.block_on(async move {
-        spawn_fiber(move || {
-            let _payload = payload;
-            unreachable!("the machine ends before");
-        })
+    // The processor is held until the machine closes.
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let held = IVar::new();
+    let told = held.clone();
+    drop(machine.spawn(async move {
+        told.put(()).unwrap();
+        gate.recv().unwrap();
+    }));
+    held.get().sync_blocking();
+    let fiber = machine.spawn_fiber(move || {
+        let _payload = payload;
+        unreachable!("the machine ends before");
     });
     let stats = machine.stats();
-    drop(machine);
+    let closer = std::thread::spawn(move || drop(machine));
+    std::thread::sleep(millis(50));
+    open.send(()).unwrap();
+    closer.join().unwrap();
     assert!(fiber.join().sync_blocking().unwrap_err().is_cancelled());
     ledger.check();
     assert_eq!((stats.fibers_created, stats.stacks_allocated), (1, 0));

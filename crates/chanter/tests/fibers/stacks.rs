@@ -44,8 +44,9 @@ fn a_stack_is_taken_with_the_first_turn_and_used_again_at_once() {
 
 #[inline(never)]
 fn uses(kib: usize) -> usize {
-    let page = std::hint::black_box([kib as u8; 1024]);
-    if kib <= 1 { page.len() } else { uses(kib - 1) + usize::from(page[1023] == kib as u8) }
+    let page = [kib as u8; 1024];
+    let seen = std::hint::black_box(&page)[1023];
+    if kib <= 1 { page.len() } else { uses(kib - 1) + usize::from(seen == kib as u8) }
 }
 
 #[test]

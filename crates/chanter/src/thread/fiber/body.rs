@@ -7,7 +7,7 @@ use std::future::Future;
 use std::marker::PhantomPinned;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::task::{Context, Poll};
 
 use corosensei::{Coroutine, CoroutineResult};
@@ -90,8 +90,12 @@ impl<F: FnOnce() -> T, T> Body<F, T> {
 /// the coroutine has ended.
 unsafe fn perform<F: FnOnce() -> T, T>(work: *mut Work<F, T>) {
     // SAFETY: the caller's contract.
-    let Work::New(closure) = std::mem::replace(unsafe { &mut *work }, Work::Running) else {
-        unreachable!("a fiber begins once");
+    let Work::New(closure) = (unsafe { &*work }) else { unreachable!("a fiber begins once") };
+    // SAFETY: as above. Moved out, and its place says so.
+    let closure = unsafe {
+        let closure = ptr::from_ref(closure).read();
+        work.write(Work::Running);
+        closure
     };
     let result = catch_unwind(AssertUnwindSafe(closure));
     // SAFETY: as above.

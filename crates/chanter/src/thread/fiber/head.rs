@@ -277,7 +277,7 @@ impl Head {
     }
 
     /// Polls `future` as the fiber, which is suspended in between.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn block<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         // SAFETY: as in `run`.

@@ -124,13 +124,17 @@ mod tests {
         assert!(reused && again.head() == place);
     }
 
+    fn lowest(stack: &Stack) -> *mut u8 {
+        stack.guard().1 as *mut u8
+    }
+
     #[test]
     fn idle_processors_keep_few_pages_and_not_many_stacks() {
         let mut pool = Pool::default();
         let stacks: Vec<_> = (0..MAPPED + 100).map(|_| pool.take(SMALLEST).unwrap().0).collect();
         for stack in stacks {
             // SAFETY: the stack is ours.
-            unsafe { stack.head().cast::<u8>().write(1) };
+            unsafe { lowest(&stack).write(1) };
             assert!(pool.put(stack).is_none());
         }
         assert!(pool.is_fat());
@@ -139,7 +143,7 @@ mod tests {
         assert_eq!(pool.len(), MAPPED);
         // SAFETY: as above.
         let dirty = |pool: &mut Pool| {
-            (0..MAPPED).filter(|_| unsafe { pool.take(SMALLEST).unwrap().0.head().cast::<u8>().read() } == 1).count()
+            (0..MAPPED).filter(|_| unsafe { lowest(&pool.take(SMALLEST).unwrap().0).read() } == 1).count()
         };
         assert_eq!(dirty(&mut pool), WARM);
         assert_eq!(pool.len(), 0);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   low                                                          high
-//!   │ guard: no access │ ◄── grows downwards ── the stack │ Head │
+//!   │ guard: no access │ ◄── grows downwards ── the stack │ Top │
 //! ```
 //!
 //! The guard costs no mapping where the OS can mark pages (Linux 6.13 and
@@ -11,7 +11,7 @@
 //! (Linux allows 65,530 of them for a process unless told otherwise).
 
 use std::io;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
@@ -27,17 +27,21 @@ pub(super) const LARGEST: usize = 1 << 30;
 /// What the guard has at least: more than a page, for frames that skip pages
 /// (those of C compilers without probes).
 const GUARD: usize = 16 * 1024;
-/// What the head takes at the top, which stays aligned.
-const HEAD: usize = size_of::<Head>().next_multiple_of(64);
-
-/// A stack, unmapped when it is dropped.
-pub(super) struct Stack {
+/// What lies at the top of a stack, above what grows. It stays while the stack
+/// is free, so that a stack is a pointer, which is cheap to pass around.
+#[repr(C, align(64))]
+struct Top {
     low: NonNull<u8>,
     guard: usize,
     /// Without the guard.
     size: usize,
     valgrind: ManuallyDrop<ValgrindStackRegistration>,
+    /// There while a fiber uses the stack.
+    head: MaybeUninit<Head>,
 }
+
+/// A stack, unmapped when it is dropped.
+pub(super) struct Stack(NonNull<Top>);
 
 // SAFETY: plain memory.
 unsafe impl Send for Stack {}
@@ -56,9 +60,14 @@ impl Stack {
         if low == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let valgrind = ValgrindStackRegistration::new(low.cast(), guard + size);
-        let low = NonNull::new(low.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let stack = Self { low, guard, size, valgrind: ManuallyDrop::new(valgrind) };
+        let low = NonNull::new(low.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let valgrind = ManuallyDrop::new(ValgrindStackRegistration::new(low.as_ptr(), guard + size));
+        // SAFETY: inside of our own mapping, which is aligned to pages.
+        let stack = unsafe {
+            let top = low.add(guard + size - size_of::<Top>()).cast::<Top>();
+            top.write(Top { low, guard, size, valgrind, head: MaybeUninit::uninit() });
+            Self(top)
+        };
         // SAFETY: the lowest pages of our own mapping.
         if unsafe { mark_guard(low.as_ptr().cast(), guard) } {
             Ok(stack)
@@ -68,37 +77,50 @@ impl Stack {
         }
     }
 
+    #[inline(always)]
+    fn top(&self) -> &Top {
+        // SAFETY: there from `new` to `drop`.
+        unsafe { self.0.as_ref() }
+    }
+
     /// Without the guard.
+    #[inline(always)]
     pub(super) fn size(&self) -> usize {
-        self.size
+        self.top().size
     }
 
     /// Where the guard begins, and where it ends.
+    #[inline(always)]
     pub(super) fn guard(&self) -> (usize, usize) {
-        let low = self.low.as_ptr() as usize;
-        (low, low + self.guard)
+        let low = self.top().low.as_ptr() as usize;
+        (low, low + self.top().guard)
     }
 
-    /// The place of the head, above the stack itself.
+    /// The place of the head.
+    #[inline(always)]
     pub(super) fn head(&self) -> NonNull<Head> {
-        // SAFETY: inside of the mapping: a stack is larger than its head.
-        unsafe { self.low.add(self.guard + self.size - HEAD) }.cast()
+        // SAFETY: a field of what is there.
+        unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).head) }.cast()
     }
 
-    /// Gives the pages back to the OS, and keeps the addresses. Nothing on the
-    /// stack is in use.
+    /// Gives the pages back to the OS, but for the topmost, and keeps the
+    /// addresses. Nothing on the stack is in use.
     pub(super) fn forget_contents(&self) {
-        // SAFETY: our own mapping; its contents do not matter any more.
-        unsafe { libc::madvise(self.low.add(self.guard).as_ptr().cast(), self.size, libc::MADV_DONTNEED) };
+        let (_, start) = self.guard();
+        let end = self.0.as_ptr() as usize & !(page_size() - 1);
+        // SAFETY: pages of our own mapping, whose contents do not matter.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
     }
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
+        let (low, start) = self.guard();
+        let size = self.size();
         // SAFETY: dropped once; the mapping is ours, and nobody runs on it.
         unsafe {
-            ManuallyDrop::drop(&mut self.valgrind);
-            libc::munmap(self.low.as_ptr().cast(), self.guard + self.size);
+            ManuallyDrop::drop(&mut self.0.as_mut().valgrind);
+            libc::munmap(low as *mut libc::c_void, start - low + size);
         }
     }
 }
@@ -109,13 +131,13 @@ unsafe impl CorosenseiStack for Stack {
     #[inline(always)]
     fn base(&self) -> StackPointer {
         // SAFETY: not null.
-        unsafe { StackPointer::new_unchecked(self.head().as_ptr() as usize) }
+        unsafe { StackPointer::new_unchecked(self.0.as_ptr() as usize) }
     }
 
     #[inline(always)]
     fn limit(&self) -> StackPointer {
         // SAFETY: not null.
-        unsafe { StackPointer::new_unchecked(self.low.as_ptr() as usize) }
+        unsafe { StackPointer::new_unchecked(self.top().low.as_ptr() as usize) }
     }
 }
 
@@ -153,14 +175,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_head_is_on_the_stacks_side_of_the_guard() {
+    fn a_stack_reaches_from_its_guard_to_its_top() {
         let stack = Stack::new(SMALLEST).unwrap();
         let (low, high) = stack.guard();
         assert_eq!(stack.limit().get(), low);
         assert_eq!(stack.base().get() % 64, 0);
-        assert_eq!(stack.base().get() + HEAD, high + stack.size());
+        assert_eq!(stack.base().get() + size_of::<Top>(), high + stack.size());
         // All of it can be written, to the last byte above the guard.
-        for at in [high, stack.base().get() - 1, stack.base().get() + HEAD - 1] {
+        for at in [high, stack.base().get() - 1] {
             // SAFETY: our own memory.
             unsafe { (at as *mut u8).write_volatile(7) };
         }
