@@ -75,7 +75,7 @@ fn a_crowd_of_all_kinds() {
     const ROUNDS: u64 = 300;
     for seed in 0..4 {
         let machine = machine(1 + seed as usize % 3);
-        let channels: Vec<_> = (1..5).map(|room| bounded::<u64>(room)).collect();
+        let channels: Vec<_> = (1..5).map(bounded::<u64>).collect();
         let (done, sums) = mailbox::<(u64, u64)>();
         let mut os_threads = Vec::new();
         for who in 0..4 * EACH {

@@ -141,11 +141,12 @@ mod tests {
         pool.shrink();
         assert!(!pool.is_fat());
         assert_eq!(pool.len(), MAPPED);
-        // SAFETY: as above.
-        let dirty = |pool: &mut Pool| {
-            (0..MAPPED).filter(|_| unsafe { lowest(&pool.take(SMALLEST).unwrap().0).read() } == 1).count()
+        let mut is_dirty = |_: &usize| {
+            let (stack, _) = pool.take(SMALLEST).unwrap();
+            // SAFETY: as above.
+            unsafe { lowest(&stack).read() == 1 }
         };
-        assert_eq!(dirty(&mut pool), WARM);
+        assert_eq!((0..MAPPED).filter(&mut is_dirty).count(), WARM);
         assert_eq!(pool.len(), 0);
     }
 }
