@@ -56,7 +56,10 @@ fn main() -> std::io::Result<()> {
         }
     });
     let stats = machine.stats();
-    println!("{} parsers on {} stacks, {} turns", stats.fibers_created, stats.stacks_allocated, stats.dispatched);
+    println!(
+        "{} parsers on {} stacks, {} turns",
+        stats.fibers_created, stats.stacks_allocated, stats.dispatched
+    );
     assert_eq!(stats.stacks_allocated, PARSERS as u64);
     Ok(())
 }

@@ -73,11 +73,11 @@ pub use event::{
 };
 #[doc(hidden)]
 pub use select::arms as __arms;
+pub use thread::fiber::{self, spawn_fiber, spawn_fiber_on};
 pub use thread::{
     Inflate, Join, JoinError, LocalThread, Par, Progress, ReadyPar, Reify, Thread, Yield, attach, delay,
     inflate, prepare, reify, spawn, spawn_local, spawn_on, spawn_parasite, yield_now,
 };
-pub use thread::fiber::{self, spawn_fiber, spawn_fiber_on};
 pub use time::{After, after, at, now};
 pub use vp::{Builder, Machine, Stats, block_on};
 

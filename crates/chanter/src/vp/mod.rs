@@ -100,8 +100,6 @@ pub(crate) struct Vp {
     asked_in: Cell<Instant>,
     asked_since: Cell<Instant>,
     pub(crate) counters: Counters,
-    /// Driver: the fibers that it runs, and their stacks.
-    pub(crate) fibers: Fibers,
     pub(crate) policy: Box<dyn Policy>,
     /// What the policy says of the woken.
     lets_woken_run: bool,
@@ -121,6 +119,8 @@ pub(crate) struct Vp {
     asking: Cell<*mut Waits>,
     /// Set if the machine is simulated.
     pub(crate) simulated: Option<Simulated>,
+    /// Driver: the fibers that it runs, and their stacks.
+    pub(crate) fibers: Fibers,
 }
 
 // SAFETY: fields marked "Driver" are touched by the OS thread that drives the
@@ -153,7 +153,6 @@ impl Vp {
             asked_in: Cell::new(Instant::now()),
             asked_since: Cell::new(Instant::now()),
             counters: Counters::default(),
-            fibers: Fibers::new(),
             parasites: Counter::default(),
             home: Home::new(index),
             arena: Arena::new(),
@@ -169,6 +168,7 @@ impl Vp {
             watch: Cell::new(HEARTBEAT),
             asking: Cell::new(ptr::null_mut()),
             simulated,
+            fibers: Fibers::new(),
         }
     }
 

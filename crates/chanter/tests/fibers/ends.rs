@@ -167,6 +167,50 @@ fn the_machines_end_unwinds_fibers_where_they_began() {
     }
 }
 
+/// Others wake fibers while the machine ends: each is woken or ended, and no
+/// message is lost.
+#[test]
+fn the_machines_end_races_with_wakes() {
+    watchdog!();
+    for round in 0..60 {
+        let machine = machine(1 + round % 3);
+        let ledger = Ledger::new();
+        let (tx, rx) = bounded(1);
+        let fibers: Vec<_> = (0..40)
+            .map(|_| {
+                let rx = rx.clone();
+                machine.spawn_fiber(move || {
+                    while let Ok(payload) = rx.recv().sync_blocking() {
+                        drop(payload);
+                        fiber::yield_now();
+                    }
+                })
+            })
+            .collect();
+        drop(rx);
+        let senders: Vec<_> = (0..2)
+            .map(|_| {
+                let (tx, ledger) = (tx.clone(), ledger.clone());
+                std::thread::spawn(move || {
+                    let mut sent = 0;
+                    // Until the last fiber, and with it the channel, is gone.
+                    while tx.send(ledger.payload(sent)).sync_blocking().is_ok() {
+                        sent += 1;
+                    }
+                })
+            })
+            .collect();
+        drop(tx);
+        std::thread::sleep(std::time::Duration::from_micros(50 * (round as u64 % 20)));
+        drop(machine);
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        for fiber in fibers {
+            assert!(fiber.join().sync_blocking().unwrap_err().is_cancelled());
+        }
+        ledger.check();
+    }
+}
+
 #[test]
 fn block_on_ends_the_fibers_that_began_on_its_os_thread() {
     watchdog!();

@@ -67,7 +67,11 @@ fn an_overflow_of_a_fiber_without_name() {
     }
     let output = apart(NAME);
     assert_eq!(output.status.signal(), Some(6));
-    assert!(said(&output).contains("fiber '<unnamed>' has overflowed its stack of 1024 KiB"), "{}", said(&output));
+    assert!(
+        said(&output).contains("fiber '<unnamed>' has overflowed its stack of 1024 KiB"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]

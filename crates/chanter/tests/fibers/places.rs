@@ -28,7 +28,7 @@ fn a_fiber_stays_on_its_os_thread() {
                     tx.send(n).await.unwrap();
                 }
             });
-            fibers.push(spawn_fiber(move || {
+            fibers.push(spawn_fiber_on(n as usize % 4, move || {
                 let (place, own) = (os_thread(), Rc::new(n));
                 for n in 0..20 {
                     assert_eq!(rx.recv().sync_blocking(), Ok(n));
@@ -47,8 +47,7 @@ fn a_fiber_stays_on_its_os_thread() {
         }
         places
     });
-    // Before they begin they are shared like other hosts.
-    assert!(places.len() > 1, "all fibers began on one virtual processor");
+    assert_eq!(places.len(), 4);
 }
 
 #[test]

@@ -36,7 +36,16 @@ fn build() -> Result<PathBuf, String> {
     let folder = tempfile::tempdir().map_err(in_words)?;
     std::fs::write(folder.path().join("fiber.cpp"), SOURCE).map_err(in_words)?;
     let built = Command::new("c++")
-        .args(["-std=c++17", "-O3", "-DNDEBUG", "-o", "peer", "fiber.cpp", "-lboost_fiber", "-lboost_context"])
+        .args([
+            "-std=c++17",
+            "-O3",
+            "-DNDEBUG",
+            "-o",
+            "peer",
+            "fiber.cpp",
+            "-lboost_fiber",
+            "-lboost_context",
+        ])
         .current_dir(folder.path())
         .output()
         .map_err(|error| format!("`c++` cannot be run: {error}"))?;

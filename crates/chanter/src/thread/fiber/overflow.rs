@@ -101,7 +101,8 @@ fn report(head: &Head) {
     let name = head.name.as_deref().unwrap_or("<unnamed>");
     let (kib, site) = (head.size / 1024, head.site);
     // What does not fit is cut off.
-    let _ = write!(line, "\nchanter: fiber '{name}' has overflowed its stack of {kib} KiB (spawned at {site})\n");
+    let _ =
+        write!(line, "\nchanter: fiber '{name}' has overflowed its stack of {kib} KiB (spawned at {site})\n");
     // SAFETY: the bytes are there. Nothing can be done about an error.
     unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len) };
 }
@@ -165,7 +166,8 @@ impl Drop for Place {
         }
         // SAFETY: the OS thread ends and handles nothing; the mapping is ours.
         unsafe {
-            let none = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: HANDLERS_STACK };
+            let none =
+                libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: HANDLERS_STACK };
             libc::sigaltstack(&raw const none, ptr::null_mut());
             libc::munmap(low, HANDLERS_STACK);
         }

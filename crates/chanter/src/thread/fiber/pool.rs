@@ -18,6 +18,8 @@ const KEPT: usize = 16 * 1024;
 #[derive(Default)]
 pub(super) struct Pool {
     classes: [Class; CLASSES],
+    /// Stacks in all of them.
+    count: usize,
 }
 
 #[derive(Default)]
@@ -47,6 +49,7 @@ impl Pool {
         match class.free.pop() {
             Some(stack) => {
                 class.clean = class.clean.min(class.free.len());
+                self.count -= 1;
                 Ok((stack, true))
             }
             None => Ok((Stack::new(SMALLEST << index)?, false)),
@@ -60,6 +63,7 @@ impl Pool {
         let class = &mut self.classes[index];
         if class.free.len() < KEPT {
             class.free.push(stack);
+            self.count += 1;
             None
         } else {
             Some(stack)
@@ -68,7 +72,8 @@ impl Pool {
 
     /// Whether [`shrink`](Self::shrink) would give something back.
     pub(super) fn is_fat(&self) -> bool {
-        self.classes.iter().any(|class| class.free.len() > class.clean + WARM || class.free.len() > MAPPED)
+        let is_fat = |class: &Class| class.free.len() > class.clean + WARM || class.free.len() > MAPPED;
+        self.count > WARM && self.classes.iter().any(is_fat)
     }
 
     /// The processor is idle: gives back to the OS what it need not keep.
@@ -76,8 +81,10 @@ impl Pool {
         for class in &mut self.classes {
             if class.free.len() > MAPPED {
                 // The warm ones are at the end.
-                class.free.drain(..class.free.len() - MAPPED);
-                class.clean = 0;
+                let excess = class.free.len() - MAPPED;
+                class.free.drain(..excess);
+                class.clean = class.clean.saturating_sub(excess);
+                self.count -= excess;
             }
             let cold = class.free.len().saturating_sub(WARM);
             if class.clean < cold {
@@ -140,7 +147,7 @@ mod tests {
         assert!(pool.is_fat());
         pool.shrink();
         assert!(!pool.is_fat());
-        assert_eq!(pool.len(), MAPPED);
+        assert_eq!((pool.len(), pool.count), (MAPPED, MAPPED));
         let mut is_dirty = |_: &usize| {
             let (stack, _) = pool.take(SMALLEST).unwrap();
             // SAFETY: as above.
