@@ -109,10 +109,12 @@ unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
     // SAFETY: we are the runner until the transition below.
     let header = unsafe { frame.as_ref() };
     if header.borrowed.get() > i32::MAX / 2 {
-        // It stays ACTIVE, and we turn its runner into its token.
         header.borrowed.set(header.borrowed.get() - YIELDED);
-        // SAFETY: we are the runner, and do not touch the frame any more.
-        return vp.enqueue(unsafe { Ready::from_frame(frame) }, Reason::Yielded);
+        if header.state.end_ready() == Ended::Token {
+            // SAFETY: `Token` says so.
+            vp.enqueue(unsafe { Ready::from_frame(frame) }, Reason::Yielded);
+        }
+        return;
     }
     let bias = header.state.earn_rest(&header.rest, &vp.home, vp.homes());
     match header.state.end(header.borrowed.replace(0), bias) {

@@ -226,6 +226,8 @@ fn fibers_that_yield_take_turns() {
             })
             .collect();
         drop(tx);
+        // So that each begins in its turn, rather than when it is demanded.
+        yield_now().await;
         for fiber in fibers {
             fiber.await.unwrap();
         }
@@ -263,4 +265,43 @@ fn a_yield_with_wakers_abroad() {
         cell.put(9).unwrap();
         assert_eq!(fiber.await.unwrap(), 9);
     });
+}
+
+/// Who demands the value of a fiber that has not begun runs it at once; it
+/// still has its own stack, and may block on it.
+#[test]
+fn fibers_steal_and_are_stolen() {
+    watchdog!();
+    let machine = machine(1);
+    machine.block_on(async {
+        // By an async host.
+        let (tx, rx) = channel();
+        assert_eq!(spawn_fiber(|| 1).await.unwrap(), 1);
+        let sender = spawn(async move { tx.send(2).await });
+        assert_eq!(spawn_fiber(move || rx.recv().sync_blocking()).await.unwrap(), Ok(2));
+        sender.await.unwrap().unwrap();
+        // By a fiber: fibers, hosts that await, and hosts that block, all of
+        // which nest on its stack until they wait.
+        let outer = spawn_fiber(|| {
+            let (tx, rx) = channel::<u32>();
+            let (one, two) = (rx.clone(), rx);
+            let fiber = spawn_fiber(move || one.recv().sync_blocking().unwrap());
+            spawn(async move {
+                for n in [10, 20, 30] {
+                    yield_now().await;
+                    tx.send(n).await.unwrap();
+                }
+            });
+            let first = fiber.join().sync_blocking().unwrap();
+            let there = two.clone();
+            let host = spawn(async move { there.recv().await.unwrap() });
+            let second = host.join().sync_blocking().unwrap();
+            let blocks = spawn(async move { two.recv().sync_blocking().unwrap() });
+            let third = blocks.join().sync_blocking().unwrap();
+            let lazy = delay(async { 7 });
+            (first + second + third, lazy.join().sync_blocking().unwrap())
+        });
+        assert_eq!(outer.await.unwrap(), (60, 7));
+    });
+    assert!(machine.stats().stolen >= 5, "{:?}", machine.stats());
 }

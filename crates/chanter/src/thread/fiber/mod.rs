@@ -34,7 +34,8 @@
 //! # Where it runs
 //!
 //! Until it begins a fiber is a host like others: the policy decides where it
-//! starts, or [`Builder::on`] does. With its first turn it gets a stack, and is
+//! starts, or [`Builder::on`] does, or who demands its value before (see
+//! [`delay`](crate::delay)) starts it there and then. With its first turn it gets a stack, and is
 //! bound to the OS thread that it runs on, since what lies on a stack need not
 //! be `Send`. When that OS thread stops driving its virtual processor (a
 //! [`Machine::block_on`](crate::Machine::block_on) returns, or the machine ends) the fiber *is ended*: it
