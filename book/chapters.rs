@@ -18,6 +18,7 @@ chapters! {
     from_go: "src/from-go.md"
     from_cml: "src/from-cml.md"
     recipes: "src/recipes.md"
+    fibers: "src/fibers.md"
     pitfalls: "src/pitfalls.md"
     testing: "src/testing.md"
     guarantees: "src/guarantees.md"

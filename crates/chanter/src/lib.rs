@@ -73,6 +73,7 @@ pub use event::{
 };
 #[doc(hidden)]
 pub use select::arms as __arms;
+pub use thread::fiber::{self, spawn_fiber, spawn_fiber_on};
 pub use thread::{
     Demand, Inflate, Join, JoinError, LocalThread, Par, Progress, ReadyPar, Reify, Thread, Yield, attach,
     delay, inflate, prepare, reify, spawn, spawn_local, spawn_on, spawn_parasite, yield_now,
@@ -89,7 +90,7 @@ pub mod prelude {
         after, always, arecv, asend, asynchronously, at, attach, block_on, bounded, broadcast, channel,
         choose, choose_biased, choose_earliest, choose_later, choose_now, delay, from_cancel_safe,
         from_future, gather, gather_k, gather_on_hosts, guard, guard_later, guard_now, inflate, mailbox,
-        multicast, never, optional, prepare, reify, repeat, resumable, rpc, select, spawn, spawn_local,
-        spawn_on, spawn_parasite, swap, watch, with_nack, wrap_abort, yield_now,
+        multicast, never, optional, prepare, reify, repeat, resumable, rpc, select, spawn, spawn_fiber,
+        spawn_fiber_on, spawn_local, spawn_on, spawn_parasite, swap, watch, with_nack, wrap_abort, yield_now,
     };
 }

@@ -99,6 +99,29 @@ fn reports_see_through_combinators() {
 }
 
 #[test]
+fn fibers_say_what_they_wait_on() {
+    const NAME: &str = "fibers_say_what_they_wait_on";
+    if !is_alone(NAME) {
+        let said = report_of(NAME, &[]);
+        let line = said.lines().find(|line| line.contains("  thread 1")).unwrap();
+        assert!(line.contains("deadlocks.rs"), "{line}");
+        assert!(said.contains("thread 1 waits to receive") || line.contains("waits to receive"), "{said}");
+        assert!(said.contains("cycle: thread 2 -> thread 3 -> thread 2"), "{said}");
+        return;
+    }
+    machine(1).block_on(async {
+        let (_tx, rx) = channel::<u32>();
+        let waits = spawn_fiber(move || rx.recv().sync_blocking());
+        let (tx, rx) = channel::<Thread<()>>();
+        let first = spawn_fiber(move || rx.recv().sync_blocking().unwrap().join().sync_blocking().unwrap());
+        let joins_first = first.join();
+        let second = spawn_fiber(move || joins_first.sync_blocking().unwrap());
+        tx.send(second).await.unwrap();
+        waits.await.unwrap().unwrap();
+    });
+}
+
+#[test]
 fn threads_that_join_each_other_are_a_cycle() {
     const NAME: &str = "threads_that_join_each_other_are_a_cycle";
     if !is_alone(NAME) {

@@ -61,9 +61,11 @@ enum Quantity {
     Ratio(Pick, Pick),
     BytesPerThread(Pick),
     Detail(Pick, &'static str),
+    /// Nanoseconds for an operation.
+    Time(Pick),
 }
 
-struct Figure {
+pub(super) struct Figure {
     name: String,
     quantity: Quantity,
     bound: Bound,
@@ -164,6 +166,20 @@ fn all() -> Vec<Figure> {
             bound: AtLeast(20_000.0),
         });
     }
+    figures.extend(sting(1));
+    figures
+}
+
+/// The figures of threads and processors as values. Peers take part on one processor only.
+pub(super) fn sting(vps: usize) -> Vec<Figure> {
+    let mut figures = vec![Figure {
+        name: format!("fiber switch, {vps} VP: ns"),
+        quantity: Quantity::Time(chanter("fiber-switch", "yield", vps)),
+        bound: Bound::AtMost(20.0),
+    }];
+    if vps == 1 {
+        figures.extend(against("fiber", "spawn-join", 1, &[("boost", 0.5)]));
+    }
     figures
 }
 
@@ -211,7 +227,9 @@ impl Figure {
     fn needs(&self, case: &Case) -> bool {
         match self.quantity {
             Quantity::Ratio(one, other) => one.is(case) || other.is(case),
-            Quantity::BytesPerThread(pick) | Quantity::Detail(pick, _) => pick.is(case),
+            Quantity::BytesPerThread(pick) | Quantity::Detail(pick, _) | Quantity::Time(pick) => {
+                pick.is(case)
+            }
         }
     }
 
@@ -222,6 +240,7 @@ impl Figure {
             }
             Quantity::BytesPerThread(pick) => pick.best(measured)?.bytes_per_thread,
             Quantity::Detail(pick, name) => pick.best(measured)?.detail.get(name).copied(),
+            Quantity::Time(pick) => Some(pick.best(measured)?.ns_per_op),
         }
     }
 
@@ -233,7 +252,12 @@ impl Figure {
 
 /// What the measurements say about each figure.
 pub(crate) fn findings(measured: &[Measured]) -> Vec<Finding> {
-    all().into_iter().map(|figure| figure.find(measured)).collect()
+    findings_of(all(), measured)
+}
+
+/// What the measurements say about some of them.
+pub(super) fn findings_of(figures: Vec<Figure>, measured: &[Measured]) -> Vec<Finding> {
+    figures.into_iter().map(|figure| figure.find(measured)).collect()
 }
 
 #[cfg(test)]
@@ -250,7 +274,9 @@ mod tests {
         for figure in all() {
             let picks = match figure.quantity {
                 Quantity::Ratio(one, other) => vec![one, other],
-                Quantity::BytesPerThread(pick) | Quantity::Detail(pick, _) => vec![pick],
+                Quantity::BytesPerThread(pick) | Quantity::Detail(pick, _) | Quantity::Time(pick) => {
+                    vec![pick]
+                }
             };
             for pick in picks {
                 let known = cases.iter().any(|case| pick.is(case));

@@ -4,6 +4,7 @@
 //!   cases in interleaved rounds and takes medians.
 //! - `micro` holds Chanter's bodies and lists who else does the same work; `peers` holds theirs.
 //! - `choice` is the benchmark of choice: every system that can choose, over the number of branches.
+//! - `sting` collects what has to do with threads and processors as values.
 //! - `figures` says what Chanter promises; `report` and `plot` show what was found.
 
 mod case;
@@ -15,6 +16,7 @@ mod micro;
 mod peers;
 mod plot;
 mod report;
+mod sting;
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -45,6 +47,8 @@ enum What {
     Figures(FiguresArgs),
     /// Measure choice over 2 to 1024 branches, beside every peer that can choose
     Choice(choice::ChoiceArgs),
+    /// Measure threads and processors as values: fibers
+    Sting(sting::StingArgs),
     /// Run one case once and print its sample (how samples get a process of their own)
     #[command(hide = true)]
     Case(CaseArgs),
@@ -120,9 +124,11 @@ pub(crate) fn bench(args: BenchArgs) -> ExitCode {
         What::Micro(args) => bench_micro(&args),
         What::Figures(args) => bench_figures(&args),
         What::Choice(args) => choice::run(&args),
+        What::Sting(args) => sting::run(&args),
         What::Case(args) => run_case(&args),
     };
     peers::go::clean_up();
+    peers::boost::clean_up();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Stop(code, why)) => {

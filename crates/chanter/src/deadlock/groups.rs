@@ -145,6 +145,8 @@ mod tests {
     use crate::deadlock::{ThreadState, Waiting};
 
     fn member(id: u64, joins: &[usize], waits: &[(usize, bool)], held: &[(usize, bool, u32)]) -> Member {
+        let waiting =
+            |&(channel, sends)| if sends { Waiting::Send { channel } } else { Waiting::Receive { channel } };
         let waiter = |&(channel, sends)| Waiter { channel, sends, counts: true, offer: NonNull::dangling() };
         Member {
             frame: id as usize,
@@ -153,7 +155,7 @@ mod tests {
                 parent: None,
                 site: None,
                 is_parasite: false,
-                state: ThreadState::Blocked(vec![Waiting::Never]),
+                state: ThreadState::Blocked(waits.iter().map(waiting).collect()),
             },
             joins: joins.to_vec(),
             waiters: waits.iter().map(waiter).collect(),

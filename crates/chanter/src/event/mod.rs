@@ -229,14 +229,16 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
         Sync::new(self)
     }
 
-    /// Synchronizes and blocks the calling OS thread until the event commits.
+    /// Synchronizes and blocks the caller until the event commits: a
+    /// [fiber](crate::fiber), which is suspended, or the OS thread.
     ///
-    /// On a thread of a machine it keeps the virtual processor busy with
+    /// On another thread of a machine it keeps the virtual processor busy with
     /// other threads meanwhile, nested on this stack; prefer `.await` there.
     ///
     /// # Panics
     /// If a virtual processor's stack is nearly used up by threads that are
     /// nested in this way.
+    #[inline]
     fn sync_blocking(self) -> Self::Output {
         blocking::sync_blocking(self)
     }

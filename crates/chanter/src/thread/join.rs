@@ -451,6 +451,10 @@ impl JoinError {
             simulated.panicked(whose, &**payload, message);
             return self.forget();
         }
+        if self.message().is_none() && Vp::current().is_some_and(|vp| vp.fibers.is_ending()) {
+            // A parasite on the stack of a fiber that is unwound: no panic.
+            return self.forget();
+        }
         let _ = writeln!(std::io::stderr(), "chanter: {whose} panicked: {message}");
         self.forget();
     }

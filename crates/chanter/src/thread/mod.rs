@@ -8,11 +8,12 @@
 mod ask;
 pub(crate) mod body;
 mod demand;
+pub mod fiber;
 pub(crate) mod frame;
 mod join;
 mod par;
 mod rest;
-mod run;
+pub(crate) mod run;
 mod spawn;
 pub(crate) mod state;
 

@@ -5,6 +5,7 @@ use std::ptr::{self, NonNull};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use super::body::{Evaluated, contain};
+use super::fiber::YIELDED;
 use super::frame::{self, Header, Kind};
 use super::state::{Begun, Completed, Demanded, Ended, Woken};
 use crate::event::Wakes;
@@ -90,7 +91,8 @@ pub(super) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
     // SAFETY: we are the runner until the transitions below.
     let header = unsafe { frame.as_ref() };
     match poll {
-        // What was handed out stays borrowed, while the number is sane.
+        // What was handed out stays borrowed, while the number is sane. (If it
+        // is not, that may say YIELDED.)
         Poll::Pending
             if header.borrowed.get().unsigned_abs() < 1 << 30
                 && header.state.rest(&header.rest, &vp.home) => {}
@@ -106,6 +108,14 @@ pub(super) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
 unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
     // SAFETY: we are the runner until the transition below.
     let header = unsafe { frame.as_ref() };
+    if header.borrowed.get() > i32::MAX / 2 {
+        header.borrowed.set(header.borrowed.get() - YIELDED);
+        if header.state.end_ready() == Ended::Token {
+            // SAFETY: `Token` says so.
+            vp.enqueue(unsafe { Ready::from_frame(frame) }, Reason::Yielded);
+        }
+        return;
+    }
     let bias = header.state.earn_rest(&header.rest, &vp.home, vp.homes());
     match header.state.end(header.borrowed.replace(0), bias) {
         Ended::Idle => (),
@@ -331,6 +341,16 @@ pub(crate) fn clone_ours(waker: &Waker) -> Waker {
         count_clone(frame_of(waker.data()));
         Waker::new(waker.data(), &WAKER)
     }
+}
+
+/// The waker of a thread, for its runner.
+///
+/// # Safety
+/// The caller owns the reference that it takes over, or never drops it.
+#[inline(always)]
+pub(crate) unsafe fn waker_of(frame: NonNull<Header>) -> Waker {
+    // SAFETY: `WAKER`'s functions take such pointers; the caller's contract.
+    unsafe { Waker::new(frame.as_ptr().cast(), &WAKER) }
 }
 
 /// # Safety

@@ -63,6 +63,32 @@ where
     spawn_in(&entered().expect(OUTSIDE), Some(vp), future, Location::caller())
 }
 
+/// Spawns a fiber, whose `body` makes one, from a thread of a machine.
+#[inline]
+pub(super) fn spawn_fiber_here<F>(on: Option<usize>, body: F, site: Site) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    match Vp::current() {
+        Some(vp) if on.is_none() => {
+            vp.counters.fibers.add_one();
+            spawn_here(vp, body, site)
+        }
+        _ => spawn_fiber_in(&entered().expect(OUTSIDE), on, body, site),
+    }
+}
+
+/// Spawns a fiber on `machine` from anywhere.
+pub(super) fn spawn_fiber_in<F>(machine: &Shared, on: Option<usize>, body: F, site: Site) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    machine.outside.fibers.add_one_shared();
+    spawn_in(machine, on, body, site)
+}
+
 fn spawn_here<F>(vp: &Vp, future: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,

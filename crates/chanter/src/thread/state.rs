@@ -384,6 +384,13 @@ impl State {
         }
     }
 
+    /// Edge 4 of a runner that wants to be polled again: it stays ACTIVE.
+    #[inline]
+    pub(crate) fn end_ready(&self) -> Ended {
+        // STALE is set before a thief begins, so a runner sees it.
+        if self.word() & STALE == 0 { Ended::Token } else { self.revive() }
+    }
+
     /// The runner holds the token of a thread that has a stale one as well.
     #[cold]
     fn revive(&self) -> Ended {

@@ -31,12 +31,21 @@ impl Wake for Nested {
 }
 
 /// Polls `future` on the current virtual processor and runs its threads in
-/// between.
+/// between. On a fiber's stack the fiber is suspended instead.
 ///
 /// # Panics
 /// If the stack is nearly used up by threads that are nested in this way.
+#[inline]
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     let vp = Vp::current().expect("the caller drives a virtual processor");
+    match vp.fibers.current() {
+        Some(fiber) => fiber.block(future),
+        None => nest(vp, future),
+    }
+}
+
+#[inline(never)]
+fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
     let machine = vp.machine_ref();
     let nested = Arc::new(Nested { woken: AtomicBool::new(false), machine, vp: vp.index });
     let waker = Waker::from(Arc::clone(&nested));

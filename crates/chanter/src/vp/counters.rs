@@ -45,6 +45,9 @@ pub(crate) struct Counters {
     pub(crate) stolen: Counter,
     pub(crate) polls: Counter,
     pub(crate) sleeps: Counter,
+    pub(crate) fibers: Counter,
+    pub(crate) stacks_allocated: Counter,
+    pub(crate) stacks_reused: Counter,
 }
 
 /// What has happened on a machine (or on one virtual processor) so far.
@@ -83,6 +86,12 @@ pub struct Stats {
     pub dispatched: u64,
     /// Times a virtual processor went to sleep.
     pub sleeps: u64,
+    /// Fibers spawned; they are hosts too.
+    pub fibers_created: u64,
+    /// Stacks that fibers got from the OS, with their first turn.
+    pub stacks_allocated: u64,
+    /// Stacks that fibers got from others that had ended.
+    pub stacks_reused: u64,
 }
 
 impl Stats {
@@ -99,6 +108,9 @@ impl Stats {
         self.stolen += counters.stolen.get();
         self.dispatched += counters.polls.get();
         self.sleeps += counters.sleeps.get();
+        self.fibers_created += counters.fibers.get();
+        self.stacks_allocated += counters.stacks_allocated.get();
+        self.stacks_reused += counters.stacks_reused.get();
         // Derived: the fast path counts one thing only.
         let elsewhere = counters.reified.get() + counters.promoted.get() + counters.queued.get();
         self.finished_in_place += parasites.get().saturating_sub(elsewhere);

@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     pub(super) unwatched: AtomicBool,
     /// Callers of `block_on` that wait for virtual processor 0.
     main_waits: AtomicUsize,
+    /// Its worker does not leave for them: fibers are bound to it.
+    main_refused: AtomicBool,
     /// A `block_on` drives virtual processor 0, and will not leave it soon.
     has_main: AtomicBool,
     /// What was spawned from outside.
@@ -207,6 +209,7 @@ impl Builder {
             searching: AtomicUsize::new(0),
             unwatched: AtomicBool::new(false),
             main_waits: AtomicUsize::new(0),
+            main_refused: AtomicBool::new(false),
             has_main: AtomicBool::new(false),
             outside: Counters::default(),
             outside_parasites: Counter::default(),
@@ -238,7 +241,7 @@ impl Builder {
 }
 
 impl Machine {
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
@@ -265,11 +268,12 @@ impl Machine {
     /// Runs a future (or an event) to its end and drives virtual processor 0 meanwhile, on
     /// the calling OS thread. Other threads go on afterwards, but those that
     /// the future started with [`spawn_local`](crate::spawn_local) are
-    /// dropped, since they cannot leave this OS thread.
+    /// dropped, since they cannot leave this OS thread, and so are
+    /// [fibers](crate::fiber) that have begun on it.
     ///
     /// If another `block_on` drives virtual processor 0, or its worker is busy
-    /// with a turn that does not end, the calling OS thread only polls
-    /// `future`. On a thread of a machine it is nested as in
+    /// with a turn that does not end, or runs fibers, the calling OS thread only
+    /// polls `future`. On a thread of a machine it is nested as in
     /// [`Event::sync_blocking`](crate::Event::sync_blocking).
     ///
     /// # Panics
@@ -503,10 +507,18 @@ impl Shared {
         {
             let driving = Driving::new(vp);
             let main_waits = || is_main && self.main_waits.load(Ordering::Relaxed) > 0;
-            driving.run_until(&|| self.is_closing() || main_waits());
+            driving.run_until(&|| self.is_closing() || main_waits() && !self.refuses_main(vp));
             vp.end_local_threads();
         }
         vp.leave();
+    }
+
+    /// A worker with fibers stays: they would end with its leaving.
+    fn refuses_main(&self, vp: &Vp) -> bool {
+        let refuses = !vp.fibers.is_empty();
+        // ORDER: Relaxed: it only spares the caller a wait.
+        self.main_refused.store(refuses, Ordering::Relaxed);
+        refuses
     }
 
     /// `block_on` takes virtual processor 0 over, from its worker if need be.
@@ -520,7 +532,9 @@ impl Shared {
         self.main_waits.fetch_add(1, Ordering::SeqCst);
         let patience = Instant::now() + TAKEOVER;
         let mut occupied = false;
-        while !occupied && !self.has_main.load(Ordering::Relaxed) && Instant::now() < patience {
+        self.main_refused.store(false, Ordering::Relaxed);
+        let in_vain = || self.has_main.load(Ordering::Relaxed) || self.main_refused.load(Ordering::Relaxed);
+        while !occupied && !in_vain() && Instant::now() < patience {
             vp.reactor.notify();
             std::thread::sleep(Duration::from_micros(50));
             occupied = vp.sleeper.occupy();
@@ -558,6 +572,7 @@ impl Shared {
         drop(entered);
         crate::time::adopt(self);
         for vp in &self.vps {
+            vp.fibers.clear();
             // SAFETY: no driver is left, and none starts while closing.
             unsafe { vp.arena.orphan(Arc::clone(self)) };
         }
@@ -596,6 +611,7 @@ impl Shared {
 impl Vp {
     /// The driver leaves; a worker takes over if there is anything to do.
     fn leave(&self) {
+        self.fibers.shrink();
         let busy = match self.policy.next() {
             Some(thread) => {
                 self.push(thread);

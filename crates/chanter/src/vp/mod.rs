@@ -41,6 +41,7 @@ use crate::policy::{Policy, Ready, ReadyQueue, Reason};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Stack, fence};
 use crate::thread::Home;
+use crate::thread::fiber::Fibers;
 use crate::thread::frame::{Arena, Header};
 use crate::time::Timers;
 use counters::{Counter, Counters};
@@ -119,6 +120,8 @@ pub(crate) struct Vp {
     asking: Cell<*mut Waits>,
     /// Set if the machine is simulated.
     pub(crate) simulated: Option<Simulated>,
+    /// Driver: the fibers that it runs, and their stacks.
+    pub(crate) fibers: Fibers,
 }
 
 // SAFETY: fields marked "Driver" are touched by the OS thread that drives the
@@ -166,6 +169,7 @@ impl Vp {
             watch: Cell::new(HEARTBEAT),
             asking: Cell::new(ptr::null_mut()),
             simulated,
+            fibers: Fibers::new(),
         }
     }
 
@@ -232,6 +236,18 @@ impl Vp {
     /// Whether the stack has room for another nested thread.
     pub(crate) fn has_stack(&self) -> bool {
         stack::pointer() > self.stack_limit.get()
+    }
+
+    /// The driver goes to another stack, on which nothing nests below `limit`.
+    /// Returns the limit of the one that it leaves.
+    #[inline(always)]
+    pub(crate) fn change_stack(&self, limit: usize) -> usize {
+        let outer = self.stack_limit.replace(limit);
+        // ORDER: Relaxed: a request that is overwritten comes again.
+        if self.guard.load(Ordering::Relaxed) != LOOK_CLOSER {
+            self.guard.store(limit, Ordering::Relaxed);
+        }
+        outer
     }
 
     /// Whether a parasite may simply be polled where it is spawned.

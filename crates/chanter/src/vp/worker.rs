@@ -202,12 +202,13 @@ impl Vp {
                 (Some(due), Some(watch)) => Some(due.min(watch)),
                 (due, watch) => due.or(watch),
             };
-            let timeout = match self.patience() {
-                Some(patience) => Some(timeout.map_or(patience, |timeout| timeout.min(patience))),
-                None => timeout,
-            };
+            let stacks = self.fibers.patience();
+            let timeout = [timeout, self.patience(), stacks].into_iter().flatten().min();
             self.counters.sleeps.add_one();
             self.reactor.poll(timeout);
+            if stacks.is_some() {
+                self.fibers.slept(now.elapsed());
+            }
         }
         self.sleeper.rise();
         machine.awake.fetch_add(1, Ordering::SeqCst);
@@ -303,9 +304,12 @@ impl Vp {
                 // SAFETY: as above.
                 drop(unsafe { thread::claim(frame, true) });
             }
-            if !left {
+            if !left && self.fibers.is_empty() {
                 self.has_locals.set(false);
                 return;
+            }
+            while let Some(fiber) = self.fibers.claim_one() {
+                drop(fiber);
             }
             // A waker elsewhere has a token in its hands: it comes soon.
             std::thread::yield_now();

@@ -13,12 +13,13 @@ pub(crate) enum Kind {
     Pinned,
     Local,
     Parasite,
+    Fiber,
     Os,
     Tokio,
 }
 
-pub(crate) const KINDS: [Kind; 6] =
-    [Kind::Host, Kind::Pinned, Kind::Local, Kind::Parasite, Kind::Os, Kind::Tokio];
+pub(crate) const KINDS: [Kind; 7] =
+    [Kind::Host, Kind::Pinned, Kind::Local, Kind::Parasite, Kind::Fiber, Kind::Os, Kind::Tokio];
 
 pub(crate) struct World {
     machine: Machine,
@@ -50,6 +51,7 @@ impl World {
                 drop(self.machine.spawn_on(1, async { drop(spawn_local(body)) }));
             }
             Kind::Parasite => drop(self.machine.spawn(async { spawn_parasite(body) })),
+            Kind::Fiber => drop(self.machine.spawn_fiber(|| chanter::block_on(body))),
             Kind::Os => drop(std::thread::spawn(|| futures::executor::block_on(body))),
             Kind::Tokio => drop(self.tokio.spawn(body)),
         }

@@ -4,6 +4,7 @@
 pub(crate) mod blocked;
 pub(crate) mod choose;
 pub(crate) mod explore;
+pub(crate) mod fiber;
 pub(crate) mod gather;
 pub(crate) mod idle;
 pub(crate) mod locks;
@@ -31,6 +32,7 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         locks::cases(vps),
         lost_choice::cases(vps),
         explore::cases(vps),
+        fiber::cases(vps),
     ]
     .into_iter()
     .flatten()

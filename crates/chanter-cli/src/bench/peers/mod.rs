@@ -5,6 +5,7 @@
 //! work have no case for it.
 
 pub(crate) mod asynchronous;
+pub(crate) mod boost;
 pub(crate) mod crossbeam;
 pub(crate) mod flume;
 pub(crate) mod go;

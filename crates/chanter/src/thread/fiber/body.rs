@@ -1,0 +1,150 @@
+//! The body of a fiber, as a future: to poll it is to run the closure on its
+//! stack until it blocks.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::future::Future;
+use std::marker::PhantomPinned;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::ptr::{self, NonNull};
+use std::task::{Context, Poll};
+
+use corosensei::{Coroutine, CoroutineResult};
+
+use super::head::Head;
+use super::stack::Stack;
+use crate::vp::Vp;
+
+/// How a fiber is to start.
+pub(super) struct Plan {
+    pub(super) size: usize,
+    pub(super) name: Option<Box<str>>,
+    pub(super) site: &'static Location<'static>,
+}
+
+/// The future of a fiber. The closure is taken from its place in the frame, and
+/// the value put there, by the code on the fiber's stack.
+pub(super) struct Body<F, T> {
+    work: UnsafeCell<Work<F, T>>,
+    begun: Option<Begun>,
+    plan: Plan,
+    _pinned: PhantomPinned,
+}
+
+/// What runs, and the head of the stack that it runs on.
+struct Begun {
+    coroutine: Coroutine<(), (), (), Stack>,
+    head: NonNull<Head>,
+}
+
+enum Work<F, T> {
+    New(F),
+    Running,
+    Done(Result<T, Box<dyn Any + Send>>),
+}
+
+// SAFETY: until it has begun it is a closure that is `Send`. With the first poll
+// its thread becomes `Local`: it is polled and dropped on one OS thread from
+// then on. What is left at its end is dropped by that poll, but for the value,
+// which is `Send`.
+unsafe impl<F: Send, T: Send> Send for Body<F, T> {}
+
+impl<F: FnOnce() -> T, T> Body<F, T> {
+    pub(super) fn new(closure: F, plan: Plan) -> Self {
+        Self { work: UnsafeCell::new(Work::New(closure)), begun: None, plan, _pinned: PhantomPinned }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refused(&self, error: &std::io::Error) -> ! {
+        panic!("no stack of {} bytes for a fiber: {error}", self.plan.size)
+    }
+
+    #[inline]
+    fn begin(&mut self) {
+        let vp = Vp::current().expect("threads are polled by a driver");
+        let frame = NonNull::new(vp.running.get()).expect("a thread is being polled");
+        let Plan { size, name, site } = &mut self.plan;
+        let stack = match Head::begin(vp, frame, *size, name.take(), site) {
+            Ok(stack) => stack,
+            Err(error) => self.refused(&error),
+        };
+        let head = stack.head();
+        let work: *mut Work<F, T> = self.work.get();
+        // SAFETY: what is borrowed is pinned in the frame and on the stack
+        // itself; both live until the coroutine has ended, or was unwound by
+        // our drop.
+        let coroutine = unsafe {
+            Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
+                head.as_ref().arrive(yielder);
+                perform(work);
+            })
+        };
+        self.begun = Some(Begun { coroutine, head });
+    }
+}
+
+/// # Safety
+/// `work` is the body's own, which is pinned, and touched by nobody else until
+/// the coroutine has ended.
+unsafe fn perform<F: FnOnce() -> T, T>(work: *mut Work<F, T>) {
+    // SAFETY: the caller's contract.
+    let Work::New(closure) = (unsafe { &*work }) else { unreachable!("a fiber begins once") };
+    // SAFETY: as above. Moved out, and its place says so.
+    let closure = unsafe {
+        let closure = ptr::from_ref(closure).read();
+        work.write(Work::Running);
+        closure
+    };
+    let result = catch_unwind(AssertUnwindSafe(closure));
+    // SAFETY: as above.
+    unsafe { work.write(Work::Done(result)) };
+}
+
+impl<F: FnOnce() -> T, T> Future for Body<F, T> {
+    type Output = T;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<T> {
+        // SAFETY: nothing is moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        if this.begun.is_none() {
+            this.begin();
+        }
+        let Some(Begun { coroutine, head }) = &mut this.begun else { unreachable!("it has begun") };
+        // SAFETY: the coroutine has a stack with a head.
+        let head = unsafe { head.as_ref() };
+        if let CoroutineResult::Yield(()) = head.run(|| coroutine.resume(())) {
+            return Poll::Pending;
+        }
+        this.end();
+        match std::mem::replace(this.work.get_mut(), Work::Running) {
+            Work::Done(Ok(value)) => Poll::Ready(value),
+            Work::Done(Err(payload)) => resume_unwind(payload),
+            _ => unreachable!("a fiber that has ended has left its value"),
+        }
+    }
+}
+
+impl<F, T> Body<F, T> {
+    /// The coroutine is done: its stack goes back.
+    #[inline]
+    fn end(&mut self) {
+        if let Some(Begun { coroutine, .. }) = self.begun.take() {
+            // SAFETY: nothing else is on the stack.
+            unsafe { Head::end(coroutine.into_stack()) };
+        }
+    }
+}
+
+impl<F, T> Drop for Body<F, T> {
+    fn drop(&mut self) {
+        let Some(Begun { coroutine, head }) = &mut self.begun else { return };
+        // SAFETY: the coroutine has a stack with a head.
+        let head = unsafe { head.as_ref() };
+        // What lies on the stack is dropped there.
+        head.end_early(|| coroutine.force_unwind());
+        self.end();
+    }
+}

@@ -1,0 +1,342 @@
+//! The head of a fiber, at the top of its stack: what it needs to suspend, to
+//! be ended, and to be named when its stack overflows.
+
+use std::future::Future;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::panic::Location;
+use std::pin::pin;
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use corosensei::Yielder;
+
+use super::overflow;
+use super::pool::Pool;
+use super::stack::Stack;
+use crate::policy::Ready;
+use crate::sync::os_thread;
+use crate::thread::frame::Header;
+use crate::thread::run::{claim, waker_of};
+use crate::vp::Vp;
+use std::cell::{Cell, UnsafeCell};
+
+/// What of a stack a parasite that is nested on it leaves to the fiber.
+const RESERVE: usize = 64 * 1024;
+
+/// After so long without anything to do, stacks are given back.
+const IDLE: Duration = Duration::from_millis(50);
+
+/// Added to `Header::borrowed`: the thread has given its processor away, and is
+/// to be queued again. More than is ever borrowed, and than fits beside it.
+pub(crate) const YIELDED: i32 = (1 << 30) + (1 << 29);
+/// So many references, or owed ones, may be counted beside it.
+const BESIDE: u32 = 1 << 28;
+
+/// A fiber that has begun to run. All of it is its OS thread's; a handler of
+/// signals on that OS thread reads.
+pub(crate) struct Head {
+    frame: NonNull<Header>,
+    vp: *const Vp,
+    yielder: Cell<*const Yielder<(), ()>>,
+    /// What the guard covers.
+    pub(super) guard: (usize, usize),
+    pub(super) size: usize,
+    /// Below this address nothing more is nested on the stack.
+    nest_limit: usize,
+    /// How deep attaches are nested on it.
+    depth: Cell<u32>,
+    /// Counts resumptions.
+    turns: Cell<u32>,
+    /// It is being ended: who would block unwinds.
+    ending: Cell<bool>,
+    os_thread: u32,
+    pub(super) name: Option<Box<str>>,
+    pub(super) site: &'static Location<'static>,
+    /// The list of those that have begun on a virtual processor.
+    next: Cell<*const Head>,
+    prev: Cell<*const Head>,
+}
+
+/// What a virtual processor knows of fibers: its driver's.
+pub(crate) struct Fibers {
+    /// The one that runs.
+    current: Cell<*const Head>,
+    /// Those that have begun.
+    first: Cell<*const Head>,
+    /// The OS thread that is prepared for overflows.
+    prepared: Cell<u32>,
+    pool: UnsafeCell<Pool>,
+}
+
+impl Fibers {
+    pub(crate) fn new() -> Self {
+        Self {
+            current: Cell::new(ptr::null()),
+            first: Cell::new(ptr::null()),
+            prepared: Cell::new(0),
+            pool: UnsafeCell::new(Pool::default()),
+        }
+    }
+
+    /// # Safety
+    /// The caller is the driver, and keeps the borrow for one operation.
+    #[allow(clippy::mut_from_ref, reason = "the driver's own")]
+    unsafe fn pool(&self) -> &mut Pool {
+        // SAFETY: the caller's contract.
+        unsafe { &mut *self.pool.get() }
+    }
+
+    /// The fiber on whose stack the caller, who drives, is. None while it
+    /// unwinds: then it cannot be suspended.
+    #[inline(always)]
+    pub(crate) fn current(&self) -> Option<&Head> {
+        // SAFETY: set while the fiber runs on this OS thread.
+        let head = unsafe { self.current.get().as_ref() }?;
+        (!std::thread::panicking()).then_some(head)
+    }
+
+    /// The fiber on whose stack the caller is, whatever it does.
+    pub(super) fn running(&self) -> Option<&Head> {
+        // SAFETY: as in `current`.
+        unsafe { self.current.get().as_ref() }
+    }
+
+    /// Whether the caller, who drives, is on the stack of a fiber that is being
+    /// ended.
+    pub(crate) fn is_ending(&self) -> bool {
+        // SAFETY: as in `current`.
+        unsafe { self.current.get().as_ref() }.is_some_and(|head| head.ending.get())
+    }
+
+    /// Whether no fiber is bound to the driver.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.get().is_null()
+    }
+
+    /// The token of a fiber that waits, if there is one. The caller drives.
+    pub(crate) fn claim_one(&self) -> Option<Ready> {
+        let mut next = self.first.get();
+        // SAFETY: those in the list live.
+        while let Some(head) = unsafe { next.as_ref() } {
+            // SAFETY: as long as it has not ended, neither has its frame.
+            if let Some(token) = unsafe { claim(head.frame, false) } {
+                return Some(token);
+            }
+            next = head.next.get();
+        }
+        None
+    }
+
+    /// How long the driver may sleep before stacks are given back.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        // SAFETY: the caller is the driver.
+        unsafe { self.pool() }.is_fat().then_some(IDLE)
+    }
+
+    /// The driver has slept for so long.
+    pub(crate) fn slept(&self, time: Duration) {
+        if time >= IDLE {
+            self.shrink();
+        }
+    }
+
+    /// The caller, who drives, has nothing to do.
+    pub(crate) fn shrink(&self) {
+        // SAFETY: the caller is the driver.
+        unsafe { self.pool() }.shrink();
+    }
+
+    /// The machine ends: no driver is left but the caller.
+    pub(crate) fn clear(&self) {
+        // SAFETY: nobody else uses it.
+        unsafe { self.pool() }.clear();
+    }
+}
+
+impl Head {
+    /// A stack for the thread in `frame`, which begins to run, with its head in
+    /// place.
+    ///
+    /// # Errors
+    /// The OS refuses.
+    pub(super) fn begin(
+        vp: &Vp,
+        frame: NonNull<Header>,
+        size: usize,
+        name: Option<Box<str>>,
+        site: &'static Location<'static>,
+    ) -> io::Result<Stack> {
+        let os_thread = os_thread();
+        if vp.fibers.prepared.replace(os_thread) != os_thread {
+            overflow::prepare();
+        }
+        // SAFETY: we drive `vp`.
+        let (stack, reused) = unsafe { vp.fibers.pool() }.take(size)?;
+        let counter = if reused { &vp.counters.stacks_reused } else { &vp.counters.stacks_allocated };
+        counter.add_one();
+        let guard = stack.guard();
+        let place = stack.head();
+        let next = vp.fibers.first.get();
+        // SAFETY: the stack's memory is ours, and those in the list live.
+        unsafe {
+            place.write(Self {
+                frame,
+                vp,
+                yielder: Cell::new(ptr::null()),
+                guard,
+                size: stack.size(),
+                nest_limit: guard.1 + (stack.size() / 4).max(RESERVE),
+                depth: Cell::new(0),
+                turns: Cell::new(0),
+                ending: Cell::new(false),
+                os_thread,
+                name,
+                site,
+                next: Cell::new(next),
+                prev: Cell::new(ptr::null()),
+            });
+            if let Some(next) = next.as_ref() {
+                next.prev.set(place.as_ptr());
+            }
+        }
+        vp.fibers.first.set(place.as_ptr());
+        // It must not leave this OS thread any more, since what lies on its
+        // stack need not be `Send`.
+        // SAFETY: we are its runner.
+        unsafe { frame.as_ref() }.kind.set(crate::thread::frame::Kind::Local);
+        vp.has_locals.set(true);
+        Ok(stack)
+    }
+
+    /// The fiber has ended: its stack is free.
+    ///
+    /// # Safety
+    /// The stack has its head, and nothing else on it is in use.
+    pub(super) unsafe fn end(stack: Stack) {
+        // SAFETY: the head is dropped here, once; those in the list live. It
+        // runs on, and we drive, the virtual processor that it names.
+        let (vp, name) = unsafe {
+            let head = stack.head().as_mut();
+            let (prev, next) = (head.prev.get(), head.next.get());
+            let vp = &*head.vp;
+            match prev.as_ref() {
+                Some(prev) => prev.next.set(next),
+                None => vp.fibers.first.set(next),
+            }
+            if let Some(next) = next.as_ref() {
+                next.prev.set(prev);
+            }
+            (vp, head.name.take())
+        };
+        // SAFETY: as above.
+        drop(unsafe { vp.fibers.pool() }.put(stack));
+        drop(name);
+    }
+
+    /// Called on the stack, first of all.
+    pub(super) fn arrive(&self, yielder: &Yielder<(), ()>) {
+        self.yielder.set(yielder);
+    }
+
+    /// Runs `switch`, which switches to the stack and comes back.
+    #[inline(always)]
+    pub(super) fn run<R>(&self, switch: impl FnOnce() -> R) -> R {
+        debug_assert_eq!(self.os_thread, os_thread(), "a fiber stays on its OS thread");
+        // SAFETY: the machine lives while its thread runs.
+        let vp = unsafe { &*self.vp };
+        let outer = vp.fibers.current.replace(self);
+        let limit = vp.change_stack(self.nest_limit);
+        let depth = vp.depth.replace(self.depth.get());
+        let result = switch();
+        self.depth.set(vp.depth.replace(depth));
+        vp.change_stack(limit);
+        vp.fibers.current.set(outer);
+        result
+    }
+
+    /// Runs `unwind`, which ends what is left on the stack.
+    pub(super) fn end_early(&self, unwind: impl FnOnce()) {
+        self.ending.set(true);
+        // SAFETY: as in `run`.
+        let vp = unsafe { &*self.vp };
+        let running = Running { vp, outer: vp.running.replace(self.frame.as_ptr()) };
+        self.run(|| super::super::body::contain(unwind));
+        drop(running);
+    }
+
+    /// Goes back to the scheduler; returns when it is run again. Unwinds if it
+    /// is being ended.
+    #[inline(always)]
+    fn suspend(&self) {
+        // SAFETY: the yielder is at the bottom of our stack.
+        unsafe { &*self.yielder.get() }.suspend(());
+        self.turns.set(self.turns.get().wrapping_add(1));
+    }
+
+    /// Polls `future` as the fiber, which is suspended in between.
+    #[inline(always)]
+    pub(crate) fn block<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        // SAFETY: as in `run`.
+        let vp = unsafe { &*self.vp };
+        // A parasite that is nested on our stack may be the one that blocks.
+        let _running = Running { vp, outer: vp.running.replace(self.frame.as_ptr()) };
+        if self.ending.get() {
+            // Somebody has caught what unwinds it.
+            self.suspend();
+        }
+        // SAFETY: the frame lives while its thread runs: our right to it stands
+        // for a reference, which is not given up.
+        let waker = ManuallyDrop::new(unsafe { waker_of(self.frame) });
+        let mut cx = Context::from_waker(&waker);
+        loop {
+            let turn = self.turns.get();
+            match future.as_mut().poll(&mut cx) {
+                Poll::Ready(value) => return value,
+                Poll::Pending if self.turns.get() == turn => self.suspend(),
+                // The poll itself has blocked, and may have used up a wake-up
+                // that was meant for us.
+                Poll::Pending => (),
+            }
+        }
+    }
+
+    /// Lets the others run first.
+    #[inline]
+    pub(super) fn yield_now(&self) {
+        // SAFETY: we are its runner.
+        let borrowed = &unsafe { self.frame.as_ref() }.borrowed;
+        if borrowed.get().unsigned_abs() < BESIDE && !self.ending.get() {
+            // The runner stays the runner until it has queued the token again:
+            // the state word need not know.
+            borrowed.set(borrowed.get() + YIELDED);
+            // SAFETY: as in `run`.
+            let vp = unsafe { &*self.vp };
+            let _running = Running { vp, outer: vp.running.get() };
+            self.suspend();
+        } else {
+            self.block(crate::thread::yield_now());
+        }
+    }
+}
+
+/// Restores who runs, also if it unwinds.
+struct Running<'a> {
+    vp: &'a Vp,
+    outer: *mut Header,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.vp.running.set(self.outer);
+    }
+}
+
+/// The stack that is used if none is asked for, in bytes.
+pub(super) fn default_size() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    *SIZE.get_or_init(|| (256 * 1024).max(4 * super::stack::page_size()))
+}

@@ -1,0 +1,175 @@
+//! Stacks that overflow: the fault in a fiber's guard ends the process, with
+//! the fiber's name. All other faults go to whoever handled them before: Rust's
+//! own handler, which knows the guards of OS threads, or the program's.
+
+use std::cell::Cell;
+use std::fmt::{self, Write};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::{Once, OnceLock};
+
+use super::head::Head;
+use crate::vp::Vp;
+
+/// For the handler, on an OS thread that has no other place for it.
+const HANDLERS_STACK: usize = 64 * 1024;
+
+/// Guards are reported as one or the other, by the OS's taste.
+const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// Who handled them before us.
+static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
+
+/// Prepares the calling OS thread, and the process, for fibers that overflow
+/// their stacks.
+#[cold]
+pub(super) fn prepare() {
+    static HANDLER: Once = Once::new();
+    HANDLER.call_once(install);
+    PLACE.with(|place| place.prepare());
+}
+
+fn install() {
+    for (signal, before) in SIGNALS.into_iter().zip(&BEFORE) {
+        let mut old = MaybeUninit::<libc::sigaction>::uninit();
+        // SAFETY: `old` is written before it is read; the handler is a function
+        // with the arguments that SA_SIGINFO promises.
+        unsafe {
+            if libc::sigaction(signal, ptr::null(), old.as_mut_ptr()) != 0 {
+                continue;
+            }
+            // Known before the handler can run.
+            let _ = before.set(old.assume_init());
+            let mut new = std::mem::zeroed::<libc::sigaction>();
+            new.sa_sigaction = handle as Handler as usize;
+            new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigemptyset(&raw mut new.sa_mask);
+            libc::sigaction(signal, &raw const new, ptr::null_mut());
+        }
+    }
+}
+
+type Handler = unsafe extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// Calls only what a handler of signals may.
+unsafe extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the OS passes a description of the fault.
+    let address = unsafe { (*info).si_addr() } as usize;
+    // A thread-local without destructor, which this OS thread has used before
+    // if it runs a fiber.
+    let head = Vp::current().and_then(|vp| vp.fibers.running());
+    if let Some(head) = head
+        && (head.guard.0..head.guard.1).contains(&address)
+    {
+        report(head);
+        // SAFETY: may be called anywhere.
+        unsafe { libc::abort() };
+    }
+    // SAFETY: we pass on what we got.
+    unsafe { pass_on(signal, info, context) };
+}
+
+/// # Safety
+/// The arguments are those of a handler.
+unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let index = usize::from(signal != SIGNALS[0]);
+    match BEFORE[index].get() {
+        Some(before) if before.sa_sigaction > libc::SIG_IGN => {
+            // SAFETY: a handler that was installed with these flags has this
+            // type.
+            unsafe {
+                if before.sa_flags & libc::SA_SIGINFO != 0 {
+                    std::mem::transmute::<usize, Handler>(before.sa_sigaction)(signal, info, context);
+                } else {
+                    std::mem::transmute::<usize, unsafe extern "C" fn(libc::c_int)>(before.sa_sigaction)(
+                        signal,
+                    );
+                }
+            }
+        }
+        // The instruction is tried again, and ends the process.
+        // SAFETY: only changes the action.
+        _ => unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+        },
+    }
+}
+
+/// Says on stderr which fiber it was, without allocating.
+fn report(head: &Head) {
+    let mut line = Line { bytes: [0; 512], len: 0 };
+    let name = head.name.as_deref().unwrap_or("<unnamed>");
+    let (kib, site) = (head.size / 1024, head.site);
+    // What does not fit is cut off.
+    let _ =
+        write!(line, "\nchanter: fiber '{name}' has overflowed its stack of {kib} KiB (spawned at {site})\n");
+    // SAFETY: the bytes are there. Nothing can be done about an error.
+    unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len) };
+}
+
+struct Line {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.len..];
+        let len = text.len().min(room.len());
+        room[..len].copy_from_slice(&text.as_bytes()[..len]);
+        self.len += len;
+        Ok(())
+    }
+}
+
+thread_local! {
+    static PLACE: Place = const { Place { low: Cell::new(ptr::null_mut()) } };
+}
+
+/// The handler's stack on this OS thread, if it is ours. OS threads that Rust
+/// started have one already.
+struct Place {
+    low: Cell<*mut libc::c_void>,
+}
+
+impl Place {
+    fn prepare(&self) {
+        let mut old = MaybeUninit::<libc::stack_t>::uninit();
+        // SAFETY: `old` is written before it is read; the new stack is a mapping
+        // of our own, which stays until `drop`.
+        unsafe {
+            if libc::sigaltstack(ptr::null(), old.as_mut_ptr()) != 0
+                || old.assume_init().ss_flags & libc::SS_DISABLE == 0
+            {
+                return;
+            }
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let low = libc::mmap(ptr::null_mut(), HANDLERS_STACK, access, flags, -1, 0);
+            if low == libc::MAP_FAILED {
+                // Without it an overflow ends the process all the same, without
+                // a word.
+                return;
+            }
+            let stack = libc::stack_t { ss_sp: low, ss_flags: 0, ss_size: HANDLERS_STACK };
+            libc::sigaltstack(&raw const stack, ptr::null_mut());
+            self.low.set(low);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let low = self.low.get();
+        if low.is_null() {
+            return;
+        }
+        // SAFETY: the OS thread ends and handles nothing; the mapping is ours.
+        unsafe {
+            let none =
+                libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: HANDLERS_STACK };
+            libc::sigaltstack(&raw const none, ptr::null_mut());
+            libc::munmap(low, HANDLERS_STACK);
+        }
+    }
+}

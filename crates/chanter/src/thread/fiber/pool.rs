@@ -1,0 +1,159 @@
+//! Where stacks come from: each virtual processor keeps those that its fibers
+//! have left, by size, the last one first. All of it is its driver's.
+
+use std::io;
+
+use super::stack::{LARGEST, SMALLEST, Stack};
+
+/// One class for each power of two.
+const CLASSES: usize = (LARGEST / SMALLEST).ilog2() as usize + 1;
+/// Stacks of each class that keep their pages while the processor is idle.
+const WARM: usize = 16;
+/// Stacks of each class that stay mapped while it is idle.
+const MAPPED: usize = 1024;
+/// Stacks of each class that are kept at all: what is more is unmapped at once.
+const KEPT: usize = 16 * 1024;
+
+/// Free stacks.
+#[derive(Default)]
+pub(super) struct Pool {
+    classes: [Class; CLASSES],
+    /// Stacks in all of them.
+    count: usize,
+}
+
+#[derive(Default)]
+struct Class {
+    /// Used from the end.
+    free: Vec<Stack>,
+    /// So many at the beginning have no pages.
+    clean: usize,
+}
+
+/// What the bytes that were asked for become.
+fn class_of(size: usize) -> io::Result<usize> {
+    if size > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the largest stack has a gibibyte"));
+    }
+    Ok((size.max(SMALLEST).next_power_of_two() / SMALLEST).ilog2() as usize)
+}
+
+impl Pool {
+    /// A stack of at least `size` bytes, and whether it has been used before.
+    ///
+    /// # Errors
+    /// The OS refuses, or nobody needs a stack of that size.
+    pub(super) fn take(&mut self, size: usize) -> io::Result<(Stack, bool)> {
+        let index = class_of(size)?;
+        let class = &mut self.classes[index];
+        match class.free.pop() {
+            Some(stack) => {
+                class.clean = class.clean.min(class.free.len());
+                self.count -= 1;
+                Ok((stack, true))
+            }
+            None => Ok((Stack::new(SMALLEST << index)?, false)),
+        }
+    }
+
+    /// A fiber has ended. Returns what is too much, to be unmapped.
+    #[must_use]
+    pub(super) fn put(&mut self, stack: Stack) -> Option<Stack> {
+        let index = (stack.size() / SMALLEST).ilog2() as usize;
+        let class = &mut self.classes[index];
+        if class.free.len() < KEPT {
+            class.free.push(stack);
+            self.count += 1;
+            None
+        } else {
+            Some(stack)
+        }
+    }
+
+    /// Whether [`shrink`](Self::shrink) would give something back.
+    pub(super) fn is_fat(&self) -> bool {
+        let is_fat = |class: &Class| class.free.len() > class.clean + WARM || class.free.len() > MAPPED;
+        self.count > WARM && self.classes.iter().any(is_fat)
+    }
+
+    /// The processor is idle: gives back to the OS what it need not keep.
+    pub(super) fn shrink(&mut self) {
+        for class in &mut self.classes {
+            if class.free.len() > MAPPED {
+                // The warm ones are at the end.
+                let excess = class.free.len() - MAPPED;
+                class.free.drain(..excess);
+                class.clean = class.clean.saturating_sub(excess);
+                self.count -= excess;
+            }
+            let cold = class.free.len().saturating_sub(WARM);
+            if class.clean < cold {
+                class.free[class.clean..cold].iter().for_each(Stack::forget_contents);
+                class.clean = cold;
+            }
+        }
+    }
+
+    /// Gives everything back.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.classes.iter().map(|class| class.free.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_up_to_powers_of_two() {
+        let mut pool = Pool::default();
+        for (asked, got) in [(0, SMALLEST), (SMALLEST, SMALLEST), (SMALLEST + 1, 2 * SMALLEST)] {
+            assert_eq!(pool.take(asked).unwrap().0.size(), got);
+        }
+        assert_eq!(class_of(LARGEST).unwrap(), CLASSES - 1);
+        assert!(class_of(LARGEST + 1).is_err());
+    }
+
+    #[test]
+    fn the_last_stack_of_a_size_is_used_first() {
+        let mut pool = Pool::default();
+        let (small, reused) = pool.take(SMALLEST).unwrap();
+        let (large, _) = pool.take(4 * SMALLEST).unwrap();
+        assert!(!reused);
+        let place = small.head();
+        assert!(pool.put(small).is_none() && pool.put(large).is_none());
+        let (again, reused) = pool.take(SMALLEST).unwrap();
+        assert!(reused && again.head() == place);
+    }
+
+    fn lowest(stack: &Stack) -> *mut u8 {
+        stack.guard().1 as *mut u8
+    }
+
+    #[test]
+    fn idle_processors_keep_few_pages_and_not_many_stacks() {
+        let mut pool = Pool::default();
+        let stacks: Vec<_> = (0..MAPPED + 100).map(|_| pool.take(SMALLEST).unwrap().0).collect();
+        for stack in stacks {
+            // SAFETY: the stack is ours.
+            unsafe { lowest(&stack).write(1) };
+            assert!(pool.put(stack).is_none());
+        }
+        assert!(pool.is_fat());
+        pool.shrink();
+        assert!(!pool.is_fat());
+        assert_eq!((pool.len(), pool.count), (MAPPED, MAPPED));
+        let mut is_dirty = |_: &usize| {
+            let (stack, _) = pool.take(SMALLEST).unwrap();
+            // SAFETY: as above.
+            unsafe { lowest(&stack).read() == 1 }
+        };
+        assert_eq!((0..MAPPED).filter(&mut is_dirty).count(), WARM);
+        assert_eq!(pool.len(), 0);
+    }
+}
