@@ -145,13 +145,17 @@ pub(crate) fn contain(f: impl FnOnce()) {
 impl<F: Future> HostFrame<F> {
     pub(crate) const VTABLE: &'static Vtable = &Vtable {
         poll: Self::poll,
-        evaluate: Self::evaluate,
         cancel: Self::cancel,
         take: Self::take,
         bury: Self::bury,
         joiners: Self::joiners,
         size: size_of::<Self>(),
+        ..*NONE
     };
+
+    /// For delayed threads. One of their own, since two callers of a future's
+    /// `poll` keep it from being inlined.
+    pub(crate) const DELAYED_VTABLE: &'static Vtable = &Vtable { evaluate: Self::evaluate, ..*Self::VTABLE };
 
     unsafe fn poll(frame: NonNull<Header>, cx: &mut Context<'_>) -> Poll<()> {
         // SAFETY: the caller is the runner.
@@ -298,8 +302,11 @@ impl<F: Future> HostFrame<F> {
 
 impl<T, F: Future<Output = Box<T>>> HostFrame<F> {
     /// For bodies that are too large for a frame: the handle expects a `T`.
-    pub(crate) const BOXED_VTABLE: &'static Vtable =
-        &Vtable { take: Self::take_unboxed, evaluate: Self::evaluate_unboxed, ..*Self::VTABLE };
+    pub(crate) const BOXED_VTABLE: &'static Vtable = &Vtable { take: Self::take_unboxed, ..*Self::VTABLE };
+
+    /// For those that are delayed, too.
+    pub(crate) const BOXED_DELAYED_VTABLE: &'static Vtable =
+        &Vtable { evaluate: Self::evaluate_unboxed, ..*Self::BOXED_VTABLE };
 
     unsafe fn evaluate_unboxed(frame: NonNull<Header>, cx: &mut Context<'_>, place: *mut ()) -> Evaluated {
         // SAFETY: the caller is the runner; `place` has the handle's type.

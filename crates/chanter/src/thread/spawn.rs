@@ -100,7 +100,7 @@ where
     {
         // SAFETY: we drive `vp`; the body is 'static and `Send`.
         let (frame, thread) =
-            unsafe { new_host(&vp.arena, &vp.machine().vps[index], future, Kind::Host, State::new_host()) };
+            unsafe { new_host::<false, _>(&vp.arena, &vp.machine().vps[index], future, Kind::Host) };
         vp.counters.hosts.add_one();
         vp.machine().born(frame, site);
         // SAFETY: the new frame's token.
@@ -133,7 +133,7 @@ where
     let make = |arena: &Arena| {
         // SAFETY: the arena's owner is the driver, or the lock's holder. The
         // body is 'static and `Send`.
-        unsafe { new_host(arena, home, future, kind, State::new_host()) }
+        unsafe { new_host::<false, _>(arena, home, future, kind) }
     };
     let (frame, thread) = match here {
         Some(vp) => make(&vp.arena),
@@ -183,8 +183,7 @@ where
     match Vp::current() {
         Some(vp) => {
             // SAFETY: we drive `vp`; the body is 'static and `Send`.
-            let (frame, thread) =
-                unsafe { new_host(&vp.arena, vp, future, Kind::Host, State::new_delayed()) };
+            let (frame, thread) = unsafe { new_host::<true, _>(&vp.arena, vp, future, Kind::Host) };
             vp.counters.hosts.add_one();
             vp.counters.delayed.add_one();
             vp.machine().born(frame, Location::caller());
@@ -203,7 +202,7 @@ where
     let home = machine.any_vp();
     let (frame, thread) = machine.with_arena(|arena| {
         // SAFETY: the lock's holder owns the arena. The body is 'static and `Send`.
-        unsafe { new_host(arena, home, future, Kind::Host, State::new_delayed()) }
+        unsafe { new_host::<true, _>(arena, home, future, Kind::Host) }
     });
     machine.outside.hosts.add_one_shared();
     machine.outside.delayed.add_one_shared();
@@ -218,7 +217,7 @@ where
 /// outlives the thread: it is 'static, or the caller waits for the end.
 pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site: Site) -> Thread<F::Output> {
     // SAFETY: the caller drives `vp`.
-    let (frame, thread) = unsafe { new_host(&vp.arena, vp, future, kind, State::new_host()) };
+    let (frame, thread) = unsafe { new_host::<false, _>(&vp.arena, vp, future, kind) };
     vp.counters.hosts.add_one();
     vp.machine().born(frame, site);
     // SAFETY: the new frame's token.
@@ -229,47 +228,47 @@ pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site:
 /// # Safety
 /// The caller owns `arena`; for the body see [`spawn_body`].
 #[inline]
-unsafe fn new_host<F: Future>(
+unsafe fn new_host<const DELAYED: bool, F: Future>(
     arena: &Arena,
     home: &Vp,
     future: F,
     kind: Kind,
-    state: State,
 ) -> (NonNull<Header>, Thread<F::Output>) {
     if !fits::<HostFrame<F>>() {
         // The same body, with its future and its output behind pointers.
         let boxed = Box::pin(async move { Box::new(future.await) });
         // SAFETY: the caller's contract; the vtable unpacks the output.
-        return unsafe { new_boxed_host(arena, home, boxed, kind, state) };
+        return unsafe { new_boxed_host::<DELAYED, _, _>(arena, home, boxed, kind) };
     }
     // SAFETY: the caller's contract.
     unsafe {
-        let frame = new_fitting_host(arena, home, future, kind, state, HostFrame::<F>::VTABLE);
+        let vtable = if DELAYED { HostFrame::<F>::DELAYED_VTABLE } else { HostFrame::<F>::VTABLE };
+        let frame = new_fitting_host::<DELAYED, _>(arena, home, future, kind, vtable);
         (frame, Thread::from_frame(frame))
     }
 }
 
-unsafe fn new_boxed_host<T, F: Future<Output = Box<T>>>(
+unsafe fn new_boxed_host<const DELAYED: bool, T, F: Future<Output = Box<T>>>(
     arena: &Arena,
     home: &Vp,
     future: F,
     kind: Kind,
-    state: State,
 ) -> (NonNull<Header>, Thread<T>) {
     // SAFETY: the caller's contract.
     unsafe {
-        let frame = new_fitting_host(arena, home, future, kind, state, HostFrame::<F>::BOXED_VTABLE);
+        let vtable =
+            if DELAYED { HostFrame::<F>::BOXED_DELAYED_VTABLE } else { HostFrame::<F>::BOXED_VTABLE };
+        let frame = new_fitting_host::<DELAYED, _>(arena, home, future, kind, vtable);
         (frame, Thread::from_frame(frame))
     }
 }
 
 #[inline]
-unsafe fn new_fitting_host<F: Future>(
+unsafe fn new_fitting_host<const DELAYED: bool, F: Future>(
     arena: &Arena,
     home: &Vp,
     future: F,
     kind: Kind,
-    state: State,
     vtable: &'static Vtable,
 ) -> NonNull<Header> {
     assert!(fits::<HostFrame<F>>(), "the body fits a frame");
@@ -281,6 +280,7 @@ unsafe fn new_fitting_host<F: Future>(
         let body = frame.cast::<HostFrame<F>>().as_ptr();
         (&raw mut (*body).stage).write(UnsafeCell::new(Stage::Future(future)));
         (&raw mut (*body).joiners).write(Joiners::new());
+        let state = if DELAYED { State::new_delayed() } else { State::new_host() };
         frame.write(Header::new(state, vtable, kind, home));
         frame
     }
