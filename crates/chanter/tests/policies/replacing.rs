@@ -239,6 +239,76 @@ fn what_a_thief_puts_back_into_a_replaced_policy_is_not_lost() {
     assert!(hesitated.load(Ordering::SeqCst) > 0, "nothing was ever put back: the test shows nothing");
 }
 
+/// A policy that lets go of a thread runs its destructors, which may block: the
+/// policy is replaced meanwhile, and must live until its call returns.
+#[test]
+fn a_policy_is_not_freed_in_the_middle_of_a_call() {
+    watchdog!();
+    struct Blocks(Option<Receiver<()>>);
+    impl Drop for Blocks {
+        fn drop(&mut self) {
+            if let Some(rx) = self.0.take() {
+                assert!(rx.recv().sync_blocking().is_ok());
+            }
+        }
+    }
+    /// Ends the threads that are marked, and looks at itself afterwards.
+    struct Ends(Fifo, Arc<AtomicUsize>, Arc<AtomicBool>);
+    impl Policy for Ends {
+        fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
+            if thread.attributes().priority == 1 {
+                drop(thread);
+                assert!(!self.2.load(Ordering::SeqCst), "the policy was dropped during its call");
+                self.1.fetch_add(1, Ordering::SeqCst);
+                return None;
+            }
+            self.0.enqueue(thread, reason)
+        }
+        fn next(&self) -> Option<Ready> {
+            self.0.next()
+        }
+    }
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            self.2.store(true, Ordering::SeqCst);
+        }
+    }
+    for on_fiber in [false, true] {
+        let (calls, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let machine = machine(1);
+        machine.block_on(async {
+            let here = chanter::current_vp().unwrap();
+            here.set_policy(Ends(Fifo::new(), Arc::clone(&calls), Arc::clone(&dropped))).wait().await;
+            let (tx, rx) = channel::<()>();
+            let replacer = spawn(async move {
+                here.set_policy(Fifo::new()).wait().await;
+                // It is in force, and was looked after several times.
+                for _ in 0..200 {
+                    yield_now().await;
+                }
+                tx.send(()).await.unwrap();
+            });
+            let spawns = move || {
+                let blocks = Blocks(Some(rx));
+                drop(spawn_with(chanter::policy::Attributes::new().priority(1), async move {
+                    let _blocks = blocks;
+                }));
+            };
+            if on_fiber {
+                spawn_fiber(spawns).join().await.unwrap();
+            } else {
+                spawn(async move { spawns() }).join().await.unwrap();
+            }
+            replacer.join().await.unwrap();
+            assert_eq!(calls.load(Ordering::SeqCst), 1);
+            // Now it may go.
+            while !dropped.load(Ordering::SeqCst) {
+                yield_now().await;
+            }
+        });
+    }
+}
+
 /// Everything at once: talk, steal, replace from in and outside, leave and
 /// enter `block_on`, and end in the middle of it.
 #[test]
