@@ -19,6 +19,7 @@ chapters! {
     from_cml: "src/from-cml.md"
     recipes: "src/recipes.md"
     fibers: "src/fibers.md"
+    policies: "src/policies.md"
     pitfalls: "src/pitfalls.md"
     testing: "src/testing.md"
     guarantees: "src/guarantees.md"

@@ -76,10 +76,11 @@ pub use select::arms as __arms;
 pub use thread::fiber::{self, spawn_fiber, spawn_fiber_on};
 pub use thread::{
     Demand, Inflate, Join, JoinError, LocalThread, Par, Progress, ReadyPar, Reify, Thread, Yield, attach,
-    delay, inflate, prepare, reify, spawn, spawn_local, spawn_on, spawn_parasite, yield_now,
+    delay, inflate, prepare, reify, spawn, spawn_local, spawn_near, spawn_on, spawn_parasite, spawn_with,
+    yield_now,
 };
 pub use time::{After, after, at, now};
-pub use vp::{Builder, Machine, Stats, block_on};
+pub use vp::{Builder, Machine, Neighbours, Stats, Topology, VirtualProcessor, block_on, current_vp};
 
 /// Everything that most programs need.
 pub mod prelude {
@@ -91,6 +92,7 @@ pub mod prelude {
         choose, choose_biased, choose_earliest, choose_later, choose_now, delay, from_cancel_safe,
         from_future, gather, gather_k, gather_on_hosts, guard, guard_later, guard_now, inflate, mailbox,
         multicast, never, optional, prepare, reify, repeat, resumable, rpc, select, spawn, spawn_fiber,
-        spawn_fiber_on, spawn_local, spawn_on, spawn_parasite, swap, watch, with_nack, wrap_abort, yield_now,
+        spawn_fiber_on, spawn_local, spawn_near, spawn_on, spawn_parasite, spawn_with, swap, watch,
+        with_nack, wrap_abort, yield_now,
     };
 }

@@ -142,6 +142,12 @@ fn all() -> Vec<Figure> {
             AtMost(0.5),
         ));
     }
+    figures.push(ratio(
+        "yield: custom fifo / fifo",
+        chanter("yield", "custom fifo", 1),
+        chanter("yield", "fifo", 1),
+        AtMost(1.05),
+    ));
     figures.push(Figure {
         name: "blocked: bytes per parasite".to_owned(),
         quantity: Quantity::BytesPerThread(chanter("blocked", "parasite", 1)),

@@ -5,6 +5,7 @@
 //! - `micro` holds Chanter's bodies and lists who else does the same work; `peers` holds theirs.
 //! - `choice` is the benchmark of choice: every system that can choose, over the number of branches.
 //! - `sting` collects what has to do with threads and processors as values.
+//! - `policies` is what policies cost, and what they do: a study of requests beside computations.
 //! - `figures` says what Chanter promises; `report` and `plot` show what was found.
 
 mod case;
@@ -15,6 +16,7 @@ mod memory;
 mod micro;
 mod peers;
 mod plot;
+mod policies;
 mod report;
 mod sting;
 
@@ -49,6 +51,8 @@ enum What {
     Choice(choice::ChoiceArgs),
     /// Measure threads and processors as values: fibers
     Sting(sting::StingArgs),
+    /// Measure what a policy of one's own costs, and requests beside computations under five policies
+    Policies(policies::PoliciesArgs),
     /// Run one case once and print its sample (how samples get a process of their own)
     #[command(hide = true)]
     Case(CaseArgs),
@@ -125,6 +129,7 @@ pub(crate) fn bench(args: BenchArgs) -> ExitCode {
         What::Figures(args) => bench_figures(&args),
         What::Choice(args) => choice::run(&args),
         What::Sting(args) => sting::run(&args),
+        What::Policies(args) => policies::run(&args),
         What::Case(args) => run_case(&args),
     };
     peers::go::clean_up();

@@ -2,22 +2,61 @@
 //!
 //! A [`Policy`] is ordinary, safe Rust: it is handed [`Ready`] threads with
 //! the [`Reason`] why they are ready, and says which one runs next (STING,
-//! section 4: the policy manager). Each virtual processor has its own.
+//! section 4: the policy manager). Each virtual processor has its own, and can
+//! be given another one while it runs
+//! ([`VirtualProcessor::set_policy`](crate::VirtualProcessor::set_policy)).
+//!
+//! Ours are [`WorkStealing`] (the default), [`Fifo`], [`Lifo`], [`RoundRobin`],
+//! [`Priority`], [`EarliestDeadline`], [`Lottery`], [`Deque`], [`GlobalQueue`],
+//! and [`Bands`], which combines others. [`conformance`] is a kit that yours
+//! should pass, and the book's chapter on policies writes one in forty lines.
 
+mod attributes;
+mod bands;
+pub mod conformance;
+mod deadline;
+mod deque;
 mod fifo;
+mod global_queue;
+mod lifo;
+mod lottery;
+mod priority;
 mod queue;
+mod round_robin;
+mod short_lock;
+mod slot;
 mod work_stealing;
+
+#[cfg(all(test, loom))]
+mod models;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
+pub use crate::thread::attributed::set_attributes;
+pub use attributes::Attributes;
+pub use bands::Bands;
+pub use deadline::EarliestDeadline;
+pub use deque::Deque;
 pub use fifo::Fifo;
+pub use global_queue::{GlobalQueue, GlobalQueueMember};
+pub use lifo::Lifo;
+pub use lottery::Lottery;
+pub use priority::Priority;
 pub use queue::ReadyQueue;
+pub use round_robin::RoundRobin;
+pub use short_lock::{ShortGuard, ShortLock};
+pub(crate) use slot::Slot;
 pub use work_stealing::WorkStealing;
 
+use crate::thread::attributed::attributes_of;
 use crate::thread::frame::{Header, Kind};
 use crate::thread::random;
+
+/// Operations of a turn, unless the policy says otherwise: about ten
+/// microseconds.
+pub(crate) const QUANTUM: u32 = 256;
 
 /// Why a thread became ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +69,16 @@ pub enum Reason {
     /// It used up its budget of operations.
     Spent,
     /// A thread on this virtual processor unblocked it.
-    Woken,
-    /// It was unblocked, or sent here, from outside of this virtual processor
-    /// (another one, an OS thread, I/O or a timer).
+    Woken {
+        /// That thread's [`Ready::id`]; `None` if it was no thread of ours.
+        by: Option<u64>,
+    },
+    /// A timer of this virtual processor was due.
+    Timer,
+    /// I/O of this virtual processor is ready.
+    Io,
+    /// It was unblocked, or sent here, from outside of this virtual processor:
+    /// by another one, or by an OS thread.
     Remote,
     /// It was a parasite and has become a host.
     Inflated,
@@ -40,13 +86,15 @@ pub enum Reason {
     Displaced,
     /// It was taken from another virtual processor.
     Stolen,
+    /// This policy replaces another one, whose thread it was.
+    Replaced,
 }
 
 /// A scheduling policy: one object for each virtual processor.
 ///
-/// `enqueue`, `next`, `need_thread` and `idle` are called by the worker that
-/// drives the virtual processor, one at a time; `give` and `waiting` by other
-/// workers at any time. No lock of the runtime is held during any call. Calls
+/// `enqueue`, `next`, `place`, `need_thread`, `idle` and `drain` are called by
+/// the worker that drives the virtual processor, one at a time; `give` and
+/// `waiting` by other workers at any time, until the policy is dropped. No lock of the runtime is held during any call. Calls
 /// must be short: the virtual processor waits.
 pub trait Policy: Send + Sync + 'static {
     /// A thread is ready: keep it, or return it to have it run soon. Those
@@ -58,10 +106,21 @@ pub trait Policy: Send + Sync + 'static {
     /// A `Ready` that is dropped ends its thread as cancelled.
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready>;
 
-    /// Whether `enqueue` returns every thread that is [`Reason::Woken`], always:
-    /// then it is not asked.
+    /// Whether `enqueue` returns every thread that is [`Reason::Woken`],
+    /// [`Timer`](Reason::Timer) or [`Io`](Reason::Io), always: then it is not
+    /// asked. Looked at once, when the policy comes into force.
     fn lets_woken_run(&self) -> bool {
         false
+    }
+
+    /// How many operations (sends, receives, choices, ...) a thread may do in
+    /// one turn before it comes back as [`Reason::Spent`]. Looked at once, when
+    /// the policy comes into force; 0 counts as 1.
+    ///
+    /// A thread is asked to leave at its operations only; between two of them
+    /// it keeps the processor.
+    fn quantum(&self) -> u32 {
+        QUANTUM
     }
 
     /// The thread to run now.
@@ -96,6 +155,57 @@ pub trait Policy: Send + Sync + 'static {
 
     /// The virtual processor is about to sleep.
     fn idle(&self) {}
+
+    /// The policy is replaced, or its machine ends: hands over its threads, one
+    /// a call, in any order, until there are none. The default is
+    /// [`next`](Policy::next), which does if the policy holds none back.
+    /// Called by the worker; others may still call `give` meanwhile.
+    fn drain(&self) -> Option<Ready> {
+        self.next()
+    }
+}
+
+/// A box of a policy is one: policies are chosen and combined at run time.
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
+        (**self).enqueue(thread, reason)
+    }
+
+    fn lets_woken_run(&self) -> bool {
+        (**self).lets_woken_run()
+    }
+
+    fn quantum(&self) -> u32 {
+        (**self).quantum()
+    }
+
+    fn next(&self) -> Option<Ready> {
+        (**self).next()
+    }
+
+    fn give(&self, thief: &dyn Policy) -> Option<Ready> {
+        (**self).give(thief)
+    }
+
+    fn waiting(&self) -> usize {
+        (**self).waiting()
+    }
+
+    fn need_thread(&self, others: Others<'_>) -> Option<Ready> {
+        (**self).need_thread(others)
+    }
+
+    fn place(&self, vps: usize) -> Option<usize> {
+        (**self).place(vps)
+    }
+
+    fn idle(&self) {
+        (**self).idle();
+    }
+
+    fn drain(&self) -> Option<Ready> {
+        (**self).drain()
+    }
 }
 
 /// The other virtual processors of the machine, as seen by a hungry one.
@@ -108,8 +218,8 @@ pub struct Others<'a> {
 impl Others<'_> {
     /// Asks the virtual processor `index` for threads.
     pub fn ask(&self, index: usize) -> Option<Ready> {
-        let policy = &*self.vps.get(index)?.policy;
-        if index == self.index { None } else { policy.give(self.thief) }
+        let vp = self.vps.get(index).filter(|_| index != self.index)?;
+        vp.policies.visit().give(self.thief)
     }
 
     /// Asks all of them, beginning at a random one.
@@ -196,13 +306,20 @@ impl Ready {
         matches!(self.kind(), Kind::Host | Kind::Parasite)
     }
 
+    /// What was said of the thread: [`Attributes::new`] if nothing was.
+    pub fn attributes(&self) -> Attributes {
+        // SAFETY: the token, even a stale one, keeps the frame.
+        unsafe { attributes_of(self.frame) }.map_or(Attributes::new(), |place| *place.lock())
+    }
+
     /// The policy's own word: 0 at first, then what the policy last set. It
     /// stays with the thread.
     pub fn tag(&self) -> u64 {
         self.header().tag.get()
     }
 
-    /// Sets the policy's own word.
+    /// Sets the policy's own word. A policy that replaces another one, or
+    /// steals, finds the words that the other one has set.
     pub fn set_tag(&mut self, tag: u64) {
         self.header().tag.set(tag);
     }

@@ -1,6 +1,7 @@
 //! A queue of ready threads that allocates nothing.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
 use super::Ready;
@@ -79,6 +80,42 @@ impl ReadyQueue {
         }
         self.len -= 1;
         Some(thread)
+    }
+}
+
+impl ReadyQueue {
+    /// Takes the first thread of which `is_wanted` says so; all others stay in
+    /// order. Takes time in the number of those before it.
+    pub fn take_first(&mut self, mut is_wanted: impl FnMut(&Ready) -> bool) -> Option<Ready> {
+        let mut before: *mut Header = ptr::null_mut();
+        let mut at = self.head;
+        while let Some(frame) = NonNull::new(at) {
+            // SAFETY: as in `push_back`; the queue keeps the token meanwhile.
+            let thread = ManuallyDrop::new(unsafe { Ready::from_frame(frame) });
+            // SAFETY: as in `push_back`.
+            let next = unsafe { frame.as_ref().link().with(|link| *link) };
+            if is_wanted(&thread) {
+                match NonNull::new(before) {
+                    // SAFETY: as in `push_back`.
+                    Some(before) => unsafe { before.as_ref().link().with_mut(|link| *link = next) },
+                    None => self.head = next,
+                }
+                if self.tail == at {
+                    self.tail = before;
+                }
+                self.len -= 1;
+                return Some(ManuallyDrop::into_inner(thread));
+            }
+            before = at;
+            at = next;
+        }
+        None
+    }
+}
+
+impl Extend<Ready> for ReadyQueue {
+    fn extend<I: IntoIterator<Item = Ready>>(&mut self, threads: I) {
+        threads.into_iter().for_each(|thread| self.push_back(thread));
     }
 }
 

@@ -43,7 +43,7 @@ impl Default for WorkStealing {
 impl Policy for WorkStealing {
     #[inline]
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
-        if self.alone || matches!(reason, Reason::Woken | Reason::Spent) {
+        if self.alone || matches!(reason, Reason::Woken { .. } | Reason::Timer | Reason::Io | Reason::Spent) {
             return Some(thread);
         }
         let mut queue = self.queue.lock();

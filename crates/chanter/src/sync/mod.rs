@@ -60,6 +60,16 @@ mod door {
         }
     }
 
+    /// Frees a box of a box. Drops what is in it, but keeps the memory, so that
+    /// a weakened model sees a use after free rather than dies of it.
+    ///
+    /// # Safety
+    /// As for `Box::from_raw`.
+    pub(crate) unsafe fn free<T: ?Sized>(boxed: *mut Box<T>) {
+        // SAFETY: the caller's contract; nothing is dropped twice.
+        unsafe { std::ptr::drop_in_place(std::ptr::from_mut(&mut **boxed)) };
+    }
+
     /// One turn of a wait loop: lets another modelled thread run.
     pub(crate) fn spin(_turn: &mut u32) {
         loom::thread::yield_now();
@@ -125,6 +135,15 @@ mod door {
         flag.swap(true, order)
     }
 
+    /// Frees a box of a box.
+    ///
+    /// # Safety
+    /// As for `Box::from_raw`.
+    pub(crate) unsafe fn free<T: ?Sized>(boxed: *mut Box<T>) {
+        // SAFETY: the caller's contract.
+        drop(unsafe { Box::from_raw(boxed) });
+    }
+
     /// One turn of a wait loop: spins, each time longer, then gives the
     /// processor away (the holder may have been preempted).
     ///
@@ -142,4 +161,4 @@ mod door {
     }
 }
 
-pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, fence, full_fence, spin, test_and_set};
+pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, fence, free, full_fence, spin, test_and_set};

@@ -116,6 +116,18 @@ orders! {
     sleep_fence = SeqCst;
     /// `Sleeper`: the work is published before the flag is looked at.
     wake_fence = SeqCst;
+    /// `Slot::visit`: the visitor is counted before it looks for the policy.
+    policy_visit = SeqCst;
+    /// `Slot::replace`: the policy is replaced before visitors are looked for.
+    policy_retire = SeqCst;
+    /// `Slot::replace`: the new policy is whole.
+    policy_publish = Release;
+    /// `Slot::visit`: sees the policy whole.
+    policy_observe = Acquire;
+    /// `Visit::drop`: the visitor's use of the policy ends.
+    policy_leave = Release;
+    /// `Slot::reclaim`: sees every visitor's use end.
+    policy_gone = Acquire;
     /// `Sleeper::vacate`: the driver's fields are its successor's.
     driver_leave = Release;
     /// `Sleeper::occupy` and `wake`: the successor sees the driver's fields.

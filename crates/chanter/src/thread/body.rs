@@ -13,7 +13,8 @@ use std::task::{Context, Poll};
 
 use super::frame::{ALIGN, Header, LARGEST};
 use super::join::{JoinError, Joiners};
-use crate::sync::UnsafeCell;
+use crate::policy::Attributes;
+use crate::sync::{Lock, UnsafeCell};
 
 /// How to handle a body whose type is forgotten. Each function is called by
 /// the runner only.
@@ -34,6 +35,8 @@ pub(crate) struct Vtable {
     pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<Joiners>>,
     /// The size of the frame in bytes: what lies in it belongs to the thread.
     pub(crate) size: usize,
+    /// What was said of the thread at its spawn, if anything was.
+    pub(crate) attributes: unsafe fn(NonNull<Header>) -> Option<NonNull<Lock<Attributes>>>,
 }
 
 /// What became of a future that was polled for its value.
@@ -56,6 +59,7 @@ pub(crate) const NONE: &Vtable = &Vtable {
     bury: |_| (),
     joiners: |_| None,
     size: 0,
+    attributes: |_| None,
 };
 
 /// A parasite's frame.

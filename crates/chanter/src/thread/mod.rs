@@ -6,6 +6,7 @@
 //! for a report.
 
 mod ask;
+pub(crate) mod attributed;
 pub(crate) mod body;
 mod demand;
 pub mod fiber;
@@ -26,6 +27,7 @@ mod models;
 #[cfg(all(test, loom))]
 mod rest_models;
 pub(crate) use ask::{ask, let_go, unmasked};
+pub use attributed::{spawn_near, spawn_with};
 pub use demand::Demand;
 pub use join::{Join, JoinError, Thread};
 pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, reify, yield_now};

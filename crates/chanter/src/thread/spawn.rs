@@ -19,7 +19,7 @@ use crate::policy::{Ready, Reason};
 use crate::sync::UnsafeCell;
 use crate::vp::{Shared, Site, Spawn, Vp, entered};
 
-const OUTSIDE: &str =
+pub(super) const OUTSIDE: &str =
     "threads are spawned on a machine: use `#[chanter::main]`, `Machine::block_on` or `Machine::spawn`";
 
 /// Spawns a host: a thread that the policy schedules, beside the caller.
@@ -96,7 +96,7 @@ where
 {
     let vps = vp.machine().vps.len();
     if vps > 1
-        && let Some(index) = vp.policy.place(vps).filter(|index| *index < vps && *index != vp.index)
+        && let Some(index) = vp.policy().place(vps).filter(|index| *index < vps && *index != vp.index)
     {
         // SAFETY: we drive `vp`; the body is 'static and `Send`.
         let (frame, thread) =
@@ -228,7 +228,7 @@ pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site:
 /// # Safety
 /// The caller owns `arena`; for the body see [`spawn_body`].
 #[inline]
-unsafe fn new_host<const DELAYED: bool, F: Future>(
+pub(super) unsafe fn new_host<const DELAYED: bool, F: Future>(
     arena: &Arena,
     home: &Vp,
     future: F,

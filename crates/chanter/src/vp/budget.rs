@@ -8,8 +8,8 @@ use super::Vp;
 use crate::deadlock::Waits;
 use crate::thread;
 
-/// Operations for each entry to the scheduler: about ten microseconds.
-pub(crate) const OPERATIONS: u32 = 256;
+/// Operations for each entry to the scheduler, where no policy is asked.
+pub(crate) const OPERATIONS: u32 = crate::policy::QUANTUM;
 
 /// Takes one operation from the budget. False: it is spent; ask
 /// [`is_refused`].

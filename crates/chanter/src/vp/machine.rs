@@ -14,11 +14,11 @@ use super::counters::{Counter, Counters};
 use super::observe::Births;
 use super::simulation::{Simulated, SimulatedPolicy, Simulation};
 use super::worker::Driving;
-use super::{SharedRef, Stats, Vp, block_here};
+use super::{SharedRef, Stats, Vp, affinity, block_here};
 use crate::deadlock::Deadlock;
 use crate::event::{Event, block_on_thread};
 use crate::io::Reactor;
-use crate::policy::{Policy, Ready, WorkStealing};
+use crate::policy::{Attributes, Policy, Ready, WorkStealing};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::thread::frame::{Arena, Kind};
@@ -337,6 +337,17 @@ impl Machine {
         thread::spawn_in(&self.shared, None, future, Location::caller())
     }
 
+    /// Spawns a host and tells policies of it; see
+    /// [`spawn_with`](crate::spawn_with). From any OS thread.
+    #[track_caller]
+    pub fn spawn_with<F>(&self, attributes: Attributes, future: F) -> Thread<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        thread::attributed::spawn_with_in(&self.shared, attributes, future, Location::caller())
+    }
+
     /// Spawns a host on the virtual processor `vp`, where it stays; see
     /// [`spawn_on`](crate::spawn_on). From any OS thread.
     ///
@@ -491,10 +502,14 @@ impl Shared {
             vp.sleeper.vacate();
             return Ok(());
         }
+        let cores = affinity::own();
         let worker = std::thread::Builder::new()
             .name(format!("{}-{index}", self.name))
             .stack_size(WORKER_STACK)
-            .spawn(move || shared.work(index))?;
+            .spawn(move || {
+                affinity::adopt(cores);
+                shared.work(index);
+            })?;
         workers.retain(|worker| !worker.is_finished());
         workers.push(worker);
         Ok(())
@@ -552,6 +567,7 @@ impl Shared {
     /// Ends every thread, then gives the memory back. Called once.
     fn close(self: &Arc<Self>) {
         for vp in &self.vps {
+            vp.forgo_replacement();
             vp.notify();
         }
         loop {
@@ -612,19 +628,24 @@ impl Vp {
     /// The driver leaves; a worker takes over if there is anything to do.
     fn leave(&self) {
         self.fibers.shrink();
-        let busy = match self.policy.next() {
+        let busy = match self.policy().next() {
             Some(thread) => {
                 self.push(thread);
                 true
             }
-            None => self.has_soon() || !self.timers.is_empty() || self.reactor.has_sources(),
+            None => {
+                self.has_soon()
+                    || self.has_replacement()
+                    || !self.timers.is_empty()
+                    || self.reactor.has_sources()
+            }
         };
         let machine = self.machine();
         self.sleeper.vacate();
         if machine.is_closing() || machine.is_reserved(self) {
             return;
         }
-        if (busy || !self.inbox.is_empty()) && self.sleeper.occupy() {
+        if (busy || !self.inbox.is_empty() || self.policies.is_asked()) && self.sleeper.occupy() {
             machine.start_worker(self);
         }
     }
@@ -644,9 +665,7 @@ impl Vp {
             // SAFETY: inboxes hold tokens.
             cancel(unsafe { Ready::from_frame(frame) });
         }
-        while let Some(thread) = self.policy.next() {
-            cancel(thread);
-        }
+        self.drain_policies(&mut cancel);
         any
     }
 }

@@ -5,16 +5,20 @@
 //! of `block_on`. The driver alone touches the fields marked so; everything
 //! else is safe to reach from anywhere.
 
+mod affinity;
 mod blocking;
 pub(crate) mod budget;
 mod counters;
 mod groups;
 mod machine;
 mod observe;
+mod processor;
 mod quiet;
+mod replace;
 mod simulation;
 mod sleep;
 mod stack;
+mod topology;
 mod worker;
 
 #[cfg(all(test, loom))]
@@ -33,11 +37,14 @@ use machine::Entered;
 pub use machine::{Builder, Machine, block_on};
 pub(crate) use machine::{Shared, entered};
 pub(crate) use observe::Site;
+use processor::Binding;
+pub use processor::{VirtualProcessor, current_vp};
 pub use simulation::{Outcome, Simulation};
+pub use topology::{Neighbours, Topology};
 
 use crate::deadlock::Waits;
 use crate::io::Reactor;
-use crate::policy::{Policy, Ready, ReadyQueue, Reason};
+use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Stack, fence};
 use crate::thread::Home;
@@ -45,6 +52,7 @@ use crate::thread::fiber::Fibers;
 use crate::thread::frame::{Arena, Header};
 use crate::time::Timers;
 use counters::{Counter, Counters};
+use replace::{Cause, Replacement};
 use simulation::Simulated;
 use sleep::{Sleeper, Wake};
 
@@ -101,9 +109,17 @@ pub(crate) struct Vp {
     asked_in: Cell<Instant>,
     asked_since: Cell<Instant>,
     pub(crate) counters: Counters,
-    pub(crate) policy: Box<dyn Policy>,
-    /// What the policy says of the woken.
-    lets_woken_run: bool,
+    /// Who runs next. See [`Vp::policy`].
+    pub(crate) policies: Slot<dyn Policy, Replacement>,
+    /// Driver: what the policy says of the woken.
+    lets_woken_run: Cell<bool>,
+    /// Driver: what the policy says of turns.
+    quantum: Cell<u32>,
+    /// Driver: why those are woken who are woken now.
+    cause: Cell<Cause>,
+    binding: Binding,
+    /// Driver: how many of its calls of policies are under way.
+    calls: Cell<u32>,
     pub(crate) index: usize,
     machine: Cell<*const Shared>,
 
@@ -157,8 +173,12 @@ impl Vp {
             parasites: Counter::default(),
             home: Home::new(index),
             arena: Arena::new(),
-            lets_woken_run: policy.lets_woken_run(),
-            policy,
+            lets_woken_run: Cell::new(policy.lets_woken_run()),
+            quantum: Cell::new(policy.quantum().max(1)),
+            policies: Slot::new(policy),
+            cause: Cell::new(Cause::Thread),
+            binding: Binding::new(),
+            calls: Cell::new(0),
             index,
             machine: Cell::new(ptr::null()),
             inbox: Stack::new(),
@@ -314,7 +334,7 @@ impl Vp {
     /// A thread became ready; the caller is the driver.
     #[inline]
     pub(crate) fn enqueue(&self, thread: Ready, reason: Reason) {
-        match self.policy.enqueue(thread, reason) {
+        match self.policy().enqueue(thread, reason) {
             Some(thread) => self.run_soon(thread),
             None => self.offer_to_others(),
         }
@@ -323,7 +343,22 @@ impl Vp {
     /// A thread was woken by its neighbour; the caller is the driver.
     #[inline(always)]
     pub(crate) fn enqueue_woken(&self, thread: Ready) {
-        if self.lets_woken_run { self.run_soon(thread) } else { self.enqueue(thread, Reason::Woken) }
+        if self.lets_woken_run.get() {
+            self.run_soon(thread);
+        } else {
+            self.enqueue(thread, self.why_woken());
+        }
+    }
+
+    fn why_woken(&self) -> Reason {
+        match self.cause.get() {
+            Cause::Thread => {
+                let by = self.running.get();
+                Reason::Woken { by: (!by.is_null()).then_some(by as usize as u64) }
+            }
+            Cause::Timer => Reason::Timer,
+            Cause::Io => Reason::Io,
+        }
     }
 
     /// Something was queued. One thread alone is left to whoever watches, as
@@ -335,7 +370,7 @@ impl Vp {
         if machine.vps.len() == 1 {
             return;
         }
-        let waiting = self.policy.waiting();
+        let waiting = self.policy().waiting();
         if waiting > 1 || (waiting == 1 && machine.is_unwatched()) {
             machine.wake_one(self);
         }
@@ -381,7 +416,7 @@ impl Vp {
             let Some(first) = soon.pop_front() else { break };
             if kept.is_empty() {
                 kept.push_back(first);
-            } else if let Some(stubborn) = self.policy.enqueue(first, Reason::Displaced) {
+            } else if let Some(stubborn) = self.policy().enqueue(first, Reason::Displaced) {
                 kept.push_back(stubborn);
             }
         }

@@ -7,6 +7,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use super::sleep::{Sleeper, Wake};
+use crate::policy::Slot;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::models::{Node, Owned, check, needs};
 use crate::sync::{Cell, Stack};
@@ -44,6 +45,11 @@ impl Processor {
     /// As `Vp::push`; true: the caller has to start a driver.
     fn push(&self, contents: u32) -> bool {
         assert!(Owned::new(contents).push(&self.inbox).is_ok());
+        self.wake()
+    }
+
+    /// As `Vp::notify`.
+    fn wake(&self) -> bool {
         match self.sleeper.wake() {
             Wake::Nothing => false,
             Wake::Notify => {
@@ -63,8 +69,12 @@ impl Processor {
 
     /// As `Vp::rest`.
     fn rest(&self) {
+        self.rest_unless(|| !self.inbox.is_empty());
+    }
+
+    fn rest_unless(&self, has_work: impl FnOnce() -> bool) {
         self.sleeper.announce();
-        if self.inbox.is_empty() {
+        if !has_work() {
             let mut notified = self.notified.lock().unwrap();
             while !*notified {
                 notified = self.notification.wait(notified).unwrap();
@@ -157,4 +167,39 @@ fn driver_release_is_needed() {
 #[test]
 fn driver_acquire_is_needed() {
     needs("driver_enter", Relaxed, vacated_while_pushing);
+}
+
+/// A request for the driver: it rests until it has served it.
+fn asked_while_falling_asleep() {
+    let processor = Processor::new();
+    let slot = Arc::new(Slot::<(), u32>::new(Box::new(())));
+    let asker = {
+        let (processor, slot) = (Arc::clone(&processor), Arc::clone(&slot));
+        thread::spawn(move || {
+            assert!(slot.ask(7).is_none());
+            processor.wake();
+        })
+    };
+    let mut served = None;
+    while served.is_none() {
+        processor.rest_unless(|| slot.is_asked());
+        served = slot.take_request();
+    }
+    assert_eq!(served, Some(7));
+    asker.join().unwrap();
+}
+
+#[test]
+fn requests_wake_sleepers() {
+    check(asked_while_falling_asleep);
+}
+
+#[test]
+fn sleep_fence_is_needed_for_requests() {
+    needs("sleep_fence", Relaxed, asked_while_falling_asleep);
+}
+
+#[test]
+fn wake_fence_is_needed_for_requests() {
+    needs("wake_fence", Relaxed, asked_while_falling_asleep);
 }

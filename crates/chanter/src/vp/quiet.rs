@@ -35,7 +35,7 @@ impl Shared {
     fn is_quiet(&self, risen: usize) -> bool {
         let idle = |vp: &Vp| {
             vp.inbox.is_empty()
-                && vp.policy.waiting() == 0
+                && vp.policies.visit().waiting() == 0
                 && vp.timers.is_empty()
                 && !vp.reactor.has_sources()
         };

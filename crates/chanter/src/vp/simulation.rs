@@ -21,6 +21,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Context;
 use std::time::Instant;
 
+use super::replace::Cause;
 use super::worker::{AbortOnUnwind, Driving};
 use super::{Entered, Machine, Vp};
 use crate::deadlock::{Deadlock, Holder};
@@ -188,7 +189,7 @@ impl Simulated {
     /// will ever run again.
     fn step(&self, vp: &Vp) -> bool {
         vp.drain_inbox();
-        let Some(thread) = vp.policy.next() else { return self.jump(vp) };
+        let Some(thread) = vp.policy().next() else { return self.jump(vp) };
         let turn = self.turn.replace(thread.header());
         let paused = self.paused.replace(false);
         let budget = vp.budget.replace(0);
@@ -206,7 +207,9 @@ impl Simulated {
         self.now.set(due.max(self.now.get()));
         let mut wakes = Wakes::new();
         vp.timers.fire(self.now.get(), &mut wakes);
+        let outer = vp.cause.replace(Cause::Timer);
         contain(|| wakes.queue());
+        vp.cause.set(outer);
         true
     }
 

@@ -3,7 +3,7 @@
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use super::budget::OPERATIONS;
+use super::replace::Cause;
 use super::{CURRENT, HEARTBEAT, Vp, stack};
 use crate::event::Wakes;
 use crate::policy::{Others, Ready, Reason};
@@ -41,6 +41,7 @@ impl<'a> Driving<'a> {
         }
         vp.machine().awake.fetch_add(1, Ordering::SeqCst);
         vp.begin_to_be_busy();
+        vp.binding.serve();
         Self { vp, outer: CURRENT.replace(vp) }
     }
 
@@ -71,6 +72,7 @@ impl Drop for AbortOnUnwind {
 
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
+        self.vp.binding.leave();
         self.vp.machine().awake.fetch_sub(1, Ordering::SeqCst);
         CURRENT.set(self.outer);
     }
@@ -86,7 +88,7 @@ impl Vp {
 
     #[inline]
     fn run(&self, thread: Ready) {
-        self.budget.set(OPERATIONS);
+        self.budget.set(self.quantum.get());
         self.counters.polls.add_one();
         // SAFETY: this OS thread drives us.
         unsafe { thread::run(self, thread) };
@@ -119,9 +121,9 @@ impl Vp {
             return Some(thread);
         }
         self.soon_runs.set(0);
-        if let Some(thread) = self.policy.next() {
+        if let Some(thread) = self.policy().next() {
             // More are waiting: somebody else may take them.
-            if self.machine().vps.len() > 1 && self.policy.waiting() > 0 {
+            if self.machine().vps.len() > 1 && self.policy().waiting() > 0 {
                 self.machine().wake_one(self);
             }
             return Some(thread);
@@ -155,18 +157,35 @@ impl Vp {
         let now = Instant::now();
         let took = now.duration_since(self.counted.replace(now));
         self.has_short_turns.set(took < SHORT_TURN * LOOK_TURNS);
+        self.serve_requests();
         if now.duration_since(self.looked.get()) >= LOOK {
             self.looked.set(now);
             self.fire_timers(now);
-            self.reactor.poll(Some(Duration::ZERO));
+            self.poll_io(Some(Duration::ZERO));
         }
+    }
+
+    /// Polls I/O, waiting for as long as `timeout` says.
+    fn poll_io(&self, timeout: Option<Duration>) {
+        let outer = self.cause.replace(Cause::Io);
+        self.reactor.poll(timeout);
+        self.cause.set(outer);
+    }
+
+    /// What was asked of the driver.
+    #[inline]
+    fn serve_requests(&self) {
+        self.serve_replacement();
+        self.binding.serve();
     }
 
     fn fire_timers(&self, now: Instant) {
         let mut wakes = Wakes::new();
         self.timers.fire(now, &mut wakes);
+        let outer = self.cause.replace(Cause::Timer);
         // A foreign waker may panic: the driver goes on.
         contain(|| wakes.queue());
+        self.cause.set(outer);
     }
 
     /// Nothing is ready: looks elsewhere, then sleeps until woken, until a
@@ -179,7 +198,8 @@ impl Vp {
         self.until_look.set(LOOK_TURNS);
         self.has_short_turns.set(false);
         self.fire_timers(now);
-        self.reactor.poll(Some(Duration::ZERO));
+        self.poll_io(Some(Duration::ZERO));
+        self.serve_requests();
         if self.dispatch() {
             return;
         }
@@ -190,12 +210,13 @@ impl Vp {
             }
             return;
         }
-        self.policy.idle();
+        self.policy().idle();
         let machine = self.machine();
         // Before `announce`, whose fence orders both for `wake_one`.
         machine.awake.fetch_sub(1, Ordering::SeqCst);
         self.sleeper.announce();
-        let others_wait = || machine.vps.iter().any(|vp| !ptr::eq(&**vp, self) && vp.policy.waiting() > 1);
+        let others_wait =
+            || machine.vps.iter().any(|vp| !ptr::eq(&**vp, self) && vp.policies.visit().waiting() > 1);
         if !over() && !self.has_local_work() && !others_wait() {
             let due = self.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
             let timeout = match (due, self.watch_for()) {
@@ -203,9 +224,10 @@ impl Vp {
                 (due, watch) => due.or(watch),
             };
             let stacks = self.fibers.patience();
-            let timeout = [timeout, self.patience(), stacks].into_iter().flatten().min();
+            let visitors = self.patience_for_visitors();
+            let timeout = [timeout, self.patience(), stacks, visitors].into_iter().flatten().min();
             self.counters.sleeps.add_one();
-            self.reactor.poll(timeout);
+            self.poll_io(timeout);
             if stacks.is_some() {
                 self.fibers.slept(now.elapsed());
             }
@@ -228,7 +250,11 @@ impl Vp {
     }
 
     fn has_local_work(&self) -> bool {
-        !self.inbox.is_empty() || self.has_soon() || self.policy.waiting() > 0
+        !self.inbox.is_empty()
+            || self.has_soon()
+            || self.policies.is_asked()
+            || self.binding.is_asked()
+            || self.policy().waiting() > 0
     }
 
     pub(super) fn has_soon(&self) -> bool {
@@ -272,8 +298,9 @@ impl Vp {
             return None;
         }
         machine.searching.fetch_add(1, Ordering::SeqCst);
-        let others = Others { thief: &*self.policy, vps: &machine.vps, index: self.index };
-        let found = self.policy.need_thread(others);
+        let policy = self.policy();
+        let others = Others { thief: &*policy, vps: &machine.vps, index: self.index };
+        let found = policy.need_thread(others);
         machine.searching.fetch_sub(1, Ordering::SeqCst);
         found
     }

@@ -33,6 +33,7 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         lost_choice::cases(vps),
         explore::cases(vps),
         fiber::cases(vps),
+        super::policies::custom_fifo(vps),
     ]
     .into_iter()
     .flatten()

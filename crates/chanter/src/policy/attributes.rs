@@ -1,0 +1,72 @@
+//! Attributes: what a program tells policies of a thread.
+
+use std::time::Instant;
+
+/// What a policy may want to know of a thread: how urgent it is, by when it is
+/// to be done, how large its share is.
+///
+/// Said at the spawn ([`spawn_with`](crate::spawn_with)), changed by the thread
+/// itself ([`set_attributes`](crate::policy::set_attributes)), and read by
+/// policies ([`Ready::attributes`](crate::policy::Ready::attributes)). They are
+/// kept in the thread's frame, behind its body: threads that have none pay
+/// nothing for them, and count as having the default.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// use chanter::policy::{Attributes, Priority};
+///
+/// let machine = Machine::builder().vps(1).policy(|_| Box::new(Priority::new())).build()?;
+/// let order = machine.block_on(async {
+///     let (tx, rx) = mailbox();
+///     for priority in [-1, 0, 3] {
+///         let tx = tx.clone();
+///         let urgency = Attributes::new().priority(priority);
+///         spawn_with(urgency, async move { tx.send(priority).await });
+///     }
+///     [rx.recv().await, rx.recv().await, rx.recv().await]
+/// });
+/// assert_eq!(order, [Ok(3), Ok(0), Ok(-1)]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attributes {
+    /// Greater is more urgent; 0 by default.
+    pub priority: i8,
+    /// By when the thread is to be done, if that matters.
+    pub deadline: Option<Instant>,
+    /// How many lots it has in a lottery; 1 by default.
+    pub tickets: u16,
+}
+
+impl Attributes {
+    /// The default ones.
+    pub const fn new() -> Self {
+        Self { priority: 0, deadline: None, tickets: 1 }
+    }
+
+    /// Greater is more urgent; others have 0.
+    pub const fn priority(mut self, priority: i8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// By when the thread is to be done.
+    pub const fn deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// How many lots the thread has in a lottery; others have 1. 0 counts as
+    /// 1: every thread runs sometime.
+    pub const fn tickets(mut self, tickets: u16) -> Self {
+        self.tickets = tickets;
+        self
+    }
+}
+
+impl Default for Attributes {
+    fn default() -> Self {
+        Self::new()
+    }
+}

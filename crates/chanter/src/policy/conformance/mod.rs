@@ -1,0 +1,279 @@
+//! A kit that any policy should pass, yours too.
+//!
+//! ```
+//! use chanter::policy::{Policy, Ready, ReadyQueue, Reason, conformance};
+//! use std::sync::Mutex;
+//!
+//! #[derive(Default)]
+//! struct Mine(Mutex<ReadyQueue>);
+//!
+//! impl Policy for Mine {
+//!     fn enqueue(&self, thread: Ready, _why: Reason) -> Option<Ready> {
+//!         self.0.lock().unwrap().push_back(thread);
+//!         None
+//!     }
+//!     fn next(&self) -> Option<Ready> {
+//!         self.0.lock().unwrap().pop_front()
+//!     }
+//! }
+//!
+//! // In a test:
+//! conformance::check(Mine::default);
+//! ```
+//!
+//! The kit handles the policy as a virtual processor would, with threads of its
+//! own, first alone and in random order, then with thieves, then on machines.
+//! It looks at what can be told from outside; [`Check`] lists it. A policy that
+//! fails says which check, and why. It takes a second or two; nothing is needed
+//! but a test.
+//!
+//! What a wrong policy cannot do is no subject: threads are neither duplicated
+//! nor run twice, whatever it does, since [`Ready`](super::Ready) cannot be
+//! copied.
+
+mod alone;
+mod machines;
+mod threads;
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Policy;
+#[cfg(all(test, not(loom)))]
+pub(crate) use threads::Threads;
+
+/// What the kit looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Check {
+    /// Over random sequences of enqueue, next and give, for every reason, with
+    /// any tag: each thread comes out again, none is ended, and `next` finds one
+    /// as long as there is one.
+    Keeps,
+    /// `enqueue` returns all that are woken, if the policy says so.
+    LetsWokenRun,
+    /// `enqueue` keeps what is [`Displaced`](super::Reason::Displaced).
+    Displaced,
+    /// `drain` hands over everything, and an empty policy has nothing.
+    Drains,
+    /// `waiting` is no more than a hint, but not a lie: what is waiting is
+    /// given, nothing waits in an empty policy, and what may not move is kept.
+    Waiting,
+    /// Nobody is passed over more often than the policy claims; see
+    /// [`Kit::bypass`].
+    Bypass,
+    /// Nothing is lost while other OS threads steal.
+    Thieves,
+    /// A round of threads that is like the one before allocates nothing; see
+    /// [`Kit::allocations`].
+    Allocates,
+    /// On a machine of two virtual processors, threads that talk, sleep, yield
+    /// and compute end.
+    Runs,
+    /// So they do beside threads that panic.
+    Panics,
+    /// If the policy gives any thread away that may move, an idle virtual
+    /// processor takes what a busy one has.
+    NeedThread,
+    /// Nothing is lost while the policy is replaced, by its like and by others.
+    Replaced,
+    /// A machine that ends ends all its threads.
+    Ends,
+}
+
+impl Check {
+    const ALL: [Self; 13] = [
+        Self::Keeps,
+        Self::LetsWokenRun,
+        Self::Displaced,
+        Self::Drains,
+        Self::Waiting,
+        Self::Bypass,
+        Self::Thieves,
+        Self::Allocates,
+        Self::Runs,
+        Self::Panics,
+        Self::NeedThread,
+        Self::Replaced,
+        Self::Ends,
+    ];
+}
+
+/// How a policy failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Violation {
+    /// In which check.
+    pub check: Check,
+    /// What happened.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.check, self.what)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// Runs the whole kit against policies made by `make`, one for each virtual
+/// processor.
+///
+/// # Panics
+/// If the policy fails; the message is the [`Violation`].
+#[track_caller]
+pub fn check<P: Policy>(make: impl Fn() -> P + Send + Sync + 'static) {
+    if let Err(violation) = Kit::new(make).run() {
+        panic!("the policy fails: {violation}");
+    }
+}
+
+/// The policies of one machine: that of each virtual processor, by its index.
+pub(super) type Family = Box<dyn Fn(usize) -> Box<dyn Policy> + Send + Sync>;
+
+/// The kit, to be told more about the policy than [`check`] can know.
+///
+/// ```
+/// use chanter::policy::conformance::Kit;
+/// use chanter::policy::{GlobalQueue, Policy};
+///
+/// // One queue for each machine; in it nobody is passed over by more threads
+/// // than wait already.
+/// let queues = || {
+///     let queue = GlobalQueue::new();
+///     Box::new(move |_vp| Box::new(queue.member()) as Box<dyn Policy>) as Box<_>
+/// };
+/// Kit::of_families(queues).bypass(16).run().unwrap();
+/// ```
+pub struct Kit {
+    families: Arc<dyn Fn() -> Family + Send + Sync>,
+    seed: u64,
+    bypass: Option<usize>,
+    allocations: Option<fn() -> u64>,
+    only: Vec<Check>,
+}
+
+impl Kit {
+    /// For policies made by `make`, one for each virtual processor.
+    pub fn new<P: Policy>(make: impl Fn() -> P + Send + Sync + 'static) -> Self {
+        let make = Arc::new(make);
+        Self::of_families(move || {
+            let make = Arc::clone(&make);
+            Box::new(move |_vp| Box::new(make()))
+        })
+    }
+
+    /// For policies of virtual processors that share something: `families` is
+    /// called for each machine, and what it returns makes the policy of each of
+    /// its virtual processors (or another policy for one of them, later).
+    pub fn of_families(
+        families: impl Fn() -> Box<dyn Fn(usize) -> Box<dyn Policy> + Send + Sync> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            families: Arc::new(families),
+            seed: 1,
+            bypass: None,
+            allocations: None,
+            only: Check::ALL.to_vec(),
+        }
+    }
+
+    /// Other random sequences.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The policy claims that a thread, once queued among 8 others that come
+    /// back again and again, more urgent ones among them, runs before `times`
+    /// turns of others have passed. Without a claim nothing is checked: policies
+    /// may starve.
+    pub fn bypass(mut self, times: usize) -> Self {
+        self.bypass = Some(times);
+        self
+    }
+
+    /// How many allocations the process has made so far: what a global
+    /// allocator of the test counts. Without it nothing is checked. No other
+    /// test may run at the same time.
+    pub fn allocations(mut self, count: fn() -> u64) -> Self {
+        self.allocations = Some(count);
+        self
+    }
+
+    /// Only these checks.
+    pub fn only(mut self, checks: impl IntoIterator<Item = Check>) -> Self {
+        self.only = checks.into_iter().collect();
+        self
+    }
+
+    /// Runs the checks, in the order of [`Check`], up to the first that fails.
+    ///
+    /// A failure may leave OS threads behind that wait for threads that are
+    /// lost.
+    ///
+    /// # Errors
+    /// The policy fails a check.
+    ///
+    /// # Panics
+    /// If the OS refuses what a machine needs, or if the policy panics while no
+    /// machine runs it. (On a machine, a policy that panics ends the process.)
+    pub fn run(&self) -> Result<(), Violation> {
+        Check::ALL.into_iter().filter(|check| self.only.contains(check)).try_for_each(|check| {
+            let violated = |what| Violation { check, what };
+            self.run_one(check).map_err(violated)
+        })
+    }
+
+    fn run_one(&self, check: Check) -> Result<(), String> {
+        match check {
+            Check::Keeps => alone::keeps(&self.family(), self.seed),
+            Check::LetsWokenRun => alone::lets_woken_run(&self.family()),
+            Check::Displaced => alone::displaced(&self.family()),
+            Check::Drains => alone::drains(&self.family(), self.seed),
+            Check::Waiting => alone::waiting(&self.family()),
+            Check::Bypass => match self.bypass {
+                Some(times) => alone::bypass(&self.family(), times),
+                None => Ok(()),
+            },
+            Check::Thieves => alone::thieves(&self.family(), self.seed),
+            Check::Allocates => match self.allocations {
+                Some(count) => alone::allocates(&self.family(), count),
+                None => Ok(()),
+            },
+            Check::Runs => machines::runs(self.family()),
+            Check::Panics => machines::panics(self.family()),
+            Check::NeedThread => machines::need_thread(&self.families),
+            Check::Replaced => machines::replaced(self.family()),
+            Check::Ends => machines::ends(self.family()),
+        }
+    }
+
+    fn family(&self) -> Family {
+        (self.families)()
+    }
+}
+
+impl fmt::Debug for Kit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kit").field("seed", &self.seed).field("only", &self.only).finish_non_exhaustive()
+    }
+}
+
+/// Random numbers from a seed (xorshift64*).
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+        ((high * bound as u64) >> 32) as usize
+    }
+}

@@ -1,0 +1,129 @@
+//! Threads to be queued and never run.
+
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::policy::{Attributes, Policy, Ready, Reason};
+use crate::thread::Thread;
+use crate::vp::Machine;
+
+/// A source of ready threads, which wait for ever when they are run. A machine
+/// makes them, and its policy catches them.
+pub(crate) struct Threads {
+    machine: ManuallyDrop<Machine>,
+    caught: Arc<Caught>,
+    ended: Arc<AtomicUsize>,
+    /// Kept so that no other thread gets their numbers.
+    handles: Mutex<Vec<Thread<()>>>,
+}
+
+#[derive(Default)]
+struct Caught {
+    threads: Mutex<Vec<Ready>>,
+    more: Condvar,
+}
+
+impl Caught {
+    fn threads(&self) -> MutexGuard<'_, Vec<Ready>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Catch(Arc<Caught>);
+
+impl Policy for Catch {
+    fn enqueue(&self, thread: Ready, _reason: Reason) -> Option<Ready> {
+        self.0.threads().push(thread);
+        self.0.more.notify_all();
+        None
+    }
+
+    fn next(&self) -> Option<Ready> {
+        None
+    }
+}
+
+/// Counts the threads that have ended.
+struct End(Arc<AtomicUsize>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Threads {
+    /// A source that has made none.
+    pub(crate) fn new() -> Self {
+        let caught = Arc::new(Caught::default());
+        let catch = Arc::clone(&caught);
+        let machine = Machine::builder()
+            .vps(1)
+            .name("conformance")
+            .policy(move |_| Box::new(Catch(Arc::clone(&catch))))
+            .build()
+            .expect("the OS grants a poller");
+        Self { machine: ManuallyDrop::new(machine), caught, ended: Arc::default(), handles: Mutex::default() }
+    }
+
+    /// New threads that may move.
+    pub(crate) fn take(&self, count: usize) -> Vec<Ready> {
+        self.make(count, |body| self.machine.spawn(body))
+    }
+
+    /// New threads with attributes.
+    pub(crate) fn take_with(&self, count: usize, attributes: Attributes) -> Vec<Ready> {
+        self.make(count, |body| self.machine.spawn_with(attributes, body))
+    }
+
+    /// New threads that may not move.
+    pub(crate) fn take_pinned(&self, count: usize) -> Vec<Ready> {
+        self.make(count, |body| self.machine.spawn_on(0, body))
+    }
+
+    fn make(&self, count: usize, spawn: impl Fn(Body) -> Thread<()>) -> Vec<Ready> {
+        for _ in 0..count {
+            let handle = spawn(Body(End(Arc::clone(&self.ended))));
+            self.handles.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
+        }
+        let mut threads = self.caught.threads();
+        while threads.len() < count {
+            threads = self.caught.more.wait(threads).unwrap_or_else(PoisonError::into_inner);
+        }
+        std::mem::take(&mut *threads)
+    }
+
+    /// Those that a policy has sent home rather than kept.
+    pub(crate) fn sent_home(&self) -> Vec<Ready> {
+        std::mem::take(&mut *self.caught.threads())
+    }
+
+    /// How many have ended.
+    pub(crate) fn ended(&self) -> usize {
+        self.ended.load(Ordering::SeqCst)
+    }
+}
+
+struct Body(#[allow(dead_code, reason = "dropped with the thread")] End);
+
+impl std::future::Future for Body {
+    type Output = ();
+
+    fn poll(self: std::pin::Pin<&mut Self>, _cx: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        std::task::Poll::Pending
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        drop(self.sent_home());
+        let handles = std::mem::take(self.handles.get_mut().unwrap_or_else(PoisonError::into_inner));
+        // A machine waits for threads that somebody is about to run: for ever,
+        // if a wrong policy has hidden them.
+        if self.ended() == handles.len() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.machine) };
+        }
+    }
+}

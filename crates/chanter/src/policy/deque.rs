@@ -1,0 +1,96 @@
+//! Depth first at home, breadth first for thieves.
+
+use std::collections::VecDeque;
+
+use super::{Policy, Ready, Reason};
+use crate::sync::Lock;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::vp::Vp;
+
+/// At most this many threads move at a time: the victim is locked meanwhile.
+const MOST: usize = 32;
+
+/// Work stealing with a deque, as Cilk has it: at home the newest thread runs
+/// next; a hungry virtual processor takes half of the threads, the oldest
+/// first, which in a tree of threads are the roots of the largest parts.
+///
+/// For programs that divide and conquer with hosts: the threads that exist at a
+/// time are as many as the tree is deep, not as it is wide. It starves, as
+/// [`Lifo`](super::Lifo) does. [`WorkStealing`](super::WorkStealing), the
+/// default, gives away half as well, but runs its own threads first in, first
+/// out.
+///
+/// The deque grows to as many threads as were ever ready at a time, and
+/// allocates nothing afterwards.
+#[derive(Debug, Default)]
+pub struct Deque {
+    /// Newest last.
+    threads: Lock<VecDeque<Ready>>,
+    /// How many there are, to be read without the lock. Written under it.
+    len: AtomicUsize,
+}
+
+impl Deque {
+    /// An empty policy.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Policy for Deque {
+    fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
+        let mut threads = self.threads.lock();
+        match reason {
+            // Oldest: those that yield let others go first, and what was stolen
+            // was old where it came from.
+            Reason::Yielded | Reason::Spent | Reason::Stolen => threads.push_front(thread),
+            _ => threads.push_back(thread),
+        }
+        // ORDER: Relaxed: a hint; sleepers are ordered by their own fences.
+        self.len.store(threads.len(), Ordering::Relaxed);
+        None
+    }
+
+    fn next(&self) -> Option<Ready> {
+        // Only this processor adds, so what it sees empty is empty.
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut threads = self.threads.lock();
+        let thread = threads.pop_back();
+        self.len.store(threads.len(), Ordering::Relaxed);
+        thread
+    }
+
+    fn give(&self, thief: &dyn Policy) -> Option<Ready> {
+        if self.waiting() == 0 {
+            return None;
+        }
+        let mut given = super::ReadyQueue::new();
+        {
+            let mut threads = self.threads.try_lock()?;
+            let want = threads.len().div_ceil(2).min(MOST);
+            let mut looked = 0;
+            while given.len() < want && looked < threads.len().min(2 * MOST) {
+                if threads[looked].may_move() {
+                    // Near the front, so few are shifted.
+                    given.extend(threads.remove(looked));
+                } else {
+                    looked += 1;
+                }
+            }
+            self.len.store(threads.len(), Ordering::Relaxed);
+        }
+        let first = given.pop_front();
+        while let Some(thread) = given.pop_front() {
+            if let Some(unwanted) = thief.enqueue(thread, Reason::Stolen) {
+                Vp::send_home(unwanted);
+            }
+        }
+        first
+    }
+
+    fn waiting(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+}

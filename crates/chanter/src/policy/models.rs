@@ -1,0 +1,164 @@
+//! Loom models of the replacement of policies, with a policy that is a cell and
+//! a place for one thread.
+//!
+//! How to run them: see `sync/models.rs`.
+
+use loom::thread;
+
+use super::Slot;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::models::{check, needs};
+use crate::sync::{Arc, Cell, Lock, spin};
+
+/// Loom checks its uses, and its end, against each other.
+struct Model {
+    number: Cell<u32>,
+    thread: Lock<Option<u32>>,
+}
+
+// SAFETY: `number` is only read while it is shared; loom checks.
+unsafe impl Sync for Model {}
+// SAFETY: as above.
+unsafe impl Send for Model {}
+
+impl Model {
+    fn new(number: u32, thread: Option<u32>) -> Box<Self> {
+        Box::new(Self { number: Cell::new(number), thread: Lock::new(thread) })
+    }
+
+    fn pop(&self) -> Option<u32> {
+        self.thread.lock().take()
+    }
+}
+
+type Shared = Arc<Slot<Model, ()>>;
+
+/// As `Vp::replace_now`, until nothing is retired; what came out of the old
+/// policies.
+fn replace(slot: &Shared, policy: Box<Model>) -> u32 {
+    let mut moved = 0;
+    // SAFETY: the caller is the model's only driver, and no call is under way.
+    unsafe {
+        slot.replace(policy);
+        slot.drain(|old| moved += old.pop().unwrap_or(0));
+        while !slot.reclaim(|old| moved += old.pop().unwrap_or(0)) {
+            spin(&mut 0);
+        }
+    }
+    moved
+}
+
+/// INV-VISIT: a visitor looks at the policy while the driver replaces it, and
+/// frees the old one.
+fn visited_while_replaced() {
+    let slot: Shared = Arc::new(Slot::new(Model::new(1, None)));
+    let visitor = {
+        let slot = Arc::clone(&slot);
+        thread::spawn(move || {
+            let seen = slot.visit().number.get();
+            assert!(seen == 1 || seen == 2, "INV-VISIT: {seen}");
+        })
+    };
+    replace(&slot, Model::new(2, None));
+    // SAFETY: we are the driver.
+    assert_eq!(unsafe { slot.get() }.number.get(), 2);
+    visitor.join().unwrap();
+}
+
+#[test]
+fn policies_are_freed_when_nobody_sees_them() {
+    check(visited_while_replaced);
+}
+
+#[test]
+fn policy_visit_fence_is_needed() {
+    needs("policy_visit", Relaxed, visited_while_replaced);
+}
+
+#[test]
+fn policy_retire_fence_is_needed() {
+    needs("policy_retire", Relaxed, visited_while_replaced);
+}
+
+#[test]
+fn policy_release_is_needed() {
+    needs("policy_publish", Relaxed, visited_while_replaced);
+}
+
+#[test]
+fn policy_acquire_is_needed() {
+    needs("policy_observe", Relaxed, visited_while_replaced);
+}
+
+#[test]
+fn policy_leave_release_is_needed() {
+    needs("policy_leave", Relaxed, visited_while_replaced);
+}
+
+#[test]
+fn policy_gone_acquire_is_needed() {
+    needs("policy_gone", Relaxed, visited_while_replaced);
+}
+
+/// INV-MOVE: a thief takes the thread out of the policy and puts it back, into
+/// the same one, while the driver replaces it. Nothing is lost or doubled.
+fn put_back_while_replaced() {
+    let slot: Shared = Arc::new(Slot::new(Model::new(1, Some(7))));
+    let thief = {
+        let slot = Arc::clone(&slot);
+        thread::spawn(move || {
+            let policy = slot.visit();
+            if let Some(loot) = policy.pop() {
+                *policy.thread.lock() = Some(loot);
+            }
+        })
+    };
+    let moved = replace(&slot, Model::new(2, None));
+    thief.join().unwrap();
+    assert_eq!(moved, 7, "INV-MOVE: the thread was lost");
+}
+
+#[test]
+fn what_is_put_back_is_moved() {
+    check(put_back_while_replaced);
+}
+
+/// The same with a thief that keeps it: one of the two has it.
+fn stolen_while_replaced() {
+    let slot: Shared = Arc::new(Slot::new(Model::new(1, Some(7))));
+    let thief = {
+        let slot = Arc::clone(&slot);
+        thread::spawn(move || slot.visit().pop().unwrap_or(0))
+    };
+    let moved = replace(&slot, Model::new(2, None));
+    let stolen = thief.join().unwrap();
+    assert_eq!(moved + stolen, 7, "INV-MOVE: the thread was lost or doubled");
+}
+
+#[test]
+fn what_is_stolen_is_not_moved() {
+    check(stolen_while_replaced);
+}
+
+/// Two who ask at once while the driver serves: each request is served, or
+/// handed to who superseded it; none stays unseen.
+#[test]
+fn requests_are_served_or_superseded() {
+    check(|| {
+        let slot = Arc::new(Slot::<(), u32>::new(Box::new(())));
+        let askers = [1, 2].map(|request| {
+            let slot = Arc::clone(&slot);
+            thread::spawn(move || slot.ask(request).unwrap_or(0))
+        });
+        let mut sum = if slot.is_asked() { slot.take_request().unwrap_or(0) } else { 0 };
+        for asker in askers {
+            sum += asker.join().unwrap();
+        }
+        // Behind the joins nothing is hidden any more.
+        if slot.is_asked() {
+            sum += slot.take_request().unwrap_or(0);
+        }
+        assert_eq!(sum, 3, "a request was lost");
+        assert!(slot.take_request().is_none() && !slot.is_asked());
+    });
+}

@@ -1,0 +1,203 @@
+//! The place of a virtual processor's policy, which may be replaced while the
+//! machine runs.
+//!
+//! ```text
+//!   requester: leave the request, wake the driver
+//!   driver:    between two turns: current := new; FENCE; drain the old one
+//!              visitors = 0?  drain it again, free it  : else it is RETIRED
+//!   visitor:   visitors += 1; FENCE; use current; visitors -= 1
+//! ```
+//!
+//! The driver alone replaces, so its own calls cost what a plain field would:
+//! `mine` is its copy of the pointer. Others only visit, to steal and to look
+//! for work; that is rare, and may cost a read-modify-write.
+//!
+//! * INV-VISIT: with both fences sequentially consistent, either the driver
+//!   sees the visitor, or the visitor sees the new policy (store buffering, as
+//!   in INV-SLEEP). So a policy that was replaced before the driver saw no
+//!   visitors is seen by nobody, and can be freed.
+//! * INV-MOVE: a replaced policy is drained until it is freed: a visitor that
+//!   takes threads out and puts some of them back may do so after the first
+//!   drain. The last drain comes after the last visitor.
+
+use std::cell::UnsafeCell;
+use std::ptr;
+
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use crate::sync::{Cell, Lock, free, full_fence, order};
+
+/// A policy, and who may use it.
+pub(crate) struct Slot<P: ?Sized, R> {
+    /// Driver: the policy in force.
+    mine: Cell<*const P>,
+    /// The same, for visitors.
+    current: AtomicPtr<Box<P>>,
+    visitors: AtomicUsize,
+    /// Driver: replaced policies that may still have visitors.
+    retired: UnsafeCell<Vec<*mut Box<P>>>,
+    /// There is a request.
+    asked: AtomicBool,
+    request: Lock<Option<R>>,
+}
+
+// SAFETY: `mine` and `retired` belong to the driver, a role that is handed
+// over with Release and Acquire; everybody may visit a policy that is `Sync`.
+unsafe impl<P: ?Sized + Send + Sync, R: Send> Sync for Slot<P, R> {}
+// SAFETY: as above.
+unsafe impl<P: ?Sized + Send + Sync, R: Send> Send for Slot<P, R> {}
+
+impl<P: ?Sized, R> Slot<P, R> {
+    pub(crate) fn new(policy: Box<P>) -> Self {
+        let mine: *const P = &raw const *policy;
+        Self {
+            mine: Cell::new(mine),
+            current: AtomicPtr::new(Box::into_raw(Box::new(policy))),
+            visitors: AtomicUsize::new(0),
+            retired: UnsafeCell::new(Vec::new()),
+            asked: AtomicBool::new(false),
+            request: Lock::new(None),
+        }
+    }
+
+    /// The policy in force.
+    ///
+    /// # Safety
+    /// The caller is the driver, and does not keep the borrow beyond a
+    /// [`reclaim`](Self::reclaim).
+    #[inline(always)]
+    pub(crate) unsafe fn get(&self) -> &P {
+        // SAFETY: the driver frees it in `reclaim` at the earliest.
+        unsafe { &*self.mine.get() }
+    }
+
+    /// The policy in force, for anyone.
+    pub(crate) fn visit(&self) -> Visit<'_, P> {
+        self.visitors.fetch_add(1, Ordering::Relaxed);
+        // ORDER: INV-VISIT, the visitor's side.
+        full_fence(order::policy_visit());
+        // ORDER: Acquire pairs with `replace`: the policy is whole.
+        let policy = self.current.load(order::policy_observe());
+        // SAFETY: INV-VISIT: it is not freed while the visit lasts.
+        Visit { policy: unsafe { &**policy }, visitors: &self.visitors }
+    }
+
+    /// Asks the driver for something; what was asked before, and not served, is
+    /// handed back. The caller wakes the driver afterwards.
+    pub(crate) fn ask(&self, request: R) -> Option<R> {
+        let mut place = self.request.lock();
+        // ORDER: Relaxed, here and in `take_request`: written under the lock,
+        // so it says what the place holds. That a sleeping driver sees it is
+        // INV-SLEEP's.
+        self.asked.store(true, Ordering::Relaxed);
+        place.replace(request)
+    }
+
+    /// Whether there is a request (a hint, unless fenced).
+    #[inline(always)]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Takes the request, if there is one: the driver, or the shutdown.
+    pub(crate) fn take_request(&self) -> Option<R> {
+        let mut place = self.request.lock();
+        self.asked.store(false, Ordering::Relaxed);
+        place.take()
+    }
+
+    /// Puts `policy` in force. The old one is retired: see
+    /// [`drain`](Self::drain) and [`reclaim`](Self::reclaim).
+    ///
+    /// # Safety
+    /// The caller is the driver.
+    pub(crate) unsafe fn replace(&self, policy: Box<P>) {
+        self.mine.set(&raw const *policy);
+        // ORDER: Release publishes the policy to `visit`.
+        let old = self.current.swap(Box::into_raw(Box::new(policy)), order::policy_publish());
+        // ORDER: INV-VISIT, the driver's side, for the looks that follow.
+        full_fence(order::policy_retire());
+        // SAFETY: the caller is the driver; the borrow ends here.
+        unsafe { (*self.retired.get()).push(old) };
+    }
+
+    /// Whether replaced policies wait to be reclaimed.
+    ///
+    /// # Safety
+    /// The caller is the driver.
+    #[inline(always)]
+    pub(crate) unsafe fn has_retired(&self) -> bool {
+        // SAFETY: the caller is the driver; the borrow ends here.
+        unsafe { !(*self.retired.get()).is_empty() }
+    }
+
+    /// Calls `f` with every replaced policy. `f` may do anything but replace
+    /// and reclaim.
+    ///
+    /// # Safety
+    /// The caller is the driver.
+    pub(crate) unsafe fn drain(&self, mut f: impl FnMut(&P)) {
+        let mut index = 0;
+        loop {
+            // SAFETY: the caller is the driver; the borrow ends here.
+            let Some(policy) = (unsafe { (&*self.retired.get()).get(index).copied() }) else { return };
+            // SAFETY: freed in `reclaim` only.
+            f(unsafe { &**policy });
+            index += 1;
+        }
+    }
+
+    /// Frees the replaced policies if nobody can see them any more; `f` is
+    /// called with each before. False: there are visitors.
+    ///
+    /// # Safety
+    /// The caller is the driver, and no call of any policy of this slot is
+    /// under way on its stack.
+    pub(crate) unsafe fn reclaim(&self, mut f: impl FnMut(&P)) -> bool {
+        // ORDER: Acquire sees what visitors did who have left; later ones see
+        // the new policy (INV-VISIT).
+        if self.visitors.load(order::policy_gone()) != 0 {
+            return false;
+        }
+        // SAFETY: the caller is the driver; the borrow ends here.
+        let retired = unsafe { std::mem::take(&mut *self.retired.get()) };
+        for policy in retired {
+            // SAFETY: made by `Box::into_raw`; nobody else sees it any more.
+            unsafe {
+                f(&**policy);
+                free(policy);
+            }
+        }
+        true
+    }
+}
+
+impl<P: ?Sized, R> Drop for Slot<P, R> {
+    fn drop(&mut self) {
+        let current = self.current.swap(ptr::null_mut(), Ordering::Relaxed);
+        for policy in std::mem::take(self.retired.get_mut()).into_iter().chain([current]) {
+            // SAFETY: made by `Box::into_raw`; we are alone.
+            unsafe { free(policy) };
+        }
+    }
+}
+
+/// A policy that is not freed while this lives.
+pub(crate) struct Visit<'a, P: ?Sized> {
+    policy: &'a P,
+    visitors: &'a AtomicUsize,
+}
+
+impl<P: ?Sized> std::ops::Deref for Visit<'_, P> {
+    type Target = P;
+
+    fn deref(&self) -> &P {
+        self.policy
+    }
+}
+
+impl<P: ?Sized> Drop for Visit<'_, P> {
+    fn drop(&mut self) {
+        // ORDER: Release ends the visitor's use before the policy is freed.
+        self.visitors.fetch_sub(1, order::policy_leave());
+    }
+}

@@ -1,0 +1,268 @@
+//! Virtual processors and machines as values.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use chanter::policy::Fifo;
+use chanter::prelude::*;
+use chanter::{Topology, current_vp};
+
+use crate::common::watchdog;
+
+fn machine(vps: usize) -> Machine {
+    Machine::builder().vps(vps).build().expect("a machine")
+}
+
+#[test]
+fn handles_say_where_they_are() {
+    watchdog!();
+    assert!(current_vp().is_none());
+    let (one, other) = (machine(3), machine(3));
+    assert_eq!(one.vp(2), one.vp(2));
+    assert_ne!(one.vp(2), one.vp(1));
+    assert_ne!(one.vp(2), other.vp(2));
+    let second = one.vp(1);
+    one.block_on(async {
+        assert_eq!(current_vp().unwrap().index(), 0);
+        let there = second.spawn(async { current_vp().unwrap() }).join().await.unwrap();
+        assert_eq!(there, second);
+        assert_eq!(there.sibling(2).unwrap().index(), 2);
+        assert!(there.sibling(3).is_none());
+        assert!(there.stats().dispatched > 0);
+    });
+}
+
+#[test]
+#[should_panic(expected = "use `Machine::spawn_on`")]
+fn to_spawn_through_a_handle_takes_its_machine() {
+    let machine = machine(2);
+    machine.vp(0).spawn(async {});
+}
+
+/// Machines are independent, and their threads talk to each other.
+#[test]
+fn several_machines_in_one_process() {
+    watchdog!();
+    let machines: Vec<_> = (1..4).map(machine).collect();
+    let (tx, rx) = channel::<usize>();
+    let (back_tx, back_rx) = channel::<usize>();
+    let mut threads = Vec::new();
+    for (index, machine) in machines.iter().enumerate() {
+        let (rx, back_tx) = (rx.clone(), back_tx.clone());
+        threads.push(machine.spawn(async move {
+            let mut count = 0;
+            while let Ok(n) = rx.recv().await {
+                // A thread of this machine's own.
+                let sum = spawn(async move { n + index }).join().await.unwrap();
+                back_tx.send(sum - index).await.unwrap();
+                count += 1;
+            }
+            count
+        }));
+    }
+    drop((rx, back_tx));
+    let driver = machine(2);
+    let sum = driver.block_on(async {
+        let sender = spawn(async move {
+            for n in 0..300 {
+                tx.send(n).await.unwrap();
+            }
+        });
+        let mut sum = 0;
+        while let Ok(n) = back_rx.recv().await {
+            sum += n;
+        }
+        sender.join().await.unwrap();
+        sum
+    });
+    assert_eq!(sum, 299 * 300 / 2);
+    let served: usize = threads.into_iter().map(|thread| thread.join().sync_blocking().unwrap()).sum();
+    assert_eq!(served, 300);
+    // They end in any order.
+    drop(machines);
+    drop(driver);
+}
+
+#[test]
+fn one_machine_ends_while_another_waits_for_its_threads() {
+    watchdog!();
+    let (one, other) = (machine(2), machine(2));
+    let lost = one.spawn(async { never::<()>().await });
+    let waiter = other.spawn(async move { lost.join().await });
+    drop(one);
+    assert!(waiter.join().sync_blocking().unwrap().unwrap_err().is_cancelled());
+}
+
+#[test]
+fn more_virtual_processors_than_cores() {
+    watchdog!();
+    let machine = machine(16);
+    let ran = Arc::new(AtomicUsize::new(0));
+    machine.block_on(async {
+        let threads: Vec<_> = (0..64)
+            .map(|n| {
+                let ran = Arc::clone(&ran);
+                spawn_on(n % 16, async move {
+                    assert_eq!(current_vp().unwrap().index(), n % 16);
+                    ran.fetch_add(1, Ordering::SeqCst);
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().await.unwrap();
+        }
+    });
+    assert_eq!(ran.load(Ordering::SeqCst), 64);
+}
+
+#[test]
+fn spawned_near_another_thread() {
+    watchdog!();
+    // Nothing is stolen, so threads run where they are put.
+    let machine = Machine::builder().vps(3).policy(|_| Box::new(Fifo::new())).build().unwrap();
+    let elsewhere = self::machine(1).spawn(async {});
+    machine.block_on(async move {
+        for home in [0, 1, 2] {
+            let (tx, rx) = channel::<()>();
+            let thread = spawn_on(home, async move {
+                let _ = rx.recv().await;
+            });
+            // To await a thread that has not run would steal it.
+            let (there_tx, there_rx) = mailbox();
+            let tell = |tx: Sender<usize>| async move { tx.send(current_vp().unwrap().index()).await };
+            drop(spawn_near(&thread, tell(there_tx.clone())));
+            assert_eq!(there_rx.recv().await, Ok(home));
+            drop(tx);
+            thread.join().await.unwrap();
+            // Ended threads still say where they were.
+            drop(spawn_near(&thread, tell(there_tx)));
+            assert_eq!(there_rx.recv().await, Ok(home));
+        }
+        // Of another machine, which may be gone.
+        assert_eq!(spawn_near(&elsewhere, async { 1 }).join().await.unwrap(), 1);
+    });
+}
+
+/// A torus of threads, each on the virtual processor that its place is mapped
+/// to, adds up what its neighbours have, until all know the sum.
+#[test]
+fn a_topology_over_a_machine() {
+    watchdog!();
+    let torus = Topology::torus(4, 4);
+    let machine = machine(3);
+    let sums = machine.block_on(async {
+        let channels: Vec<_> = (0..torus.len()).map(|_| mailbox::<(usize, usize)>()).collect();
+        let threads: Vec<_> = (0..torus.len())
+            .map(|place| {
+                let next: Vec<_> = torus.neighbours(place).map(|n| channels[n].0.clone()).collect();
+                let rx = channels[place].1.clone();
+                spawn_on(torus.vp_of(place, 3), async move {
+                    let mut known = [false; 16];
+                    let mut news = vec![(place, place)];
+                    while let Some((from, value)) = news.pop() {
+                        if !std::mem::replace(&mut known[from], true) {
+                            for tx in &next {
+                                let _ = tx.send((from, value)).await;
+                            }
+                        }
+                        if known.contains(&false) {
+                            news.push(rx.recv().await.unwrap());
+                        }
+                    }
+                    known.iter().filter(|known| **known).count()
+                })
+            })
+            .collect();
+        let mut sums = Vec::new();
+        for thread in threads {
+            sums.push(thread.join().await.unwrap());
+        }
+        sums
+    });
+    assert_eq!(sums, [16; 16]);
+}
+
+#[test]
+fn what_cannot_be_bound_says_so() {
+    watchdog!();
+    let machine = machine(1);
+    let error = machine.vp(0).bind(1 << 20).unwrap_err();
+    let kind = if cfg!(target_os = "linux") {
+        std::io::ErrorKind::InvalidInput
+    } else {
+        std::io::ErrorKind::Unsupported
+    };
+    assert_eq!(error.kind(), kind);
+    assert_eq!(machine.vp(0).core(), None);
+}
+
+#[cfg(target_os = "linux")]
+mod binding {
+    use super::*;
+
+    /// The cores that this OS thread may use, as the OS lists them.
+    fn cores() -> String {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("Cpus_allowed_list:")).unwrap();
+        line.split(':').nth(1).unwrap().trim().to_owned()
+    }
+
+    /// Some core that the process may use.
+    fn first_core() -> usize {
+        cores().split(['-', ',']).next().unwrap().parse().unwrap()
+    }
+
+    /// Waits until this OS thread's cores are `expected`.
+    async fn become_bound(expected: &str) {
+        let patience = Instant::now() + Duration::from_secs(10);
+        while cores() != expected {
+            assert!(Instant::now() < patience, "{} rather than {expected}", cores());
+            yield_now().await;
+        }
+    }
+
+    #[test]
+    fn bound_processors_stay_on_their_core_and_leave_it_behind() {
+        watchdog!();
+        let (core, before) = (first_core(), cores());
+        let machine = machine(2);
+        let only = core.to_string();
+        machine.vp(1).bind(core).unwrap();
+        assert_eq!(machine.vp(1).core(), Some(core));
+        let expected = only.clone();
+        machine.spawn_on(1, async move { become_bound(&expected).await }).join().sync_blocking().unwrap();
+        machine.block_on(async {
+            let here = current_vp().unwrap();
+            here.bind(core).unwrap();
+            yield_now().await;
+            become_bound(&only).await;
+        });
+        // The caller of `block_on` has its cores back.
+        assert_eq!(cores(), before);
+        // Bound again, when it is driven again.
+        let expected = only.clone();
+        machine.block_on(async move { assert_eq!(cores(), expected) });
+        machine.vp(1).unbind();
+        let expected = before.clone();
+        machine.spawn_on(1, async move { become_bound(&expected).await }).join().sync_blocking().unwrap();
+        assert_eq!(machine.vp(1).core(), None);
+        assert_eq!(cores(), before);
+    }
+
+    /// A machine that is made on a bound virtual processor is not bound.
+    #[test]
+    fn workers_do_not_inherit_a_binding() {
+        watchdog!();
+        let (core, before) = (first_core(), cores());
+        let outer = machine(1);
+        outer.block_on(async {
+            current_vp().unwrap().bind(core).unwrap();
+            yield_now().await;
+            become_bound(&core.to_string()).await;
+            let inner = machine(2);
+            let seen = inner.spawn_on(1, async { cores() }).join().await.unwrap();
+            assert_eq!(seen, before);
+        });
+    }
+}
