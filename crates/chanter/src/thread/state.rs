@@ -239,12 +239,16 @@ impl State {
             // ORDER: Release publishes what the waker did to the poll: to
             // `begin` when NOTIFIED is set, through the token's queue when it
             // is not. Acquire lets the holder of the token use the frame.
-            match self.0.compare_exchange_weak(word, next, order::state_wake(), Ordering::Relaxed) {
-                Ok(_) if revived => return Woken::Already,
-                Ok(_) if idle => return Woken::Token,
-                Ok(_) if let Some(home) = elsewhere => return Woken::Elsewhere(home),
-                Ok(_) if give_up && is_free(next) => return Woken::Free,
-                Ok(_) => return Woken::Already,
+            match self.change(word, next, order::state_wake()) {
+                Ok(()) if revived => return Woken::Already,
+                Ok(()) if idle => return Woken::Token,
+                Ok(()) => {
+                    return match elsewhere {
+                        Some(home) => Woken::Elsewhere(home),
+                        None if give_up && is_free(next) => Woken::Free,
+                        None => Woken::Already,
+                    };
+                }
                 Err(now) => word = now,
             }
         }
