@@ -194,9 +194,8 @@ impl Kit {
         self
     }
 
-    /// How many allocations the process has made so far: what a global
-    /// allocator of the test counts. Without it nothing is checked. No other
-    /// test may run at the same time.
+    /// How many allocations the calling OS thread has made so far: what a global
+    /// allocator of the test counts. Without it nothing is checked.
     pub fn allocations(mut self, count: fn() -> u64) -> Self {
         self.allocations = Some(count);
         self
