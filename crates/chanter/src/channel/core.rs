@@ -372,7 +372,8 @@ pub(super) unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> M
             list.unlink(first.as_ref());
             return Meet::Won(first);
         }
-        meet_others(list, first, own)
+        // By value: a reference would have it made for every call.
+        meet_others(list, first, own.copied())
     }
 }
 
@@ -381,15 +382,18 @@ pub(super) unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> M
 /// # Safety
 /// As for `meet`; `first` is the first offer of the list.
 #[inline(never)]
-unsafe fn meet_others(list: &mut OfferList, first: NonNull<Offer>, own: Option<&Offering<'_>>) -> Meet {
+unsafe fn meet_others(list: &mut OfferList, first: NonNull<Offer>, own: Option<Offering<'_>>) -> Meet {
     // SAFETY: INV-LIVE, and the lock is held.
     unsafe {
         let theirs = first.as_ref();
-        if own.is_none_or(|own| own.single) && theirs.group().is_counted() && theirs.take() == Take::Won {
+        if own.as_ref().is_none_or(|own| own.single)
+            && theirs.group().is_counted()
+            && theirs.take() == Take::Won
+        {
             list.unlink(theirs);
             return Meet::Counted(first);
         }
-        meet_choices(list, first, own.copied())
+        meet_choices(list, first, own)
     }
 }
 

@@ -932,6 +932,7 @@ pub(crate) struct Offering<'a> {
 
 impl Offering<'_> {
     /// The owner commits to something that needs no partner.
+    #[inline(always)]
     pub(crate) fn commit_alone(&self) -> Offered {
         if !self.single && !self.claim() {
             return Offered::Lost;
@@ -940,33 +941,43 @@ impl Offering<'_> {
         Offered::Committed
     }
 
-    /// Whose group is claimed and committed.
+    /// Whose group is claimed and committed, and which leaf of it. In values: a
+    /// reference to the offering itself would have it made for every call.
     #[inline(always)]
-    fn decider(&self) -> &Self {
+    fn decider(&self) -> (&Group, u32) {
+        match self.kept {
+            None => (self.group, self.leaf),
+            Some(at) => at.outermost(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn outermost(&self) -> (&Group, u32) {
         let mut decider = self;
         while let Some(at) = decider.kept {
             decider = at;
         }
-        decider
+        (decider.group, decider.leaf)
     }
 
     /// As [`Group::claim`].
     #[inline(always)]
     pub(crate) fn claim(&self) -> bool {
-        self.decider().group.claim()
+        self.decider().0.claim()
     }
 
     /// As [`Group::unclaim`].
     #[inline(always)]
     pub(crate) fn unclaim(&self) {
-        self.decider().group.unclaim();
+        self.decider().0.unclaim();
     }
 
     /// As [`Group::commit`].
     #[inline(always)]
     pub(crate) fn commit(&self) {
-        let decider = self.decider();
-        decider.group.commit(decider.leaf);
+        let (group, leaf) = self.decider();
+        group.commit(leaf);
     }
 
     /// Whether `theirs` is of the same synchronization: a choice never matches
