@@ -358,6 +358,8 @@ table! {
     channels::recv_bounded,
     channels::recv_mailbox,
     channels::recv_of_asend,
+    channels::kept_rendezvous,
+    channels::kept_bounded,
     channels::recv_of_closed,
     channels::send_rendezvous,
     channels::send_bounded,

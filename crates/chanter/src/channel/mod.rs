@@ -27,6 +27,7 @@ mod error;
 mod handle;
 mod ivar;
 mod log;
+mod meet;
 mod multicast;
 mod mvar;
 mod place;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::DerefMut;
 
-use super::core::{Meet, meet};
 use super::error::{SendError, TrySendError};
+use super::meet::{Meet, meet};
 use super::place::{Place, Queue, Slot, operation, try_now};
 use crate::event::{Offered, Offering, Verdict, Wakes};
 use crate::sync::{Arc, Lock};

@@ -42,6 +42,7 @@ mod future;
 mod gather;
 mod guard;
 mod nack;
+mod offering;
 mod optional;
 mod ordered;
 pub(crate) mod protocol;
@@ -49,6 +50,7 @@ mod stream;
 mod sync;
 mod timeout;
 mod tuples;
+mod wait_queue;
 mod wakes;
 mod walk;
 mod wrap;
@@ -91,7 +93,9 @@ pub use wrap::Wrap;
 pub(crate) use blocking::block_on_thread;
 pub(crate) use branch::Branch;
 pub(crate) use countdown::Countdown;
-pub(crate) use protocol::{Offer, OfferList, Offered, Offering, Verdict, WaitQueue};
+pub(crate) use offering::{Offered, Offering};
+pub(crate) use protocol::{Offer, OfferList, Verdict};
+pub(crate) use wait_queue::WaitQueue;
 pub(crate) use wakes::Wakes;
 
 /// A first-class synchronous operation.

@@ -53,11 +53,11 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
-use super::Wakes;
 use super::choice_set::kept;
 use super::countdown::Countdown;
+use super::offering::Offering;
 use crate::sync::atomic::{AtomicU8, Ordering};
-use crate::sync::{Cell, Lock, UnsafeCell, order, spin};
+use crate::sync::{Cell, UnsafeCell, order, spin};
 use crate::thread;
 
 const WAITING: u8 = 0;
@@ -166,7 +166,7 @@ impl Group {
     }
 
     #[inline(always)]
-    fn arm(&self, waiter: Waker) {
+    pub(super) fn arm(&self, waiter: Waker) {
         // SAFETY: nothing has been linked: the owner is alone.
         self.waiter.with_mut(|cell| unsafe {
             debug_assert!((*cell).is_none(), "a group is armed once");
@@ -185,6 +185,15 @@ impl Group {
     #[inline(always)]
     pub(crate) fn is_single(&self) -> bool {
         self.kind.get() == Kind::Single
+    }
+
+    /// The owner is about to make its only offer.
+    #[inline(always)]
+    pub(super) fn become_single(&self) {
+        // (That of a countdown is read by partners meanwhile.)
+        if !self.is_counted() {
+            self.kind.set(Kind::Single);
+        }
     }
 
     /// Whether its offers are counted; asked under the queue's lock.
@@ -823,197 +832,6 @@ impl OfferList {
                     return Some(offer);
                 }
             }
-        }
-    }
-}
-
-/// Those who wait for something that happens once (a completion, a nack, an
-/// IVar, readiness): whoever makes it happen wakes them all.
-#[derive(Debug)]
-pub(crate) struct WaitQueue {
-    offers: Lock<OfferList>,
-}
-
-impl WaitQueue {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Self {
-        Self { offers: Lock::new(OfferList::new()) }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Self { offers: Lock::new(OfferList::new()) }
-    }
-
-    /// Queues `offer` unless `happened`, which is asked under the lock.
-    ///
-    /// # Safety
-    /// As for [`OfferList::push`], with [`WaitQueue::retract`] to unlink.
-    pub(crate) unsafe fn offer(
-        &self,
-        offer: &Offer,
-        at: &Offering<'_>,
-        happened: impl FnOnce() -> bool,
-    ) -> Offered {
-        let mut offers = self.offers.lock();
-        if happened() {
-            drop(offers);
-            return at.commit_alone();
-        }
-        // SAFETY: the caller's contract.
-        unsafe { offers.push(NonNull::from(offer), at) };
-        Offered::Linked
-    }
-
-    /// Takes `offer` back, if it was made. `won`: the owner has seen that it
-    /// is complete. If not, a partner may be completing it at this moment, and
-    /// is waited for under the lock (INV-LAST), even if it is unlinked already.
-    pub(crate) fn retract(&self, offer: &Offer, won: bool) {
-        if !offer.was_made() {
-            return;
-        }
-        if !won {
-            let mut offers = self.offers.lock();
-            if offer.is_linked() {
-                // SAFETY: linked offers of this queue are in its list.
-                unsafe { offers.unlink(offer) };
-            }
-        }
-        offer.group.set(ptr::null());
-    }
-
-    /// Runs `f` under the lock (for `Group::renew`).
-    pub(crate) fn locked(&self, f: &mut dyn FnMut()) {
-        let _offers = self.offers.lock();
-        f();
-    }
-
-    /// Completes every offer and collects those to wake. What has happened
-    /// is visible already, so that nobody queues up again.
-    pub(crate) fn complete_all(&self, wakes: &mut Wakes) {
-        let mut offers = self.offers.lock();
-        // SAFETY: the lock is held; no group of ours is claimed.
-        while let Some(offer) = unsafe { offers.win() } {
-            // SAFETY: its owner waits for `publish`, so it is alive.
-            wakes.push(unsafe { offer.as_ref().complete(Verdict::Committed) });
-        }
-    }
-}
-
-/// What happened to an offer at once.
-#[must_use]
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Offered {
-    /// It waits in a queue.
-    Linked,
-    /// No partner will ever make it commit: it waits nowhere, or for its owner
-    /// to retry.
-    Idle,
-    /// It committed.
-    Committed,
-    /// Another offer of the same group has committed.
-    Lost,
-}
-
-/// An offer in the making: whose, and which.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Offering<'a> {
-    pub(crate) group: &'a Group,
-    pub(crate) leaf: u32,
-    /// The same as the group's, known when compiled.
-    pub(crate) single: bool,
-    /// The owner's waker, unless the group has a copy of it already.
-    pub(crate) waker: Option<&'a Waker>,
-    /// The owner's waker, if some leaf retries.
-    pub(crate) task: Option<&'a Waker>,
-    /// It is a member's of a set: the synchronization on the set, which decides.
-    pub(crate) kept: Option<&'a Offering<'a>>,
-}
-
-impl Offering<'_> {
-    /// The owner commits to something that needs no partner.
-    #[inline(always)]
-    pub(crate) fn commit_alone(&self) -> Offered {
-        if !self.single && !self.claim() {
-            return Offered::Lost;
-        }
-        self.commit();
-        Offered::Committed
-    }
-
-    /// Whose group is claimed and committed, and which leaf of it. In values: a
-    /// reference to the offering itself would have it made for every call.
-    #[inline(always)]
-    fn decider(&self) -> (&Group, u32) {
-        match self.kept {
-            None => (self.group, self.leaf),
-            Some(at) => at.outermost(),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn outermost(&self) -> (&Group, u32) {
-        let mut decider = self;
-        while let Some(at) = decider.kept {
-            decider = at;
-        }
-        (decider.group, decider.leaf)
-    }
-
-    /// As [`Group::claim`].
-    #[inline(always)]
-    pub(crate) fn claim(&self) -> bool {
-        self.decider().0.claim()
-    }
-
-    /// As [`Group::unclaim`].
-    #[inline(always)]
-    pub(crate) fn unclaim(&self) {
-        self.decider().0.unclaim();
-    }
-
-    /// As [`Group::commit`].
-    #[inline(always)]
-    pub(crate) fn commit(&self) {
-        let (group, leaf) = self.decider();
-        group.commit(leaf);
-    }
-
-    /// Whether `theirs` is of the same synchronization: a choice never matches
-    /// itself.
-    ///
-    /// # Safety
-    /// `theirs` is linked, and the caller holds its queue's lock.
-    #[inline(always)]
-    pub(crate) unsafe fn is_own(&self, theirs: &Offer) -> bool {
-        if theirs.is_of(self.group) {
-            // Counted offers match each other, as those of several threads do.
-            return !self.single;
-        }
-        // SAFETY: the caller's contract.
-        let group = unsafe { theirs.group() };
-        // A single synchronization has no other part, but for the set itself.
-        let may_be = if self.single { self.kept.is_some() } else { self.kept.is_some() || group.is_kept() };
-        // SAFETY: as above.
-        may_be && unsafe { kept::is_own(group, self) }
-    }
-
-    /// Gets the group ready, before anything is linked. A waker of ours is
-    /// copied at this last moment only: its copy is no user code, so it may be
-    /// made under a lock, and often it is not needed.
-    #[inline(always)]
-    pub(crate) fn arm(&self) {
-        if self.kept.is_some() {
-            // Its set is armed, when it lets partners commit.
-            return;
-        }
-        // (That of a countdown is read by partners meanwhile.)
-        if self.single && !self.group.is_counted() {
-            self.group.kind.set(Kind::Single);
-        }
-        if let Some(waker) = self.waker {
-            self.group.arm(thread::clone_ours(waker));
         }
     }
 }

@@ -2,13 +2,10 @@
 
 use std::collections::VecDeque;
 
+use super::queue::MOST_STOLEN;
 use super::{Policy, Ready, Reason};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::vp::Vp;
-
-/// At most this many threads move at a time: the victim is locked meanwhile.
-const MOST: usize = 32;
 
 /// Work stealing with a deque, as Cilk has it: at home the newest thread runs
 /// next; a hungry virtual processor takes half of the threads, the oldest
@@ -69,9 +66,9 @@ impl Policy for Deque {
         let mut given = super::ReadyQueue::new();
         {
             let mut threads = self.threads.try_lock()?;
-            let want = threads.len().div_ceil(2).min(MOST);
+            let want = threads.len().div_ceil(2).min(MOST_STOLEN);
             let mut looked = 0;
-            while given.len() < want && looked < threads.len().min(2 * MOST) {
+            while given.len() < want && looked < threads.len().min(2 * MOST_STOLEN) {
                 if threads[looked].may_move() {
                     // Near the front, so few are shifted.
                     given.extend(threads.remove(looked));
@@ -81,13 +78,7 @@ impl Policy for Deque {
             }
             self.len.store(threads.len(), Ordering::Relaxed);
         }
-        let first = given.pop_front();
-        while let Some(thread) = given.pop_front() {
-            if let Some(unwanted) = thief.enqueue(thread, Reason::Stolen) {
-                Vp::send_home(unwanted);
-            }
-        }
-        first
+        given.move_to(thief)
     }
 
     fn waiting(&self) -> usize {

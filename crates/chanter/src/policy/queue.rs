@@ -4,9 +4,10 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
-use super::Ready;
+use super::{Policy, Ready, Reason};
 use crate::sync::Linked;
 use crate::thread::frame::Header;
+use crate::vp::Vp;
 
 /// A first-in first-out queue of ready threads; pushing to the front makes it
 /// a stack. The links are inside the threads, so it never allocates.
@@ -116,6 +117,23 @@ impl ReadyQueue {
 impl Extend<Ready> for ReadyQueue {
     fn extend<I: IntoIterator<Item = Ready>>(&mut self, threads: I) {
         threads.into_iter().for_each(|thread| self.push_back(thread));
+    }
+}
+
+/// At most this many threads move at a time: the victim is locked meanwhile.
+pub(super) const MOST_STOLEN: usize = 32;
+
+impl ReadyQueue {
+    /// Steals what is in the queue for `thief`: the first thread, to be run at
+    /// once, is returned, the others are its to schedule.
+    pub(super) fn move_to(mut self, thief: &dyn Policy) -> Option<Ready> {
+        let first = self.pop_front();
+        while let Some(thread) = self.pop_front() {
+            if let Some(unwanted) = thief.enqueue(thread, Reason::Stolen) {
+                Vp::send_home(unwanted);
+            }
+        }
+        first
     }
 }
 

@@ -1,9 +1,9 @@
 //! The default: threads that talk stay together, those that wait spread.
 
+use super::queue::MOST_STOLEN;
 use super::{Policy, Ready, ReadyQueue, Reason};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::vp::Vp;
 
 /// Work stealing.
 ///
@@ -18,9 +18,6 @@ pub struct WorkStealing {
     /// The queue's length, to be read without the lock. Written under it.
     len: AtomicUsize,
 }
-
-/// At most this many threads move at a time: the victim is locked meanwhile.
-const MOST: usize = 32;
 
 impl WorkStealing {
     /// An empty policy.
@@ -77,8 +74,8 @@ impl Policy for WorkStealing {
         {
             let mut queue = self.queue.try_lock()?;
             let mut kept = ReadyQueue::new();
-            let want = queue.len().div_ceil(2).min(MOST);
-            for _ in 0..queue.len().min(2 * MOST) {
+            let want = queue.len().div_ceil(2).min(MOST_STOLEN);
+            for _ in 0..queue.len().min(2 * MOST_STOLEN) {
                 if given.len() == want {
                     break;
                 }
@@ -93,13 +90,7 @@ impl Policy for WorkStealing {
             }
             self.len.store(queue.len(), Ordering::Relaxed);
         }
-        let first = given.pop_front();
-        while let Some(thread) = given.pop_front() {
-            if let Some(unwanted) = thief.enqueue(thread, Reason::Stolen) {
-                Vp::send_home(unwanted);
-            }
-        }
-        first
+        given.move_to(thief)
     }
 
     fn waiting(&self) -> usize {

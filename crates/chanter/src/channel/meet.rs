@@ -1,0 +1,117 @@
+//! Meeting: an operation looks for its partner among those who wait at the
+//! other end (INV-MATCH).
+
+use std::ptr::NonNull;
+
+use crate::event::protocol::Take;
+use crate::event::{Offer, OfferList, Offered, Offering};
+use crate::sync::spin;
+
+/// What looking for a partner brought.
+pub(super) enum Meet {
+    /// It has been won and unlinked, and our own offer is committed.
+    Won(NonNull<Offer>),
+    /// As `Won`, and it is counted.
+    Counted(NonNull<Offer>),
+    Nobody,
+    /// Another offer of our own group committed meanwhile.
+    Lost,
+}
+
+/// Looks for a partner in `list`, in order, for the group that `own` belongs
+/// to (`None`: for one that has offered nothing yet).
+///
+/// # Safety
+/// The caller holds the lock of `list`.
+#[inline(always)]
+pub(super) unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> Meet {
+    let Some(first) = list.front() else { return Meet::Nobody };
+    // SAFETY: INV-LIVE, and the lock is held.
+    unsafe {
+        if own.is_none_or(|own| own.single) && first.as_ref().group().is_single() {
+            list.unlink(first.as_ref());
+            return Meet::Won(first);
+        }
+        // By value: a reference would have it made for every call.
+        meet_others(list, first, own.copied())
+    }
+}
+
+/// As `meet`, where the first is not a single one, or we are not.
+///
+/// # Safety
+/// As for `meet`; `first` is the first offer of the list.
+#[inline(never)]
+unsafe fn meet_others(list: &mut OfferList, first: NonNull<Offer>, own: Option<Offering<'_>>) -> Meet {
+    // SAFETY: INV-LIVE, and the lock is held.
+    unsafe {
+        let theirs = first.as_ref();
+        if own.as_ref().is_none_or(|own| own.single)
+            && theirs.group().is_counted()
+            && theirs.take() == Take::Won
+        {
+            list.unlink(theirs);
+            return Meet::Counted(first);
+        }
+        meet_choices(list, first, own)
+    }
+}
+
+/// As `meet`, where claims are needed.
+///
+/// # Safety
+/// As for `meet_others`.
+#[inline(never)]
+unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<Offering<'_>>) -> Meet {
+    let mut next = Some(first);
+    let mut turn = 0;
+    while let Some(offer) = next {
+        // SAFETY: INV-LIVE, and the lock is held.
+        let theirs = unsafe { offer.as_ref() };
+        // SAFETY: in the list.
+        if own.is_some_and(|own| unsafe { own.is_own(theirs) }) {
+            // SAFETY: in the list.
+            next = unsafe { list.after(offer) };
+            continue;
+        }
+        if own.is_some_and(|own| !own.single && !own.claim()) {
+            return Meet::Lost;
+        }
+        // SAFETY: linked.
+        match unsafe { theirs.take() } {
+            Take::Won => {
+                // SAFETY: in the list.
+                unsafe { list.unlink(theirs) };
+                if let Some(own) = own {
+                    own.commit();
+                }
+                // SAFETY: won, so its owner waits.
+                let is_counted = unsafe { theirs.group() }.is_counted();
+                return if is_counted { Meet::Counted(offer) } else { Meet::Won(offer) };
+            }
+            lost => {
+                if let Some(own) = own.filter(|own| !own.single) {
+                    own.unclaim();
+                }
+                if lost == Take::Busy {
+                    // Its owner tries to match another offer: with our own
+                    // claim given up, one of us gets on.
+                    spin(&mut turn);
+                } else {
+                    // SAFETY: in the list.
+                    unsafe {
+                        next = list.after(offer);
+                        list.pass_over(theirs);
+                    }
+                }
+            }
+        }
+    }
+    Meet::Nobody
+}
+
+/// Commits our own offer to something that needs no partner; false: lost.
+#[inline(always)]
+pub(super) fn commit(own: Option<&Offering<'_>>) -> bool {
+    own.is_none_or(|own| own.single || own.commit_alone() == Offered::Committed)
+}
