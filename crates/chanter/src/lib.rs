@@ -75,24 +75,29 @@ pub use event::{
 pub use select::arms as __arms;
 pub use thread::fiber::{self, spawn_fiber, spawn_fiber_on};
 pub use thread::{
-    Demand, Inflate, Join, JoinError, LocalThread, Par, Progress, ReadyPar, Reify, Thread, Yield, attach,
-    delay, inflate, prepare, reify, spawn, spawn_local, spawn_near, spawn_on, spawn_parasite, spawn_with,
-    yield_now,
+    Activity, Demand, Inflate, Join, JoinError, Kin, LocalThread, Par, Progress, ReadyPar, Refused, Reify,
+    Request, Scope, ScopedThread, Speculation, Thread, ThreadBuilder, Threads, Yield, attach, current_thread,
+    delay, fork_join, inflate, prepare, reify, scope, scope_blocking, spawn, spawn_local, spawn_named,
+    spawn_near, spawn_on, spawn_parasite, spawn_with, speculate, yield_now,
 };
 pub use time::{After, after, at, now};
-pub use vp::{Builder, Machine, Neighbours, Stats, Topology, VirtualProcessor, block_on, current_vp};
+pub use vp::{
+    Builder, Checkpoint, Machine, Neighbours, Stats, Topology, VirtualProcessor, block_on, checkpoint,
+    current_vp, yield_if_asked,
+};
 
 /// Everything that most programs need.
 pub mod prelude {
     pub use crate::{
         Ageing, AsyncEvent, Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, ChoiceSet, Closed,
         Event, IVar, JoinError, MVar, Machine, Multicast, Nack, Par, Progress, ReadyPar, Receiver, SendError,
-        Sender, Stats, Subscriber, Swap, SwapChannel, Thread, TryRecvError, TrySendError, Watched, Watcher,
-        after, always, arecv, asend, asynchronously, at, attach, block_on, bounded, broadcast, channel,
-        choose, choose_biased, choose_earliest, choose_later, choose_now, delay, from_cancel_safe,
-        from_future, gather, gather_k, gather_on_hosts, guard, guard_later, guard_now, inflate, mailbox,
-        multicast, never, optional, prepare, reify, repeat, resumable, rpc, select, spawn, spawn_fiber,
-        spawn_fiber_on, spawn_local, spawn_near, spawn_on, spawn_parasite, spawn_with, swap, watch,
-        with_nack, wrap_abort, yield_now,
+        Sender, Stats, Subscriber, Swap, SwapChannel, Thread, ThreadBuilder, TryRecvError, TrySendError,
+        Watched, Watcher, after, always, arecv, asend, asynchronously, at, attach, block_on, bounded,
+        broadcast, channel, checkpoint, choose, choose_biased, choose_earliest, choose_later, choose_now,
+        current_thread, delay, fork_join, from_cancel_safe, from_future, gather, gather_k, gather_on_hosts,
+        guard, guard_later, guard_now, inflate, mailbox, multicast, never, optional, prepare, reify, repeat,
+        resumable, rpc, scope, scope_blocking, select, spawn, spawn_fiber, spawn_fiber_on, spawn_local,
+        spawn_named, spawn_near, spawn_on, spawn_parasite, spawn_with, speculate, swap, watch, with_nack,
+        wrap_abort, yield_if_asked, yield_now,
     };
 }

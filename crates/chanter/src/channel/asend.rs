@@ -107,6 +107,7 @@ impl<T> Reified<T> {
             // Not ours any more.
             if let Some(vp) = vp {
                 vp.counters.reified.add_one();
+                vp.counters.reified_bytes.add_many((size_of::<Self>() - size_of::<Header>()) as u64);
             }
             wakes.queue();
             return Ok(());

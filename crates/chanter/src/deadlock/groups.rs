@@ -151,6 +151,7 @@ mod tests {
         Member {
             frame: id as usize,
             report: ThreadReport {
+                name: None,
                 id,
                 parent: None,
                 site: None,

@@ -11,6 +11,7 @@ mod waits;
 
 use std::fmt;
 use std::panic::Location;
+use std::sync::Arc;
 
 pub(crate) use groups::{Channel, Member, stuck};
 pub use holding::{Holds, holding};
@@ -80,6 +81,8 @@ pub struct ThreadReport {
     pub id: u64,
     /// The thread that spawned it, if it was spawned by one and that is known.
     pub parent: Option<u64>,
+    /// Its name, if it was given one.
+    pub name: Option<Arc<str>>,
     /// Where it was spawned, if that was recorded.
     pub site: Option<&'static Location<'static>>,
     /// Whether it is a parasite.
@@ -158,6 +161,9 @@ impl fmt::Display for Deadlock {
 impl fmt::Display for ThreadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "thread {}", self.id)?;
+        if let Some(name) = &self.name {
+            write!(f, " '{name}'")?;
+        }
         match (self.id, self.is_parasite) {
             (0, _) => write!(f, " (main)")?,
             (_, true) => write!(f, " (parasite)")?,

@@ -2,12 +2,11 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polling::{Event, Events, PollMode, Poller};
-
+use super::poller::{Happenings, Poller};
 use super::source::Direction;
 use crate::event::Wakes;
 use crate::sync::Lock;
@@ -18,7 +17,9 @@ pub(crate) struct Reactor {
     /// A simulated machine has none.
     poller: Option<Poller>,
     /// Driver: where the poller puts what happened.
-    events: RefCell<Events>,
+    happenings: RefCell<Happenings>,
+    /// Held by who polls.
+    turn: Mutex<()>,
     sources: Lock<Sources>,
 }
 
@@ -45,45 +46,59 @@ impl Reactor {
     pub(crate) fn without_poller() -> Self {
         Self {
             poller: None,
-            events: RefCell::new(Events::with_capacity(NonZeroUsize::new(256).expect("not zero"))),
+            happenings: RefCell::new(Happenings::new()),
+            turn: Mutex::new(()),
             sources: Lock::new(Sources { slots: Vec::new(), free: Vec::new() }),
         }
     }
 
     /// Ends the driver's wait, or the next one. From anywhere.
     pub(crate) fn notify(&self) {
-        // It fails only if the OS has lost the poller; the driver's own wait
-        // then fails too, and it falls back to a short sleep.
-        let _ = self.poller.as_ref().map(Poller::notify);
+        // Should the OS have lost the poller, the driver's own wait fails too,
+        // and it falls back to a short sleep.
+        if let Some(poller) = &self.poller {
+            poller.notify();
+        }
     }
 
     /// Waits for I/O, `notify`, or the end of `timeout`, and wakes those who
     /// wait for what happened. The driver calls it.
     pub(crate) fn poll(&self, timeout: Option<Duration>) {
+        self.poll_with(&self.happenings, timeout);
+    }
+
+    /// The same by one who stands in for the driver, into its own `happenings`. If
+    /// somebody else polls now, it does not wait.
+    pub(crate) fn poll_for(&self, other: &Self, timeout: Option<Duration>) {
+        self.poll_with(&other.happenings, timeout);
+    }
+
+    fn poll_with(&self, happenings: &RefCell<Happenings>, timeout: Option<Duration>) {
         if timeout == Some(Duration::ZERO) && !self.has_sources() {
             return;
         }
         let Some(poller) = &self.poller else { return };
-        let mut events = self.events.borrow_mut();
-        events.clear();
-        if let Err(error) = poller.wait(&mut events, timeout)
+        let Ok(turn) = self.turn.try_lock() else { return };
+        let mut happenings = happenings.borrow_mut();
+        if let Err(error) = poller.wait(&mut happenings, timeout)
             && error.kind() != io::ErrorKind::Interrupted
         {
             std::thread::sleep(Duration::from_millis(1).min(timeout.unwrap_or(Duration::MAX)));
         }
+        drop(turn);
         let mut wakes = Wakes::new();
-        for event in events.iter() {
-            let watched = self.sources.lock().slots.get(event.key).cloned().flatten();
+        for happening in happenings.iter() {
+            let watched = self.sources.lock().slots.get(happening.key).cloned().flatten();
             if let Some(watched) = watched {
-                if event.readable {
-                    watched.read.set_ready(&mut wakes);
+                if happening.readable {
+                    watched.read.set_ready(happening.read_closed, &mut wakes);
                 }
-                if event.writable {
-                    watched.write.set_ready(&mut wakes);
+                if happening.writable {
+                    watched.write.set_ready(false, &mut wakes);
                 }
             }
         }
-        drop(events);
+        drop(happenings);
         // A foreign waker may panic: the driver goes on.
         contain(|| wakes.queue());
     }
@@ -97,11 +112,7 @@ impl Reactor {
     ///
     /// # Safety
     /// The socket is removed with [`Reactor::remove`] before it is closed.
-    pub(super) unsafe fn add(
-        &self,
-        socket: impl polling::AsRawSource,
-        watched: &Arc<Watched>,
-    ) -> io::Result<usize> {
+    pub(super) unsafe fn add(&self, socket: BorrowedFd<'_>, watched: &Arc<Watched>) -> io::Result<usize> {
         let Some(poller) = &self.poller else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a simulated machine has no I/O"));
         };
@@ -119,9 +130,8 @@ impl Reactor {
                 }
             }
         };
-        let mode = if poller.supports_edge() { PollMode::Edge } else { PollMode::Level };
         // SAFETY: the caller's contract.
-        let added = unsafe { poller.add_with_mode(socket, Event::all(key), mode) };
+        let added = unsafe { poller.add(socket, key) };
         if added.is_err() {
             self.forget(key);
         }
@@ -129,9 +139,10 @@ impl Reactor {
     }
 
     /// Stops watching.
-    pub(super) fn remove(&self, socket: impl std::os::fd::AsFd, key: usize) {
-        // An error means that the OS does not watch it any more.
-        let _ = self.poller.as_ref().map(|poller| poller.delete(socket));
+    pub(super) fn remove(&self, socket: impl AsFd, key: usize) {
+        if let Some(poller) = &self.poller {
+            poller.delete(socket.as_fd());
+        }
         self.forget(key);
     }
 

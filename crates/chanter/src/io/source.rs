@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -11,13 +12,15 @@ use super::reactor::Watched;
 use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
 use crate::sync::Lock;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::vp::{SharedRef, Vp, budget, entered};
 
 const READY: usize = 1;
-const EDGE: usize = 2;
+/// No edge will tell of the end: only the operation itself can.
+const CLOSED: usize = 2;
+const EDGE: usize = 4;
 
-/// Readiness in one direction: a bit, and a count of the edges seen.
+/// Readiness in one direction: two bits, and a count of the edges seen.
 pub(crate) struct Direction {
     word: AtomicUsize,
     waiters: WaitQueue,
@@ -33,17 +36,18 @@ impl Default for Direction {
 }
 
 impl Direction {
-    /// The reactor saw an edge.
-    pub(super) fn set_ready(&self, wakes: &mut Wakes) {
+    /// The reactor saw an edge. `closed`: it may have been the last.
+    pub(super) fn set_ready(&self, closed: bool, wakes: &mut Wakes) {
+        let bits = if closed { READY | CLOSED } else { READY };
         let word = self.word.load(Ordering::Relaxed);
         // ORDER: AcqRel: pairs with `is_ready`; waiters ask again under their
         // locks, which are taken below.
         let _ = self
             .word
-            .compare_exchange(word, (word | READY).wrapping_add(EDGE), Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(word, (word | bits).wrapping_add(EDGE), Ordering::AcqRel, Ordering::Relaxed)
             .or_else(|_| {
                 self.word.fetch_add(EDGE, Ordering::AcqRel);
-                self.word.fetch_or(READY, Ordering::AcqRel);
+                self.word.fetch_or(bits, Ordering::AcqRel);
                 Ok::<_, usize>(0)
             });
         self.waiters.complete_all(wakes);
@@ -66,11 +70,22 @@ impl Direction {
         let _ = self.word.compare_exchange(seen, seen & !READY, Ordering::AcqRel, Ordering::Relaxed);
     }
 
+    /// A read that began when the word was `seen` took less than it had room
+    /// for, so it took all there was: the next one would block, unless an edge
+    /// has come since, or none will come.
+    fn drained(&self, seen: usize) {
+        if seen & CLOSED == 0 {
+            self.clear(seen);
+        }
+    }
+
     /// Runs a non-blocking operation until it does not block; waits for
-    /// readiness in between.
+    /// readiness in between. `is_short` says of a result that the next
+    /// operation would block.
     fn poll_io<R>(
         &self,
         cx: &mut Context<'_>,
+        is_short: impl Fn(&R) -> bool,
         mut operation: impl FnMut() -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
         if budget::is_spent(cx) {
@@ -94,22 +109,40 @@ impl Direction {
             match operation() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.clear(seen),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-                result => return Poll::Ready(result),
+                result => {
+                    if result.as_ref().is_ok_and(&is_short) {
+                        self.drained(seen);
+                    }
+                    return Poll::Ready(result);
+                }
             }
         }
     }
 }
+
+/// After so many waits in a row by threads of another virtual processor, a
+/// socket moves there: a wake-up across costs a system call, the move two.
+const MOVE_AFTER: u32 = 16;
 
 /// A socket with its registration.
 pub(crate) struct Source<S: AsFd> {
     socket: S,
     pub(super) watched: Arc<Watched>,
     machine: SharedRef,
+    home: Lock<Home>,
+    /// The virtual processor of `home`, to be looked at without its lock, and
+    /// the waits elsewhere since: hints.
+    vp: AtomicUsize,
+    away: AtomicU32,
+}
+
+/// Where a socket is watched.
+struct Home {
     vp: usize,
     key: usize,
 }
 
-impl<S: AsFd + AsRawFd> Source<S> {
+impl<S: AsFd> Source<S> {
     /// Registers a non-blocking socket with the present virtual processor.
     pub(crate) fn new(socket: S) -> io::Result<Self> {
         let (machine, vp) = match Vp::current() {
@@ -124,11 +157,54 @@ impl<S: AsFd + AsRawFd> Source<S> {
         };
         let watched = Arc::new(Watched::default());
         // SAFETY: removed in `drop`, before the socket is closed.
-        let key = unsafe { machine.vps[vp].reactor.add(socket.as_raw_fd(), &watched)? };
+        let key = unsafe { machine.vps[vp].leader().reactor.add(socket.as_fd(), &watched)? };
         if Vp::current().is_none() {
             machine.vps[vp].notify();
         }
-        Ok(Self { socket, watched, machine, vp, key })
+        Ok(Self {
+            socket,
+            watched,
+            machine,
+            home: Lock::new(Home { vp, key }),
+            vp: AtomicUsize::new(vp),
+            away: AtomicU32::new(0),
+        })
+    }
+
+    /// Somebody waits for the socket by polling. A thread that stays on
+    /// another virtual processor takes the socket along.
+    #[inline]
+    fn waited_for(&self) {
+        let Some(vp) = Vp::current() else { return };
+        if vp.index == self.vp.load(Ordering::Relaxed) {
+            self.away.store(0, Ordering::Relaxed);
+            return;
+        }
+        let away = self.away.load(Ordering::Relaxed) + 1;
+        self.away.store(away, Ordering::Relaxed);
+        if away >= MOVE_AFTER && ptr::eq(vp.machine(), &*self.machine) {
+            self.move_to(vp);
+        }
+    }
+
+    #[cold]
+    fn move_to(&self, vp: &Vp) {
+        self.away.store(0, Ordering::Relaxed);
+        let mut home = self.home.lock();
+        if std::ptr::eq(self.machine.vps[home.vp].leader(), vp.leader()) {
+            // It is here, or with another of this crew, which has one poller.
+            return;
+        }
+        // Watched by both for a moment, so that no edge is lost: one that is
+        // seen twice does no harm.
+        let reactor = &self.machine.vps[vp.index].leader().reactor;
+        // SAFETY: removed in `drop`, or by the next move.
+        let added = unsafe { reactor.add(self.socket.as_fd(), &self.watched) };
+        if let Ok(key) = added {
+            let old = std::mem::replace(&mut *home, Home { vp: vp.index, key });
+            self.vp.store(vp.index, Ordering::Relaxed);
+            self.machine.vps[old.vp].leader().reactor.remove(&self.socket, old.key);
+        }
     }
 
     pub(crate) fn socket(&self) -> &S {
@@ -140,7 +216,28 @@ impl<S: AsFd + AsRawFd> Source<S> {
         cx: &mut Context<'_>,
         operation: impl FnMut() -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
-        self.watched.read.poll_io(cx, operation)
+        let read = self.watched.read.poll_io(cx, |_| false, operation);
+        if read.is_pending() {
+            self.waited_for();
+        }
+        read
+    }
+
+    /// Reads into `room` bytes. `drains`: a read that takes less than it has
+    /// room for takes all there is.
+    pub(crate) fn poll_read_bytes(
+        &self,
+        cx: &mut Context<'_>,
+        room: usize,
+        drains: bool,
+        operation: impl FnMut() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let is_short = |&read: &usize| drains && 0 < read && read < room;
+        let read = self.watched.read.poll_io(cx, is_short, operation);
+        if read.is_pending() {
+            self.waited_for();
+        }
+        read
     }
 
     pub(crate) fn poll_write_io<R>(
@@ -148,7 +245,7 @@ impl<S: AsFd + AsRawFd> Source<S> {
         cx: &mut Context<'_>,
         operation: impl FnMut() -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
-        self.watched.write.poll_io(cx, operation)
+        self.watched.write.poll_io(cx, |_| false, operation)
     }
 
     pub(crate) fn readable(&self) -> Readiness {
@@ -173,11 +270,28 @@ impl<S: AsFd + AsRawFd> Source<S> {
         }
         result
     }
+
+    /// Reads into `room` bytes at once, as `try_io`; `drains` as in
+    /// `poll_read_bytes`.
+    pub(crate) fn try_read_bytes(
+        &self,
+        room: usize,
+        drains: bool,
+        operation: impl FnMut() -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let seen = self.watched.read.look();
+        let result = self.try_io(false, operation);
+        if drains && result.as_ref().is_ok_and(|&read| 0 < read && read < room) {
+            self.watched.read.drained(seen);
+        }
+        result
+    }
 }
 
 impl<S: AsFd> Drop for Source<S> {
     fn drop(&mut self) {
-        self.machine.vps[self.vp].reactor.remove(&self.socket, self.key);
+        let Home { vp, key } = *self.home.lock();
+        self.machine.vps[vp].leader().reactor.remove(&self.socket, key);
     }
 }
 

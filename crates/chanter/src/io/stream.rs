@@ -11,8 +11,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::source::{Readiness, Source};
 
+/// `$drains`: a read that takes less than it has room for takes all there is.
+/// Unix sockets stop short of descriptors that are passed along.
 macro_rules! stream {
-    ($(#[$doc:meta])* $name:ident, $std:ty) => {
+    ($(#[$doc:meta])* $name:ident, $std:ty, drains: $drains:literal) => {
         $(#[$doc])*
         pub struct $name {
             source: Source<$std>,
@@ -44,7 +46,7 @@ macro_rules! stream {
             /// `WouldBlock` if nothing is; then wait for
             /// [`readable`](Self::readable).
             pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-                self.source.try_io(false, || self.source.socket().read(buffer))
+                self.source.try_read_bytes(buffer.len(), $drains, || self.source.socket().read(buffer))
             }
 
             /// Writes what fits.
@@ -72,7 +74,7 @@ macro_rules! stream {
                 space: &mut [std::mem::MaybeUninit<u8>],
             ) -> Poll<io::Result<usize>> {
                 let socket = socket2::SockRef::from(self.source.socket());
-                self.source.poll_read_io(cx, || socket.recv(space))
+                self.source.poll_read_bytes(cx, space.len(), $drains, || socket.recv(space))
             }
 
             /// The socket itself.
@@ -93,7 +95,8 @@ macro_rules! stream {
                 cx: &mut Context<'_>,
                 buffer: &mut [u8],
             ) -> Poll<io::Result<usize>> {
-                self.source.poll_read_io(cx, || self.source.socket().read(buffer))
+                let socket = self.source.socket();
+                self.source.poll_read_bytes(cx, buffer.len(), $drains, || (&*socket).read(buffer))
             }
         }
 
@@ -133,13 +136,13 @@ stream! {
     ///
     /// Reads and writes through `futures_io`, and through `hyper::rt` with the
     /// feature `hyper`.
-    TcpStream, std::net::TcpStream
+    TcpStream, std::net::TcpStream, drains: true
 }
 
 #[cfg(unix)]
 stream! {
     /// A Unix stream connection.
-    UnixStream, std::os::unix::net::UnixStream
+    UnixStream, std::os::unix::net::UnixStream, drains: false
 }
 
 impl TcpStream {

@@ -85,6 +85,18 @@ impl ReadyQueue {
 }
 
 impl ReadyQueue {
+    /// Appends all of `other`'s threads, in order.
+    pub fn append(&mut self, other: &mut Self) {
+        let Some(first) = NonNull::new(std::mem::replace(&mut other.head, ptr::null_mut())) else { return };
+        match NonNull::new(self.tail) {
+            // SAFETY: as in `push_back`.
+            Some(tail) => unsafe { tail.as_ref().link().with_mut(|link| *link = first.as_ptr()) },
+            None => self.head = first.as_ptr(),
+        }
+        self.tail = std::mem::replace(&mut other.tail, ptr::null_mut());
+        self.len += std::mem::take(&mut other.len);
+    }
+
     /// Takes the first thread of which `is_wanted` says so; all others stay in
     /// order. Takes time in the number of those before it.
     pub fn take_first(&mut self, mut is_wanted: impl FnMut(&Ready) -> bool) -> Option<Ready> {

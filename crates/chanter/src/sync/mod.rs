@@ -12,6 +12,7 @@ pub(crate) mod fence_pair;
 mod lock;
 pub(crate) mod order;
 mod os_thread;
+mod peek;
 mod stack;
 
 #[cfg(all(test, loom))]
@@ -21,7 +22,13 @@ pub(crate) use biased::{BiasedGuard, BiasedLock};
 pub(crate) use cell::Cell;
 pub(crate) use lock::{Guard, Lock};
 pub(crate) use os_thread::os_thread;
+pub(crate) use peek::{PeekByte, PeekPtr};
 pub(crate) use stack::{Linked, Stack};
+
+/// Atomics for statics of the process, which no model sees.
+pub(crate) mod process {
+    pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+}
 
 /// Whether alarms ring by themselves; in a model they do not.
 pub(crate) const HAS_CLOCK: bool = cfg!(not(loom));

@@ -33,6 +33,14 @@ orders! {
     /// `BiasedLock`: the bias is revoked before the revoker looks for the owner.
     #[cfg(loom)]
     bias_heavy = SeqCst;
+    /// `Sitter::enter`: sees what was done with the seat before.
+    seat_enter = Acquire;
+    /// `Sitter::exit`: publishes what the holder did.
+    seat_exit = Release;
+    /// `Seat::pass`: sees what the holder did.
+    seat_observe = Acquire;
+    /// `Seat::pass`: publishes it to the new holder.
+    seat_pass = Release;
     /// `Group::publish`: the result is complete before the owner looks.
     group_publish = Release;
     /// `Group::outcome`: sees the result that `publish` published.

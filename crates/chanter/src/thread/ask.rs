@@ -10,10 +10,10 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-use super::run::{WAKER, settle};
+use super::request::serve;
+use super::run::{WAKER, arrive, settle};
 use super::state::Begun;
 use crate::policy::Ready;
-use crate::sync::atomic::Ordering;
 use crate::vp::Vp;
 
 /// A borrowed waker: only its copies are owned.
@@ -52,15 +52,17 @@ pub(crate) unsafe fn ask(vp: &Vp, thread: Ready) -> Option<Ready> {
     let frame = thread.into_frame();
     // SAFETY: the token is ours until `settle`.
     let header = unsafe { frame.as_ref() };
-    if !ptr::eq(header.vp.load(Ordering::Relaxed), vp) {
-        // As in `run`.
-        header.state.leave_home();
-        header.rest.break_streak();
-        header.vp.store(ptr::from_ref(vp).cast_mut(), Ordering::Relaxed);
+    arrive(vp, header);
+    match header.state.begin() {
+        Begun::Run => (),
+        // SAFETY: we are the runner now.
+        Begun::Requested => unsafe {
+            if !serve(vp, frame) {
+                return None;
+            }
+        },
+        Begun::Stale | Begun::Free => unreachable!("who blocks has begun, and cannot be demanded"),
     }
-    let Begun::Run = header.state.begin() else {
-        unreachable!("who blocks has begun, and cannot be demanded")
-    };
     let poll = header.vtable.get().poll;
     let outer = vp.running.replace(frame.as_ptr());
     // SAFETY: `MASKED`'s functions take such pointers.

@@ -1,18 +1,20 @@
-//! Spawning threads of which something is said: attributes for the policy, or
-//! a thread that they are to run near to.
+//! Spawning threads of which something is said: attributes for the policy, a name,
+//! or a thread that they are to run near to.
 
 use std::future::Future;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::task::Context;
 
-use super::body::{HostFrame, Stage, Vtable, fits};
+use super::body::{Evaluated, HostFrame, Vtable, fits};
 use super::frame::{Arena, Header, Kind, class_of};
-use super::join::{Joiners, Thread};
+use super::join::Thread;
 use super::spawn::{OUTSIDE, new_host};
 use super::state::State;
 use crate::policy::{Attributes, Ready, Reason};
+use crate::sync::Lock;
 use crate::sync::atomic::Ordering;
-use crate::sync::{Lock, UnsafeCell};
 use crate::vp::{Shared, Site, Vp, entered};
 
 /// A host's frame, and what is said of its thread. Behind a lock: a policy may
@@ -21,21 +23,81 @@ use crate::vp::{Shared, Site, Vp, entered};
 struct AttributedFrame<F: Future> {
     host: HostFrame<F>,
     attributes: Lock<Attributes>,
+    /// Until the end of the frame.
+    name: Option<Arc<str>>,
+}
+
+/// What is said of a thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) attributes: Attributes,
+    pub(crate) name: Option<Arc<str>>,
+    /// The virtual processor on which it stays.
+    pub(crate) on: Option<usize>,
 }
 
 impl<F: Future> AttributedFrame<F> {
-    const VTABLE: &'static Vtable =
-        &Vtable { size: size_of::<Self>(), attributes: Self::attributes, ..*HostFrame::<F>::VTABLE };
+    const VTABLE: &'static Vtable = &Self::extend(HostFrame::<F>::VTABLE, Self::bury);
+    const DELAYED_VTABLE: &'static Vtable = &Vtable {
+        evaluate: |frame, cx, place| {
+            // SAFETY: the caller's contract.
+            unsafe { Self::evaluate(frame, cx, place, HostFrame::<F>::DELAYED_VTABLE) }
+        },
+        ..Self::extend(HostFrame::<F>::DELAYED_VTABLE, Self::bury)
+    };
+
+    const fn extend(vtable: &Vtable, bury: unsafe fn(NonNull<Header>)) -> Vtable {
+        Vtable { size: size_of::<Self>(), attributes: Self::attributes, name: Self::name, bury, ..*vtable }
+    }
 
     unsafe fn attributes(frame: NonNull<Header>) -> Option<NonNull<Lock<Attributes>>> {
         // SAFETY: the caller keeps the frame, which is one of ours.
         Some(unsafe { NonNull::new_unchecked(&raw mut (*frame.cast::<Self>().as_ptr()).attributes) })
     }
+
+    unsafe fn name(frame: NonNull<Header>) -> Option<NonNull<Arc<str>>> {
+        // SAFETY: as in `attributes`.
+        unsafe { (*frame.cast::<Self>().as_ptr()).name.as_ref().map(NonNull::from) }
+    }
+
+    unsafe fn bury(frame: NonNull<Header>) {
+        // SAFETY: the caller frees the frame: it is alone with it. The report of a
+        // panic has the name.
+        unsafe {
+            (HostFrame::<F>::VTABLE.bury)(frame);
+            (*frame.cast::<Self>().as_ptr()).name = None;
+        }
+    }
+
+    /// # Safety
+    /// As for the vtable's function, of which `of` has one for the host.
+    unsafe fn evaluate(
+        frame: NonNull<Header>,
+        cx: &mut Context<'_>,
+        place: *mut (),
+        of: &'static Vtable,
+    ) -> Evaluated {
+        // SAFETY: the caller's contract. With its value the frame may go without
+        // being buried; it is its runner's and its only handle's, who are one.
+        unsafe {
+            let evaluated = (of.evaluate)(frame, cx, place);
+            if evaluated == Evaluated::Value {
+                (*frame.cast::<Self>().as_ptr()).name = None;
+            }
+            evaluated
+        }
+    }
 }
 
 impl<T, F: Future<Output = Box<T>>> AttributedFrame<F> {
-    const BOXED_VTABLE: &'static Vtable =
-        &Vtable { size: size_of::<Self>(), attributes: Self::attributes, ..*HostFrame::<F>::BOXED_VTABLE };
+    const BOXED_VTABLE: &'static Vtable = &Self::extend(HostFrame::<F>::BOXED_VTABLE, Self::bury);
+    const BOXED_DELAYED_VTABLE: &'static Vtable = &Vtable {
+        evaluate: |frame, cx, place| {
+            // SAFETY: the caller's contract.
+            unsafe { Self::evaluate(frame, cx, place, HostFrame::<F>::BOXED_DELAYED_VTABLE) }
+        },
+        ..Self::extend(HostFrame::<F>::BOXED_DELAYED_VTABLE, Self::bury)
+    };
 }
 
 /// The attributes of the thread whose frame this is, if it has any.
@@ -94,31 +156,66 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    spawn_with_in(&entered().expect(OUTSIDE), attributes, future, Location::caller())
+    let said = Said { attributes, ..Said::default() };
+    spawn_said_in(&entered().expect(OUTSIDE), said, future, Location::caller())
 }
 
-pub(crate) fn spawn_with_in<F>(
-    machine: &Shared,
-    attributes: Attributes,
-    future: F,
-    site: Site,
-) -> Thread<F::Output>
+/// Spawns a host of which something is said, from anywhere.
+///
+/// # Panics
+/// If the machine has no virtual processor as asked for.
+pub(crate) fn spawn_said_in<F>(machine: &Shared, said: Said, future: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
     let here = Vp::current().filter(|vp| ptr::eq(vp.machine(), machine));
     let vps = machine.vps.len();
-    let home = match here {
-        Some(vp) => match vp.policy().place(vps).filter(|index| *index < vps) {
+    let home = match (said.on, here) {
+        (Some(index), _) => machine
+            .vps
+            .get(index)
+            .map_or_else(|| panic!("no virtual processor {index}: the machine has {vps}"), |home| &**home),
+        (None, Some(vp)) => match vp.place(vps) {
             Some(index) => &*machine.vps[index],
-            None => vp,
+            None => vp.principal(),
         },
-        None => machine.any_vp(),
+        (None, None) => machine.any_vp(),
     };
     // SAFETY: the body is 'static and `Send`.
-    let make = |arena: &Arena| unsafe { new_attributed_host(arena, home, attributes, future) };
+    let make = |arena: &Arena| unsafe { new_attributed_host::<false, _>(arena, home, said, future) };
     spawn_at(machine, here, home, make, site)
+}
+
+/// Creates a delayed host of which something is said, from anywhere; see
+/// [`delay`](crate::delay).
+pub(super) fn delay_said_in<F>(machine: &Shared, said: Said, future: F, site: Site) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let here = Vp::current().filter(|vp| ptr::eq(vp.machine(), machine));
+    let home = match said.on {
+        Some(index) => machine.vps.get(index).map_or_else(
+            || panic!("no virtual processor {index}: the machine has {}", machine.vps.len()),
+            |home| &**home,
+        ),
+        None => here.unwrap_or_else(|| machine.any_vp()),
+    };
+    // SAFETY: the body is 'static and `Send`.
+    let make = |arena: &Arena| unsafe { new_attributed_host::<true, _>(arena, home, said, future) };
+    let (frame, thread) = match here {
+        Some(vp) => {
+            vp.counters.delayed.add_one();
+            make(&vp.arena)
+        }
+        None => {
+            machine.outside.delayed.add_one_shared();
+            machine.with_arena(make)
+        }
+    };
+    machine.born(frame, site);
+    thread
 }
 
 /// Spawns a host near `thread`: on the virtual processor on which that ran
@@ -179,7 +276,7 @@ fn spawn_at<T>(
     // SAFETY: the new frame's token.
     let ready = unsafe { Ready::from_frame(frame) };
     match here {
-        Some(vp) if ptr::eq(vp, home) => vp.enqueue(ready, Reason::New),
+        Some(vp) if ptr::eq(vp.principal(), home) => vp.enqueue(ready, Reason::New),
         _ => home.push(ready),
     }
     thread
@@ -187,62 +284,64 @@ fn spawn_at<T>(
 
 /// # Safety
 /// The caller owns `arena`; the body is `Send`, and outlives the thread.
-unsafe fn new_attributed_host<F: Future>(
+unsafe fn new_attributed_host<const DELAYED: bool, F: Future>(
     arena: &Arena,
     home: &Vp,
-    attributes: Attributes,
+    said: Said,
     future: F,
 ) -> (NonNull<Header>, Thread<F::Output>) {
     if fits::<AttributedFrame<F>>() {
+        let vtable =
+            if DELAYED { AttributedFrame::<F>::DELAYED_VTABLE } else { AttributedFrame::<F>::VTABLE };
         // SAFETY: the caller's contract.
         unsafe {
-            let frame = new_frame(arena, home, attributes, future, AttributedFrame::<F>::VTABLE);
+            let frame = new_frame::<DELAYED, _>(arena, home, said, future, vtable);
             return (frame, Thread::from_frame(frame));
         }
     }
-    // As for other bodies that are too large; the attributes stay in the frame.
+    // As for other bodies that are too large; what is said stays in the frame.
     let boxed = Box::pin(async move { Box::new(future.await) });
     // SAFETY: the caller's contract; the vtable unpacks the output.
-    unsafe { new_boxed(arena, home, attributes, boxed) }
+    unsafe { new_boxed::<DELAYED, _, _>(arena, home, said, boxed) }
 }
 
 /// # Safety
 /// As for [`new_attributed_host`].
-unsafe fn new_boxed<T, F: Future<Output = Box<T>>>(
+unsafe fn new_boxed<const DELAYED: bool, T, F: Future<Output = Box<T>>>(
     arena: &Arena,
     home: &Vp,
-    attributes: Attributes,
+    said: Said,
     future: F,
 ) -> (NonNull<Header>, Thread<T>) {
+    let vtable =
+        if DELAYED { AttributedFrame::<F>::BOXED_DELAYED_VTABLE } else { AttributedFrame::<F>::BOXED_VTABLE };
     // SAFETY: the caller's contract; the vtable unpacks the output.
     unsafe {
-        let frame = new_frame(arena, home, attributes, future, AttributedFrame::<F>::BOXED_VTABLE);
+        let frame = new_frame::<DELAYED, _>(arena, home, said, future, vtable);
         (frame, Thread::from_frame(frame))
     }
 }
 
 /// # Safety
 /// As for [`new_attributed_host`].
-unsafe fn new_frame<F: Future>(
+unsafe fn new_frame<const DELAYED: bool, F: Future>(
     arena: &Arena,
     home: &Vp,
-    attributes: Attributes,
+    said: Said,
     future: F,
     vtable: &'static Vtable,
 ) -> NonNull<Header> {
     assert!(fits::<AttributedFrame<F>>(), "the body fits a frame");
-    // SAFETY: the class is large enough, and the frame new. Of the two
-    // references of a new host, the caller's handle takes one.
+    let state = if DELAYED { State::new_delayed() } else { State::new_host() };
+    let kind = if said.on.is_some() { Kind::Pinned } else { Kind::Host };
+    // SAFETY: the class is large enough, and the frame new. The caller's handle
+    // takes one reference; a token that there is has the other.
     unsafe {
         let frame = arena.take(class_of(size_of::<AttributedFrame<F>>()));
-        frame.cast::<AttributedFrame<F>>().write(AttributedFrame {
-            host: HostFrame {
-                header: Header::new(State::new_host(), vtable, Kind::Host, home),
-                joiners: Joiners::new(),
-                stage: UnsafeCell::new(Stage::Future(future)),
-            },
-            attributes: Lock::new(attributes),
-        });
+        let place = frame.cast::<AttributedFrame<F>>().as_ptr();
+        (&raw mut (*place).attributes).write(Lock::new(said.attributes));
+        (&raw mut (*place).name).write(said.name);
+        HostFrame::write(frame, Header::new(state, vtable, kind, home), future);
         frame
     }
 }

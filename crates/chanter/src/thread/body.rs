@@ -9,12 +9,15 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::frame::{ALIGN, Header, LARGEST};
+use super::genealogy::describe;
 use super::join::{JoinError, Joiners};
+use super::state::Left;
 use crate::policy::Attributes;
-use crate::sync::{Lock, UnsafeCell};
+use crate::sync::Lock;
 
 /// How to handle a body whose type is forgotten. Each function is called by
 /// the runner only.
@@ -26,6 +29,9 @@ pub(crate) struct Vtable {
     pub(crate) evaluate: unsafe fn(NonNull<Header>, &mut Context<'_>, *mut ()) -> Evaluated,
     /// Drops the future and leaves `Cancelled` as the result.
     pub(crate) cancel: unsafe fn(NonNull<Header>),
+    /// Drops the future and leaves the value that is moved out of a place, whose
+    /// type is the handle's, as the result.
+    pub(crate) terminate: unsafe fn(NonNull<Header>, *mut ()),
     /// Moves the result out, to a `Result<T, JoinError>`: for whoever set
     /// TAKEN.
     pub(crate) take: unsafe fn(NonNull<Header>, *mut ()),
@@ -37,6 +43,8 @@ pub(crate) struct Vtable {
     pub(crate) size: usize,
     /// What was said of the thread at its spawn, if anything was.
     pub(crate) attributes: unsafe fn(NonNull<Header>) -> Option<NonNull<Lock<Attributes>>>,
+    /// Its name, if it was given one.
+    pub(crate) name: unsafe fn(NonNull<Header>) -> Option<NonNull<Arc<str>>>,
 }
 
 /// What became of a future that was polled for its value.
@@ -55,11 +63,13 @@ pub(crate) const NONE: &Vtable = &Vtable {
     poll: |_, _| Poll::Ready(()),
     evaluate: |_, _, _| Evaluated::Blocked,
     cancel: |_| (),
+    terminate: |_, _| (),
     take: |_, _| (),
     bury: |_| (),
     joiners: |_| None,
     size: 0,
     attributes: |_| None,
+    name: |_| None,
 };
 
 /// A parasite's frame.
@@ -69,19 +79,20 @@ pub(crate) struct ParasiteFrame<F> {
     pub(crate) future: ManuallyDrop<F>,
 }
 
-/// A host's frame.
+/// A host's frame. Made part by part, and used through its address, since it
+/// is shared before it is whole.
 #[repr(C)]
 pub(crate) struct HostFrame<F: Future> {
     pub(crate) header: Header,
     pub(crate) joiners: Joiners,
     /// Written by the runner until complete, then by whoever set TAKEN.
-    pub(crate) stage: UnsafeCell<Stage<F>>,
+    body: Body<F>,
 }
 
-pub(crate) enum Stage<F: Future> {
-    Future(F),
-    Result(Result<F::Output, JoinError>),
-    Gone,
+/// The state word says which of them is there: see [`Left`].
+union Body<F: Future> {
+    future: ManuallyDrop<F>,
+    result: ManuallyDrop<Result<F::Output, JoinError>>,
 }
 
 /// Whether a frame type fits an arena's classes; if not, its future is boxed.
@@ -100,13 +111,13 @@ impl<F: Future> ParasiteFrame<F> {
     /// The caller is the runner of this frame.
     #[inline(always)]
     pub(crate) unsafe fn poll(frame: NonNull<Header>, cx: &mut Context<'_>) -> Poll<()> {
-        let future = frame.cast::<Self>().as_ptr();
+        let body = frame.cast::<Self>().as_ptr();
         let mut alive = true;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: the runner has exclusive use of the future, which never
             // moves; it is dropped once, after its last poll.
             unsafe {
-                let future = &mut (*future).future;
+                let future = &mut (*body).future;
                 let poll = Pin::new_unchecked(&mut **future).poll(cx);
                 if poll.is_ready() {
                     alive = false;
@@ -121,7 +132,7 @@ impl<F: Future> ParasiteFrame<F> {
                 // SAFETY: the poll panicked before the future was dropped.
                 unsafe { Self::cancel(frame) };
             }
-            parasite_panicked(payload);
+            parasite_panicked(payload, frame);
             Poll::Ready(())
         })
     }
@@ -134,8 +145,9 @@ impl<F: Future> ParasiteFrame<F> {
 }
 
 #[cold]
-fn parasite_panicked(payload: Box<dyn Any + Send>) {
-    JoinError::panicked(payload).report("a parasite");
+fn parasite_panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>) {
+    // SAFETY: its runner calls.
+    JoinError::panicked(payload).report(&unsafe { describe("a parasite", frame) });
 }
 
 /// Runs `f` and reports a panic: for destructors and foreign wakers, which
@@ -150,6 +162,7 @@ impl<F: Future> HostFrame<F> {
     pub(crate) const VTABLE: &'static Vtable = &Vtable {
         poll: Self::poll,
         cancel: Self::cancel,
+        terminate: Self::terminate,
         take: Self::take,
         bury: Self::bury,
         joiners: Self::joiners,
@@ -161,6 +174,35 @@ impl<F: Future> HostFrame<F> {
     /// `poll` keep it from being inlined.
     pub(crate) const DELAYED_VTABLE: &'static Vtable = &Vtable { evaluate: Self::evaluate, ..*Self::VTABLE };
 
+    /// Makes a host, whose future is moved to its place first, and once.
+    ///
+    /// # Safety
+    /// `frame` is the caller's, and large enough.
+    #[inline(always)]
+    pub(crate) unsafe fn write(frame: NonNull<Header>, header: Header, future: F) {
+        let place = frame.cast::<Self>().as_ptr();
+        // SAFETY: the caller's contract.
+        unsafe {
+            Self::future(frame).write(future);
+            (&raw mut (*place).joiners).write(Joiners::new());
+            frame.write(header);
+        }
+    }
+
+    /// The future, for the runner.
+    #[inline(always)]
+    fn future(frame: NonNull<Header>) -> *mut F {
+        // SAFETY: only the address is taken.
+        unsafe { (&raw mut (*frame.cast::<Self>().as_ptr()).body.future).cast() }
+    }
+
+    /// The result, for the completer, and then for whoever set TAKEN.
+    #[inline(always)]
+    fn result(frame: NonNull<Header>) -> *mut Result<F::Output, JoinError> {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*frame.cast::<Self>().as_ptr()).body.result).cast() }
+    }
+
     unsafe fn poll(frame: NonNull<Header>, cx: &mut Context<'_>) -> Poll<()> {
         // SAFETY: the caller is the runner.
         let result = match unsafe { Self::poll_future(frame, cx) } {
@@ -169,7 +211,7 @@ impl<F: Future> HostFrame<F> {
             Err(payload) => Err(JoinError::panicked(payload)),
         };
         // SAFETY: as above.
-        unsafe { Self::settle(frame.cast::<Self>().as_ptr(), Stage::Result(result)) };
+        unsafe { Self::settle(frame, result) };
         Poll::Ready(())
     }
 
@@ -192,13 +234,12 @@ impl<F: Future> HostFrame<F> {
             Ok(Poll::Ready(value)) => {
                 keep(value);
                 // SAFETY: as above.
-                unsafe { Self::drop_future(frame.cast::<Self>().as_ptr()) };
+                unsafe { Self::drop_future(frame) };
                 Evaluated::Value
             }
             Err(payload) => {
-                let failed = Stage::Result(Err(JoinError::panicked(payload)));
                 // SAFETY: as above.
-                unsafe { Self::settle(frame.cast::<Self>().as_ptr(), failed) };
+                unsafe { Self::settle(frame, Err(JoinError::panicked(payload))) };
                 Evaluated::Failed
             }
         }
@@ -207,95 +248,85 @@ impl<F: Future> HostFrame<F> {
     /// The outcome as it is, since small values then stay in registers.
     ///
     /// # Safety
-    /// The caller is the runner.
+    /// The caller is the runner, and the thread is not complete.
     #[inline(always)]
     unsafe fn poll_future(
         frame: NonNull<Header>,
         cx: &mut Context<'_>,
     ) -> std::thread::Result<Poll<F::Output>> {
-        let frame = frame.cast::<Self>().as_ptr();
-        // SAFETY: the runner has exclusive use of the stage; the future never
-        // moves while it is pinned.
-        let stage = unsafe { (*frame).stage.get_mut() };
         catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: as above.
-            match unsafe { stage.deref() } {
-                // SAFETY: as above.
-                Stage::Future(future) => unsafe { Pin::new_unchecked(future) }.poll(cx),
-                _ => unreachable!("INV-RUN: a complete thread is not polled"),
-            }
+            // SAFETY: the runner has exclusive use of the future, which never
+            // moves while it is pinned.
+            unsafe { Pin::new_unchecked(&mut *Self::future(frame)) }.poll(cx)
         }))
     }
 
-    /// The future ends, and `next` takes its place.
+    /// The future ends, and `result` takes its place.
     ///
     /// # Safety
-    /// The caller is the runner.
+    /// The caller is the runner, and the thread is not complete.
     #[inline(always)]
-    unsafe fn settle(frame: *mut Self, next: Stage<F>) {
-        // SAFETY: the runner has exclusive use of the stage.
+    unsafe fn settle(frame: NonNull<Header>, result: Result<F::Output, JoinError>) {
+        // SAFETY: the runner has exclusive use of the body.
         unsafe {
             Self::drop_future(frame);
-            *(*frame).stage.get_mut().deref() = next;
+            Self::result(frame).write(result);
         }
     }
 
     /// The future ends, and nothing takes its place.
     ///
     /// # Safety
-    /// The caller is the runner.
+    /// As for [`HostFrame::settle`].
     #[inline(always)]
-    unsafe fn drop_future(frame: *mut Self) {
-        // SAFETY: the runner has exclusive use of the stage.
-        let stage = unsafe { (*frame).stage.get_mut() };
-        // The future's destructor may panic: its place is taken first.
-        contain(|| {
-            // SAFETY: as above; dropped in place, since it is pinned, and
-            // overwritten without a second drop.
-            unsafe {
-                let place: *mut Stage<F> = stage.deref();
-                let gone = Overwrite(place);
-                std::ptr::drop_in_place(place);
-                drop(gone);
-            }
-        });
+    unsafe fn drop_future(frame: NonNull<Header>) {
+        if std::mem::needs_drop::<F>() {
+            // SAFETY: the runner has exclusive use of the future; dropped in
+            // place, since it is pinned, and never again, even if that panics.
+            contain(|| unsafe { std::ptr::drop_in_place(Self::future(frame)) });
+        }
     }
 
     unsafe fn cancel(frame: NonNull<Header>) {
         // SAFETY: the caller is the runner.
-        unsafe { Self::settle(frame.cast::<Self>().as_ptr(), Stage::Result(Err(JoinError::cancelled()))) };
+        unsafe { Self::settle(frame, Err(JoinError::cancelled())) };
+    }
+
+    unsafe fn terminate(frame: NonNull<Header>, place: *mut ()) {
+        // SAFETY: the caller is the runner; `place` has the output's type.
+        unsafe { Self::settle(frame, Ok(place.cast::<F::Output>().read())) };
     }
 
     unsafe fn bury(frame: NonNull<Header>) {
-        let frame = frame.cast::<Self>().as_ptr();
-        // SAFETY: the caller frees the frame: it is alone with it.
-        let stage = unsafe { (*frame).stage.get_mut() };
-        // SAFETY: as above.
-        let stage = std::mem::replace(unsafe { stage.deref() }, Stage::Gone);
-        contain(|| match stage {
-            Stage::Result(Err(error)) if error.is_panic() => error.report("a thread that nobody joined"),
-            stage => drop(stage),
-        });
-        // SAFETY: nobody waits any more: joiners hold references.
-        unsafe { std::ptr::drop_in_place(&raw mut (*frame).joiners) };
+        // SAFETY: the caller frees the frame: it is alone with it. Joiners, who
+        // hold references, are gone.
+        unsafe {
+            match frame.as_ref().state.left() {
+                Left::Future => Self::drop_future(frame),
+                Left::Result => Self::drop_result(frame, Self::result(frame).read()),
+                Left::Nothing => (),
+            }
+            std::ptr::drop_in_place(&raw mut (*frame.cast::<Self>().as_ptr()).joiners);
+        }
     }
 
-    /// # Safety
-    /// The caller set TAKEN.
-    unsafe fn take_result(frame: NonNull<Header>) -> Result<F::Output, JoinError> {
-        let frame = frame.cast::<Self>().as_ptr();
-        // SAFETY: the stage is the caller's own.
-        let stage = unsafe { (*frame).stage.get_mut() };
-        // SAFETY: as above.
-        match std::mem::replace(unsafe { stage.deref() }, Stage::Gone) {
-            Stage::Result(result) => result,
-            _ => Err(JoinError::taken()),
+    /// Drops what nobody took, and reports a panic.
+    #[inline(always)]
+    fn drop_result(frame: NonNull<Header>, result: Result<F::Output, JoinError>) {
+        match result {
+            Ok(value) if std::mem::needs_drop::<F::Output>() => contain(|| drop(value)),
+            Ok(_) => (),
+            Err(error) if error.is_panic() => {
+                // SAFETY: the caller has the frame.
+                error.report(&unsafe { describe("a thread that nobody joined", frame) });
+            }
+            Err(_) => (),
         }
     }
 
     unsafe fn take(frame: NonNull<Header>, place: *mut ()) {
         // SAFETY: the caller set TAKEN, and `place` has the result's type.
-        unsafe { place.cast::<Result<F::Output, JoinError>>().write(Self::take_result(frame)) };
+        unsafe { place.cast::<Result<F::Output, JoinError>>().write(Self::result(frame).read()) };
     }
 
     unsafe fn joiners(frame: NonNull<Header>) -> Option<NonNull<Joiners>> {
@@ -306,7 +337,8 @@ impl<F: Future> HostFrame<F> {
 
 impl<T, F: Future<Output = Box<T>>> HostFrame<F> {
     /// For bodies that are too large for a frame: the handle expects a `T`.
-    pub(crate) const BOXED_VTABLE: &'static Vtable = &Vtable { take: Self::take_unboxed, ..*Self::VTABLE };
+    pub(crate) const BOXED_VTABLE: &'static Vtable =
+        &Vtable { terminate: Self::terminate_unboxed, take: Self::take_unboxed, ..*Self::VTABLE };
 
     /// For those that are delayed, too.
     pub(crate) const BOXED_DELAYED_VTABLE: &'static Vtable =
@@ -317,18 +349,13 @@ impl<T, F: Future<Output = Box<T>>> HostFrame<F> {
         unsafe { Self::evaluate_to(frame, cx, |value| place.cast::<T>().write(*value)) }
     }
 
+    unsafe fn terminate_unboxed(frame: NonNull<Header>, place: *mut ()) {
+        // SAFETY: the caller is the runner; `place` has the handle's type.
+        unsafe { Self::settle(frame, Ok(Box::new(place.cast::<T>().read()))) };
+    }
+
     unsafe fn take_unboxed(frame: NonNull<Header>, place: *mut ()) {
         // SAFETY: the caller set TAKEN, and `place` has the handle's type.
-        unsafe { place.cast::<Result<T, JoinError>>().write(Self::take_result(frame).map(|value| *value)) };
-    }
-}
-
-/// Marks a stage as gone, whether its destructor returned or panicked.
-struct Overwrite<F: Future>(*mut Stage<F>);
-
-impl<F: Future> Drop for Overwrite<F> {
-    fn drop(&mut self) {
-        // SAFETY: the old stage has been dropped; the memory is the runner's.
-        unsafe { self.0.write(Stage::Gone) };
+        unsafe { place.cast::<Result<T, JoinError>>().write(Self::result(frame).read().map(|value| *value)) };
     }
 }

@@ -17,11 +17,13 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::body::Vtable;
+use super::genealogy::Genealogy;
+use super::request::Activity;
 use super::rest::Rest;
 use super::state::State;
-use crate::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU8, Ordering};
+use crate::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Cell, Linked, Stack, UnsafeCell, order};
-use crate::vp::{Shared, Vp};
+use crate::vp::{Counter, Shared, Vp};
 
 /// The part of a frame that every thread has.
 #[repr(C)]
@@ -110,8 +112,13 @@ const fn class_size(class: usize) -> usize {
 
 #[repr(C)]
 struct Slab {
+    /// Where its frames go when they die; null if that is written down first.
     arena: *const Arena,
+    owner: *const Arena,
     class: usize,
+    /// The numbers of the threads in its frames, 0 for none, if their genealogy
+    /// is kept.
+    numbers: Box<[AtomicU64]>,
 }
 
 /// Where frames come from and go back to.
@@ -125,6 +132,11 @@ pub(crate) struct Arena {
     missing: Missing,
     /// Keeps the machine's memory while frames are out after its end.
     keep: Cell<*const Shared>,
+    /// Frames made, and frames that came home; the owner counts.
+    pub(crate) carved: Counter,
+    pub(crate) returned: Counter,
+    /// Where births and deaths are written down, if they are.
+    genealogy: Cell<*const Genealogy>,
 }
 
 /// How many frames of an orphaned arena are still out.
@@ -182,15 +194,41 @@ impl Header {
         }
     }
 
-    /// INV-FRESH, for a header that may say anything.
-    fn freshen(&self, home: *const Vp) {
-        self.state.freshen();
-        self.vp.store(home.cast_mut(), Ordering::Relaxed);
-        self.tag.set(0);
-        self.borrowed.set(0);
-        self.kind.set(Kind::Parasite);
-        self.penalty.set(0);
-        self.rest.freshen();
+    /// The machine that the frame belongs to; the caller keeps the frame.
+    pub(crate) fn machine(&self) -> &Shared {
+        // SAFETY: a frame keeps its machine, whatever virtual processor it names.
+        unsafe { &*self.vp.load(Ordering::Relaxed) }.machine()
+    }
+
+    /// What the thread does, unless a request holds it.
+    pub(super) fn activity(&self) -> Activity {
+        // SAFETY: as above.
+        let vp = unsafe { &*self.vp.load(Ordering::Relaxed) };
+        match self.state.activity() {
+            Activity::Ready if self.rest.seems_to_rest() => Activity::Blocked,
+            Activity::Ready if vp.seems_to_run(self) => Activity::Running,
+            activity => activity,
+        }
+    }
+
+    /// INV-FRESH, for a header that may say anything. Plain writes, which the
+    /// compiler puts together.
+    ///
+    /// # Safety
+    /// The frame is dead, and the caller's.
+    #[inline(always)]
+    unsafe fn freshen(frame: NonNull<Self>, home: *const Vp) {
+        let header = frame.as_ptr();
+        // SAFETY: the caller's contract.
+        unsafe {
+            (*header).state.freshen();
+            (&raw mut (*header).vp).write(AtomicPtr::new(home.cast_mut()));
+            (&raw mut (*header).tag).write(Cell::new(0));
+            (&raw mut (*header).borrowed).write(Cell::new(0));
+            (&raw mut (*header).kind).write(KindCell(AtomicU8::new(Kind::Parasite as u8)));
+            (&raw mut (*header).penalty).write(Cell::new(0));
+            (&raw mut (*header).rest).write(Rest::new());
+        }
     }
 
     /// Whether the header of a parasite that has ended in place is still as it
@@ -213,7 +251,15 @@ impl Arena {
             returns: Stack::new(),
             missing: Missing::new(),
             keep: Cell::new(ptr::null()),
+            carved: Counter::default(),
+            returned: Counter::default(),
+            genealogy: Cell::new(ptr::null()),
         }
+    }
+
+    /// Writes down when threads die, from before anything is taken.
+    pub(crate) fn tell(&self, genealogy: &Genealogy) {
+        self.genealogy.set(genealogy);
     }
 
     /// Makes `vp` the owner, before anything is taken.
@@ -246,6 +292,7 @@ impl Arena {
     fn refill(&self, owner: &mut Owner, class: usize) -> NonNull<Header> {
         for frame in self.returns.take_all() {
             owner.put(frame, self.home.get());
+            self.returned.add_one();
         }
         if let Some(frame) = NonNull::new(owner.free[class]) {
             // SAFETY: as in `take`.
@@ -393,8 +440,11 @@ impl Arena {
             std::mem::take(&mut owner.slabs)
         });
         for slab in slabs {
-            // SAFETY: allocated with this layout in `new_slab`.
-            unsafe { dealloc(slab.as_ptr().cast(), slab_layout()) };
+            // SAFETY: allocated with this layout in `new_slab`, and written there.
+            unsafe {
+                slab.drop_in_place();
+                dealloc(slab.as_ptr().cast(), slab_layout());
+            }
         }
         // SAFETY: `orphan` left this reference for us.
         drop(unsafe { Arc::from_raw(self.keep.get()) });
@@ -407,7 +457,7 @@ impl Owner {
         let class = unsafe { slab_of(frame).as_ref().class };
         // SAFETY: the frame is dead and came home: it is the owner's.
         unsafe {
-            frame.as_ref().freshen(home);
+            Header::freshen(frame, home);
             frame.as_ref().next.with_mut(|next| *next = self.free[class]);
         }
         self.free[class] = frame.as_ptr();
@@ -439,6 +489,7 @@ impl Owner {
             fresh = unsafe { slab.as_ptr().cast::<u8>().add(SLAB_HEADER) };
         }
         let batch = (room(fresh) / size).min(BATCH);
+        arena.carved.add_many(batch as u64);
         for index in (0..batch).rev() {
             // SAFETY: `batch` frames fit into the slab.
             unsafe {
@@ -483,6 +534,10 @@ pub(crate) unsafe fn free(frame: NonNull<Header>) {
         unsafe { (*arena).put_back(frame) };
         return;
     }
+    if arena.is_null() {
+        // SAFETY: as above.
+        return unsafe { free_written(frame) };
+    }
     // SAFETY: the frame is dead, so it is ours to push; the arena lives.
     unsafe {
         frame.as_ref().state.clear();
@@ -490,6 +545,39 @@ pub(crate) unsafe fn free(frame: NonNull<Header>) {
             (*arena).demolish();
         }
     }
+}
+
+/// As [`free`], for a frame whose thread's death is written down first.
+///
+/// # Safety
+/// As for [`free`].
+#[inline(never)]
+unsafe fn free_written(frame: NonNull<Header>) {
+    // SAFETY: as in `free`; the machine owns the genealogy.
+    unsafe {
+        let arena = slab_of(frame).as_ref().owner;
+        if let Some(genealogy) = (*arena).genealogy.get().as_ref() {
+            genealogy.died(frame);
+        }
+        if Vp::current().is_some_and(|vp| ptr::eq(&vp.arena, arena)) {
+            return (*arena).put_back(frame);
+        }
+        frame.as_ref().state.clear();
+        if (*arena).returns.push(frame).is_err() && (*arena).missing.come_home() {
+            (*arena).demolish();
+        }
+    }
+}
+
+/// The place of the number of the thread in this frame.
+///
+/// # Safety
+/// The frame is of an arena that [tells](Arena::tell), and its slab lives.
+pub(crate) unsafe fn number<'a>(frame: NonNull<Header>) -> &'a AtomicU64 {
+    // SAFETY: the caller's contract.
+    let slab = unsafe { slab_of(frame).as_ref() };
+    let offset = frame.as_ptr() as usize - ptr::from_ref(slab) as usize - SLAB_HEADER;
+    &slab.numbers[offset / class_size(slab.class)]
 }
 
 /// As [`free`], on the driver of `vp`, where most frames come from.
@@ -522,8 +610,13 @@ fn new_slab(arena: &Arena, class: usize) -> NonNull<Slab> {
     // SAFETY: the layout is not empty.
     let memory = unsafe { alloc(slab_layout()) };
     let Some(slab) = NonNull::new(memory.cast::<Slab>()) else { handle_alloc_error(slab_layout()) };
+    let is_told = !arena.genealogy.get().is_null();
+    let frames = if is_told { SLAB_CAPACITY / class_size(class) } else { 0 };
+    let numbers = (0..frames).map(|_| AtomicU64::new(0)).collect();
+    let home = if is_told { ptr::null() } else { ptr::from_ref(arena) };
+    const { assert!(size_of::<Slab>() <= SLAB_HEADER) };
     // SAFETY: the slab is ours, and large enough.
-    unsafe { slab.write(Slab { arena, class }) };
+    unsafe { slab.write(Slab { arena: home, owner: arena, class, numbers }) };
     slab
 }
 

@@ -67,9 +67,19 @@ impl<T> Thread<T> {
     /// # });
     /// ```
     pub fn join(&self) -> Join<T> {
+        Join { thread: self.again(), heir: false }
+    }
+
+    /// Whether it has not run yet.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.header().state.is_fresh()
+    }
+
+    /// Another handle.
+    pub(super) fn again(&self) -> Self {
         self.header().state.retain();
         // SAFETY: the reference of the line above.
-        Join { thread: unsafe { Self::from_frame(self.frame) }, heir: false }
+        unsafe { Self::from_frame(self.frame) }
     }
 
     /// Whether the thread is determined: it has run to its end, panicked, or
@@ -84,8 +94,10 @@ impl<T> Thread<T> {
         self.header().state.progress()
     }
 
-    /// Schedules a thread that is delayed, where its machine's policies please.
-    /// False: it was not delayed any more.
+    /// Schedules a thread that is delayed, on the virtual processor that calls
+    /// this, or on the one where it was created. Lets one go on that is
+    /// suspended or blocked by a request, as [`Thread::resume`] does. False: it
+    /// was neither.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -100,7 +112,25 @@ impl<T> Thread<T> {
     /// STING, section 3.1 (`thread-run`).
     pub fn run(&self) -> bool {
         // SAFETY: the handle is a reference.
-        unsafe { schedule(self.frame) }
+        unsafe { schedule(self.frame, None) || self.resume() }
+    }
+
+    /// Schedules a thread that is delayed on virtual processor `vp` of its
+    /// machine. As with [`spawn_near`](crate::spawn_near), nothing keeps it there.
+    /// Else as [`Thread::run`]: one that has begun goes on where it was.
+    ///
+    /// # Panics
+    /// If its machine has no virtual processor `vp`.
+    ///
+    /// STING, section 3.1 (`thread-run`).
+    #[track_caller]
+    pub fn run_on(&self, vp: usize) -> bool {
+        let vps = &self.header().machine().vps;
+        let there = vps.get(vp);
+        let there =
+            there.unwrap_or_else(|| panic!("no virtual processor {vp}: the machine has {}", vps.len()));
+        // SAFETY: the handle is a reference; `there` is of its machine.
+        unsafe { schedule(self.frame, Some(there)) || self.resume() }
     }
 
     #[inline(always)]
@@ -114,7 +144,7 @@ impl<T> Thread<T> {
 
     fn take(&self) -> Result<T, JoinError> {
         let state = &self.header().state;
-        if !state.is_last() && !state.take_result() {
+        if !state.take_result() {
             return Err(JoinError::taken());
         }
         let mut result = MaybeUninit::<Result<T, JoinError>>::uninit();
@@ -135,7 +165,14 @@ impl<T> Drop for Thread<T> {
 
 impl<T> fmt::Debug for Thread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Thread").field("progress", &self.progress()).finish_non_exhaustive()
+        let mut thread = f.debug_struct("Thread");
+        if let Some(id) = self.id() {
+            thread.field("id", &id);
+        }
+        if let Some(name) = self.name() {
+            thread.field("name", &name);
+        }
+        thread.field("progress", &self.progress()).finish_non_exhaustive()
     }
 }
 

@@ -80,6 +80,7 @@ impl To {
     fn run(self, during: impl FnOnce(&Frame)) -> bool {
         match self.frame().state.begin() {
             Begun::Run => self.poll(during),
+            Begun::Requested => unreachable!("nothing is asked"),
             Begun::Stale => false,
             Begun::Free => {
                 self.free();
@@ -103,6 +104,7 @@ impl To {
             Completed::Free => self.free(),
             Completed::Kept => (),
             Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
+            Completed::Requested => unreachable!("nothing is asked"),
         }
         false
     }
@@ -442,7 +444,7 @@ fn private_acquire_is_needed() {
 fn determined() {
     let to = To::new(State::new_host(), 0);
     let runner = thread::spawn(move || {
-        to.frame().state.begin();
+        assert_eq!(to.frame().state.begin(), Begun::Run);
         to.frame().shared.set(7);
         assert_eq!(to.frame().state.complete(0), Completed::Kept);
     });
@@ -471,6 +473,8 @@ struct Joined {
     state: State,
     joiners: Joiners,
     result: Cell<u32>,
+    /// What the thread did before its end.
+    deed: Cell<u32>,
 }
 
 // SAFETY: the state word says who may touch what; loom checks.
@@ -481,10 +485,12 @@ unsafe impl Send for Joined {}
 impl Joined {
     /// As `run::complete`.
     fn complete(&self) {
-        self.state.begin();
+        assert_eq!(self.state.begin(), Begun::Run);
+        self.deed.set(1);
         self.result.set(7);
         match self.state.complete(0) {
             Completed::Free => unreachable!("there are handles"),
+            Completed::Requested => unreachable!("nothing is asked"),
             Completed::Kept => (),
             Completed::Inherited => {
                 // SAFETY: as in `run::complete`.
@@ -502,6 +508,7 @@ impl Joined {
     }
 
     fn take(&self) -> bool {
+        assert_eq!(self.deed.get(), 1, "who sees the end sees what came before");
         let won = self.state.take_result();
         if won {
             assert_eq!(self.result.replace(0), 7);
@@ -586,7 +593,12 @@ fn count_waker() -> (Arc<AtomicU32>, Waker) {
 }
 
 fn joined() -> Arc<Joined> {
-    Arc::new(Joined { state: State::new_host(), joiners: Joiners::new(), result: Cell::new(0) })
+    Arc::new(Joined {
+        state: State::new_host(),
+        joiners: Joiners::new(),
+        result: Cell::new(0),
+        deed: Cell::new(0),
+    })
 }
 
 /// The handle's owner waits: it is told by the last access to its offer, and

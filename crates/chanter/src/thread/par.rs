@@ -215,7 +215,7 @@ impl Future for Inflate {
 }
 
 /// Turns a parasite into a host; the caller is its runner.
-pub(super) fn inflate_frame(vp: &Vp, header: &Header) {
+pub(crate) fn inflate_frame(vp: &Vp, header: &Header) {
     if header.kind.get() == Kind::Parasite {
         header.kind.set(Kind::Host);
         vp.counters.inflated.add_one();

@@ -35,7 +35,7 @@ use std::ptr;
 use super::state::Begun;
 use super::state::{ACTIVE, COMPLETE, NOTIFIED, REFERENCE, STALE, State, UNIT};
 use crate::sync::atomic::{AtomicPtr, Ordering};
-use crate::sync::{Cell, fence_pair, order, spin};
+use crate::sync::{Cell, PeekByte, fence_pair, order, spin};
 
 /// The field of the word that says where the thread rests: 0, [`LOST`],
 /// [`REVOKING`], or a virtual processor's number and 1.
@@ -46,8 +46,14 @@ const REVOKING: u64 = HOME;
 const LOST: u64 = REVOKING - UNIT;
 
 /// Polls in a row on one virtual processor that earn the first, the second and
-/// the last bias.
-const STREAKS: [u8; 3] = [4, 64, 250];
+/// the third bias.
+const STREAKS: [u8; 3] = [4, 64, LONGEST];
+/// Later ones take so many streaks of the longest kind: some thousands of polls,
+/// beside which a revocation is cheap.
+const LONGEST: u8 = 250;
+const LATER: u8 = 16;
+/// The count of a thread that is never biased.
+const NEVER: u8 = RESTING - 1;
 /// Set in `rest` while the thread rests; below it, how often it was biased.
 const RESTING: u8 = 1 << 7;
 
@@ -55,7 +61,7 @@ const RESTING: u8 = 1 << 7;
 #[derive(Debug)]
 pub(crate) struct Rest {
     /// See [`RESTING`]: INV-REST. The count is the runner's.
-    rest: Cell<u8>,
+    rest: PeekByte,
     /// The runner's: polls in a row that ended here.
     streak: Cell<u8>,
 }
@@ -71,18 +77,17 @@ pub(crate) struct Home {
 
 impl Rest {
     pub(crate) fn new() -> Self {
-        Self { rest: Cell::new(0), streak: Cell::new(0) }
-    }
-
-    /// The frame is to be another thread's.
-    pub(super) fn freshen(&self) {
-        self.rest.set(0);
-        self.streak.set(0);
+        Self { rest: PeekByte::new(0), streak: Cell::new(0) }
     }
 
     /// The thread runs somewhere else than before.
     pub(super) fn break_streak(&self) {
         self.streak.set(0);
+    }
+
+    /// Whether the thread rests: a hint.
+    pub(super) fn seems_to_rest(&self) -> bool {
+        self.rest.get() & RESTING != 0
     }
 
     /// Takes the token of a thread that rests; the caller has the right to.
@@ -103,6 +108,11 @@ impl Home {
         let number = index as u64 + 1;
         let bits = if number < LOST / UNIT { number * UNIT } else { 0 };
         Self { bits, busy: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Of one where nothing rests.
+    pub(crate) fn nowhere() -> Self {
+        Self::new(LOST as usize)
     }
 
     /// What the words of threads say that are biased to it.
@@ -178,34 +188,45 @@ impl State {
     ) -> u64 {
         let streak = rest.streak.get();
         let times = rest.rest.get();
-        let enough = STREAKS.get(usize::from(times)).copied().unwrap_or(u8::MAX);
+        let enough = STREAKS.get(usize::from(times)).copied().unwrap_or(LONGEST);
         if streak < enough {
             rest.streak.set(streak + 1);
             return 0;
         }
-        if enough == u8::MAX { 0 } else { self.bias(rest, home, homes) }
+        self.bias(rest, home, homes)
     }
 
     #[cold]
     #[inline(never)]
     fn bias<'a>(&self, rest: &Rest, home: &Home, homes: impl Iterator<Item = &'a Home>) -> u64 {
         rest.streak.set(0);
+        if home.bits == 0 {
+            return 0;
+        }
         let now = self.word() & HOME;
         if now == REVOKING || is_bias(now) {
             // Still looked at by its last revoker; or ours already, and woken.
             return 0;
         }
         if !cfg!(loom) && !fence_pair::is_available() {
-            rest.rest.set(STREAKS.len() as u8);
-            return 0;
+            rest.rest.set(NEVER);
         }
+        let count = match rest.rest.get() {
+            NEVER => return 0,
+            count if count < STREAKS.len() as u8 => count + 1,
+            count if count + 1 < STREAKS.len() as u8 + LATER => {
+                rest.rest.set(count + 1);
+                return 0;
+            }
+            _ => STREAKS.len() as u8,
+        };
         if now == LOST {
             // Drivers who found it at home with them then must be through.
             // ORDER: INV-HOME-BUSY.
             fence_pair::heavy();
             homes.for_each(|home| home.wait(self));
         }
-        rest.rest.set(rest.rest.get() + 1);
+        rest.rest.set(count);
         home.bits.wrapping_sub(now)
     }
 

@@ -75,6 +75,7 @@ impl To {
                     Completed::Free => self.free(),
                     Completed::Kept => (),
                     Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
+                    Completed::Requested => unreachable!("nothing is asked"),
                 }
                 return;
             }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use super::body::{Evaluated, contain};
 use super::fiber::YIELDED;
 use super::frame::{self, Header, Kind};
+use super::request::{close, serve};
 use super::state::{Begun, Completed, Demanded, Ended, Woken};
 use crate::event::Wakes;
 use crate::policy::{Ready, Reason};
@@ -29,6 +30,13 @@ pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
     let header = unsafe { frame.as_ref() };
     match header.state.begin() {
         Begun::Run => (),
+        // SAFETY: we are the runner now.
+        Begun::Requested => unsafe {
+            arrive(vp, header);
+            if !serve(vp, frame) {
+                return;
+            }
+        },
         Begun::Stale => return,
         // SAFETY: `Free` says so.
         Begun::Free => return unsafe { bury(frame) },
@@ -48,17 +56,27 @@ pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
 unsafe fn run_begun(vp: &Vp, frame: NonNull<Header>) {
     // SAFETY: the caller is the runner.
     let header = unsafe { frame.as_ref() };
-    if !ptr::eq(header.vp.load(Ordering::Relaxed), vp) {
-        header.state.leave_home();
-        header.rest.break_streak();
-        header.vp.store(ptr::from_ref(vp).cast_mut(), Ordering::Relaxed);
-        vp.counters.migrated.add_one();
-    }
+    arrive(vp, header);
     let poll = header.vtable.get().poll;
     // SAFETY: we are the runner now.
     unsafe {
         let poll = polling(vp, frame, |cx| poll(frame, cx));
         settle(vp, frame, poll);
+    }
+}
+
+/// The thread is here now; the caller is its runner, and drives `vp`.
+#[inline(always)]
+pub(super) fn arrive(vp: &Vp, header: &Header) {
+    if !ptr::eq(header.vp.load(Ordering::Relaxed), vp) {
+        header.state.leave_home();
+        header.rest.break_streak();
+        // On a stand-in it runs for the principal.
+        let vp_of = vp.principal();
+        if !ptr::eq(header.vp.load(Ordering::Relaxed), vp_of) {
+            header.vp.store(ptr::from_ref(vp_of).cast_mut(), Ordering::Relaxed);
+            vp.counters.migrated.add_one();
+        }
     }
 }
 
@@ -111,8 +129,10 @@ unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
     if header.borrowed.get() > i32::MAX / 2 {
         header.borrowed.set(header.borrowed.get() - YIELDED);
         if header.state.end_ready() == Ended::Token {
+            let reason =
+                if vp.budget.get() == 0 && vp.simulated.is_none() { Reason::Spent } else { Reason::Yielded };
             // SAFETY: `Token` says so.
-            vp.enqueue(unsafe { Ready::from_frame(frame) }, Reason::Yielded);
+            vp.enqueue(unsafe { Ready::from_frame(frame) }, reason);
         }
         return;
     }
@@ -130,10 +150,14 @@ unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
 /// # Safety
 /// The caller is the runner, and the body is complete.
 #[inline(never)]
-unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
+pub(super) unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
     // SAFETY: the frame lives until `bury`; after `Kept` it is not touched.
     unsafe {
         match frame.as_ref().state.complete(borrowed) {
+            Completed::Requested => {
+                close(frame);
+                complete(frame, borrowed);
+            }
             Completed::Free => bury(frame),
             Completed::Kept => (),
             Completed::Inherited => {
@@ -162,7 +186,7 @@ pub(crate) fn cancel(thread: Ready) {
     // SAFETY: the token makes us the runner, unless it is stale.
     unsafe {
         match frame.as_ref().state.begin() {
-            Begun::Run => (),
+            Begun::Run | Begun::Requested => (),
             Begun::Stale => return,
             Begun::Free => return bury(frame),
         }
@@ -189,6 +213,10 @@ pub(crate) unsafe fn release(frame: NonNull<Header>) {
 unsafe fn bury(frame: NonNull<Header>) {
     // SAFETY: nobody else refers to the frame.
     unsafe {
+        if frame.as_ref().state.is_requested() {
+            // A delayed thread, of which something was asked.
+            close(frame);
+        }
         (frame.as_ref().vtable.get().bury)(frame);
         frame::free(frame);
     }
@@ -215,11 +243,19 @@ pub(super) unsafe fn demand(frame: NonNull<Header>) {
             if header.state.demand(true) == Demanded::Stolen {
                 vp.counters.stolen.add_one();
                 // SAFETY: we are its runner, and drive `vp`.
-                unsafe { run_begun(vp, frame) };
+                unsafe {
+                    if header.state.is_requested() {
+                        arrive(vp, header);
+                        if !serve(vp, frame) {
+                            return;
+                        }
+                    }
+                    run_begun(vp, frame);
+                }
             }
         }
         // SAFETY: the caller's contract.
-        None => drop(unsafe { schedule(frame) }),
+        None => drop(unsafe { schedule(frame, None) }),
     }
 }
 
@@ -234,7 +270,7 @@ pub(super) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine.
     let (header, home) = unsafe { (frame.as_ref(), &*frame.as_ref().vp.load(Ordering::Relaxed)) };
     let Some(vp) = Vp::current() else { return false };
-    if !ptr::eq(vp, home) || !vp.may_spawn_in_place() {
+    if !ptr::eq(vp, home) || !(vp.may_spawn_in_place() || vp.may_evaluate_in_place()) {
         // The usual way knows what to do.
         return false;
     }
@@ -262,6 +298,10 @@ unsafe fn leave_evaluated(vp: &Vp, frame: NonNull<Header>, evaluated: Evaluated)
     let is_over = evaluated != Evaluated::Blocked;
     // SAFETY: the caller's contract; the handle's reference keeps the frame.
     unsafe {
+        if evaluated == Evaluated::Value {
+            // It is with the thief, and not in the frame.
+            frame.as_ref().state.take_result();
+        }
         settle(vp, frame, if is_over { Poll::Ready(()) } else { Poll::Pending });
         if evaluated == Evaluated::Value {
             release(frame);
@@ -270,11 +310,12 @@ unsafe fn leave_evaluated(vp: &Vp, frame: NonNull<Header>, evaluated: Evaluated)
     evaluated == Evaluated::Value
 }
 
-/// Schedules a delayed thread; false: it is not delayed any more.
+/// Schedules a delayed thread, `on` a virtual processor or where it pleases;
+/// false: it is not delayed any more.
 ///
 /// # Safety
-/// The caller has a reference.
-pub(super) unsafe fn schedule(frame: NonNull<Header>) -> bool {
+/// The caller has a reference; `on` is of the thread's machine.
+pub(super) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Vp>) -> bool {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine.
     let header = unsafe { frame.as_ref() };
     if header.state.demand(false) != Demanded::Token {
@@ -285,8 +326,13 @@ pub(super) unsafe fn schedule(frame: NonNull<Header>) -> bool {
     // SAFETY: `Token` says so.
     let thread = unsafe { Ready::from_frame(frame) };
     match Vp::current().filter(|vp| vp.is_of_same_machine(home)) {
-        Some(vp) => vp.enqueue(thread, Reason::New),
-        None => home.push(thread),
+        Some(vp) if on.is_none_or(|on| ptr::eq(on, vp)) => vp.enqueue(thread, Reason::New),
+        _ => {
+            let there = on.unwrap_or(home);
+            // It is to be taken for one that lives there, or it is sent home.
+            header.vp.store(ptr::from_ref(there).cast_mut(), Ordering::Relaxed);
+            there.push(thread);
+        }
     }
     true
 }
@@ -383,6 +429,15 @@ fn borrow(header: &Header) {
 unsafe fn frame_of(data: *const ()) -> NonNull<Header> {
     // SAFETY: never null.
     unsafe { NonNull::new_unchecked(data.cast_mut().cast()) }
+}
+
+/// Wakes a thread, as its waker does.
+///
+/// # Safety
+/// The caller has a reference.
+pub(super) unsafe fn wake_by(frame: NonNull<Header>) {
+    // SAFETY: the caller's contract.
+    unsafe { wake_frame::<false>(frame, || false) };
 }
 
 /// # Safety

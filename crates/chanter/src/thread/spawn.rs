@@ -7,16 +7,17 @@ use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::body::{HostFrame, ParasiteFrame, Stage, Vtable, fits};
+use super::attributed::{Said, spawn_said_in};
+use super::body::{HostFrame, ParasiteFrame, Vtable, fits};
 use super::frame::{Arena, Header, Kind, class_of};
-use super::join::{JoinError, Joiners, Thread};
+use super::join::{JoinError, Thread};
 use super::run::{polling, settle};
 use super::state::State;
 use crate::event::Event;
 use crate::policy::{Ready, Reason};
-use crate::sync::UnsafeCell;
 use crate::vp::{Shared, Site, Spawn, Vp, entered};
 
 pub(super) const OUTSIDE: &str =
@@ -89,16 +90,39 @@ where
     spawn_in(machine, on, body, site)
 }
 
+/// Spawns a fiber with a name on `machine` from anywhere.
+pub(super) fn spawn_named_fiber<F>(
+    machine: &Shared,
+    name: Arc<str>,
+    on: Option<usize>,
+    body: F,
+    site: Site,
+) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    machine.outside.fibers.add_one_shared();
+    spawn_said_in(machine, Said { name: Some(name), on, ..Said::default() }, body, site)
+}
+
 fn spawn_here<F>(vp: &Vp, future: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    // SAFETY: we drive `vp`; the body is 'static and `Send`.
+    unsafe { spawn_borrowing_here(vp, future, site) }
+}
+
+/// # Safety
+/// As for [`spawn_borrowing`]; the caller drives `vp`.
+unsafe fn spawn_borrowing_here<F: Future>(vp: &Vp, future: F, site: Site) -> Thread<F::Output> {
     let vps = vp.machine().vps.len();
     if vps > 1
-        && let Some(index) = vp.policy().place(vps).filter(|index| *index < vps && *index != vp.index)
+        && let Some(index) = vp.place(vps).filter(|index| *index != vp.index)
     {
-        // SAFETY: we drive `vp`; the body is 'static and `Send`.
+        // SAFETY: the caller's contract.
         let (frame, thread) =
             unsafe { new_host::<false, _>(&vp.arena, &vp.machine().vps[index], future, Kind::Host) };
         vp.counters.hosts.add_one();
@@ -107,7 +131,7 @@ where
         vp.machine().vps[index].push(unsafe { Ready::from_frame(frame) });
         return thread;
     }
-    // SAFETY: we drive `vp`; the body is 'static and `Send`.
+    // SAFETY: the caller's contract.
     unsafe { spawn_body(vp, future, Kind::Host, site) }
 }
 
@@ -117,9 +141,36 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    // SAFETY: the body is 'static and `Send`.
+    unsafe { spawn_any_in(machine, on, future, site) }
+}
+
+/// Spawns a host whose body may borrow on `machine`, from anywhere.
+///
+/// # Safety
+/// The body and its output are `Send`. What it borrows outlives it, and its output
+/// borrows nothing that might not outlive the frame. The machine has not ended.
+pub(super) unsafe fn spawn_borrowing<F: Future>(
+    machine: &Shared,
+    future: F,
+    site: Site,
+) -> Thread<F::Output> {
+    // SAFETY: the caller's contract.
+    unsafe { spawn_any_in(machine, None, future, site) }
+}
+
+/// # Safety
+/// As for [`spawn_borrowing`].
+unsafe fn spawn_any_in<F: Future>(
+    machine: &Shared,
+    on: Option<usize>,
+    future: F,
+    site: Site,
+) -> Thread<F::Output> {
     let here = Vp::current().filter(|vp| ptr::eq(vp.machine(), machine));
     if let (Some(vp), None) = (here, on) {
-        return spawn_here(vp, future, site);
+        // SAFETY: the caller's contract; we drive `vp`.
+        return unsafe { spawn_borrowing_here(vp, future, site) };
     }
     let (home, kind) = match on {
         Some(index) => {
@@ -132,7 +183,7 @@ where
     };
     let make = |arena: &Arena| {
         // SAFETY: the arena's owner is the driver, or the lock's holder. The
-        // body is 'static and `Send`.
+        // caller's contract.
         unsafe { new_host::<false, _>(arena, home, future, kind) }
     };
     let (frame, thread) = match here {
@@ -183,18 +234,21 @@ where
     match Vp::current() {
         Some(vp) => {
             // SAFETY: we drive `vp`; the body is 'static and `Send`.
-            let (frame, thread) = unsafe { new_host::<true, _>(&vp.arena, vp, future, Kind::Host) };
-            vp.counters.hosts.add_one();
+            let (frame, thread) =
+                unsafe { new_host::<true, _>(&vp.arena, vp.principal(), future, Kind::Host) };
             vp.counters.delayed.add_one();
             vp.machine().born(frame, Location::caller());
             thread
         }
-        None => delay_outside(&entered().expect(OUTSIDE), future, Location::caller()),
+        // In a box, so that the address of this one is nobody's business, and it is
+        // made right where it is to be.
+        None => delay_outside(&entered().expect(OUTSIDE), Box::new(future), Location::caller()),
     }
 }
 
 #[cold]
-fn delay_outside<F>(machine: &Shared, future: F, site: Site) -> Thread<F::Output>
+#[allow(clippy::boxed_local, reason = "see the caller")]
+fn delay_outside<F>(machine: &Shared, future: Box<F>, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -202,9 +256,8 @@ where
     let home = machine.any_vp();
     let (frame, thread) = machine.with_arena(|arena| {
         // SAFETY: the lock's holder owns the arena. The body is 'static and `Send`.
-        unsafe { new_host::<true, _>(arena, home, future, Kind::Host) }
+        unsafe { new_host::<true, _>(arena, home, *future, Kind::Host) }
     });
-    machine.outside.hosts.add_one_shared();
     machine.outside.delayed.add_one_shared();
     machine.born(frame, site);
     thread
@@ -216,8 +269,10 @@ where
 /// The caller drives `vp`. The body is `Send` unless `kind` is `Local`, and it
 /// outlives the thread: it is 'static, or the caller waits for the end.
 pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site: Site) -> Thread<F::Output> {
+    // What belongs to the OS thread belongs to a stand-in, if that drives.
+    let home = if kind == Kind::Local { vp } else { vp.principal() };
     // SAFETY: the caller drives `vp`.
-    let (frame, thread) = unsafe { new_host::<false, _>(&vp.arena, vp, future, kind) };
+    let (frame, thread) = unsafe { new_host::<false, _>(&vp.arena, home, future, kind) };
     vp.counters.hosts.add_one();
     vp.machine().born(frame, site);
     // SAFETY: the new frame's token.
@@ -276,12 +331,8 @@ unsafe fn new_fitting_host<const DELAYED: bool, F: Future>(
     // takes one reference; a token that there is has the other.
     unsafe {
         let frame = arena.take(class_of(size_of::<HostFrame<F>>()));
-        // Part by part, the future first, so that it is moved once.
-        let body = frame.cast::<HostFrame<F>>().as_ptr();
-        (&raw mut (*body).stage).write(UnsafeCell::new(Stage::Future(future)));
-        (&raw mut (*body).joiners).write(Joiners::new());
         let state = if DELAYED { State::new_delayed() } else { State::new_host() };
-        frame.write(Header::new(state, vtable, kind, home));
+        HostFrame::write(frame, Header::new(state, vtable, kind, home), future);
         frame
     }
 }
@@ -328,6 +379,12 @@ impl<T: 'static> LocalThread<T> {
     }
 }
 
+impl<T> LocalThread<T> {
+    pub(super) fn thread(&self) -> &Thread<()> {
+        &self.thread
+    }
+}
+
 impl<T> fmt::Debug for LocalThread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.thread.fmt(f)
@@ -368,7 +425,7 @@ where
     match Vp::current() {
         Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() => {
             // SAFETY: we drive `vp`, and the frame fits.
-            unsafe { spawn_in_place(vp, future, |_| ()) };
+            unsafe { spawn_in_place(vp, future, |_| (), |_| ()) };
         }
         Some(vp) => spawn_slowly(vp, future, Location::caller()),
         None => spawn_outside(future, Location::caller()),
@@ -378,7 +435,12 @@ where
 /// # Safety
 /// The caller drives `vp`; a `ParasiteFrame<F>` fits a class.
 #[inline(always)]
-unsafe fn spawn_in_place<F: Future + Send + 'static>(vp: &Vp, future: F, born: impl FnOnce(NonNull<Header>)) {
+unsafe fn spawn_in_place<F: Future + Send + 'static>(
+    vp: &Vp,
+    future: F,
+    born: impl FnOnce(NonNull<Header>),
+    dies: impl FnOnce(NonNull<Header>),
+) {
     let class = class_of(size_of::<ParasiteFrame<F>>());
     // SAFETY: the frame is fresh and large enough, and we are its runner.
     unsafe {
@@ -392,6 +454,7 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(vp: &Vp, future: F, born: i
             ParasiteFrame::<F>::poll(frame, cx)
         });
         if poll.is_ready() && frame.as_ref().is_fresh() {
+            dies(frame);
             vp.arena.put_back_fresh(frame, class);
         } else {
             // Whoever resumes it needs to know what it is.
@@ -412,7 +475,13 @@ unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
     unsafe {
         if poll.is_pending() {
             vp.counters.reified.add_one();
-            if vp.budget.get() == 0 && vp.simulated.is_none() && frame.as_ref().state.is_notified() {
+            let size = frame.as_ref().vtable.get().size;
+            vp.counters.reified_bytes.add_many((size - size_of::<Header>()) as u64);
+            if vp.budget.get() == 0
+                && vp.simulated.is_none()
+                && vp.machine().inflates
+                && frame.as_ref().state.is_notified()
+            {
                 // It used its quantum up: it is long, hence a host, and its
                 // spawner's next ones are likely to be long too.
                 super::par::inflate_frame(vp, frame.as_ref());
@@ -443,7 +512,15 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
     let kind = match if vp.may_spawn_in_place() { Spawn::InPlace } else { vp.look_closer() } {
         Spawn::InPlace => {
             // SAFETY: we drive `vp`; the caller has made it fit.
-            return unsafe { spawn_in_place(vp, future, |frame| vp.machine().born(frame, site)) };
+            return unsafe {
+                let machine = vp.machine();
+                let dies = |frame| {
+                    if let Some(genealogy) = machine.genealogy() {
+                        genealogy.died(frame);
+                    }
+                };
+                spawn_in_place(vp, future, |frame| machine.born(frame, site), dies)
+            };
         }
         Spawn::Queue => {
             vp.counters.queued.add_one();
@@ -457,7 +534,7 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
     vp.parasites.add_one();
     // SAFETY: we drive `vp`; the frame is new and fits; its token is queued.
     unsafe {
-        let frame = queued_parasite(&vp.arena, vp, future, kind);
+        let frame = queued_parasite(&vp.arena, vp.principal(), future, kind);
         vp.machine().born(frame, site);
         vp.enqueue(Ready::from_frame(frame), Reason::New);
     }
@@ -503,6 +580,7 @@ fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
         Err(payload) => JoinError::panicked(payload).report("a parasite"),
         Ok(Poll::Pending) => {
             machine.outside.reified.add_one_shared();
+            machine.outside.reified_bytes.add_many_shared(size_of_val(&*future) as u64);
             // SAFETY: the lock's holder owns the arena; a box fits.
             let frame =
                 machine.with_arena(|arena| unsafe { queued_parasite(arena, home, future, Kind::Parasite) });

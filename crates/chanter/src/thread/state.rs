@@ -50,6 +50,7 @@
 //! Edges 3 and 1 have a cheaper form for threads that stay where they are: see
 //! [`super::rest`]. A thread that rests is ACTIVE, though nobody polls it.
 
+use super::request::Activity;
 use super::rest;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::order;
@@ -71,6 +72,8 @@ const FRESH: u64 = 1 << 6;
 pub(super) const STALE: u64 = 1 << 7;
 /// It was stolen by one who demanded its value.
 const STOLEN: u64 = 1 << 8;
+/// Something has been asked of it that it has not done with: see `request`.
+const REQUESTED: u64 = 1 << 9;
 /// The lowest bit of the field that says where the thread rests.
 pub(super) const UNIT: u64 = 1 << 12;
 pub(super) const REFERENCE: u64 = 1 << 24;
@@ -104,6 +107,8 @@ pub(crate) enum Woken {
 pub(crate) enum Begun {
     /// The holder is the runner now.
     Run,
+    /// The same, and it has to look at the thread's requests.
+    Requested,
     /// Nothing: the thread was stolen.
     Stale,
     /// Nothing, and it was the last reference: the holder must free the frame.
@@ -147,10 +152,23 @@ pub(crate) enum Ended {
     Token,
 }
 
+/// What a body holds at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// The thread has never run.
+    Future,
+    /// Nobody took it.
+    Result,
+    /// The result has been taken.
+    Nothing,
+}
+
 /// What completion found.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Completed {
+    /// Not yet: requests are to be refused first.
+    Requested,
     /// Nobody else refers to the frame: free it.
     Free,
     /// References remain.
@@ -260,7 +278,7 @@ impl State {
     #[inline(always)]
     pub(crate) fn begin(&self) -> Begun {
         // ORDER: Acquire: whoever revived a stale token did so with Release.
-        if self.0.load(order::state_revived()) & (NOTIFIED | FRESH | STALE) == 0 {
+        if self.0.load(order::state_revived()) & (NOTIFIED | FRESH | STALE | REQUESTED) == 0 {
             return Begun::Run;
         }
         self.begin_slowly()
@@ -290,7 +308,8 @@ impl State {
         if word & NOTIFIED != 0 {
             self.begin_notified();
         }
-        Begun::Run
+        // A request that is noted behind this line causes another poll.
+        if self.is_requested() { Begun::Requested } else { Begun::Run }
     }
 
     fn begin_notified(&self) {
@@ -303,6 +322,20 @@ impl State {
         } else {
             // Clears NOTIFIED and sets ACTIVE.
             self.0.fetch_sub(NOTIFIED - ACTIVE, order::state_begin());
+        }
+    }
+
+    /// What it does, as far as the word says.
+    pub(super) fn activity(&self) -> Activity {
+        let word = self.word();
+        if word & COMPLETE != 0 {
+            Activity::Terminated
+        } else if word & FRESH != 0 {
+            Activity::Initialized
+        } else if word & (ACTIVE | NOTIFIED) != 0 {
+            Activity::Ready
+        } else {
+            Activity::Blocked
         }
     }
 
@@ -348,6 +381,39 @@ impl State {
     pub(crate) fn is_stolen_alone(&self) -> bool {
         // ORDER: as in `is_private`.
         self.0.load(order::state_private()) == STOLEN_ALONE
+    }
+
+    /// Something is to be asked of the thread, under its dossier's lock. False:
+    /// it is complete.
+    pub(crate) fn request(&self) -> bool {
+        let mut word = self.word();
+        while word & COMPLETE == 0 {
+            // ORDER: Relaxed: the lock, and the wake that follows, publish what
+            // is asked.
+            match self.change(word, word | REQUESTED, Ordering::Relaxed) {
+                Ok(()) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// Nothing is asked of the thread any more, says its dossier's lock.
+    pub(crate) fn forget_requests(&self) {
+        if self.is_requested() {
+            self.0.fetch_and(!REQUESTED, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether something is asked of it.
+    #[inline(always)]
+    pub(crate) fn is_requested(&self) -> bool {
+        self.word() & REQUESTED != 0
+    }
+
+    /// Whether it waits to be demanded.
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.word() & (FRESH | ACTIVE) == FRESH
     }
 
     /// Whether it has not run yet.
@@ -420,6 +486,9 @@ impl State {
         }
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
+            if word & REQUESTED != 0 {
+                return Completed::Requested;
+            }
             let awaited = word & AWAITED != 0;
             let mut next = word.wrapping_add(references(borrowed));
             next = (next & !(ACTIVE | NOTIFIED)) | COMPLETE;
@@ -436,6 +505,16 @@ impl State {
                 Ok(_) => return Completed::Kept,
                 Err(now) => word = now,
             }
+        }
+    }
+
+    /// What the body of a frame that nobody uses any more holds.
+    #[inline(always)]
+    pub(super) fn left(&self) -> Left {
+        match self.word() {
+            word if word & FRESH != 0 => Left::Future,
+            word if word & TAKEN != 0 => Left::Nothing,
+            _ => Left::Result,
         }
     }
 
@@ -508,8 +587,14 @@ impl State {
         self.0.fetch_and(!HEIR, Ordering::Relaxed) & COMPLETE == 0
     }
 
-    /// The right to take the result; false: it is gone.
+    /// The right to take the result; false: it is gone. The caller has a
+    /// reference.
     pub(crate) fn take_result(&self) -> bool {
+        if self.is_last() {
+            let word = self.word();
+            self.0.store(word | TAKEN, Ordering::Relaxed);
+            return word & TAKEN == 0;
+        }
         // ORDER: Relaxed: the caller has seen the completion; the winner is
         // alone with the result.
         self.0.fetch_or(TAKEN, Ordering::Relaxed) & TAKEN == 0

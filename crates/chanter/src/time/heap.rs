@@ -194,7 +194,7 @@ impl Place {
     /// The timers of the present driver.
     pub(super) fn here() -> Self {
         match Vp::current() {
-            Some(vp) => Self::Vp(NonNull::from(&vp.timers)),
+            Some(vp) => Self::Vp(NonNull::from(&vp.principal().timers)),
             None => Self::Keeper,
         }
     }
@@ -216,8 +216,12 @@ impl Place {
         let Some(timers) = self.timers() else { return };
         // SAFETY: the caller's contract.
         let first = unsafe { timers.insert(offer, due, at) };
-        if first && matches!(self, Self::Keeper) {
-            keeper::wake();
+        if first {
+            match self {
+                Self::Keeper => keeper::wake(),
+                // Somebody else may sleep until the next one.
+                _ => Vp::notify_if_away(),
+            }
         }
     }
 
@@ -228,7 +232,7 @@ impl Place {
         let last = timers.remove(offer);
         if last
             && let Self::Vp(timers) = *self
-            && !Vp::current().is_some_and(|vp| std::ptr::eq(&vp.timers, timers.as_ptr()))
+            && !Vp::current().is_some_and(|vp| std::ptr::eq(&vp.principal().timers, timers.as_ptr()))
         {
             keeper::look_again();
         }

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -12,9 +13,15 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 
 struct Nested {
     woken: AtomicBool,
-    machine: SharedRef,
-    vp: usize,
+    /// Keeps `vp`.
+    _machine: SharedRef,
+    vp: *const Vp,
 }
+
+// SAFETY: anybody may notify a virtual processor, whose machine stays.
+unsafe impl Send for Nested {}
+// SAFETY: as above.
+unsafe impl Sync for Nested {}
 
 impl Wake for Nested {
     fn wake(self: Arc<Self>) {
@@ -25,7 +32,8 @@ impl Wake for Nested {
         // ORDER: Release pairs with the swap in `block_here`; the sleeper's
         // fences order it with the sleep.
         if !self.woken.swap(true, Ordering::Release) {
-            self.machine.vps[self.vp].notify();
+            // SAFETY: its machine stays.
+            unsafe { &*self.vp }.notify();
         }
     }
 }
@@ -44,10 +52,36 @@ pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     }
 }
 
+impl Vp {
+    /// Runs threads on this stack until `over`, though the machine, the fiber or the
+    /// simulation that the caller belongs to is being ended. The caller drives.
+    #[cold]
+    pub(crate) fn run_to_the_end(&self, over: &dyn Fn() -> bool) {
+        self.fibers.without(|| {
+            let mut turns = 0_u32;
+            while !over() {
+                let has_run = if self.simulated.is_some() {
+                    // Nothing of a simulation runs after its end.
+                    self.drop_queued()
+                } else {
+                    self.budget.set(OPERATIONS);
+                    self.dispatch()
+                };
+                turns = turns.wrapping_add(1);
+                if !has_run || turns.is_multiple_of(64) {
+                    // Some may lie in queues that nobody looks at any more.
+                    self.machine().drop_left_behind();
+                    std::thread::yield_now();
+                }
+            }
+        });
+    }
+}
+
 #[inline(never)]
 fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
-    let machine = vp.machine_ref();
-    let nested = Arc::new(Nested { woken: AtomicBool::new(false), machine, vp: vp.index });
+    let nested =
+        Arc::new(Nested { woken: AtomicBool::new(false), _machine: vp.machine_ref(), vp: ptr::from_ref(vp) });
     let waker = Waker::from(Arc::clone(&nested));
     let mut cx = Context::from_waker(&waker);
     assert!(
@@ -76,7 +110,9 @@ fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
         }
         // ORDER: Acquire pairs with the waker.
         while !nested.woken.swap(false, Ordering::Acquire) {
-            if !vp.dispatch() {
+            if vp.machine().has_crews() {
+                vp.take_nested_shifts(&|| nested.woken.load(Ordering::Relaxed));
+            } else if !vp.dispatch() {
                 vp.rest(&|| nested.woken.load(Ordering::Relaxed));
             }
         }

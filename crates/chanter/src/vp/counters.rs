@@ -1,7 +1,10 @@
 //! Counters that cost next to nothing: each virtual processor has its own,
 //! written by its driver with plain stores.
 
+use std::time::Duration;
+
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::thread::frame::Arena;
 
 /// A counter with one writer.
 #[derive(Debug)]
@@ -26,7 +29,17 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn get(&self) -> u64 {
+    /// As [`add_one`](Self::add_one), many times.
+    pub(crate) fn add_many(&self, count: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+
+    /// As [`add_one_shared`](Self::add_one_shared), many times.
+    pub(crate) fn add_many_shared(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -34,15 +47,18 @@ impl Counter {
 /// What a virtual processor counts.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    /// But those that were created delayed.
     pub(crate) hosts: Counter,
     pub(crate) queued: Counter,
     pub(crate) promoted: Counter,
     pub(crate) reified: Counter,
+    pub(crate) reified_bytes: Counter,
     pub(crate) attached: Counter,
     pub(crate) inflated: Counter,
     pub(crate) migrated: Counter,
     pub(crate) delayed: Counter,
     pub(crate) stolen: Counter,
+    pub(crate) shared: Counter,
     pub(crate) polls: Counter,
     pub(crate) sleeps: Counter,
     pub(crate) fibers: Counter,
@@ -64,6 +80,10 @@ pub struct Stats {
     pub finished_in_place: u64,
     /// Parasites that blocked, and so became objects.
     pub reified: u64,
+    /// Bytes of the bodies of those, beside their headers: divided by
+    /// [`reified`](Self::reified), what a parasite keeps while it blocks. (One
+    /// that is too large for a frame counts as a pointer.)
+    pub reified_bytes: u64,
     /// Times a reified parasite was resumed on the stack of whoever
     /// unblocked it.
     pub attached: u64,
@@ -82,6 +102,8 @@ pub struct Stats {
     pub delayed: u64,
     /// Threads that were run on the stack of whoever demanded their value.
     pub stolen: u64,
+    /// Second halves of a [`fork_join`](crate::fork_join) that were given away: became hosts.
+    pub shared: u64,
     /// Threads taken from queues and polled.
     pub dispatched: u64,
     /// Times a virtual processor went to sleep.
@@ -92,13 +114,35 @@ pub struct Stats {
     pub stacks_allocated: u64,
     /// Stacks that fibers got from others that had ended.
     pub stacks_reused: u64,
+    /// Frames made of new memory, a few at a time: at most 16 for each size of
+    /// frame and virtual processor have not been a thread's yet.
+    pub frames_created: u64,
+    /// Frames whose threads died on other virtual processors, and which are
+    /// back in the cache of the one that made them. One that goes out again
+    /// and comes back counts again.
+    pub frames_returned: u64,
+    /// Threads whose frame another one had left in the cache: all but those
+    /// that took a frame counted above.
+    pub frames_reused: u64,
+    /// Bytes of the bodies of hosts, beside their headers, on a machine that
+    /// keeps a [genealogy](crate::Builder::genealogy): divided by
+    /// [`hosts_created`](Self::hosts_created), what a host takes. Elsewhere 0.
+    pub host_bytes: u64,
+    /// Times a virtual processor was passed to a stand-in, because its worker
+    /// stayed in one turn for longer than a quantum
+    /// ([`Builder::hand_over_after`](crate::Builder::hand_over_after)).
+    pub hand_overs: u64,
+    /// For how long stand-ins had virtual processors, in total, those that they
+    /// have now included.
+    pub handed_over: Duration,
 }
 
 impl Stats {
     pub(crate) fn add(&mut self, counters: &Counters, parasites: &Counter) {
-        self.hosts_created += counters.hosts.get();
+        self.hosts_created += counters.hosts.get() + counters.delayed.get();
         self.parasites_created += parasites.get();
         self.reified += counters.reified.get();
+        self.reified_bytes += counters.reified_bytes.get();
         self.attached += counters.attached.get();
         self.inflated += counters.inflated.get();
         self.promoted += counters.promoted.get();
@@ -106,6 +150,7 @@ impl Stats {
         self.migrated += counters.migrated.get();
         self.delayed += counters.delayed.get();
         self.stolen += counters.stolen.get();
+        self.shared += counters.shared.get();
         self.dispatched += counters.polls.get();
         self.sleeps += counters.sleeps.get();
         self.fibers_created += counters.fibers.get();
@@ -114,5 +159,14 @@ impl Stats {
         // Derived: the fast path counts one thing only.
         let elsewhere = counters.reified.get() + counters.promoted.get() + counters.queued.get();
         self.finished_in_place += parasites.get().saturating_sub(elsewhere);
+    }
+
+    /// After [`add`](Self::add): each thread has taken a frame, and only the
+    /// rare ways by which frames come into a cache count.
+    pub(crate) fn add_frames(&mut self, arena: &Arena) {
+        self.frames_created += arena.carved.get();
+        self.frames_returned += arena.returned.get();
+        let threads = self.hosts_created + self.parasites_created;
+        self.frames_reused = threads.saturating_sub(self.frames_created + self.frames_returned);
     }
 }

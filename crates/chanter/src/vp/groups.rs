@@ -19,7 +19,7 @@ use crate::deadlock::{
 use crate::event::Offer;
 use crate::policy::Ready;
 use crate::thread;
-use crate::thread::frame::Header;
+use crate::thread::genealogy::Living;
 
 /// Gives the threads back, whatever happens.
 struct Asked<'a> {
@@ -41,13 +41,12 @@ impl Vp {
     #[cold]
     pub(crate) fn stuck_groups(&self) -> Vec<Deadlock> {
         let machine = self.machine();
-        assert!(machine.is_observed, "the machine was built with `Builder::report_deadlocks`");
+        let genealogy = machine.genealogy().expect("the machine was built with `Builder::report_deadlocks`");
         assert!(!self.is_asking(), "asked by a thread that is being asked");
         let mut asked = Asked { vp: self, tokens: Vec::new() };
         let mut answers = Vec::new();
-        // Not in the loop's head, where the lock would be held while they run.
-        let frames = machine.births.lock().frames();
-        for frame in frames {
+        for living in genealogy.living() {
+            let frame = living.frame;
             // SAFETY: frames' memory stays while the machine lives.
             if unsafe { frame.as_ref() }.state.is_fresh() {
                 // A delayed thread waits for nothing, and is not to run.
@@ -68,22 +67,23 @@ impl Vp {
             self.budget.set(budget);
             if let Some(token) = still {
                 asked.tokens.push(token);
-                answers.push((frame, waits));
+                answers.push((living, waits));
             }
         }
         // Who was woken after its answer, by one who was asked later, say. (If its
         // waker is late, its offer does not wait any more.)
         // SAFETY: we hold their tokens.
-        answers.retain(|(frame, _)| !unsafe { frame.as_ref() }.state.is_notified());
+        answers.retain(|(living, _)| !unsafe { living.frame.as_ref() }.state.is_notified());
         let channels = look_at_channels(&answers);
-        let members = answers.into_iter().filter_map(|(frame, waits)| self.member(frame, waits)).collect();
+        let members = answers.into_iter().filter_map(|(living, waits)| self.member(living, waits)).collect();
         let groups = stuck(members, &channels);
         drop(asked);
         groups
     }
 
     /// `None`: it may be woken by something that is not known here.
-    fn member(&self, frame: NonNull<Header>, mut waits: Waits) -> Option<Member> {
+    fn member(&self, living: Living, mut waits: Waits) -> Option<Member> {
+        let frame = living.frame;
         let is_known = |wait: &Waiting| {
             matches!(
                 wait,
@@ -105,17 +105,16 @@ impl Vp {
         let inside = frame.as_ptr() as usize..frame.as_ptr() as usize + header.vtable.get().size;
         let held: Vec<Held> =
             waits.held.into_iter().filter(|(at, _)| inside.contains(at)).flat_map(|(_, held)| held).collect();
-        let births = self.machine().births.lock();
-        let birth = births.birth(frame.as_ptr())?;
         for (place, frame) in &waits.joins {
-            waits.list[*place] = Waiting::Join { thread: births.id(*frame as *const Header) };
+            waits.list[*place] = Waiting::Join { thread: self.machine().id_of(*frame) };
         }
         Some(Member {
             frame: frame.as_ptr() as usize,
             report: ThreadReport {
-                id: birth.id,
-                parent: birth.parent,
-                site: Some(birth.site),
+                id: living.id,
+                parent: living.parent,
+                site: Some(living.site),
+                name: living.name,
                 is_parasite: header.kind.get() == thread::frame::Kind::Parasite,
                 state: ThreadState::Blocked(waits.list),
             },
@@ -127,7 +126,7 @@ impl Vp {
 }
 
 /// The channels at which all who were asked still wait.
-fn look_at_channels(answers: &[(NonNull<Header>, Waits)]) -> Vec<Channel> {
+fn look_at_channels(answers: &[(Living, Waits)]) -> Vec<Channel> {
     let mut offers = HashMap::<usize, (Option<Look>, Vec<NonNull<Offer>>)>::new();
     for (_, waits) in answers {
         for waiter in &waits.offers {

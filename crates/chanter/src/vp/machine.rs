@@ -10,19 +10,21 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::builder::Builder;
 use super::counters::{Counter, Counters};
-use super::observe::Births;
-use super::simulation::{Simulated, SimulatedPolicy, Simulation};
+use super::hand_over::{self, Record, StandIn};
+use super::simulation::{Simulated, SimulatedPolicy};
 use super::worker::Driving;
 use super::{SharedRef, Stats, Vp, affinity, block_here};
 use crate::deadlock::Deadlock;
 use crate::event::{Event, block_on_thread};
 use crate::io::Reactor;
-use crate::policy::{Attributes, Policy, Ready, WorkStealing};
+use crate::policy::{Attributes, Ready, WorkStealing};
 use crate::sync::Lock;
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::thread::frame::{Arena, Kind};
-use crate::thread::{self, Thread};
+use crate::thread::genealogy::Genealogy;
+use crate::thread::{self, Dossiers, Shares, Thread, ThreadBuilder};
 
 /// The stack of a worker: reserved, not used, until threads nest.
 const WORKER_STACK: usize = 8 << 20;
@@ -53,8 +55,12 @@ pub struct Machine {
 /// What a machine's parts share.
 pub(crate) struct Shared {
     pub(crate) vps: Box<[Box<Vp>]>,
-    /// Virtual processors that are driven and not asleep.
-    pub(super) awake: AtomicUsize,
+    /// How many OS threads drive them: see `crew.rs`.
+    pub(super) crews: usize,
+    /// Crews that are driven and not asleep.
+    /// (For a moment fewer than none, when one that waits for a part of its
+    /// computation is handed over.)
+    pub(super) awake: AtomicIsize,
     /// Virtual processors that look for threads of others.
     pub(super) searching: AtomicUsize,
     /// Every virtual processor sleeps without a watch: who becomes busy must
@@ -71,20 +77,35 @@ pub(crate) struct Shared {
     pub(crate) outside_parasites: Counter,
     closing: AtomicBool,
     name: String,
+    /// How long a turn may last before its virtual processor is handed over.
+    pub(super) hand_over_after: Option<Duration>,
+    /// Whether virtual processors change hands here at all.
+    pub(super) hands_over: bool,
+    /// The monitor knows the machine.
+    pub(super) is_watched: AtomicBool,
+    stand_ins: Mutex<Vec<StandIn>>,
+    record: Mutex<Record>,
     pub(super) this: Weak<Self>,
     workers: Mutex<Vec<JoinHandle<()>>>,
     /// Frames of threads that are spawned from outside.
     arena: Lock<SendArena>,
     next: AtomicUsize,
-    /// Births are recorded.
-    pub(crate) is_observed: bool,
+    /// Who begot whom, if that is written down.
+    pub(super) genealogy: Option<Box<Genealogy>>,
+    /// Counted where births are.
+    pub(super) host_bytes: Counter,
+    /// Parasites may become hosts without being asked to.
+    pub(crate) inflates: bool,
     pub(super) reports_deadlocks: bool,
     /// The process's first OS thread is a test harness's.
     pub(super) is_in_test: bool,
     /// What `block_on` is to report, and that there is something.
     is_deadlocked: AtomicBool,
     deadlock: Mutex<Option<Deadlock>>,
-    pub(super) births: Lock<Births>,
+    /// What has been asked of threads.
+    pub(crate) dossiers: Dossiers,
+    /// Halves of computations that were given away.
+    pub(crate) shares: Shares,
 }
 
 /// An arena whose owner is whoever holds its lock.
@@ -93,119 +114,46 @@ struct SendArena(Box<Arena>);
 // SAFETY: owned by the lock's holder.
 unsafe impl Send for SendArena {}
 
-/// Configures a [`Machine`].
-pub struct Builder {
-    vps: usize,
-    name: String,
-    policy: Option<PolicyMaker>,
-    simulation: Option<Arc<dyn Simulation>>,
-    reports_deadlocks: bool,
-    is_in_test: bool,
-}
-
-/// Makes the policy of the virtual processor with the given index.
-type PolicyMaker = Box<dyn Fn(usize) -> Box<dyn Policy>>;
-
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("vps", &self.vps).field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl Builder {
-    /// How many virtual processors: 1 or more. The default is one for each
-    /// processor that the OS grants.
-    pub fn vps(mut self, vps: usize) -> Self {
-        self.vps = vps;
-        self
-    }
-
-    /// The machine's name: OS threads are called `name-0`, `name-1`, …
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-
-    /// The policy of each virtual processor, given its index. The default is
-    /// [`WorkStealing`].
-    pub fn policy(mut self, policy: impl Fn(usize) -> Box<dyn Policy> + 'static) -> Self {
-        self.policy = Some(Box::new(policy));
-        self
-    }
-
-    /// Whether [`Machine::block_on`] ends with a panic that says who waits on
-    /// what, when nothing on the machine can ever run again: no thread is
-    /// ready, no timer runs, no socket is open, and the process has no other
-    /// OS thread that could wake one. It is never reported wrongly, and not
-    /// always when it is there: an OS thread that merely exists is taken for one
-    /// that may help, and only Linux says how many there are. (A program
-    /// whose threads may run elsewhere is tested with `chanter-explore`.)
-    ///
-    /// Births of threads are recorded then, parasites' too: to spawn takes
-    /// about a hundred nanoseconds more. Not set, it costs nothing.
-    ///
-    /// ```should_panic
-    /// # use chanter::prelude::*;
-    /// # // Where nothing can be known, the example has nothing to show.
-    /// # if !cfg!(target_os = "linux") { panic!() }
-    /// let machine = Machine::builder().vps(1).report_deadlocks(true).build().unwrap();
-    /// machine.block_on(async {
-    ///     let (tx, rx) = channel::<u32>();
-    ///     let thread = spawn(async move { rx.recv().await });
-    ///     // Waits for a thread that waits for us to send.
-    ///     thread.join().await.unwrap().unwrap();
-    ///     drop(tx);
-    /// });
-    /// ```
-    pub fn report_deadlocks(mut self, yes: bool) -> Self {
-        self.reports_deadlocks = yes;
-        self
-    }
-
-    /// For `#[chanter::test]`: the process's first OS thread, if it is not the
-    /// one that runs this, is a test harness's and wakes nobody.
-    #[doc(hidden)]
-    pub fn in_test(mut self) -> Self {
-        self.is_in_test = true;
-        self
-    }
-
-    /// Makes the machine one for [`Machine::simulate`]: one virtual processor
-    /// without poller and workers, whose policy is `simulation`. What was asked
-    /// for with `vps` and `policy` does not matter then.
-    pub fn simulation(mut self, simulation: Arc<dyn Simulation>) -> Self {
-        self.simulation = Some(simulation);
-        self
-    }
-
-    /// Builds the machine and starts its workers; virtual processor 0 waits
-    /// for [`Machine::block_on`].
-    ///
-    /// # Errors
-    /// No virtual processor was asked for, or the OS refuses a poller or an
-    /// OS thread.
-    pub fn build(self) -> io::Result<Machine> {
-        if self.vps == 0 {
+impl Machine {
+    /// Makes the machine that was configured, and starts its workers.
+    pub(super) fn assemble(builder: Builder) -> io::Result<Self> {
+        if builder.vps == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a machine needs a virtual processor"));
         }
-        let alone = self.vps == 1;
-        let policy = self.policy.unwrap_or_else(|| {
+        let alone = builder.vps == 1;
+        let crews = builder.workers.unwrap_or(builder.vps).min(if builder.simulation.is_some() {
+            1
+        } else {
+            builder.vps
+        });
+        let policy = builder.policy.unwrap_or_else(|| {
             Box::new(move |_| Box::new(if alone { WorkStealing::alone() } else { WorkStealing::new() }))
         });
-        let is_observed = self.simulation.is_some() || self.reports_deadlocks;
-        let vps = match self.simulation {
+        let counts_workers = builder.simulation.is_some() || builder.reports_deadlocks;
+        let vps = match builder.simulation {
             Some(simulation) => {
                 let policy = Box::new(SimulatedPolicy(Arc::clone(&simulation)));
                 let simulated = Some(Simulated::new(simulation));
                 Box::from([Box::new(Vp::new(0, policy, Reactor::without_poller(), simulated))])
             }
-            None => (0..self.vps)
-                .map(|index| Ok(Box::new(Vp::new(index, policy(index), Reactor::new()?, None))))
+            None => (0..builder.vps)
+                .map(|index| {
+                    let leads = index < crews;
+                    let reactor = if leads { Reactor::new()? } else { Reactor::without_poller() };
+                    Ok(Box::new(Vp::new(index, policy(index), reactor, None)))
+                })
                 .collect::<io::Result<Box<[_]>>>()?,
         };
+        let count = vps.len();
+        let genealogy =
+            (counts_workers || builder.keeps_genealogy).then(|| Box::new(Genealogy::new(vps.len())));
         let shared = Arc::new_cyclic(|this| Shared {
             vps,
-            awake: AtomicUsize::new(0),
+            genealogy,
+            host_bytes: Counter::default(),
+            inflates: builder.inflates,
+            crews,
+            awake: AtomicIsize::new(0),
             searching: AtomicUsize::new(0),
             unwatched: AtomicBool::new(false),
             main_waits: AtomicUsize::new(0),
@@ -214,47 +162,44 @@ impl Builder {
             outside: Counters::default(),
             outside_parasites: Counter::default(),
             closing: AtomicBool::new(false),
-            name: self.name,
+            name: builder.name,
+            hand_over_after: builder.hand_over_after,
+            hands_over: builder.hand_over_after.is_some() && !counts_workers && crews == count && !cfg!(loom),
+            is_watched: AtomicBool::new(false),
+            stand_ins: Mutex::new(Vec::new()),
+            record: Mutex::new(Record::default()),
             this: this.clone(),
             workers: Mutex::new(Vec::new()),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
             next: AtomicUsize::new(0),
-            is_observed,
-            reports_deadlocks: self.reports_deadlocks,
-            is_in_test: self.is_in_test,
+            reports_deadlocks: builder.reports_deadlocks,
+            is_in_test: builder.is_in_test,
             is_deadlocked: AtomicBool::new(false),
             deadlock: Mutex::new(None),
-            births: Lock::new(Births::default()),
+            dossiers: Dossiers::new(),
+            shares: Shares::new(),
         });
         for vp in &shared.vps {
             vp.machine.set(Arc::as_ptr(&shared));
+            vp.principal.set(&**vp);
+            vp.leader.set(&*shared.vps[vp.index % crews]);
             vp.arena.belong_to(vp);
         }
-        let machine = Machine { shared };
-        for vp in machine.shared.vps.iter().skip(1) {
+        if let Some(genealogy) = shared.genealogy() {
+            shared.vps.iter().for_each(|vp| vp.arena.tell(genealogy));
+            shared.with_arena(|arena| arena.tell(genealogy));
+        }
+        let machine = Self { shared };
+        for vp in machine.shared.vps.iter().take(crews).skip(1) {
             let occupied = vp.sleeper.occupy();
             debug_assert!(occupied, "nobody else knows it yet");
             machine.shared.try_start_worker(vp)?;
         }
         Ok(machine)
     }
-}
 
-impl Machine {
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    /// A machine to be configured.
-    pub fn builder() -> Builder {
-        Builder {
-            vps: std::thread::available_parallelism().map_or(1, usize::from),
-            name: "chanter".to_owned(),
-            policy: None,
-            simulation: None,
-            reports_deadlocks: false,
-            is_in_test: false,
-        }
     }
 
     /// A machine with the defaults.
@@ -310,7 +255,7 @@ impl Machine {
                 // It blocks for ever: it ends here.
                 vp.has_locals.set(true);
             }
-            vp.end_local_threads();
+            driving.end_local_threads();
             main.join().try_determined().map(|()| output.take())
         };
         self.shared.has_main.store(false, Ordering::Relaxed);
@@ -345,7 +290,7 @@ impl Machine {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        thread::attributed::spawn_with_in(&self.shared, attributes, future, Location::caller())
+        ThreadBuilder::new().attributes(attributes).spawn_in(self, future)
     }
 
     /// Spawns a host on the virtual processor `vp`, where it stays; see
@@ -378,7 +323,7 @@ impl Machine {
     /// If the machine was not built with [`Builder::report_deadlocks`].
     #[track_caller]
     pub fn partial_deadlocks(&self) -> Vec<Deadlock> {
-        assert!(self.shared.is_observed, "the machine was built with `Builder::report_deadlocks`");
+        assert!(self.shared.genealogy.is_some(), "the machine was built with `Builder::report_deadlocks`");
         match Vp::current() {
             Some(vp) if ptr::eq(vp.machine(), &*self.shared) => vp.stuck_groups(),
             _ => {
@@ -423,13 +368,41 @@ impl Shared {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         stats.add(&self.outside, &self.outside_parasites);
-        self.vps.iter().for_each(|vp| stats.add(&vp.counters, &vp.parasites));
+        self.vps.iter().for_each(|vp| vp.add_to(&mut stats));
+        self.with_arena(|arena| stats.add_frames(arena));
+        (stats.hand_overs, stats.handed_over) = self.record().sum();
+        stats.host_bytes = self.host_bytes.get();
         stats
     }
 
     /// Whether a `block_on` drives virtual processor 0.
     pub(super) fn has_main(&self) -> bool {
         self.has_main.load(Ordering::Relaxed)
+    }
+
+    /// Those who have stood in for a virtual processor, and may again.
+    pub(super) fn stand_ins(&self) -> MutexGuard<'_, Vec<StandIn>> {
+        self.stand_ins.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub(super) fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Calls `f` with all virtual processors, stand-ins too.
+    fn each_vp(&self, f: &mut dyn FnMut(&Vp)) {
+        self.vps.iter().for_each(|vp| f(vp));
+        let mut index = 0;
+        loop {
+            // `f` may run code of the user's: not under the lock.
+            let stand_in: *const Vp = match self.stand_ins().get(index) {
+                Some(stand_in) => &raw const *stand_in.vp,
+                None => return,
+            };
+            // SAFETY: stand-ins stay until the machine's memory goes.
+            f(unsafe { &*stand_in });
+            index += 1;
+        }
     }
 
     pub(super) fn workers(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
@@ -489,7 +462,7 @@ impl Shared {
 
     /// Whether a `block_on` waits for `vp`.
     pub(super) fn is_reserved(&self, vp: &Vp) -> bool {
-        vp.index == 0 && self.main_waits.load(Ordering::SeqCst) > 0
+        vp.index == 0 && !vp.is_stand_in() && self.main_waits.load(Ordering::SeqCst) > 0
     }
 
     fn try_start_worker(&self, vp: &Vp) -> io::Result<()> {
@@ -503,12 +476,19 @@ impl Shared {
             return Ok(());
         }
         let cores = affinity::own();
+        let is_stand_in = vp.is_stand_in();
+        let vp = SharedVp(vp);
         let worker = std::thread::Builder::new()
-            .name(format!("{}-{index}", self.name))
+            .name(format!("{}-{index}{}", self.name, if is_stand_in { "+" } else { "" }))
             .stack_size(WORKER_STACK)
             .spawn(move || {
+                let vp = vp;
                 affinity::adopt(cores);
-                shared.work(index);
+                // SAFETY: `shared` keeps it.
+                match unsafe { &*vp.0 } {
+                    vp if vp.is_stand_in() => shared.stand_in(vp),
+                    _ => shared.work(index),
+                }
             })?;
         workers.retain(|worker| !worker.is_finished());
         workers.push(worker);
@@ -523,14 +503,20 @@ impl Shared {
             let driving = Driving::new(vp);
             let main_waits = || is_main && self.main_waits.load(Ordering::Relaxed) > 0;
             driving.run_until(&|| self.is_closing() || main_waits() && !self.refuses_main(vp));
-            vp.end_local_threads();
+            driving.end_local_threads();
         }
         vp.leave();
     }
 
+    /// Runs on the OS thread of a stand-in.
+    fn stand_in(self: &Arc<Self>, vp: &Vp) {
+        let _entered = Entered::new(Arc::clone(self));
+        vp.stand_in();
+    }
+
     /// A worker with fibers stays: they would end with its leaving.
     fn refuses_main(&self, vp: &Vp) -> bool {
-        let refuses = !vp.fibers.is_empty();
+        let refuses = self.crew(vp).any(|vp| !vp.fibers.is_empty());
         // ORDER: Relaxed: it only spares the caller a wait.
         self.main_refused.store(refuses, Ordering::Relaxed);
         refuses
@@ -548,7 +534,12 @@ impl Shared {
         let patience = Instant::now() + TAKEOVER;
         let mut occupied = false;
         self.main_refused.store(false, Ordering::Relaxed);
-        let in_vain = || self.has_main.load(Ordering::Relaxed) || self.main_refused.load(Ordering::Relaxed);
+        let in_vain = || {
+            self.has_main.load(Ordering::Relaxed)
+                || self.main_refused.load(Ordering::Relaxed)
+                // Its worker is busy with a turn that does not end.
+                || vp.is_handed_over()
+        };
         while !occupied && !in_vain() && Instant::now() < patience {
             vp.reactor.notify();
             std::thread::sleep(Duration::from_micros(50));
@@ -566,10 +557,12 @@ impl Shared {
 
     /// Ends every thread, then gives the memory back. Called once.
     fn close(self: &Arc<Self>) {
+        // Nothing is handed over from now on.
+        hand_over::monitor::forget(self);
         for vp in &self.vps {
             vp.forgo_replacement();
-            vp.notify();
         }
+        self.each_vp(&mut Vp::notify);
         loop {
             // A worker may be starting another one: until there are none.
             let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(|e| e.into_inner()));
@@ -587,26 +580,40 @@ impl Shared {
         }
         drop(entered);
         crate::time::adopt(self);
-        for vp in &self.vps {
+        self.each_vp(&mut |vp| {
             vp.fibers.clear();
             // SAFETY: no driver is left, and none starts while closing.
             unsafe { vp.arena.orphan(Arc::clone(self)) };
-        }
+        });
         let arena = self.arena.lock();
         // SAFETY: we hold the lock; `Machine` was the last to spawn.
         unsafe { arena.0.orphan(Arc::clone(self)) };
     }
 
+    /// Ends what lies in the queues of virtual processors whose drivers have left for
+    /// good, for one who cannot wait until `close` does.
+    pub(super) fn drop_left_behind(&self) {
+        if !self.is_closing() {
+            return;
+        }
+        for vp in &self.vps {
+            if vp.sleeper.occupy() {
+                vp.drop_queued();
+                vp.sleeper.vacate();
+            }
+        }
+    }
+
     /// Cancels what it can find; true: something is left.
     fn cancel_round(&self) -> bool {
-        for vp in &self.vps {
+        self.each_vp(&mut |vp| {
             vp.drop_queued();
-        }
+        });
         let mut frames = Vec::new();
-        for vp in &self.vps {
+        self.each_vp(&mut |vp| {
             // SAFETY: as in `close`.
             frames.extend(unsafe { vp.arena.frames_in_use() });
-        }
+        });
         // SAFETY: we hold the lock.
         frames.extend(self.with_arena(|arena| unsafe { arena.frames_in_use() }));
         let mut left = false;
@@ -625,10 +632,41 @@ impl Shared {
 }
 
 impl Vp {
-    /// The driver leaves; a worker takes over if there is anything to do.
+    pub(super) fn add_to(&self, stats: &mut Stats) {
+        stats.add(&self.counters, &self.parasites);
+        stats.add_frames(&self.arena);
+        let stand_ins = self.machine().stand_ins();
+        for other in stand_ins.iter().filter(|other| ptr::eq(other.vp.principal(), self)) {
+            stats.add(&other.vp.counters, &other.vp.parasites);
+            stats.add_frames(&other.vp.arena);
+        }
+    }
+
+    /// The driver leaves; a worker takes over if there is anything to do. The
+    /// caller is inside, and so it is of all of its crew.
     fn leave(&self) {
+        let machine = self.machine();
+        let mut busy = false;
+        for vp in machine.crew(self) {
+            busy |= vp.is_busy();
+            // The next driver takes it.
+            vp.seat.vacate();
+            vp.stand_up();
+        }
+        self.sleeper.vacate();
+        if machine.is_closing() || machine.is_reserved(self) {
+            return;
+        }
+        let is_needed = |vp: &Self| !vp.inbox.is_empty() || vp.policies.is_asked();
+        if (busy || machine.crew(self).any(is_needed)) && self.sleeper.occupy() {
+            machine.start_worker(self);
+        }
+    }
+
+    /// Whether there is anything to do for the next driver.
+    fn is_busy(&self) -> bool {
         self.fibers.shrink();
-        let busy = match self.policy().next() {
+        match self.policy().next() {
             Some(thread) => {
                 self.push(thread);
                 true
@@ -639,14 +677,6 @@ impl Vp {
                     || !self.timers.is_empty()
                     || self.reactor.has_sources()
             }
-        };
-        let machine = self.machine();
-        self.sleeper.vacate();
-        if machine.is_closing() || machine.is_reserved(self) {
-            return;
-        }
-        if (busy || !self.inbox.is_empty() || self.policies.is_asked()) && self.sleeper.occupy() {
-            machine.start_worker(self);
         }
     }
 
@@ -657,13 +687,16 @@ impl Vp {
             any = true;
             thread::cancel(thread);
         };
-        // SAFETY: we are the driver, or none is left.
-        while let Some(thread) = unsafe { self.soon() }.pop_front() {
-            cancel(thread);
-        }
         for frame in self.inbox.take_all() {
-            // SAFETY: inboxes hold tokens.
-            cancel(unsafe { Ready::from_frame(frame) });
+            // SAFETY: we are the driver, or none is left. Inboxes hold tokens.
+            unsafe { self.soon().push_back(Ready::from_frame(frame)) };
+        }
+        // One by one: who is ended may wait for another one to be.
+        for queue in [&self.soon, &self.kept, &self.own] {
+            // SAFETY: as above.
+            while let Some(thread) = unsafe { &mut *queue.get() }.pop_front() {
+                cancel(thread);
+            }
         }
         self.drain_policies(&mut cancel);
         any
@@ -678,6 +711,12 @@ thread_local! {
 pub(crate) fn entered() -> Option<SharedRef> {
     ENTERED.try_with(|entered| entered.borrow().last().cloned()).ok().flatten()
 }
+
+/// Goes to the OS thread of the virtual processor.
+struct SharedVp(*const Vp);
+
+// SAFETY: `Vp` is `Sync`, and its machine goes with it.
+unsafe impl Send for SharedVp {}
 
 pub(super) struct Entered;
 

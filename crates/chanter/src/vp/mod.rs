@@ -8,8 +8,12 @@
 mod affinity;
 mod blocking;
 pub(crate) mod budget;
+mod builder;
+mod checkpoint;
 mod counters;
+mod crew;
 mod groups;
+mod hand_over;
 mod machine;
 mod observe;
 mod processor;
@@ -32,9 +36,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use blocking::block_here;
+pub use builder::Builder;
+pub(crate) use checkpoint::end_long_turn;
+pub use checkpoint::{Checkpoint, checkpoint, yield_if_asked};
+pub(crate) use counters::Counter;
 pub use counters::Stats;
 use machine::Entered;
-pub use machine::{Builder, Machine, block_on};
+pub use machine::{Machine, block_on};
 pub(crate) use machine::{Shared, entered};
 pub(crate) use observe::Site;
 use processor::Binding;
@@ -45,13 +53,14 @@ pub use topology::{Neighbours, Topology};
 use crate::deadlock::Waits;
 use crate::io::Reactor;
 use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot};
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Stack, fence};
-use crate::thread::Home;
+use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{PeekPtr, Stack, fence};
 use crate::thread::fiber::Fibers;
 use crate::thread::frame::{Arena, Header};
+use crate::thread::{Forks, Home};
 use crate::time::Timers;
-use counters::{Counter, Counters};
+use counters::Counters;
+use hand_over::{Seat, Sitter};
 use replace::{Cause, Replacement};
 use simulation::Simulated;
 use sleep::{Sleeper, Wake};
@@ -74,11 +83,13 @@ pub(crate) struct Vp {
     /// next spawn of a parasite to take the slow path.
     guard: AtomicUsize,
     /// Driver: the innermost thread being polled.
-    pub(crate) running: Cell<*mut Header>,
+    pub(crate) running: PeekPtr<Header>,
     /// Driver: operations left before the scheduler is entered again.
     pub(crate) budget: Cell<u32>,
     /// Driver: how deep attaches are nested.
     pub(crate) depth: Cell<u32>,
+    /// Driver: second halves that nobody has begun.
+    pub(crate) forks: Forks,
     /// Parasites spawned here: counted apart, beside what else a spawn writes.
     pub(crate) parasites: Counter,
     /// Where threads rest that stay here.
@@ -89,13 +100,28 @@ pub(crate) struct Vp {
     stack_limit: Cell<usize>,
     /// Driver: whether threads were spawned here that cannot leave.
     pub(crate) has_locals: Cell<bool>,
-    /// Driver: threads to run soon, before the policy is asked.
+    /// Driver: as holder of a seat.
+    sitter: Sitter,
+    /// Who uses what is ready here: INV-SEAT. "Holder" below is that one.
+    seat: Seat,
+    /// Whom this one stands in for; itself.
+    principal: Cell<*const Self>,
+    /// The first of its crew; mostly itself.
+    leader: Cell<*const Self>,
+    /// Holder: threads to run soon, before the policy is asked.
     soon: std::cell::UnsafeCell<ReadyQueue>,
     /// Driver: how many of those have run in a row.
     soon_runs: Cell<u32>,
-    /// Driver: threads block after a few microseconds lately: they talk rather
-    /// than compute.
-    has_short_turns: Cell<bool>,
+    /// The driver's: so many threads that were woken stay together, since they
+    /// talk rather than compute lately.
+    shares_above: AtomicUsize,
+    /// Driver: turns, and threads that were woken by I/O or timers, since the last look.
+    turns: Cell<u32>,
+    arrivals: Cell<u32>,
+    /// Driver: threads here are woken by each other, mostly.
+    is_talking: Cell<bool>,
+    /// How many polls others have seen here when they last wanted a thread.
+    seen_polls: AtomicUsize,
     /// Driver: turns until the clock is looked at.
     until_look: Cell<u32>,
     /// Driver: when timers and I/O were looked at last.
@@ -111,15 +137,13 @@ pub(crate) struct Vp {
     pub(crate) counters: Counters,
     /// Who runs next. See [`Vp::policy`].
     pub(crate) policies: Slot<dyn Policy, Replacement>,
-    /// Driver: what the policy says of the woken.
+    /// Holder: what the policy says of the woken.
     lets_woken_run: Cell<bool>,
-    /// Driver: what the policy says of turns.
+    /// Holder: what the policy says of turns.
     quantum: Cell<u32>,
     /// Driver: why those are woken who are woken now.
     cause: Cell<Cause>,
     binding: Binding,
-    /// Driver: how many of its calls of policies are under way.
-    calls: Cell<u32>,
     pub(crate) index: usize,
     machine: Cell<*const Shared>,
 
@@ -138,6 +162,24 @@ pub(crate) struct Vp {
     pub(crate) simulated: Option<Simulated>,
     /// Driver: the fibers that it runs, and their stacks.
     pub(crate) fibers: Fibers,
+    /// Holder: it has not been counted as awake since it went to sleep.
+    is_down: AtomicBool,
+    /// Holder, if it is a stand-in: threads of the worker that it stands in for.
+    kept: std::cell::UnsafeCell<ReadyQueue>,
+    /// Driver of a stand-in: ready threads that are bound to its OS thread.
+    own: std::cell::UnsafeCell<ReadyQueue>,
+    /// Driver of a stand-in: their turn was the last.
+    own_turn: Cell<bool>,
+    /// A stand-in without a seat and without threads of its own.
+    is_free: AtomicBool,
+    /// Driver of a stand-in: it has been free for long.
+    is_over: Cell<bool>,
+    /// The OS's number for the driver's thread.
+    os_thread: AtomicI32,
+    /// The turn that was asked to end at a checkpoint, as counted in `polls`.
+    asked_turn: AtomicU64,
+    /// A hungry virtual processor asks for work at a checkpoint.
+    is_asked_to_share: AtomicBool,
 }
 
 // SAFETY: fields marked "Driver" are touched by the OS thread that drives the
@@ -155,13 +197,18 @@ impl Vp {
     fn new(index: usize, policy: Box<dyn Policy>, reactor: Reactor, simulated: Option<Simulated>) -> Self {
         Self {
             guard: AtomicUsize::new(0),
-            running: Cell::new(ptr::null_mut()),
+            running: PeekPtr::new(ptr::null_mut()),
             budget: Cell::new(0),
             depth: Cell::new(0),
+            forks: Forks::new(),
             stack_limit: Cell::new(0),
             has_locals: Cell::new(false),
             soon: std::cell::UnsafeCell::new(ReadyQueue::new()),
-            has_short_turns: Cell::new(false),
+            shares_above: AtomicUsize::new(1),
+            turns: Cell::new(0),
+            arrivals: Cell::new(0),
+            is_talking: Cell::new(false),
+            seen_polls: AtomicUsize::new(0),
             soon_runs: Cell::new(0),
             until_look: Cell::new(1),
             looked: Cell::new(Instant::now()),
@@ -178,7 +225,6 @@ impl Vp {
             policies: Slot::new(policy),
             cause: Cell::new(Cause::Thread),
             binding: Binding::new(),
-            calls: Cell::new(0),
             index,
             machine: Cell::new(ptr::null()),
             inbox: Stack::new(),
@@ -190,6 +236,19 @@ impl Vp {
             asking: Cell::new(ptr::null_mut()),
             simulated,
             fibers: Fibers::new(),
+            sitter: Sitter::new(),
+            seat: Seat::new(),
+            principal: Cell::new(ptr::null()),
+            leader: Cell::new(ptr::null()),
+            is_down: AtomicBool::new(false),
+            kept: std::cell::UnsafeCell::new(ReadyQueue::new()),
+            own: std::cell::UnsafeCell::new(ReadyQueue::new()),
+            own_turn: Cell::new(false),
+            is_free: AtomicBool::new(false),
+            is_over: Cell::new(false),
+            os_thread: AtomicI32::new(0),
+            asked_turn: AtomicU64::new(u64::MAX),
+            is_asked_to_share: AtomicBool::new(false),
         }
     }
 
@@ -277,6 +336,14 @@ impl Vp {
         stack::pointer() > self.guard.load(Ordering::Relaxed)
     }
 
+    /// The same for a thread that was demanded, when the guard asks for a closer
+    /// look: it cannot be given away, so the look waits for the next spawn.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn may_evaluate_in_place(&self) -> bool {
+        self.has_stack() && self.simulated.is_none() && self.machine().genealogy.is_none()
+    }
+
     /// The slow path of a spawn: what has the guard asked for?
     #[cold]
     pub(crate) fn look_closer(&self) -> Spawn {
@@ -285,6 +352,10 @@ impl Vp {
         }
         if let Some(simulated) = &self.simulated {
             return if simulated.is_in_place() { Spawn::InPlace } else { Spawn::Promote };
+        }
+        if !self.machine().inflates {
+            self.trust_guard();
+            return Spawn::InPlace;
         }
         // SAFETY: the running thread is being polled below us on this stack.
         if let Some(spawner) = unsafe { self.running.get().as_ref() }
@@ -296,14 +367,22 @@ impl Vp {
             }
             return Spawn::Promote;
         }
+        if self.is_to_share(false) { Spawn::Promote } else { Spawn::InPlace }
+    }
+
+    /// The guard has asked for a closer look: is somebody hungry, and has the
+    /// heartbeat passed? `eager`: to wake somebody who sleeps is worth it, even
+    /// if nobody has asked.
+    pub(crate) fn is_to_share(&self, eager: bool) -> bool {
         let now = Instant::now();
         if self.machine().is_unwatched() {
             // Only who stays busy is worth a watch.
             if now.duration_since(self.risen.get()) >= HEARTBEAT {
                 self.machine().wake_one(self);
                 self.trust_guard();
+                return eager;
             }
-            return Spawn::InPlace;
+            return false;
         }
         self.trust_guard();
         if self.asked_in.replace(self.risen.get()) != self.risen.get() {
@@ -312,12 +391,16 @@ impl Vp {
         }
         let promote =
             now.duration_since(self.asked_since.get()) >= HEARTBEAT && self.machine().has_sleepers();
-        if promote { Spawn::Promote } else { Spawn::InPlace }
+        if promote && self.machine().genealogy().is_some() {
+            // Every birth comes here, asked for or not: one in a heartbeat.
+            self.asked_since.set(now);
+        }
+        promote
     }
 
     /// The next spawns need only look at the stack.
     fn trust_guard(&self) {
-        if self.machine().is_observed {
+        if self.machine().genealogy().is_some() {
             // Every birth is to be seen.
             return;
         }
@@ -331,9 +414,30 @@ impl Vp {
         self.guard.store(LOOK_CLOSER, Ordering::Relaxed);
     }
 
+    /// Where a new thread is to run, if the policy says so.
+    pub(crate) fn place(&self, vps: usize) -> Option<usize> {
+        if !self.enter() {
+            // We are away, or stand in: it runs where it is spawned.
+            return None;
+        }
+        let place = self.policy().place(vps).filter(|index| *index < vps);
+        self.exit();
+        place
+    }
+
     /// A thread became ready; the caller is the driver.
     #[inline]
     pub(crate) fn enqueue(&self, thread: Ready, reason: Reason) {
+        if self.enter() {
+            self.enqueue_inside(thread, reason);
+            self.exit();
+        } else {
+            self.enqueue_slowly(thread, reason);
+        }
+    }
+
+    #[inline(always)]
+    fn enqueue_inside(&self, thread: Ready, reason: Reason) {
         match self.policy().enqueue(thread, reason) {
             Some(thread) => self.run_soon(thread),
             None => self.offer_to_others(),
@@ -343,10 +447,20 @@ impl Vp {
     /// A thread was woken by its neighbour; the caller is the driver.
     #[inline(always)]
     pub(crate) fn enqueue_woken(&self, thread: Ready) {
+        if self.enter() {
+            self.enqueue_woken_inside(thread);
+            self.exit();
+        } else {
+            self.enqueue_woken_slowly(thread);
+        }
+    }
+
+    #[inline(always)]
+    fn enqueue_woken_inside(&self, thread: Ready) {
         if self.lets_woken_run.get() {
             self.run_soon(thread);
         } else {
-            self.enqueue(thread, self.why_woken());
+            self.enqueue_inside(thread, self.why_woken());
         }
     }
 
@@ -367,7 +481,7 @@ impl Vp {
     #[inline]
     fn offer_to_others(&self) {
         let machine = self.machine();
-        if machine.vps.len() == 1 {
+        if machine.crews == 1 {
             return;
         }
         let waiting = self.policy().waiting();
@@ -379,7 +493,7 @@ impl Vp {
     /// The threads to run soon.
     ///
     /// # Safety
-    /// The caller is the driver, and keeps the borrow for one operation.
+    /// The caller is the holder, inside, and keeps the borrow for one operation.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the driver's own")]
     unsafe fn soon(&self) -> &mut ReadyQueue {
@@ -393,12 +507,26 @@ impl Vp {
         let soon = unsafe { self.soon() };
         soon.push_back(thread);
         let len = soon.len();
-        if len > 1 {
-            let many = if self.has_short_turns.get() { MANY } else { 1 };
-            if len > many && self.machine().vps.len() > 1 && self.machine().has_sleepers() {
-                self.share();
-            }
+        if len > 1
+            && len > self.shares_above.load(Ordering::Relaxed)
+            && self.machine().crews > 1
+            && self.machine().has_sleepers()
+        {
+            self.share();
         }
+    }
+
+    /// Whether to take threads away from here, for another virtual processor, is
+    /// of no use: the driver has come to all that wait before they could begin
+    /// elsewhere.
+    pub(crate) fn keeps_its_threads(&self) -> bool {
+        // ORDER: Relaxed: hints, all of them.
+        if self.shares_above.load(Ordering::Relaxed) != usize::MAX {
+            return false;
+        }
+        let polls = self.counters.polls.get() as usize;
+        let seen = self.seen_polls.swap(polls, Ordering::Relaxed);
+        polls.wrapping_sub(seen) > MANY && self.policies.visit().waiting() <= MANY
     }
 
     /// Somebody is hungry: all but one of the threads to run soon go back to
@@ -441,10 +569,25 @@ impl Vp {
 
     /// Wakes the driver, or starts one.
     pub(crate) fn notify(&self) {
-        match self.sleeper.wake() {
+        let leader = self.leader();
+        match leader.sleeper.wake() {
             Wake::Nothing => (),
-            Wake::Notify => self.reactor.notify(),
-            Wake::Start => self.machine().start_worker(self),
+            Wake::Notify => {
+                if self.is_stand_in() {
+                    // It sleeps in its principal's poller, or its own.
+                    self.principal().reactor.notify();
+                }
+                leader.reactor.notify();
+            }
+            Wake::Start => self.machine().start_worker(leader),
+        }
+    }
+
+    /// The OS thread's virtual processor, if it has one, has changed what
+    /// another one may be waiting for that schedules for it.
+    pub(crate) fn notify_if_away() {
+        if let Some(vp) = Self::current().filter(|vp| vp.is_away()) {
+            vp.principal().notify();
         }
     }
 
@@ -459,6 +602,9 @@ impl Vp {
         // SAFETY: a thread with a token keeps its machine alive.
         if thread.may_move() && self.is_of_same_machine(unsafe { &*home }) {
             return Some(thread);
+        }
+        if self.is_stand_in() && ptr::eq(home, self.principal()) {
+            return self.admit_for_principal(thread);
         }
         Self::send_home(thread);
         None
@@ -478,9 +624,9 @@ pub(crate) enum Spawn {
 }
 
 impl Shared {
-    /// Whether some virtual processor of the machine has nothing to do.
+    /// Whether some crew of the machine has nothing to do.
     pub(crate) fn has_sleepers(&self) -> bool {
-        self.awake.load(Ordering::Relaxed) < self.vps.len()
+        self.awake.load(Ordering::Relaxed) < self.crews as isize
     }
 
     /// Whether all slept, and nobody watches those that are busy since.
@@ -500,7 +646,7 @@ impl Shared {
         }
         let count = self.vps.len();
         for step in 1..count {
-            let vp = &self.vps[(busy.index + step) % count];
+            let vp = self.vps[(busy.index + step) % count].leader();
             if self.is_reserved(vp) {
                 continue;
             }

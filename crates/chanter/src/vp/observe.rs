@@ -1,12 +1,11 @@
-//! What can be said of a machine's threads: their births, and a snapshot of
-//! what those that block wait on.
+//! What can be said of a machine's threads: a snapshot of what those that block
+//! wait on.
 //!
-//! An *observed* machine records births. Nothing else is recorded: a snapshot
-//! claims each idle thread, as a wake-up would, and polls it with no budget
+//! An *observed* machine keeps the genealogy of its threads, and no other books: a
+//! snapshot claims each idle thread, as a wake-up would, and polls it with no budget
 //! and with `Vp::asking` set. A synchronization that still waits answers with
 //! what it waits on; one that would begin answers that the thread went on.
 
-use std::collections::HashMap;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 
@@ -16,72 +15,52 @@ use crate::policy::Ready;
 use crate::sync::atomic::Ordering;
 use crate::thread;
 use crate::thread::frame::{Header, Kind};
+use crate::thread::genealogy::Genealogy;
 
 /// Where a thread was spawned.
 pub(crate) type Site = &'static Location<'static>;
 
-/// The threads of an observed machine, by frame. A frame that is used again
-/// gets a new entry, so there are no more of them than frames.
-#[derive(Debug, Default)]
-pub(crate) struct Births {
-    next: u64,
-    by_frame: HashMap<usize, Birth>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Birth {
-    pub(super) id: u64,
-    pub(super) parent: Option<u64>,
-    pub(super) site: Site,
-}
-
-impl Births {
-    pub(super) fn clear(&mut self) {
-        self.next = 0;
-        self.by_frame.clear();
-    }
-
-    pub(super) fn id(&self, frame: *const Header) -> Option<u64> {
-        self.by_frame.get(&(frame as usize)).map(|birth| birth.id)
-    }
-
-    pub(super) fn birth(&self, frame: *const Header) -> Option<Birth> {
-        self.by_frame.get(&(frame as usize)).copied()
-    }
-
-    /// All frames that were ever in use, in the order of their threads' births.
-    pub(super) fn frames(&self) -> Vec<NonNull<Header>> {
-        let mut all: Vec<_> = self.by_frame.iter().map(|(frame, birth)| (birth.id, *frame)).collect();
-        all.sort_unstable();
-        all.into_iter().filter_map(|(_, frame)| NonNull::new(frame as *mut Header)).collect()
-    }
-}
-
 impl Shared {
+    /// Who begot whom, if the machine writes that down: *observed* ones do.
+    #[inline(always)]
+    pub(crate) fn genealogy(&self) -> Option<&Genealogy> {
+        self.genealogy.as_deref()
+    }
+
     /// A thread has been made, and has not run.
     #[inline(always)]
     pub(crate) fn born(&self, frame: NonNull<Header>, site: Site) {
-        if self.is_observed {
-            self.record_birth(frame, site);
+        if let Some(genealogy) = &self.genealogy {
+            self.write_birth(genealogy, frame, site);
         }
     }
 
-    /// Threads are numbered in the order of their births.
     #[cold]
-    fn record_birth(&self, frame: NonNull<Header>, site: Site) {
-        let running = Vp::current()
-            .filter(|vp| ptr::eq(vp.machine(), self))
-            .map_or(ptr::null_mut(), |vp| vp.running.get());
-        let mut births = self.births.lock();
-        let id = births.next;
-        births.next += 1;
-        let parent = births.id(running);
-        births.by_frame.insert(frame.as_ptr() as usize, Birth { id, parent, site });
-        drop(births);
-        if self.vps[0].simulated.is_some() {
-            // SAFETY: nobody else knows the new thread.
-            unsafe { frame.as_ref() }.tag.set(id);
+    fn write_birth(&self, genealogy: &Genealogy, frame: NonNull<Header>, site: Site) {
+        let id = genealogy.born(frame, site);
+        // SAFETY: nobody else knows the new thread.
+        let header = unsafe { frame.as_ref() };
+        let vtable = header.vtable.get();
+        // A parasite that begins in place has no table of its own yet, and one
+        // that is promoted is no host to `Stats`: nobody can join it.
+        // SAFETY: as above; where the kind says so, the table is the body's.
+        let is_host = header.kind.get() != Kind::Parasite && unsafe { (vtable.joiners)(frame) }.is_some();
+        if is_host {
+            self.host_bytes.add_many_shared((vtable.size - size_of::<Header>()) as u64);
         }
+        if self.vps[0].simulated.is_some() {
+            header.tag.set(id);
+        }
+    }
+
+    /// The number of a thread that somebody waits for, by its frame's address.
+    pub(super) fn id_of(&self, frame: usize) -> Option<u64> {
+        let (genealogy, frame) = (self.genealogy()?, NonNull::new(frame as *mut Header)?);
+        // A thread of another machine has none here.
+        // SAFETY: who waits keeps the frame.
+        let is_ours = unsafe { ptr::eq((*frame.as_ref().vp.load(Ordering::Relaxed)).machine(), self) };
+        // SAFETY: as above.
+        is_ours.then(|| unsafe { genealogy.id(frame) }).flatten()
     }
 }
 
@@ -133,20 +112,16 @@ impl Vp {
     /// snapshot.
     pub(crate) fn snapshot(&self, all: bool) -> Snapshot {
         let machine = self.machine();
-        let mut known: Vec<_> = {
-            let births = machine.births.lock();
-            births.by_frame.iter().map(|(frame, birth)| (*birth, *frame as *mut Header)).collect()
-        };
-        known.sort_by_key(|(birth, _)| birth.id);
         let mut snapshot = Snapshot::default();
-        for (birth, frame) in known {
-            let Some(frame) = NonNull::new(frame) else { continue };
+        for living in machine.genealogy().map(Genealogy::living).unwrap_or_default() {
+            let frame = living.frame;
             // SAFETY: frames' memory stays while the machine lives.
             let header = unsafe { frame.as_ref() };
             let report = |is_parasite, state| ThreadReport {
-                id: birth.id,
-                parent: birth.parent,
-                site: Some(birth.site),
+                id: living.id,
+                parent: living.parent,
+                name: living.name.clone(),
+                site: Some(living.site),
                 is_parasite,
                 state,
             };
@@ -173,7 +148,7 @@ impl Vp {
             let is_parasite = thread.is_parasite();
             let waits = self.ask(thread);
             let state = self.state_of(waits, &mut snapshot.channels);
-            snapshot.blocked.push((birth.id, frame));
+            snapshot.blocked.push((living.id, frame));
             snapshot.threads.push(report(is_parasite, state));
         }
         snapshot
@@ -205,9 +180,8 @@ impl Vp {
         if waits.went_on {
             return ThreadState::Missed;
         }
-        let births = self.machine().births.lock();
         for (place, frame) in waits.joins {
-            waits.list[place] = Waiting::Join { thread: births.id(frame as *const Header) };
+            waits.list[place] = Waiting::Join { thread: self.machine().id_of(frame) };
         }
         for probe in waits.channels {
             if !channels.iter().any(|known| known.channel == probe.channel) {

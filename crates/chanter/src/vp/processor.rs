@@ -28,11 +28,12 @@ impl Binding {
         Self { asked: AtomicUsize::new(ANY), now: std::cell::Cell::new(ANY) }
     }
 
-    /// Driver: binds this OS thread as was asked.
+    /// Driver: binds this OS thread as was asked `of` the virtual processor that
+    /// it stands in for, or is.
     #[inline]
-    pub(super) fn serve(&self) {
+    pub(super) fn serve(&self, of: &Self) {
         // ORDER: Relaxed: a number; seen at the latest after the wake-up.
-        let asked = self.asked.load(Ordering::Relaxed);
+        let asked = of.asked.load(Ordering::Relaxed);
         if asked != self.now.get() {
             self.bind_to(asked);
         }
@@ -57,8 +58,8 @@ impl Binding {
     }
 
     /// Whether the driver has something to do.
-    pub(super) fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed) != self.now.get()
+    pub(super) fn is_asked(&self, of: &Self) -> bool {
+        of.asked.load(Ordering::Relaxed) != self.now.get()
     }
 }
 
@@ -219,7 +220,7 @@ impl VirtualProcessor {
     /// What has happened here so far.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        stats.add(&self.vp().counters, &self.vp().parasites);
+        self.vp().add_to(&mut stats);
         stats
     }
 }

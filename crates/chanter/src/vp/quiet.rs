@@ -40,7 +40,7 @@ impl Shared {
                 && !vp.reactor.has_sources()
         };
         // ORDER: SeqCst, as where sleepers count themselves.
-        self.awake.load(Ordering::SeqCst) == risen && self.vps.iter().all(|vp| idle(vp))
+        self.awake.load(Ordering::SeqCst) == risen as isize && self.vps.iter().all(|vp| idle(vp))
     }
 
     /// The OS threads that drive it.

@@ -8,10 +8,10 @@
 //! from the old one meanwhile may still put some back; it is drained again until
 //! they have left, and freed then (INV-VISIT, INV-MOVE of `policy/slot.rs`).
 
-use std::cell::Cell;
 use std::ops::Deref;
 use std::time::Duration;
 
+use super::hand_over::Sitter;
 use super::{HEARTBEAT, Vp};
 use crate::channel::CVar;
 use crate::policy::{Policy, Ready, ReadyQueue, Reason};
@@ -48,7 +48,7 @@ impl Drop for Replacement {
 /// fiber.
 pub(crate) struct Calling<'a> {
     policy: &'a dyn Policy,
-    calls: &'a Cell<u32>,
+    sitter: &'a Sitter,
 }
 
 impl Deref for Calling<'_> {
@@ -63,7 +63,7 @@ impl Deref for Calling<'_> {
 impl Drop for Calling<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.calls.set(self.calls.get() - 1);
+        self.sitter.end_call();
     }
 }
 
@@ -71,10 +71,10 @@ impl Vp {
     /// The policy in force, for a call of the driver's.
     #[inline(always)]
     pub(crate) fn policy(&self) -> Calling<'_> {
-        self.calls.set(self.calls.get() + 1);
+        self.sitter.begin_call();
         // SAFETY: the caller drives us (or nobody does, and the machine ends).
         // Nothing is freed during the call, which is counted.
-        Calling { policy: unsafe { self.policies.get() }, calls: &self.calls }
+        Calling { policy: unsafe { self.policies.get() }, sitter: &self.sitter }
     }
 
     /// Asks the driver to put `policy` in force; anyone may call. `done` is set
@@ -109,8 +109,9 @@ impl Vp {
 
     #[cold]
     fn replace_now(&self) {
-        if self.policies.is_asked()
-            && let Some(mut request) = self.policies.take_request()
+        let vp = self.principal();
+        if vp.policies.is_asked()
+            && let Some(mut request) = vp.policies.take_request()
             && let Some(policy) = request.policy.take()
         {
             self.lets_woken_run.set(policy.lets_woken_run());
@@ -118,7 +119,7 @@ impl Vp {
             // SAFETY: we are the driver; the borrow ends here.
             let mut soon = std::mem::take(unsafe { self.soon() });
             // SAFETY: we are the driver.
-            unsafe { self.policies.replace(policy) };
+            unsafe { vp.policies.replace(policy) };
             while let Some(thread) = soon.pop_front() {
                 self.enqueue(thread, Reason::Replaced);
             }
@@ -127,16 +128,17 @@ impl Vp {
             drop(request);
         }
         self.move_threads();
-        if self.calls.get() == 0 {
+        if !self.sitter.is_in_call() {
             // SAFETY: we are the driver, and none of our calls is under way.
-            unsafe { self.policies.reclaim(|old| self.move_from(old)) };
+            unsafe { vp.policies.reclaim(|old| self.move_from(old)) };
         }
     }
 
     fn move_threads(&self) {
+        let vp = self.principal();
         let _call = self.policy();
         // SAFETY: we are the driver.
-        unsafe { self.policies.drain(|old| self.move_from(old)) };
+        unsafe { vp.policies.drain(|old| self.move_from(old)) };
     }
 
     fn move_from(&self, old: &dyn Policy) {
@@ -154,8 +156,9 @@ impl Vp {
     /// How long the driver may sleep while a policy that it has replaced has
     /// visitors. (What its own calls leave there it finds when they return.)
     pub(super) fn patience_for_visitors(&self) -> Option<Duration> {
+        let vp = self.principal();
         // SAFETY: we are the driver.
-        (unsafe { self.policies.has_retired() } && self.calls.get() == 0).then_some(HEARTBEAT)
+        (unsafe { vp.policies.has_retired() } && !self.sitter.is_in_call()).then_some(HEARTBEAT)
     }
 
     /// Shutdown: no policy comes into force any more. It says that it closes
@@ -167,8 +170,9 @@ impl Vp {
 
     /// Whether there is something to do for the next driver.
     pub(super) fn has_replacement(&self) -> bool {
+        let vp = self.principal();
         // SAFETY: we are the driver.
-        self.policies.is_asked() || unsafe { self.policies.has_retired() }
+        vp.policies.is_asked() || unsafe { vp.policies.has_retired() }
     }
 
     /// Shutdown: takes every thread out of the policies.

@@ -287,7 +287,9 @@ impl Machine {
         assert!(Vp::current().is_none(), "a simulation begins outside of every machine");
         assert!(vp.sleeper.occupy(), "one simulation at a time");
         let _entered = Entered::new(Arc::clone(shared));
-        shared.births.lock().clear();
+        if let Some(genealogy) = shared.genealogy() {
+            genealogy.clear();
+        }
         simulated.now.set(epoch());
         simulated.ended.set(false);
         simulated.stuck.set(None);

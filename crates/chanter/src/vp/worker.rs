@@ -3,10 +3,11 @@
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use super::hand_over::monitor;
 use super::replace::Cause;
-use super::{CURRENT, HEARTBEAT, Vp, stack};
+use super::{CURRENT, HEARTBEAT, MANY, Vp, stack};
 use crate::event::Wakes;
-use crate::policy::{Others, Ready, Reason};
+use crate::policy::{Others, Ready, ReadyQueue, Reason};
 use crate::sync::atomic::Ordering;
 use crate::thread;
 use crate::thread::body::contain;
@@ -15,12 +16,20 @@ use crate::thread::frame::Kind;
 /// The policy is asked at the latest after so many turns, so that threads that
 /// talk without end do not keep its queue waiting.
 const SOON_RUNS: u32 = 64;
+/// After a turn of a quantum, so many threads of the policy go first.
+const AFTER_LONG: u32 = SOON_RUNS + 256;
 /// Timers and I/O are looked at about this often while threads run.
-const LOOK: Duration = Duration::from_micros(100);
+pub(super) const LOOK: Duration = Duration::from_micros(100);
 /// The clock is looked at every so many turns: a nanosecond each.
 const LOOK_TURNS: u32 = 32;
 /// Threads with shorter turns talk, those with longer ones compute.
 const SHORT_TURN: Duration = Duration::from_micros(10);
+/// Threads with turns shorter than this, who wake each other, stay together: what
+/// they do takes no longer than to wake somebody elsewhere does.
+const TINY_TURN: Duration = Duration::from_micros(5);
+/// Of threads that wake each other, one in so many may have been woken by
+/// something else.
+const FEW: u32 = 16;
 /// The longest watch of a sleeper while others are busy.
 const LONGEST_WATCH: Duration = Duration::from_millis(2);
 
@@ -33,16 +42,31 @@ pub(super) struct Driving<'a> {
 impl<'a> Driving<'a> {
     /// Starts to drive `vp`, which the caller has occupied.
     pub(super) fn new(vp: &'a Vp) -> Self {
-        let limit = stack::limit();
-        vp.stack_limit.set(limit);
-        vp.guard.store(limit, Ordering::Relaxed);
-        if vp.machine().is_observed {
-            vp.ask_closer_look();
+        if vp.is_stand_in() {
+            // It counts for its principal, while it has the seat.
+            vp.drive();
+        } else {
+            vp.machine().awake.fetch_add(1, Ordering::SeqCst);
+            for vp in vp.machine().crew(vp) {
+                vp.drive();
+                vp.seat.assign(&vp.sitter);
+            }
         }
-        vp.machine().awake.fetch_add(1, Ordering::SeqCst);
-        vp.begin_to_be_busy();
-        vp.binding.serve();
         Self { vp, outer: CURRENT.replace(vp) }
+    }
+
+    /// Ends the threads that are bound to this OS thread, before it stops
+    /// driving.
+    pub(super) fn end_local_threads(&self) {
+        if self.vp.is_stand_in() {
+            return self.vp.end_local_threads();
+        }
+        for vp in self.vp.machine().crew(self.vp) {
+            vp.on_shift(|vp| {
+                vp.sit();
+                vp.end_local_threads();
+            });
+        }
     }
 
     /// Runs threads until `over`; sleeps when there are none.
@@ -52,12 +76,45 @@ impl<'a> Driving<'a> {
     /// process ends.
     pub(super) fn run_until(&self, over: &dyn Fn() -> bool) {
         let bomb = AbortOnUnwind;
+        if self.vp.machine().has_crews() {
+            while !over() {
+                if !self.vp.take_shifts(over) {
+                    self.vp.rest_crew(over);
+                }
+            }
+        }
         while !over() {
             if !self.vp.dispatch() {
                 self.vp.rest(over);
             }
         }
         std::mem::forget(bomb);
+    }
+}
+
+/// A driver that has nothing to run, though it does not sleep.
+pub(crate) struct Hungry<'a> {
+    vp: &'a Vp,
+}
+
+impl Hungry<'_> {
+    /// Runs something after all.
+    pub(crate) fn pause(&self, f: impl FnOnce()) {
+        self.vp.machine().awake.fetch_add(1, Ordering::SeqCst);
+        f();
+        self.vp.machine().awake.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Asks the others to share what they have.
+    pub(crate) fn ask(&self) {
+        let others = self.vp.machine().vps.iter().filter(|vp| !ptr::eq(&***vp, self.vp));
+        others.filter(|vp| vp.leader().sleeper.is_awake()).for_each(|vp| vp.ask_closer_look());
+    }
+}
+
+impl Drop for Hungry<'_> {
+    fn drop(&mut self) {
+        self.vp.machine().awake.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -73,33 +130,55 @@ impl Drop for AbortOnUnwind {
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
         self.vp.binding.leave();
-        self.vp.machine().awake.fetch_sub(1, Ordering::SeqCst);
+        if !self.vp.is_stand_in() {
+            self.vp.machine().crew(self.vp).for_each(|vp| vp.binding.leave());
+            self.vp.machine().awake.fetch_sub(1, Ordering::SeqCst);
+        }
         CURRENT.set(self.outer);
     }
 }
 
 impl Vp {
+    /// This OS thread begins to drive us.
+    fn drive(&self) {
+        let limit = stack::limit();
+        self.stack_limit.set(limit);
+        self.guard.store(limit, Ordering::Relaxed);
+        if self.machine().genealogy().is_some() {
+            self.ask_closer_look();
+        }
+        self.be_known();
+        self.begin_to_be_busy();
+        self.serve_binding();
+    }
+
     /// Runs one thread, if one is ready.
     pub(super) fn dispatch(&self) -> bool {
-        let Some(thread) = self.find() else { return false };
+        if !self.enter() {
+            return self.dispatch_slowly();
+        }
+        let found = self.find();
+        self.exit();
+        let Some(thread) = found else { return false };
         self.run(thread);
         true
     }
 
     #[inline]
-    fn run(&self, thread: Ready) {
+    pub(super) fn run(&self, thread: Ready) {
         self.budget.set(self.quantum.get());
         self.counters.polls.add_one();
         // SAFETY: this OS thread drives us.
         unsafe { thread::run(self, thread) };
     }
 
-    #[inline]
+    /// The next thread. The caller is inside, as in what follows.
+    #[inline(always)]
     fn find(&self) -> Option<Ready> {
         let left = self.until_look.get() - 1;
         self.until_look.set(left);
         if left == 0 {
-            self.look_around();
+            self.sitter.hold(|| self.look_around());
         }
         self.drain_inbox();
         loop {
@@ -110,7 +189,13 @@ impl Vp {
         }
     }
 
-    #[inline]
+    /// As [`find`](Self::find), where that is not to be repeated.
+    #[cold]
+    pub(super) fn find_slowly(&self) -> Option<Ready> {
+        self.find()
+    }
+
+    #[inline(always)]
     fn next(&self) -> Option<Ready> {
         let runs = self.soon_runs.get();
         if runs < SOON_RUNS
@@ -120,16 +205,24 @@ impl Vp {
             self.soon_runs.set(runs + 1);
             return Some(thread);
         }
-        self.soon_runs.set(0);
+        // After a long turn, more than one of the policy's.
+        self.soon_runs.set(if runs > SOON_RUNS { runs - 1 } else { 0 });
         if let Some(thread) = self.policy().next() {
             // More are waiting: somebody else may take them.
-            if self.machine().vps.len() > 1 && self.policy().waiting() > 0 {
+            if self.machine().crews > 1 && self.policy().waiting() > 0 {
                 self.machine().wake_one(self);
             }
             return Some(thread);
         }
+        self.soon_runs.set(0);
         // SAFETY: we are the driver.
         unsafe { self.soon() }.pop_front()
+    }
+
+    /// The present turn was long: threads of the policy go before those that
+    /// are to run soon, some of them.
+    pub(super) fn ask_policy_next(&self) {
+        self.soon_runs.set(AFTER_LONG);
     }
 
     #[inline(always)]
@@ -141,13 +234,15 @@ impl Vp {
 
     #[inline(never)]
     fn drain_inbox_now(&self) {
-        for frame in self.inbox.take_all().oldest_first() {
-            // SAFETY: inboxes hold tokens.
-            let thread = unsafe { Ready::from_frame(frame) };
-            if let Some(thread) = self.admit(thread) {
-                self.enqueue(thread, Reason::Remote);
+        self.sitter.hold(|| {
+            for frame in self.inbox.take_all().oldest_first() {
+                // SAFETY: inboxes hold tokens.
+                let thread = unsafe { Ready::from_frame(frame) };
+                if let Some(thread) = self.admit(thread) {
+                    self.enqueue(thread, Reason::Remote);
+                }
             }
-        }
+        });
     }
 
     /// Looks at the clock; if it is time, at timers and I/O, without waiting.
@@ -156,35 +251,70 @@ impl Vp {
         self.until_look.set(LOOK_TURNS);
         let now = Instant::now();
         let took = now.duration_since(self.counted.replace(now));
-        self.has_short_turns.set(took < SHORT_TURN * LOOK_TURNS);
+        self.turns.set(self.turns.get() + LOOK_TURNS);
+        let many = if took >= SHORT_TURN * LOOK_TURNS {
+            1
+        } else if took >= TINY_TURN * LOOK_TURNS || !self.is_talking.get() {
+            MANY
+        } else {
+            usize::MAX
+        };
+        self.shares_above.store(many, Ordering::Relaxed);
         self.serve_requests();
         if now.duration_since(self.looked.get()) >= LOOK {
             self.looked.set(now);
+            self.is_talking.set(self.arrivals.replace(0) * FEW <= self.turns.replace(0));
             self.fire_timers(now);
-            self.poll_io(Some(Duration::ZERO));
+            self.poll_io();
         }
     }
 
+    /// Threads were woken by I/O, or by timers.
+    fn count_arrivals(&self, before: usize) {
+        let came = u32::try_from(self.ready().saturating_sub(before)).unwrap_or(u32::MAX);
+        self.arrivals.set(self.arrivals.get().saturating_add(came));
+    }
+
+    /// How many threads are ready, as far as the policy says.
+    fn ready(&self) -> usize {
+        // SAFETY: we are the driver.
+        unsafe { self.soon() }.len() + self.policy().waiting()
+    }
+
+    /// Polls I/O, without waiting. The caller is inside.
+    fn poll_io(&self) {
+        let before = self.ready();
+        self.wait_io(Some(Duration::ZERO));
+        self.count_arrivals(before);
+    }
+
     /// Polls I/O, waiting for as long as `timeout` says.
-    fn poll_io(&self, timeout: Option<Duration>) {
+    pub(super) fn wait_io(&self, timeout: Option<Duration>) {
         let outer = self.cause.replace(Cause::Io);
-        self.reactor.poll(timeout);
+        // A stand-in's principal leads itself.
+        self.principal().leader().reactor.poll_for(&self.reactor, timeout);
         self.cause.set(outer);
     }
 
     /// What was asked of the driver.
     #[inline]
-    fn serve_requests(&self) {
+    pub(super) fn serve_requests(&self) {
         self.serve_replacement();
-        self.binding.serve();
+        self.serve_binding();
     }
 
-    fn fire_timers(&self, now: Instant) {
+    fn serve_binding(&self) {
+        self.binding.serve(&self.principal().binding);
+    }
+
+    pub(super) fn fire_timers(&self, now: Instant) {
         let mut wakes = Wakes::new();
-        self.timers.fire(now, &mut wakes);
+        self.principal().timers.fire(now, &mut wakes);
         let outer = self.cause.replace(Cause::Timer);
+        let before = self.ready();
         // A foreign waker may panic: the driver goes on.
         contain(|| wakes.queue());
+        self.count_arrivals(before);
         self.cause.set(outer);
     }
 
@@ -192,33 +322,55 @@ impl Vp {
     /// timer or I/O is due, or until `over`.
     #[cold]
     pub(super) fn rest(&self, over: &dyn Fn() -> bool) {
+        if self.enter() {
+            self.rest_inside(over);
+        } else if !self.is_stand_in() {
+            self.regain();
+        } else if self.enter_slowly() {
+            self.rest_inside(over);
+        } else {
+            self.rest_aside(over);
+        }
+    }
+
+    /// The caller is inside, and it is its last act there.
+    fn rest_inside(&self, over: &dyn Fn() -> bool) {
+        let vp = self.principal();
         let now = Instant::now();
         self.looked.set(now);
         self.counted.set(now);
         self.until_look.set(LOOK_TURNS);
-        self.has_short_turns.set(false);
-        self.fire_timers(now);
-        self.poll_io(Some(Duration::ZERO));
-        self.serve_requests();
-        if self.dispatch() {
-            return;
+        self.shares_above.store(1, Ordering::Relaxed);
+        self.sitter.hold(|| {
+            self.fire_timers(now);
+            self.poll_io();
+            self.serve_requests();
+        });
+        if let Some(thread) = self.find_slowly() {
+            self.exit();
+            return self.run(thread);
         }
         if let Some(thread) = self.search() {
             self.watch.set(HEARTBEAT);
-            if let Some(thread) = self.admit(thread) {
-                self.run(thread);
-            }
-            return;
+            let thread = self.admit(thread);
+            self.exit();
+            return thread.map_or((), |thread| self.run(thread));
         }
         self.policy().idle();
         let machine = self.machine();
         // Before `announce`, whose fence orders both for `wake_one`.
         machine.awake.fetch_sub(1, Ordering::SeqCst);
-        self.sleeper.announce();
+        vp.is_down.store(true, Ordering::Relaxed);
+        if self.is_stand_in() {
+            self.sleeper.announce();
+        }
+        vp.sleeper.announce();
         let others_wait =
-            || machine.vps.iter().any(|vp| !ptr::eq(&**vp, self) && vp.policies.visit().waiting() > 1);
+            || machine.vps.iter().any(|other| !ptr::eq(&**other, vp) && other.policies.visit().waiting() > 1);
+        let mut is_asleep = false;
         if !over() && !self.has_local_work() && !others_wait() {
-            let due = self.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
+            is_asleep = true;
+            let due = vp.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
             let timeout = match (due, self.watch_for()) {
                 (Some(due), Some(watch)) => Some(due.min(watch)),
                 (due, watch) => due.or(watch),
@@ -227,13 +379,25 @@ impl Vp {
             let visitors = self.patience_for_visitors();
             let timeout = [timeout, self.patience(), stacks, visitors].into_iter().flatten().min();
             self.counters.sleeps.add_one();
-            self.poll_io(timeout);
+            // The seat may be taken while we wait.
+            self.exit();
+            self.wait_io(timeout);
             if stacks.is_some() {
                 self.fibers.slept(now.elapsed());
             }
         }
-        self.sleeper.rise();
+        if self.is_stand_in() {
+            self.sleeper.rise();
+        }
+        if is_asleep && !self.enter() && !(self.is_stand_in() && self.enter_slowly()) {
+            // It was; who took it counts as awake. The notification that ended
+            // our wait may have been meant for it.
+            return vp.reactor.notify();
+        }
+        vp.is_down.store(false, Ordering::Relaxed);
+        vp.sleeper.rise();
         machine.awake.fetch_add(1, Ordering::SeqCst);
+        self.exit();
         self.begin_to_be_busy();
         if machine.reports_deadlocks {
             self.look_for_deadlock();
@@ -241,19 +405,22 @@ impl Vp {
     }
 
     /// If nobody watches the machine, parasites are counted on to say so.
-    fn begin_to_be_busy(&self) {
+    pub(super) fn begin_to_be_busy(&self) {
         self.risen.set(Instant::now());
+        monitor::wake(self.machine());
         // ORDER: SeqCst: `watch_for`, or we, see the other.
         if self.machine().unwatched.load(Ordering::SeqCst) {
             self.ask_closer_look();
         }
     }
 
-    fn has_local_work(&self) -> bool {
-        !self.inbox.is_empty()
+    pub(super) fn has_local_work(&self) -> bool {
+        let vp = self.principal();
+        !vp.inbox.is_empty()
+            || !self.inbox.is_empty()
             || self.has_soon()
-            || self.policies.is_asked()
-            || self.binding.is_asked()
+            || vp.policies.is_asked()
+            || self.binding.is_asked(&vp.binding)
             || self.policy().waiting() > 0
     }
 
@@ -266,16 +433,16 @@ impl Vp {
     /// a parasite (heartbeat scheduling), wakes up soon, and takes what lies
     /// in their queues. The watches get longer while nothing comes of them.
     /// On an idle machine nobody watches.
-    fn watch_for(&self) -> Option<Duration> {
+    pub(super) fn watch_for(&self) -> Option<Duration> {
         let machine = self.machine();
-        if machine.vps.len() == 1 {
+        if machine.crews == 1 {
             return None;
         }
-        if machine.awake.load(Ordering::SeqCst) == 0 {
+        if machine.awake.load(Ordering::SeqCst) <= 0 {
             // ORDER: SeqCst, as in INV-SLEEP: either we see who has become
             // busy, or it sees that it is not watched.
             machine.unwatched.store(true, Ordering::SeqCst);
-            if machine.awake.load(Ordering::SeqCst) == 0 {
+            if machine.awake.load(Ordering::SeqCst) <= 0 {
                 self.watch.set(HEARTBEAT);
                 return None;
             }
@@ -283,8 +450,8 @@ impl Vp {
         let now = Instant::now();
         if self.asked.get().is_none_or(|asked| now.duration_since(asked) >= HEARTBEAT) {
             self.asked.set(Some(now));
-            for vp in machine.vps.iter().filter(|vp| vp.sleeper.is_awake()) {
-                vp.ask_closer_look();
+            for vp in machine.vps.iter().filter(|vp| vp.leader().sleeper.is_awake()) {
+                vp.with_holder(Self::ask_for_work);
             }
         }
         let watch = self.watch.get();
@@ -292,7 +459,13 @@ impl Vp {
         Some(watch)
     }
 
-    fn search(&self) -> Option<Ready> {
+    /// The driver waits for a part of a computation that another one has.
+    pub(crate) fn be_hungry(&self) -> Hungry<'_> {
+        self.machine().awake.fetch_sub(1, Ordering::SeqCst);
+        Hungry { vp: self }
+    }
+
+    pub(super) fn search(&self) -> Option<Ready> {
         let machine = self.machine();
         if machine.vps.len() == 1 {
             return None;
@@ -306,16 +479,14 @@ impl Vp {
     }
 
     /// Ends the `Local` threads, whose bodies belong to this OS thread, before
-    /// it stops driving.
+    /// it stops driving. The caller is inside, or drives a stand-in.
     pub(super) fn end_local_threads(&self) {
         while self.has_locals.get() {
             self.drain_inbox();
-            let mut others = crate::policy::ReadyQueue::new();
-            while let Some(thread) = self.next() {
-                if thread.kind() == Kind::Local { drop(thread) } else { others.push_back(thread) }
-            }
-            while let Some(thread) = others.pop_front() {
-                self.enqueue(thread, Reason::Remote);
+            if self.is_stand_in() {
+                self.drop_own();
+            } else {
+                self.drop_local();
             }
             // SAFETY: this OS thread drives us, hence owns the arena.
             let frames = unsafe { self.arena.frames_in_use() };
@@ -325,6 +496,10 @@ impl Vp {
                 // while they are not complete.
                 let header = unsafe { frame.as_ref() };
                 if header.kind.get() != Kind::Local || header.state.is_complete() {
+                    continue;
+                }
+                // A fiber that was spawned here and has begun elsewhere.
+                if !ptr::eq(header.vp.load(Ordering::Relaxed), self) {
                     continue;
                 }
                 left = true;
@@ -340,6 +515,28 @@ impl Vp {
             }
             // A waker elsewhere has a token in its hands: it comes soon.
             std::thread::yield_now();
+        }
+    }
+
+    /// Drops the tokens of `Local` threads: one by one, with all others in their
+    /// queues, as a fiber's end may wait for that of its scope's threads.
+    fn drop_local(&self) {
+        let (mut locals, mut others) = (ReadyQueue::new(), ReadyQueue::new());
+        while let Some(thread) = self.next() {
+            let queue = if thread.kind() == Kind::Local { &mut locals } else { &mut others };
+            queue.push_back(thread);
+        }
+        while let Some(thread) = others.pop_front() {
+            self.enqueue(thread, Reason::Remote);
+        }
+        while let Some(thread) = locals.pop_front() {
+            // SAFETY: we are the driver.
+            unsafe { self.soon() }.push_back(thread);
+        }
+        let is_local = |thread: &Ready| thread.kind() == Kind::Local;
+        // SAFETY: as above.
+        while let Some(local) = unsafe { self.soon() }.take_first(is_local) {
+            drop(local);
         }
     }
 }

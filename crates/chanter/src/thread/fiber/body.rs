@@ -8,6 +8,7 @@ use std::marker::PhantomPinned;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use corosensei::{Coroutine, CoroutineResult};
@@ -19,7 +20,7 @@ use crate::vp::Vp;
 /// How a fiber is to start.
 pub(super) struct Plan {
     pub(super) size: usize,
-    pub(super) name: Option<Box<str>>,
+    pub(super) name: Option<Arc<str>>,
     pub(super) site: &'static Location<'static>,
 }
 

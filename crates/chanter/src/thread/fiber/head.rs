@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::pin::pin;
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::overflow;
 use super::pool::Pool;
 use super::stack::Stack;
 use crate::policy::Ready;
+use crate::sync::atomic::Ordering;
 use crate::sync::os_thread;
 use crate::thread::frame::Header;
 use crate::thread::run::{claim, waker_of};
@@ -53,7 +54,7 @@ pub(crate) struct Head {
     /// It is being ended: who would block unwinds.
     ending: Cell<bool>,
     os_thread: u32,
-    pub(super) name: Option<Box<str>>,
+    pub(super) name: Option<Arc<str>>,
     pub(super) site: &'static Location<'static>,
     /// The list of those that have begun on a virtual processor.
     next: Cell<*const Head>,
@@ -111,6 +112,14 @@ impl Fibers {
         unsafe { self.current.get().as_ref() }.is_some_and(|head| head.ending.get())
     }
 
+    /// Calls `f`, which the driver makes on a fiber's stack, or on none, as if it were
+    /// on none: what blocks in it nests. `f` does not unwind.
+    pub(crate) fn without(&self, f: impl FnOnce()) {
+        let outer = self.current.replace(ptr::null());
+        f();
+        self.current.set(outer);
+    }
+
     /// Whether no fiber is bound to the driver.
     pub(crate) fn is_empty(&self) -> bool {
         self.first.get().is_null()
@@ -166,7 +175,7 @@ impl Head {
         vp: &Vp,
         frame: NonNull<Header>,
         size: usize,
-        name: Option<Box<str>>,
+        name: Option<Arc<str>>,
         site: &'static Location<'static>,
     ) -> io::Result<Stack> {
         let os_thread = os_thread();
@@ -206,7 +215,10 @@ impl Head {
         // It must not leave this OS thread any more, since what lies on its
         // stack need not be `Send`.
         // SAFETY: we are its runner.
-        unsafe { frame.as_ref() }.kind.set(crate::thread::frame::Kind::Local);
+        let header = unsafe { frame.as_ref() };
+        header.kind.set(crate::thread::frame::Kind::Local);
+        // A stand-in that drives keeps it.
+        header.vp.store(ptr::from_ref(vp).cast_mut(), Ordering::Relaxed);
         vp.has_locals.set(true);
         Ok(stack)
     }

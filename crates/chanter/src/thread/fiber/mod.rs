@@ -74,14 +74,16 @@ mod pool;
 mod stack;
 
 use std::fmt;
+use std::future::Future;
 use std::panic::Location;
+use std::sync::Arc;
 
 use super::Thread;
-use super::spawn::{spawn_fiber_here, spawn_fiber_in};
+use super::spawn::{OUTSIDE, spawn_fiber_here, spawn_fiber_in, spawn_named_fiber};
 use crate::Machine;
 #[allow(unused_imports, reason = "for the documentation")]
 use crate::event::Event;
-use crate::vp::Vp;
+use crate::vp::{Vp, entered};
 use body::{Body, Plan};
 pub(crate) use head::{Fibers, YIELDED};
 
@@ -142,7 +144,7 @@ where
 #[derive(Clone, Default)]
 #[must_use = "a builder spawns nothing by itself"]
 pub struct Builder {
-    name: Option<Box<str>>,
+    name: Option<Arc<str>>,
     size: Option<usize>,
     on: Option<usize>,
 }
@@ -154,9 +156,10 @@ impl Builder {
         Self::default()
     }
 
-    /// The fiber's name, for messages and [`name`].
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into().into_boxed_str());
+    /// The fiber's name, for messages, [`name`], and what names of
+    /// [threads](crate::ThreadBuilder) are for.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
         self
     }
 
@@ -185,8 +188,12 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let (on, body, site) = self.body(closure, Location::caller());
-        spawn_fiber_here(on, body, site)
+        let (name, on) = (self.name.clone(), self.on);
+        let (body, site) = self.body(closure, Location::caller());
+        match name {
+            None => spawn_fiber_here(on, body, site),
+            Some(name) => spawn_named_fiber(&entered().expect(OUTSIDE), name, on, body, site),
+        }
     }
 
     /// Spawns the fiber on `machine`, from any OS thread.
@@ -199,8 +206,12 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let (on, body, site) = self.body(closure, Location::caller());
-        spawn_fiber_in(machine.shared(), on, body, site)
+        let (name, on) = (self.name.clone(), self.on);
+        let (body, site) = self.body(closure, Location::caller());
+        match name {
+            None => spawn_fiber_in(machine.shared(), on, body, site),
+            Some(name) => spawn_named_fiber(machine.shared(), name, on, body, site),
+        }
     }
 
     #[inline]
@@ -208,9 +219,9 @@ impl Builder {
         self,
         closure: F,
         site: &'static Location<'static>,
-    ) -> (Option<usize>, Body<F, T>, &'static Location<'static>) {
+    ) -> (Body<F, T>, &'static Location<'static>) {
         let size = self.size.unwrap_or_else(head::default_size);
-        (self.on, Body::new(closure, Plan { size, name: self.name, site }), site)
+        (Body::new(closure, Plan { size, name: self.name, site }), site)
     }
 }
 
@@ -235,6 +246,17 @@ impl Machine {
     {
         Builder::new().spawn_in(self, closure)
     }
+}
+
+/// The body of a fiber without a name, for a host that is spawned elsewhere.
+pub(super) fn body_of<F: FnOnce() -> T + Send, T: Send>(
+    closure: F,
+    site: &'static Location<'static>,
+) -> impl Future<Output = T> + Send {
+    if let Some(vp) = Vp::current() {
+        vp.counters.fibers.add_one();
+    }
+    Builder::new().body(closure, site).0
 }
 
 /// Whether the caller is on a fiber's stack, and so may block without blocking
@@ -265,4 +287,31 @@ pub fn yield_now() {
         Some(head) => head.yield_now(),
         None => crate::vp::block_here(super::yield_now()),
     }
+}
+
+/// Yields, as a thread that has used up its quantum, if
+/// [`checkpoint`](crate::checkpoint) says so: the blocking form of
+/// [`yield_if_asked`](crate::yield_if_asked). Whether it did. On an OS thread
+/// that drives nothing it never does.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let fiber = spawn_fiber(|| {
+///     (0..1000_u64).fold(0, |sum, n| {
+///         chanter::fiber::yield_if_asked();
+///         sum + n
+///     })
+/// });
+/// assert_eq!(fiber.join().await.unwrap(), 499_500);
+/// # });
+/// ```
+#[inline]
+pub fn yield_if_asked() -> bool {
+    let is_asked = crate::checkpoint();
+    if is_asked {
+        crate::vp::end_long_turn();
+        yield_now();
+    }
+    is_asked
 }

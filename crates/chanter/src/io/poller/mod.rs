@@ -1,0 +1,36 @@
+//! Pollers: where a virtual processor learns which of its sockets are ready, and where it sleeps.
+//!
+//! Every poller is edge-triggered and has the same shape: `add` and `delete` sockets, `wait` for what
+//! happens to them, `notify` to end a wait or the next one. This is the only place of the folder that
+//! differs between systems:
+//!
+//! - `epoll` (Linux) makes one system call a wait;
+//! - `portable` (elsewhere) is the crate `polling`.
+
+#[cfg(target_os = "linux")]
+mod epoll;
+#[cfg(not(target_os = "linux"))]
+mod portable;
+
+#[cfg(target_os = "linux")]
+pub(super) use epoll::{Happenings, Poller};
+#[cfg(not(target_os = "linux"))]
+pub(super) use portable::{Happenings, Poller};
+
+/// How many sockets one wait tells of; the next tells of the rest.
+const AT_ONCE: usize = 256;
+
+/// What happened to one socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Happening {
+    /// The key that it was added under.
+    pub(super) key: usize,
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    /// No further edge will tell of the end of what can be read: the other side is shut, or the
+    /// socket has failed. A poller that cannot know says `true`.
+    pub(super) read_closed: bool,
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

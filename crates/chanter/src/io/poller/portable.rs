@@ -1,0 +1,72 @@
+//! Elsewhere: the crate `polling`.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use polling::{Event, Events, PollMode};
+
+use super::{AT_ONCE, Happening};
+
+#[derive(Debug)]
+pub(in crate::io) struct Poller {
+    inner: polling::Poller,
+}
+
+/// What the last wait told.
+pub(in crate::io) struct Happenings {
+    events: Events,
+}
+
+impl Poller {
+    pub(in crate::io) fn new() -> io::Result<Self> {
+        Ok(Self { inner: polling::Poller::new()? })
+    }
+
+    /// Ends the wait that is going on, or the next one. From anywhere.
+    pub(in crate::io) fn notify(&self) {
+        // It fails only if the OS has lost the poller; the wait then fails too.
+        let _ = self.inner.notify();
+    }
+
+    /// Waits until something happens, for `timeout` at the most.
+    pub(in crate::io) fn wait(
+        &self,
+        happenings: &mut Happenings,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        happenings.events.clear();
+        self.inner.wait(&mut happenings.events, timeout).map(drop)
+    }
+
+    /// Watches a socket in both directions.
+    ///
+    /// # Safety
+    /// It is deleted before it is closed.
+    pub(in crate::io) unsafe fn add(&self, socket: BorrowedFd<'_>, key: usize) -> io::Result<()> {
+        let mode = if self.inner.supports_edge() { PollMode::Edge } else { PollMode::Level };
+        // SAFETY: the caller's contract.
+        unsafe { self.inner.add_with_mode(socket.as_raw_fd(), Event::all(key), mode) }
+    }
+
+    /// Stops watching. An error means that nobody does any more.
+    pub(in crate::io) fn delete(&self, socket: BorrowedFd<'_>) {
+        let _ = self.inner.delete(socket);
+    }
+}
+
+impl Happenings {
+    pub(in crate::io) fn new() -> Self {
+        Self { events: Events::with_capacity(NonZeroUsize::new(AT_ONCE).expect("not zero")) }
+    }
+
+    pub(in crate::io) fn iter(&self) -> impl Iterator<Item = Happening> {
+        self.events.iter().map(|event| Happening {
+            key: event.key,
+            readable: event.readable,
+            writable: event.writable,
+            read_closed: true,
+        })
+    }
+}

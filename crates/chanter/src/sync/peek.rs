@@ -1,0 +1,57 @@
+//! Cells that one thread at a time uses, by some protocol, and at which anyone
+//! may look for a hint.
+
+use super::atomic::{AtomicPtr, Ordering};
+
+/// A pointer.
+#[derive(Debug)]
+pub(crate) struct PeekPtr<T>(AtomicPtr<T>);
+
+impl<T> PeekPtr<T> {
+    pub(crate) fn new(pointer: *mut T) -> Self {
+        Self(AtomicPtr::new(pointer))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> *mut T {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, pointer: *mut T) {
+        self.0.store(pointer, Ordering::Relaxed);
+    }
+
+    /// Not at once: the caller alone writes.
+    #[inline(always)]
+    pub(crate) fn replace(&self, pointer: *mut T) -> *mut T {
+        let old = self.get();
+        self.set(pointer);
+        old
+    }
+}
+
+/// A byte. The models, which are to find two users at a time, have no hints.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(crate) struct PeekByte(super::atomic::AtomicU8);
+
+#[cfg(not(loom))]
+impl PeekByte {
+    pub(crate) fn new(value: u8) -> Self {
+        Self(super::atomic::AtomicU8::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, value: u8) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+#[cfg(loom)]
+pub(crate) type PeekByte = super::Cell<u8>;

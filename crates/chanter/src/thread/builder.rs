@@ -1,0 +1,132 @@
+//! Spawning threads with a name.
+
+use std::fmt;
+use std::future::Future;
+use std::panic::Location;
+use std::sync::Arc;
+
+use super::Thread;
+use super::attributed::{Said, delay_said_in, spawn_said_in};
+use super::spawn::OUTSIDE;
+use crate::Machine;
+use crate::policy::Attributes;
+use crate::vp::entered;
+
+/// How a host is to be spawned: with a name, attributes for its policy, a place.
+///
+/// The name is in the reports of panics and deadlocks, in the `Debug` of its
+/// handle, in [`Thread::name`] and [`current_thread`](crate::current_thread), on
+/// every machine. What is said costs the thread some 40 bytes in its frame; threads
+/// of which nothing is said pay nothing. Fibers have [a builder of their
+/// own](crate::fiber::Builder).
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let thread = ThreadBuilder::new().name("adder").on(0).spawn(async { 1 + 1 });
+/// assert_eq!(thread.name(), Some("adder"));
+/// assert_eq!(thread.join().await.unwrap(), 2);
+/// # });
+/// ```
+#[derive(Clone, Default)]
+#[must_use = "a builder spawns nothing by itself"]
+pub struct ThreadBuilder {
+    said: Said,
+}
+
+impl ThreadBuilder {
+    /// A host without name and attributes, on any virtual processor.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The thread's name.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.said.name = Some(name.into());
+        self
+    }
+
+    /// What policies are told of it; see [`spawn_with`](crate::spawn_with).
+    pub fn attributes(mut self, attributes: Attributes) -> Self {
+        self.said.attributes = attributes;
+        self
+    }
+
+    /// The virtual processor on which it stays; see [`spawn_on`](crate::spawn_on).
+    pub fn on(mut self, vp: usize) -> Self {
+        self.said.on = Some(vp);
+        self
+    }
+
+    /// Spawns the thread on the caller's machine; see [`spawn`](crate::spawn).
+    ///
+    /// # Panics
+    /// Outside of a machine, or if it has no virtual processor as asked for.
+    #[track_caller]
+    pub fn spawn<F>(self, future: F) -> Thread<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        spawn_said_in(&entered().expect(OUTSIDE), self.said, future, Location::caller())
+    }
+
+    /// Spawns the thread on `machine`, from any OS thread.
+    ///
+    /// # Panics
+    /// If it has no virtual processor as asked for.
+    #[track_caller]
+    pub fn spawn_in<F>(self, machine: &Machine, future: F) -> Thread<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        spawn_said_in(machine.shared(), self.said, future, Location::caller())
+    }
+
+    /// Creates a delayed thread; see [`delay`](crate::delay).
+    ///
+    /// # Panics
+    /// As for [`spawn`](Self::spawn).
+    #[track_caller]
+    pub fn delay<F>(self, future: F) -> Thread<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        delay_said_in(&entered().expect(OUTSIDE), self.said, future, Location::caller())
+    }
+}
+
+impl fmt::Debug for ThreadBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadBuilder")
+            .field("name", &self.said.name)
+            .field("attributes", &self.said.attributes)
+            .field("on", &self.said.on)
+            .finish()
+    }
+}
+
+/// Spawns a host with a name; see [`spawn`](crate::spawn), and [`ThreadBuilder`] for
+/// more that can be said.
+///
+/// # Panics
+/// Outside of a machine.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let thread = spawn_named("ping", async { "pong" });
+/// assert_eq!(format!("{thread:?}"), r#"Thread { name: "ping", progress: Scheduled, .. }"#);
+/// assert_eq!(thread.join().await.unwrap(), "pong");
+/// # });
+/// ```
+#[track_caller]
+pub fn spawn_named<F>(name: impl Into<Arc<str>>, future: F) -> Thread<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    ThreadBuilder::new().name(name).spawn(future)
+}

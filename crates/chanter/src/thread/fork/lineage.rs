@@ -1,0 +1,142 @@
+//! Jobs that were shared, and by which other one each was forked.
+
+use std::cell::Cell;
+use std::panic::Location;
+use std::ptr;
+use std::sync::Arc;
+
+use super::job::Job;
+use crate::sync::Lock;
+use crate::thread::frame::Kind;
+use crate::thread::join::Thread;
+use crate::thread::spawn::spawn_body;
+use crate::vp::Vp;
+
+/// A shared job, and those within which it was forked.
+#[derive(Debug)]
+pub(crate) struct Lineage {
+    parent: Option<Arc<Self>>,
+}
+
+impl Lineage {
+    fn is_within(&self, ancestor: &Arc<Self>) -> bool {
+        let mut next = self.parent.as_ref();
+        while let Some(lineage) = next {
+            if Arc::ptr_eq(lineage, ancestor) {
+                return true;
+            }
+            next = lineage.parent.as_ref();
+        }
+        false
+    }
+}
+
+/// A shared job that runs on a virtual processor, on the stack of who runs it.
+#[derive(Debug)]
+pub(crate) struct Context {
+    lineage: Arc<Lineage>,
+    /// The newest job when it began: those above are forked by it.
+    base: Cell<*const Job>,
+    outer: *const Self,
+}
+
+impl Context {
+    pub(super) fn is_based_on(&self, job: *const Job) -> bool {
+        ptr::eq(self.base.get(), job)
+    }
+
+    pub(super) fn outer(&self) -> *const Self {
+        self.outer
+    }
+
+    /// A job below goes out of the list.
+    ///
+    /// # Safety
+    /// `context` and all outer ones are alive.
+    pub(super) unsafe fn forget_base(mut context: *const Self, job: *const Job, older: *const Job) {
+        // SAFETY: the caller's contract.
+        while let Some(inner) = unsafe { context.as_ref() } {
+            if inner.is_based_on(job) {
+                inner.base.set(older);
+            }
+            context = inner.outer;
+        }
+    }
+}
+
+/// A job that has become a thread: its owner's part.
+pub(super) struct Share {
+    pub(super) thread: Thread<()>,
+    pub(super) lineage: Arc<Lineage>,
+}
+
+/// A pointer to a job, for the thread that runs it.
+struct Sent(*const Job);
+
+// SAFETY: its closure is `Send`, and INV-FORK says who uses it.
+unsafe impl Send for Sent {}
+
+impl Sent {
+    /// # Safety
+    /// The job is shared, and this is called once.
+    unsafe fn run(self, lineage: Arc<Lineage>) {
+        let vp = Vp::current().expect("threads run on virtual processors");
+        let place = vp.forks.context();
+        let context = Context { lineage, base: Cell::new(vp.forks.newest()), outer: place.get() };
+        place.set(&raw const context);
+        // SAFETY: the caller's contract. It does not unwind.
+        unsafe { ((*self.0).run)(self.0) };
+        place.set(context.outer);
+    }
+}
+
+impl Share {
+    /// Makes a thread for `job`, which was forked within `context`, and wakes
+    /// somebody to take it.
+    ///
+    /// # Safety
+    /// The caller drives `vp`. The job stays until the thread is determined.
+    pub(super) unsafe fn new(vp: &Vp, job: *const Job, context: Option<&Context>) -> Self {
+        let parent = context.map(|context| Arc::clone(&context.lineage));
+        let lineage = Arc::new(Lineage { parent });
+        let (sent, own) = (Sent(job), Arc::clone(&lineage));
+        // SAFETY: we drive `vp`; the body is sent by `Sent`'s word, and its job
+        // outlives it. It is polled once, since it does not block.
+        let thread = unsafe {
+            let body = async move { sent.run(own) };
+            spawn_body(vp, body, Kind::Host, Location::caller())
+        };
+        vp.counters.shared.add_one();
+        let machine = vp.machine();
+        machine.shares.0.lock().push((Arc::clone(&lineage), thread.again()));
+        machine.wake_one(vp);
+        Self { thread, lineage }
+    }
+}
+
+/// The shared jobs of a machine.
+#[derive(Debug)]
+pub(crate) struct Shares(Lock<Vec<(Arc<Lineage>, Thread<()>)>>);
+
+impl Shares {
+    pub(crate) fn new() -> Self {
+        Self(Lock::new(Vec::new()))
+    }
+
+    /// A job that nobody has begun, and that was forked within `ancestor`.
+    pub(super) fn find_within(&self, ancestor: &Arc<Lineage>) -> Option<Thread<()>> {
+        let all = self.0.lock();
+        all.iter()
+            .find(|(lineage, thread)| thread.is_fresh() && lineage.is_within(ancestor))
+            .map(|(_, thread)| thread.again())
+    }
+
+    /// The owner of `share` has what it waited for.
+    pub(super) fn forget(&self, share: &Share) {
+        let mut all = self.0.lock();
+        let index = all.iter().position(|(lineage, _)| Arc::ptr_eq(lineage, &share.lineage));
+        let gone = index.map(|index| all.swap_remove(index));
+        drop(all);
+        drop(gone);
+    }
+}

@@ -1,0 +1,96 @@
+//! Fork and join: two halves of a computation, of which the second is given
+//! away only when somebody is hungry.
+//!
+//! The second half waits as a [`Job`] on its owner's stack, in a list of the
+//! virtual processor. Mostly its owner comes to it first, and calls it: that is
+//! all, and costs a few stores. A hungry virtual processor asks for work once a
+//! heartbeat (heartbeat scheduling, PLDI 2018; as for parasites): then the oldest
+//! job, which tends to be the largest, becomes a host that the hungry one takes
+//! (`lineage.rs`). Its owner, when it comes to it, demands its value: steals it
+//! back, or waits for it. Who waits runs nothing but what it waits for: jobs that
+//! were forked, directly or not, by the one that it waits for.
+
+mod job;
+mod lineage;
+mod wait;
+
+use std::mem::ManuallyDrop;
+
+use self::job::StackJob;
+pub(crate) use job::Forks;
+pub(crate) use lineage::Shares;
+
+use crate::vp::Vp;
+
+/// Runs `a` and `b`, perhaps beside each other, and returns both results.
+///
+/// `a` runs here. So does `b`, afterwards, unless another virtual processor is
+/// hungry meanwhile and takes it. So a call costs little more than the two: some
+/// nanoseconds, and nothing is allocated. Fork as finely as you please.
+///
+/// While the caller waits for a `b` that somebody else is running, it runs
+/// nothing but parts of that: never an unrelated thread. So it is safe to hold a
+/// lock meanwhile which unrelated threads want. It keeps its OS thread; if it waits
+/// for long, its virtual processor is handed over, as with any long turn.
+///
+/// Outside of a machine, and on a simulated one, `a` and `b` run one after the
+/// other.
+///
+/// # Panics
+/// If `a` or `b` panics, when both have ended; `b` may not have begun.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// fn sum(numbers: &[u64]) -> u64 {
+///     match numbers {
+///         [] => 0,
+///         [one] => *one,
+///         _ => {
+///             let (left, right) = numbers.split_at(numbers.len() / 2);
+///             let (left, right) = fork_join(|| sum(left), || sum(right));
+///             left + right
+///         }
+///     }
+/// }
+/// # chanter::block_on(async {
+/// let numbers: Vec<u64> = (1..=1000).collect();
+/// assert_eq!(sum(&numbers), 500_500);
+/// # });
+/// ```
+///
+/// STING, section 6 (stealing on demand); Featherweight Threads, section 5.3.
+#[inline(always)]
+pub fn fork_join<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
+where
+    A: FnOnce() -> RA,
+    B: FnOnce() -> RB + Send,
+    RB: Send,
+{
+    let Some(vp) = Vp::current() else { return (a(), b()) };
+    let job = StackJob::new(b);
+    // SAFETY: the job stays where it is, and is joined below, or by the guard.
+    unsafe { vp.forks.push(job.job()) };
+    if !vp.may_spawn_in_place() {
+        job::share(vp);
+    }
+    let guard = Joining { vp, job: &job };
+    let first = a();
+    let guard = ManuallyDrop::new(guard);
+    // SAFETY: the job is ours, and joined once.
+    let second = unsafe { guard.job.join(guard.vp) };
+    (first, second)
+}
+
+/// Joins the second half, if the first one panics.
+struct Joining<'a, B: FnOnce() -> R, R> {
+    vp: &'a Vp,
+    job: &'a StackJob<B, R>,
+}
+
+impl<B: FnOnce() -> R, R> Drop for Joining<'_, B, R> {
+    #[cold]
+    fn drop(&mut self) {
+        // SAFETY: the job is ours, and not joined otherwise.
+        unsafe { self.job.abandon(self.vp) };
+    }
+}

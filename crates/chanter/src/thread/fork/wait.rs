@@ -1,0 +1,44 @@
+//! Waiting for a job that somebody else has.
+
+use std::time::Duration;
+
+use super::lineage::Share;
+use crate::thread::run::demand;
+use crate::vp::Vp;
+
+/// How often a waiter looks before it sleeps in between.
+const LOOKS: u32 = 2_000;
+/// How long it sleeps at first, and at most.
+const NAP: Duration = Duration::from_micros(20);
+const LONGEST_NAP: Duration = Duration::from_millis(1);
+
+/// Runs `share`'s job if nobody has begun it, and waits for its end otherwise:
+/// helps with what it has forked itself, and asks for more of that.
+pub(super) fn until_determined(vp: &Vp, share: &Share) {
+    let machine = vp.machine();
+    // SAFETY: the handle is a reference.
+    unsafe { demand(share.thread.frame()) };
+    if !share.thread.is_determined() {
+        let hungry = vp.be_hungry();
+        let (mut looks, mut nap) = (0, NAP);
+        while !share.thread.is_determined() {
+            if let Some(part) = machine.shares.find_within(&share.lineage) {
+                hungry.pause(|| {
+                    // SAFETY: the handle is a reference.
+                    unsafe { demand(part.frame()) };
+                });
+                (looks, nap) = (0, NAP);
+                continue;
+            }
+            looks += 1;
+            if looks < LOOKS {
+                std::hint::spin_loop();
+                continue;
+            }
+            hungry.ask();
+            std::thread::sleep(nap);
+            nap = (nap * 2).min(LONGEST_NAP);
+        }
+    }
+    machine.shares.forget(share);
+}

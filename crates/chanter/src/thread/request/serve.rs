@@ -1,0 +1,100 @@
+//! The target's part: a thread that is about to run does first what it has been
+//! asked to.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll};
+
+use super::dossier::{Pending, Step};
+use super::refuse;
+use crate::deadlock::Waiting;
+use crate::thread::body::contain;
+use crate::thread::frame::Header;
+use crate::thread::join::JoinError;
+use crate::thread::run::{complete, polling, settle};
+use crate::vp::Vp;
+
+/// Takes the requests that have been made to a thread. True: the caller, its
+/// runner, polls the body. False: the caller must not touch the frame any more.
+///
+/// # Safety
+/// The caller is the frame's runner and drives `vp`, where the thread is.
+#[cold]
+#[inline(never)]
+pub(in crate::thread) unsafe fn serve(vp: &Vp, frame: NonNull<Header>) -> bool {
+    // SAFETY: the caller is the runner, until `settle` or `complete`.
+    let header = unsafe { frame.as_ref() };
+    let dossiers = &vp.machine().dossiers;
+    loop {
+        match dossiers.step(&header.state) {
+            Step::Run => return true,
+            Step::Grant(Pending { hold, ask, .. }) => {
+                contain(|| drop(hold));
+                contain(|| ask.grant());
+            }
+            Step::Terminate(Pending { mut ask, .. }) => {
+                // SAFETY: we are the runner; the value is of the thread's type,
+                // since its handle has made the request, and is moved out once.
+                // The frame is not touched once it is complete.
+                unsafe {
+                    let vtable = header.vtable.get();
+                    polling(vp, frame, |_| match ask.value() {
+                        Some(value) => (vtable.terminate)(frame, value.as_ptr()),
+                        None => (vtable.cancel)(frame),
+                    });
+                    complete(frame, header.borrowed.replace(0));
+                }
+                contain(|| ask.grant());
+                return false;
+            }
+            Step::Poll(mut hold) => {
+                // SAFETY: we are the runner.
+                let poll = unsafe { polling(vp, frame, |cx| poll_contained(hold.as_mut(), cx)) };
+                let mut hold = Some(hold);
+                if poll.is_ready() {
+                    dossiers.arrived(&header.state);
+                } else if dossiers.wait_on(&header.state, &mut hold) {
+                    // SAFETY: as above.
+                    unsafe { settle(vp, frame, Poll::Pending) };
+                    return false;
+                }
+                // Dropped as the thread, whose wakers it may hold.
+                // SAFETY: as above.
+                unsafe { polling(vp, frame, |_| contain(|| drop(hold))) };
+            }
+            Step::Stay => {
+                vp.answer(|waits| {
+                    waits.push(Waiting::Other("its resumption"));
+                    // Whoever has its handle may resume it.
+                    waits.strangers = true;
+                });
+                // SAFETY: as above.
+                unsafe { settle(vp, frame, Poll::Pending) };
+                return false;
+            }
+        }
+    }
+}
+
+fn poll_contained(hold: Pin<&mut (dyn Future<Output = ()> + Send)>, cx: &mut Context<'_>) -> Poll<()> {
+    catch_unwind(AssertUnwindSafe(|| hold.poll(cx))).unwrap_or_else(|payload| {
+        JoinError::panicked(payload).report("a condition that a thread was to wait for");
+        Poll::Ready(())
+    })
+}
+
+/// The thread is over, or its frame is about to be freed: nothing that was
+/// asked of it is granted any more.
+///
+/// # Safety
+/// The caller keeps the frame.
+#[cold]
+#[inline(never)]
+pub(in crate::thread) unsafe fn close(frame: NonNull<Header>) {
+    // SAFETY: the caller's contract.
+    let header = unsafe { frame.as_ref() };
+    let (refused, hold) = header.machine().dossiers.close(&header.state);
+    contain(|| drop(hold));
+    contain(|| refuse(refused));
+}

@@ -1,0 +1,478 @@
+//! Scopes: threads that may borrow, because somebody waits for them.
+//!
+//! [`scope_blocking`] is for code that blocks, on OS threads and fibers: its threads
+//! borrow from its caller's stack. It returns when they have ended, as
+//! [`std::thread::scope`] does, and on no other way.
+//!
+//! A future cannot promise that: whoever has it may forget it, and what it
+//! borrows would go while its threads live. So [`scope`], for `async` code, *owns* what
+//! they borrow. Forgotten, it forgets that too; dropped, it tells its threads to end,
+//! and the data lives until the last of them is gone.
+//!
+//! # Why this is sound
+//!
+//! * A thread's future, its value and its payload are gone, or in a packet that only
+//!   the scope's own handles share, before it leaves the crowd (`member.rs`): not in its
+//!   frame, which a foreign waker may keep. Handles cannot outlive `'scope`; one that is
+//!   forgotten forgets the packet.
+//! * Blocking: `'scope` begins and ends within the call, and the call does not end,
+//!   neither by returning nor by unwinding, while a member is in the crowd (`wait.rs`).
+//!   A fiber that is forced to unwind runs its crowd to its end on the spot.
+//! * Async: what is lent is in a counted home. Each thread keeps it until its future
+//!   and its packet are gone, and the scope until the body is. It is `'static`, so
+//!   nothing else can be reached through it; and the body is a function of *any*
+//!   `'scope`, so its threads borrow from the home or from nothing.
+//! * A runtime that never drops a future (a machine that leaks) never lets its member
+//!   leave: then the scope waits for ever.
+
+mod crowd;
+mod member;
+#[cfg(all(test, loom))]
+mod models;
+mod wait;
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use super::body::contain;
+use super::genealogy::Kin;
+use super::join::{JoinError, Thread};
+use super::request::Request;
+use super::spawn::{OUTSIDE, spawn_borrowing};
+use crate::Machine;
+use crate::event::Event;
+use crate::vp::{SharedRef, Site, Vp, entered};
+use crowd::Crowd;
+use member::{Home, Packet, Parcel, Scoped};
+
+/// A scope in which threads are spawned that may borrow; see [`scope`] and
+/// [`scope_blocking`].
+pub struct Scope<'scope, 'env: 'scope> {
+    crowd: Arc<Crowd>,
+    /// What it lends, if that is its own.
+    home: Option<Weak<dyn std::any::Any + Send + Sync>>,
+    /// Where its threads run, if that was said.
+    machine: Option<SharedRef>,
+    // Invariant, as in `std`: who could shorten `'scope` could borrow for less.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// A handle of a scope's thread.
+///
+/// Dropping it lets the thread go on; the scope waits for it anyway.
+pub struct ScopedThread<'scope, T> {
+    thread: Thread<()>,
+    packet: Arc<Packet<T>>,
+    scope: PhantomData<&'scope ()>,
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// Spawns a host in the scope: it may borrow what outlives the scope.
+    ///
+    /// Threads of a scope may spawn others in it. A panic becomes the thread's value,
+    /// for [`ScopedThread::join`]; if nobody joins, the scope's caller panics with it.
+    ///
+    /// # Panics
+    /// Outside of a machine, unless the scope is that of a
+    /// [machine](crate::Machine::scope_blocking).
+    #[track_caller]
+    pub fn spawn<F>(&'scope self, future: F) -> ScopedThread<'scope, F::Output>
+    where
+        F: Future + Send + 'scope,
+        F::Output: Send + 'scope,
+    {
+        self.spawn_at(future, Location::caller())
+    }
+
+    /// Spawns a fiber in the scope; see [`spawn`](Self::spawn).
+    ///
+    /// # Panics
+    /// As for [`spawn`](Self::spawn).
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # chanter::block_on(async {
+    /// let words = ["to", "be"];
+    /// let mut lengths = [0; 2];
+    /// scope_blocking(|s| {
+    ///     for (length, word) in lengths.iter_mut().zip(&words) {
+    ///         s.spawn_fiber(|| *length = word.len());
+    ///     }
+    /// });
+    /// assert_eq!(lengths, [2, 2]);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn spawn_fiber<F, T>(&'scope self, closure: F) -> ScopedThread<'scope, T>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let site = Location::caller();
+        self.spawn_at(super::fiber::body_of(closure, site), site)
+    }
+
+    fn spawn_at<F>(&'scope self, future: F, site: Site) -> ScopedThread<'scope, F::Output>
+    where
+        F: Future + Send + 'scope,
+        F::Output: Send + 'scope,
+    {
+        let entered = entered();
+        let machine = self.machine.as_ref().or(entered.as_ref()).expect(OUTSIDE);
+        // Whoever calls borrows from the home.
+        let home: Option<Home> = self.home.as_ref().map(|home| home.upgrade().expect("it is borrowed"));
+        let packet = Packet::new(&self.crowd);
+        let body = Scoped::new(future, Arc::clone(&packet), home);
+        // SAFETY: what it borrows outlives it, see above; it is `Send`, its parts are.
+        // The machine is entered, or borrowed by the caller of the scope: it has not
+        // ended.
+        let thread = unsafe { spawn_borrowing(machine, body, site) };
+        ScopedThread { thread, packet, scope: PhantomData }
+    }
+
+    /// Tells the scope's threads to end: each is dropped where it awaits, now or when it
+    /// gets there. Those who join them get a cancelled [`JoinError`]. What is spawned
+    /// in the scope from now on ends before it begins.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # chanter::block_on(async {
+    /// let found = scope([3, 7, 5], async |s, numbers| {
+    ///     let (tx, rx) = mailbox();
+    ///     for number in numbers {
+    ///         let tx = tx.clone();
+    ///         s.spawn(async move {
+    ///             yield_now().await;
+    ///             tx.send(*number).await
+    ///         });
+    ///     }
+    ///     let first = rx.recv().await.unwrap();
+    ///     // The others are not wanted any more.
+    ///     s.cancel();
+    ///     first
+    /// });
+    /// assert!([3, 7, 5].contains(&found.await));
+    /// # });
+    /// ```
+    pub fn cancel(&self) {
+        self.crowd.cancel();
+    }
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("is_empty", &self.crowd.is_empty()).finish_non_exhaustive()
+    }
+}
+
+impl<'scope, T> ScopedThread<'scope, T> {
+    /// The event of the thread's completion: its value, or how it failed; see
+    /// [`Thread::join`].
+    pub fn join(&self) -> impl Event<Output = Result<T, JoinError>> + use<'scope, T> {
+        let packet = Arc::clone(&self.packet);
+        self.thread.join().wrap(move |result| {
+            result.and_then(|()| match packet.take() {
+                Parcel::Here(result) => result.map_err(JoinError::panicked),
+                Parcel::Empty => Err(JoinError::cancelled()),
+                Parcel::Taken => Err(JoinError::taken()),
+            })
+        })
+    }
+
+    /// Whether the thread is determined.
+    pub fn is_determined(&self) -> bool {
+        self.thread.is_determined()
+    }
+
+    /// Asks the thread to end; see [`Thread::cancel`].
+    pub fn cancel(&self) -> Request {
+        self.thread.cancel()
+    }
+
+    /// What is known of the thread; see [`Thread::kin`].
+    pub fn kin(&self) -> Kin {
+        self.thread.kin()
+    }
+}
+
+impl<T> fmt::Debug for ScopedThread<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.thread.fmt(f)
+    }
+}
+
+/// Runs `body`, in whose scope threads may be spawned that borrow from the caller, and
+/// returns when all of them have ended.
+///
+/// On a fiber it suspends the fiber, on an OS thread of the program's it blocks that; on
+/// another thread of a machine it runs others on the same stack meanwhile, as
+/// [`Event::sync_blocking`] does. (In `async` code, prefer [`scope`].)
+///
+/// If the fiber is ended (cancelled, or with its OS thread's driving, or its machine)
+/// while it is in here, the scope's threads are told to end as well, and the unwinding
+/// waits for them. (For ever, if one of them blocks the processor with `sync_blocking`
+/// in `async` code, and the fiber was cancelled in a turn that is nested in that.)
+///
+/// # Panics
+/// If `body` panics, or one of the threads, and nobody joined it: with the first one's
+/// payload, after all have ended. If little is left of the stack.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// # spawn_fiber(|| {
+/// let mut numbers = [1, 2, 3];
+/// let sum = scope_blocking(|s| {
+///     let (first, rest) = numbers.split_first_mut().unwrap();
+///     let sum = s.spawn(async { rest.iter().sum::<i32>() });
+///     s.spawn(async { *first = 10 });
+///     sum.join().sync_blocking().unwrap()
+/// });
+/// assert_eq!((sum, numbers[0]), (5, 10));
+/// # }).join().await.unwrap();
+/// # });
+/// ```
+///
+/// What does not outlive the scope cannot be borrowed:
+///
+/// ```compile_fail,E0373
+/// # use chanter::prelude::*;
+/// scope_blocking(|s| {
+///     let local = 1;
+///     s.spawn(async { local + 1 });
+/// });
+/// ```
+///
+/// nor can a handle, or what a thread borrows, leave it:
+///
+/// ```compile_fail
+/// # use chanter::prelude::*;
+/// let mut kept = None;
+/// scope_blocking(|s| kept = Some(s.spawn(async { 1 })));
+/// ```
+///
+/// ```compile_fail,E0499
+/// # use chanter::prelude::*;
+/// let mut number = 1;
+/// scope_blocking(|s| {
+///     s.spawn(async { number += 1 });
+///     s.spawn(async { number += 1 });
+/// });
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use chanter::prelude::*;
+/// let shared = std::rc::Rc::new(1);
+/// scope_blocking(|s| {
+///     s.spawn(async { *shared + 1 });
+/// });
+/// ```
+pub fn scope_blocking<'env, F, T>(body: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    blocking(None, body)
+}
+
+impl Machine {
+    /// A [`scope_blocking`](crate::scope_blocking) whose threads run on this machine,
+    /// for OS threads.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let machine = Machine::new()?;
+    /// let mut list = vec![3, 1, 2];
+    /// machine.scope_blocking(|s| drop(s.spawn(async { list.sort() })));
+    /// assert_eq!(list, [1, 2, 3]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn scope_blocking<'env, F, T>(&'env self, body: F) -> T
+    where
+        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+    {
+        blocking(Some(Arc::clone(self.shared())), body)
+    }
+}
+
+fn blocking<'env, F, T>(machine: Option<SharedRef>, body: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    if let Some(vp) = Vp::current() {
+        // While there is nothing to wait for.
+        assert!(vp.has_stack(), "too little stack is left for a scope");
+    }
+    let crowd = Arc::new(Crowd::new());
+    let scope = Scope { crowd, home: None, machine, scope: PhantomData, env: PhantomData };
+    let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
+    // Nothing above this line may return, nor unwind.
+    let unwound = wait::wait(&scope.crowd);
+    let panic = scope.crowd.take_panic();
+    match (unwound, result, panic) {
+        (Some(payload), result, panic) => {
+            contain(|| drop(result));
+            contain(|| drop(panic));
+            resume_unwind(payload)
+        }
+        (None, Err(payload), panic) => {
+            contain(|| drop(panic));
+            resume_unwind(payload)
+        }
+        (None, Ok(_), Some(payload)) => resume_unwind(payload),
+        (None, Ok(value), None) => value,
+    }
+}
+
+/// What a scope owns, and lends.
+struct Lent<D> {
+    scope: Scope<'static, 'static>,
+    data: D,
+}
+
+/// Runs `body` with a scope whose threads may borrow from `data`, which the scope owns;
+/// it is ready when all of them have ended.
+///
+/// `data` is what they share: put everything into it that they are to borrow.
+///
+/// **Cancel safety.** Dropped, it drops `body`'s future and [cancels](Scope::cancel)
+/// the threads; they end at their next await points, and the data goes with the last of
+/// them. It waits for nobody. Forgotten, its threads go on, and the data stays.
+///
+/// # Panics
+/// If `body` panics, or one of the threads, and nobody joined it: with the first one's
+/// payload, after all have ended.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let text = String::from("to be or not to be");
+/// let (longest, words) = scope(text, async |s, text| {
+///     let longest = s.spawn(async { text.split(' ').map(str::len).max() });
+///     let words = s.spawn(async { text.split(' ').count() });
+///     (longest.join().await.unwrap(), words.join().await.unwrap())
+/// })
+/// .await;
+/// assert_eq!((longest, words), (Some(3), 6));
+/// # });
+/// ```
+///
+/// Its threads borrow from the data, not from elsewhere:
+///
+/// ```compile_fail
+/// # use chanter::prelude::*;
+/// # async fn f() {
+/// let elsewhere = String::new();
+/// scope((), async |s, ()| drop(s.spawn(async { elsewhere.len() }))).await;
+/// # }
+/// ```
+///
+/// ```compile_fail
+/// # use chanter::prelude::*;
+/// # async fn f() {
+/// scope(1, async |s, _| {
+///     let local = 1;
+///     let thread = s.spawn(async { &local });
+///     thread.join().await.unwrap();
+/// })
+/// .await;
+/// # }
+/// ```
+///
+/// and nothing that borrows leaves it:
+///
+/// ```compile_fail
+/// # use chanter::prelude::*;
+/// # async fn f() {
+/// let text = scope(String::new(), async |_, text: &String| text.as_str()).await;
+/// # }
+/// ```
+pub fn scope<D, F, T>(data: D, body: F) -> impl Future<Output = T> + use<D, F, T>
+where
+    D: Send + Sync + 'static,
+    F: for<'scope> AsyncFnOnce(&'scope Scope<'scope, 'scope>, &'scope D) -> T,
+{
+    let lent = Arc::new_cyclic(|home: &Weak<Lent<D>>| Lent {
+        scope: Scope {
+            crowd: Arc::new(Crowd::new()),
+            home: Some(home.clone()),
+            machine: None,
+            scope: PhantomData,
+            env: PhantomData,
+        },
+        data,
+    });
+    // Lifetimes of `Owning` itself would have to be named in its type; `body` takes
+    // any, so it cannot tell.
+    // SAFETY: `Owning` keeps `lent` until the body is gone, or is forgotten with it.
+    // Threads, which may go on for longer, keep it themselves.
+    let lasting: &'static Lent<D> = unsafe { &*Arc::as_ptr(&lent) };
+    let body = body(&lasting.scope, &lasting.data);
+    Owning { stage: Stage::Body(body), crowd: CancelOnDrop(Arc::clone(&lent.scope.crowd)), lent: Some(lent) }
+}
+
+/// The future of a scope that owns what it lends.
+///
+/// The order of the fields is that in which they go, see [`scope`].
+struct Owning<B, T, D> {
+    stage: Stage<B, T>,
+    crowd: CancelOnDrop,
+    lent: Option<Arc<Lent<D>>>,
+}
+
+enum Stage<B, T> {
+    Body(B),
+    /// Waits for the crowd.
+    Leaving(std::thread::Result<T>),
+    Over,
+}
+
+/// Tells the threads of a scope that is given up to end.
+struct CancelOnDrop(Arc<Crowd>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl<B: Future, D> Future for Owning<B, B::Output, D> {
+    type Output = B::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
+        // SAFETY: the body stays where it is until it is dropped.
+        let this = unsafe { self.get_unchecked_mut() };
+        if let Stage::Body(body) = &mut this.stage {
+            // SAFETY: as above.
+            let body = unsafe { Pin::new_unchecked(body) };
+            let result = match catch_unwind(AssertUnwindSafe(|| body.poll(cx))) {
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(value)) => Ok(value),
+                Err(payload) => Err(payload),
+            };
+            // The body goes here, and the handles in it.
+            this.stage = Stage::Leaving(result);
+        }
+        if this.crowd.0.poll_gone(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let panic = this.crowd.0.take_panic();
+        let Stage::Leaving(result) = std::mem::replace(&mut this.stage, Stage::Over) else {
+            panic!("a scope was polled after its end");
+        };
+        this.lent = None;
+        match (result, panic) {
+            (Ok(value), None) => Poll::Ready(value),
+            (Ok(_), Some(payload)) => resume_unwind(payload),
+            (Err(payload), panic) => {
+                contain(|| drop(panic));
+                resume_unwind(payload)
+            }
+        }
+    }
+}

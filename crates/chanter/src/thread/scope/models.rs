@@ -1,0 +1,61 @@
+//! INV-CROWD: who waits for a crowd sees it gone, and everything that it did.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use std::future::poll_fn;
+use std::ops::Deref;
+
+use super::crowd::{Crowd, Member};
+use crate::sync::models::{block_on, check};
+
+#[derive(Clone)]
+struct Shared(Arc<Crowd>);
+
+impl Deref for Shared {
+    type Target = Crowd;
+    fn deref(&self) -> &Crowd {
+        &self.0
+    }
+}
+
+#[test]
+fn the_owner_goes_on_when_all_have_left_and_not_before() {
+    check(|| {
+        let crowd = Shared(Arc::new(Crowd::new()));
+        let borrowed = Arc::new([UnsafeCell::new(0), UnsafeCell::new(0)]);
+        let leave = |index: usize, member: Member<Shared>, borrowed: &[UnsafeCell<i32>; 2]| {
+            // SAFETY: each has its own; loom checks that.
+            borrowed[index].with_mut(|number| unsafe { *number = 1 });
+            drop(member);
+        };
+        let members = [Member::new(crowd.clone()), Member::new(crowd.clone())];
+        let [first, second] = members;
+        let theirs = Arc::clone(&borrowed);
+        thread::spawn(move || leave(0, first, &theirs));
+        leave(1, second, &borrowed);
+        block_on(poll_fn(|cx| crowd.poll_gone(cx)));
+        // SAFETY: they have left; loom checks that.
+        let sum: i32 = borrowed.iter().map(|cell| cell.with(|number| unsafe { *number })).sum();
+        assert_eq!(sum, 2);
+    });
+}
+
+#[test]
+fn a_member_that_begins_to_wait_is_told_to_end() {
+    check(|| {
+        let crowd = Shared(Arc::new(Crowd::new()));
+        let mut member = Member::new(crowd.clone());
+        let thread = thread::spawn(move || {
+            // A member that waits is polled again when it is woken, and looks.
+            block_on(poll_fn(|cx| {
+                let ends = member.is_cancelled() || !member.wait(cx.waker());
+                if ends { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            }));
+            drop(member);
+        });
+        crowd.cancel();
+        block_on(poll_fn(|cx| crowd.poll_gone(cx)));
+        thread.join().unwrap();
+    });
+}

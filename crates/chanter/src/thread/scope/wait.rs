@@ -1,0 +1,58 @@
+//! Waiting for the crowd of a blocking scope. Nothing may cut that short.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::crowd::{Crowd, Payload};
+use crate::event::block_on_thread;
+use crate::vp::{Vp, block_here};
+
+/// Ends the process rather than unwinding past threads that borrow.
+struct NoWayOut;
+
+impl Drop for NoWayOut {
+    fn drop(&mut self) {
+        eprintln!("chanter: a scope cannot wait for its threads, which borrow from it");
+        std::process::abort();
+    }
+}
+
+/// Returns when the crowd is gone, and never before: it does not unwind. What would
+/// have unwound is returned.
+///
+/// What can unwind from the wait is the end of the fiber that waits, that of a
+/// simulation, a stack that is nearly used up, and a policy that panics. Then the
+/// crowd is cancelled, and the caller's virtual processor runs it to its end, nested
+/// on this stack, however that goes; if this unwinds as well the process ends.
+pub(super) fn wait(crowd: &Crowd) -> Option<Payload> {
+    if crowd.is_empty() {
+        return None;
+    }
+    let no_way_out = NoWayOut;
+    let unwound = match Vp::current() {
+        // A fiber that is being ended cannot be suspended any more.
+        Some(vp) if vp.fibers.is_ending() => {
+            end(crowd);
+            None
+        }
+        _ => catch_unwind(AssertUnwindSafe(|| block(crowd))).err().inspect(|_| end(crowd)),
+    };
+    std::mem::forget(no_way_out);
+    debug_assert!(crowd.is_empty(), "INV-CROWD");
+    unwound
+}
+
+fn block(crowd: &Crowd) {
+    let gone = poll_fn(|cx| crowd.poll_gone(cx));
+    if Vp::current().is_some() { block_here(gone) } else { block_on_thread(gone) }
+}
+
+/// Ends the crowd.
+#[cold]
+fn end(crowd: &Crowd) {
+    crowd.cancel();
+    match Vp::current() {
+        Some(vp) => vp.run_to_the_end(&|| crowd.is_empty()),
+        None => block(crowd),
+    }
+}

@@ -1,0 +1,191 @@
+//! Crews: the virtual processors that one OS thread drives.
+//!
+//! A machine with fewer workers than virtual processors deals these out: worker
+//! `w` of `n` drives the virtual processors `w`, `w + n`, `w + 2n`, … for ever, so
+//! that threads which are bound to an OS thread stay on it. The first of them
+//! *leads*: its sleeper, and its poller, are those of the whole crew. The worker
+//! gives each a number of turns, one after the other, and sleeps once, for all of
+//! them, until the first of their timers.
+//!
+//! Usually a crew is one virtual processor, which leads itself; `run_until` and
+//! `rest` of `worker.rs` then do without what is here.
+
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use super::worker::LOOK;
+use super::{CURRENT, Shared, Vp};
+use crate::sync::atomic::Ordering;
+
+/// So many turns, and so long, one has before the next of its crew: a turn that
+/// has begun is not interrupted.
+const TURNS: u32 = 64;
+const SHIFT: Duration = Duration::from_millis(1);
+/// The clock is looked at after so many turns.
+const CLOCK: u32 = 16;
+
+impl Shared {
+    /// The virtual processors of `leader`'s crew, itself first.
+    pub(super) fn crew(&self, leader: &Vp) -> impl Iterator<Item = &Vp> + use<'_> {
+        self.vps.iter().skip(leader.index).step_by(self.crews).map(|vp| &**vp)
+    }
+
+    /// Whether an OS thread drives several virtual processors here.
+    pub(super) fn has_crews(&self) -> bool {
+        self.crews < self.vps.len()
+    }
+}
+
+impl Vp {
+    /// Whose sleeper and poller are ours.
+    #[inline(always)]
+    pub(crate) fn leader(&self) -> &Self {
+        // SAFETY: set before the first driver; both belong to the machine.
+        unsafe { &*self.leader.get() }
+    }
+
+    /// The OS thread of the crew goes over to this one, for `f`. The stack stays.
+    pub(super) fn on_shift<R>(&self, f: impl FnOnce(&Self) -> R) -> R {
+        /// Restores it, whatever happens.
+        struct Back(*const Vp);
+
+        impl Drop for Back {
+            fn drop(&mut self) {
+                CURRENT.set(self.0);
+            }
+        }
+
+        let back = Back(CURRENT.replace(self));
+        // SAFETY: the one that was driven belongs to this crew.
+        let limit = match unsafe { back.0.as_ref() } {
+            Some(other) if !ptr::eq(other, self) => Some(self.change_stack(other.stack_limit.get())),
+            _ => None,
+        };
+        let result = f(self);
+        if let Some(limit) = limit {
+            self.change_stack(limit);
+        }
+        result
+    }
+
+    /// Gives each of the crew, which we lead, its turns. False: there was nothing
+    /// to run.
+    pub(super) fn take_shifts(&self, over: &dyn Fn() -> bool) -> bool {
+        let mut any = false;
+        for vp in self.machine().crew(self) {
+            any |= vp.on_shift(|vp| vp.take_turns(over));
+            if over() {
+                return true;
+            }
+        }
+        let now = Instant::now();
+        if now.duration_since(self.looked.get()) >= LOOK {
+            self.look_for_crew(now);
+        }
+        any
+    }
+
+    fn take_turns(&self, over: &dyn Fn() -> bool) -> bool {
+        let mut end = None;
+        for turn in 0..TURNS {
+            if over() || !self.dispatch() {
+                return turn > 0;
+            }
+            if turn % CLOCK == 0 {
+                let now = Instant::now();
+                if *end.get_or_insert(now + SHIFT) < now {
+                    break;
+                }
+            }
+        }
+        true
+    }
+
+    /// One turn of each of the crew, in the middle of one of ours.
+    pub(super) fn take_nested_shifts(&self, over: &dyn Fn() -> bool) {
+        let leader = self.leader();
+        let mut any = false;
+        for vp in self.machine().crew(leader) {
+            any |= vp.on_shift(Self::dispatch);
+        }
+        if !any {
+            leader.on_shift(|leader| leader.rest_crew(over));
+        }
+    }
+
+    /// Timers and requests of all, and I/O, without waiting.
+    fn look_for_crew(&self, now: Instant) {
+        for vp in self.machine().crew(self) {
+            vp.on_shift(|vp| {
+                vp.sit();
+                vp.looked.set(now);
+                vp.fire_timers(now);
+                vp.serve_requests();
+                vp.stand_up();
+            });
+        }
+        self.wait_io(Some(Duration::ZERO));
+    }
+
+    /// As `rest`, for all of the crew, which we lead.
+    #[cold]
+    pub(super) fn rest_crew(&self, over: &dyn Fn() -> bool) {
+        let machine = self.machine();
+        let now = Instant::now();
+        self.look_for_crew(now);
+        if machine.crew(self).any(|vp| vp.on_shift(Self::dispatch)) {
+            return;
+        }
+        if machine.crew(self).any(|vp| vp.on_shift(Self::run_found)) {
+            return;
+        }
+        let inside = |f: &dyn Fn(&Self)| {
+            for vp in machine.crew(self) {
+                vp.on_shift(|vp| {
+                    vp.sit();
+                    f(vp);
+                    vp.stand_up();
+                });
+            }
+        };
+        inside(&|vp| vp.policy().idle());
+        // As in `rest`.
+        machine.awake.fetch_sub(1, Ordering::SeqCst);
+        self.sleeper.announce();
+        let others_wait = || {
+            let is_other = |vp: &Self| !ptr::eq(vp.leader(), self);
+            machine.vps.iter().any(|vp| is_other(vp) && vp.policies.visit().waiting() > 1)
+        };
+        let is_idle = std::cell::Cell::new(true);
+        inside(&|vp| is_idle.set(is_idle.get() && !vp.has_local_work()));
+        if !over() && is_idle.get() && !others_wait() {
+            let timeouts = std::cell::Cell::new(self.watch_for());
+            inside(&|vp| {
+                let due = vp.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
+                let all = [timeouts.get(), due, vp.fibers.patience(), vp.patience_for_visitors()];
+                timeouts.set(all.into_iter().flatten().min());
+            });
+            self.counters.sleeps.add_one();
+            self.wait_io(timeouts.get());
+            inside(&|vp| vp.fibers.slept(now.elapsed()));
+        }
+        self.sleeper.rise();
+        machine.awake.fetch_add(1, Ordering::SeqCst);
+        for vp in machine.crew(self) {
+            vp.begin_to_be_busy();
+        }
+    }
+
+    /// Looks for threads of others, and runs the one that it finds.
+    fn run_found(&self) -> bool {
+        self.sit();
+        let thread = self.search().and_then(|thread| self.admit(thread));
+        self.stand_up();
+        let found = thread.is_some();
+        if let Some(thread) = thread {
+            self.leader().watch.set(super::HEARTBEAT);
+            self.run(thread);
+        }
+        found
+    }
+}

@@ -1,0 +1,148 @@
+//! Loom models of the seat.
+//!
+//! How to run them: see `sync/models.rs`.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::seat::{Seat, Sitter};
+use crate::sync::Cell;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::models::{check, needs};
+
+/// A virtual processor: its worker, a stand-in, and what is ready, which the
+/// holder of the seat alone may touch. Loom checks that.
+struct Processor {
+    seat: Seat,
+    worker: Sitter,
+    stand_in: Sitter,
+    ready: Cell<u32>,
+}
+
+// SAFETY: INV-SEAT: that is what the models are about.
+unsafe impl Sync for Processor {}
+// SAFETY: as above.
+unsafe impl Send for Processor {}
+
+impl Processor {
+    fn new() -> Arc<Self> {
+        let processor =
+            Self { seat: Seat::new(), worker: Sitter::new(), stand_in: Sitter::new(), ready: Cell::new(0) };
+        let processor = Arc::new(processor);
+        processor.seat.assign(&processor.worker);
+        processor
+    }
+
+    /// One use of what is ready. False: somebody else holds the seat.
+    fn use_as(&self, sitter: &Sitter) -> bool {
+        let is_ours = sitter.enter(&self.seat);
+        if is_ours {
+            self.ready.set(self.ready.get() + 1);
+            sitter.exit();
+        }
+        is_ours
+    }
+
+    fn hand_over(&self) -> bool {
+        self.seat.pass(&self.worker, &self.stand_in, || self.ready.set(self.ready.get() + 1))
+    }
+
+    fn give_back(&self) -> bool {
+        self.seat.pass(&self.stand_in, &self.worker, || self.ready.set(self.ready.get() + 1))
+    }
+}
+
+/// The worker is in its scheduler, or in the middle of a long turn, when the
+/// seat is passed on; the stand-in uses it.
+fn handed_over() {
+    let processor = Processor::new();
+    let other = Arc::clone(&processor);
+    let worker = thread::spawn(move || {
+        u32::from(other.use_as(&other.worker)) + u32::from(other.use_as(&other.worker))
+    });
+    let mut uses = 0;
+    if processor.hand_over() {
+        assert!(processor.use_as(&processor.stand_in), "nobody takes it back");
+        uses += 2;
+    }
+    uses += worker.join().unwrap();
+    assert_eq!(processor.ready.get(), uses);
+}
+
+/// The worker comes back while the stand-in is at work, and takes the seat.
+fn regained() {
+    let processor = Processor::new();
+    assert!(processor.hand_over(), "nobody is inside");
+    let other = Arc::clone(&processor);
+    let stand_in = thread::spawn(move || {
+        u32::from(other.use_as(&other.stand_in)) + u32::from(other.use_as(&other.stand_in))
+    });
+    while !processor.give_back() {
+        thread::yield_now();
+    }
+    assert!(processor.use_as(&processor.worker), "it is ours");
+    // The pass before, this one, and the use.
+    let uses = 3 + stand_in.join().unwrap();
+    assert_eq!(processor.ready.get(), uses);
+}
+
+/// The seat goes, and comes back, while its first holder is on its way in.
+fn passed_round() {
+    let processor = Processor::new();
+    let other = Arc::clone(&processor);
+    let worker = thread::spawn(move || u32::from(other.use_as(&other.worker)));
+    let mut uses = 0;
+    if processor.hand_over() {
+        uses += 1;
+        if processor.give_back() {
+            uses += 1;
+        }
+    }
+    uses += worker.join().unwrap();
+    assert_eq!(processor.ready.get(), uses);
+}
+
+#[test]
+fn seats_have_one_user() {
+    check(handed_over);
+}
+
+#[test]
+fn seats_are_regained() {
+    check(regained);
+}
+
+#[test]
+fn seats_come_back_to_who_is_on_its_way_in() {
+    check(passed_round);
+}
+
+#[test]
+fn seat_light_fence_is_needed() {
+    needs("bias_light", Relaxed, handed_over);
+}
+
+#[test]
+fn seat_heavy_fence_is_needed() {
+    needs("bias_heavy", Relaxed, handed_over);
+}
+
+#[test]
+fn seat_enter_needs_acquire() {
+    needs("seat_enter", Relaxed, passed_round);
+}
+
+#[test]
+fn seat_pass_needs_release() {
+    needs("seat_pass", Relaxed, passed_round);
+}
+
+#[test]
+fn seat_exit_needs_release() {
+    needs("seat_exit", Relaxed, handed_over);
+}
+
+#[test]
+fn seat_observe_needs_acquire() {
+    needs("seat_observe", Relaxed, handed_over);
+}

@@ -1,0 +1,199 @@
+//! The seat of a virtual processor: who may use what is ready on it.
+//!
+//! What a virtual processor has to schedule (its policy, the threads to run
+//! soon, its sleeper and poller, its inbox) is used by one *holder* at a time:
+//! its own driver, or a stand-in when that does not come back. The holder uses
+//! it a few dozen times a microsecond, and another takes the seat some
+//! hundred times a second at most. So the holder announces itself with plain
+//! stores, and the price is paid by who passes the seat on:
+//!
+//! ```text
+//!   holder:  inside := 1;  light fence;  is the seat mine?  yes: use it
+//!            inside := 0, if nothing is nested               no: I am away
+//!   passer:  (one at a time)  seat := NOBODY;  heavy fence;  is the holder inside?
+//!            yes: seat := the holder, and nothing has happened
+//!            no:  move what is its own;  seat := the new one
+//! ```
+//!
+//! INV-SEAT: what the seat stands for is touched by its holder while that is
+//! inside, and by the passer between the heavy fence and its last store; never
+//! by two of them at a time. It is Dekker's protocol with an asymmetric fence,
+//! as INV-BIAS of `sync/biased.rs`. The heavy fence runs a full barrier on each
+//! OS thread at some point of its program. If that point lies before the
+//! holder's store to `inside`, its look at the seat comes later and does not
+//! find itself. If it lies behind the store, the passer finds the holder inside
+//! and gives up. The passer's look reads what `exit` stored at the latest, with
+//! Acquire, so it sees all that the holder did; the new holder sees it through
+//! the seat, likewise.
+//!
+//! A holder that was interrupted between the store and the look finds NOBODY,
+//! somebody else, or itself again if the passer gave up, or if the seat has
+//! come back: in that last case Acquire shows it all that happened meanwhile.
+//! `inside` has one writer, the OS thread that drives its owner; unlike the mark
+//! of a biased lock it is not shared by several who could wipe it out, so the
+//! seat may change hands any number of times.
+//!
+//! Uses nest: a policy that is called may spawn threads, and what fires timers
+//! wakes some. Such outer uses are counted (`nest`), and while there are any
+//! nobody lowers `inside`. (Only they are: a count of all uses would be a chain of
+//! loads and stores through one place, which takes longer than the switch of a
+//! thread.) A fiber may be suspended in the middle of one; the seat stays then.
+//!
+//! Who finds itself away must not wait for the seat in the middle of an outer use.
+
+use std::ptr;
+
+use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use crate::sync::{Cell, Lock, fence_pair, order};
+
+/// The seat of one virtual processor.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    /// Null: nobody, or not yet.
+    holder: AtomicPtr<Sitter>,
+    /// One passes it on at a time.
+    passing: Lock<()>,
+}
+
+/// One who may hold a seat; belongs to a driver.
+#[derive(Debug)]
+pub(crate) struct Sitter {
+    /// A use of the seat is under way. The driver writes.
+    inside: AtomicBool,
+    /// The driver's: how many outer uses are under way: calls of policies, and
+    /// in units of [`HOLD`] all others.
+    nest: Cell<u32>,
+}
+
+// SAFETY: `nest` is the driver's.
+unsafe impl Sync for Sitter {}
+
+/// One outer use that is not a call of a policy.
+const HOLD: u32 = 1 << 16;
+
+impl Sitter {
+    pub(crate) fn new() -> Self {
+        Self { inside: AtomicBool::new(false), nest: Cell::new(0) }
+    }
+
+    /// Begins a use of the seat. True: it is ours until [`exit`](Self::exit).
+    #[inline(always)]
+    pub(crate) fn enter(&self, seat: &Seat) -> bool {
+        self.inside.store(true, Ordering::Relaxed);
+        // ORDER: INV-SEAT, the holder's side.
+        fence_pair::light();
+        // ORDER: Acquire sees what the former holder and the passer did.
+        if ptr::eq(seat.holder.load(order::seat_enter()), self) {
+            return true;
+        }
+        self.exit();
+        false
+    }
+
+    /// Ends a use.
+    #[inline(always)]
+    pub(crate) fn exit(&self) {
+        if self.nest.get() == 0 {
+            // ORDER: Release publishes what was done to the passer.
+            self.inside.store(false, order::seat_exit());
+        }
+    }
+
+    /// A policy is called, inside.
+    #[inline(always)]
+    pub(crate) fn begin_call(&self) {
+        self.nest.set(self.nest.get() + 1);
+    }
+
+    /// It has returned; we are still inside.
+    #[inline(always)]
+    pub(crate) fn end_call(&self) {
+        self.nest.set(self.nest.get() - 1);
+    }
+
+    /// Inside: an outer use begins, and ends with [`end_hold`](Self::end_hold).
+    pub(crate) fn begin_hold(&self) {
+        self.nest.set(self.nest.get() + HOLD);
+    }
+
+    pub(crate) fn end_hold(&self) {
+        self.nest.set(self.nest.get() - HOLD);
+    }
+
+    /// Whether calls of policies are under way.
+    pub(crate) fn is_in_call(&self) -> bool {
+        !self.nest.get().is_multiple_of(HOLD)
+    }
+
+    /// Does what may nest uses.
+    #[inline(always)]
+    pub(crate) fn hold<R>(&self, f: impl FnOnce() -> R) -> R {
+        let was_inside = self.is_inside();
+        self.nest.set(self.nest.get() + HOLD);
+        let result = f();
+        self.nest.set(self.nest.get() - HOLD);
+        if !was_inside {
+            // What was nested has not lowered it.
+            self.exit();
+        }
+        result
+    }
+
+    /// Whether it uses its seat now (a hint).
+    pub(crate) fn is_inside(&self) -> bool {
+        self.inside.load(Ordering::Relaxed)
+    }
+}
+
+impl Seat {
+    pub(crate) fn new() -> Self {
+        Self { holder: AtomicPtr::new(ptr::null_mut()), passing: Lock::new(()) }
+    }
+
+    /// Gives an empty seat to the new driver.
+    pub(crate) fn assign(&self, first: &Sitter) {
+        self.holder.store(ptr::from_ref(first).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// The holder, who is inside, leaves: the seat is empty, and cannot be
+    /// passed on.
+    pub(crate) fn vacate(&self) {
+        let _one = self.passing.lock();
+        self.holder.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// Whether somebody else than `sitter` holds it (a hint).
+    pub(crate) fn is_taken_from(&self, sitter: &Sitter) -> bool {
+        let holder = self.holder.load(Ordering::Relaxed);
+        !holder.is_null() && !ptr::eq(holder, sitter)
+    }
+
+    /// Whether `sitter` holds it (a hint, but for `sitter` itself while inside).
+    pub(crate) fn is_held_by(&self, sitter: &Sitter) -> bool {
+        ptr::eq(self.holder.load(Ordering::Relaxed), sitter)
+    }
+
+    /// Passes the seat on, if `from` holds it and is not inside; anybody may
+    /// call. In between the caller has it, and `hand` moves what is the
+    /// holder's own.
+    pub(crate) fn pass(&self, from: &Sitter, to: &Sitter, hand: impl FnOnce()) -> bool {
+        let _one = self.passing.lock();
+        // Written under the lock.
+        if !self.is_held_by(from) || from.is_inside() {
+            return false;
+        }
+        self.holder.store(ptr::null_mut(), Ordering::Relaxed);
+        // ORDER: INV-SEAT, the passer's side.
+        fence_pair::heavy();
+        // ORDER: Acquire pairs with `exit`.
+        if from.inside.load(order::seat_observe()) {
+            // ORDER: Release, for what the last passer did.
+            self.holder.store(ptr::from_ref(from).cast_mut(), order::seat_pass());
+            return false;
+        }
+        hand();
+        // ORDER: Release publishes all that to the new holder.
+        self.holder.store(ptr::from_ref(to).cast_mut(), order::seat_pass());
+        true
+    }
+}

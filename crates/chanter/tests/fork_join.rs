@@ -1,0 +1,265 @@
+//! Fork and join: results, panics, borrowing, sharing, and what must not
+//! deadlock.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use chanter::prelude::*;
+
+fn fib(n: u32) -> u64 {
+    if n < 2 {
+        return u64::from(n);
+    }
+    let (a, b) = fork_join(|| fib(n - 1), || fib(n - 2));
+    a + b
+}
+
+/// Computes for about so long.
+fn work(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// A tree of `leaves`, each of which takes a while: long enough to be shared.
+fn tree(leaves: u64, visit: &(impl Fn(u64) + Sync)) -> u64 {
+    fn range(from: u64, to: u64, visit: &(impl Fn(u64) + Sync)) -> u64 {
+        if to - from == 1 {
+            visit(from);
+            work(Duration::from_micros(20));
+            return from;
+        }
+        let middle = (from + to) / 2;
+        let (a, b) = fork_join(|| range(from, middle, visit), || range(middle, to, visit));
+        a + b
+    }
+    range(0, leaves, visit)
+}
+
+#[test]
+fn both_halves_have_their_results() {
+    for vps in [1, 2, 4] {
+        let machine = Machine::builder().vps(vps).build().unwrap();
+        assert_eq!(machine.block_on(async { fib(20) }), 6765);
+        let thread = machine.spawn(async { fib(15) });
+        assert_eq!(thread.join().sync_blocking().unwrap(), 610);
+    }
+    assert_eq!(fib(10), 55, "outside of a machine");
+}
+
+#[test]
+fn halves_borrow() {
+    let machine = Machine::builder().vps(2).build().unwrap();
+    let mut numbers: Vec<u64> = (0..100_000).rev().collect();
+    fn sort(numbers: &mut [u64]) {
+        if numbers.len() < 64 {
+            return numbers.sort_unstable();
+        }
+        let middle = numbers.len() / 2;
+        let (_, pivot, _) = numbers.select_nth_unstable(middle);
+        let pivot = *pivot;
+        let (left, right) = numbers.split_at_mut(middle);
+        assert!(right[0] == pivot);
+        fork_join(|| sort(left), || sort(right));
+    }
+    machine.block_on(async { sort(&mut numbers) });
+    assert!(numbers.iter().copied().eq(0..100_000));
+}
+
+#[test]
+fn hungry_processors_get_a_share_and_each_leaf_is_visited_once() {
+    let rounds = std::env::var("CHANTER_STRESS_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap());
+    let mut shared = 0;
+    for round in 0..rounds {
+        let vps = 2 + round % 3;
+        let machine = Machine::builder().vps(vps).build().unwrap();
+        let leaves = 1000;
+        let visits: Vec<AtomicUsize> = (0..leaves).map(|_| AtomicUsize::new(0)).collect();
+        let sum = machine.block_on(async {
+            tree(leaves, &|leaf| {
+                visits[leaf as usize].fetch_add(1, Ordering::Relaxed);
+            })
+        });
+        assert_eq!(sum, (0..leaves).sum());
+        assert!(visits.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+        shared += machine.stats().shared;
+    }
+    assert!(shared > 0, "nothing was shared in 20 ms each");
+}
+
+#[test]
+fn a_panic_waits_for_the_other_half_and_goes_on() {
+    for vps in [1, 2] {
+        let machine = Machine::builder().vps(vps).build().unwrap();
+        let after_that = machine.block_on(async {
+            let begun = AtomicBool::new(false);
+            let ended = AtomicBool::new(false);
+            for time in [0, 2] {
+                // In the first half: the second may have begun elsewhere.
+                let first = catch_unwind(AssertUnwindSafe(|| {
+                    fork_join(
+                        || {
+                            // Forks, so that somebody may ask for a share.
+                            tree(1 + time * 100, &|_| ());
+                            panic!("first")
+                        },
+                        || {
+                            begun.store(true, Ordering::SeqCst);
+                            work(Duration::from_millis(1));
+                            ended.store(true, Ordering::SeqCst);
+                        },
+                    )
+                }));
+                assert_eq!(*first.unwrap_err().downcast::<&str>().unwrap(), "first");
+                assert_eq!(begun.load(Ordering::SeqCst), ended.load(Ordering::SeqCst));
+                // In the second, wherever it runs.
+                let second = catch_unwind(AssertUnwindSafe(|| {
+                    fork_join(|| tree(1 + time * 100, &|_| ()), || -> u64 { panic!("second") })
+                }));
+                assert_eq!(*second.unwrap_err().downcast::<&str>().unwrap(), "second");
+            }
+            fib(10)
+        });
+        assert_eq!(after_that, 55);
+    }
+}
+
+#[test]
+fn what_the_second_half_holds_is_dropped_once() {
+    struct Count<'a>(&'a AtomicUsize);
+    impl Drop for Count<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let machine = Machine::builder().vps(2).build().unwrap();
+    machine.block_on(async {
+        for panics in [false, true] {
+            for size in [1, 200] {
+                let drops = AtomicUsize::new(0);
+                let count = Count(&drops);
+                let outcome = catch_unwind(AssertUnwindSafe(|| {
+                    fork_join(
+                        || {
+                            tree(size, &|_| ());
+                            assert!(!panics, "on purpose");
+                        },
+                        move || {
+                            let _held = count;
+                        },
+                    )
+                }));
+                assert_eq!(outcome.is_err(), panics);
+                assert_eq!(drops.load(Ordering::SeqCst), 1);
+            }
+        }
+    });
+}
+
+#[test]
+fn fibers_and_blocking_halves_fork_too() {
+    for vps in [1, 2] {
+        let machine = Machine::builder().vps(vps).build().unwrap();
+        machine.block_on(async {
+            let (tx, rx) = channel::<u64>();
+            let fibers: Vec<_> = (0..4)
+                .map(|n| {
+                    let (tx, rx) = (tx.clone(), rx.clone());
+                    spawn_fiber(move || {
+                        // Halves of several fibers lie in the list, in no order.
+                        let (a, b) = fork_join(
+                            || {
+                                if n % 2 == 0 {
+                                    tx.send(n).sync_blocking().map(|()| n)
+                                } else {
+                                    Ok(rx.recv().sync_blocking().unwrap())
+                                }
+                            },
+                            || fib(12) + tree(20, &|_| ()),
+                        );
+                        (a.unwrap(), b)
+                    })
+                })
+                .collect();
+            let mut met = Vec::new();
+            for fiber in fibers {
+                let (talked, computed) = fiber.await.unwrap();
+                assert_eq!(computed, 144 + 190);
+                met.push(talked);
+            }
+            met.sort_unstable();
+            assert_eq!(met, [0, 0, 2, 2]);
+        });
+    }
+}
+
+/// The shape of rayon's issue 592: a lock is held during a join, and whoever
+/// waits there must not run something else that wants the lock.
+#[test]
+fn a_lock_may_be_held_across_a_join() {
+    let machine = Machine::builder().vps(4).build().unwrap();
+    let lock = Arc::new(Mutex::new(0));
+    let threads: Vec<_> = (0..16)
+        .map(|_| {
+            let lock = Arc::clone(&lock);
+            machine.spawn(async move {
+                let mut held = lock.lock().unwrap();
+                let (a, b) = fork_join(|| tree(30, &|_| ()), || tree(30, &|_| ()));
+                *held += a + b;
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().sync_blocking().unwrap();
+    }
+    assert_eq!(*lock.lock().unwrap(), 16 * 2 * 435);
+}
+
+/// The shape of rayon's issue 1174: a value that is made once, by a computation
+/// that forks, and wanted by other halves meanwhile.
+#[test]
+fn a_value_that_is_made_once_may_be_made_by_forks() {
+    for _ in 0..5 {
+        let machine = Machine::builder().vps(4).build().unwrap();
+        let once = OnceLock::new();
+        let makers = AtomicU64::new(0);
+        let sum = machine.block_on(async {
+            fn all(n: u32, f: &(impl Fn() -> u64 + Sync)) -> u64 {
+                if n == 0 {
+                    return f();
+                }
+                let (a, b) = fork_join(|| all(n - 1, f), || all(n - 1, f));
+                a + b
+            }
+            all(6, &|| {
+                work(Duration::from_micros(50));
+                *once.get_or_init(|| {
+                    makers.fetch_add(1, Ordering::SeqCst);
+                    tree(100, &|_| ())
+                })
+            })
+        });
+        assert_eq!((sum, makers.into_inner()), (64 * 4950, 1));
+    }
+}
+
+#[test]
+fn a_machine_that_ends_waits_for_what_forks() {
+    let done = Arc::new(AtomicBool::new(false));
+    let machine = Machine::builder().vps(2).build().unwrap();
+    let (begin, begun) = channel();
+    let note = Arc::clone(&done);
+    machine
+        .spawn(async move {
+            begin.send(()).await.unwrap();
+            assert_eq!(tree(500, &|_| ()), 500 * 499 / 2);
+            note.store(true, Ordering::SeqCst);
+        })
+        .run();
+    begun.recv().sync_blocking().unwrap();
+    drop(machine);
+    assert!(done.load(Ordering::SeqCst), "its poll had begun");
+}
