@@ -1,4 +1,4 @@
-//! Serves a directory: `cargo run --release --example serve -- DIR [ADDR] [hosts|parasites] [VPS]`.
+//! Serves a directory: `cargo run --release --example serve -- DIR [ADDR] [synchronous|hosts|parasites] [VPS] [log|quiet]`.
 //!
 //! The `chanter serve` command does the same with more to choose from.
 
@@ -15,8 +15,12 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let mut config = Config::new(arg(0, "."), addr);
-    config.mode = if arg(2, "parasites") == "hosts" { Mode::Hosts } else { Mode::Parasites };
-    config.log = AccessLog::Stdout;
+    config.mode = match arg(2, "parasites") {
+        "synchronous" => Mode::Synchronous,
+        "hosts" => Mode::Hosts,
+        _ => Mode::Parasites,
+    };
+    config.log = if arg(4, "log") == "quiet" { AccessLog::Off } else { AccessLog::Stdout };
     let vps = arg(3, "2").parse().unwrap_or(2);
 
     let served: Result<(), Box<dyn std::error::Error>> = (|| {

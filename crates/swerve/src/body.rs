@@ -32,11 +32,11 @@ pub(crate) enum Content {
 /// byte, or when the client has gone.
 pub(crate) struct Exchange {
     meter: Arc<Meter>,
-    record: Option<Record>,
+    record: Option<Box<Record>>,
 }
 
 impl Exchange {
-    pub(crate) fn new(meter: Arc<Meter>, record: Option<Record>) -> Exchange {
+    pub(crate) fn new(meter: Arc<Meter>, record: Option<Box<Record>>) -> Exchange {
         meter.request();
         Exchange { meter, record }
     }

@@ -36,7 +36,11 @@ impl Validators {
         let since = modified.and_then(|t| t.duration_since(UNIX_EPOCH).ok());
         let nanos = since.map_or(0, |d| d.as_nanos());
         Validators {
-            etag: format!("\"{len:x}-{nanos:x}\""),
+            // Until the year 2554 the nanoseconds are 64 bits, which are written much faster.
+            etag: match u64::try_from(nanos) {
+                Ok(nanos) => format!("\"{len:x}-{nanos:x}\""),
+                Err(_) => format!("\"{len:x}-{nanos:x}\""),
+            },
             modified: since
                 .filter(|d| *d <= LAST_DATE)
                 .map(|d| UNIX_EPOCH + Duration::from_secs(d.as_secs())),

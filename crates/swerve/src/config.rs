@@ -9,24 +9,37 @@ use std::time::Duration;
 
 use chanter::prelude::{spawn, spawn_parasite};
 
-/// What the asynchronous parts run on: what is started and not waited for.
+/// How the parts of the server talk, and what those run on that are started and not waited for. The
+/// three forms are those in which the paper measures its Swerve (section 6.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Each is a thread of its own from the start, queued and scheduled.
+    /// As in Parallel CML: whoever sends waits until it is received. A file processor hands over the
+    /// head of its answer and then each chunk, of small files too, and a connection hands over each
+    /// record for the log before it goes on. File processors are hosts.
+    Synchronous,
+    /// File processors and the posts of log records are hosts, which nobody waits for: threads of their
+    /// own from the start, queued and scheduled. An answer that is ready is left for the connection to
+    /// find, small files and all.
     Hosts,
-    /// Each is a call on the stack of whoever starts it, and becomes a thread only if it blocks.
+    /// As before, but they are parasites: each is a call on the stack of whoever starts it, and becomes
+    /// a thread only if it blocks.
     #[default]
     Parasites,
 }
 
 impl Mode {
-    /// Starts an asynchronous part.
+    /// Whether senders wait for receivers.
+    pub(crate) fn is_synchronous(self) -> bool {
+        self == Mode::Synchronous
+    }
+
+    /// Starts a part and does not wait for it.
     pub(crate) fn start<F>(self, part: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         match self {
-            Mode::Hosts => drop(spawn(part)),
+            Mode::Synchronous | Mode::Hosts => drop(spawn(part)),
             Mode::Parasites => spawn_parasite(part),
         }
     }
@@ -62,7 +75,7 @@ pub struct Config {
     pub directory: PathBuf,
     /// Where to listen; port 0 takes a free one.
     pub addr: SocketAddr,
-    /// What the asynchronous parts run on.
+    /// How the parts talk, and what the asynchronous ones run on.
     pub mode: Mode,
     /// How long a connection may stay without a request.
     pub keep_alive: Duration,

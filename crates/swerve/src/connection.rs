@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 
 use crate::files::FileProcessor;
 use crate::logger::Log;
-use crate::meter::{Meter, Overdue, Patience};
+use crate::meter::{Meter, Overdue, Patience, Watch};
 use crate::record::Record;
 use crate::service::Service;
 use crate::stop::Stop;
@@ -47,6 +47,8 @@ enum Turn {
     Ordered,
     /// The alarm rang, or has to be set to an earlier time.
     Alarm,
+    /// Exchanges have ended, and the log is waited for.
+    Ended,
 }
 
 /// Talks with one client until either has had enough.
@@ -93,29 +95,39 @@ async fn exchange(
         // The choice below watches over the head, over silence and over stalls alike.
         .header_read_timeout(None)
         .serve_connection(Wire::new(stream, first, meter.clone()), service);
-    let post = |meter: &Meter| {
+    let post = async || {
         if let Some(log) = &log {
-            meter.finished().into_iter().for_each(|record| log.post(record));
+            for record in meter.finished() {
+                log.post(record).await;
+            }
         }
     };
 
     let mut eased = false;
+    let mut watch = Watch::new();
     loop {
-        let alarm = meter.deadline().map_or_else(|| Instant::now() + NO_HURRY, |(at, _)| at);
+        let alarm = meter.deadline(&mut watch).map_or_else(|| Instant::now() + NO_HURRY, |(at, _)| at);
         let turn = {
-            let mut watch = pin!(
+            let mut others = pin!(
                 choose((stop.next(eased).wrap(|()| Turn::Ordered), at(alarm).wrap(|()| Turn::Alarm))).sync()
             );
             poll_fn(|cx| {
                 if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
                     return Poll::Ready(Turn::Finished(result));
                 }
-                post(&meter);
+                if let Some(log) = &log
+                    && meter.has_finished()
+                {
+                    if log.is_synchronous() {
+                        return Poll::Ready(Turn::Ended);
+                    }
+                    meter.finished().into_iter().for_each(|record| log.post_and_leave(record));
+                }
                 // A new phase may be shorter than what was left of the last.
-                if meter.deadline().is_some_and(|(at, _)| at < alarm) {
+                if meter.deadline(&mut watch).is_some_and(|(at, _)| at < alarm) {
                     return Poll::Ready(Turn::Alarm);
                 }
-                watch.as_mut().poll(cx)
+                others.as_mut().poll(cx)
             })
             .await
         };
@@ -123,14 +135,14 @@ async fn exchange(
             Turn::Finished(result) => {
                 // Whatever was cut short has ended: its records are there.
                 let wire = connection.into_parts().io;
-                post(&meter);
+                post().await;
                 match result {
                     Err(error) if !error.is_parse() => {}
                     result => {
                         if let (Err(error), Some(log)) = (result, &log) {
                             // Hyper answered by itself; the log should know.
                             let status = if error.is_parse_too_large() { 431 } else { 400 };
-                            log.post(Record::of_garbage(peer.ip(), status));
+                            log.post(Box::new(Record::of_garbage(peer.ip(), status))).await;
                         }
                         linger(wire, &stop).await;
                     }
@@ -141,7 +153,7 @@ async fn exchange(
             // Nothing is in flight that we have heard of.
             Turn::Ordered if meter.is_quiet() => {
                 let stream = connection.into_parts().io.into_inner();
-                post(&meter);
+                post().await;
                 return match read_available(&stream) {
                     Ok(Some(bytes)) if !bytes.is_empty() => Some((stream, bytes)),
                     _ => None,
@@ -151,11 +163,11 @@ async fn exchange(
                 eased = true;
                 Pin::new(&mut connection).graceful_shutdown();
             }
-            Turn::Alarm => match meter.deadline() {
+            Turn::Alarm => match meter.deadline(&mut watch) {
                 Some((at, Overdue::Head)) if at <= Instant::now() => {
                     let wire = last_word(connection.into_parts().io, REQUEST_TIMEOUT);
                     if let Some(log) = &log {
-                        log.post(Record::of_garbage(peer.ip(), 408));
+                        log.post(Box::new(Record::of_garbage(peer.ip(), 408))).await;
                     }
                     linger(wire, &stop).await;
                     return None;
@@ -163,10 +175,11 @@ async fn exchange(
                 Some((at, Overdue::Request | Overdue::Taking)) if at <= Instant::now() => break,
                 _ => {}
             },
+            Turn::Ended => post().await,
         }
     }
     // Exchanges that are cut end here, and are logged as far as they got.
     drop(connection);
-    post(&meter);
+    post().await;
     None
 }

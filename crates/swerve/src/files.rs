@@ -33,6 +33,9 @@ use crate::{listing, media};
 /// How much of a file is in memory at a time, for each request.
 const CHUNK: usize = 64 * 1024;
 
+/// As many as a file's answer has, `server` and what HTTP itself adds included.
+const MOST_HEADERS: usize = 12;
+
 /// The answer to a request, without what HTTP itself adds.
 pub(crate) type Answer = Response<Content>;
 
@@ -46,7 +49,14 @@ pub(crate) struct Ask {
 /// Starts file processors. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct FileProcessor {
-    tree: Arc<Tree>,
+    /// One count for all, as every request counts.
+    means: Arc<Means>,
+    mode: Mode,
+}
+
+/// What file processors work with.
+struct Means {
+    tree: Tree,
     disk: Disk,
     mode: Mode,
 }
@@ -61,7 +71,7 @@ struct Rest {
 
 impl FileProcessor {
     pub(crate) fn new(tree: Tree, disk: Disk, mode: Mode) -> FileProcessor {
-        FileProcessor { tree: Arc::new(tree), disk, mode }
+        FileProcessor { means: Arc::new(Means { tree, disk, mode }), mode }
     }
 
     /// Starts the processor of one request. Its answer comes from the channel; the channel closes
@@ -69,10 +79,10 @@ impl FileProcessor {
     pub(crate) fn start(&self, ask: Ask) -> Receiver<Answer> {
         // One place, so that an answer that is ready at once is left there, and the processor ends
         // (or goes on to its chunks) without waiting.
-        let (answers, answer) = bounded(1);
-        let this = self.clone();
+        let (answers, answer) = if self.mode.is_synchronous() { channel() } else { bounded(1) };
+        let means = self.means.clone();
         self.mode.start(async move {
-            let (answer, rest) = match this.process(&ask).await {
+            let (answer, rest) = match means.process(&ask).await {
                 Ok(answer) => answer,
                 Err(refusal) => (refused(&ask.uri, &refusal), None),
             };
@@ -80,13 +90,15 @@ impl FileProcessor {
             if answers.send(answer).await.is_ok()
                 && let Some(rest) = rest
             {
-                rest.send(&this.disk).await;
+                rest.send(&means.disk).await;
             }
         });
         answer
     }
+}
 
-    async fn process(&self, ask: &Ask) -> Result<(Answer, Option<Rest>), Refusal> {
+impl Means {
+    async fn process(self: &Arc<Self>, ask: &Ask) -> Result<(Answer, Option<Rest>), Refusal> {
         let target = match Target::parse(ask.uri.path()) {
             Ok(target) => target,
             Err(BadTarget::Malformed) => return Ok((plain(StatusCode::BAD_REQUEST), None)),
@@ -111,11 +123,11 @@ impl FileProcessor {
         }
     }
 
-    async fn open(&self, path: &Path) -> Result<Node, Refusal> {
+    async fn open(self: &Arc<Self>, path: &Path) -> Result<Node, Refusal> {
         match self.tree.open(path, Wait::Never) {
             Err(Refusal::WouldWait) => {
-                let (tree, path) = (self.tree.clone(), path.to_owned());
-                let opened = self.disk.run(move || tree.open(&path, Wait::Allowed)).await;
+                let (means, path) = (self.clone(), path.to_owned());
+                let opened = self.disk.run(move || means.tree.open(&path, Wait::Allowed)).await;
                 opened.unwrap_or(Err(Refusal::Busy))
             }
             opened => opened,
@@ -123,7 +135,7 @@ impl FileProcessor {
     }
 
     async fn file(
-        &self,
+        self: &Arc<Self>,
         ask: &Ask,
         path: &Path,
         file: File,
@@ -133,6 +145,7 @@ impl FileProcessor {
         let validators = Validators::new(len, metadata.modified().ok());
         let mut answer = Response::new(Content::Empty);
         let headers = answer.headers_mut();
+        headers.reserve(MOST_HEADERS);
         headers.insert(ETAG, validators.etag_value());
         if let Some(modified) = validators.last_modified(SystemTime::now()) {
             headers.insert(LAST_MODIFIED, modified);
@@ -167,7 +180,7 @@ impl FileProcessor {
             return Ok((answer, None));
         }
         let file = Arc::new(file);
-        if end - start <= CHUNK as u64 {
+        if end - start <= CHUNK as u64 && !self.mode.is_synchronous() {
             let bytes = self.disk.read_whole(&file, start, end).await.map_err(Refusal::Failed)?;
             *answer.body_mut() = Content::Whole(bytes);
             return Ok((answer, None));
@@ -178,14 +191,14 @@ impl FileProcessor {
     }
 
     async fn directory(
-        &self,
+        self: &Arc<Self>,
         ask: &Ask,
         path: PathBuf,
         directory: OwnedFd,
     ) -> Result<(Answer, Option<Rest>), Refusal> {
-        let tree = self.tree.clone();
+        let means = self.clone();
         let page = self.disk.run(move || {
-            let (rows, cut) = tree.rows(directory, &path)?;
+            let (rows, cut) = means.tree.rows(directory, &path)?;
             Ok(listing::render(&path, rows, cut))
         });
         let page = page.await.unwrap_or(Err(io::ErrorKind::Other.into()));

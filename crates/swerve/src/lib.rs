@@ -23,9 +23,10 @@
 //!   chunk ahead of the client, and learns from the same send that the client has left;
 //! - a record for the log is sent or, when the log's reader has stalled, given up after a while.
 //!
-//! [`Mode`] says what the *asynchronous parts* run on: the file processor of each request and the
-//! posting of log records are started and not waited for, on hosts or on parasites. On parasites, a
-//! request for a small file that is in memory is answered by a plain call.
+//! [`Mode`] says how the parts talk. Synchronously, as in Parallel CML, whoever sends waits until it is
+//! received. Asynchronously, the file processor of each request and the posting of log records are
+//! started and not waited for, on hosts or on parasites; on parasites, a request for a small file that
+//! is in memory is answered by a plain call.
 //!
 //! # Example
 //!

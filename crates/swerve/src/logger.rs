@@ -2,16 +2,17 @@
 //! where they go and may block there as long as it likes.
 //!
 //! No server thread ever waits for the log for longer than [`PATIENCE`], and none that serves a
-//! client waits at all: a record is posted by a thread of its own. While the scribe writes, the
-//! logger gathers; when it has gathered enough, it no longer chooses to receive, and the posts wait;
-//! when they have waited long enough they choose to give up, and are counted.
+//! client waits at all, except in the synchronous form: a record is posted by a thread of its own.
+//! While the scribe writes, and for a moment after the first line, the logger gathers; when it has
+//! gathered enough, it no longer chooses to receive, and the posts wait; when they have waited long
+//! enough they choose to give up, and are counted.
 
 use std::io::{self, Write};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 
@@ -28,11 +29,14 @@ const MOST_WAITING: usize = 8 * 1024;
 const LAST_LINES: Duration = Duration::from_secs(2);
 /// Bytes of lines gathered while the scribe writes.
 const BATCH: usize = 64 * 1024;
+/// How long lines are gathered though the scribe has nothing to do: to wake an OS thread for each line
+/// would cost more than all the rest of the log.
+const GATHER: Duration = Duration::from_millis(5);
 
 /// Where to post records. Cheap to clone; the logger ends when the last one is dropped.
 #[derive(Clone)]
 pub(crate) struct Log {
-    records: Sender<Record>,
+    records: Sender<Box<Record>>,
     mode: Mode,
     counts: Arc<Counts>,
 }
@@ -67,7 +71,7 @@ impl Log {
             AccessLog::To(sink) => sink,
         };
         let counts = Arc::new(Counts::default());
-        let (records, queue) = bounded(QUEUE);
+        let (records, queue) = if mode.is_synchronous() { channel() } else { bounded(QUEUE) };
         let (ask, asks) = channel();
         let (done, finished) = bounded(1);
         let written = counts.clone();
@@ -83,8 +87,24 @@ impl Log {
         Ok(Some((Log { records, mode, counts }, ending)))
     }
 
+    /// Posts a record; waits for it in the synchronous form only.
+    pub(crate) async fn post(&self, record: Box<Record>) {
+        if self.is_synchronous() {
+            self.counts.posted.fetch_add(1, Ordering::Relaxed);
+            let taken = self.records.send(record).wrap(drop);
+            choose_biased((taken, after(PATIENCE))).await;
+        } else {
+            self.post_and_leave(record);
+        }
+    }
+
+    /// Whether [`Log::post`] waits.
+    pub(crate) fn is_synchronous(&self) -> bool {
+        self.mode.is_synchronous()
+    }
+
     /// Posts a record and does not wait for it.
-    pub(crate) fn post(&self, record: Record) {
+    pub(crate) fn post_and_leave(&self, record: Box<Record>) {
         let Log { records, counts, .. } = self.clone();
         counts.posted.fetch_add(1, Ordering::Relaxed);
         if counts.waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
@@ -108,20 +128,23 @@ impl Ending {
 }
 
 /// What the logger waits for.
-#[allow(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
 enum Next {
-    Record(Record),
+    Record(Box<Record>),
     /// No more records will come.
     End,
     /// The scribe has nothing to do.
     Idle(Sender<Batch>),
+    /// Enough has been gathered, or for long enough.
+    Gathered,
 }
 
 /// The logger. `asks` is how the scribe asks for lines: it sends the channel on which it waits.
-async fn gather(records: Receiver<Record>, asks: Receiver<Sender<Batch>>) {
+async fn gather(records: Receiver<Box<Record>>, asks: Receiver<Sender<Batch>>) {
     let mut writer = LineWriter::default();
     let mut batch = Batch::default();
     let mut ended = false;
+    // Until when lines are gathered; `None`: they may go.
+    let mut until: Option<Instant> = None;
     while !ended || batch.lines > 0 {
         let record = || records.recv().wrap(|record| record.map_or(Next::End, Next::Record));
         // A scribe that is gone will never take anything.
@@ -130,14 +153,23 @@ async fn gather(records: Receiver<Record>, asks: Receiver<Sender<Batch>>) {
             idle().await
         } else if batch.lines == 0 {
             record().await
+        } else if let Some(until) = until {
+            choose_biased((record(), at(until).wrap(|()| Next::Gathered))).await
         } else {
             choose((idle(), record())).await
         };
         match next {
             Next::Record(record) => {
                 writer.write(&record, &mut batch.text);
+                if batch.lines == 0 {
+                    until = Some(Instant::now() + GATHER);
+                }
                 batch.lines += 1;
+                if until.is_some_and(|until| until <= Instant::now()) {
+                    until = None;
+                }
             }
+            Next::Gathered => until = None,
             Next::Idle(scribe) => {
                 let _ = scribe.send(mem::take(&mut batch)).await;
             }

@@ -1,5 +1,6 @@
 //! Content types, by the extension of the file's name.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use http::HeaderValue;
@@ -8,6 +9,9 @@ use http::HeaderValue;
 ///
 /// Text is announced as UTF-8: without a charset, browsers fall back to one of the last century.
 pub(crate) fn content_type(name: &Path) -> HeaderValue {
+    if let Some(usual) = usual(name) {
+        return HeaderValue::from_static(usual);
+    }
     let Some(guess) = mime_guess::from_path(name).first_raw() else {
         return HeaderValue::from_static("application/octet-stream");
     };
@@ -20,9 +24,36 @@ pub(crate) fn content_type(name: &Path) -> HeaderValue {
     }
 }
 
+/// The types of what is asked for most, made beforehand.
+fn usual(name: &Path) -> Option<&'static str> {
+    Some(match name.extension()?.as_bytes() {
+        b"html" => "text/html; charset=utf-8",
+        b"css" => "text/css; charset=utf-8",
+        b"js" => "text/javascript; charset=utf-8",
+        b"json" => "application/json; charset=utf-8",
+        b"txt" => "text/plain; charset=utf-8",
+        b"png" => "image/png",
+        b"jpg" | b"jpeg" => "image/jpeg",
+        b"svg" => "image/svg+xml; charset=utf-8",
+        b"webp" => "image/webp",
+        b"woff2" => "font/woff2",
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is made beforehand is what would have been made.
+    #[test]
+    fn the_usual_is_no_different() {
+        for extension in ["html", "css", "js", "json", "txt", "png", "jpg", "jpeg", "svg", "webp", "woff2"] {
+            let usual = content_type(Path::new(&format!("x.{extension}")));
+            // In capitals it is not looked for among the usual.
+            assert_eq!(usual, content_type(Path::new(&format!("x.{}", extension.to_uppercase()))));
+        }
+    }
 
     #[test]
     fn by_extension() {

@@ -11,7 +11,8 @@
 //! In every phase the wire may be *stalled*: bytes wait that the client does not take.
 
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
@@ -36,12 +37,9 @@ impl Patience {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Quiet,
-    Head,
-    Answering,
-}
+const QUIET: u8 = 0;
+const HEAD: u8 = 1;
+const ANSWERING: u8 = 2;
 
 /// What a client has let pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,90 +53,133 @@ pub(crate) enum Overdue {
 }
 
 /// See the module.
+///
+/// The wire, the service, the bodies and the thread itself are all run by the thread of the connection,
+/// so nothing here is ever used by two at once: the atomics are there for `Sync`, and all relaxed.
 #[derive(Debug)]
 pub(crate) struct Meter {
     patience: Patience,
-    state: Mutex<State>,
+    phase: AtomicU8,
+    /// How many phases there have been.
+    phases: AtomicU32,
+    is_stalled: AtomicBool,
+    /// How many stalls there have been.
+    stalls: AtomicU32,
+    has_finished: AtomicBool,
+    /// Boxed, as an exchange without a log should not carry the room for one.
+    #[allow(clippy::vec_box, reason = "they come in boxes")]
+    finished: Mutex<Vec<Box<Record>>>,
 }
 
+/// The thread's own note of when it first saw the present phase, and the present stall. The clock is read
+/// once for all that happens in a turn.
 #[derive(Debug)]
-struct State {
-    phase: Phase,
+pub(crate) struct Watch {
+    phases: u32,
     since: Instant,
-    stalled: Option<Instant>,
-    finished: Vec<Record>,
+    stalls: u32,
+    stalled: Instant,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Watch {
+        let now = Instant::now();
+        Watch { phases: 0, since: now, stalls: 0, stalled: now }
+    }
+}
+
+fn count_one(count: &AtomicU32) {
+    count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
 }
 
 impl Meter {
     pub(crate) fn new(patience: Patience) -> Meter {
-        let state = State { phase: Phase::Quiet, since: Instant::now(), stalled: None, finished: Vec::new() };
-        Meter { patience, state: Mutex::new(state) }
+        Meter {
+            patience,
+            phase: AtomicU8::new(QUIET),
+            phases: AtomicU32::new(0),
+            is_stalled: AtomicBool::new(false),
+            stalls: AtomicU32::new(0),
+            has_finished: AtomicBool::new(false),
+            finished: Mutex::default(),
+        }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn enter(&self, phase: u8) {
+        self.phase.store(phase, Relaxed);
+        count_one(&self.phases);
     }
 
     /// The wire: bytes came.
     pub(crate) fn heard(&self) {
-        let mut state = self.state();
-        if state.phase == Phase::Quiet {
-            state.enter(Phase::Head);
+        if self.phase.load(Relaxed) == QUIET {
+            self.enter(HEAD);
         }
     }
 
     /// The wire: bytes went, or (`false`) could not.
     pub(crate) fn wrote(&self, progress: bool) {
-        let mut state = self.state();
-        if progress {
-            state.stalled = None;
-        } else if state.stalled.is_none() {
-            state.stalled = Some(Instant::now());
+        if !progress && !self.is_stalled.load(Relaxed) {
+            count_one(&self.stalls);
         }
+        self.is_stalled.store(!progress, Relaxed);
     }
 
     /// The service: a request has been read.
     pub(crate) fn request(&self) {
-        self.state().enter(Phase::Answering);
+        self.enter(ANSWERING);
     }
 
     /// The body: the answer has been handed over, or given up.
-    pub(crate) fn answered(&self, record: Option<Record>) {
-        let mut state = self.state();
-        state.enter(Phase::Quiet);
-        state.finished.extend(record);
+    pub(crate) fn answered(&self, record: Option<Box<Record>>) {
+        self.enter(QUIET);
+        if let Some(record) = record {
+            self.finished.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+            self.has_finished.store(true, Relaxed);
+        }
+    }
+
+    /// The thread: whether there are records of finished exchanges.
+    pub(crate) fn has_finished(&self) -> bool {
+        self.has_finished.load(Relaxed)
     }
 
     /// The thread: takes the records of finished exchanges.
-    pub(crate) fn finished(&self) -> Vec<Record> {
-        mem::take(&mut self.state().finished)
+    #[allow(clippy::vec_box, reason = "they come in boxes")]
+    pub(crate) fn finished(&self) -> Vec<Box<Record>> {
+        if !self.has_finished() {
+            return Vec::new();
+        }
+        self.has_finished.store(false, Relaxed);
+        mem::take(&mut self.finished.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The thread: whether the client is owed nothing at the moment.
     pub(crate) fn is_quiet(&self) -> bool {
-        let state = self.state();
-        state.phase == Phase::Quiet && state.stalled.is_none()
+        self.phase.load(Relaxed) == QUIET && !self.is_stalled.load(Relaxed)
     }
 
     /// The thread: when patience ends if nothing happens, and what is then overdue. `None`: the turn
     /// is ours.
-    pub(crate) fn deadline(&self) -> Option<(Instant, Overdue)> {
-        let state = self.state();
-        if let Some(stalled) = state.stalled {
-            return Some((stalled + self.patience.stall, Overdue::Taking));
+    pub(crate) fn deadline(&self, watch: &mut Watch) -> Option<(Instant, Overdue)> {
+        let (phases, stalls) = (self.phases.load(Relaxed), self.stalls.load(Relaxed));
+        if (phases, stalls) != (watch.phases, watch.stalls) {
+            let now = Instant::now();
+            if phases != watch.phases {
+                (watch.phases, watch.since) = (phases, now);
+            }
+            if stalls != watch.stalls {
+                (watch.stalls, watch.stalled) = (stalls, now);
+            }
         }
-        match state.phase {
-            Phase::Quiet => Some((state.since + self.patience.keep_alive, Overdue::Request)),
-            Phase::Head => Some((state.since + self.patience.head, Overdue::Head)),
-            Phase::Answering => None,
+        if self.is_stalled.load(Relaxed) {
+            return Some((watch.stalled + self.patience.stall, Overdue::Taking));
         }
-    }
-}
-
-impl State {
-    fn enter(&mut self, phase: Phase) {
-        self.phase = phase;
-        self.since = Instant::now();
+        match self.phase.load(Relaxed) {
+            QUIET => Some((watch.since + self.patience.keep_alive, Overdue::Request)),
+            HEAD => Some((watch.since + self.patience.head, Overdue::Head)),
+            _ => None,
+        }
     }
 }
 
@@ -146,54 +187,83 @@ impl State {
 mod tests {
     use super::*;
 
-    fn meter() -> Meter {
-        Meter::new(Patience {
+    fn meter() -> (Meter, Watch) {
+        let meter = Meter::new(Patience {
             keep_alive: Duration::from_secs(60),
             head: Duration::from_secs(10),
             stall: Duration::from_secs(30),
-        })
+        });
+        (meter, Watch::new())
     }
 
-    fn overdue(meter: &Meter) -> Option<Overdue> {
-        meter.deadline().map(|(_, overdue)| overdue)
+    fn overdue(meter: &Meter, watch: &mut Watch) -> Option<Overdue> {
+        meter.deadline(watch).map(|(_, overdue)| overdue)
     }
 
     #[test]
     fn an_exchange() {
-        let meter = meter();
-        assert_eq!(overdue(&meter), Some(Overdue::Request));
+        let (meter, mut watch) = meter();
+        assert_eq!(overdue(&meter, &mut watch), Some(Overdue::Request));
         meter.heard();
-        assert_eq!(overdue(&meter), Some(Overdue::Head));
+        assert_eq!(overdue(&meter, &mut watch), Some(Overdue::Head));
         meter.request();
-        assert_eq!(overdue(&meter), None);
+        assert_eq!(overdue(&meter, &mut watch), None);
         assert!(!meter.is_quiet());
         meter.answered(None);
-        assert_eq!(overdue(&meter), Some(Overdue::Request));
+        assert_eq!(overdue(&meter, &mut watch), Some(Overdue::Request));
         assert!(meter.is_quiet());
     }
 
     #[test]
     fn dribbling_does_not_buy_time() {
-        let meter = meter();
+        let (meter, mut watch) = meter();
         meter.heard();
-        let first = meter.deadline();
+        let first = meter.deadline(&mut watch);
         std::thread::sleep(Duration::from_millis(2));
         meter.heard();
-        assert_eq!(meter.deadline(), first);
+        assert_eq!(meter.deadline(&mut watch), first);
+    }
+
+    /// An exchange that begins and ends between two looks buys time: the client was not silent.
+    #[test]
+    fn a_whole_exchange_in_a_turn_begins_a_new_silence() {
+        let (meter, mut watch) = meter();
+        let first = meter.deadline(&mut watch);
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(meter.deadline(&mut watch), first);
+        meter.heard();
+        meter.request();
+        meter.answered(None);
+        let second = meter.deadline(&mut watch);
+        assert!(second.map(|d| d.0) > first.map(|d| d.0));
+        assert_eq!(second.map(|d| d.1), Some(Overdue::Request));
     }
 
     #[test]
     fn a_stalled_answer_is_not_quiet() {
-        let meter = meter();
+        let (meter, mut watch) = meter();
         meter.request();
         meter.wrote(false);
-        let since = meter.deadline();
-        assert_eq!(overdue(&meter), Some(Overdue::Taking));
+        let since = meter.deadline(&mut watch);
+        assert_eq!(since.map(|d| d.1), Some(Overdue::Taking));
         meter.answered(None);
         assert!(!meter.is_quiet());
         meter.wrote(false);
-        assert_eq!(meter.deadline(), since);
+        assert_eq!(meter.deadline(&mut watch), since);
         meter.wrote(true);
         assert!(meter.is_quiet());
+    }
+
+    /// A client that takes a little and stalls again has begun a new stall.
+    #[test]
+    fn each_stall_has_its_own_time() {
+        let (meter, mut watch) = meter();
+        meter.request();
+        meter.wrote(false);
+        let first = meter.deadline(&mut watch);
+        std::thread::sleep(Duration::from_millis(2));
+        meter.wrote(true);
+        meter.wrote(false);
+        assert!(meter.deadline(&mut watch).map(|d| d.0) > first.map(|d| d.0));
     }
 }

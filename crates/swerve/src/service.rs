@@ -5,6 +5,7 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use http::header::{ALLOW, CONTENT_LENGTH, HOST, HeaderValue, SERVER};
 use http::request::Parts;
@@ -27,36 +28,61 @@ pub(crate) struct Service {
 impl hyper::service::Service<Request<Incoming>> for Service {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Future = Answering;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         // A body, if there is one, is dropped here: hyper drains it or ends the connection.
         let (parts, _) = request.into_parts();
-        let record = self.logged.then(|| Record::of_request(self.peer, &parts));
-        let mut exchange = Exchange::new(self.meter.clone(), record);
-        let head = parts.method == Method::HEAD;
+        let record = self.logged.then(|| Box::new(Record::of_request(self.peer, &parts)));
+        let exchange = Exchange::new(self.meter.clone(), record);
+        let is_head = parts.method == Method::HEAD;
         let answer = match judge(&parts) {
-            Some(answer) => Err(answer),
+            Some(answer) => Source::Here(Some(answer)),
             None => {
                 let Parts { method, uri, headers, .. } = parts;
-                Ok(self.files.start(Ask { method, uri, headers }))
+                let processor = self.files.start(Ask { method, uri, headers });
+                // A processor that is a parasite, and did not wait, has left its answer already.
+                match processor.try_recv() {
+                    Ok(answer) => Source::Here(Some(answer)),
+                    Err(_) => Source::Processor(Box::pin(async move { processor.recv().await.ok() })),
+                }
             }
         };
-        Box::pin(async move {
-            let mut answer = match answer {
-                Ok(processor) => match processor.recv().await {
-                    Ok(answer) => answer,
-                    Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR),
-                },
-                Err(answer) => answer,
-            };
-            if head {
-                *answer.body_mut() = Content::Empty;
-            }
-            answer.headers_mut().insert(SERVER, HeaderValue::from_static("swerve"));
-            exchange.answer_with(answer.status().as_u16());
-            Ok(answer.map(|content| Body::new(content, exchange)))
-        })
+        Answering { answer, is_head, exchange: Some(exchange) }
+    }
+}
+
+/// Where an answer comes from.
+enum Source {
+    /// It is here.
+    Here(Option<Answer>),
+    /// A file processor is still at it. `None` comes from one that failed.
+    Processor(Pin<Box<dyn Future<Output = Option<Answer>> + Send>>),
+}
+
+/// The future of an answer.
+pub(crate) struct Answering {
+    answer: Source,
+    is_head: bool,
+    exchange: Option<Exchange>,
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = match &mut self.answer {
+            Source::Here(answer) => answer.take(),
+            Source::Processor(answer) => ready!(answer.as_mut().poll(cx)),
+        };
+        let mut answer = answer.unwrap_or_else(|| plain(StatusCode::INTERNAL_SERVER_ERROR));
+        if self.is_head {
+            *answer.body_mut() = Content::Empty;
+        }
+        answer.headers_mut().insert(SERVER, HeaderValue::from_static("swerve"));
+        let mut exchange = self.exchange.take().expect("polled again after it was ready");
+        exchange.answer_with(answer.status().as_u16());
+        Poll::Ready(Ok(answer.map(|content| Body::new(content, exchange))))
     }
 }
 

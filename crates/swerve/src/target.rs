@@ -36,21 +36,27 @@ impl Target {
     /// Reads the path of a request, as it came (still percent-encoded).
     pub(crate) fn parse(raw: &str) -> Result<Target, BadTarget> {
         let rest = raw.strip_prefix('/').ok_or(BadTarget::Malformed)?;
-        let mut path = PathBuf::new();
+        let mut path = Vec::with_capacity(rest.len());
         let mut directory = true;
         for raw in rest.split('/') {
-            let name = decode(raw)?;
+            let before = path.len();
+            if before > 0 {
+                path.push(b'/');
+            }
+            let from = path.len();
+            decode(raw, &mut path)?;
+            let name = &path[from..];
             directory = name.is_empty() || name == b".";
             if directory {
+                path.truncate(before);
                 continue;
             }
             // `\` is a separator to some clients and some file systems; a NUL ends a path early.
             if name == b".." || name.iter().any(|b| matches!(b, b'/' | b'\\' | 0)) {
                 return Err(BadTarget::Forbidden);
             }
-            path.push(OsString::from_vec(name));
         }
-        Ok(Target { path, directory })
+        Ok(Target { path: OsString::from_vec(path).into(), directory })
     }
 
     /// The path again as an absolute reference that ends in a slash: what a request for a
@@ -79,11 +85,10 @@ pub(crate) fn can_be_asked_for(name: &Path) -> bool {
     !name.as_os_str().as_bytes().contains(&b'\\')
 }
 
-/// Decodes `%XX` once. A `%` without two digits is malformed rather than literal: guessing is how
+/// Decodes `%XX` once, to the end of `out`. A `%` without two digits is malformed rather than literal: guessing is how
 /// two parties come to read one path in two ways.
-fn decode(raw: &str) -> Result<Vec<u8>, BadTarget> {
+fn decode(raw: &str, out: &mut Vec<u8>) -> Result<(), BadTarget> {
     let mut bytes = raw.bytes();
-    let mut out = Vec::with_capacity(raw.len());
     while let Some(byte) = bytes.next() {
         if byte != b'%' {
             out.push(byte);
@@ -95,7 +100,7 @@ fn decode(raw: &str) -> Result<Vec<u8>, BadTarget> {
             _ => return Err(BadTarget::Malformed),
         }
     }
-    Ok(out)
+    Ok(())
 }
 
 #[cfg(test)]

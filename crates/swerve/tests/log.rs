@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use common::{Lines, MODES, serve_with};
-use swerve::AccessLog;
+use common::{ASYNCHRONOUS, Lines, MODES, serve_with};
+use swerve::{AccessLog, Mode};
 
 #[test]
 fn one_line_for_each_request() {
@@ -91,9 +91,32 @@ impl Write for Stuck {
     }
 }
 
+/// In the synchronous form a connection waits for the log, which is its point, but not for ever.
+#[test]
+fn the_synchronous_form_waits_for_the_log_in_reason() {
+    let (release, released) = channel();
+    let log = AccessLog::To(Box::new(Stuck(released)));
+    let served = serve_with(Mode::Synchronous, |config| config.log = log);
+    served.write("a", "a");
+    let mut client = served.connect();
+    // Long lines: four fill a batch, and there are two batches before a post has to wait.
+    let agent = format!("user-agent: {}\r\n", "x".repeat(20_000));
+    let began = Instant::now();
+    for _ in 0..11 {
+        client.ask("GET", "/a", &agent);
+        assert_eq!(client.reply(false).text(), "a");
+    }
+    assert!(began.elapsed() > Duration::from_millis(900), "nobody waited: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    drop(client);
+    served.stop.ease();
+    assert!(served.ended().lines_lost > 0);
+    drop(release);
+}
+
 #[test]
 fn a_log_that_nobody_reads_blocks_nobody() {
-    for mode in MODES {
+    for mode in ASYNCHRONOUS {
         let (release, released) = channel();
         let served = serve_with(mode, |config| config.log = AccessLog::To(Box::new(Stuck(released))));
         served.write("a", "a");

@@ -14,7 +14,8 @@ use chanter::prelude::Machine;
 use swerve::{AccessLog, Config, Mode, Server, Stop, Summary};
 use tempfile::TempDir;
 
-pub(crate) const MODES: [Mode; 2] = [Mode::Hosts, Mode::Parasites];
+pub(crate) const MODES: [Mode; 3] = [Mode::Synchronous, Mode::Hosts, Mode::Parasites];
+pub(crate) const ASYNCHRONOUS: [Mode; 2] = [Mode::Hosts, Mode::Parasites];
 
 /// Longer than anything here should take, on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
