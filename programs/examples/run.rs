@@ -1,0 +1,35 @@
+//! Runs one program: `cargo run --release -p chanter-programs --example run -- primes stolen 1 [quick] [lifo] [bound] [times]`.
+//! Without arguments it lists them. Under a profiler it shows where the time of one form goes.
+
+use std::error::Error;
+
+use chanter_programs::kit::{Form, Load, SharedLifo, Size};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [name, form, vps, rest @ ..] = args.as_slice() else {
+        for program in chanter_programs::all() {
+            let forms: Vec<_> = program.forms.iter().map(|form| form.name()).collect();
+            println!("{:16} {} ({})", program.name, program.about, forms.join(", "));
+        }
+        return Ok(());
+    };
+    let program = chanter_programs::find(name).ok_or("no such program")?;
+    let form = Form::ALL.into_iter().find(|known| known.name() == form).ok_or("no such form")?;
+    let size = if rest.iter().any(|arg| arg == "quick") { Size::Quick } else { Size::Paper };
+    let times = rest.iter().find_map(|arg| arg.parse().ok()).unwrap_or(1);
+    let prepared = program.prepare(size)?;
+    let mut load = Load::new(form, vps.parse()?);
+    if rest.iter().any(|arg| arg == "lifo") {
+        load = load.policies(SharedLifo::policies);
+    }
+    if rest.iter().any(|arg| arg == "bound") {
+        load = load.bound_if_possible();
+    }
+    for _ in 0..times {
+        let run = prepared.run(&load)?;
+        println!("{:?} {} communications, {} at once", run.elapsed, run.communications, run.at_once);
+        println!("{:?}", run.stats);
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! How large a program's input is, and how its threads are made.
+
+use std::fmt;
+
+/// How much work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Size {
+    /// Milliseconds: for tests, and to see that all is well.
+    Quick,
+    /// As in the paper.
+    Paper,
+}
+
+/// How a program's work is divided among threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// No threads: the yardstick.
+    Serial,
+    /// Hosts that communicate synchronously (the papers' programs without parasites).
+    Synchronous,
+    /// Asynchronous communication and implicit threads, made of hosts.
+    AsynchronousHosts,
+    /// The same, made of parasites.
+    AsynchronousParasites,
+    /// Threads that are stolen by whoever demands their value (STING's futures).
+    Stolen,
+    /// Halves of a computation that are given away when somebody is hungry (`fork_join`).
+    Forked,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Serial,
+        Self::Synchronous,
+        Self::AsynchronousHosts,
+        Self::AsynchronousParasites,
+        Self::Stolen,
+        Self::Forked,
+    ];
+
+    /// Its name on the command line and in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Serial => "serial",
+            Self::Synchronous => "sync-hosts",
+            Self::AsynchronousHosts => "async-hosts",
+            Self::AsynchronousParasites => "async-parasites",
+            Self::Stolen => "stolen",
+            Self::Forked => "forked",
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

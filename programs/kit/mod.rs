@@ -1,0 +1,22 @@
+//! What the programs have in common.
+//!
+//! A [`Program`] has an input for each [`Size`], a serial version, and a version on Chanter's threads for
+//! each [`Form`] that makes sense for it. [`Entry`] names it in the list of programs. [`Entry::prepare`] makes the
+//! input and computes serially what the answer must be; each [`Prepared::run`] then gives a [`Run`], whose answer
+//! has been compared, or says what is wrong.
+
+mod form;
+mod gauge;
+mod program;
+mod random;
+mod run;
+mod shared_lifo;
+mod style;
+
+pub use form::{Form, Size};
+pub use gauge::{AtWork, Gauge};
+pub use program::{Done, Entry, Prepared, Program};
+pub use random::Random;
+pub use run::{Failure, Load, Policies, Run, ensure};
+pub use shared_lifo::SharedLifo;
+pub use style::{AsynchronousHosts, AsynchronousParasites, Style, Synchronous, answer, answers, collect};

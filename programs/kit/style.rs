@@ -1,0 +1,103 @@
+//! How threads are made and messages sent, for the programs of Featherweight Threads: each is written once, for
+//! three ways of running it.
+
+use std::future::Future;
+
+use chanter::{Receiver, Sender, channel, spawn, spawn_parasite};
+
+use super::Form;
+
+/// A way to start threads, and to send.
+pub trait Style: Send + Sync + 'static {
+    /// The form that it is.
+    const FORM: Form;
+
+    /// Starts a thread of the program whose value nobody joins.
+    fn start(future: impl Future<Output = ()> + Send + 'static);
+
+    /// Sends a message; asynchronously, if the style is. A channel without receivers swallows it.
+    fn send<T: Send + 'static>(to: &Sender<T>, message: T) -> impl Future<Output = ()> + Send;
+}
+
+/// Hosts that send synchronously.
+#[derive(Debug)]
+pub struct Synchronous;
+
+impl Style for Synchronous {
+    const FORM: Form = Form::Synchronous;
+
+    fn start(future: impl Future<Output = ()> + Send + 'static) {
+        drop(spawn(future));
+    }
+
+    async fn send<T: Send + 'static>(to: &Sender<T>, message: T) {
+        drop(to.send_ref(message).await);
+    }
+}
+
+/// Hosts that send asynchronously, each message by a host.
+#[derive(Debug)]
+pub struct AsynchronousHosts;
+
+impl Style for AsynchronousHosts {
+    const FORM: Form = Form::AsynchronousHosts;
+
+    fn start(future: impl Future<Output = ()> + Send + 'static) {
+        drop(spawn(future));
+    }
+
+    async fn send<T: Send + 'static>(to: &Sender<T>, message: T) {
+        let to = to.clone();
+        drop(spawn(async move { drop(to.send(message).await) }));
+    }
+}
+
+/// Parasites that send asynchronously, each message by a parasite.
+#[derive(Debug)]
+pub struct AsynchronousParasites;
+
+impl Style for AsynchronousParasites {
+    const FORM: Form = Form::AsynchronousParasites;
+
+    #[inline]
+    fn start(future: impl Future<Output = ()> + Send + 'static) {
+        spawn_parasite(future);
+    }
+
+    #[inline]
+    async fn send<T: Send + 'static>(to: &Sender<T>, message: T) {
+        drop(to.asend(message));
+    }
+}
+
+/// Starts a thread that answers over a channel of its own.
+#[inline]
+pub fn answers<S: Style, T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> Receiver<T> {
+    let (to, answer) = channel();
+    S::start(async move {
+        let value = call.await;
+        S::send(&to, value).await;
+    });
+    answer
+}
+
+/// The answer of such a thread.
+///
+/// # Panics
+/// If it has ended without one.
+#[inline]
+pub async fn answer<T: Send + 'static>(from: Receiver<T>) -> T {
+    from.recv_ref().await.expect("a call answers")
+}
+
+/// So many messages, as they come.
+///
+/// # Panics
+/// Whoever was to send them has gone.
+pub async fn collect<T: Send + 'static>(from: &Receiver<T>, messages: usize) -> Vec<T> {
+    let mut all = Vec::with_capacity(messages);
+    while all.len() < messages {
+        all.push(from.recv().await.expect("somebody sends the message"));
+    }
+    all
+}

@@ -1,0 +1,53 @@
+//! The product of two matrices, a thread for each row; see the folder's `README.md`.
+
+mod chanter;
+mod serial;
+
+use std::sync::Arc;
+
+use crate::kit::{AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Size, Synchronous};
+use crate::matrix_elements::{Factors, Matrix};
+
+/// The program.
+#[derive(Debug)]
+pub struct MatrixRows;
+
+impl Program for MatrixRows {
+    const NAME: &'static str = "matrix-rows";
+    const ABOUT: &'static str = "matrix multiply, a thread for each row and a message for each element";
+    const FORMS: &'static [Form] = &[
+        Form::Serial,
+        Form::Synchronous,
+        Form::AsynchronousHosts,
+        Form::AsynchronousParasites,
+        Form::Forked,
+    ];
+    type Input = Factors;
+    type Answer = Matrix;
+
+    fn input(size: Size) -> Factors {
+        match size {
+            Size::Quick => Factors::random(20),
+            Size::Paper => Factors::random(500),
+        }
+    }
+
+    fn serial(factors: &Factors) -> Matrix {
+        serial::product(factors)
+    }
+
+    async fn threads(factors: Arc<Factors>, form: Form) -> Done<Matrix> {
+        let messages = (factors.side() * factors.side()) as u64;
+        let product = match form {
+            Form::AsynchronousHosts => chanter::product::<AsynchronousHosts>(factors).await,
+            Form::AsynchronousParasites => chanter::product::<AsynchronousParasites>(factors).await,
+            Form::Forked => return Done::new(chanter::forked(&factors)),
+            _ => chanter::product::<Synchronous>(factors).await,
+        };
+        Done::new(product).communications(messages)
+    }
+
+    fn check(_: Size, factors: &Factors, answer: &Matrix) -> Result<(), Failure> {
+        factors.check(answer)
+    }
+}

@@ -1,0 +1,81 @@
+//! Table 1: `sendEvt`, and `aSendEvt` on hosts and on parasites.
+
+use std::future::Future;
+use std::time::Instant;
+
+use chanter::prelude::*;
+
+use super::{Measured, Row, Work, machine, on, sum_below};
+use crate::kit::Failure;
+
+const STUDY: &str = "table-1";
+/// An asynchronous producer lets the consumer run after this many messages. In the paper a timer does that.
+const BURST: u64 = 64;
+
+const fn row(configuration: &'static str, work: fn(Work) -> Result<Measured, Failure>) -> Row {
+    Row { study: STUDY, configuration, at: 0, operations: 500_000, least_vps: 1, work }
+}
+
+pub(super) const ROWS: &[Row] = &[
+    row("sendEvt", |work| produce(work, synchronously)),
+    row("aSendEvt on hosts", |work| produce(work, on_hosts)),
+    row("aSendEvt on parasites", |work| produce(work, on_parasites)),
+    row("Sender::asend", |work| produce(work, in_short)),
+];
+
+async fn synchronously(tx: Sender<u64>, messages: u64) {
+    for value in 0..messages {
+        if tx.send(value).await.is_err() {
+            break;
+        }
+    }
+}
+
+async fn on_hosts(tx: Sender<u64>, messages: u64) {
+    for value in 0..messages {
+        asend(&tx, value).on_hosts().async_sync().await;
+        breathe(value).await;
+    }
+}
+
+async fn on_parasites(tx: Sender<u64>, messages: u64) {
+    for value in 0..messages {
+        asend(&tx, value).async_sync().await;
+        breathe(value).await;
+    }
+}
+
+async fn in_short(tx: Sender<u64>, messages: u64) {
+    for value in 0..messages {
+        if tx.asend(value).is_err() {
+            break;
+        }
+        breathe(value).await;
+    }
+}
+
+async fn breathe(value: u64) {
+    if value % BURST == BURST - 1 {
+        yield_now().await;
+    }
+}
+
+fn produce<F>(work: Work, producer: fn(Sender<u64>, u64) -> F) -> Result<Measured, Failure>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let messages = work.operations;
+    on(machine(work.vps)?, messages, sum_below(messages), async move {
+        let (tx, rx) = channel();
+        let clock = Instant::now();
+        let consumer = spawn(async move {
+            let mut sum = 0;
+            while let Ok(value) = rx.recv().await {
+                sum += value;
+            }
+            sum
+        });
+        spawn(producer(tx, messages));
+        Ok((consumer.join().await?, clock))
+    })
+}
