@@ -22,7 +22,7 @@ pub(crate) struct ServeArgs {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     addr: String,
-    /// What the asynchronous parts run on
+    /// How the parts of the server talk
     #[arg(long, value_enum, default_value_t = ModeArg::Parasites)]
     mode: ModeArg,
     /// Virtual processors [default: one for each processor]
@@ -50,9 +50,11 @@ pub(crate) struct ServeArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ModeArg {
-    /// Threads that a policy schedules
+    /// Who sends waits until it is received
+    Synchronous,
+    /// Asynchronously, by threads that a policy schedules
     Hosts,
-    /// Threads that begin as a call
+    /// Asynchronously, by threads that begin as a call
     Parasites,
 }
 
@@ -112,6 +114,7 @@ fn bind(args: &ServeArgs, addrs: &[SocketAddr], connections: usize) -> Result<Se
     for &addr in addrs {
         let mut config = Config::new(&args.dir, addr);
         config.mode = match args.mode {
+            ModeArg::Synchronous => Mode::Synchronous,
             ModeArg::Hosts => Mode::Hosts,
             ModeArg::Parasites => Mode::Parasites,
         };

@@ -122,3 +122,114 @@ fn blocked_threads_are_measured_in_bytes() {
     let bytes = found[0]["bytes_per_thread"].as_f64().expect("a number");
     assert!((300.0..5000.0).contains(&bytes), "{bytes}");
 }
+
+#[test]
+fn figure_7_is_printed_beside_the_papers() {
+    let folder = tempfile::tempdir().expect("a folder for the record");
+    let (json, svg) = (folder.path().join("7.json"), folder.path().join("7.svg"));
+    let (json, svg) = (json.to_str().expect("a name"), svg.to_str().expect("a name"));
+    let output =
+        chanter(&["bench", "sting", "primes", "delayed-memory", "--quick", "--json", json, "--svg", svg]);
+    assert!(output.status.success(), "{output:?}");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    for text in ["threads stolen", "1499", "1.84 s", "delayed 2", "paper 2"] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    let record = std::fs::read_to_string(json).expect("the record is written");
+    let lines: Vec<Value> =
+        record.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
+    // Serially, and three ways on one virtual processor and on two.
+    let programs = lines.iter().filter(|line| line["bench"] == "primes" && line["checked"] == true);
+    assert_eq!(programs.count(), 1 + 3 * 2);
+    let delayed = |line: &&Value| line["variant"] == "delayed" && line["vps"] == 1;
+    let delayed = lines.iter().find(delayed).expect("a case is called so");
+    assert_eq!((delayed["threads"].as_f64(), delayed["stolen"].as_f64()), (Some(1501.0), Some(1500.0)));
+    let memory = lines.iter().find(|line| line["bench"] == "delayed-memory").expect("a case is called so");
+    assert!(
+        memory["bytes_per_thread"].as_f64().is_some_and(|bytes| (64.0..=128.0).contains(&bytes)),
+        "{memory}"
+    );
+    assert!(std::fs::read_to_string(svg).is_ok_and(|picture| picture.contains("</svg>")));
+}
+
+/// The peer gives Swerve's answers, byte for byte, or this fails; and both are measured. Needs no generator.
+#[test]
+fn the_web_server_and_its_peer_answer_alike() {
+    let found = lines(&chanter(&[
+        "bench",
+        "swerve",
+        "swerve-idle",
+        "--quick",
+        "--rounds",
+        "1",
+        "--system",
+        "chanter",
+        "--system",
+        "tokio-hyper",
+        "--json",
+        "-",
+    ]));
+    assert_eq!(found.len(), 3, "{found:?}");
+    for line in &found {
+        assert_eq!(line["checked"], true, "{line}");
+        let bytes = line["bytes_per_thread"].as_f64().expect("a number");
+        assert!((500.0..200_000.0).contains(&bytes), "{line}");
+    }
+}
+
+#[test]
+fn an_unknown_study_of_the_web_server_is_one_line_with_the_list() {
+    let output = chanter(&["bench", "swerve", "swerve-idel"]);
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.lines().count() == 1 && complaint.contains("swerve-httperf"), "{complaint}");
+}
+
+/// Every program and study of the papers, small, in every form; and a page with the tables and the pictures.
+#[test]
+fn the_papers_programs_are_measured_and_reported() {
+    let folder = tempfile::tempdir().expect("a folder for the page");
+    let page = folder.path().join("paper.html");
+    let path = page.to_str().expect("a name of letters");
+    let found = lines(&chanter(&["bench", "paper", "--quick", "--vps", "2", "--json", "-", "--html", path]));
+    let of = |bench: &str, variant: &str| {
+        let is_it =
+            |line: &&Value| line["bench"] == bench && line["variant"] == variant && line["checked"] == true;
+        found.iter().filter(is_it).collect::<Vec<_>>()
+    };
+    for program in ["mandelbrot", "k-clustering", "barnes-hut", "count-graphs", "ray-tracer"] {
+        assert_eq!(of(program, "serial").len(), 1, "{program}");
+        for form in ["sync-hosts", "async-hosts", "async-parasites"] {
+            let runs = of(program, form);
+            assert_eq!(runs.len(), 2, "{program}, {form}");
+            for run in runs {
+                assert_eq!(run["parasites"].as_f64() > Some(0.0), form == "async-parasites", "{run}");
+                assert!(
+                    run["communications"].as_f64() > Some(0.0) && run["host_bytes"].as_f64() > Some(0.0),
+                    "{run}"
+                );
+            }
+        }
+    }
+    for (study, variant) in
+        [("table-1", "sendEvt"), ("figure-9", "hosts"), ("figure-10", "hosts, 8 producers")]
+    {
+        assert_eq!(of(study, variant).len(), 2, "{study}");
+    }
+    let promised = found.iter().filter(|line| line["figure"].is_string());
+    assert!(promised.clone().count() >= 7 && promised.clone().all(|line| line["value"].is_number()));
+    let page = std::fs::read_to_string(&page).expect("the page was written");
+    for id in ["table-1", "figure-9", "figure-10", "figure-16", "table-2", "figure-11", "floors"] {
+        assert!(page.contains(&format!("<h2 id=\"{id}\">")), "{id}");
+    }
+    assert!(page.matches("<svg").count() >= 4 + 5 && page.ends_with("</html>\n"));
+    assert!(!page.contains("href") && !page.contains("src="), "the page needs no other file");
+}
+
+#[test]
+fn an_unknown_program_of_the_papers_is_one_line_with_the_list() {
+    let output = chanter(&["bench", "paper", "mandelbort"]);
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.lines().count() == 1 && complaint.contains("mandelbrot"), "{complaint}");
+}

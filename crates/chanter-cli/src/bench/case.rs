@@ -101,6 +101,8 @@ pub(crate) struct Case {
     pub(crate) vps: usize,
     pub(super) most_rounds: usize,
     pub(super) isolated: bool,
+    /// No uncounted run comes first.
+    pub(super) is_cold: bool,
     body: Body,
 }
 
@@ -120,6 +122,7 @@ impl Case {
             vps: 1,
             most_rounds: usize::MAX,
             isolated: false,
+            is_cold: false,
             body: Box::new(body),
         }
     }
@@ -133,6 +136,12 @@ impl Case {
     /// Runs each sample in a process of its own, so that no other case's memory or threads count.
     pub(crate) fn isolated(mut self) -> Self {
         self.isolated = true;
+        self
+    }
+
+    /// Runs nothing that is not counted: the work itself sees to its warmth.
+    pub(crate) fn cold(mut self) -> Self {
+        self.is_cold = true;
         self
     }
 

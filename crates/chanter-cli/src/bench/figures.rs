@@ -6,6 +6,7 @@ use super::case::Case;
 use super::measure::{Measured, Medians};
 use super::micro;
 use super::micro::lost_choice::LOSERS;
+use super::{paper, policies, swerve};
 
 /// Choices that the whole run of `lost-choice` makes, over all its kinds of loser.
 const LOST_CHOICES: u64 = 100_000_000;
@@ -16,6 +17,9 @@ const FLAT: f64 = (1 << 20) as f64;
 
 /// Processor time in a second of idleness that a machine's own clock ticks already take, in ms.
 const NOTHING: f64 = 1.0;
+
+/// Fork-join against rayon's.
+const RAYON: [(&str, f64); 1] = [("rayon", 1.2)];
 
 #[derive(Clone, Copy)]
 pub(super) enum Bound {
@@ -61,6 +65,10 @@ enum Quantity {
     Ratio(Pick, Pick),
     BytesPerThread(Pick),
     Detail(Pick, &'static str),
+    /// Detail of the one through detail of the other.
+    DetailRatio(Pick, Pick, &'static str),
+    /// The mean of a detail over all programs of the papers, with that variant on one processor.
+    Mean(&'static str, &'static str),
     /// Nanoseconds for an operation.
     Time(Pick),
 }
@@ -172,8 +180,23 @@ fn all() -> Vec<Figure> {
             bound: AtLeast(20_000.0),
         });
     }
+    figures.extend([1, 2].map(endless));
     figures.extend(sting(1));
+    figures.extend(against("par-fib", "fork_join", 2, &RAYON));
+    // Not those of `httperf`: it uses the machine's ports up, which come back after a minute.
+    figures.extend(swerve_figures(1).into_iter().filter(|figure| !figure.is_of(swerve::RATES)));
+    figures.extend(paper(2));
     figures
+}
+
+/// Requests beside computations that do not end, on every virtual processor.
+pub(super) fn endless(vps: usize) -> Figure {
+    ratio(
+        &format!("p99 beside endless computations, tokio / chanter, {vps} VP"),
+        peer(policies::ENDLESS, "tokio", vps),
+        chanter(policies::ENDLESS, "hand-over", vps),
+        Bound::AtLeast(100.0),
+    )
 }
 
 /// The figures of threads and processors as values. Peers take part on one processor only.
@@ -183,9 +206,85 @@ pub(super) fn sting(vps: usize) -> Vec<Figure> {
         quantity: Quantity::Time(chanter("fiber-switch", "yield", vps)),
         bound: Bound::AtMost(20.0),
     }];
+    figures.push(Figure {
+        name: format!("delayed, never demanded, {vps} VP: bytes per thread"),
+        quantity: Quantity::BytesPerThread(chanter("delayed-memory", "never demanded", vps)),
+        bound: Bound::AtMost(128.0),
+    });
+    figures.extend(against("par-fib", "fork_join", vps, &RAYON));
     if vps == 1 {
         figures.extend(against("fiber", "spawn-join", 1, &[("boost", 0.5)]));
+        let call = Pick { bench: "delayed", system: "plain", variant: Some("call"), vps };
+        for (name, variant) in [("delayed", "steal"), ("delayed, handle shared", "steal, handle shared")] {
+            let name = format!("{name}: create and steal / call");
+            figures.push(ratio(&name, chanter("delayed", variant, 1), call, Bound::AtMost(12.0)));
+        }
     }
+    figures
+}
+
+/// The figures of the web server. Replies a second are times, upside down.
+pub(super) fn swerve_figures(vps: usize) -> Vec<Figure> {
+    let form = |bench, variant| chanter(bench, variant, vps);
+    let detail = |name: &str, one, other, detail, bound| Figure {
+        name: format!("{name}, {vps} VP"),
+        quantity: Quantity::DetailRatio(one, other, detail),
+        bound,
+    };
+    let ours = form(swerve::PEERS, "parasites");
+    let theirs = peer(swerve::PEERS, swerve::PEER, vps);
+    vec![
+        detail(
+            "swerve, wrk: parasites / synchronous, replies a second",
+            form(swerve::FORMS, "parasites"),
+            form(swerve::FORMS, "synchronous"),
+            "replies_per_s",
+            Bound::AtLeast(1.39),
+        ),
+        detail(
+            "swerve, httperf: parasites / synchronous, most replies a second",
+            form(swerve::RATES, "parasites"),
+            form(swerve::RATES, "synchronous"),
+            "replies_per_s_best",
+            Bound::AtLeast(1.39),
+        ),
+        detail(
+            "swerve / tokio + hyper, replies a second",
+            ours,
+            theirs,
+            "replies_per_s",
+            Bound::AtLeast(1.0),
+        ),
+        detail("swerve / tokio + hyper, p99", ours, theirs, "p99_us", Bound::AtMost(1.0)),
+    ]
+}
+
+/// The figures of the papers' programs and micro-studies.
+pub(super) fn paper(vps: usize) -> Vec<Figure> {
+    let of_table_1 = |variant| {
+        let name = format!("table 1: {variant} / sendEvt");
+        ratio(&name, chanter("table-1", variant, 1), chanter("table-1", "sendEvt", 1), Bound::AtMost(1.0))
+    };
+    let mut figures = vec![of_table_1("aSendEvt on parasites"), of_table_1("Sender::asend")];
+    for vps in 1..=vps.min(2) {
+        figures.push(ratio(
+            &format!("figure 9: parasites with inflation / hosts, {vps} VP"),
+            chanter("figure-9", "parasites with inflation", vps),
+            chanter("figure-9", "hosts", vps),
+            Bound::AtMost(1.05),
+        ));
+        figures.push(ratio(
+            &format!("figure 10: hosts / parasites, 8 producers, {vps} VP"),
+            chanter("figure-10", "hosts, 8 producers", vps),
+            chanter("figure-10", "parasites, 8 producers", vps),
+            Bound::AtLeast(3.0),
+        ));
+    }
+    figures.push(Figure {
+        name: "table 2: bytes of a reified parasite, mean of the programs".to_owned(),
+        quantity: Quantity::Mean(paper::PARASITES, paper::STATE),
+        bound: Bound::AtMost(179.0),
+    });
     figures
 }
 
@@ -195,12 +294,17 @@ pub(crate) fn cases(quick: bool) -> Vec<Case> {
     let mut cases: Vec<Case> = [1, 2]
         .into_iter()
         .flat_map(micro::all)
+        .chain(swerve::cases(1, quick))
+        .chain(paper::figure_cases(quick))
         .filter(|case| figures.iter().any(|figure| figure.needs(case)))
         .collect();
     for case in &mut cases {
         case.n = match (case.bench, quick) {
             ("lost-choice", false) => LOST_CHOICES.div_ceil(LOSERS.len() as u64),
             (_, false) | ("idle", true) => case.n,
+            (bench, true) if bench.starts_with("swerve") => case.n,
+            // A program has one operation; its size is small already.
+            (_, true) if case.n == 1 => 1,
             (_, true) => case.n / 10,
         };
     }
@@ -230,12 +334,20 @@ impl Finding {
 }
 
 impl Figure {
-    fn needs(&self, case: &Case) -> bool {
+    /// Whether it compares details of `bench`.
+    fn is_of(&self, bench: &str) -> bool {
+        matches!(self.quantity, Quantity::DetailRatio(one, ..) if one.bench == bench)
+    }
+
+    pub(super) fn needs(&self, case: &Case) -> bool {
         match self.quantity {
-            Quantity::Ratio(one, other) => one.is(case) || other.is(case),
+            Quantity::Ratio(one, other) | Quantity::DetailRatio(one, other, _) => {
+                one.is(case) || other.is(case)
+            }
             Quantity::BytesPerThread(pick) | Quantity::Detail(pick, _) | Quantity::Time(pick) => {
                 pick.is(case)
             }
+            Quantity::Mean(variant, _) => (case.system, case.variant, case.vps) == ("chanter", variant, 1),
         }
     }
 
@@ -246,11 +358,21 @@ impl Figure {
             }
             Quantity::BytesPerThread(pick) => pick.best(measured)?.bytes_per_thread,
             Quantity::Detail(pick, name) => pick.best(measured)?.detail.get(name).copied(),
+            Quantity::DetailRatio(one, other, name) => {
+                let detail = |pick: Pick| pick.best(measured)?.detail.get(name).copied();
+                Some(detail(one)? / detail(other)?)
+            }
             Quantity::Time(pick) => Some(pick.best(measured)?.ns_per_op),
+            Quantity::Mean(_, name) => {
+                let needed = measured.iter().filter(|m| self.needs(&m.case));
+                let details = needed.filter_map(|m| m.outcome.as_ref().ok()?.detail.get(name).copied());
+                let all: Vec<f64> = details.collect();
+                (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+            }
         }
     }
 
-    fn find(self, measured: &[Measured]) -> Finding {
+    pub(super) fn find(self, measured: &[Measured]) -> Finding {
         let value = self.value(measured);
         Finding::new(self.name, value, self.bound)
     }
@@ -279,9 +401,13 @@ mod tests {
         let cases = cases(true);
         for figure in all() {
             let picks = match figure.quantity {
-                Quantity::Ratio(one, other) => vec![one, other],
+                Quantity::Ratio(one, other) | Quantity::DetailRatio(one, other, _) => vec![one, other],
                 Quantity::BytesPerThread(pick) | Quantity::Detail(pick, _) | Quantity::Time(pick) => {
                     vec![pick]
+                }
+                Quantity::Mean(..) => {
+                    assert!(cases.iter().any(|case| figure.needs(case)), "{}", figure.name);
+                    vec![]
                 }
             };
             for pick in picks {

@@ -95,7 +95,7 @@ fn measure_family(family: Vec<Case>, rounds: usize, bar: &ProgressBar) -> Result
                 continue;
             };
             bar.set_message(format!("{} ({} VPs)", case.key(), case.vps));
-            if round == 0 && !case.isolated {
+            if round == 0 && !case.isolated && !case.is_cold {
                 // A first, uncounted run pays for page faults and for building the Go peer.
                 let _ = case.run(Load { n: (case.n / 10).max(16), vps: case.vps });
             }

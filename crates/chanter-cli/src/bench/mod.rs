@@ -4,21 +4,26 @@
 //!   cases in interleaved rounds and takes medians.
 //! - `micro` holds Chanter's bodies and lists who else does the same work; `peers` holds theirs.
 //! - `choice` is the benchmark of choice: every system that can choose, over the number of branches.
-//! - `sting` collects what has to do with threads and processors as values.
+//! - `sting` collects what has to do with threads and processors as values; `figure7` is the paper's table.
 //! - `policies` is what policies cost, and what they do: a study of requests beside computations.
+//! - `swerve` is the web server under load, beside others.
+//! - `paper` runs the papers' programs and micro-studies as the papers ran them.
 //! - `figures` says what Chanter promises; `report` and `plot` show what was found.
 
 mod case;
 mod choice;
+mod figure7;
 mod figures;
 mod measure;
 mod memory;
 mod micro;
+mod paper;
 mod peers;
 mod plot;
 mod policies;
 mod report;
 mod sting;
+mod swerve;
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -49,10 +54,17 @@ enum What {
     Figures(FiguresArgs),
     /// Measure choice over 2 to 1024 branches, beside every peer that can choose
     Choice(choice::ChoiceArgs),
-    /// Measure threads and processors as values: fibers
+    /// Measure threads and processors as values: fibers, delayed threads, figure 7 of STING
     Sting(sting::StingArgs),
     /// Measure what a policy of one's own costs, and requests beside computations under five policies
     Policies(policies::PoliciesArgs),
+    /// Measure the web server under load: its three forms, beside Tokio and hyper, and nginx
+    Swerve(swerve::SwerveArgs),
+    /// Be the peer of the web server (how it gets a process of its own)
+    #[command(hide = true)]
+    SwervePeer(swerve::PeerArgs),
+    /// Run the papers' programs and micro-studies, next to the papers' figures, and write an HTML report
+    Paper(paper::PaperArgs),
     /// Run one case once and print its sample (how samples get a process of their own)
     #[command(hide = true)]
     Case(CaseArgs),
@@ -130,6 +142,9 @@ pub(crate) fn bench(args: BenchArgs) -> ExitCode {
         What::Choice(args) => choice::run(&args),
         What::Sting(args) => sting::run(&args),
         What::Policies(args) => policies::run(&args),
+        What::Swerve(args) => swerve::run(&args),
+        What::SwervePeer(args) => swerve::run_peer(args),
+        What::Paper(args) => paper::run(&args),
         What::Case(args) => run_case(&args),
     };
     peers::go::clean_up();

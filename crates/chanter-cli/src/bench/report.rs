@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::measure::{Measured, Medians};
 
 /// The allocator that all systems of this run were measured with.
-const ALLOCATOR: &str = if cfg!(feature = "mimalloc") { "mimalloc" } else { "system" };
+pub(crate) const ALLOCATOR: &str = if cfg!(feature = "mimalloc") { "mimalloc" } else { "system" };
 
 /// One JSON line: the median of a case.
 #[derive(Serialize)]

@@ -3,8 +3,10 @@
 
 pub(crate) mod blocked;
 pub(crate) mod choose;
+pub(crate) mod delayed;
 pub(crate) mod explore;
 pub(crate) mod fiber;
+pub(crate) mod fork;
 pub(crate) mod gather;
 pub(crate) mod idle;
 pub(crate) mod locks;
@@ -33,7 +35,10 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         lost_choice::cases(vps),
         explore::cases(vps),
         fiber::cases(vps),
+        delayed::cases(vps),
+        fork::cases(vps),
         super::policies::custom_fifo(vps),
+        super::policies::endless(vps),
     ]
     .into_iter()
     .flatten()

@@ -10,4 +10,5 @@ pub(crate) mod crossbeam;
 pub(crate) mod flume;
 pub(crate) mod go;
 pub(crate) mod kanal;
+pub(crate) mod rayon;
 pub(crate) mod tokio;

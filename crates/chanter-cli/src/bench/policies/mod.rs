@@ -2,10 +2,12 @@
 //!
 //! - `custom_fifo` runs the same threads under the library's `Fifo` and under one that is written as a user
 //!   would write it.
-//! - `requests` is the study: short requests beside long computations, under five policies; `plot` draws
-//!   how long the requests took.
+//! - `endless` is what requests wait for beside computations that never yield: hand-over, and Tokio.
+//! - `requests` runs the study of `programs/policies`: short requests beside long computations, under five
+//!   policies; `plot` draws how long the requests took.
 
 mod custom_fifo;
+mod endless;
 mod plot;
 mod requests;
 
@@ -16,17 +18,18 @@ use clap::Args;
 use comfy_table::{Cell, Table, presets};
 
 use super::case::Case;
-use super::figures::{Bound, Finding};
+use super::figures::{self, Bound, Finding};
 use super::measure::Measured;
 use super::report::{number, right};
 use super::{Stop, json_out, known, measure_all, report, show, table_of};
 
 pub(super) use custom_fifo::cases as custom_fifo;
+pub(super) use endless::{BENCH as ENDLESS, cases as endless};
 
 /// Arguments of `chanter bench policies`.
 #[derive(Args)]
 pub(crate) struct PoliciesArgs {
-    /// Which benchmarks: `yield`, `requests`; all when none is named
+    /// Which benchmarks: `yield`, `endless`, `requests`; all when none is named
     names: Vec<String>,
     /// A tenth of the work, three rounds
     #[arg(long)]
@@ -50,7 +53,8 @@ pub(crate) struct PoliciesArgs {
 
 pub(super) fn run(args: &PoliciesArgs) -> Result<(), Stop> {
     let vps = args.vps.into();
-    let mut cases: Vec<Case> = custom_fifo::cases(vps).into_iter().chain(requests::cases(vps)).collect();
+    let mut cases: Vec<Case> =
+        custom_fifo::cases(vps).into_iter().chain(endless::cases(vps)).chain(requests::cases(vps)).collect();
     known(&args.names, cases.iter().map(|case| case.bench.to_owned()), "benchmark")?;
     cases.retain(|case| args.names.is_empty() || args.names.iter().any(|name| name == case.bench));
     for case in &mut cases {
@@ -61,6 +65,7 @@ pub(super) fn run(args: &PoliciesArgs) -> Result<(), Stop> {
     let findings: Vec<_> = custom_fifo::ratio(&measured)
         .map(|value| Finding::new("custom fifo / fifo".to_owned(), Some(value), Bound::AtMost(1.05)))
         .into_iter()
+        .chain(figures::findings_of(vec![figures::endless(vps)], &measured))
         .collect();
     if let Some(mut out) = json {
         report::json_lines(&mut out, &measured)?;
@@ -76,11 +81,35 @@ pub(super) fn run(args: &PoliciesArgs) -> Result<(), Stop> {
     if measured.iter().any(|m| m.case.bench == requests::BENCH) {
         tables += &format!("\n{}", latencies(&measured));
     }
+    if measured.iter().any(|m| m.case.bench == endless::BENCH) {
+        tables += &format!("\n{}", hand_overs(&measured));
+    }
     if !findings.is_empty() {
         tables += &format!("\n{}", table_of(&findings));
     }
     show(args.json.as_deref(), &tables)?;
     super::strictly(args.strict, &findings)
+}
+
+/// How long requests took beside computations that never yield, and what it took.
+fn hand_overs(measured: &[Measured]) -> String {
+    const DETAILS: [(&str, &str); 6] = [
+        ("p50, us", "p50_us"),
+        ("p99, us", "p99_us"),
+        ("max, us", "max_us"),
+        ("first, quanta", "first_quanta"),
+        ("hand-overs", "hand_overs"),
+        ("handed over, ms", "handed_over_ms"),
+    ];
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(["beside endless computations"].into_iter().chain(DETAILS.map(|(title, _)| title)));
+    for m in measured.iter().filter(|m| m.case.bench == endless::BENCH) {
+        let Ok(medians) = &m.outcome else { continue };
+        let detail = |name: &str| right(&medians.detail.get(name).copied().map_or("-".to_owned(), number));
+        table.add_row([Cell::new(m.case.system)].into_iter().chain(DETAILS.map(|(_, name)| detail(name))));
+    }
+    table.to_string()
 }
 
 /// How long the requests took, in microseconds, and how far the computations came.

@@ -1,0 +1,139 @@
+//! STING's figure 7: four programs with five statistics each, beside the paper's.
+//!
+//! Each program runs under three ways of scheduling: `lifo` is the paper's (futures that are scheduled, one LIFO
+//! queue for all virtual processors), `default` the same under this library's policy, `delayed` has futures that only
+//! a demand runs. The sizes are always the paper's.
+
+mod paper;
+mod plot;
+mod table;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chanter_programs::kit::{
+    Failure as Wrong, Form, Load as ProgramLoad, Policies, Prepared, SharedLifo, Size,
+};
+
+use super::Stop;
+use super::case::{Case, Failure, Load, Outcome, Sample};
+use super::figures::{Bound, Finding};
+use super::measure::{Measured, Medians};
+pub(super) use plot::svg;
+pub(super) use table::table;
+
+const SERIAL: &str = "serial";
+
+/// A way to schedule the programs' threads.
+struct Way {
+    name: &'static str,
+    form: Form,
+    policies: Option<fn() -> Policies>,
+}
+
+const WAYS: [Way; 3] = [
+    Way { name: "lifo", form: Form::Synchronous, policies: Some(SharedLifo::policies) },
+    Way { name: "default", form: Form::Synchronous, policies: None },
+    Way { name: "delayed", form: Form::Stolen, policies: None },
+];
+
+/// How often a program runs in one round.
+const RUNS: u64 = 10;
+
+/// Numbers of virtual processors, up to `most` and at least two of them.
+pub(super) fn columns(most: usize) -> impl Iterator<Item = usize> + Clone {
+    paper::VPS.into_iter().filter(move |vps| *vps <= most.max(2))
+}
+
+/// The programs' names.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    paper::FIGURE.iter().map(|program| program.program)
+}
+
+/// The cases of the programs that `is_wanted` names.
+pub(super) fn cases(most_vps: usize, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Case>, Stop> {
+    let mut cases = Vec::new();
+    for name in names().filter(|name| is_wanted(name)) {
+        let unknown = || Stop(1, format!("no program `{name}`"));
+        let program = chanter_programs::find(name).ok_or_else(unknown)?;
+        let prepared: Arc<dyn Prepared> = Arc::from(program.prepare(Size::Paper)?);
+        let serial = Arc::clone(&prepared);
+        let serially =
+            Case::new(name, "plain", SERIAL, move |load| sample(&*serial, load, Form::Serial, None));
+        cases.push(serially.load_of(RUNS, 1));
+        for (way, vps) in WAYS.iter().flat_map(|way| columns(most_vps).map(move |vps| (way, vps))) {
+            let (prepared, form, policies) = (Arc::clone(&prepared), way.form, way.policies);
+            let case =
+                Case::new(name, "chanter", way.name, move |load| sample(&*prepared, load, form, policies));
+            cases.push(case.load_of(RUNS, vps));
+        }
+    }
+    Ok(cases)
+}
+
+/// A detail of a sample, and what a run says of it.
+type Statistic = (&'static str, fn(&chanter_programs::kit::Run) -> u64);
+
+const STATISTICS: [Statistic; 6] = [
+    ("threads", |run| run.stats.hosts_created),
+    ("stolen", |run| run.stats.stolen),
+    ("frames_created", |run| run.stats.frames_created),
+    ("frames_returned", |run| run.stats.frames_returned),
+    ("frames_reused", |run| run.stats.frames_reused),
+    ("at_once", |run| run.at_once),
+];
+
+/// The runs' time; the statistics are those of the last one.
+fn sample(program: &dyn Prepared, load: Load, form: Form, policies: Option<fn() -> Policies>) -> Outcome {
+    let mut how = ProgramLoad::new(form, load.vps).bound_if_possible();
+    how.policies = policies;
+    let mut elapsed = Duration::ZERO;
+    let mut last = None;
+    for _ in 0..load.n {
+        let run = program.run(&how).map_err(failure)?;
+        elapsed += run.elapsed;
+        last = Some(run);
+    }
+    let sample = Sample::new(load.n, elapsed);
+    let Some(run) = last.filter(|_| form != Form::Serial) else { return Ok(sample) };
+    Ok(STATISTICS.into_iter().fold(sample, |sample, (name, of)| sample.with(name, of(&run) as f64)))
+}
+
+/// How a program failed, for a case that ran it.
+pub(super) fn failure(failure: Wrong) -> Failure {
+    match failure {
+        Wrong::Wrong(what) => Failure::Wrong(what),
+        other => Failure::Broken(other.to_string()),
+    }
+}
+
+fn find<'a>(measured: &'a [Measured], program: &str, way: &str, vps: usize) -> Option<&'a Medians> {
+    let is = |m: &&Measured| (m.case.bench, m.case.variant, m.case.vps) == (program, way, vps);
+    measured.iter().find(is)?.outcome.as_ref().ok()
+}
+
+/// What figure 7 is held to.
+pub(super) fn findings(measured: &[Measured]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for way in ["lifo", "delayed"] {
+        let Some(primes) = find(measured, "primes", way, 1) else { continue };
+        let detail = |name: &str| primes.detail.get(name).copied();
+        let stolen = detail("stolen");
+        let name = format!("primes, {way}, 1 VP: threads stolen of 1501");
+        findings.push(Finding::new(name, stolen, Bound::AtLeast(1499.0)));
+        // All of them are evaluating at once, each inside of the one that demanded it.
+        let each = detail("frames_created").zip(detail("at_once")).map(|(frames, levels)| frames / levels);
+        let name = format!("primes, {way}, 1 VP: frames for each nesting level");
+        findings.push(Finding::new(name, each, Bound::AtMost(1.05)));
+    }
+    findings
+}
+
+/// Draws the figure into the file.
+pub(super) fn draw(path: Option<&Path>, measured: &[Measured]) -> Result<(), Stop> {
+    if let Some(path) = path {
+        svg(path, measured)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Processes: where programs are, which core they run on, what they cost.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::unistd::{SysconfVar, sysconf};
+
+/// A core to keep a process to.
+#[derive(Clone, Copy)]
+pub(super) enum Core {
+    First,
+    Last,
+}
+
+/// Finds a program in the path, or where services are.
+pub(super) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    folders.push("/usr/sbin".into());
+    folders.into_iter().map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// A command that runs on one core, where `taskset` is there to see to it.
+pub(super) fn pinned(program: &Path, core: Option<Core>) -> Command {
+    let core = core.map(|core| match core {
+        Core::First => 0,
+        Core::Last => cores() - 1,
+    });
+    match (core, find("taskset")) {
+        (Some(core), Some(taskset)) => {
+            let mut command = Command::new(taskset);
+            command.args(["-c", &core.to_string()]).arg(program);
+            command
+        }
+        _ => Command::new(program),
+    }
+}
+
+/// The output of `command`; `None` if it has not ended in time, and was killed.
+pub(super) fn output_within(command: &mut Command, limit: Duration) -> io::Result<Option<Output>> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let end = Instant::now() + limit;
+    // Its reports are short: they fit a pipe.
+    while child.try_wait()?.is_none() {
+        if Instant::now() > end {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().map(Some)
+}
+
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Processor time of a process and its children so far, in seconds. Linux only.
+pub(super) fn cpu_seconds(pid: u32) -> Option<f64> {
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten()? as f64;
+    let ticks: f64 = family(pid).iter().filter_map(|pid| stat(*pid)).map(|stat| stat.ticks).sum();
+    Some(ticks / per_second)
+}
+
+/// Resident memory of a process and its children, in bytes. Linux only.
+pub(super) fn resident(pid: u32) -> Option<f64> {
+    let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten()? as f64;
+    let pages = family(pid).into_iter().filter_map(|pid| {
+        let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+        statm.split(' ').nth(1)?.parse::<f64>().ok()
+    });
+    Some(pages.sum::<f64>() * page)
+}
+
+struct Stat {
+    parent: u32,
+    ticks: f64,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let number = |i: usize| fields.get(i)?.parse::<f64>().ok();
+    Some(Stat { parent: fields.get(1)?.parse().ok()?, ticks: number(11)? + number(12)? })
+}
+
+fn family(pid: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|&other| other == pid || stat(other).is_some_and(|stat| stat.parent == pid)).collect()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_costs_something() {
+        let pid = std::process::id();
+        assert!(resident(pid).is_some_and(|bytes| bytes > 100_000.0));
+        let before = cpu_seconds(pid).expect("Linux tells");
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while cpu_seconds(pid).is_some_and(|now| now <= before) {
+            assert!(std::time::Instant::now() < until, "a busy process takes no time");
+        }
+    }
+
+    #[test]
+    fn a_program_is_found_or_not() {
+        assert!(find("sh").is_some());
+        assert!(find("no-such-program-at-all").is_none());
+    }
+}
