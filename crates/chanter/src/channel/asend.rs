@@ -25,7 +25,7 @@ use crate::vp::Vp;
 
 /// A reified send: a frame without a body.
 #[repr(C)]
-struct Reified<T> {
+pub(super) struct Reified<T> {
     header: Header,
     group: Group,
     slot: Slot<T>,
@@ -72,7 +72,7 @@ impl<T> Reified<T> {
         &RawWakerVTable::new(Self::never_cloned, Self::end_in_box, Self::never_cloned_wake, Self::end_in_box);
 
     /// Sends `message`, or offers it and leaves it alone.
-    fn leave(lent: Lent<T>, message: T) -> Result<(), SendError<T>> {
+    pub(super) fn leave(lent: Lent<T>, message: T) -> Result<(), SendError<T>> {
         let vp = Vp::current().filter(|_| fits::<Self>());
         let place = match vp {
             // SAFETY: we drive `vp`; the class is large enough.

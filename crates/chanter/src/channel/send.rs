@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
+use super::asend::Reified;
 use super::core::{Core, End, Slot};
 use super::error::{SendError, TrySendError};
 use super::handle::{Borrowed, Handle, Lent, Share, TX};
@@ -150,6 +151,14 @@ impl<T: Clone> Clone for SendEvent<T> {
 impl<T> fmt::Debug for SendEvent<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Send(..)")
+    }
+}
+
+impl<T> SendEvent<T> {
+    /// Leaves the message in the channel: what [`Sender::asend`] does.
+    pub(crate) fn leave(mut self) -> Result<(), SendError<T>> {
+        let lent = self.lent.take().expect("it is not a branch yet");
+        Reified::leave(lent, self.message.take().expect("as above"))
     }
 }
 

@@ -9,7 +9,7 @@ use std::future::Future;
 use super::asynchronous_choose::{AsyncChoices, ChooseLater, ChooseNow};
 use super::gather::Kind;
 use super::{Event, always, guard};
-use crate::channel::{Receiver, RecvEvent, SendEvent, Sender, bounded};
+use crate::channel::{Receiver, RecvEvent, bounded};
 
 /// An asynchronous event: an operation with two results.
 ///
@@ -144,17 +144,6 @@ pub trait AsyncEvent: Sized {
     }
 }
 
-/// The asynchronous event of sending `message`: the caller goes on at once.
-///
-/// Not the same as a mailbox: each send waits in a thread of its own, so that
-/// `wrap_later` can act on it. There is no promise of order: parasites usually
-/// begin in order, but one may be queued instead (deep stack, another processor
-/// that is idle), and hosts run when the policy says. Where order matters, use
-/// a mailbox.
-pub fn asend<T: Send + 'static>(sender: &Sender<T>, message: T) -> Asynchronously<SendEvent<T>> {
-    asynchronously(sender.send(message))
-}
-
 /// The asynchronous event of receiving a message, which goes to
 /// [`wrap_later`](AsyncEvent::wrap_later); without that it is dropped.
 pub fn arecv<T: Send + 'static>(receiver: &Receiver<T>) -> Asynchronously<RecvEvent<T>> {
@@ -229,7 +218,7 @@ pub fn choose_later<C: AsyncChoices>(events: C) -> ChooseLater<C> {
 #[derive(Clone, Debug)]
 #[must_use = "events do nothing unless synchronized"]
 pub struct Asynchronously<E> {
-    event: E,
+    pub(super) event: E,
 }
 
 impl<E> AsyncEvent for Asynchronously<E>
@@ -248,7 +237,7 @@ where
     {
         let thread = async move { later(self.event.await) };
         guard(move || {
-            kind.check("an asynchronous event");
+            kind.check(WHAT);
             always(())
         })
         .wrap(move |()| kind.spawn(thread))
@@ -260,7 +249,7 @@ where
         L: FnOnce(E::Output) + Send + 'static,
     {
         guard(move || {
-            kind.check("an asynchronous event");
+            kind.check(WHAT);
             self.event
         })
         .wrap(move |result| kind.spawn(async move { later(result) }))
@@ -292,6 +281,10 @@ impl<A: AsyncEvent, F: FnOnce(A::Now) -> U, U> AsyncEvent for WrapNow<A, F> {
         L: FnOnce(A::Later) + Send + 'static,
     {
         self.event.initiate(kind, later).wrap(self.f)
+    }
+
+    fn into_event(self) -> impl Event<Output = U> {
+        self.event.into_event().wrap(self.f)
     }
 
     #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
@@ -400,6 +393,10 @@ impl<F: FnOnce() -> A, A: AsyncEvent> AsyncEvent for GuardNow<F> {
         guard(move || (self.make)().initiate(kind, later))
     }
 
+    fn into_event(self) -> impl Event<Output = A::Now> {
+        guard(|| (self.make)().into_event())
+    }
+
     #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]
     fn commit<L>(self, kind: Kind, later: L) -> impl Event<Output = A::Now>
     where
@@ -470,6 +467,9 @@ where
         self.event.operate(move |_result| later(()))
     }
 }
+
+/// What refuses to work outside of a machine.
+pub(super) const WHAT: &str = "an asynchronous event";
 
 macro_rules! opaque_debug {
     ($($name:ident<$($generic:ident),*>)*) => {

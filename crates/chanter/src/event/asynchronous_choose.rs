@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::asynchronous::AsyncEvent;
+use super::asynchronous::{AsyncEvent, WHAT};
 use super::gather::Kind;
 use super::{Event, always, choose, guard};
 
@@ -198,7 +198,7 @@ where
         L: FnOnce(C::Later) + Send + 'static,
     {
         guard(move || {
-            kind.check("an asynchronous event");
+            kind.check(WHAT);
             // The branches' own guards run here, on the caller's thread.
             always(self.events.operate(later))
         })
@@ -211,7 +211,7 @@ where
         L: FnOnce(C::Later) + Send + 'static,
     {
         guard(move || {
-            kind.check("an asynchronous event");
+            kind.check(WHAT);
             self.events.operate(move |result| kind.spawn(async move { later(result) }))
         })
     }

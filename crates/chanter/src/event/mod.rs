@@ -28,6 +28,7 @@
 mod abort;
 mod asynchronous;
 mod asynchronous_choose;
+mod asynchronous_send;
 mod basic;
 mod blocking;
 mod boxed;
@@ -67,10 +68,11 @@ use std::time::Instant;
 
 pub use abort::{OnAbort, wrap_abort};
 pub use asynchronous::{
-    AsyncEvent, Asynchronously, GuardNow, OnHosts, Promise, WrapLater, WrapNow, arecv, asend, asynchronously,
+    AsyncEvent, Asynchronously, GuardNow, OnHosts, Promise, WrapLater, WrapNow, arecv, asynchronously,
     choose_later, choose_now, guard_later, guard_now,
 };
 pub use asynchronous_choose::{AsyncChoices, ChooseLater, ChooseNow};
+pub use asynchronous_send::{AsyncSend, asend};
 pub use basic::{Always, Never, always, never};
 pub use boxed::BoxEvent;
 pub use choice_set::{BaseEvent, ChoiceSet, Key, Next};
