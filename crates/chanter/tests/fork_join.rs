@@ -1,12 +1,15 @@
 //! Fork and join: results, panics, borrowing, sharing, and what must not
 //! deadlock.
 
+mod common;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
+use common::watchdog;
 
 fn fib(n: u32) -> u64 {
     if n < 2 {
@@ -41,6 +44,7 @@ fn tree(leaves: u64, visit: &(impl Fn(u64) + Sync)) -> u64 {
 
 #[test]
 fn both_halves_have_their_results() {
+    watchdog!();
     for vps in [1, 2, 4] {
         let machine = Machine::builder().vps(vps).build().unwrap();
         assert_eq!(machine.block_on(async { fib(20) }), 6765);
@@ -52,6 +56,7 @@ fn both_halves_have_their_results() {
 
 #[test]
 fn halves_borrow() {
+    watchdog!();
     let machine = Machine::builder().vps(2).build().unwrap();
     let mut numbers: Vec<u64> = (0..100_000).rev().collect();
     fn sort(numbers: &mut [u64]) {
@@ -71,6 +76,7 @@ fn halves_borrow() {
 
 #[test]
 fn hungry_processors_get_a_share_and_each_leaf_is_visited_once() {
+    watchdog!();
     let rounds = std::env::var("CHANTER_STRESS_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap());
     let mut shared = 0;
     for round in 0..rounds {
@@ -92,6 +98,7 @@ fn hungry_processors_get_a_share_and_each_leaf_is_visited_once() {
 
 #[test]
 fn a_panic_waits_for_the_other_half_and_goes_on() {
+    watchdog!();
     for vps in [1, 2] {
         let machine = Machine::builder().vps(vps).build().unwrap();
         let after_that = machine.block_on(async {
@@ -129,6 +136,7 @@ fn a_panic_waits_for_the_other_half_and_goes_on() {
 
 #[test]
 fn what_the_second_half_holds_is_dropped_once() {
+    watchdog!();
     struct Count<'a>(&'a AtomicUsize);
     impl Drop for Count<'_> {
         fn drop(&mut self) {
@@ -161,6 +169,7 @@ fn what_the_second_half_holds_is_dropped_once() {
 
 #[test]
 fn fibers_and_blocking_halves_fork_too() {
+    watchdog!();
     for vps in [1, 2] {
         let machine = Machine::builder().vps(vps).build().unwrap();
         machine.block_on(async {
@@ -200,6 +209,7 @@ fn fibers_and_blocking_halves_fork_too() {
 /// waits there must not run something else that wants the lock.
 #[test]
 fn a_lock_may_be_held_across_a_join() {
+    watchdog!();
     let machine = Machine::builder().vps(4).build().unwrap();
     let lock = Arc::new(Mutex::new(0));
     let threads: Vec<_> = (0..16)
@@ -222,6 +232,7 @@ fn a_lock_may_be_held_across_a_join() {
 /// that forks, and wanted by other halves meanwhile.
 #[test]
 fn a_value_that_is_made_once_may_be_made_by_forks() {
+    watchdog!();
     for _ in 0..5 {
         let machine = Machine::builder().vps(4).build().unwrap();
         let once = OnceLock::new();
@@ -248,18 +259,20 @@ fn a_value_that_is_made_once_may_be_made_by_forks() {
 
 #[test]
 fn a_machine_that_ends_waits_for_what_forks() {
+    watchdog!();
     let done = Arc::new(AtomicBool::new(false));
     let machine = Machine::builder().vps(2).build().unwrap();
-    let (begin, begun) = channel();
+    // Not one of ours: the thread must not wait.
+    let (begin, begun) = std::sync::mpsc::channel();
     let note = Arc::clone(&done);
     machine
         .spawn(async move {
-            begin.send(()).await.unwrap();
+            begin.send(()).unwrap();
             assert_eq!(tree(500, &|_| ()), 500 * 499 / 2);
             note.store(true, Ordering::SeqCst);
         })
         .run();
-    begun.recv().sync_blocking().unwrap();
+    begun.recv().unwrap();
     drop(machine);
     assert!(done.load(Ordering::SeqCst), "its poll had begun");
 }
