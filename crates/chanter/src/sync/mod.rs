@@ -8,6 +8,7 @@
 
 mod biased;
 mod cell;
+mod entrance;
 pub(crate) mod fence_pair;
 mod lock;
 pub(crate) mod order;

@@ -158,6 +158,50 @@ fn biased_lock_serves_two_revokers() {
     });
 }
 
+/// INV-BIAS: a first owner that is late does not spoil the second one's mark, and a
+/// third OS thread revokes that bias.
+#[test]
+fn biased_lock_is_biased_again() {
+    check(|| {
+        let lock = Arc::new(BiasedLock::new(0, 0));
+        lock.bias_to_me();
+        let second = {
+            let lock = Arc::clone(&lock);
+            thread::spawn(move || {
+                lock.bias_me_now();
+                *lock.lock() += 1;
+            })
+        };
+        let third = {
+            let lock = Arc::clone(&lock);
+            thread::spawn(move || *lock.lock() += 1)
+        };
+        *lock.lock() += 1;
+        second.join().unwrap();
+        third.join().unwrap();
+        assert_eq!(*lock.lock(), 3);
+    });
+}
+
+/// One that is inside of a biased lock takes its others by the door for all.
+#[test]
+fn biased_locks_nest() {
+    check(|| {
+        let locks = Arc::new([(); 2].map(|()| BiasedLock::new(0, 0)));
+        locks.iter().for_each(BiasedLock::bias_to_me);
+        let revoker = {
+            let locks = Arc::clone(&locks);
+            thread::spawn(move || locks.iter().for_each(|lock| *lock.lock() += 1))
+        };
+        let mut outer = locks[0].lock();
+        *locks[1].lock() += 1;
+        *outer += 1;
+        drop(outer);
+        revoker.join().unwrap();
+        assert!(locks.iter().all(|lock| *lock.lock() == 2));
+    });
+}
+
 #[test]
 fn bias_light_fence_is_needed() {
     needs("bias_light", Relaxed, revoked_bias);

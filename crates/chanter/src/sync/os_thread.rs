@@ -12,7 +12,8 @@ loom::thread_local! {
     static NUMBER: Cell<u32> = Cell::new(0);
 }
 
-/// A number of the calling OS thread: not 0, below 2^31, never used twice.
+/// A number of the calling OS thread: not 0, below 2^31, and no other's while that
+/// lives. Whoever has it next sees what was done under it: it goes through a mutex.
 #[inline(always)]
 pub(crate) fn os_thread() -> u32 {
     let number = NUMBER.with(Cell::get);
@@ -21,10 +22,66 @@ pub(crate) fn os_thread() -> u32 {
 
 #[cold]
 fn assign() -> u32 {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    assert!(number < 1 << 31, "this process has had too many OS threads");
+    let number = numbers::next();
+    assert!(number < 1 << 31, "this process has too many OS threads");
     NUMBER.with(|cell| cell.set(number));
     number
+}
+
+#[cfg(not(loom))]
+mod numbers {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::NUMBER;
+
+    struct Numbers {
+        free: Vec<u32>,
+        next: u32,
+    }
+
+    static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { free: Vec::new(), next: 1 });
+
+    thread_local! {
+        /// Apart from the number, which is looked up often: this one has a destructor.
+        static HELD: Held = Held(take());
+    }
+
+    struct Held(u32);
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            // Later destructors of this OS thread may ask once more.
+            NUMBER.with(|cell| cell.set(0));
+            NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).free.push(self.0);
+        }
+    }
+
+    fn take() -> u32 {
+        let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(number) = numbers.free.pop() {
+            return number;
+        }
+        let number = numbers.next;
+        numbers.next += 1;
+        number
+    }
+
+    /// A number for the calling OS thread; if that is past giving it back, for good.
+    pub(super) fn next() -> u32 {
+        HELD.try_with(|held| held.0).unwrap_or_else(|_| take())
+    }
+}
+
+#[cfg(loom)]
+mod numbers {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    loom::lazy_static! {
+        // No atomic of loom's: nothing is ordered by it.
+        static ref NEXT: AtomicU32 = AtomicU32::new(1);
+    }
+
+    pub(super) fn next() -> u32 {
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
 }
