@@ -164,7 +164,8 @@ impl Builder {
     }
 
     /// How large its stack is at least, in bytes. It becomes a power of two, and
-    /// 16 KiB or more; a small part of it is the runtime's. With more than a
+    /// 16 KiB or more; a small part of it is the runtime's. (A panic hook that prints a
+    /// backtrace runs on it too, and needs some 30 KiB.) With more than a
     /// gibibyte the fiber panics before it begins.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.size = Some(bytes);
