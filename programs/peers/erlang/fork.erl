@@ -6,7 +6,7 @@
 fork(Work) ->
     Self = self(),
     Value = make_ref(),
-    spawn_link(fun() -> Self ! {Value, Work()} end),
+    spawn(fun() -> Self ! {Value, Work()} end),
     Value.
 
 join(Value) ->
