@@ -40,6 +40,12 @@ main = do
 -- The main thread is bound to an OS thread, which makes its switches dear.
 measure :: Program -> Int -> IO ()
 measure program size = runInUnboundThread $ do
-  _ <- program (size `div` 4 * 3)
+  _ <- program (smaller size)
   (seconds, answer) <- program size
   printf "{\"seconds\": %.9f, \"answer\": \"%d\"}\n" seconds answer
+
+-- | For warmth: a tenth of the work, or a few levels of recursion less.
+smaller :: Int -> Int
+smaller size
+  | size < 100 = max 0 (size - 3)
+  | otherwise = size `div` 10

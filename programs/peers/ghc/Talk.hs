@@ -60,9 +60,9 @@ parallelPingPong n = timed $ do
 
 send :: Program
 send n = timed $ do
-  mailbox <- newChan
-  _ <- forkIO $ forM_ [0 .. n - 1] (writeChan mailbox)
-  low <$> sumOf n (readChan mailbox)
+  mailbox <- newTQueueIO
+  _ <- forkIO $ forM_ [0 .. n - 1] (atomically . writeTQueue mailbox)
+  low <$> sumOf n (atomically (readTQueue mailbox))
 
 -- Only transactions can choose: a channel here is a TMVar.
 choose :: Program
