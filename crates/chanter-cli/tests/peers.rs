@@ -75,7 +75,7 @@ fn a_wrong_answer_makes_the_command_fail() {
     let output = Peers::new().with("wrong", MAKE, wrong).bench(&["--vps", "1"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let complaint = text(&output.stderr);
-    assert!(complaint.contains("wrong result: wrong/sieve/a: the answer is 2740, not 2741"), "{complaint}");
+    assert!(complaint.contains(r#"wrong/peers/sieve/a: the answer is "2740", not "2741""#), "{complaint}");
     assert!(output.stdout.is_empty(), "{output:?}");
 }
 
@@ -89,7 +89,7 @@ fn peers_that_are_missing_or_broken_are_skipped_and_reported() {
     assert!(output.status.success(), "{output:?}");
     let complaint = text(&output.stderr);
     assert!(complaint.contains("absent skipped: no `frob`: install frob"), "{complaint}");
-    assert!(complaint.contains("broken/sieve/a skipped: `run` failed: out of memory"), "{complaint}");
+    assert!(complaint.contains("broken/peers/sieve/a skipped: `run` failed: out of memory"), "{complaint}");
 
     let lines: Vec<Value> = text(&output.stdout)
         .lines()
@@ -99,7 +99,7 @@ fn peers_that_are_missing_or_broken_are_skipped_and_reported() {
     assert_eq!(line(&|l| l["peer"] == "absent")["missing"], "no `frob`: install frob");
     assert_eq!(line(&|l| l["peer"] == "single")["version"], "Good 1.0");
     let of = |system: &str, vps: u64| {
-        line(&|l| l["system"] == system && l["vps"] == vps && l["bench"] == "sieve")["checked"] == true
+        line(&|l| l["system"] == system && l["vps"] == vps && l["bench"] == "peers/sieve")["checked"] == true
     };
     let all = [of("single", 1), of("single", 2), of("broken", 1), of("chanter", 1), of("chanter", 2)];
     assert_eq!(all, [true, false, false, true, true]);

@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 
 use chanter_peer_kit::work::{self, PIECE};
 use chanter_peer_kit::{Program, System};
-use crossbeam_channel::{Receiver, Select, Sender, bounded, unbounded};
+use crossbeam_channel::{Select, bounded, unbounded};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -19,7 +19,6 @@ impl System for Crossbeam {
         Program::new("parallel-ping-pong", |_, n| parallel_ping_pong(n)),
         Program::new("send", |_, n| send(n)),
         Program::new("choose", |_, n| choose(n)),
-        Program::new("sieve", |_, n| sieve(n)),
         Program::sort("mergesort", |_, mut numbers| {
             let mut spare = numbers.clone();
             sort(&mut numbers, &mut spare);
@@ -89,22 +88,6 @@ fn choose(messages: u64) -> u64 {
         sum += chosen.recv(rx).unwrap_or(0);
     }
     work::low(sum)
-}
-
-fn sieve(primes: u64) -> u64 {
-    let (to, mut numbers) = bounded(0);
-    thread::spawn(move || (2_u64..).all(|number| to.send(number).is_ok()));
-    for _ in 1..primes {
-        let prime = numbers.recv().unwrap_or(0);
-        let (to, next) = bounded(0);
-        let before = std::mem::replace(&mut numbers, next);
-        thread::spawn(move || filter(prime, &before, &to));
-    }
-    numbers.recv().unwrap_or(0)
-}
-
-fn filter(prime: u64, numbers: &Receiver<u64>, to: &Sender<u64>) -> bool {
-    numbers.iter().filter(|number| number % prime != 0).all(|number| to.send(number).is_ok())
 }
 
 /// `spare` holds the same numbers, and anything afterwards.

@@ -18,13 +18,16 @@ use chanter_programs::peers::Chanter;
 use clap::Args;
 use serde::Serialize;
 
-use super::case::{Case, Failure, Sample};
+use super::case::{Case, Failure, Load, Sample, expect};
 use super::figures::Finding;
 use super::measure::Measured;
 use super::{Stop, json_out, known, measure_all, plot, report, show};
 use contract::{PROGRAMS, Program};
 use row::Row;
 use system::{Missing, Setup, System};
+
+/// Before a program's name it makes that of a benchmark: other benchmarks are called as the programs are.
+const PREFIX: &str = "peers/";
 
 /// Arguments of `chanter bench peers`.
 #[derive(Args)]
@@ -145,37 +148,31 @@ fn cases<'a>(
     vps: &[usize],
     quick: bool,
 ) -> Vec<Case> {
-    let rows = programs.flat_map(|program| vps.iter().map(move |&vps| (program, vps)));
-    rows.flat_map(|(program, vps)| {
-        let size = program.size(quick);
-        let family: &'static str = format!("{}, {vps} VP", program.name).leak();
-        let answer: Arc<OnceLock<String>> = Arc::default();
-        let (name, answered) = (program.name, program.answer);
-        let parts = systems.iter().flat_map(|system| {
-            system.programs.iter().map(move |listed| (system, listed, listed.split_once('/')))
-        });
-        let parts =
-            parts.filter(move |(_, listed, parted)| parted.map_or(&listed[..], |(head, _)| head) == name);
-        parts
-            .map(move |(system, listed, parted)| {
-                let answer = Arc::clone(&answer);
-                let case =
-                    Case::new(name, &system.name, parted.map_or("", |(_, variant)| variant), move |load| {
+    let mut cases = Vec::new();
+    for program in programs {
+        let bench: &'static str = format!("{PREFIX}{}", program.name).leak();
+        let right: Arc<OnceLock<String>> = Arc::default();
+        for &vps in vps {
+            let family: &'static str = format!("{bench}, {vps} VP").leak();
+            for (system, listed) in systems.iter().flat_map(|s| s.programs.iter().map(move |p| (s, p))) {
+                let (name, variant) = listed.split_once('/').unwrap_or((listed, ""));
+                if name == program.name {
+                    let (right, answer) = (Arc::clone(&right), program.answer);
+                    let body = move |load: Load| {
                         let said = system.run(listed, load)?;
-                        let right = answer.get_or_init(|| answered(load.n).to_string());
-                        if said.answer != *right {
-                            let why = format!("the answer is {}, not {right}", said.answer);
-                            return Err(Failure::Wrong(why));
-                        }
-                        let elapsed = Duration::try_from_secs_f64(said.seconds)
-                            .map_err(|error| Failure::Broken(format!("{} seconds: {error}", said.seconds)))?;
+                        let right = right.get_or_init(|| answer(load.n).to_string());
+                        expect("the answer", &said.answer, right)?;
+                        let broken = |error| Failure::Broken(format!("{} seconds: {error}", said.seconds));
+                        let elapsed = Duration::try_from_secs_f64(said.seconds).map_err(broken)?;
                         Ok(Sample::new(1, elapsed).with("size", load.n as f64))
-                    });
-                case.load_of(size, vps).in_family(family).cold()
-            })
-            .collect::<Vec<_>>()
-    })
-    .collect()
+                    };
+                    let case = Case::new(bench, &system.name, variant, body).in_family(family).cold();
+                    cases.push(case.load_of(program.size(quick), vps));
+                }
+            }
+        }
+    }
+    cases
 }
 
 /// For `bench figures`: every row, over the peers that are set up. What is not is said in a line.

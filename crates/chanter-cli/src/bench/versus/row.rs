@@ -3,6 +3,7 @@
 use comfy_table::{Cell, Table, presets};
 use serde::Serialize;
 
+use super::PREFIX;
 use super::contract::{PROGRAMS, reason};
 use super::system::OURS;
 use crate::bench::figures::{Bound, Finding};
@@ -54,11 +55,8 @@ pub(super) fn rows(measured: &[Measured]) -> Vec<Row<'_>> {
     let programs = PROGRAMS.iter().flat_map(|program| [1, 2].map(|vps| (program.name, vps)));
     programs
         .filter_map(|(program, vps)| {
-            // Only cases of the contract's programs have a size.
             let here = |m: &&Measured| {
-                m.case.bench == program
-                    && m.case.vps == vps
-                    && m.outcome.as_ref().is_ok_and(|medians| medians.detail.contains_key("size"))
+                m.case.vps == vps && m.case.bench.strip_prefix(PREFIX).is_some_and(|name| name == program)
             };
             let mut entries: Vec<Entry<'_>> = Vec::new();
             for Measured { case, outcome } in measured.iter().filter(here) {
@@ -160,8 +158,8 @@ mod tests {
     use crate::bench::measure::measure;
 
     fn case(system: &'static str, variant: &'static str, vps: usize, ms: u64) -> Case {
-        let body = move |_| Ok(Sample::new(1, Duration::from_millis(ms)).with("size", 400.0));
-        Case::new("sieve", system, variant, body).load_of(400, vps)
+        let body = move |_| Ok(Sample::new(1, Duration::from_millis(ms)));
+        Case::new("peers/sieve", system, variant, body).load_of(400, vps)
     }
 
     #[test]
