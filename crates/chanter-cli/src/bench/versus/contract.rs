@@ -38,18 +38,8 @@ fn low(sum: u64) -> u64 {
 
 /// The `nth` prime, by trial division.
 fn prime(nth: u64) -> u64 {
-    let mut primes: Vec<u64> = Vec::new();
-    let is_prime = |primes: &[u64], n: u64| primes.iter().take_while(|p| *p * *p <= n).all(|p| n % p != 0);
-    let mut number = 2;
-    loop {
-        if is_prime(&primes, number) {
-            primes.push(number);
-            if primes.len() as u64 == nth {
-                return number;
-            }
-        }
-        number += 1;
-    }
+    let is_prime = |n: &u64| (2..).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
+    (2..).filter(is_prime).nth(nth as usize - 1).expect("there is no last prime")
 }
 
 fn fib(n: u64) -> u64 {

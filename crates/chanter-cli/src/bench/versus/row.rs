@@ -145,7 +145,7 @@ pub(super) fn table(rows: &[Row<'_>]) -> String {
         let reason = row.reason()?;
         Some(format!("\n{}, {} VP: {reason}", row.program, row.vps))
     });
-    format!("Milliseconds, medians of interleaved rounds; of several variants the best.\n\n{table}\n")
+    format!("Milliseconds, medians of interleaved rounds; of several variants the best.\n\n{table}")
         + &reasons.collect::<String>()
 }
 
