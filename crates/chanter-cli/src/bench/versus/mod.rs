@@ -134,7 +134,12 @@ fn systems(
     let mut missing = Vec::new();
     for name in system::names(folder).into_iter().filter(|name| is_wanted(name)) {
         match system::peer(folder, &name, setup) {
-            Ok(peer) => systems.push(peer),
+            Ok(peer) => {
+                peer.strangers().for_each(|program| {
+                    eprintln!("chanter: {name} lists `{program}`, which is not in the contract");
+                });
+                systems.push(peer);
+            }
             Err(why) => missing.push(why),
         }
     }
@@ -155,7 +160,7 @@ fn cases<'a>(
         for &vps in vps {
             let family: &'static str = format!("{bench}, {vps} VP").leak();
             for (system, listed) in systems.iter().flat_map(|s| s.programs.iter().map(move |p| (s, p))) {
-                let (name, variant) = listed.split_once('/').unwrap_or((listed, ""));
+                let (name, variant) = system::parted(listed);
                 if name == program.name {
                     let (right, answer) = (Arc::clone(&right), program.answer);
                     let body = move |load: Load| {

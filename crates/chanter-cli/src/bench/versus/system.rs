@@ -10,6 +10,7 @@ use chanter_programs::peers::Chanter;
 use indicatif::ProgressBar;
 use serde::Deserialize;
 
+use super::contract::PROGRAMS;
 use crate::bench::case::{Failure, Load};
 use crate::bench::process;
 
@@ -174,7 +175,18 @@ fn complaint(output: &std::process::Output) -> String {
     last.map_or_else(|| output.status.to_string(), str::to_owned)
 }
 
+/// A program and its variant, as a system lists them.
+pub(super) fn parted(listed: &str) -> (&str, &str) {
+    listed.split_once('/').unwrap_or((listed, ""))
+}
+
 impl System {
+    /// What it lists and the contract does not have.
+    pub(super) fn strangers(&self) -> impl Iterator<Item = &String> {
+        let is_known = |listed: &str| PROGRAMS.iter().any(|program| program.name == parted(listed).0);
+        self.programs.iter().filter(move |listed| !is_known(listed))
+    }
+
     /// Runs a program once, in a process of its own.
     pub(super) fn run(&self, program: &str, load: Load) -> Result<Said, Failure> {
         // A peer that cannot do its work is reported; if Chanter cannot, nothing counts.
