@@ -143,10 +143,10 @@ pub(super) fn table(rows: &[Row<'_>]) -> String {
     }
     let reasons = rows.iter().filter_map(|row| {
         let reason = row.reason()?;
-        Some(format!("\n{}, {} VP: {reason}", row.program, row.vps))
+        Some(format!("\n{}, {} VP: {reason}.", row.program, row.vps))
     });
-    format!("Milliseconds, medians of interleaved rounds; of several variants the best.\n\n{table}")
-        + &reasons.collect::<String>()
+    let reasons: String = reasons.collect();
+    format!("Milliseconds, medians of interleaved rounds; of several variants the best.\n\n{table}{reasons}")
 }
 
 #[cfg(test)]
