@@ -55,18 +55,18 @@ pub fn sort_piece(numbers: &mut [u32], spare: &mut [u32]) {
     merge(left, right, numbers);
 }
 
-/// Merges two sorted slices into a third.
+/// Merges two sorted slices into a third. Which of them is next is a number rather than a branch, since nobody could
+/// predict it.
 pub fn merge(left: &[u32], right: &[u32], into: &mut [u32]) {
     let (mut i, mut j) = (0, 0);
-    for place in into {
-        if j == right.len() || (i < left.len() && left[i] <= right[j]) {
-            *place = left[i];
-            i += 1;
-        } else {
-            *place = right[j];
-            j += 1;
-        }
+    while i < left.len() && j < right.len() {
+        let is_left = left[i] <= right[j];
+        into[i + j] = if is_left { left[i] } else { right[j] };
+        i += usize::from(is_left);
+        j += usize::from(!is_left);
     }
+    let rest = if i < left.len() { &left[i..] } else { &right[j..] };
+    into[i + j..].copy_from_slice(rest);
 }
 
 #[cfg(test)]
