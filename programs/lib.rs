@@ -1,5 +1,6 @@
 //! The papers' programs, a folder each: what it computes (its `README.md`), serially (`serial.rs`) and on
-//! Chanter's threads (`chanter.rs`), with a result that is checked. [`policies`] is a study of its own.
+//! Chanter's threads (`chanter.rs`), with a result that is checked. [`policies`] is a study of its own,
+//! and [`peers`] has the programs that other systems run too.
 //!
 //! [`all`] lists them; [`kit`] is what they have in common: sizes, forms, and a run with its statistics.
 //!
@@ -30,6 +31,7 @@ pub mod mergesort;
 pub mod micro;
 pub mod par_fib;
 pub mod par_tak;
+pub mod peers;
 pub mod policies;
 pub mod primes;
 pub mod random_tree;

@@ -39,7 +39,7 @@ fn value(value: Result<u64, JoinError>) -> u64 {
 }
 
 /// A call that forks its two.
-pub(super) fn forked(n: u64) -> u64 {
+pub(crate) fn forked(n: u64) -> u64 {
     if n < 2 {
         return n;
     }

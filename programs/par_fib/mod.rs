@@ -1,6 +1,6 @@
 //! Fibonacci numbers, a thread for each call; see the folder's `README.md`.
 
-mod chanter;
+pub(crate) mod chanter;
 mod serial;
 
 use std::sync::Arc;

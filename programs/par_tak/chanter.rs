@@ -34,7 +34,7 @@ async fn value(call: Thread<i64>) -> i64 {
 }
 
 /// A call that forks its first three.
-pub(super) fn forked(arguments: Arguments) -> i64 {
+pub(crate) fn forked(arguments: Arguments) -> i64 {
     let Some([one, two, three]) = inner(arguments) else { return arguments[2] };
     let (one, (two, three)) = fork_join(|| forked(one), || fork_join(|| forked(two), || forked(three)));
     forked([one, two, three])

@@ -1,6 +1,6 @@
 //! Takeuchi's function, a thread for each call; see the folder's `README.md`.
 
-mod chanter;
+pub(crate) mod chanter;
 mod serial;
 
 use std::sync::Arc;

@@ -7,8 +7,9 @@
 //! - `sting` collects what has to do with threads and processors as values; `figure7` is the paper's table.
 //! - `policies` is what policies cost, and what they do: a study of requests beside computations.
 //! - `swerve` is the web server under load, beside others.
+//! - `versus` is `bench peers`: whole programs beside every peer of `programs/peers`, each in a process of its own.
 //! - `paper` runs the papers' programs and micro-studies as the papers ran them.
-//! - `figures` says what Chanter promises; `report` and `plot` show what was found.
+//! - `figures` says what Chanter promises; `report` and `plot` show what was found; `process` starts and watches others.
 
 mod case;
 mod choice;
@@ -21,9 +22,11 @@ mod paper;
 mod peers;
 mod plot;
 mod policies;
+mod process;
 mod report;
 mod sting;
 mod swerve;
+mod versus;
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -65,6 +68,11 @@ enum What {
     SwervePeer(swerve::PeerArgs),
     /// Run the papers' programs and micro-studies, next to the papers' figures, and write an HTML report
     Paper(paper::PaperArgs),
+    /// Run whole programs beside the systems in `programs/peers`, after setting these up
+    Peers(versus::PeersArgs),
+    /// Be Chanter's side of these programs, once (how it gets a process of its own)
+    #[command(hide = true)]
+    PeersSample(versus::SampleArgs),
     /// Run one case once and print its sample (how samples get a process of their own)
     #[command(hide = true)]
     Case(CaseArgs),
@@ -145,6 +153,8 @@ pub(crate) fn bench(args: BenchArgs) -> ExitCode {
         What::Swerve(args) => swerve::run(&args),
         What::SwervePeer(args) => swerve::run_peer(args),
         What::Paper(args) => paper::run(&args),
+        What::Peers(args) => versus::run(&args),
+        What::PeersSample(args) => versus::sample(&args),
         What::Case(args) => run_case(&args),
     };
     peers::go::clean_up();
@@ -185,8 +195,11 @@ fn bench_micro(args: &MicroArgs) -> Result<(), Stop> {
 fn bench_figures(args: &FiguresArgs) -> Result<(), Stop> {
     let rounds = if args.quick { 3 } else { 7 };
     let json = json_out(args.json.as_deref())?;
-    let measured = measure_all(figures::cases(args.quick), rounds)?;
-    let findings = figures::findings(&measured);
+    let mut cases = figures::cases(args.quick);
+    cases.extend(versus::figure_cases(args.quick)?);
+    let measured = measure_all(cases, rounds)?;
+    let mut findings = figures::findings(&measured);
+    findings.extend(versus::findings(&measured));
     if let Some(mut out) = json {
         report::json_lines(&mut out, &measured)?;
         for finding in &findings {
@@ -195,7 +208,7 @@ fn bench_figures(args: &FiguresArgs) -> Result<(), Stop> {
         out.flush()?;
     }
     if let Some(path) = &args.svg {
-        plot::svg(path, &findings)?;
+        plot::svg(path, "chanter bench figures: each as a part of its floor", &findings)?;
     }
     let tables = format!("{}\n{}", report::table(&measured), table_of(&findings));
     show(args.json.as_deref(), &tables)?;

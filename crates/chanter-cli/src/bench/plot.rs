@@ -30,14 +30,14 @@ fn share(finding: &Finding) -> Option<f64> {
 }
 
 /// Writes an SVG file.
-pub(crate) fn svg(path: &Path, findings: &[Finding]) -> Result<(), Box<dyn Error>> {
+pub(crate) fn svg(path: &Path, heading: &str, findings: &[Finding]) -> Result<(), Box<dyn Error>> {
     let height = TOP + ROW * findings.len() as i32 + 30;
     let root = SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area();
     root.fill(&WHITE)?;
     let title = ("sans-serif", 25).into_font().color(&BLACK);
     let text = ("sans-serif", 18).into_font().color(&BLACK);
     let quiet = ("sans-serif", 16).into_font().color(&QUIET);
-    root.draw_text("chanter bench figures: each as a part of its floor", &title, (16, 16))?;
+    root.draw_text(heading, &title, (16, 16))?;
     let scale = f64::from(WIDTH - LEFT - 170) / FULL_SCALE;
     for (row, finding) in findings.iter().enumerate() {
         let y = TOP + ROW * row as i32;
@@ -87,7 +87,7 @@ mod tests {
             finding("pingpong / go & co", None, 0.25, "at most"),
             finding("lost choices", Some(0.0), 1e6, "at most"),
         ];
-        svg(&path, &findings)?;
+        svg(&path, "what is promised", &findings)?;
         let picture = std::fs::read_to_string(&path)?;
         assert!(picture.starts_with("<svg") && picture.contains("</svg>"));
         for text in ["parasite / call", "pingpong / go &amp; co", "not measured", "floor"] {

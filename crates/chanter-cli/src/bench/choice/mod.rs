@@ -24,9 +24,7 @@ use clap::Args;
 use super::case::{Case, Load, Outcome};
 use super::micro::choose::choose_both;
 use super::micro::send::{adding_up, producer_and, sync};
-use super::peers::flume::Flume;
-use super::peers::kanal::Kanal;
-use super::peers::tokio::Mpsc;
+use super::peers::channels::{Flume, Kanal, Mpsc};
 use super::peers::{asynchronous, crossbeam, go};
 use super::{Stop, json_out, known, measure_all, report, show, table_of};
 

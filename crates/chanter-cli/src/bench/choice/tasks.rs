@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 
 use super::row::{Moved, Ran, Row, Shape, Tally, cannot};
 use crate::bench::case::{Failure, Load, Outcome};
-use crate::bench::peers::asynchronous::{AsyncPeer, run_on, runtime};
-use crate::bench::peers::tokio::Mpsc;
+use crate::bench::peers::asynchronous::{run_on, runtime};
+use crate::bench::peers::channels::{Channels, Mpsc};
 
 fn play<P, F>(
     row: Row,
@@ -23,7 +23,7 @@ fn play<P, F>(
     chooser: impl FnOnce(Vec<P::Receiver>, Vec<P::Sender>, u64) -> F + Send + 'static,
 ) -> Outcome
 where
-    P: AsyncPeer,
+    P: Channels,
     F: Future<Output = u64> + Send + 'static,
 {
     let broken = |error: tokio::task::JoinError| Failure::Broken(error.to_string());
@@ -48,7 +48,7 @@ where
     row.checked(load.n, &ran)
 }
 
-async fn feeder<P: AsyncPeer>(feed: Vec<P::Sender>, each: u64) -> Vec<P::Sender> {
+async fn feeder<P: Channels>(feed: Vec<P::Sender>, each: u64) -> Vec<P::Sender> {
     for value in 0..each {
         for tx in &feed {
             if !P::send(tx, value).await {
@@ -59,7 +59,7 @@ async fn feeder<P: AsyncPeer>(feed: Vec<P::Sender>, each: u64) -> Vec<P::Sender>
     feed
 }
 
-async fn consumer<P: AsyncPeer>(mut drain: P::Receiver, each: u64) -> (u64, P::Receiver) {
+async fn consumer<P: Channels>(mut drain: P::Receiver, each: u64) -> (u64, P::Receiver) {
     let mut sum = 0;
     for _ in 0..each {
         sum += P::recv(&mut drain).await.unwrap_or(0);
@@ -163,12 +163,12 @@ pub(crate) fn select_all_anew(row: Row, load: Load) -> Outcome {
 }
 
 /// One operation of a set, with the end that it owns meanwhile.
-enum Step<P: AsyncPeer> {
+enum Step<P: Channels> {
     Receive(P::Receiver),
     Send(P::Sender, usize, u64),
 }
 
-async fn step<P: AsyncPeer>(mut step: Step<P>) -> (Step<P>, Moved) {
+async fn step<P: Channels>(mut step: Step<P>) -> (Step<P>, Moved) {
     let moved = match &mut step {
         Step::Receive(rx) => Moved::In(P::recv(rx).await.unwrap_or(0)),
         Step::Send(tx, at, value) => {
@@ -200,7 +200,7 @@ pub(crate) fn futures_unordered(row: Row, load: Load) -> Outcome {
 }
 
 /// `futures::stream::SelectAll`: one stream out of many.
-pub(crate) fn merge<P: AsyncPeer>(row: Row, load: Load) -> Outcome {
+pub(crate) fn merge<P: Channels>(row: Row, load: Load) -> Outcome {
     if row.shape == Shape::Mixed {
         return cannot("streams only receive");
     }

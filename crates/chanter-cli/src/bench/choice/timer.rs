@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::bench::case::{Load, Outcome};
 use crate::bench::micro::send::{producer_and, sync};
-use crate::bench::peers::{asynchronous, crossbeam, tokio::Mpsc};
+use crate::bench::peers::{asynchronous, channels::Mpsc, crossbeam};
 
 const LATER: Duration = Duration::from_secs(1);
 

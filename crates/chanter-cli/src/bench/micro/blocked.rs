@@ -8,7 +8,8 @@ use chanter::prelude::*;
 use super::on_machine;
 use crate::bench::case::{Case, Failure, Load, Outcome, expect};
 use crate::bench::memory::{per_thread, resident};
-use crate::bench::peers::{asynchronous, flume::Flume, go, kanal::Kanal, tokio::Mpsc};
+use crate::bench::peers::channels::{Flume, Kanal, Mpsc};
+use crate::bench::peers::{asynchronous, go};
 
 pub(crate) fn cases(vps: usize) -> Vec<Case> {
     let alone = |case: Case| case.isolated().at_most_rounds(3).load_of(1_000_000, vps);

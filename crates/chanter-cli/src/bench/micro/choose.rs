@@ -7,7 +7,7 @@ use chanter::prelude::*;
 use super::{on_machine, value_of};
 use crate::bench::case::{Case, Failure, Load, Outcome, Sample, expect, sum_below};
 use crate::bench::choice::{self, BUSY_8, Row};
-use crate::bench::peers::{crossbeam, flume::Flume, go};
+use crate::bench::peers::{channels::Flume, crossbeam, go};
 
 pub(crate) fn cases(vps: usize) -> Vec<Case> {
     let many = |case: Case| case.load_of(400_000, vps);

@@ -7,7 +7,8 @@ use chanter::prelude::*;
 use super::{on_machine, value_of};
 use crate::bench::case::{Case, Failure, Load, Outcome, Sample, expect, sum_below};
 use crate::bench::peers::asynchronous::pingpong as on_tokio;
-use crate::bench::peers::{crossbeam, flume::Flume, go, kanal::Kanal, tokio::Mpsc};
+use crate::bench::peers::channels::{Flume, Kanal, Mpsc};
+use crate::bench::peers::{crossbeam, go};
 
 const PAIRS: u64 = 8;
 

@@ -6,7 +6,8 @@ use chanter::prelude::*;
 
 use super::{on_machine, value_of};
 use crate::bench::case::{Case, Failure, Load, Outcome, Sample, expect, sum_below};
-use crate::bench::peers::{asynchronous, crossbeam, flume::Flume, go, kanal::Kanal, tokio::Mpsc};
+use crate::bench::peers::channels::{Flume, Kanal, Mpsc};
+use crate::bench::peers::{asynchronous, crossbeam, go};
 
 /// An asynchronous producer lets the consumer run after this many messages. In the paper a timer
 /// does that; without it, the first parasites to finish would be the first of all.

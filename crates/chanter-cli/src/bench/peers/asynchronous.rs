@@ -4,35 +4,11 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use futures_util::stream::{self, Stream};
+use chanter_peer_kit::channels::Channels;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::bench::case::{Failure, Load, Outcome, Sample, expect, sum_below};
 use crate::bench::memory::{per_thread, resident};
-
-/// Channels whose operations are futures.
-pub(crate) trait AsyncPeer: 'static {
-    type Sender: Clone + Send + Sync + 'static;
-    type Receiver: Send + 'static;
-    type Outbox: Send + 'static;
-    type Inbox: Send + 'static;
-
-    /// A rendezvous channel, or the smallest buffer that the peer has.
-    fn channel() -> (Self::Sender, Self::Receiver);
-    fn send(tx: &Self::Sender, value: u64) -> impl Future<Output = bool> + Send;
-    /// `None` when the channel is closed.
-    fn recv(rx: &mut Self::Receiver) -> impl Future<Output = Option<u64>> + Send;
-
-    /// The messages as a stream that drops no receive before it has happened.
-    fn stream(rx: Self::Receiver) -> impl Stream<Item = u64> + Send + Unpin {
-        Box::pin(stream::unfold(rx, |mut rx| async move { Self::recv(&mut rx).await.map(|got| (got, rx)) }))
-    }
-
-    /// An unbounded channel.
-    fn mailbox() -> (Self::Outbox, Self::Inbox);
-    fn post(outbox: &Self::Outbox, value: u64) -> impl Future<Output = bool> + Send;
-    fn take(inbox: &mut Self::Inbox) -> impl Future<Output = Option<u64>> + Send;
-}
 
 /// Tokio's strongest flavour for that many processors.
 pub(crate) fn runtime(vps: usize) -> Result<Runtime, Failure> {
@@ -70,7 +46,7 @@ where
 }
 
 /// One pair: the caller sends, the echo answers with the next number. Returns the sum of the answers.
-async fn pair<P: AsyncPeer>(calls: u64) -> u64 {
+async fn pair<P: Channels>(calls: u64) -> u64 {
     let (ping, mut pings) = P::channel();
     let (pong, mut pongs) = P::channel();
     let echo = tokio::spawn(async move {
@@ -97,7 +73,7 @@ async fn pair<P: AsyncPeer>(calls: u64) -> u64 {
 }
 
 /// `PAIRS` pairs at once; an operation is a message.
-pub(crate) fn pingpong<P: AsyncPeer, const PAIRS: u64>(load: Load) -> Outcome {
+pub(crate) fn pingpong<P: Channels, const PAIRS: u64>(load: Load) -> Outcome {
     let calls = load.n / 2 / PAIRS;
     let (sum, elapsed) = run_on(&runtime(load.vps)?, async move {
         let clock = Instant::now();
@@ -113,7 +89,7 @@ pub(crate) fn pingpong<P: AsyncPeer, const PAIRS: u64>(load: Load) -> Outcome {
 }
 
 /// One producer, one consumer, one meeting per message.
-pub(crate) fn send<P: AsyncPeer>(load: Load) -> Outcome {
+pub(crate) fn send<P: Channels>(load: Load) -> Outcome {
     send_to::<P, _>(&runtime(load.vps)?, load, |mut rx| async move {
         let mut sum = 0;
         while let Some(value) = P::recv(&mut rx).await {
@@ -130,7 +106,7 @@ pub(crate) fn send_to<P, F>(
     consume: impl FnOnce(P::Receiver) -> F + Send + 'static,
 ) -> Outcome
 where
-    P: AsyncPeer,
+    P: Channels,
     F: Future<Output = u64> + Send + 'static,
 {
     let (sum, elapsed) = run_on(runtime, async move {
@@ -151,7 +127,7 @@ where
 }
 
 /// One producer that never waits, one consumer.
-pub(crate) fn mailbox<P: AsyncPeer>(load: Load) -> Outcome {
+pub(crate) fn mailbox<P: Channels>(load: Load) -> Outcome {
     let (sum, elapsed) = run_on(&runtime(load.vps)?, async move {
         let (outbox, mut inbox) = P::mailbox();
         let clock = Instant::now();
@@ -176,7 +152,7 @@ pub(crate) fn mailbox<P: AsyncPeer>(load: Load) -> Outcome {
 }
 
 /// Threads that each wait for one message on a channel of their own.
-pub(crate) fn blocked<P: AsyncPeer>(load: Load) -> Outcome {
+pub(crate) fn blocked<P: Channels>(load: Load) -> Outcome {
     static STARTED: AtomicU64 = AtomicU64::new(0);
     static WOKEN: AtomicU64 = AtomicU64::new(0);
     let (before, after, created, woken) = run_on(&runtime(load.vps)?, async move {

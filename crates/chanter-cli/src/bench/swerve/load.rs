@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::process::{self, Core};
 use super::server::{FILE, LENGTH, Running, absent, broken};
 use crate::bench::case::{Failure, Outcome, Sample};
+use crate::bench::process::{self, Core};
 
 /// Connections that `wrk` keeps busy.
 const CONNECTIONS: usize = 64;

@@ -1,7 +1,7 @@
 //! `chanter bench swerve`: the web server under load, as in section 6.4 of the paper.
 //!
 //! - `server` starts the servers, each a process of its own, and sees that they give the same answers;
-//!   `peer` is the one by Tokio and hyper; `process` finds programs and says what a process costs.
+//!   `peer` is the one by Tokio and hyper.
 //! - `load` is what is done to them: `wrk`, `httperf` as in the paper, a crowd that is silent.
 //! - `page` draws the plots and writes the report.
 //!
@@ -12,7 +12,6 @@
 mod load;
 mod page;
 mod peer;
-mod process;
 mod server;
 
 use std::io::Write;
@@ -26,7 +25,7 @@ use super::case::{Case, Load, Outcome};
 use super::figures::{Figure, swerve_figures};
 use super::measure::Measured;
 use super::report::{number, right};
-use super::{Stop, json_out, known, measure_all, report, show, table_of};
+use super::{Stop, json_out, known, measure_all, process, report, show, table_of};
 use server::{Kind, Running, Site};
 
 /// The forms beside each other, with a log, under `wrk`.

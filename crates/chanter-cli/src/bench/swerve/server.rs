@@ -12,8 +12,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use super::process;
 use crate::bench::case::Failure;
+use crate::bench::process;
 
 /// The file of the paper, 10 KB, by its name in the request.
 pub(super) const FILE: &str = "10k.txt";

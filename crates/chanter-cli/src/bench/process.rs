@@ -9,13 +9,13 @@ use nix::unistd::{SysconfVar, sysconf};
 
 /// A core to keep a process to.
 #[derive(Clone, Copy)]
-pub(super) enum Core {
+pub(crate) enum Core {
     First,
     Last,
 }
 
 /// Finds a program in the path, or where services are.
-pub(super) fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     folders.push("/usr/sbin".into());
@@ -23,7 +23,7 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// A command that runs on one core, where `taskset` is there to see to it.
-pub(super) fn pinned(program: &Path, core: Option<Core>) -> Command {
+pub(crate) fn pinned(program: &Path, core: Option<Core>) -> Command {
     let core = core.map(|core| match core {
         Core::First => 0,
         Core::Last => cores() - 1,
@@ -39,7 +39,7 @@ pub(super) fn pinned(program: &Path, core: Option<Core>) -> Command {
 }
 
 /// The output of `command`; `None` if it has not ended in time, and was killed.
-pub(super) fn output_within(command: &mut Command, limit: Duration) -> io::Result<Option<Output>> {
+pub(crate) fn output_within(command: &mut Command, limit: Duration) -> io::Result<Option<Output>> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let end = Instant::now() + limit;
     // Its reports are short: they fit a pipe.
@@ -54,19 +54,19 @@ pub(super) fn output_within(command: &mut Command, limit: Duration) -> io::Resul
     child.wait_with_output().map(Some)
 }
 
-pub(super) fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Processor time of a process and its children so far, in seconds. Linux only.
-pub(super) fn cpu_seconds(pid: u32) -> Option<f64> {
+pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
     let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten()? as f64;
     let ticks: f64 = family(pid).iter().filter_map(|pid| stat(*pid)).map(|stat| stat.ticks).sum();
     Some(ticks / per_second)
 }
 
 /// Resident memory of a process and its children, in bytes. Linux only.
-pub(super) fn resident(pid: u32) -> Option<f64> {
+pub(crate) fn resident(pid: u32) -> Option<f64> {
     let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten()? as f64;
     let pages = family(pid).into_iter().filter_map(|pid| {
         let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;

@@ -1,14 +1,15 @@
-//! Kanal's channels on Tokio.
+//! Kanal's channels.
 //!
 //! No choice: its documentation calls a dropped receive of a rendezvous unsafe for the message. A stream keeps its
 //! receive until that has happened, so a set of streams is safe.
 
-use super::asynchronous::AsyncPeer;
+use super::Channels;
 
 /// `bounded_async(0)`, a rendezvous, and `unbounded_async()`.
-pub(crate) struct Kanal;
+#[derive(Debug)]
+pub struct Kanal;
 
-impl AsyncPeer for Kanal {
+impl Channels for Kanal {
     type Sender = ::kanal::AsyncSender<u64>;
     type Receiver = ::kanal::AsyncReceiver<u64>;
     type Outbox = ::kanal::AsyncSender<u64>;

@@ -1,13 +1,14 @@
-//! Flume's channels on Tokio.
+//! Flume's channels.
 
 use futures_util::stream::Stream;
 
-use super::asynchronous::AsyncPeer;
+use super::Channels;
 
 /// `bounded(0)`, a rendezvous, and `unbounded()`.
-pub(crate) struct Flume;
+#[derive(Debug)]
+pub struct Flume;
 
-impl AsyncPeer for Flume {
+impl Channels for Flume {
     type Sender = ::flume::Sender<u64>;
     type Receiver = ::flume::Receiver<u64>;
     type Outbox = ::flume::Sender<u64>;
