@@ -1,5 +1,5 @@
-(* Threads that fork and join, by Thread.join and a reference: a thread has no value of its own. There are no fib and tak:
-   calls that spawn would have more threads of the operating system alive together than it allows. *)
+(* Threads that fork and join, by Thread.join and a reference: a thread has no value of its own. There are no fib and
+   tak: calls that spawn would have more threads of the operating system alive together than it allows. *)
 
 type 'a value = { thread : Thread.t; result : 'a option ref }
 
