@@ -1,9 +1,12 @@
 # shellcheck shell=bash
-# For the `setup` of a peer: `need TOOL PACKAGE…` makes sure of a command or a file. Where it is missing, root installs
-# the packages by apt; whoever cannot exits 69. Standard output stays free for the name and version of the system.
+# For the `setup` of a peer: `need TOOL PACKAGE…` makes sure of a command or an absolute path. Where it is missing, root
+# installs the packages by apt; whoever cannot exits 69. Standard output stays free for the name and version of the system.
 
 has() {
-    command -v "$1" >/dev/null || [ -e "$1" ]
+    case $1 in
+        /*) [ -e "$1" ] ;;
+        *) command -v "$1" >/dev/null ;;
+    esac
 }
 
 install() {

@@ -1,5 +1,5 @@
-(* Threads that fork and join: by a channel (fib-channel), or by Thread.join and a reference, for a thread has no value
-   of its own. *)
+(* Threads that fork and join, by Thread.join and a reference: a thread has no value of its own. There are no fib and
+   tak: calls that spawn would have more threads of the operating system alive together than it allows. *)
 
 type 'a value = { thread : Thread.t; result : 'a option ref }
 
@@ -10,34 +10,6 @@ let fork work =
 let join { thread; result } =
   Thread.join thread;
   Option.get !result
-
-let rec fib_by_channel n =
-  if n < 2 then n
-  else
-    let c = Event.new_channel () in
-    let child () = Event.sync (Event.send c (fib_by_channel (n - 1))) in
-    ignore (Thread.create child ());
-    let b = fib_by_channel (n - 2) in
-    Event.sync (Event.receive c) + b
-
-let rec fib n =
-  if n < 2 then n
-  else
-    let a = fork (fun () -> fib (n - 1)) in
-    let b = fib (n - 2) in
-    join a + b
-
-let rec tak x y z =
-  if y >= x then z
-  else
-    let a = fork (fun () -> tak (x - 1) y z) in
-    let b = fork (fun () -> tak (y - 1) z x) in
-    let c = tak (z - 1) x y in
-    tak (join a) (join b) c
-
-let fib_channel n = Clock.timed (fun () -> fib_by_channel n)
-let fib_join n = Clock.timed (fun () -> fib n)
-let tak_join n = Clock.timed (fun () -> tak n (2 * n / 3) (n / 3))
 
 (* Merges numbers from low up to middle and from there up to high, both sorted. *)
 let merge (numbers : int array) spare low middle high =

@@ -1,17 +1,22 @@
-(* peer --list, or peer PROGRAM SIZE PROCESSORS: threads share one processor. *)
+(* peer --list, or peer PROGRAM SIZE PROCESSORS. Both kinds of threads share one processor. *)
 
 let programs =
   [
-    ("spawn", Talk.spawn);
-    ("ping-pong", Talk.ping_pong);
-    ("parallel-ping-pong", Talk.parallel_ping_pong);
-    ("send", Talk.send_buffered);
-    ("choose", Talk.choose);
-    ("sieve", Talk.sieve);
-    ("fib-channel", Fork.fib_channel);
-    ("fib-join", Fork.fib_join);
-    ("tak-join", Fork.tak_join);
-    ("mergesort", Fork.mergesort);
+    ("spawn/threads", Talk.spawn);
+    ("ping-pong/threads", Talk.ping_pong);
+    ("parallel-ping-pong/threads", Talk.parallel_ping_pong);
+    ("send/threads", Talk.send);
+    ("choose/threads", Talk.choose);
+    ("sieve/threads", Talk.sieve);
+    ("mergesort/threads", Fork.mergesort);
+    ("spawn/lwt", Light.spawn);
+    ("ping-pong/lwt", Light.ping_pong);
+    ("parallel-ping-pong/lwt", Light.parallel_ping_pong);
+    ("send/lwt", Light.send);
+    ("sieve/lwt", Light.sieve);
+    ("fib-channel/lwt", Light.fib_channel);
+    ("fib-join/lwt", Light.fib_join);
+    ("tak-join/lwt", Light.tak_join);
   ]
 
 (* For warmth: a tenth of the work, or a few levels of recursion less. *)

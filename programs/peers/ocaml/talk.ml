@@ -1,7 +1,7 @@
 (* Threads that talk, by the channels of the Event module. *)
 
 let receive c = Event.sync (Event.receive c)
-let send c x = Event.sync (Event.send c x)
+let pass c x = Event.sync (Event.send c x)
 let low sum = sum land 0xffffffff
 
 (* Fork.join takes the value of a thread. *)
@@ -20,13 +20,13 @@ let pair trips =
   let ping = Event.new_channel () and pong = Event.new_channel () in
   let partner () =
     for _ = 1 to trips do
-      send pong (receive ping + 1)
+      pass pong (receive ping + 1)
     done
   in
   let thread = Thread.create partner () in
   let sum = ref 0 in
   for x = 0 to trips - 1 do
-    send ping x;
+    pass ping x;
     sum := !sum + receive pong
   done;
   Thread.join thread;
@@ -41,7 +41,7 @@ let parallel_ping_pong n =
       low (Array.fold_left (fun sum value -> sum + Fork.join value) 0 sums))
 
 (* A mailbox with 100 places, out of a queue: an Event channel has none. *)
-let send_buffered n =
+let send n =
   let queue = Queue.create () and mutex = Mutex.create () in
   let filled = Condition.create () and emptied = Condition.create () in
   let put x =
@@ -83,7 +83,7 @@ let choose n =
     let out = Event.new_channel () in
     let produce () =
       for x = 0 to each - 1 do
-        send out x
+        pass out x
       done
     in
     ignore (Thread.create produce ());
@@ -103,16 +103,16 @@ let sieve primes =
   let generate out =
     let x = ref 2 in
     while not !enough do
-      send out !x;
+      pass out !x;
       incr x
     done;
-    send out 0
+    pass out 0
   in
   let rec filter prime input out =
     let x = receive input in
-    if x = 0 then send out 0
+    if x = 0 then pass out 0
     else begin
-      if x mod prime <> 0 then send out x;
+      if x mod prime <> 0 then pass out x;
       filter prime input out
     end
   in
