@@ -31,6 +31,7 @@ impl Chanter {
 impl System for Chanter {
     const PROGRAMS: &'static [Program<Self>] = &[
         Program::new("spawn/hosts", |chanter, n| chanter.run(hosts(n))),
+        Program::new("spawn/delayed", |chanter, n| chanter.run(delayed(n))),
         Program::new("spawn/parasites", |chanter, n| chanter.run(parasites(n))),
         Program::new("ping-pong", |chanter, n| chanter.run(async move { work::low(pair(n).await) })),
         Program::new("parallel-ping-pong", |chanter, n| chanter.run(parallel_ping_pong(n))),
@@ -70,6 +71,19 @@ async fn hosts(threads: u64) -> u64 {
     let mut sum = 0;
     for numbers in batches(threads) {
         batch.extend(numbers.map(|i| spawn(async move { work::square(i) })));
+        for thread in batch.drain(..) {
+            sum += thread.await.expect("no thread panics");
+        }
+    }
+    sum
+}
+
+/// Nobody has taken those when they are awaited: they run as calls.
+async fn delayed(threads: u64) -> u64 {
+    let mut batch = Vec::with_capacity(work::BATCH as usize);
+    let mut sum = 0;
+    for numbers in batches(threads) {
+        batch.extend(numbers.map(|i| delay(async move { work::square(i) })));
         for thread in batch.drain(..) {
             sum += thread.await.expect("no thread panics");
         }

@@ -268,14 +268,14 @@ impl<T> State<T> {
         if closed || self.tx.is_unreferenced() {
             self.capacity |= CLOSED_FOR_RECEIVERS;
         }
-        if self.is_closed_for_senders() {
+        if self.is_closed_for_senders() && !self.senders.is_empty() {
             // SAFETY: the lock is held, and no group of ours is claimed.
             while let Some(offer) = unsafe { self.senders.win() } {
                 // SAFETY: won.
                 some_left |= unsafe { self.complete_closed(offer, End::Tx, wakes) };
             }
         }
-        if self.is_closed_for_receivers() && self.is_drained() {
+        if self.is_closed_for_receivers() && self.is_drained() && !self.receivers.is_empty() {
             // SAFETY: as above.
             while let Some(offer) = unsafe { self.receivers.win() } {
                 // SAFETY: as above.
@@ -348,7 +348,16 @@ impl<T> State<T> {
 }
 
 impl<T> Core<T> {
-    pub(super) fn new(capacity: u32) -> Self {
+    /// One that a first handle of each side will share.
+    #[inline(never)]
+    pub(super) fn boxed(capacity: u32) -> NonNull<Self> {
+        // In place: a copy would wait for the stores.
+        let place = Box::leak(Box::<Self>::new_uninit());
+        NonNull::from(place.write(Self::new(capacity)))
+    }
+
+    #[inline(always)]
+    fn new(capacity: u32) -> Self {
         let state = State {
             senders: OfferList::new(),
             receivers: OfferList::new(),
@@ -699,7 +708,7 @@ impl<T> Core<T> {
         let mut ends = arrived && state.is_closed_for_receivers();
         if S::OWNED {
             state.side(end).give_up();
-            ends |= !state.side(end).has_handles();
+            ends |= state.side(end).is_unreferenced();
         }
         if ends {
             // SAFETY: the caller's contract.
@@ -778,8 +787,10 @@ impl<T> Core<T> {
         // SAFETY: the handle keeps it alive.
         let mut state = unsafe { core.as_ref() }.lock();
         state.side(end).drop_handle(lent);
-        // SAFETY: the caller's contract.
-        unsafe { Self::finish(core, state, wakes) };
+        if state.side(end).is_unreferenced() {
+            // SAFETY: the caller's contract.
+            unsafe { Self::finish(core, state, wakes) };
+        }
     }
 }
 

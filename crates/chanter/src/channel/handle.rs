@@ -72,16 +72,20 @@ impl<T> Share<T> for Borrowed<'_, T> {
 }
 
 /// A channel's first two handles.
+// Inlined, so that handles are made where they stay: a copy would wait for the stores.
+#[inline(always)]
 pub(super) fn pair<T>(capacity: u32) -> (Handle<T, TX>, Handle<T, RX>) {
-    let core = NonNull::from(Box::leak(Box::new(Core::new(capacity))));
-    (Handle::new(core), Handle::new(core))
+    let core = Core::boxed(capacity);
+    let owner = os_thread();
+    (Handle::new(core, owner), Handle::new(core, owner))
 }
 
 impl<T, const END: bool> Handle<T, END> {
     const SIDE: End = if END == TX { End::Tx } else { End::Rx };
 
-    fn new(core: NonNull<Core<T>>) -> Self {
-        Self { core, owner: os_thread(), lent: AtomicU32::new(0) }
+    #[inline(always)]
+    fn new(core: NonNull<Core<T>>, owner: u32) -> Self {
+        Self { core, owner, lent: AtomicU32::new(0) }
     }
 
     #[inline(always)]
@@ -137,7 +141,7 @@ impl<T, const END: bool> Handle<T, END> {
 impl<T, const END: bool> Clone for Handle<T, END> {
     fn clone(&self) -> Self {
         self.core().lock().side(Self::SIDE).add_handle();
-        Self::new(self.core)
+        Self::new(self.core, os_thread())
     }
 }
 

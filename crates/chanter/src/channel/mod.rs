@@ -65,6 +65,7 @@ pub use watch::{Changed, Watched, Watcher, watch};
 /// assert_eq!(rx.recv().await, Ok("hello"));
 /// # });
 /// ```
+#[inline]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     with_capacity(0)
 }
@@ -79,10 +80,12 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 /// A channel that keeps any number of messages: sends never block.
+#[inline]
 pub fn mailbox<T>() -> (Sender<T>, Receiver<T>) {
     with_capacity(core::UNBOUNDED)
 }
 
+#[inline(always)]
 fn with_capacity<T>(capacity: u32) -> (Sender<T>, Receiver<T>) {
     let (tx, rx) = handle::pair(capacity);
     (Sender { handle: tx }, Receiver::new(rx))
