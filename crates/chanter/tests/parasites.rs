@@ -285,3 +285,25 @@ fn inflate_makes_a_host() {
     });
     assert_eq!(machine.stats().inflated, 1);
 }
+
+/// Long parasites are shared with who is hungry, also by a worker that has lost its seat
+/// because they take so long.
+#[test]
+fn long_parasites_are_shared_for_as_long_as_they_come() {
+    watchdog!();
+    let machine = machine(2);
+    machine.block_on(async {
+        let here = machine.stats().promoted;
+        let mut spawned = 0;
+        while machine.stats().promoted - here < 500 {
+            spawn_parasite(async {
+                let begin = std::time::Instant::now();
+                while begin.elapsed() < std::time::Duration::from_micros(100) {
+                    std::hint::spin_loop();
+                }
+            });
+            spawned += 1;
+        }
+        assert!(spawned >= 500);
+    });
+}

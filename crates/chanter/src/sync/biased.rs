@@ -183,7 +183,6 @@ impl<T> BiasedLock<T> {
         // ORDER: Relaxed: only a hint.
         self.hint.load(Ordering::Relaxed)
     }
-
 }
 
 #[cfg(all(test, loom))]

@@ -385,6 +385,12 @@ impl Shared {
         self.stand_ins.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Whether somebody sits in for a worker that is away.
+    pub(super) fn has_stand_ins_at_work(&self) -> bool {
+        // ORDER: Relaxed: a hint.
+        self.stand_ins().iter().any(|stand_in| !stand_in.vp.is_free.load(Ordering::Relaxed))
+    }
+
     pub(super) fn record(&self) -> MutexGuard<'_, Record> {
         self.record.lock().unwrap_or_else(|e| e.into_inner())
     }

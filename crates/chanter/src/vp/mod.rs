@@ -72,6 +72,8 @@ const LOOK_CLOSER: usize = usize::MAX;
 /// So many threads that talk are shared with a hungry virtual processor; fewer
 /// stay together, since talking across processors costs more than waiting.
 const MANY: usize = 32;
+/// A parasite that computes for so long: a host in its place costs next to nothing.
+const LONG_PARASITE: Duration = Duration::from_micros(20);
 /// How often at most a hungry virtual processor asks for a parasite.
 const HEARTBEAT: Duration = Duration::from_micros(100);
 
@@ -134,6 +136,11 @@ pub(crate) struct Vp {
     /// when that happened first in it.
     asked_in: Cell<Instant>,
     asked_since: Cell<Instant>,
+    /// Driver: when it was last looked how long parasites take, and how many had been
+    /// spawned then.
+    sampled: Cell<(Instant, u64)>,
+    /// Driver: so many are promoted next.
+    to_promote: Cell<u32>,
     pub(crate) counters: Counters,
     /// Who runs next. See [`Vp::policy`].
     pub(crate) policies: Slot<dyn Policy, Replacement>,
@@ -216,6 +223,8 @@ impl Vp {
             risen: Cell::new(Instant::now()),
             asked_in: Cell::new(Instant::now()),
             asked_since: Cell::new(Instant::now()),
+            sampled: Cell::new((Instant::now(), 0)),
+            to_promote: Cell::new(0),
             counters: Counters::default(),
             parasites: Counter::default(),
             home: Home::new(index),
@@ -367,7 +376,35 @@ impl Vp {
             }
             return Spawn::Promote;
         }
-        if self.is_to_share(false) { Spawn::Promote } else { Spawn::InPlace }
+        if self.to_promote.get() > 0 {
+            self.to_promote.set(self.to_promote.get() - 1);
+            self.ask_closer_look();
+            if self.to_promote.get() == 0 {
+                self.begin_sample();
+            }
+            return Spawn::Promote;
+        }
+        if !self.is_to_share(false) {
+            return Spawn::InPlace;
+        }
+        if self.sample().is_some_and(|mean| mean >= LONG_PARASITE) {
+            // Whoever is hungry has enough for a while.
+            self.to_promote.set(MANY as u32);
+            self.ask_closer_look();
+        }
+        Spawn::Promote
+    }
+
+    fn begin_sample(&self) {
+        self.sampled.set((Instant::now(), self.parasites.get()));
+    }
+
+    /// How long parasites took since the last sample, on average, if there were any.
+    fn sample(&self) -> Option<Duration> {
+        let (from, before) = self.sampled.get();
+        self.begin_sample();
+        let spawned = u32::try_from(self.parasites.get() - before).unwrap_or(u32::MAX);
+        from.elapsed().checked_div(spawned)
     }
 
     /// The guard has asked for a closer look: is somebody hungry, and has the

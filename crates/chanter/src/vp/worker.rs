@@ -432,18 +432,21 @@ impl Vp {
     /// While others are busy, a sleeper keeps watch: it asks the busy ones for
     /// a parasite (heartbeat scheduling), wakes up soon, and takes what lies
     /// in their queues. The watches get longer while nothing comes of them.
-    /// On an idle machine nobody watches.
+    /// On an idle machine nobody watches; nor, for long, one where somebody has lost his
+    /// seat, as he may wait for something rather than compute.
     pub(super) fn watch_for(&self) -> Option<Duration> {
         let machine = self.machine();
         if machine.crews == 1 {
             return None;
         }
-        if machine.awake.load(Ordering::SeqCst) <= 0 {
+        let may_come_back = || self.watch.get() < LONGEST_WATCH && machine.has_stand_ins_at_work();
+        if machine.awake.load(Ordering::SeqCst) <= 0 && !may_come_back() {
             // ORDER: SeqCst, as in INV-SLEEP: either we see who has become
             // busy, or it sees that it is not watched.
             machine.unwatched.store(true, Ordering::SeqCst);
             if machine.awake.load(Ordering::SeqCst) <= 0 {
                 self.watch.set(HEARTBEAT);
+                self.ask_those_away();
                 return None;
             }
         }
@@ -453,10 +456,19 @@ impl Vp {
             for vp in machine.vps.iter().filter(|vp| vp.leader().sleeper.is_awake()) {
                 vp.with_holder(Self::ask_for_work);
             }
+            self.ask_those_away();
         }
         let watch = self.watch.get();
         self.watch.set((watch * 2).min(LONGEST_WATCH));
         Some(watch)
+    }
+
+    /// Asks those for a parasite who compute without a seat: they are not awake, as far
+    /// as anybody knows.
+    fn ask_those_away(&self) {
+        if self.machine().has_stand_ins_at_work() {
+            self.machine().vps.iter().filter(|vp| vp.is_away()).for_each(|vp| vp.ask_closer_look());
+        }
     }
 
     /// The driver waits for a part of a computation that another one has.
