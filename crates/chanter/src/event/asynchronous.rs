@@ -61,6 +61,7 @@ use crate::channel::{Receiver, RecvEvent, bounded};
 ///   does `e.await`;
 /// * `choose_now([asynchronously(e)]).into_event()` ~ `e.wrap(drop)`.
 ///
+/// [`asend`]: super::asend
 /// [`wrap_now`]: AsyncEvent::wrap_now
 /// [`wrap_later`]: AsyncEvent::wrap_later
 /// [`on_hosts`]: AsyncEvent::on_hosts

@@ -21,7 +21,7 @@ use serde::Serialize;
 use super::case::{Case, Failure, Load, Sample, expect};
 use super::figures::Finding;
 use super::measure::Measured;
-use super::{Stop, json_out, known, measure_all, plot, report, show};
+use super::{Stop, json_out, known, measure_all, plot, report, show, table_of};
 use contract::{PROGRAMS, Program};
 use row::Row;
 use system::{Missing, Setup, System};
@@ -114,13 +114,18 @@ pub(super) fn run(args: &PeersArgs) -> Result<(), Stop> {
         out.flush()?;
     }
     if let Some(path) = &args.svg {
-        let findings: Vec<Finding> = rows.iter().filter_map(Row::finding).collect();
+        let findings = findings_of(&rows);
         plot::svg(path, "chanter bench peers: Chanter's time, as a part of the floor", &findings)?;
     }
     let about = systems.iter().map(|System { name, version, .. }| format!("{name}: {version}"));
     let absent = missing.iter().map(|Missing { name, why }| format!("{name}: not here ({why})"));
     let about = about.chain(absent).collect::<Vec<_>>().join("\n");
-    show(args.json.as_deref(), &format!("{}\n\n{about}", row::table(&rows)))
+    let mut tables = row::table(&rows);
+    let floors = row::floors(&rows);
+    if !floors.is_empty() {
+        tables.push_str(&format!("\n\n{}", table_of(&floors)));
+    }
+    show(args.json.as_deref(), &format!("{tables}\n\n{about}"))
 }
 
 /// Chanter, and the peers wanted; and those that are missing. Systems live as long as the process, because cases name
@@ -203,5 +208,9 @@ pub(super) fn figure_cases(quick: bool) -> Result<Vec<Case>, Stop> {
 
 /// What was found about each row that a peer is in.
 pub(super) fn findings(measured: &[Measured]) -> Vec<Finding> {
-    row::rows(measured).iter().filter_map(Row::finding).collect()
+    findings_of(&row::rows(measured))
+}
+
+fn findings_of(rows: &[Row<'_>]) -> Vec<Finding> {
+    rows.iter().filter_map(Row::finding).chain(row::floors(rows)).collect()
 }

@@ -113,6 +113,37 @@ impl Row<'_> {
     }
 }
 
+/// What the rows say of single peers, and of two processors beside one.
+pub(super) fn floors(rows: &[Row<'_>]) -> Vec<Finding> {
+    let time = |program: &str, vps, system: &str| {
+        let row = rows.iter().find(|row| row.program == program && row.vps == vps)?;
+        row.of(system).map(|entry| entry.ns)
+    };
+    let beside = |program: &str, vps, system: &str, most| {
+        let value =
+            time(program, vps, OURS).zip(time(program, vps, system)).map(|(ours, theirs)| ours / theirs);
+        Finding::new(format!("{program} / {system}, {vps} VP"), value, Bound::AtMost(most))
+    };
+    let speed_up = |program: &str, least| {
+        let value = time(program, 1, OURS).zip(time(program, 2, OURS)).map(|(one, two)| one / two);
+        Finding::new(format!("{program}: speed-up of 2 VP over 1 VP"), value, Bound::AtLeast(least))
+    };
+    let floors = vec![
+        beside("sieve", 1, "cml", 0.5),
+        beside("sieve", 1, "go", 0.25),
+        beside("sieve", 2, "tokio", 0.6),
+        beside("fib-channel", 1, "tokio", 0.2),
+        beside("fib-channel", 2, "tokio", 0.2),
+        beside("fib-join", 1, "rayon", 1.0),
+        beside("fib-join", 2, "rayon", 1.0),
+        speed_up("fib-join", 1.8),
+        speed_up("tak-join", 1.8),
+        speed_up("mergesort", 1.8),
+        speed_up("sieve", 1.6),
+    ];
+    floors.into_iter().filter(|floor| floor.value.is_some()).collect()
+}
+
 /// The table of all rows, in milliseconds, and why some are lost.
 pub(super) fn table(rows: &[Row<'_>]) -> String {
     let mut systems: Vec<&str> = Vec::new();
@@ -177,6 +208,9 @@ mod tests {
         assert_eq!(rows[0].record().best_peer.as_deref(), Some("tokio/kanal"));
         let holds = rows.iter().map(|row| row.finding().and_then(|finding| finding.holds));
         assert_eq!(holds.collect::<Vec<_>>(), [Some(true), Some(false)]);
+        let floors: Vec<_> = floors(&rows).into_iter().map(|floor| (floor.figure, floor.holds)).collect();
+        let speed_up = "sieve: speed-up of 2 VP over 1 VP".to_owned();
+        assert_eq!(floors, [(speed_up, Some(false))], "there is no other pair");
         let table = table(&rows);
         let line =
             |vps: &str| table.lines().find(|line| line.contains(&format!("| {vps} |"))).expect("a row");
