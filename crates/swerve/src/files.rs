@@ -21,6 +21,7 @@ use http::header::{
 use http::{Method, Response, StatusCode, Uri};
 
 use crate::body::Content;
+use crate::buffer::Buffer;
 use crate::conditional::{Validators, Verdict};
 use crate::config::Mode;
 use crate::disk::Disk;
@@ -235,13 +236,13 @@ impl Disk {
     /// Reads at most a chunk from `start`, and at least a byte of it.
     async fn read(&self, file: &Arc<File>, start: u64, end: u64) -> io::Result<Bytes> {
         let want = usize::try_from(end - start).map_or(CHUNK, |left| left.min(CHUNK));
-        let mut buffer = vec![0; want];
-        let read = match read_now(file, &mut buffer, start) {
+        let mut buffer = Buffer::take(want);
+        let read = match read_now(file, buffer.as_mut(), start) {
             Some(read) => read?,
             None => {
                 let file = file.clone();
                 let waited = self.run(move || {
-                    let read = std::os::unix::fs::FileExt::read_at(&*file, &mut buffer, start);
+                    let read = std::os::unix::fs::FileExt::read_at(&*file, buffer.as_mut(), start);
                     (read, buffer)
                 });
                 let (read, back) = waited.await.ok_or(io::ErrorKind::Other)?;
@@ -253,8 +254,7 @@ impl Disk {
             // Shorter than it was when its length was promised.
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        buffer.truncate(read);
-        Ok(buffer.into())
+        Ok(buffer.into_bytes(read))
     }
 
     /// Reads all from `start` to `end`, which is no more than a chunk.

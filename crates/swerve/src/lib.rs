@@ -45,6 +45,7 @@
 //! ```
 
 mod body;
+mod buffer;
 mod clock;
 mod conditional;
 mod config;
