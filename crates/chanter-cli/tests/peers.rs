@@ -61,7 +61,7 @@ fn a_peer_that_is_right_has_a_time_and_may_be_first() {
     let output = peers.bench(&["--svg", svg.to_str().expect("letters")]);
     assert!(output.status.success(), "{output:?}");
     let shown = text(&output.stdout);
-    let rows: Vec<&str> = shown.lines().filter(|line| line.starts_with("| sieve")).collect();
+    let rows: Vec<&str> = shown.lines().filter(|line| line.starts_with("| sieve ")).collect();
     assert_eq!(rows.len(), 2, "{shown}");
     assert!(rows.iter().all(|row| row.contains("| good/a") && row.contains("trails by")), "{shown}");
     assert!(shown.contains("good: Good 1.0"), "{shown}");

@@ -156,6 +156,7 @@ impl<T> fmt::Debug for SendEvent<T> {
 
 impl<T> SendEvent<T> {
     /// Leaves the message in the channel: what [`Sender::asend`] does.
+    #[inline(always)]
     pub(crate) fn leave(mut self) -> Result<(), SendError<T>> {
         let lent = self.lent.take().expect("it is not a branch yet");
         Reified::leave(lent, self.message.take().expect("as above"))

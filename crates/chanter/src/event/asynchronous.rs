@@ -153,6 +153,7 @@ pub fn arecv<T: Send + 'static>(receiver: &Receiver<T>) -> Asynchronously<RecvEv
 
 /// `event` as an asynchronous one: `()` now, its result later. ACML's
 /// `sTrans`.
+#[inline(always)]
 pub fn asynchronously<E>(event: E) -> Asynchronously<E>
 where
     E: Event + Send + 'static,

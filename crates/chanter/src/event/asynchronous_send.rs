@@ -17,6 +17,7 @@ use crate::thread::body::contain;
 /// There is no promise of order: parasites usually begin in order, but one may be queued
 /// instead (deep stack, another processor that is idle), and hosts run when the policy
 /// says. Where order matters, use a mailbox, or [`Sender::asend`].
+#[inline(always)]
 pub fn asend<T: Send + 'static>(sender: &Sender<T>, message: T) -> AsyncSend<T> {
     AsyncSend { whole: asynchronously(sender.send(message)) }
 }
@@ -30,6 +31,7 @@ pub struct AsyncSend<T> {
 
 impl<T: Send + 'static> AsyncSend<T> {
     /// Nobody looks at the result.
+    #[inline(always)]
     fn leave(self) {
         if let Err(unsent) = self.whole.event.leave() {
             contain(|| drop(unsent));
@@ -72,6 +74,7 @@ impl<T: Send + 'static> AsyncEvent for AsyncSend<T> {
         .wrap(move |()| self.leave())
     }
 
+    #[inline(always)]
     async fn async_sync(self) {
         Kind::Parasite.check(WHAT);
         self.leave();

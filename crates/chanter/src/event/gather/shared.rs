@@ -36,6 +36,7 @@ impl Kind {
 
     /// Refuses, before anything has happened, to spawn where that is
     /// impossible.
+    #[inline]
     #[track_caller]
     pub(crate) fn check(self, what: &str) {
         assert!(
