@@ -55,7 +55,14 @@ impl System for Chanter {
 
     fn start(processors: usize) -> Self {
         let machine = Machine::builder().vps(processors).name("peer").build();
-        Self { machine: machine.expect("the operating system has threads") }
+        let machine = machine.expect("the operating system has threads");
+        // A run may be over before the system has found out that two threads compute on one core.
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        if (2..=cores).contains(&processors) {
+            // Where that is not to be had, they run unbound.
+            (0..processors).for_each(|vp| drop(machine.vp(vp).bind(vp)));
+        }
+        Self { machine }
     }
 }
 

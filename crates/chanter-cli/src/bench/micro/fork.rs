@@ -35,7 +35,7 @@ pub(crate) fn number(most_calls: u64) -> u64 {
 }
 
 pub(crate) fn cases(vps: usize) -> Vec<Case> {
-    let size = calls(30);
+    let size = calls(32);
     let mut cases = vec![
         Case::new(BENCH, "chanter", "fork_join", |load| by_threads(load, |n| async move { forked(n) }))
             .load_of(size, vps),
