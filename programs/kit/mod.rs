@@ -17,6 +17,6 @@ pub use form::{Form, Size};
 pub use gauge::{AtWork, Gauge};
 pub use program::{Done, Entry, Prepared, Program};
 pub use random::Random;
-pub use run::{Failure, Load, Policies, Run, ensure};
+pub use run::{Failure, Load, Policies, Run, bind_if_possible, ensure};
 pub use shared_lifo::SharedLifo;
 pub use style::{AsynchronousHosts, AsynchronousParasites, Style, Synchronous, answer, answers, collect};

@@ -51,9 +51,21 @@ impl Load {
     /// processor implements at most one virtual processor".
     #[must_use]
     pub fn bound_if_possible(mut self) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.bound = cfg!(target_os = "linux") && self.vps > 1 && self.vps <= cores;
+        self.bound = can_be_bound(self.vps);
         self
+    }
+}
+
+fn can_be_bound(vps: usize) -> bool {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    cfg!(target_os = "linux") && vps > 1 && vps <= cores
+}
+
+/// As [`Load::bound_if_possible`], for a machine that runs already. (Where a core is not to be had, a virtual processor
+/// runs anywhere.)
+pub fn bind_if_possible(machine: &chanter::Machine) {
+    if can_be_bound(machine.vps()) {
+        (0..machine.vps()).for_each(|vp| drop(machine.vp(vp).bind(vp)));
     }
 }
 

@@ -68,6 +68,7 @@ fn on<F>(machine: Machine, operations: u64, sum: u64, main: F) -> Result<Measure
 where
     F: Future<Output = Result<(u64, Instant), chanter::JoinError>> + Send + 'static,
 {
+    crate::kit::bind_if_possible(&machine);
     let timed = machine.spawn(async move { main.await.map(|(got, clock)| (got, clock.elapsed())) });
     let (got, elapsed) =
         timed.join().sync_blocking().and_then(std::convert::identity).map_err(Failure::Ended)?;

@@ -7,7 +7,7 @@ use chanter::prelude::*;
 use chanter_peer_kit::work::{self, PIECE};
 use chanter_peer_kit::{Program, System};
 
-use crate::kit::{AsynchronousParasites, answer, answers};
+use crate::kit::{AsynchronousParasites, answer, answers, bind_if_possible};
 use crate::{par_fib, par_tak};
 
 /// A machine that runs the programs.
@@ -57,11 +57,7 @@ impl System for Chanter {
         let machine = Machine::builder().vps(processors).name("peer").build();
         let machine = machine.expect("the operating system has threads");
         // A run may be over before the system has found out that two threads compute on one core.
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        if (2..=cores).contains(&processors) {
-            // Where that is not to be had, they run unbound.
-            (0..processors).for_each(|vp| drop(machine.vp(vp).bind(vp)));
-        }
+        bind_if_possible(&machine);
         Self { machine }
     }
 }
