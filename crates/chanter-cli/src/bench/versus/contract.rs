@@ -63,14 +63,13 @@ fn sorted(count: u64) -> u64 {
 }
 
 /// Why Chanter is not the first, where that is known: program, processors, reason.
-const REASONS: [(&str, usize, &str); 3] = [
+const REASONS: [(&str, usize, &str); 2] = [
     (
         "mergesort",
         1,
         "peers that are Rust sort with the same code, but in mimalloc's large pages, a few percent faster; \
          a Chanter built with `--features mimalloc` has them too",
     ),
-    ("mergesort", 2, "as on one processor; and the halves are given away a heartbeat later than rayon's"),
     (
         "fib-channel",
         1,
