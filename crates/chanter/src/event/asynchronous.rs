@@ -47,7 +47,8 @@ use crate::channel::{Receiver, RecvEvent, bounded};
 /// **Commit points.** The now part commits at once, except that of
 /// [`choose_now`], which waits for one branch's operation. The later part
 /// commits when its event does. If the machine ends before, it never
-/// happened: the implicit thread is cancelled.
+/// happened: the implicit thread is cancelled. (Except for an [`asend`] without a later
+/// part: its message waits in the channel.)
 ///
 /// **Panics.** A panic in a later part ends the implicit thread, and is
 /// reported. Outside of a machine synchronizing panics, before anything has

@@ -130,7 +130,9 @@ impl Home {
         if state.word() & HOME != self.bits || self.bits == 0 {
             return false;
         }
-        self.busy.store(ptr::from_ref(state).cast_mut(), Ordering::Relaxed);
+        // ORDER: Release: a revoker may read this store rather than the last leave's,
+        // and must see what was done there.
+        self.busy.store(ptr::from_ref(state).cast_mut(), order::home_leave());
         // ORDER: INV-HOME-BUSY, the driver's side.
         fence_pair::light();
         let word = state.word();
