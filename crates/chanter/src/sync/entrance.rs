@@ -1,17 +1,28 @@
-//! Where OS threads announce which lock of theirs they are inside of.
+//! Where OS threads announce which lock of theirs they are inside of, and are asked to agree
+//! to the end of a bias: see `biased.rs`, and `thread/rest.rs`.
 
-use super::atomic::{AtomicPtr, Ordering};
-use super::{const_unless_loom, order, spin};
+use super::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use super::{const_unless_loom, order, os_thread, pause, spin};
 
 /// How many OS threads have one. (A model has few, and no time for more.)
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
 
+/// How often to look whether somebody has agreed: a few microseconds, several turns of
+/// threads that talk.
+const PATIENCE: u32 = if cfg!(loom) { 2 } else { 64 };
+
 /// An OS thread's, alone on its cache line.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Entrance {
+pub(crate) struct Entrance {
     /// BUSY: the lock that it is inside of, by its bias, or looks whether it may be.
     inside: AtomicPtr<()>,
+    /// How often others have asked it to agree to the end of a bias.
+    asked: AtomicU32,
+    /// How many of those it has agreed to.
+    agreed: AtomicU32,
+    /// It is likely to agree soon.
+    is_attentive: AtomicBool,
 }
 
 #[cfg(not(loom))]
@@ -25,8 +36,26 @@ loom::lazy_static! {
 impl Entrance {
     const_unless_loom! {
         fn new() -> Self {
-            Self { inside: AtomicPtr::new(std::ptr::null_mut()) }
+            Self {
+                inside: AtomicPtr::new(std::ptr::null_mut()),
+                asked: AtomicU32::new(0),
+                agreed: AtomicU32::new(0),
+                is_attentive: AtomicBool::new(false),
+            }
         }
+    }
+
+    /// That of the calling OS thread, if it has one.
+    pub(crate) fn mine() -> Option<&'static Self> {
+        let me = os_thread();
+        // SAFETY: it exists.
+        Self::exists(me).then(|| unsafe { Self::of(me) })
+    }
+
+    /// One that belongs to no OS thread, since there is no number 0.
+    pub(crate) fn nobodys() -> &'static Self {
+        // SAFETY: it exists.
+        unsafe { Self::of(0) }
     }
 
     /// Whether the OS thread of that number has one.
@@ -63,6 +92,53 @@ impl Entrance {
     pub(super) fn leave(&self) {
         // ORDER: Release publishes the critical section to `await_leave`.
         self.inside.store(std::ptr::null_mut(), order::lock_release());
+    }
+
+    /// The OS thread's own, often: it is inside of no lock, and agrees to the end of
+    /// each bias that it has been asked about.
+    #[inline(always)]
+    pub(crate) fn agree(&self) {
+        // ORDER: Acquire: who asked has taken the bias away, and no later look finds it. (In a
+        // model the light fence before that look is a whole one, and does the same.)
+        let asked = self.asked.load(Ordering::Acquire);
+        if asked != self.agreed.load(Ordering::Relaxed) {
+            // ORDER: Release publishes the critical sections.
+            self.agreed.store(asked, order::entrance_agreed());
+        }
+    }
+
+    /// The OS thread's own: whether it will agree soon, when asked.
+    pub(crate) fn set_attentive(&self, is_attentive: bool) {
+        self.is_attentive.store(is_attentive, Ordering::Relaxed);
+    }
+
+    /// The OS thread's own, while it waits for another: as `agree`, if it is inside of no lock.
+    pub(super) fn agree_outside(&self) {
+        if self.inside.load(Ordering::Relaxed).is_null() {
+            self.agree();
+        }
+    }
+
+    /// The caller has taken a bias of this OS thread's away. True: that is not inside of
+    /// the lock by its bias, and will not be. False: it does not answer.
+    pub(crate) fn ask(&self) -> bool {
+        if !self.is_attentive.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mine = Self::mine();
+        // ORDER: Release: see `agree`.
+        let ticket = self.asked.fetch_add(1, order::entrance_ask()).wrapping_add(1);
+        for _ in 0..PATIENCE {
+            // ORDER: Acquire pairs with the Release in `agree`.
+            if self.agreed.load(order::entrance_asked()).wrapping_sub(ticket) <= u32::MAX / 2 {
+                return true;
+            }
+            if let Some(mine) = mine {
+                mine.agree_outside();
+            }
+            pause();
+        }
+        false
     }
 
     /// Waits until the OS thread is not announced at `lock`.

@@ -21,6 +21,7 @@ pub(crate) mod models;
 
 pub(crate) use biased::{BiasedGuard, BiasedLock};
 pub(crate) use cell::Cell;
+pub(crate) use entrance::Entrance;
 pub(crate) use lock::{Guard, Lock};
 pub(crate) use os_thread::os_thread;
 pub(crate) use peek::{PeekByte, PeekPtr};
@@ -80,6 +81,10 @@ mod door {
 
     /// One turn of a wait loop: lets another modelled thread run.
     pub(crate) fn spin(_turn: &mut u32) {
+        loom::thread::yield_now();
+    }
+
+    pub(crate) fn pause() {
         loom::thread::yield_now();
     }
 }
@@ -167,6 +172,8 @@ mod door {
             std::thread::yield_now();
         }
     }
+
+    pub(crate) use std::hint::spin_loop as pause;
 }
 
-pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, fence, free, full_fence, spin, test_and_set};
+pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, fence, free, full_fence, pause, spin, test_and_set};

@@ -22,7 +22,7 @@ use loom::thread;
 
 use super::atomic::Ordering::{self, Relaxed};
 use super::order::weakened;
-use super::{BiasedLock, Cell, Linked, Lock, Stack, UnsafeCell};
+use super::{BiasedLock, Cell, Entrance, Linked, Lock, Stack, UnsafeCell};
 
 /// Runs `model` in every interleaving within the bound.
 pub(crate) fn check(model: impl Fn() + Sync + Send + 'static) {
@@ -200,6 +200,28 @@ fn biased_locks_nest() {
         revoker.join().unwrap();
         assert!(locks.iter().all(|lock| *lock.lock() == 2));
     });
+}
+
+/// INV-BIAS by consent: the owner agrees between two uses, or is too late.
+fn revoked_by_consent() {
+    let lock = Arc::new(BiasedLock::new(0, 0));
+    lock.bias_to_me();
+    let mine = Entrance::mine().expect("a model has few OS threads");
+    mine.set_attentive(true);
+    let revoker = {
+        let lock = Arc::clone(&lock);
+        thread::spawn(move || *lock.lock() += 1)
+    };
+    *lock.lock() += 1;
+    mine.agree();
+    *lock.lock() += 1;
+    revoker.join().unwrap();
+    assert_eq!(*lock.lock(), 3);
+}
+
+#[test]
+fn biased_locks_are_given_up_by_consent() {
+    check(revoked_by_consent);
 }
 
 #[test]

@@ -33,6 +33,12 @@ orders! {
     /// `BiasedLock`: the bias is revoked before the revoker looks for the owner.
     #[cfg(loom)]
     bias_heavy = SeqCst;
+    /// `Entrance::agree`: publishes what its OS thread did by its biases.
+    entrance_agreed = Release;
+    /// `Entrance::ask`: the bias is gone.
+    entrance_ask = Release;
+    /// `Entrance::ask`: sees what was done by the bias.
+    entrance_asked = Acquire;
     /// `Sitter::enter`: sees what was done with the seat before.
     seat_enter = Acquire;
     /// `Sitter::exit`: publishes what the holder did.
@@ -100,6 +106,10 @@ orders! {
     home_leave = Release;
     /// `Home::wait`: sees what the driver did at home.
     home_wait = Acquire;
+    /// `Home::set_driver`: the driver before is through.
+    home_drive = Release;
+    /// `Home::driver_agrees`: sees what the drivers before did.
+    home_driver = Acquire;
     /// `State::revoke`: the revoker is through before another bias.
     home_revoked = Release;
     /// `State::complete`: publishes the result, and sees every use end.

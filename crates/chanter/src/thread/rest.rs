@@ -4,14 +4,14 @@
 //! polls in a row on the same is *biased* to it, and *rests* from then on when
 //! a poll ends: its word stays ACTIVE, and the end is noted beside it, in
 //! [`Rest`]. The driver of that virtual processor, its *home*, wakes it with
-//! plain stores too. Anyone else revokes the bias first, at the cost of a
-//! barrier on every processor, about a microsecond.
+//! plain stores too. Anyone else revokes the bias first, with the driver's consent,
+//! or at the cost of a barrier on every processor.
 //!
 //! ```text
 //!   the driver at home:  BUSY := thread;  light fence;  is the word biased to me?
 //!                        yes: look at, and change, `resting`;  BUSY := none
-//!   anyone else:         bias -> REVOKING, with NOTIFIED;  heavy fence;
-//!                        wait until BUSY is not the thread;
+//!   anyone else:         bias -> REVOKING, with NOTIFIED;  ask the driver; no answer: heavy fence,
+//!                        and wait until BUSY is not the thread;
 //!                        does it rest? no more, the token is mine;  REVOKING -> LOST
 //! ```
 //!
@@ -21,6 +21,9 @@
 //! * INV-HOME-BUSY: this is Dekker's protocol with an asymmetric fence, as in
 //!   `sync/biased.rs`: either the driver sees the bias go, or the revoker sees
 //!   BUSY. So `resting` is touched by one of them at a time.
+//! * A driver that agrees, between two turns, looks at no thread's rest, and sees the bias go
+//!   the next time. It may have ceased to be the driver meanwhile: see `Home::driver_agrees`.
+//! * A driver that gives its home up itself need not be waited for.
 //! * A driver that was interrupted between its first look at the word and
 //!   BUSY finds the bias gone. One that was interrupted behind its second look
 //!   is waited for: by the revoker, and by whoever biases the thread anew.
@@ -35,7 +38,7 @@ use std::ptr;
 use super::state::Begun;
 use super::state::{ACTIVE, COMPLETE, NOTIFIED, REFERENCE, STALE, State, UNIT};
 use crate::sync::atomic::{AtomicPtr, Ordering};
-use crate::sync::{Cell, PeekByte, fence_pair, order, spin};
+use crate::sync::{Cell, Entrance, PeekByte, fence_pair, order, spin};
 
 /// The field of the word that says where the thread rests: 0, [`LOST`],
 /// [`REVOKING`], or a virtual processor's number and 1.
@@ -73,6 +76,8 @@ pub(crate) struct Home {
     bits: u64,
     /// BUSY: the thread whose rest the driver looks at.
     busy: AtomicPtr<State>,
+    /// The driver's, if there is one.
+    driver: AtomicPtr<Entrance>,
 }
 
 impl Rest {
@@ -83,6 +88,16 @@ impl Rest {
     /// The thread runs somewhere else than before.
     pub(super) fn break_streak(&self) {
         self.streak.set(0);
+    }
+
+    /// The last bias has cost little: the next one comes as soon as it did. The caller has
+    /// the right to touch the rest.
+    fn earn_sooner(&self) {
+        let rest = self.rest.get();
+        let times = rest & !RESTING;
+        if times != 0 && times != NEVER {
+            self.rest.set((rest & RESTING) | (times - 1));
+        }
     }
 
     /// Whether the thread rests: a hint.
@@ -107,7 +122,7 @@ impl Home {
     pub(crate) fn new(index: usize) -> Self {
         let number = index as u64 + 1;
         let bits = if number < LOST / UNIT { number * UNIT } else { 0 };
-        Self { bits, busy: AtomicPtr::new(ptr::null_mut()) }
+        Self { bits, busy: AtomicPtr::new(ptr::null_mut()), driver: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// Of one where nothing rests.
@@ -141,6 +156,27 @@ impl Home {
         // revoker. The last touch: the frame may be another's now.
         self.busy.store(ptr::null_mut(), order::home_leave());
         changed
+    }
+
+    /// An OS thread begins to drive this virtual processor, or, with none, ends.
+    pub(crate) fn set_driver(&self, driver: Option<&'static Entrance>) {
+        let driver = driver.map_or(ptr::null_mut(), |driver| ptr::from_ref(driver).cast_mut());
+        // ORDER: Release: see `driver_agrees`.
+        self.driver.store(driver, order::home_drive());
+    }
+
+    /// The caller has changed a word that was biased to here. True: the driver does not
+    /// look at the thread's rest, and will see the change. False: it does not answer.
+    ///
+    /// It must be the driver still when it has agreed. If others were in between, the last of
+    /// them was through before it became the driver again; if they came and it agreed
+    /// before them, they have seen the change through it.
+    fn driver_agrees(&self) -> bool {
+        // ORDER: Acquire: the driver before is through.
+        let driver = self.driver.load(order::home_driver());
+        // SAFETY: entrances are never freed.
+        let agrees = unsafe { driver.as_ref() }.is_some_and(Entrance::ask);
+        agrees && ptr::eq(driver, self.driver.load(order::home_driver()))
     }
 
     /// Waits until the driver here does not look at `state`'s rest, if it began
@@ -224,9 +260,13 @@ impl State {
         };
         if now == LOST {
             // Drivers who found it at home with them then must be through.
-            // ORDER: INV-HOME-BUSY.
-            fence_pair::heavy();
-            homes.for_each(|home| home.wait(self));
+            let mut others = homes.filter(|other| !ptr::eq(*other, home));
+            if let Some(silent) = others.find(|other| !other.driver_agrees()) {
+                // ORDER: INV-HOME-BUSY.
+                fence_pair::heavy();
+                silent.wait(self);
+                others.for_each(|other| other.wait(self));
+            }
         }
         rest.rest.set(count);
         home.bits.wrapping_sub(now)
@@ -245,12 +285,30 @@ impl State {
         }
     }
 
+    /// The holder of the token, who drives `home`, ends the thread's bias to it: nobody
+    /// else looks at the thread's rest, and the next bias need not wait for anybody.
+    pub(crate) fn give_home_up(&self, rest: &Rest, home: &Home) {
+        let word = self.word();
+        if home.bits != 0 && word & HOME == home.bits {
+            // If it fails, somebody revokes the bias, or the next driver will.
+            // ORDER: Relaxed: as in `leave_home`.
+            if self.change(word, with_home(word, 0), Ordering::Relaxed).is_ok() {
+                rest.earn_sooner();
+            }
+        }
+        rest.break_streak();
+    }
+
     /// The caller has set REVOKING in a word that was biased to `home`. True:
     /// the thread rested, and the caller holds its token.
     pub(crate) fn revoke(&self, rest: &Rest, home: &Home) -> bool {
-        // ORDER: INV-HOME-BUSY, the revoker's side.
-        fence_pair::heavy();
-        home.wait(self);
+        if home.driver_agrees() {
+            rest.earn_sooner();
+        } else {
+            // ORDER: INV-HOME-BUSY, the revoker's side.
+            fence_pair::heavy();
+            home.wait(self);
+        }
         let rested = rest.rouse();
         // ORDER: Release: who biases it again sees that we are through.
         self.0.fetch_sub(REVOKING - LOST, order::home_revoked());

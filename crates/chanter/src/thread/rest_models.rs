@@ -8,10 +8,10 @@ use loom::thread;
 
 use super::rest::{Home, Rest};
 use super::state::{Begun, Completed, Ended, State, Woken};
-use crate::sync::Cell;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::sync::models::{check, needs};
+use crate::sync::{Cell, Entrance};
 
 /// A thread that completes when it has been told often enough.
 struct Frame {
@@ -207,6 +207,140 @@ fn threads_may_earn_their_home_again() {
 #[test]
 fn home_revoked_is_needed() {
     needs("home_revoked", Relaxed, biased_again);
+}
+
+/// The calling OS thread drives `home` from now on.
+fn drive(home: &Home) -> &'static Entrance {
+    let mine = Entrance::mine().expect("a model has few OS threads");
+    mine.set_attentive(true);
+    home.set_driver(Some(mine));
+    mine
+}
+
+/// INV-REST by consent: the driver at home agrees between two turns, or is too late.
+fn told_by_consent() {
+    let to = To::new(2);
+    let life = Arc::clone(&to.frame().life);
+    let homes = Arc::clone(&to.frame().homes);
+    let mine = drive(&homes[0]);
+    to.frame().state.retain();
+    let other = thread::spawn(move || to.tell(1));
+    to.run(0, false);
+    mine.agree();
+    to.tell(0);
+    mine.agree();
+    other.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn drivers_agree_between_turns() {
+    check(told_by_consent);
+}
+
+#[test]
+fn who_asks_must_release() {
+    needs("entrance_ask", Relaxed, told_by_consent);
+}
+
+#[test]
+fn consent_must_release() {
+    needs("entrance_agreed", Relaxed, told_by_consent);
+}
+
+#[test]
+fn consent_must_be_acquired() {
+    needs("entrance_asked", Relaxed, told_by_consent);
+}
+
+/// INV-REST by consent of one who drives no more, while his successor does.
+fn told_by_a_predecessors_consent() {
+    let to = To::new(2);
+    let life = Arc::clone(&to.frame().life);
+    let homes = Arc::clone(&to.frame().homes);
+    let mine = drive(&homes[0]);
+    to.frame().state.retain();
+    let other = thread::spawn(move || to.tell(1));
+    to.run(0, false);
+    homes[0].set_driver(None);
+    let successor = {
+        let homes = Arc::clone(&homes);
+        thread::spawn(move || {
+            let mine = drive(&homes[0]);
+            to.tell(0);
+            mine.agree();
+        })
+    };
+    mine.agree();
+    successor.join().unwrap();
+    other.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn successors_are_asked_too() {
+    check(told_by_a_predecessors_consent);
+}
+
+/// The same, and he comes back.
+fn told_between_two_terms() {
+    let to = To::new(2);
+    let life = Arc::clone(&to.frame().life);
+    let homes = Arc::clone(&to.frame().homes);
+    let mine = drive(&homes[0]);
+    to.frame().state.retain();
+    let other = thread::spawn(move || to.tell(1));
+    to.run(0, false);
+    homes[0].set_driver(None);
+    let between = {
+        let homes = Arc::clone(&homes);
+        thread::spawn(move || {
+            drive(&homes[0]);
+            to.tell(0);
+            homes[0].set_driver(None);
+        })
+    };
+    mine.agree();
+    between.join().unwrap();
+    drive(&homes[0]);
+    other.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn drivers_may_come_back() {
+    check(told_between_two_terms);
+}
+
+#[test]
+fn drivers_must_release() {
+    needs("home_drive", Relaxed, told_between_two_terms);
+}
+
+#[test]
+fn drivers_must_be_acquired() {
+    needs("home_driver", Relaxed, told_between_two_terms);
+}
+
+/// INV-REST with a home that its driver has given up: the next one is earned
+/// elsewhere without a barrier.
+#[test]
+fn homes_may_be_given_up() {
+    check(|| {
+        let to = To::new(2);
+        let life = Arc::clone(&to.frame().life);
+        let homes = Arc::clone(&to.frame().homes);
+        to.frame().state.retain();
+        let frame = to.frame();
+        frame.state.give_home_up(&frame.rest, &homes[0]);
+        let next = thread::spawn(move || {
+            to.run_moved(1, true);
+            to.tell(1);
+        });
+        to.tell(0);
+        next.join().unwrap();
+        assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+    });
 }
 
 /// INV-REST among two who come from elsewhere: one revokes, the other does not

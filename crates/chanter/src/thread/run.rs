@@ -459,11 +459,11 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, attach: impl F
                 return submit(vp, Ready::from_frame(frame), attach);
             }
             match header.state.wake(GIVE_UP, vp.home.bits()) {
-                Woken::Token => submit(vp, Ready::from_frame(frame), attach),
+                Woken::Token => submit_from(vp, last, Ready::from_frame(frame), attach),
                 Woken::Already => (),
                 Woken::Elsewhere(home) => {
                     if let Some(thread) = revoke::<GIVE_UP>(frame, home) {
-                        submit(vp, thread, attach);
+                        submit_from(vp, last, thread, attach);
                     }
                 }
                 Woken::Free => bury(frame),
@@ -551,6 +551,16 @@ unsafe fn run_attached(vp: &Vp, thread: Ready) {
     // SAFETY: the caller's contract.
     unsafe { run(vp, thread) };
     vp.depth.set(vp.depth.get() - 1);
+}
+
+/// As [`submit`], of a thread that may have run elsewhere `last`.
+#[inline(always)]
+fn submit_from(vp: &Vp, last: &Vp, thread: Ready, attach: impl FnOnce() -> bool) {
+    if !ptr::eq(vp, last) && vp.machine().is_spread() && thread.kind() == Kind::Host {
+        vp.send_across(thread);
+    } else {
+        submit(vp, thread, attach);
+    }
 }
 
 #[inline(always)]

@@ -14,6 +14,7 @@ use super::builder::Builder;
 use super::counters::{Counter, Counters};
 use super::hand_over::{self, Record, StandIn};
 use super::simulation::{Simulated, SimulatedPolicy};
+use super::spread::Spread;
 use super::worker::Driving;
 use super::{SharedRef, Stats, Vp, affinity, block_here};
 use crate::deadlock::Deadlock;
@@ -49,7 +50,7 @@ const TAKEOVER: Duration = Duration::from_secs(2);
 /// assert_eq!(answer.unwrap(), 42);
 /// ```
 pub struct Machine {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What a machine's parts share.
@@ -66,6 +67,8 @@ pub(crate) struct Shared {
     /// Every virtual processor sleeps without a watch: who becomes busy must
     /// wake one that watches.
     pub(super) unwatched: AtomicBool,
+    /// Whether threads that talk are spread over all of them.
+    pub(super) spread: Spread,
     /// Callers of `block_on` that wait for virtual processor 0.
     main_waits: AtomicUsize,
     /// Its worker does not leave for them: fibers are bound to it.
@@ -156,6 +159,7 @@ impl Machine {
             awake: AtomicIsize::new(0),
             searching: AtomicUsize::new(0),
             unwatched: AtomicBool::new(false),
+            spread: Spread::new(),
             main_waits: AtomicUsize::new(0),
             main_refused: AtomicBool::new(false),
             has_main: AtomicBool::new(false),

@@ -21,6 +21,7 @@ mod quiet;
 mod replace;
 mod simulation;
 mod sleep;
+mod spread;
 mod stack;
 mod topology;
 mod worker;
@@ -54,7 +55,7 @@ use crate::deadlock::Waits;
 use crate::io::Reactor;
 use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot};
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{PeekPtr, Stack, fence};
+use crate::sync::{Entrance, PeekPtr, Stack, fence};
 use crate::thread::fiber::Fibers;
 use crate::thread::frame::{Arena, Header};
 use crate::thread::{Forks, Home};
@@ -64,6 +65,7 @@ use hand_over::{Seat, Sitter};
 use replace::{Cause, Replacement};
 use simulation::Simulated;
 use sleep::{Sleeper, Wake};
+use spread::Leisure;
 
 /// Attaches may nest this deep.
 const DEPTH: u32 = 24;
@@ -96,6 +98,8 @@ pub(crate) struct Vp {
     pub(crate) parasites: Counter,
     /// Where threads rest that stay here.
     pub(crate) home: Home,
+    /// The driver's, of its OS thread.
+    entrance: Cell<&'static Entrance>,
     /// Driver: where frames come from.
     pub(crate) arena: Arena,
     /// Driver: the real stack limit.
@@ -122,6 +126,8 @@ pub(crate) struct Vp {
     arrivals: Cell<u32>,
     /// Driver: threads here are woken by each other, mostly.
     is_talking: Cell<bool>,
+    /// How much time there is to spare, while the machine is spread.
+    leisure: Leisure,
     /// How many polls others have seen here when they last wanted a thread.
     seen_polls: AtomicUsize,
     /// Driver: turns until the clock is looked at.
@@ -215,6 +221,7 @@ impl Vp {
             turns: Cell::new(0),
             arrivals: Cell::new(0),
             is_talking: Cell::new(false),
+            leisure: Leisure::default(),
             seen_polls: AtomicUsize::new(0),
             soon_runs: Cell::new(0),
             until_look: Cell::new(1),
@@ -228,6 +235,7 @@ impl Vp {
             counters: Counters::default(),
             parasites: Counter::default(),
             home: Home::new(index),
+            entrance: Cell::new(Entrance::nobodys()),
             arena: Arena::new(),
             lets_woken_run: Cell::new(policy.lets_woken_run()),
             quantum: Cell::new(policy.quantum().max(1)),
@@ -548,6 +556,7 @@ impl Vp {
             && len > self.shares_above.load(Ordering::Relaxed)
             && self.machine().crews > 1
             && self.machine().has_sleepers()
+            && !self.machine().is_spread()
         {
             self.share();
         }

@@ -198,3 +198,42 @@ fn a_machine_may_be_dropped_by_its_own_thread() {
         std::thread::yield_now();
     }
 }
+
+/// A chain of stages: each number goes through all of them, and each adds one.
+async fn chain(stages: usize, numbers: u64) -> u64 {
+    let (first, mut last) = channel();
+    for _ in 0..stages {
+        let (to, next) = channel();
+        drop(spawn(async move {
+            while let Ok(number) = last.recv().await {
+                to.send(number + 1).await.unwrap();
+            }
+        }));
+        last = next;
+    }
+    drop(spawn(async move {
+        for number in 0..numbers {
+            first.send(number).await.unwrap();
+        }
+    }));
+    let mut sum = 0;
+    while let Ok(number) = last.recv().await {
+        sum += number;
+    }
+    sum
+}
+
+#[test]
+fn a_spread_conversation_loses_nothing() {
+    const STAGES: usize = 150;
+    const NUMBERS: u64 = 2_000;
+    for vps in 2..5 {
+        let machine = machine(vps);
+        machine.spread_for_good();
+        assert_eq!(
+            machine.block_on(chain(STAGES, NUMBERS)),
+            (0..NUMBERS).sum::<u64>() + NUMBERS * STAGES as u64
+        );
+        assert!(machine.stats().migrated > 0, "threads follow each other");
+    }
+}

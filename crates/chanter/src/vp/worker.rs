@@ -8,6 +8,7 @@ use super::replace::Cause;
 use super::{CURRENT, HEARTBEAT, MANY, Vp, stack};
 use crate::event::Wakes;
 use crate::policy::{Others, Ready, ReadyQueue, Reason};
+use crate::sync::Entrance;
 use crate::sync::atomic::Ordering;
 use crate::thread;
 use crate::thread::body::contain;
@@ -129,9 +130,14 @@ impl Drop for AbortOnUnwind {
 
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
+        self.vp.entrance.get().set_attentive(false);
+        self.vp.home.set_driver(None);
         self.vp.binding.leave();
         if !self.vp.is_stand_in() {
-            self.vp.machine().crew(self.vp).for_each(|vp| vp.binding.leave());
+            for vp in self.vp.machine().crew(self.vp) {
+                vp.home.set_driver(None);
+                vp.binding.leave();
+            }
             self.vp.machine().awake.fetch_sub(1, Ordering::SeqCst);
         }
         CURRENT.set(self.outer);
@@ -143,6 +149,10 @@ impl Vp {
     fn drive(&self) {
         let limit = stack::limit();
         self.stack_limit.set(limit);
+        let entrance = Entrance::mine();
+        self.home.set_driver(entrance);
+        self.entrance.set(entrance.unwrap_or(Entrance::nobodys()));
+        self.entrance.get().set_attentive(true);
         self.guard.store(limit, Ordering::Relaxed);
         if self.machine().genealogy().is_some() {
             self.ask_closer_look();
@@ -180,6 +190,7 @@ impl Vp {
         if left == 0 {
             self.sitter.hold(|| self.look_around());
         }
+        self.entrance.get().agree();
         self.drain_inbox();
         loop {
             let thread = self.next()?;
@@ -261,11 +272,17 @@ impl Vp {
         };
         self.shares_above.store(many, Ordering::Relaxed);
         self.serve_requests();
+        if self.machine().is_spread() {
+            self.settle_one();
+        }
         if now.duration_since(self.looked.get()) >= LOOK {
             self.looked.set(now);
             self.is_talking.set(self.arrivals.replace(0) * FEW <= self.turns.replace(0));
             self.fire_timers(now);
             self.poll_io();
+            if self.machine().is_spread() {
+                self.review_spread(now);
+            }
         }
     }
 
@@ -290,10 +307,17 @@ impl Vp {
 
     /// Polls I/O, waiting for as long as `timeout` says.
     pub(super) fn wait_io(&self, timeout: Option<Duration>) {
+        let waits = timeout != Some(Duration::ZERO);
+        if waits {
+            self.entrance.get().set_attentive(false);
+        }
         let outer = self.cause.replace(Cause::Io);
         // A stand-in's principal leads itself.
         self.principal().leader().reactor.poll_for(&self.reactor, timeout);
         self.cause.set(outer);
+        if waits {
+            self.entrance.get().set_attentive(true);
+        }
     }
 
     /// What was asked of the driver.
@@ -340,7 +364,9 @@ impl Vp {
         self.looked.set(now);
         self.counted.set(now);
         self.until_look.set(LOOK_TURNS);
-        self.shares_above.store(1, Ordering::Relaxed);
+        if !self.machine().is_spread() {
+            self.shares_above.store(1, Ordering::Relaxed);
+        }
         self.sitter.hold(|| {
             self.fire_timers(now);
             self.poll_io();
@@ -350,6 +376,13 @@ impl Vp {
             self.exit();
             return self.run(thread);
         }
+        if self.machine().is_spread() {
+            self.review_spread(now);
+            if self.linger(over) {
+                self.exit();
+                return self.was_idle(now);
+            }
+        }
         if let Some(thread) = self.search() {
             self.watch.set(HEARTBEAT);
             let thread = self.admit(thread);
@@ -357,6 +390,7 @@ impl Vp {
             return thread.map_or((), |thread| self.run(thread));
         }
         self.policy().idle();
+        self.propose_to_spread(now);
         let machine = self.machine();
         // Before `announce`, whose fence orders both for `wake_one`.
         machine.awake.fetch_sub(1, Ordering::SeqCst);
@@ -399,6 +433,7 @@ impl Vp {
         machine.awake.fetch_add(1, Ordering::SeqCst);
         self.exit();
         self.begin_to_be_busy();
+        self.was_idle(now);
         if machine.reports_deadlocks {
             self.look_for_deadlock();
         }
