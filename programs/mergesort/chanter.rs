@@ -4,8 +4,9 @@ use std::future::Future;
 
 use chanter::prelude::*;
 
-use super::{PIECE, merge, merged};
+use super::{PIECE, merged};
 use crate::kit::{Style, answer, answers};
+use crate::peers::chanter::merge;
 
 /// The halves are threads that answer over channels.
 pub(super) fn sorted<S: Style>(mut numbers: Vec<u32>) -> impl Future<Output = Vec<u32>> + Send {
@@ -53,5 +54,5 @@ fn sort(numbers: &mut [u32], spare: &mut [u32]) {
     let (left, right) = spare.split_at_mut(middle);
     let (to_left, to_right) = numbers.split_at_mut(middle);
     fork_join(|| sort(left, to_left), || sort(right, to_right));
-    merge(left, right, numbers);
+    merge((left, right, numbers));
 }

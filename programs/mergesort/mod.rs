@@ -5,6 +5,8 @@ mod serial;
 
 use std::sync::Arc;
 
+use chanter_peer_kit::work::merge;
+
 use crate::kit::{
     AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Random, Size, Synchronous, ensure,
 };
@@ -58,24 +60,6 @@ impl Program for Mergesort {
 /// How many halves there are altogether.
 fn halves(count: usize) -> u64 {
     if count <= PIECE { 0 } else { 2 + halves(count / 2) + halves(count - count / 2) }
-}
-
-/// Merges two sorted slices into a third.
-fn merge(one: &[u32], other: &[u32], into: &mut [u32]) {
-    let (mut i, mut j) = (0, 0);
-    for place in into {
-        let takes_one = match (one.get(i), other.get(j)) {
-            (Some(one), Some(other)) => one <= other,
-            (left, _) => left.is_some(),
-        };
-        if takes_one {
-            *place = one[i];
-            i += 1;
-        } else {
-            *place = other[j];
-            j += 1;
-        }
-    }
 }
 
 /// Merges two sorted halves.

@@ -244,5 +244,13 @@ fn sort(numbers: &mut [u32], spare: &mut [u32]) {
     let (left, right) = spare.split_at_mut(middle);
     let (to_left, to_right) = numbers.split_at_mut(middle);
     fork_join(|| sort(left, to_left), || sort(right, to_right));
-    work::merge(left, right, numbers);
+    merge((left, right, numbers));
+}
+
+/// Merges in parts.
+pub(crate) fn merge(whole: work::Merge<'_>) {
+    match work::cut_merge(whole) {
+        Ok([low, high]) => drop(fork_join(|| merge(low), || merge(high))),
+        Err((left, right, into)) => work::merge(left, right, into),
+    }
 }

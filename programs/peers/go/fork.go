@@ -2,6 +2,7 @@
 package main
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -79,7 +80,7 @@ func mergesort(n uint64) (time.Duration, uint64) {
 		numbers[i] = uint32(x)
 	}
 	clock := time.Now()
-	sort(numbers, make([]uint32, n))
+	sort(numbers, slices.Clone(numbers))
 	elapsed := time.Since(clock)
 	var sum uint64
 	for i, x := range numbers {
@@ -88,36 +89,50 @@ func mergesort(n uint64) (time.Duration, uint64) {
 	return elapsed, sum
 }
 
-// sort sorts a with the help of spare, which is as long; it forks for its first half while a is long.
+// sort sorts a; spare holds the same numbers, and anything afterwards. It forks while a is long.
 func sort(a, spare []uint32) {
 	if len(a) < 2 {
 		return
 	}
 	half := len(a) / 2
 	if len(a) > 1024 {
-		join := fork(func() { sort(a[:half], spare[:half]) })
-		sort(a[half:], spare[half:])
+		join := fork(func() { sort(spare[:half], a[:half]) })
+		sort(spare[half:], a[half:])
 		join.Wait()
 	} else {
-		sort(a[:half], spare[:half])
-		sort(a[half:], spare[half:])
+		sort(spare[:half], a[:half])
+		sort(spare[half:], a[half:])
 	}
-	merge(a, half, spare[:half])
+	merge(spare[:half], spare[half:], a)
 }
 
-// merge merges a[:half] and a[half:], both sorted, into a.
-func merge(a []uint32, half int, left []uint32) {
-	copy(left, a[:half])
-	i, j, k := 0, half, 0
-	for i < len(left) && j < len(a) {
-		if left[i] <= a[j] {
+// merge merges left and right, both sorted, into a. It forks while a is very long.
+func merge(left, right, a []uint32) {
+	if len(a) > 1<<14 {
+		var i, j int
+		if len(left) >= len(right) {
+			i = len(left) / 2
+			j, _ = slices.BinarySearch(right, left[i])
+		} else {
+			j = len(right) / 2
+			i, _ = slices.BinarySearch(left, right[j]+1)
+		}
+		join := fork(func() { merge(left[:i], right[:j], a[:i+j]) })
+		merge(left[i:], right[j:], a[i+j:])
+		join.Wait()
+		return
+	}
+	i, j, k := 0, 0, 0
+	for i < len(left) && j < len(right) {
+		if left[i] <= right[j] {
 			a[k] = left[i]
 			i++
 		} else {
-			a[k] = a[j]
+			a[k] = right[j]
 			j++
 		}
 		k++
 	}
-	copy(a[k:], left[i:])
+	k += copy(a[k:], left[i:])
+	copy(a[k:], right[j:])
 }

@@ -8,6 +8,8 @@ pub const PAIRS: u64 = 100;
 pub const PRODUCERS: u64 = 8;
 /// `mergesort` forks down to so many numbers.
 pub const PIECE: usize = 1024;
+/// Merges of more numbers than this are cut in two, where a program forks.
+pub const MERGE: usize = 1 << 14;
 
 /// What a thread of `spawn` computes.
 pub const fn square(i: u64) -> u64 {
@@ -69,9 +71,56 @@ pub fn merge(left: &[u32], right: &[u32], into: &mut [u32]) {
     into[i + j..].copy_from_slice(rest);
 }
 
+/// Two sorted slices, and where they are to be merged.
+pub type Merge<'a> = (&'a [u32], &'a [u32], &'a mut [u32]);
+
+/// Cuts a merge into two that do not know of each other.
+///
+/// # Errors
+/// It is too small to be worth it: here it is again.
+pub fn cut_merge((left, right, into): Merge<'_>) -> Result<[Merge<'_>; 2], Merge<'_>> {
+    if into.len() <= MERGE {
+        return Err((left, right, into));
+    }
+    // All before the cuts are at most as large as all behind them.
+    let (at_left, at_right) = if left.len() >= right.len() {
+        let middle = left.len() / 2;
+        (middle, right.partition_point(|number| *number < left[middle]))
+    } else {
+        let middle = right.len() / 2;
+        (left.partition_point(|number| *number <= right[middle]), middle)
+    };
+    let (low_left, high_left) = left.split_at(at_left);
+    let (low_right, high_right) = right.split_at(at_right);
+    let (low, high) = into.split_at_mut(at_left + at_right);
+    Ok([(low_left, low_right, low), (high_left, high_right, high)])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn merges_are_cut_where_both_sides_allow_it() {
+        fn merge_all(whole: Merge<'_>) {
+            match cut_merge(whole) {
+                Ok(halves) => halves.into_iter().for_each(merge_all),
+                Err((left, right, into)) => merge(left, right, into),
+            }
+        }
+        for (one, other) in [(100_000, 100_000), (100_000, 3), (3, 100_000), (0, 100_000), (16_385, 0)] {
+            // Many are equal.
+            let few = |count| numbers(count).into_iter().map(|number| number % 1000);
+            let (mut left, mut right): (Vec<_>, Vec<_>) = (few(one).collect(), few(other).collect());
+            left.sort_unstable();
+            right.sort_unstable();
+            let mut into = vec![0; left.len() + right.len()];
+            merge_all((&left, &right, &mut into));
+            let mut want = [left, right].concat();
+            want.sort_unstable();
+            assert_eq!(into, want);
+        }
+    }
 
     #[test]
     fn pieces_are_sorted() {

@@ -53,7 +53,14 @@ fn sort(numbers: &mut [u32], spare: &mut [u32]) {
     let (left, right) = spare.split_at_mut(middle);
     let (to_left, to_right) = numbers.split_at_mut(middle);
     join(|| sort(left, to_left), || sort(right, to_right));
-    work::merge(left, right, numbers);
+    merge((left, right, numbers));
+}
+
+fn merge(whole: work::Merge<'_>) {
+    match work::cut_merge(whole) {
+        Ok([low, high]) => drop(join(|| merge(low), || merge(high))),
+        Err((left, right, into)) => work::merge(left, right, into),
+    }
 }
 
 fn main() -> ExitCode {
