@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::poller::{Happenings, Poller};
 use super::source::Direction;
 use crate::event::Wakes;
-use crate::sync::Lock;
+use crate::sync::{Entrance, Lock};
 use crate::thread::body::contain;
 
 /// A poller with edge-triggered sources.
@@ -80,10 +80,16 @@ impl Reactor {
         let Some(poller) = &self.poller else { return };
         let Ok(turn) = self.turn.try_lock() else { return };
         let mut happenings = happenings.borrow_mut();
-        if let Err(error) = poller.wait(&mut happenings, timeout)
-            && error.kind() != io::ErrorKind::Interrupted
-        {
-            std::thread::sleep(Duration::from_millis(1).min(timeout.unwrap_or(Duration::MAX)));
+        let mut wait = || {
+            if let Err(error) = poller.wait(&mut happenings, timeout)
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                std::thread::sleep(Duration::from_millis(1).min(timeout.unwrap_or(Duration::MAX)));
+            }
+        };
+        match Entrance::mine() {
+            Some(mine) if timeout != Some(Duration::ZERO) => mine.while_absent(wait),
+            _ => wait(),
         }
         drop(turn);
         let mut wakes = Wakes::new();

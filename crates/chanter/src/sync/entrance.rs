@@ -1,8 +1,8 @@
 //! Where OS threads announce which lock of theirs they are inside of, and are asked to agree
 //! to the end of a bias: see `biased.rs`, and `thread/rest.rs`.
 
-use super::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use super::{const_unless_loom, order, os_thread, pause, spin};
+use super::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use super::{const_unless_loom, fence, full_fence, order, os_thread, pause, spin};
 
 /// How many OS threads have one. (A model has few, and no time for more.)
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
@@ -21,9 +21,16 @@ pub(crate) struct Entrance {
     asked: AtomicU32,
     /// How many of those it has agreed to.
     agreed: AtomicU32,
-    /// It is likely to agree soon.
-    is_attentive: AtomicBool,
+    /// [`SILENT`], [`ATTENTIVE`] or [`ABSENT`].
+    presence: AtomicU8,
 }
+
+/// It may never agree.
+const SILENT: u8 = 0;
+/// It is likely to agree soon.
+const ATTENTIVE: u8 = 1;
+/// It is inside of no lock, and will look at no bias before it is not absent any more.
+const ABSENT: u8 = 2;
 
 #[cfg(not(loom))]
 static ENTRANCES: [Entrance; MANY] = [const { Entrance::new() }; MANY];
@@ -40,7 +47,7 @@ impl Entrance {
                 inside: AtomicPtr::new(std::ptr::null_mut()),
                 asked: AtomicU32::new(0),
                 agreed: AtomicU32::new(0),
-                is_attentive: AtomicBool::new(false),
+                presence: AtomicU8::new(SILENT),
             }
         }
     }
@@ -109,7 +116,23 @@ impl Entrance {
 
     /// The OS thread's own: whether it will agree soon, when asked.
     pub(crate) fn set_attentive(&self, is_attentive: bool) {
-        self.is_attentive.store(is_attentive, Ordering::Relaxed);
+        self.presence.store(if is_attentive { ATTENTIVE } else { SILENT }, Ordering::Relaxed);
+    }
+
+    /// The OS thread's own, inside of no lock: waits for something. Nobody need ask it meanwhile.
+    ///
+    /// Store buffering, with a whole fence on either side: whoever sees it absent has taken the
+    /// bias away before this OS thread looks for it again.
+    pub(crate) fn while_absent<R>(&self, wait: impl FnOnce() -> R) -> R {
+        // Relaxed: nobody else writes here.
+        let before = self.presence.load(Ordering::Relaxed);
+        // ORDER: Release publishes what it did by its biases. (A swap, for loom: see `Sleeper`.)
+        self.presence.swap(ABSENT, order::entrance_absent());
+        let result = wait();
+        self.presence.swap(before, Ordering::Relaxed);
+        // ORDER: see above. (In a model the light fence before that look does the same.)
+        fence(Ordering::SeqCst);
+        result
     }
 
     /// The OS thread's own, while it waits for another: as `agree`, if it is inside of no lock.
@@ -122,8 +145,15 @@ impl Entrance {
     /// The caller has taken a bias of this OS thread's away. True: that is not inside of
     /// the lock by its bias, and will not be. False: it does not answer.
     pub(crate) fn ask(&self) -> bool {
-        if !self.is_attentive.load(Ordering::Relaxed) {
+        if self.presence.load(Ordering::Relaxed) == SILENT {
             return false;
+        }
+        // ORDER: see `while_absent`; Acquire pairs with the Release there.
+        full_fence(order::entrance_find());
+        match self.presence.load(order::entrance_found()) {
+            ABSENT => return true,
+            ATTENTIVE => (),
+            _ => return false,
         }
         let mine = Self::mine();
         // ORDER: Release: see `agree`.

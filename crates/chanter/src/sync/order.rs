@@ -39,6 +39,12 @@ orders! {
     entrance_ask = Release;
     /// `Entrance::ask`: sees what was done by the bias.
     entrance_asked = Acquire;
+    /// `Entrance::while_absent`: publishes what its OS thread did by its biases.
+    entrance_absent = Release;
+    /// `Entrance::ask`: the bias is gone before the look whether its owner is absent.
+    entrance_find = SeqCst;
+    /// `Entrance::ask`: sees what the absent one did by its biases.
+    entrance_found = Acquire;
     /// `Sitter::enter`: sees what was done with the seat before.
     seat_enter = Acquire;
     /// `Sitter::exit`: publishes what the holder did.

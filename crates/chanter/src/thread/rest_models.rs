@@ -253,6 +253,42 @@ fn consent_must_be_acquired() {
     needs("entrance_asked", Relaxed, told_by_consent);
 }
 
+/// INV-REST while the driver at home sleeps, and when it is back.
+fn told_in_absence() {
+    let to = To::new(2);
+    let life = Arc::clone(&to.frame().life);
+    let homes = Arc::clone(&to.frame().homes);
+    let mine = drive(&homes[0]);
+    to.frame().state.retain();
+    let other = thread::spawn(move || to.tell(1));
+    to.run(0, false);
+    mine.while_absent(|| ());
+    to.tell(0);
+    mine.agree();
+    other.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn drivers_may_be_absent() {
+    check(told_in_absence);
+}
+
+#[test]
+fn absence_must_release() {
+    needs("entrance_absent", Relaxed, told_in_absence);
+}
+
+#[test]
+fn absence_must_be_acquired() {
+    needs("entrance_found", Relaxed, told_in_absence);
+}
+
+#[test]
+fn who_finds_nobody_needs_its_fence() {
+    needs("entrance_find", Relaxed, told_in_absence);
+}
+
 /// INV-REST by consent of one who drives no more, while his successor does.
 fn told_by_a_predecessors_consent() {
     let to = To::new(2);

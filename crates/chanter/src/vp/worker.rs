@@ -307,17 +307,10 @@ impl Vp {
 
     /// Polls I/O, waiting for as long as `timeout` says.
     pub(super) fn wait_io(&self, timeout: Option<Duration>) {
-        let waits = timeout != Some(Duration::ZERO);
-        if waits {
-            self.entrance.get().set_attentive(false);
-        }
         let outer = self.cause.replace(Cause::Io);
         // A stand-in's principal leads itself.
         self.principal().leader().reactor.poll_for(&self.reactor, timeout);
         self.cause.set(outer);
-        if waits {
-            self.entrance.get().set_attentive(true);
-        }
     }
 
     /// What was asked of the driver.
