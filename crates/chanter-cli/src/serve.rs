@@ -43,6 +43,9 @@ pub(crate) struct ServeArgs {
     /// How many connections to hold at once
     #[arg(long, value_name = "N", default_value_t = 10_240)]
     max_connections: usize,
+    /// How much of small files to keep in memory, while they do not change; 0 for none
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(..=1 << 20))]
+    keep: u64,
     /// No access log
     #[arg(long, short)]
     quiet: bool,
@@ -123,6 +126,7 @@ fn bind(args: &ServeArgs, addrs: &[SocketAddr], connections: usize) -> Result<Se
         config.stall_timeout = args.stall_timeout;
         config.grace = args.grace;
         config.max_connections = connections;
+        config.kept_bytes = args.keep << 20;
         config.log = if args.quiet { AccessLog::Off } else { AccessLog::Stdout };
         match Server::bind(config) {
             Ok(server) => return Ok(server),

@@ -87,6 +87,9 @@ pub struct Config {
     pub grace: Duration,
     /// How many connections to hold at once; more wait in the kernel's queue.
     pub max_connections: usize,
+    /// How many bytes of small files to keep in memory, at most. A kept file is looked at by each request, and
+    /// answers it only if it has not changed. 0: none is kept.
+    pub kept_bytes: u64,
     /// Where the access log goes.
     pub log: AccessLog,
 }
@@ -103,6 +106,7 @@ impl Config {
             stall_timeout: Duration::from_secs(30),
             grace: Duration::from_secs(10),
             max_connections: 10_240,
+            kept_bytes: 64 << 20,
             log: AccessLog::Off,
         }
     }

@@ -1,12 +1,13 @@
 //! The file processor: a thread for each request, which turns a path into an answer, and, for a file
 //! of more than a chunk, goes on to send the chunks.
 //!
-//! It runs in place while memory holds what it needs (directory entries and pages), and sends the
-//! rest to the disk threads. On parasites, a request for a small file in memory is therefore one
+//! It runs in place while memory holds what it needs (files that are kept, directory entries and pages), and
+//! sends the rest to the disk threads. On parasites, a request for a small file in memory is therefore one
 //! plain call, and the processor of a large file moves to the connection that takes its chunks.
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,11 +26,13 @@ use crate::buffer::Buffer;
 use crate::conditional::{Validators, Verdict};
 use crate::config::Mode;
 use crate::disk::Disk;
+use crate::facts::Facts;
+use crate::kept::{Kept, KeptFiles};
+use crate::listing;
 use crate::platform::{Wait, read_now};
 use crate::range::{self, Ranged};
 use crate::target::{BadTarget, Target};
 use crate::tree::{Node, Refusal, Tree};
-use crate::{listing, media};
 
 /// How much of a file is in memory at a time, for each request.
 const CHUNK: usize = 64 * 1024;
@@ -58,21 +61,46 @@ pub(crate) struct FileProcessor {
 /// What file processors work with.
 struct Means {
     tree: Tree,
+    kept: KeptFiles,
     disk: Disk,
     mode: Mode,
 }
 
+/// A file to answer with.
+enum Found {
+    /// One that is kept.
+    Kept(Arc<Kept>),
+    Open(Arc<File>, Metadata),
+}
+
+/// What a path leads to.
+enum Place {
+    File(Found),
+    Directory(OwnedFd),
+}
+
 /// What is left to send when the answer's head has gone.
 struct Rest {
-    file: Arc<File>,
-    start: u64,
-    end: u64,
+    source: Source,
     chunks: Sender<io::Result<Bytes>>,
 }
 
+/// Where it comes from.
+enum Source {
+    /// It is here, and no more than a chunk.
+    Memory(Bytes),
+    File {
+        file: Arc<File>,
+        start: u64,
+        end: u64,
+    },
+}
+
 impl FileProcessor {
-    pub(crate) fn new(tree: Tree, disk: Disk, mode: Mode) -> FileProcessor {
-        FileProcessor { means: Arc::new(Means { tree, disk, mode }), mode }
+    /// `kept`: how many bytes of small files to keep in memory.
+    pub(crate) fn new(tree: Tree, disk: Disk, mode: Mode, kept: u64) -> FileProcessor {
+        let kept = KeptFiles::new(kept);
+        FileProcessor { means: Arc::new(Means { tree, kept, disk, mode }), mode }
     }
 
     /// Starts the processor of one request. Its answer comes from the channel; the channel closes
@@ -105,23 +133,33 @@ impl Means {
             Err(BadTarget::Malformed) => return Ok((plain(StatusCode::BAD_REQUEST), None)),
             Err(BadTarget::Forbidden) => return Err(Refusal::Forbidden),
         };
-        match self.open(&target.path).await? {
-            Node::File(..) if target.directory => Err(Refusal::NotFound),
-            Node::File(file, metadata) => self.file(ask, &target.path, file, &metadata).await,
-            Node::Directory(_) if !target.directory => {
+        match self.find(&target.path).await? {
+            Place::File(_) if target.directory => Err(Refusal::NotFound),
+            Place::File(found) => self.file(ask, &target.path, found).await,
+            Place::Directory(_) if !target.directory => {
                 Ok((redirect(&target.location(ask.uri.query())), None))
             }
-            Node::Directory(directory) => {
+            Place::Directory(directory) => {
                 let index = target.path.join("index.html");
-                match self.open(&index).await {
-                    Ok(Node::File(file, metadata)) => self.file(ask, &index, file, &metadata).await,
-                    Ok(Node::Directory(_)) | Err(Refusal::NotFound) => {
+                match self.find(&index).await {
+                    Ok(Place::File(found)) => self.file(ask, &index, found).await,
+                    Ok(Place::Directory(_)) | Err(Refusal::NotFound) => {
                         self.directory(ask, target.path, directory).await
                     }
                     Err(refusal) => Err(refusal),
                 }
             }
         }
+    }
+
+    async fn find(self: &Arc<Self>, path: &Path) -> Result<Place, Refusal> {
+        if let Some(kept) = self.kept.find(&self.tree, path) {
+            return Ok(Place::File(Found::Kept(kept)));
+        }
+        Ok(match self.open(path).await? {
+            Node::File(file, metadata) => Place::File(Found::Open(Arc::new(file), metadata)),
+            Node::Directory(directory) => Place::Directory(directory),
+        })
     }
 
     async fn open(self: &Arc<Self>, path: &Path) -> Result<Node, Refusal> {
@@ -139,17 +177,24 @@ impl Means {
         self: &Arc<Self>,
         ask: &Ask,
         path: &Path,
-        file: File,
-        metadata: &Metadata,
+        found: Found,
     ) -> Result<(Answer, Option<Rest>), Refusal> {
-        let len = metadata.len();
-        let validators = Validators::new(len, metadata.modified().ok());
+        let now = SystemTime::now();
+        let made;
+        let facts = match &found {
+            Found::Kept(kept) => &kept.facts,
+            Found::Open(_, metadata) => {
+                made = Facts::new(path, metadata.len(), metadata.modified().ok(), now);
+                &made
+            }
+        };
+        let (len, validators) = (facts.len, &facts.validators);
         let mut answer = Response::new(Content::Empty);
         let headers = answer.headers_mut();
         headers.reserve(MOST_HEADERS);
-        headers.insert(ETAG, validators.etag_value());
-        if let Some(modified) = validators.last_modified(SystemTime::now()) {
-            headers.insert(LAST_MODIFIED, modified);
+        headers.insert(ETAG, facts.etag.clone());
+        if let Some(modified) = &facts.last_modified {
+            headers.insert(LAST_MODIFIED, modified.clone());
         }
         match validators.judge(&ask.headers) {
             Verdict::Proceed => {}
@@ -160,10 +205,10 @@ impl Means {
             Verdict::Failed => return Ok((plain(StatusCode::PRECONDITION_FAILED), None)),
         }
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-        headers.insert(CONTENT_TYPE, media::content_type(path));
+        headers.insert(CONTENT_TYPE, facts.content_type.clone());
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 
-        let (start, end) = match ranged(ask, &validators, len) {
+        let (start, end) = match ranged(ask, validators, len) {
             Ranged::Whole => (0, len),
             Ranged::Part { start, end } => {
                 headers.insert(CONTENT_RANGE, text(format!("bytes {start}-{}/{len}", end - 1)));
@@ -180,15 +225,42 @@ impl Means {
         if ask.method == Method::HEAD || start == end {
             return Ok((answer, None));
         }
-        let file = Arc::new(file);
-        if end - start <= CHUNK as u64 && !self.mode.is_synchronous() {
-            let bytes = self.disk.read_whole(&file, start, end).await.map_err(Refusal::Failed)?;
-            *answer.body_mut() = Content::Whole(bytes);
-            return Ok((answer, None));
+        let source = match &found {
+            Found::Kept(kept) => Source::Memory(kept.bytes.slice(start as usize..end as usize)),
+            Found::Open(file, metadata) => {
+                self.source(path, (file, metadata), (facts, now), start..end).await?
+            }
+        };
+        match source {
+            Source::Memory(bytes) if !self.mode.is_synchronous() => {
+                *answer.body_mut() = Content::Whole(bytes);
+                Ok((answer, None))
+            }
+            source => {
+                let (chunks, taken) = channel();
+                *answer.body_mut() = Content::Chunks { chunks: taken, left: end - start };
+                Ok((answer, Some(Rest { source, chunks })))
+            }
         }
-        let (chunks, taken) = channel();
-        *answer.body_mut() = Content::Chunks { chunks: taken, left: end - start };
-        Ok((answer, Some(Rest { file, start, end, chunks })))
+    }
+
+    /// Where the bytes of a `part` of an open file are to come from; a small file that is wanted whole is kept.
+    async fn source(
+        &self,
+        path: &Path,
+        (file, metadata): (&Arc<File>, &Metadata),
+        (facts, now): (&Facts, SystemTime),
+        part: Range<u64>,
+    ) -> Result<Source, Refusal> {
+        let Range { start, end } = part;
+        if end - start > CHUNK as u64 {
+            return Ok(Source::File { file: file.clone(), start, end });
+        }
+        let bytes = self.disk.read_whole(file, start, end).await.map_err(Refusal::Failed)?;
+        if end - start == facts.len {
+            self.kept.keep(path, metadata, now, facts, &bytes);
+        }
+        Ok(Source::Memory(bytes))
     }
 
     async fn directory(
@@ -218,7 +290,12 @@ impl Rest {
     /// Sends the chunks, each when the one before has been taken. Ends early when the client has
     /// gone, which is to say that its end of the channel has.
     async fn send(self, disk: &Disk) {
-        let Rest { file, mut start, end, chunks } = self;
+        let Rest { source, chunks } = self;
+        let (file, mut start, end) = match source {
+            // Refused when the client has gone.
+            Source::Memory(bytes) => return drop(chunks.send(Ok(bytes)).await),
+            Source::File { file, start, end } => (file, start, end),
+        };
         while start < end {
             let chunk = disk.read(&file, start, end).await;
             if let Ok(bytes) = &chunk {

@@ -111,7 +111,7 @@ impl Server {
         let Server { mut config, tree, listener, stop, .. } = self;
         let patience = Patience::of(&config);
         let (log, ending) = Log::start(std::mem::take(&mut config.log), config.mode)?.unzip();
-        let files = FileProcessor::new(tree, Disk::start()?, config.mode);
+        let files = FileProcessor::new(tree, Disk::start()?, config.mode, config.kept_bytes);
         let shared = Shared { files, log, stop: stop.clone(), patience };
 
         let (arrive, arrivals) = channel();

@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat};
 use rustix::io::Errno;
 
 use crate::clock::unix_seconds;
+use crate::kept::Identity;
 use crate::listing::{MOST_ROWS, Row};
 use crate::platform::{NotOpened, Wait, open_beneath, walk};
 use crate::target::can_be_asked_for;
@@ -93,6 +94,12 @@ impl Tree {
         } else {
             Err(Refusal::Forbidden)
         }
+    }
+
+    /// What a relative path leads to now, without opening it. Says nothing of whether that lies beneath the
+    /// served directory.
+    pub(crate) fn look(&self, path: &Path) -> Option<Identity> {
+        statat(&self.root, path, AtFlags::empty()).ok().map(|stat| Identity::of_stat(&stat))
     }
 
     /// Resolves the links first, then opens the result following none, so that a link swapped in

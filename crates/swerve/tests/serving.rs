@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::thread;
+use std::time::Duration;
+
 use common::{Client, MODES, files_below, noise, serve};
 use swerve::Mode;
 
@@ -247,5 +250,34 @@ fn a_file_cut_short_is_not_passed_off_as_whole() {
             .unwrap();
         let (body, _) = client.rest();
         assert!(body.len() < 64_000_000);
+    }
+}
+
+/// A file is kept in memory when it has been left alone for two seconds; whatever happens to it then is seen.
+#[test]
+fn kept_files_are_what_they_are_on_the_disk() {
+    let served = MODES.map(|mode| serve(mode));
+    let content = noise(10_000, 5);
+    for served in &served {
+        served.write("d/file", &content);
+    }
+    thread::sleep(Duration::from_millis(3_100));
+    for served in &served {
+        for _ in 0..3 {
+            let reply = served.get("/d/file");
+            assert!(reply.body == content, "other bytes");
+            let part = served.request("GET", "/d/file", "Range: bytes=9000-9999\r\n");
+            assert_eq!(part.status, 206);
+            assert!(part.body == content[9_000..], "another part");
+            assert_eq!(served.request("HEAD", "/d/file", "").header("content-length"), Some("10000"));
+            let etag = reply.header("etag").unwrap();
+            let again = served.request("GET", "/d/file", &format!("If-None-Match: {etag}\r\n"));
+            assert_eq!(again.status, 304);
+            assert_eq!(served.get("/d/file/").status, 404, "it is no directory");
+        }
+        served.write("d/file", noise(10_000, 6));
+        assert!(served.get("/d/file").body == noise(10_000, 6), "the old bytes");
+        std::fs::remove_file(served.path("d/file")).unwrap();
+        assert_eq!(served.get("/d/file").status, 404);
     }
 }
