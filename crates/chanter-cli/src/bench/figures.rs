@@ -262,6 +262,13 @@ pub(super) fn swerve_figures(vps: usize) -> Vec<Figure> {
             Bound::AtLeast(1.0),
         ),
         detail("swerve / tokio + hyper, p99", ours, theirs, "p99_us", Bound::AtMost(1.0)),
+        detail(
+            "swerve, opening each file / tokio + hyper, replies a second",
+            form(swerve::PEERS, "parasites, nothing kept"),
+            theirs,
+            "replies_per_s",
+            Bound::AtLeast(1.0),
+        ),
     ]
 }
 

@@ -17,6 +17,7 @@ mod server;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use comfy_table::{Cell, Table, presets};
@@ -152,53 +153,70 @@ fn pins(vps: usize) -> bool {
 /// Every case. `n` is seconds under `wrk`, connections otherwise.
 pub(super) fn cases(vps: usize, quick: bool) -> Vec<Case> {
     let forms = ["synchronous", "hosts", "parasites"];
-    let logged = |mode| Kind::Swerve { mode, logs: true };
-    let quiet = Kind::Swerve { mode: "parasites", logs: false };
+    let logged = |mode| Kind::Swerve { mode, logs: true, keeps: true };
+    let quiet = |keeps| Kind::Swerve { mode: "parasites", logs: false, keeps };
     let in_place = Kind::Peer { files: "in-place" };
     let pool = Kind::Peer { files: "pool" };
     let others = [
-        ("chanter", "parasites", quiet),
+        ("chanter", "parasites", quiet(true)),
         (PEER, "in place", in_place),
         (PEER, "tokio::fs", pool),
         ("nginx", "sendfile", Kind::Nginx),
     ];
 
-    let wrk = |kind, load: Load| with(kind, load, |server| load::wrk(server, load.n, pins(load.vps)));
-    let httperf = |kind, load: Load| with(kind, load, |server| load::httperf(server, load.n, pins(load.vps)));
-    let idle = |kind, load: Load| with(kind, load, |server| load::idle(server, load.n));
+    let site = Shared::default();
+    let wrk = |kind| {
+        let site = site.clone();
+        move |load: Load| with(&site, kind, load, |server| load::wrk(server, load.n, pins(load.vps)))
+    };
+    let httperf = |kind| {
+        let site = site.clone();
+        move |load: Load| with(&site, kind, load, |server| load::httperf(server, load.n, pins(load.vps)))
+    };
+    let idle = |kind| {
+        let site = site.clone();
+        move |load: Load| with(&site, kind, load, |server| load::idle(server, load.n))
+    };
 
     let seconds = if quick { 1 } else { 4 };
     let connections = if quick { 2_000 } else { 20_000 };
     let crowd = if quick { 1_000 } else { 5_000 };
     let mut cases = Vec::new();
     for mode in forms {
-        cases.push(
-            Case::new(FORMS, "chanter", mode, move |load| wrk(logged(mode), load)).load_of(seconds, vps),
-        );
+        cases.push(Case::new(FORMS, "chanter", mode, wrk(logged(mode))).load_of(seconds, vps));
     }
-    for (system, variant, kind) in others {
-        cases.push(Case::new(PEERS, system, variant, move |load| wrk(kind, load)).load_of(seconds, vps));
+    let bare = [("chanter", "parasites, nothing kept", quiet(false))];
+    for (system, variant, kind) in others.into_iter().chain(bare) {
+        cases.push(Case::new(PEERS, system, variant, wrk(kind)).load_of(seconds, vps));
     }
     for mode in forms {
-        let case = Case::new(RATES, "chanter", mode, move |load| httperf(logged(mode), load));
+        let case = Case::new(RATES, "chanter", mode, httperf(logged(mode)));
         cases.push(case.load_of(connections, vps).at_most_rounds(3));
     }
     for (system, variant, kind) in others.into_iter().skip(1) {
-        let case = Case::new(RATES, system, variant, move |load| httperf(kind, load));
+        let case = Case::new(RATES, system, variant, httperf(kind));
         cases.push(case.load_of(connections, vps).at_most_rounds(3));
     }
     for (system, variant, kind) in others {
-        let case = Case::new(IDLE, system, variant, move |load| idle(kind, load));
+        let case = Case::new(IDLE, system, variant, idle(kind));
         cases.push(case.load_of(crowd, vps).at_most_rounds(3));
     }
     // Each server is new for each round: there is nothing to warm up beforehand.
     cases.into_iter().map(Case::cold).collect()
 }
 
+/// The files that all servers serve, made when the first one starts.
+type Shared = Arc<Mutex<Option<Site>>>;
+
 /// A server of its own for one sample.
-fn with(kind: Kind, load: Load, study: impl Fn(&Running) -> Outcome) -> Outcome {
-    let site = Site::new()?;
-    let server = Running::start(kind, load.vps, &site, pins(load.vps))?;
+fn with(site: &Shared, kind: Kind, load: Load, study: impl Fn(&Running) -> Outcome) -> Outcome {
+    let mut site = site.lock().unwrap_or_else(PoisonError::into_inner);
+    let site = match &mut *site {
+        Some(site) => site,
+        none => none.insert(Site::new()?),
+    };
+    site.ripen();
+    let server = Running::start(kind, load.vps, site, pins(load.vps))?;
     let outcome = study(&server);
     drop(server);
     outcome

@@ -25,8 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A server that can be started.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    /// Swerve in one of its forms; the log, if there is one, goes to `/dev/null`.
-    Swerve { mode: &'static str, logs: bool },
+    /// Swerve in one of its forms; the log, if there is one, goes to `/dev/null`. Unless it `keeps` small files,
+    /// it opens the file for each reply, as the peer does.
+    Swerve { mode: &'static str, logs: bool, keeps: bool },
     /// Tokio and hyper.
     Peer { files: &'static str },
     /// The yardstick: `sendfile`, no access log, as many workers as virtual processors.
@@ -36,7 +37,11 @@ pub(super) enum Kind {
 /// A directory with the file in it.
 pub(super) struct Site {
     folder: TempDir,
+    since: Instant,
 }
+
+/// How old files are that a server serves, at least.
+const AGE: Duration = Duration::from_secs(4);
 
 impl Site {
     pub(super) fn new() -> Result<Self, Failure> {
@@ -44,7 +49,12 @@ impl Site {
         let text: String = ('a'..='z').cycle().take(LENGTH).collect();
         fs::create_dir(folder.path().join("www")).map_err(broken)?;
         fs::write(folder.path().join("www").join(FILE), text).map_err(broken)?;
-        Ok(Self { folder })
+        Ok(Self { folder, since: Instant::now() })
+    }
+
+    /// Waits until the file is as old as files are.
+    pub(super) fn ripen(&self) {
+        sleep(AGE.saturating_sub(self.since.elapsed()));
     }
 
     fn www(&self) -> PathBuf {
@@ -65,11 +75,14 @@ impl Running {
         let vps = vps.to_string();
         let www = site.www();
         match kind {
-            Kind::Swerve { mode, logs } => {
+            Kind::Swerve { mode, logs, keeps } => {
                 let mut command = process::pinned(&here, pinned.then_some(process::Core::First));
                 command.arg("serve").arg(&www).args(["--addr", "127.0.0.1:0", "--mode", mode, "--vps", &vps]);
                 if !logs {
                     command.arg("--quiet");
+                }
+                if !keeps {
+                    command.args(["--keep", "0"]);
                 }
                 let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(broken)?;
                 Self::that_says_its_port(child, |child| Box::new(child.stderr.take().expect("piped")))
@@ -194,7 +207,8 @@ pub(super) fn absent(program: &str, package: &str) -> Failure {
 
 /// Whether the peer gives the answers that Swerve gives, byte for byte but for the date.
 pub(super) fn compare(site: &Site) -> Result<(), Failure> {
-    let swerve = Running::start(Kind::Swerve { mode: "parasites", logs: false }, 1, site, false)?;
+    let swerve =
+        Running::start(Kind::Swerve { mode: "parasites", logs: false, keeps: true }, 1, site, false)?;
     let tag = field(&ask(swerve.addr, "HEAD", "").map_err(broken)?, "etag");
     let date = field(&ask(swerve.addr, "HEAD", "").map_err(broken)?, "last-modified");
     let questions = [
