@@ -166,7 +166,7 @@ impl<T> BiasedLock<T> {
         let biases = self.streak.load(Ordering::Relaxed) / BIASES;
         let biases = (biases + 1).min(STREAKS.len() as u16 - 1);
         self.streak.store(biases * BIASES + STREAKS[usize::from(biases)], Ordering::Relaxed);
-        if fence_pair::is_available() && Entrance::exists(me) {
+        if fence_pair::is_available_yet() == Some(true) && Entrance::exists(me) {
             // ORDER: Relaxed: others look under `held`, which we hold.
             self.owner.store(me, Ordering::Relaxed);
         }

@@ -156,8 +156,8 @@ impl Entrance {
             _ => return false,
         }
         let mine = Self::mine();
-        // ORDER: Release: see `agree`.
-        let ticket = self.asked.fetch_add(1, order::entrance_ask()).wrapping_add(1);
+        // ORDER: Relaxed: the fence above publishes that the bias is gone; see `agree`.
+        let ticket = self.asked.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         for _ in 0..PATIENCE {
             // ORDER: Acquire pairs with the Release in `agree`.
             if self.agreed.load(order::entrance_asked()).wrapping_sub(ticket) <= u32::MAX / 2 {

@@ -25,16 +25,36 @@ pub(crate) fn heavy() {
     }
 }
 
-/// Whether the heavy side works here.
+/// Whether the heavy side works here. To find out may take the kernel 20 ms, once.
 pub(crate) fn is_available() -> bool {
     // Models bias their locks by hand.
-    !cfg!(loom) && imp::is_available()
+    !cfg!(loom) && known::wait()
+}
+
+/// The same; `None` while another OS thread finds out.
+pub(crate) fn is_available_yet() -> Option<bool> {
+    if cfg!(loom) { Some(false) } else { known::look() }
+}
+
+mod known {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    static IS_ASKED: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn wait() -> bool {
+        IS_ASKED.store(true, Ordering::Relaxed);
+        *KNOWN.get_or_init(super::imp::is_available)
+    }
+
+    pub(super) fn look() -> Option<bool> {
+        KNOWN.get().copied().or_else(|| (!IS_ASKED.swap(true, Ordering::Relaxed)).then(wait))
+    }
 }
 
 #[cfg(target_os = "linux")]
 mod imp {
-    use std::sync::OnceLock;
-
     // From <linux/membarrier.h>.
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
@@ -45,8 +65,7 @@ mod imp {
     }
 
     pub(super) fn is_available() -> bool {
-        static AVAILABLE: OnceLock<bool> = OnceLock::new();
-        *AVAILABLE.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
+        membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED)
     }
 
     #[cfg(not(loom))]

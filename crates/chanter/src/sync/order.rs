@@ -35,8 +35,6 @@ orders! {
     bias_heavy = SeqCst;
     /// `Entrance::agree`: publishes what its OS thread did by its biases.
     entrance_agreed = Release;
-    /// `Entrance::ask`: the bias is gone.
-    entrance_ask = Release;
     /// `Entrance::ask`: sees what was done by the bias.
     entrance_asked = Acquire;
     /// `Entrance::while_absent`: publishes what its OS thread did by its biases.

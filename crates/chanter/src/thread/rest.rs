@@ -246,8 +246,10 @@ impl State {
             // Still looked at by its last revoker; or ours already, and woken.
             return 0;
         }
-        if !cfg!(loom) && !fence_pair::is_available() {
-            rest.rest.set(NEVER);
+        match fence_pair::is_available_yet() {
+            known if known == Some(true) || cfg!(loom) => (),
+            Some(_) => rest.rest.set(NEVER),
+            None => return 0,
         }
         let count = match rest.rest.get() {
             NEVER => return 0,

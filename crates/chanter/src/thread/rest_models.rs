@@ -239,11 +239,6 @@ fn drivers_agree_between_turns() {
 }
 
 #[test]
-fn who_asks_must_release() {
-    needs("entrance_ask", Relaxed, told_by_consent);
-}
-
-#[test]
 fn consent_must_release() {
     needs("entrance_agreed", Relaxed, told_by_consent);
 }

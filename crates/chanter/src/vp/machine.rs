@@ -16,13 +16,13 @@ use super::hand_over::{self, Record, StandIn};
 use super::simulation::{Simulated, SimulatedPolicy};
 use super::spread::Spread;
 use super::worker::Driving;
-use super::{SharedRef, Stats, Vp, affinity, block_here};
+use super::{SharedRef, Stats, Vp, affinity, block_here, quiet};
 use crate::deadlock::Deadlock;
 use crate::event::{Event, block_on_thread};
 use crate::io::Reactor;
 use crate::policy::{Attributes, Ready, WorkStealing};
-use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use crate::sync::{Lock, fence_pair};
 use crate::thread::frame::{Arena, Kind};
 use crate::thread::genealogy::Genealogy;
 use crate::thread::{self, Dossiers, Shares, Thread, ThreadBuilder};
@@ -122,6 +122,10 @@ impl Machine {
     pub(super) fn assemble(builder: Builder) -> io::Result<Self> {
         if builder.vps == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a machine needs a virtual processor"));
+        }
+        // The kernel answers at once while there is one OS thread, else after 20 ms.
+        if quiet::os_threads(false) == Some(1) {
+            fence_pair::is_available();
         }
         let alone = builder.vps == 1;
         let crews = builder.workers.unwrap_or(builder.vps).min(if builder.simulation.is_some() {

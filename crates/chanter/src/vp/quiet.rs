@@ -116,7 +116,7 @@ fn is_alone(machine: &Shared) -> bool {
 /// How many OS threads the process has; without its first one, if that belongs
 /// to a test harness and is not this one.
 #[cfg(target_os = "linux")]
-fn os_threads(is_in_test: bool) -> Option<usize> {
+pub(super) fn os_threads(is_in_test: bool) -> Option<usize> {
     let threads = std::fs::read_dir("/proc/self/task").ok()?.count();
     // SAFETY: both only ask for numbers.
     let is_first = unsafe { libc::gettid() == libc::getpid() };
@@ -124,6 +124,6 @@ fn os_threads(is_in_test: bool) -> Option<usize> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn os_threads(_is_in_test: bool) -> Option<usize> {
+pub(super) fn os_threads(_is_in_test: bool) -> Option<usize> {
     None
 }
