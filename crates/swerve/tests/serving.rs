@@ -256,7 +256,7 @@ fn a_file_cut_short_is_not_passed_off_as_whole() {
 /// A file is kept in memory when it has been left alone for two seconds; whatever happens to it then is seen.
 #[test]
 fn kept_files_are_what_they_are_on_the_disk() {
-    let served = MODES.map(|mode| serve(mode));
+    let served = MODES.map(serve);
     let content = noise(10_000, 5);
     for served in &served {
         served.write("d/file", &content);
