@@ -31,7 +31,7 @@
 //!
 //! Where there is no such barrier, no lock is ever biased.
 //!
-//! The barrier takes a microsecond on a bare machine, and ten on a virtual one. So the owner
+//! The barrier interrupts every processor, which took 13 us on a virtual machine. So the owner
 //! is *asked* first, once the bias is gone ([`Entrance::ask`]). A driver of a virtual processor
 //! *agrees* between two turns, when it is inside of no lock. It reads the question with Acquire,
 //! so no later look of its finds the bias, and answers with Release, so who asked sees all that

@@ -31,7 +31,12 @@ pub(crate) fn is_available() -> bool {
     !cfg!(loom) && known::wait()
 }
 
-/// The same; `None` while another OS thread finds out.
+/// The caller will ask [`is_available`], or start an OS thread that does: nobody else need find out.
+pub(crate) fn will_be_known() {
+    known::claim();
+}
+
+/// Whether the heavy side works here; `None` while another OS thread finds out.
 pub(crate) fn is_available_yet() -> Option<bool> {
     if cfg!(loom) { Some(false) } else { known::look() }
 }
@@ -43,13 +48,18 @@ mod known {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
+    /// True: nobody had.
+    pub(super) fn claim() -> bool {
+        !IS_ASKED.swap(true, Ordering::Relaxed)
+    }
+
     pub(super) fn wait() -> bool {
-        IS_ASKED.store(true, Ordering::Relaxed);
+        claim();
         *KNOWN.get_or_init(super::imp::is_available)
     }
 
     pub(super) fn look() -> Option<bool> {
-        KNOWN.get().copied().or_else(|| (!IS_ASKED.swap(true, Ordering::Relaxed)).then(wait))
+        KNOWN.get().copied().or_else(|| claim().then(wait))
     }
 }
 

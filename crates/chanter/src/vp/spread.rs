@@ -15,7 +15,7 @@
 //! more is done afterwards than before, the machine stays spread for as long as that holds; if
 //! not, its threads come together again, and the next trial comes later.
 //!
-//! Any thread may run anywhere, so all of this are hints, and the atomics are Relaxed.
+//! Any thread may run anywhere: all of this only hints, and the atomics are Relaxed.
 
 use std::mem::replace;
 use std::ptr;
@@ -159,6 +159,8 @@ impl Vp {
         if header.kind.get() == Kind::Host && !self.is_stand_in() {
             header.state.give_home_up(&header.rest, &self.home);
             header.vp.store(ptr::from_ref(there).cast_mut(), Relaxed);
+            // Where it goes on it will look at home.
+            self.counters.migrated.add_one();
         }
     }
 

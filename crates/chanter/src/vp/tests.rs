@@ -234,6 +234,8 @@ fn a_spread_conversation_loses_nothing() {
             machine.block_on(chain(STAGES, NUMBERS)),
             (0..NUMBERS).sum::<u64>() + NUMBERS * STAGES as u64
         );
-        assert!(machine.stats().migrated > 0, "threads follow each other");
+        // Those that are settled, because somebody has nothing to do, are some 100 on two processors.
+        let (migrated, least) = (machine.stats().migrated, if vps == 2 { 400 } else { 1 });
+        assert!(migrated >= least, "threads follow each other: {migrated}");
     }
 }

@@ -103,6 +103,7 @@ fn wake_now(machine: &Shared) {
         CHANGE.notify_one();
         return;
     }
+    fence_pair::will_be_known();
     let monitor = std::thread::Builder::new().name("chanter-monitor".to_owned()).stack_size(STACK);
     // If the OS refuses, the next one to rise tries again.
     watch.is_started = monitor.spawn(run).is_ok();
