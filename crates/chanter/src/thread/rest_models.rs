@@ -27,6 +27,15 @@ struct Frame {
     homes: Arc<[Home; 2]>,
 }
 
+/// What ends with a frame.
+struct Life(Arc<()>);
+
+impl Life {
+    fn is_over(&self) {
+        assert_eq!(Arc::strong_count(&self.0), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+    }
+}
+
 /// A pointer to a frame: a token, or a reference.
 #[derive(Clone, Copy)]
 struct To(NonNull<Frame>);
@@ -49,6 +58,14 @@ impl To {
             life: Arc::new(()),
             homes,
         }))))
+    }
+
+    /// The same, with a reference for each of two who tell it something; and its life.
+    fn told_twice() -> (Self, Life) {
+        let to = Self::new(2);
+        // One reference more than the handle's.
+        to.frame().state.retain();
+        (to, Life(Arc::clone(&to.frame().life)))
     }
 
     fn frame(&self) -> &Frame {
@@ -131,15 +148,12 @@ impl To {
 /// something, and is told more at home afterwards. It is polled by one at a
 /// time, sees all that it was told, and is freed once.
 fn told_at_home_and_elsewhere() {
-    let to = To::new(2);
-    let life = Arc::clone(&to.frame().life);
-    // One reference more than the handle's: for the two who tell.
-    to.frame().state.retain();
+    let (to, life) = To::told_twice();
     let other = thread::spawn(move || to.tell(1));
     to.run(0, false);
     to.tell(0);
     other.join().unwrap();
-    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+    life.is_over();
 }
 
 #[test]
@@ -171,14 +185,12 @@ fn home_wait_is_needed() {
 /// processor, which earns the bias there, while the first home's driver still
 /// wakes it. The thread rests at its new home, and is told there too.
 fn biased_anew() {
-    let to = To::new(2);
-    let life = Arc::clone(&to.frame().life);
-    to.frame().state.retain();
+    let (to, life) = To::told_twice();
     let old = thread::spawn(move || to.tell(0));
     to.run_moved(1, true);
     to.tell(1);
     old.join().unwrap();
-    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+    life.is_over();
 }
 
 #[test]
@@ -189,14 +201,12 @@ fn threads_may_change_their_home() {
 /// INV-REST with a bias that is lost and earned again at the same home: not
 /// before the one who revoked it is through.
 fn biased_again() {
-    let to = To::new(2);
-    let life = Arc::clone(&to.frame().life);
-    to.frame().state.retain();
+    let (to, life) = To::told_twice();
     let other = thread::spawn(move || to.tell(1));
     to.run(0, true);
     to.tell(0);
     other.join().unwrap();
-    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+    life.is_over();
 }
 
 #[test]
@@ -219,18 +229,16 @@ fn drive(home: &Home) -> &'static Entrance {
 
 /// INV-REST by consent: the driver at home agrees between two turns, or is too late.
 fn told_by_consent() {
-    let to = To::new(2);
-    let life = Arc::clone(&to.frame().life);
+    let (to, life) = To::told_twice();
     let homes = Arc::clone(&to.frame().homes);
     let mine = drive(&homes[0]);
-    to.frame().state.retain();
     let other = thread::spawn(move || to.tell(1));
     to.run(0, false);
     mine.agree();
     to.tell(0);
     mine.agree();
     other.join().unwrap();
-    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+    life.is_over();
 }
 
 #[test]
@@ -250,18 +258,16 @@ fn consent_must_be_acquired() {
 
 /// INV-REST while the driver at home sleeps, and when it is back.
 fn told_in_absence() {
-    let to = To::new(2);
-    let life = Arc::clone(&to.frame().life);
+    let (to, life) = To::told_twice();
     let homes = Arc::clone(&to.frame().homes);
     let mine = drive(&homes[0]);
-    to.frame().state.retain();
     let other = thread::spawn(move || to.tell(1));
     to.run(0, false);
     mine.while_absent(|| ());
     to.tell(0);
     mine.agree();
     other.join().unwrap();
-    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+    life.is_over();
 }
 
 #[test]
@@ -286,11 +292,9 @@ fn who_finds_nobody_needs_its_fence() {
 
 /// INV-REST by consent of one who drives no more, while his successor does.
 fn told_by_a_predecessors_consent() {
-    let to = To::new(2);
-    let life = Arc::clone(&to.frame().life);
+    let (to, life) = To::told_twice();
     let homes = Arc::clone(&to.frame().homes);
     let mine = drive(&homes[0]);
-    to.frame().state.retain();
     let other = thread::spawn(move || to.tell(1));
     to.run(0, false);
     homes[0].set_driver(None);
@@ -305,7 +309,7 @@ fn told_by_a_predecessors_consent() {
     mine.agree();
     successor.join().unwrap();
     other.join().unwrap();
-    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+    life.is_over();
 }
 
 #[test]
@@ -315,11 +319,9 @@ fn successors_are_asked_too() {
 
 /// The same, and he comes back.
 fn told_between_two_terms() {
-    let to = To::new(2);
-    let life = Arc::clone(&to.frame().life);
+    let (to, life) = To::told_twice();
     let homes = Arc::clone(&to.frame().homes);
     let mine = drive(&homes[0]);
-    to.frame().state.retain();
     let other = thread::spawn(move || to.tell(1));
     to.run(0, false);
     homes[0].set_driver(None);
@@ -335,7 +337,7 @@ fn told_between_two_terms() {
     between.join().unwrap();
     drive(&homes[0]);
     other.join().unwrap();
-    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+    life.is_over();
 }
 
 #[test]
@@ -358,10 +360,8 @@ fn drivers_must_be_acquired() {
 #[test]
 fn homes_may_be_given_up() {
     check(|| {
-        let to = To::new(2);
-        let life = Arc::clone(&to.frame().life);
+        let (to, life) = To::told_twice();
         let homes = Arc::clone(&to.frame().homes);
-        to.frame().state.retain();
         let frame = to.frame();
         frame.state.give_home_up(&frame.rest, &homes[0]);
         let next = thread::spawn(move || {
@@ -370,7 +370,7 @@ fn homes_may_be_given_up() {
         });
         to.tell(0);
         next.join().unwrap();
-        assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+        life.is_over();
     });
 }
 
@@ -379,15 +379,13 @@ fn homes_may_be_given_up() {
 #[test]
 fn one_of_several_revokes() {
     check(|| {
-        let to = To::new(2);
-        let life = Arc::clone(&to.frame().life);
-        to.frame().state.retain();
+        let (to, life) = To::told_twice();
         let others = [(); 2].map(|()| thread::spawn(move || to.tell(1)));
         to.run(0, false);
         for other in others {
             other.join().unwrap();
         }
-        assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+        life.is_over();
     });
 }
 
