@@ -299,6 +299,29 @@ fn the_main_thread_may_compute_for_long() {
 }
 
 #[test]
+fn who_stands_in_for_one_that_computes_takes_nothing_from_others() {
+    /// Computes in leaves of some 100 microseconds; how many of them stand-ins have run.
+    fn tree(depth: u32, size: u32) -> u32 {
+        if depth == 0 {
+            let sum =
+                (0..size).fold(0u32, |sum, i| std::hint::black_box(sum.wrapping_mul(31).wrapping_add(i)));
+            std::hint::black_box(sum);
+            return u32::from(is_stand_in());
+        }
+        let (left, right) = fork_join(|| tree(depth - 1, size), || tree(depth - 1, size));
+        left + right
+    }
+    // A core may be taken from us meanwhile: then they may. With nobody to stop them, they
+    // run some in each round.
+    let is_so = (0..20).any(|_| {
+        let machine = machine(2);
+        let by_stand_ins = machine.block_on(async { tree(11, 20_000) });
+        by_stand_ins == 0 && machine.stats().hand_overs > 0
+    });
+    assert!(is_so);
+}
+
+#[test]
 fn machines_end_while_somebody_stands_in() {
     for round in 0..10 {
         let machine = machine(1 + round % 2);

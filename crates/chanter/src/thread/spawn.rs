@@ -232,14 +232,8 @@ where
     F::Output: Send + 'static,
 {
     match Vp::current() {
-        Some(vp) => {
-            // SAFETY: we drive `vp`; the body is 'static and `Send`.
-            let (frame, thread) =
-                unsafe { new_host::<true, _>(&vp.arena, vp.principal(), future, Kind::Host) };
-            vp.counters.delayed.add_one();
-            vp.machine().born(frame, Location::caller());
-            thread
-        }
+        // SAFETY: we drive `vp`; the body is 'static and `Send`.
+        Some(vp) => unsafe { delay_body(vp, future, Location::caller()) },
         // In a box, so that the address of this one is nobody's business, and it is
         // made right where it is to be.
         None => delay_outside(&entered().expect(OUTSIDE), Box::new(future), Location::caller()),
@@ -277,6 +271,19 @@ pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site:
     vp.machine().born(frame, site);
     // SAFETY: the new frame's token.
     vp.enqueue(unsafe { Ready::from_frame(frame) }, Reason::New);
+    thread
+}
+
+/// As [`spawn_body`], a host that is delayed.
+///
+/// # Safety
+/// As for [`spawn_body`].
+#[inline(always)]
+pub(super) unsafe fn delay_body<F: Future>(vp: &Vp, future: F, site: Site) -> Thread<F::Output> {
+    // SAFETY: the caller drives `vp`.
+    let (frame, thread) = unsafe { new_host::<true, _>(&vp.arena, vp.principal(), future, Kind::Host) };
+    vp.counters.delayed.add_one();
+    vp.machine().born(frame, site);
     thread
 }
 

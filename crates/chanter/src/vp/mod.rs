@@ -177,6 +177,8 @@ pub(crate) struct Vp {
     pub(crate) fibers: Fibers,
     /// Holder: it has not been counted as awake since it went to sleep.
     is_down: AtomicBool,
+    /// Of a worker's: whoever has lost the seat computes on, as far as the monitor knows.
+    computes_aside: AtomicBool,
     /// Holder, if it is a stand-in: threads of the worker that it stands in for.
     kept: std::cell::UnsafeCell<ReadyQueue>,
     /// Driver of a stand-in: ready threads that are bound to its OS thread.
@@ -258,6 +260,7 @@ impl Vp {
             principal: Cell::new(ptr::null()),
             leader: Cell::new(ptr::null()),
             is_down: AtomicBool::new(false),
+            computes_aside: AtomicBool::new(false),
             kept: std::cell::UnsafeCell::new(ReadyQueue::new()),
             own: std::cell::UnsafeCell::new(ReadyQueue::new()),
             own_turn: Cell::new(false),
@@ -417,7 +420,7 @@ impl Vp {
 
     /// The guard has asked for a closer look: is somebody hungry, and has the
     /// heartbeat passed? `eager`: to wake somebody who sleeps is worth it, even
-    /// if nobody has asked.
+    /// if nobody has asked; and it has passed if this one has been busy for as long.
     pub(crate) fn is_to_share(&self, eager: bool) -> bool {
         let now = Instant::now();
         if self.machine().is_unwatched() {
@@ -434,8 +437,8 @@ impl Vp {
             // The first request in this busy period: the heartbeat begins.
             self.asked_since.set(now);
         }
-        let promote =
-            now.duration_since(self.asked_since.get()) >= HEARTBEAT && self.machine().has_sleepers();
+        let since = if eager { self.risen.get() } else { self.asked_since.get() };
+        let promote = now.duration_since(since) >= HEARTBEAT && self.machine().has_sleepers();
         if promote && self.machine().genealogy().is_some() {
             // Every birth comes here, asked for or not: one in a heartbeat.
             self.asked_since.set(now);
@@ -675,6 +678,22 @@ impl Shared {
         self.awake.load(Ordering::Relaxed) < self.crews as isize
     }
 
+    /// Whether some driver waits for a part of its computation (a hint).
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiters.load(Ordering::Relaxed) > 0
+    }
+
+    /// A virtual processor other than `busy` that sleeps, and whose core is free (a hint).
+    pub(crate) fn idle_beside(&self, busy: &Vp) -> Option<&Vp> {
+        let is_idle = |vp: &&Vp| {
+            vp.index != busy.index
+                && !vp.leader().sleeper.is_awake()
+                && !self.is_reserved(vp)
+                && !vp.computes_aside.load(Ordering::Relaxed)
+        };
+        self.vps.iter().map(|vp| &**vp).find(is_idle)
+    }
+
     /// Whether all slept, and nobody watches those that are busy since.
     #[inline(always)]
     pub(crate) fn is_unwatched(&self) -> bool {
@@ -693,7 +712,7 @@ impl Shared {
         let count = self.vps.len();
         for step in 1..count {
             let vp = self.vps[(busy.index + step) % count].leader();
-            if self.is_reserved(vp) {
+            if self.is_reserved(vp) || vp.computes_aside.load(Ordering::Relaxed) {
                 continue;
             }
             match vp.sleeper.wake_fenced() {

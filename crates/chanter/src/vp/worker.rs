@@ -110,12 +110,14 @@ impl Hungry<'_> {
     pub(crate) fn ask(&self) {
         let others = self.vp.machine().vps.iter().filter(|vp| !ptr::eq(&***vp, self.vp));
         others.filter(|vp| vp.leader().sleeper.is_awake()).for_each(|vp| vp.ask_closer_look());
+        self.vp.ask_those_away();
     }
 }
 
 impl Drop for Hungry<'_> {
     fn drop(&mut self) {
         self.vp.machine().awake.fetch_add(1, Ordering::SeqCst);
+        self.vp.machine().waiters.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -376,7 +378,9 @@ impl Vp {
                 return self.was_idle(now);
             }
         }
-        if let Some(thread) = self.search() {
+        if !self.has_enough()
+            && let Some(thread) = self.search()
+        {
             self.watch.set(HEARTBEAT);
             let thread = self.admit(thread);
             self.exit();
@@ -392,8 +396,8 @@ impl Vp {
             self.sleeper.announce();
         }
         vp.sleeper.announce();
-        let others_wait =
-            || machine.vps.iter().any(|other| !ptr::eq(&**other, vp) && other.policies.visit().waiting() > 1);
+        let waits = |other: &Self| !ptr::eq(other, vp) && other.policies.visit().waiting() > 1;
+        let others_wait = || !self.has_enough() && machine.vps.iter().any(|other| waits(other));
         let mut is_asleep = false;
         if !over() && !self.has_local_work() && !others_wait() {
             is_asleep = true;
@@ -461,7 +465,7 @@ impl Vp {
     /// a parasite (heartbeat scheduling), wakes up soon, and takes what lies
     /// in their queues. The watches get longer while nothing comes of them.
     /// On an idle machine nobody watches; nor, for long, one where somebody has lost his
-    /// seat, as he may wait for something rather than compute.
+    /// seat, as he may wait for something rather than compute; nor who has enough.
     pub(super) fn watch_for(&self) -> Option<Duration> {
         let machine = self.machine();
         if machine.crews == 1 {
@@ -478,6 +482,9 @@ impl Vp {
                 return None;
             }
         }
+        if self.has_enough() {
+            return None;
+        }
         let now = Instant::now();
         if self.asked.get().is_none_or(|asked| now.duration_since(asked) >= HEARTBEAT) {
             self.asked.set(Some(now));
@@ -493,7 +500,7 @@ impl Vp {
 
     /// Asks those for a parasite who compute without a seat: they are not awake, as far
     /// as anybody knows.
-    fn ask_those_away(&self) {
+    pub(crate) fn ask_those_away(&self) {
         if self.machine().has_stand_ins_at_work() {
             self.machine().vps.iter().filter(|vp| vp.is_away()).for_each(|vp| vp.ask_closer_look());
         }
@@ -501,6 +508,7 @@ impl Vp {
 
     /// The driver waits for a part of a computation that another one has.
     pub(crate) fn be_hungry(&self) -> Hungry<'_> {
+        self.machine().waiters.fetch_add(1, Ordering::Relaxed);
         self.machine().awake.fetch_sub(1, Ordering::SeqCst);
         Hungry { vp: self }
     }

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
-use super::lineage::{Context, Share};
+use super::lineage::{Context, Share, Taker};
 use super::wait;
 use crate::thread::body::contain;
 use crate::vp::Vp;
@@ -95,6 +95,7 @@ pub(super) fn share(vp: &Vp) {
     if vp.simulated.is_some() || !vp.has_stack() || !vp.is_to_share(true) {
         return;
     }
+    let Some(taker) = Taker::find(vp) else { return };
     let mut oldest = vp.forks.newest();
     let mut context = vp.forks.context().get();
     // SAFETY: what is in the list is alive, and so are the contexts of those who
@@ -109,7 +110,7 @@ pub(super) fn share(vp: &Vp) {
         }
         vp.forks.take(oldest);
         Context::forget_base(vp.forks.context().get(), oldest, (*oldest).older.get());
-        (*oldest).share.set(Some(Box::new(Share::new(vp, oldest, context.as_ref()))));
+        (*oldest).share.set(Some(Box::new(Share::new(vp, oldest, context.as_ref(), taker))));
     }
 }
 

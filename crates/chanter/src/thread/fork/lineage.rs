@@ -9,7 +9,8 @@ use super::job::Job;
 use crate::sync::Lock;
 use crate::thread::frame::Kind;
 use crate::thread::join::Thread;
-use crate::thread::spawn::spawn_body;
+use crate::thread::run::schedule;
+use crate::thread::spawn::{delay_body, spawn_body};
 use crate::vp::Vp;
 
 /// A shared job, and those within which it was forked.
@@ -90,13 +91,35 @@ impl Sent {
     }
 }
 
+/// Who is to run a shared job, if its owner does not come first.
+#[derive(Clone, Copy)]
+pub(super) enum Taker<'a> {
+    /// Whoever steals it from its owner's queue.
+    Anybody,
+    /// The owner is away, and what is ready there competes with it for a core:
+    /// an idle one, to which it is sent.
+    Idle(&'a Vp),
+    /// Likewise, but nobody is idle: one who waits for a part.
+    Waiter,
+}
+
+impl Taker<'_> {
+    /// For what is shared here; `None`: there would be none.
+    pub(super) fn find(vp: &Vp) -> Option<Taker<'_>> {
+        if !vp.is_away() {
+            return Some(Taker::Anybody);
+        }
+        let machine = vp.machine();
+        machine.idle_beside(vp).map(Taker::Idle).or_else(|| machine.has_waiters().then_some(Taker::Waiter))
+    }
+}
+
 impl Share {
-    /// Makes a thread for `job`, which was forked within `context`, and wakes
-    /// somebody to take it.
+    /// Makes a thread for `job`, which was forked within `context`, for `taker`.
     ///
     /// # Safety
     /// The caller drives `vp`. The job stays until the thread is determined.
-    pub(super) unsafe fn new(vp: &Vp, job: *const Job, context: Option<&Context>) -> Self {
+    pub(super) unsafe fn new(vp: &Vp, job: *const Job, context: Option<&Context>, taker: Taker<'_>) -> Self {
         let parent = context.map(|context| Arc::clone(&context.lineage));
         let lineage = Arc::new(Lineage { parent });
         let (sent, own) = (Sent(job), Arc::clone(&lineage));
@@ -104,12 +127,20 @@ impl Share {
         // outlives it. It is polled once, since it does not block.
         let thread = unsafe {
             let body = async move { sent.run(own) };
-            spawn_body(vp, body, Kind::Host, Location::caller())
+            match taker {
+                Taker::Anybody => spawn_body(vp, body, Kind::Host, Location::caller()),
+                Taker::Idle(_) | Taker::Waiter => delay_body(vp, body, Location::caller()),
+            }
         };
         vp.counters.shared.add_one();
         let machine = vp.machine();
         machine.shares.0.lock().push((Arc::clone(&lineage), thread.again()));
-        machine.wake_one(vp);
+        match taker {
+            Taker::Anybody => machine.wake_one(vp),
+            // SAFETY: the handle is a reference; both are of one machine. (A waiter may have taken it already.)
+            Taker::Idle(idle) => drop(unsafe { schedule(thread.frame(), Some(idle)) }),
+            Taker::Waiter => (),
+        }
         Self { thread, lineage }
     }
 }

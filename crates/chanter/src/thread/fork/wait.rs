@@ -20,6 +20,7 @@ pub(super) fn until_determined(vp: &Vp, share: &Share) {
     unsafe { demand(share.thread.frame()) };
     if !share.thread.is_determined() {
         let hungry = vp.be_hungry();
+        hungry.ask();
         let (mut looks, mut nap) = (0, NAP);
         while !share.thread.is_determined() {
             if let Some(part) = machine.shares.find_within(&share.lineage) {
@@ -28,6 +29,7 @@ pub(super) fn until_determined(vp: &Vp, share: &Share) {
                     unsafe { demand(part.frame()) };
                 });
                 (looks, nap) = (0, NAP);
+                hungry.ask();
                 continue;
             }
             looks += 1;

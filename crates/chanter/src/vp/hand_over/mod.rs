@@ -24,6 +24,9 @@
 //!   belong to the OS thread: those of the worker wait for it (`kept`); those that
 //!   begin on a stand-in name the stand-in itself, which has an inbox and a
 //!   queue (`own`) for them, and stays for as long as there are any.
+//! * While the worker computes, rather than waits for something, its core is in use: the
+//!   stand-in sees to what becomes ready on that virtual processor, and neither
+//!   takes from others nor asks them for more. The monitor knows from the time that the OS thread gets.
 //! * Nobody waits for a stand-in that computes for long itself: the seat is
 //!   passed to the next one, or back to the worker, while it goes on.
 //! * A worker that is in its scheduler, or in a call of a policy, holds the seat
@@ -148,6 +151,12 @@ impl Vp {
         !self.principal().seat.is_held_by(&self.sitter)
     }
 
+    /// Whether the core is in use without this one, which holds the seat: by who has
+    /// lost it. Then it sees to what becomes ready here, and wants no more.
+    pub(super) fn has_enough(&self) -> bool {
+        self.principal().computes_aside.load(Ordering::Relaxed)
+    }
+
     /// Who holds the seat.
     pub(super) fn with_holder<R>(&self, f: impl FnOnce(&Self) -> R) -> Option<R> {
         if self.seat.is_held_by(&self.sitter) {
@@ -171,6 +180,7 @@ impl Vp {
             });
             if is_back == Some(true) {
                 self.machine().record().regain(self.index);
+                self.computes_aside.store(false, Ordering::Relaxed);
                 if slept {
                     // The stand-in waits in our poller.
                     self.reactor.notify();

@@ -10,6 +10,10 @@
 //! over. Not if the driver uses its seat, is about to wake up, waits for a core, or,
 //! as a stand-in, has not begun: another one would wait too.
 //!
+//! From the time that OS threads get it also knows whether those that have lost their seats
+//! compute. A stand-in that goes to sleep, and finds that it has enough, is notified when
+//! it has not any more: as in INV-SLEEP, the flag in the queue's place.
+//!
 //! Falling asleep is store buffering, as in INV-SLEEP of `vp/sleep.rs`: the
 //! monitor says that it sleeps and looks at the machines' counts of who is
 //! awake; who rises counts itself first and looks for the monitor's sleep. Both
@@ -52,6 +56,8 @@ struct Watched {
     turns: Vec<Turn>,
     /// The same of stand-ins that have no seat.
     aside: Vec<Turn>,
+    /// What the workers had used at the last look, of those who have lost their seats.
+    workers: Vec<Usage>,
     /// How often somebody had gone to sleep at the last look.
     sleeps: u64,
 }
@@ -63,10 +69,17 @@ struct Turn {
     number: u64,
     since: Instant,
     asked: Option<Instant>,
-    /// How long its OS thread had had a core then.
-    used: Duration,
+    /// What its OS thread had used then; of one without a seat, at the last look.
+    usage: Usage,
     /// A stand-in that was given the seat has this number until it begins.
     unbegun: bool,
+}
+
+/// How long an OS thread had had a core at some moment; `None`: nobody knows.
+#[derive(Clone, Copy)]
+struct Usage {
+    at: Instant,
+    used: Option<Duration>,
 }
 
 fn watch() -> MutexGuard<'static, Watch> {
@@ -96,7 +109,8 @@ fn wake_now(machine: &Shared) {
     }
     if !machine.is_watched.swap(true, Ordering::Relaxed) {
         let turns = vec![Turn::none(); machine.vps.len()];
-        watch.machines.push(Watched { machine, turns, aside: Vec::new(), sleeps: 0 });
+        let workers = vec![Usage::unknown(Instant::now()); machine.vps.len()];
+        watch.machines.push(Watched { machine, turns, aside: Vec::new(), workers, sleeps: 0 });
     }
     IS_ASLEEP.store(false, process::Ordering::SeqCst);
     if watch.is_started {
@@ -178,22 +192,86 @@ impl Watch {
             is_busy |= machine.awake.load(Ordering::SeqCst) > 0 || sleeps != watched.sleeps;
             watched.sleeps = sleeps;
             let mut wait = quantum / 2;
-            for (vp, turn) in machine.vps.iter().zip(&mut watched.turns) {
-                wait = wait.min(turn.look(vp, now, quantum, asked));
+            for ((vp, turn), worker) in machine.vps.iter().zip(&mut watched.turns).zip(&mut watched.workers) {
+                wait = wait.min(turn.look(vp, now, quantum, worker, asked));
             }
-            // Those who have lost the seat in the middle of a turn.
-            let stand_ins = machine.stand_ins();
-            watched.aside.resize(stand_ins.len(), Turn::none());
-            for (stand_in, turn) in stand_ins.iter().zip(&mut watched.aside) {
-                turn.look_aside(&stand_in.vp, now, quantum, asked);
-            }
-            drop(stand_ins);
+            watched.look_aside(machine, now, quantum, asked);
             next = Some(next.map_or(wait, |next| next.min(wait)));
         }
         // SAFETY: they belong to machines that have not ended.
         asked.retain(|(vp, turn)| unsafe { &**vp }.counters.polls.get() == *turn);
         checkpoint::tell(!asked.is_empty());
         (next, is_busy)
+    }
+}
+
+impl Watched {
+    /// Those who have lost the seat in the middle of a turn.
+    fn look_aside(
+        &mut self,
+        machine: &Shared,
+        now: Instant,
+        quantum: Duration,
+        asked: &mut Vec<(*const Vp, u64)>,
+    ) {
+        let stand_ins = machine.stand_ins();
+        self.aside.resize(stand_ins.len(), Turn::none());
+        let mut computes: Vec<bool> = machine
+            .vps
+            .iter()
+            .zip(&mut self.workers)
+            .map(|(vp, worker)| worker.look_aside(vp, now))
+            .collect();
+        for (stand_in, turn) in stand_ins.iter().zip(&mut self.aside) {
+            let vp = &*stand_in.vp;
+            turn.look_aside(vp, now, quantum, asked);
+            computes[vp.index] |= !turn.holder.is_null() && turn.usage.look_aside(vp, now);
+        }
+        drop(stand_ins);
+        for (vp, computes) in machine.vps.iter().zip(computes) {
+            if vp.computes_aside.load(Ordering::Relaxed) != computes {
+                vp.computes_aside.store(computes, Ordering::Relaxed);
+                if !computes {
+                    // The core is free: there may be work elsewhere.
+                    vp.notify();
+                }
+            }
+        }
+    }
+}
+
+impl Usage {
+    fn unknown(at: Instant) -> Self {
+        Self { at, used: None }
+    }
+
+    fn of(vp: &Vp, at: Instant) -> Self {
+        Self { at, used: os_thread::used(vp.os_thread.load(Ordering::Relaxed)) }
+    }
+
+    /// How long the thread has had a core between the two moments.
+    fn until(&self, later: &Self) -> Option<Duration> {
+        Some(later.used?.saturating_sub(self.used?))
+    }
+
+    /// Whether it had one for half of that time and more.
+    fn computed_until(&self, later: &Self) -> bool {
+        self.until(later).is_some_and(|used| used >= later.at.saturating_duration_since(self.at) / 2)
+    }
+
+    /// Whether `vp`, if it has lost its seat, has computed since the last look.
+    fn look_aside(&mut self, vp: &Vp, now: Instant) -> bool {
+        if !vp.principal().seat.is_taken_from(&vp.sitter) {
+            return false;
+        }
+        if self.at == now {
+            // It has just been looked at.
+            return vp.principal().computes_aside.load(Ordering::Relaxed);
+        }
+        let later = Self::of(vp, now);
+        let computed = self.computed_until(&later);
+        *self = later;
+        computed
     }
 }
 
@@ -204,7 +282,7 @@ impl Turn {
             number: 0,
             since: Instant::now(),
             asked: None,
-            used: Duration::ZERO,
+            usage: Usage::unknown(Instant::now()),
             unbegun: false,
         }
     }
@@ -215,7 +293,7 @@ impl Turn {
         if !vp.is_away() || !vp.sleeper.is_awake() {
             self.holder = ptr::null();
         } else if self.holder.is_null() || self.number != number {
-            *self = Self { holder: vp, number, since: now, ..Self::none() };
+            *self = Self { holder: vp, number, since: now, usage: Usage::of(vp, now), ..Self::none() };
         } else if self.asked.is_none() && now.duration_since(self.since) >= quantum {
             vp.ask_to_yield(number, asked);
             self.asked = Some(now);
@@ -228,6 +306,7 @@ impl Turn {
         vp: &Vp,
         now: Instant,
         quantum: Duration,
+        worker: &mut Usage,
         asked: &mut Vec<(*const Vp, u64)>,
     ) -> Duration {
         let seen = if vp.sleeper.is_awake() && !vp.is_down.load(Ordering::Relaxed) {
@@ -252,22 +331,24 @@ impl Turn {
         let Some(when) = self.asked else {
             holder.ask_to_yield(number, asked);
             self.asked = Some(now);
-            self.used = os_thread::used(holder.os_thread.load(Ordering::Relaxed)).unwrap_or_default();
+            self.usage = Usage::of(holder, now);
             return grace;
         };
         if now.duration_since(when) < grace {
             return grace;
         }
-        let thread = holder.os_thread.load(Ordering::Relaxed);
-        if let Some(used) = os_thread::used(thread)
-            && used.saturating_sub(self.used) < grace / 8
-            && os_thread::is_runnable(thread)
+        let usage = Usage::of(holder, now);
+        if self.usage.until(&usage).is_some_and(|used| used < grace / 8)
+            && os_thread::is_runnable(holder.os_thread.load(Ordering::Relaxed))
         {
             // It waits for a core.
-            (self.asked, self.used) = (Some(now), used);
+            (self.asked, self.usage) = (Some(now), usage);
             return grace;
         }
-        if let Some((stand_in, number)) = vp.hand_over(holder) {
+        if let Some((stand_in, number)) = vp.hand_over(holder, self.usage.computed_until(&usage)) {
+            if ptr::eq(holder, vp) {
+                *worker = usage;
+            }
             *self = Self { holder: stand_in, number, since: now, unbegun: true, ..Self::none() };
         }
         quantum / 2

@@ -98,9 +98,9 @@ impl StandIn {
 
 impl Vp {
     /// Passes the seat of a virtual processor from `holder`, who does not come
-    /// back, to a stand-in. Returns that, and the number of its last turn. The
-    /// caller keeps the machine from ending.
-    pub(super) fn hand_over(&self, holder: &Self) -> Option<(&Self, u64)> {
+    /// back, perhaps since it `computes`, to a stand-in. Returns that, and the number
+    /// of its last turn. The caller keeps the machine from ending.
+    pub(super) fn hand_over(&self, holder: &Self, computes: bool) -> Option<(&Self, u64)> {
         if holder.sitter.is_inside() {
             return None;
         }
@@ -111,6 +111,7 @@ impl Vp {
         let mut slept = false;
         let is_passed = self.seat.pass(&holder.sitter, &stand_in.sitter, || {
             stand_in.is_free.store(false, Ordering::Relaxed);
+            self.computes_aside.store(computes, Ordering::Relaxed);
             slept = stand_in.take_over(holder);
         });
         if !is_passed {
