@@ -248,6 +248,13 @@ pub(super) fn swerve_figures(vps: usize) -> Vec<Figure> {
             Bound::AtLeast(1.39),
         ),
         detail(
+            "swerve, wrk: synchronous / parasites, time outside of the kernel",
+            form(swerve::FORMS, "synchronous"),
+            form(swerve::FORMS, "parasites"),
+            "own_us_per_reply",
+            Bound::AtLeast(1.39),
+        ),
+        detail(
             "swerve, httperf: parasites / synchronous, most replies a second",
             form(swerve::RATES, "parasites"),
             form(swerve::RATES, "synchronous"),

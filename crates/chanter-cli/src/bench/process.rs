@@ -58,11 +58,27 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Processor time of a process and its children so far, in seconds. Linux only.
-pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
-    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten()? as f64;
-    let ticks: f64 = family(pid).iter().filter_map(|pid| stat(*pid)).map(|stat| stat.ticks).sum();
-    Some(ticks / per_second)
+/// Processor time in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuTime {
+    /// In programs' own code.
+    pub(crate) user: f64,
+    /// In the kernel.
+    pub(crate) system: f64,
+}
+
+impl CpuTime {
+    /// That of a process and its children so far. Linux only.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten()? as f64;
+        let stats: Vec<_> = family(pid).iter().filter_map(|pid| stat(*pid)).collect();
+        let seconds = |ticks: fn(&Stat) -> f64| stats.iter().map(ticks).sum::<f64>() / per_second;
+        Some(Self { user: seconds(|stat| stat.user), system: seconds(|stat| stat.system) })
+    }
+
+    pub(crate) fn total(self) -> f64 {
+        self.user + self.system
+    }
 }
 
 /// Resident memory of a process and its children, in bytes. Linux only.
@@ -77,7 +93,8 @@ pub(crate) fn resident(pid: u32) -> Option<f64> {
 
 struct Stat {
     parent: u32,
-    ticks: f64,
+    user: f64,
+    system: f64,
 }
 
 fn stat(pid: u32) -> Option<Stat> {
@@ -85,7 +102,7 @@ fn stat(pid: u32) -> Option<Stat> {
     // The name, in parentheses, may hold anything.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let number = |i: usize| fields.get(i)?.parse::<f64>().ok();
-    Some(Stat { parent: fields.get(1)?.parse().ok()?, ticks: number(11)? + number(12)? })
+    Some(Stat { parent: fields.get(1)?.parse().ok()?, user: number(11)?, system: number(12)? })
 }
 
 fn family(pid: u32) -> Vec<u32> {
@@ -102,9 +119,10 @@ mod tests {
     fn this_process_costs_something() {
         let pid = std::process::id();
         assert!(resident(pid).is_some_and(|bytes| bytes > 100_000.0));
-        let before = cpu_seconds(pid).expect("Linux tells");
+        let used = || CpuTime::of(pid).map(CpuTime::total);
+        let before = used().expect("Linux tells");
         let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        while cpu_seconds(pid).is_some_and(|now| now <= before) {
+        while used().is_some_and(|now| now <= before) {
             assert!(std::time::Instant::now() < until, "a busy process takes no time");
         }
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::server::{FILE, LENGTH, Running, absent, broken};
 use crate::bench::case::{Failure, Outcome, Sample};
-use crate::bench::process::{self, Core};
+use crate::bench::process::{self, Core, CpuTime};
 
 /// Connections that `wrk` keeps busy.
 const CONNECTIONS: usize = 64;
@@ -54,14 +54,14 @@ pub(super) fn wrk(server: &Running, seconds: u64, pinned: bool) -> Outcome {
     let folder = tempfile::tempdir().map_err(broken)?;
     let script = folder.path().join("report.lua");
     std::fs::write(&script, SCRIPT).map_err(broken)?;
-    let before = process::cpu_seconds(server.pid());
+    let before = CpuTime::of(server.pid());
     let output = process::pinned(&program, pinned.then_some(Core::Last))
         .args(["-t", "1", "-c", &CONNECTIONS.to_string(), "-d", &format!("{seconds}s"), "-s"])
         .arg(&script)
         .arg(server.url())
         .output()
         .map_err(broken)?;
-    let after = process::cpu_seconds(server.pid());
+    let after = CpuTime::of(server.pid());
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().rev().find(|line| line.starts_with('{')).unwrap_or("");
     let found: Wrk = serde_json::from_str(line).map_err(|_| {
@@ -77,7 +77,10 @@ pub(super) fn wrk(server: &Running, seconds: u64, pinned: bool) -> Outcome {
         .with("p999_us", found.p999);
     Ok(match (before, after) {
         (Some(before), Some(after)) => {
-            sample.with("cpu_us_per_reply", (after - before) * 1e6 / found.requests as f64)
+            let per_reply = |seconds: f64| seconds * 1e6 / found.requests as f64;
+            sample
+                .with("cpu_us_per_reply", per_reply(after.total() - before.total()))
+                .with("own_us_per_reply", per_reply(after.user - before.user))
         }
         _ => sample,
     })

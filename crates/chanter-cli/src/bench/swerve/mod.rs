@@ -235,6 +235,7 @@ fn table(measured: &[Measured]) -> String {
         "p99, us",
         "p99.9, us",
         "CPU us/reply",
+        "of it its own",
         "bytes/connection",
     ]);
     for Measured { case, outcome } in measured {
@@ -250,6 +251,7 @@ fn table(measured: &[Measured]) -> String {
                     detail(&["p99_us"]),
                     detail(&["p999_us"]),
                     detail(&["cpu_us_per_reply"]),
+                    detail(&["own_us_per_reply"]),
                     medians.bytes_per_thread,
                 ];
                 row.extend(columns.map(|value| right(&value.map_or(String::new(), number))));
