@@ -101,7 +101,8 @@ impl Builder {
     /// processor is *handed over* to another one within a second quantum, and
     /// back when the computation ends its turn. No signals are used, and
     /// nothing changes for the computation; the OS shares its cores among the
-    /// two. Threads that are bound to the OS thread (`spawn_local`, fibers that
+    /// two. (While the computation uses its core, the other one runs what becomes ready on this
+    /// virtual processor, and takes nothing from others.) Threads that are bound to the OS thread (`spawn_local`, fibers that
     /// have begun, the future of [`Machine::block_on`]) wait for it. A machine
     /// has at most 128 such OS threads, which end when they have had nothing to do
     /// for a few seconds; [`Stats::hand_overs`] counts.

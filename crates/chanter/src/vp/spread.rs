@@ -113,14 +113,14 @@ impl Leisure {
         self.0.store(self.0.load(Relaxed).saturating_add(time).min(MOST_LEISURE), Relaxed);
     }
 
-    /// Whether there is so much more here than `elsewhere` that it pays for a move, which it does.
+    /// Whether there is so much more here than `elsewhere` that it pays for a move, which it
+    /// does. What both have is forgotten: it would hide who has more when both are full.
     fn pays_for_a_move(&self, elsewhere: &Self) -> bool {
         let (here, there) = (self.0.load(Relaxed), elsewhere.0.load(Relaxed));
-        let pays = here >= there + MOVE;
-        if pays {
-            elsewhere.0.store(0, Relaxed);
-            self.0.store(here - there - MOVE, Relaxed);
-        }
+        let (more, less) = (here.saturating_sub(there), there.saturating_sub(here));
+        let pays = more >= MOVE;
+        self.0.store(if pays { more - MOVE } else { more }, Relaxed);
+        elsewhere.0.store(if pays { 0 } else { less }, Relaxed);
         pays
     }
 }
@@ -195,7 +195,7 @@ impl Vp {
             return;
         }
         trial.talker = usize::MAX;
-        trial.before = rate;
+        (trial.before, trial.polls) = (rate, machine.polls());
         (trial.is_new, trial.is_doubtful) = (true, false);
         for vp in &machine.vps {
             vp.leisure.0.store(0, Relaxed);
@@ -273,5 +273,25 @@ impl super::Machine {
     pub(super) fn spread_for_good(&self) {
         self.shared.spread.is_on.store(true, Relaxed);
         self.shared.spread.settler.store(2, Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_more_to_spare_is_seen_however_much_both_have() {
+        let (one, other) = (Leisure::default(), Leisure::default());
+        one.add(Duration::from_millis(3));
+        other.add(Duration::from_millis(2));
+        assert!(!one.pays_for_a_move(&other), "both are full");
+        one.add(Duration::from_nanos(MOVE + 1));
+        other.add(Duration::from_nanos(2));
+        assert!(!one.pays_for_a_move(&other));
+        one.add(Duration::from_nanos(1));
+        assert!(!other.pays_for_a_move(&one), "it has less");
+        assert!(one.pays_for_a_move(&other));
+        assert!(!one.pays_for_a_move(&other), "it has paid");
     }
 }
