@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::job::Job;
 use crate::sync::Lock;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::thread::frame::Kind;
 use crate::thread::join::Thread;
 use crate::thread::run::schedule;
@@ -134,7 +135,7 @@ impl Share {
         };
         vp.counters.shared.add_one();
         let machine = vp.machine();
-        machine.shares.0.lock().push((Arc::clone(&lineage), thread.again()));
+        machine.shares.add(&lineage, &thread);
         match taker {
             Taker::Anybody => machine.wake_one(vp),
             // SAFETY: the handle is a reference; both are of one machine. (A waiter may have taken it already.)
@@ -147,16 +148,32 @@ impl Share {
 
 /// The shared jobs of a machine.
 #[derive(Debug)]
-pub(crate) struct Shares(Lock<Vec<(Arc<Lineage>, Thread<()>)>>);
+pub(crate) struct Shares {
+    all: Lock<Vec<(Arc<Lineage>, Thread<()>)>>,
+    /// How many there have ever been: who waits for one looks here, rather than under the lock.
+    count: AtomicUsize,
+}
 
 impl Shares {
     pub(crate) fn new() -> Self {
-        Self(Lock::new(Vec::new()))
+        Self { all: Lock::new(Vec::new()), count: AtomicUsize::new(0) }
+    }
+
+    /// Changes when there is one more.
+    pub(super) fn count(&self) -> usize {
+        // ORDER: Relaxed: who sees it late looks again.
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, lineage: &Arc<Lineage>, thread: &Thread<()>) {
+        self.all.lock().push((Arc::clone(lineage), thread.again()));
+        // ORDER: Relaxed: whoever sees it takes the lock.
+        self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A job that nobody has begun, and that was forked within `ancestor`.
     pub(super) fn find_within(&self, ancestor: &Arc<Lineage>) -> Option<Thread<()>> {
-        let all = self.0.lock();
+        let all = self.all.lock();
         all.iter()
             .find(|(lineage, thread)| thread.is_fresh() && lineage.is_within(ancestor))
             .map(|(_, thread)| thread.again())
@@ -164,7 +181,7 @@ impl Shares {
 
     /// The owner of `share` has what it waited for.
     pub(super) fn forget(&self, share: &Share) {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         let index = all.iter().position(|(lineage, _)| Arc::ptr_eq(lineage, &share.lineage));
         let gone = index.map(|index| all.swap_remove(index));
         drop(all);

@@ -21,17 +21,21 @@ pub(super) fn until_determined(vp: &Vp, share: &Share) {
     if !share.thread.is_determined() {
         let hungry = vp.be_hungry();
         hungry.ask();
-        let (mut looks, mut nap) = (0, NAP);
+        let (mut looks, mut nap, mut seen) = (0, NAP, None);
         while !share.thread.is_determined() {
-            if let Some(part) = machine.shares.find_within(&share.lineage) {
+            let count = Some(machine.shares.count());
+            if seen != count
+                && let Some(part) = machine.shares.find_within(&share.lineage)
+            {
                 hungry.pause(|| {
                     // SAFETY: the handle is a reference.
                     unsafe { demand(part.frame()) };
                 });
-                (looks, nap) = (0, NAP);
+                (looks, nap, seen) = (0, NAP, None);
                 hungry.ask();
                 continue;
             }
+            seen = count;
             looks += 1;
             if looks < LOOKS {
                 std::hint::spin_loop();
