@@ -267,7 +267,7 @@ impl Vp {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 impl super::Machine {
     /// Spreads the machine, whether it pays or not.
     pub(super) fn spread_for_good(&self) {
