@@ -300,7 +300,7 @@ fn the_main_thread_may_compute_for_long() {
 
 #[test]
 fn who_stands_in_for_one_that_computes_takes_nothing_from_others() {
-    /// Computes in leaves of some 100 microseconds; how many of them stand-ins have run.
+    /// Computes in its leaves; how many of them stand-ins have run.
     fn tree(depth: u32, size: u32) -> u32 {
         if depth == 0 {
             let sum =

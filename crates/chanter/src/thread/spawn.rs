@@ -232,8 +232,11 @@ where
     F::Output: Send + 'static,
 {
     match Vp::current() {
-        // SAFETY: we drive `vp`; the body is 'static and `Send`.
-        Some(vp) => unsafe { delay_body(vp, future, Location::caller()) },
+        Some(vp) => {
+            vp.counters.delayed.add_one();
+            // SAFETY: we drive `vp`; the body is 'static and `Send`.
+            unsafe { delay_body(vp, future, Location::caller()) }
+        }
         // In a box, so that the address of this one is nobody's business, and it is
         // made right where it is to be.
         None => delay_outside(&entered().expect(OUTSIDE), Box::new(future), Location::caller()),
@@ -282,7 +285,6 @@ pub(crate) unsafe fn spawn_body<F: Future>(vp: &Vp, future: F, kind: Kind, site:
 pub(super) unsafe fn delay_body<F: Future>(vp: &Vp, future: F, site: Site) -> Thread<F::Output> {
     // SAFETY: the caller drives `vp`.
     let (frame, thread) = unsafe { new_host::<true, _>(&vp.arena, vp.principal(), future, Kind::Host) };
-    vp.counters.delayed.add_one();
     vp.machine().born(frame, site);
     thread
 }

@@ -500,7 +500,7 @@ impl Vp {
 
     /// Asks those for a parasite who compute without a seat: they are not awake, as far
     /// as anybody knows.
-    pub(crate) fn ask_those_away(&self) {
+    fn ask_those_away(&self) {
         if self.machine().has_stand_ins_at_work() {
             self.machine().vps.iter().filter(|vp| vp.is_away()).for_each(|vp| vp.ask_closer_look());
         }

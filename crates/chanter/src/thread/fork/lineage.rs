@@ -8,10 +8,9 @@ use std::sync::Arc;
 use super::job::Job;
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::thread::frame::Kind;
 use crate::thread::join::Thread;
 use crate::thread::run::schedule;
-use crate::thread::spawn::{delay_body, spawn_body};
+use crate::thread::spawn::delay_body;
 use crate::vp::Vp;
 
 /// A shared job, and those within which it was forked.
@@ -126,21 +125,18 @@ impl Share {
         let (sent, own) = (Sent(job), Arc::clone(&lineage));
         // SAFETY: we drive `vp`; the body is sent by `Sent`'s word, and its job
         // outlives it. It is polled once, since it does not block.
-        let thread = unsafe {
-            let body = async move { sent.run(own) };
-            match taker {
-                Taker::Anybody => spawn_body(vp, body, Kind::Host, Location::caller()),
-                Taker::Idle(_) | Taker::Waiter => delay_body(vp, body, Location::caller()),
-            }
-        };
+        let thread = unsafe { delay_body(vp, async move { sent.run(own) }, Location::caller()) };
+        vp.counters.hosts.add_one();
         vp.counters.shared.add_one();
         let machine = vp.machine();
         machine.shares.add(&lineage, &thread);
+        // Unless a waiter has taken it already.
+        // SAFETY: the handle is a reference; all are of one machine.
+        let schedule = |on| unsafe { schedule(thread.frame(), on) };
         match taker {
-            Taker::Anybody => machine.wake_one(vp),
-            // SAFETY: the handle is a reference; both are of one machine. (A waiter may have taken it already.)
-            Taker::Idle(idle) => drop(unsafe { schedule(thread.frame(), Some(idle)) }),
-            Taker::Waiter => (),
+            Taker::Anybody if schedule(None) => machine.wake_one(vp),
+            Taker::Idle(idle) => drop(schedule(Some(idle))),
+            Taker::Anybody | Taker::Waiter => (),
         }
         Self { thread, lineage }
     }
