@@ -454,7 +454,7 @@ impl<T> Core<T> {
                             offer.cast::<Slot<T>>().as_ref().put(message);
                             let ticket = state.ticket;
                             state.ticket = ticket.wrapping_add(1);
-                            wakes.push(offer.as_ref().complete_stamped(ticket));
+                            wakes.push_given(offer.as_ref().complete_stamped(ticket));
                         }
                     }
                     Meet::Counted(offer) => {

@@ -6,6 +6,7 @@ use std::task::Waker;
 
 use crate::thread;
 use crate::thread::body::contain;
+use crate::vp::Turn;
 
 /// The owners of completed offers, to be woken when no lock is held.
 #[derive(Debug)]
@@ -16,12 +17,14 @@ pub(crate) struct Wakes {
     /// Boxed, because it is hardly ever used: one store makes it empty.
     #[allow(clippy::box_collection, reason = "see above")]
     rest: ManuallyDrop<Option<Box<Vec<Waker>>>>,
+    /// The turn of one who is alone.
+    turn: Turn,
 }
 
 impl Wakes {
     #[inline(always)]
     pub(crate) const fn new() -> Self {
-        Self { first: ManuallyDrop::new(None), rest: ManuallyDrop::new(None) }
+        Self { first: ManuallyDrop::new(None), rest: ManuallyDrop::new(None), turn: Turn::Soon }
     }
 
     #[inline(always)]
@@ -31,6 +34,13 @@ impl Wakes {
         } else if let Some(waiter) = waiter {
             self.rest.get_or_insert_default().push(waiter);
         }
+    }
+
+    /// One who has been given a message.
+    #[inline(always)]
+    pub(crate) fn push_given(&mut self, waiter: Option<Waker>) {
+        self.turn = Turn::Next;
+        self.push(waiter);
     }
 
     /// Wakes them through their queues.
@@ -43,7 +53,10 @@ impl Wakes {
 
     #[inline(never)]
     fn queue_now(&mut self) {
-        self.each(Waker::wake);
+        match self.turn {
+            Turn::Soon => self.each(Waker::wake),
+            Turn::Next => self.each(|waker| thread::wake_to(waker, Turn::Next)),
+        }
     }
 
     /// Wakes them, at an await point of `owner`. Where that is a thread of ours
@@ -60,7 +73,7 @@ impl Wakes {
     fn deliver_now(&mut self, owner: &Waker) {
         if self.rest.is_none() {
             if let Some(only) = self.first.take() {
-                thread::wake_at(only, owner);
+                thread::wake_at(only, owner, self.turn);
             }
         } else if thread::is_own(owner) {
             self.each(thread::wake_attached);

@@ -8,7 +8,8 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 /// Work stealing.
 ///
 /// A thread that is unblocked by its neighbour runs soon on the same virtual
-/// processor, so that a conversation stays in one cache. All others queue up,
+/// processor, so that a conversation stays in one cache; who is given a message
+/// through a channel even next, so that the stages of a pipeline do not fill up. All others queue up,
 /// first in first out; a hungry virtual processor takes half of the queue.
 #[derive(Debug)]
 pub struct WorkStealing {

@@ -12,7 +12,7 @@ use super::state::{Begun, Completed, Demanded, Ended, Woken};
 use crate::event::Wakes;
 use crate::policy::{Ready, Reason};
 use crate::sync::atomic::Ordering;
-use crate::vp::Vp;
+use crate::vp::{Turn, Vp};
 
 /// The waker of Chanter's threads. On the thread's own runner a clone is a
 /// plain increment (see `state.rs`, `borrowed`).
@@ -341,22 +341,31 @@ pub(super) unsafe fn schedule(frame: NonNull<Header>, on: Option<&Vp>) -> bool {
 /// when that is possible. Only at await points.
 #[inline]
 pub(crate) fn wake_attached(waker: Waker) {
-    wake_here(waker, || true);
+    wake_here(waker, Turn::Soon, || true);
 }
 
 /// As [`wake_attached`], at an await point of `owner`, if that is the thread
-/// that is polled here; else the parasite is queued.
+/// that is polled here; else the parasite is queued, and a host has its `turn`.
 #[inline]
-pub(crate) fn wake_at(waker: Waker, owner: &Waker) {
-    wake_here(waker, || is_own(owner));
+pub(crate) fn wake_at(waker: Waker, owner: &Waker, turn: Turn) {
+    wake_here(waker, turn, || is_own(owner));
+}
+
+/// Wakes through `waker`, that of a host to its `turn`.
+pub(crate) fn wake_to(waker: Waker, turn: Turn) {
+    if is_ours(&waker) {
+        wake_here(waker, turn, || false);
+    } else {
+        waker.wake();
+    }
 }
 
 #[inline(always)]
-fn wake_here(waker: Waker, attach: impl FnOnce() -> bool) {
+fn wake_here(waker: Waker, turn: Turn, attach: impl FnOnce() -> bool) {
     if is_ours(&waker) {
         let waker = ManuallyDrop::new(waker);
         // SAFETY: our vtable's data is a frame; its reference is given up.
-        unsafe { wake_frame::<true>(frame_of(waker.data()), attach) };
+        unsafe { wake_frame::<true>(frame_of(waker.data()), turn, attach) };
     } else {
         // A foreign waker may panic, and the caller has a result to deliver.
         contain(|| waker.wake());
@@ -437,13 +446,13 @@ unsafe fn frame_of(data: *const ()) -> NonNull<Header> {
 /// The caller has a reference.
 pub(super) unsafe fn wake_by(frame: NonNull<Header>) {
     // SAFETY: the caller's contract.
-    unsafe { wake_frame::<false>(frame, || false) };
+    unsafe { wake_frame::<false>(frame, Turn::Soon, || false) };
 }
 
 /// # Safety
 /// The caller has a reference; with `GIVE_UP` it goes.
 #[inline(always)]
-unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, attach: impl FnOnce() -> bool) {
+unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, attach: impl FnOnce() -> bool) {
     // SAFETY: the caller's reference.
     let header = unsafe { frame.as_ref() };
     // SAFETY: a frame's machine lives as long as the frame, and never changes.
@@ -456,14 +465,14 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, attach: impl F
                 if GIVE_UP {
                     give_back(header);
                 }
-                return submit(vp, Ready::from_frame(frame), attach);
+                return submit(vp, Ready::from_frame(frame), turn, attach);
             }
             match header.state.wake(GIVE_UP, vp.home.bits()) {
-                Woken::Token => submit_from(vp, last, Ready::from_frame(frame), attach),
+                Woken::Token => submit_from(vp, last, Ready::from_frame(frame), turn, attach),
                 Woken::Already => (),
                 Woken::Elsewhere(home) => {
                     if let Some(thread) = revoke::<GIVE_UP>(frame, home) {
-                        submit_from(vp, last, thread, attach);
+                        submit_from(vp, last, thread, turn, attach);
                     }
                 }
                 Woken::Free => bury(frame),
@@ -555,27 +564,27 @@ unsafe fn run_attached(vp: &Vp, thread: Ready) {
 
 /// As [`submit`], of a thread that may have run elsewhere `last`.
 #[inline(always)]
-fn submit_from(vp: &Vp, last: &Vp, thread: Ready, attach: impl FnOnce() -> bool) {
+fn submit_from(vp: &Vp, last: &Vp, thread: Ready, turn: Turn, attach: impl FnOnce() -> bool) {
     if !ptr::eq(vp, last) && vp.machine().is_spread() && thread.kind() == Kind::Host {
-        vp.send_across(thread);
+        vp.send_across(thread, turn);
     } else {
-        submit(vp, thread, attach);
+        submit(vp, thread, turn, attach);
     }
 }
 
 #[inline(always)]
-fn submit(vp: &Vp, thread: Ready, attach: impl FnOnce() -> bool) {
+fn submit(vp: &Vp, thread: Ready, turn: Turn, attach: impl FnOnce() -> bool) {
     match thread.kind() {
         Kind::Parasite if vp.may_attach() && attach() => {
             // SAFETY: `vp` is current.
             unsafe { run_attached(vp, thread) };
         }
-        Kind::Parasite | Kind::Host => vp.enqueue_woken(thread),
+        Kind::Parasite | Kind::Host => vp.enqueue_woken(thread, turn),
         Kind::Pinned | Kind::Local => {
             // SAFETY: the token's thread lives, so does its machine.
             let home = unsafe { &*thread.header().vp.load(Ordering::Relaxed) };
             if ptr::eq(home, vp) {
-                vp.enqueue_woken(thread);
+                vp.enqueue_woken(thread, turn);
             } else {
                 home.push(thread);
             }
@@ -597,12 +606,12 @@ unsafe fn clone_waker(data: *const ()) -> RawWaker {
 
 unsafe fn wake(data: *const ()) {
     // SAFETY: the waker's reference is given up.
-    unsafe { wake_frame::<true>(frame_of(data), || false) };
+    unsafe { wake_frame::<true>(frame_of(data), Turn::Soon, || false) };
 }
 
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: the waker keeps its reference.
-    unsafe { wake_frame::<false>(frame_of(data), || false) };
+    unsafe { wake_frame::<false>(frame_of(data), Turn::Soon, || false) };
 }
 
 unsafe fn drop_waker(data: *const ()) {

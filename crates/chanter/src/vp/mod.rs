@@ -74,10 +74,22 @@ const LOOK_CLOSER: usize = usize::MAX;
 /// So many threads that talk are shared with a hungry virtual processor; fewer
 /// stay together, since talking across processors costs more than waiting.
 const MANY: usize = 32;
+/// No thread goes before those that are to run soon when so many of them have run in a row.
+const OVERTAKEN: u32 = 32;
 /// A parasite that computes for so long: a host in its place costs next to nothing.
 const LONG_PARASITE: Duration = Duration::from_micros(20);
 /// How often at most a hungry virtual processor asks for a parasite.
 const HEARTBEAT: Duration = Duration::from_micros(100);
+
+/// When a host that is woken by its neighbour runs, as a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// After those that were woken before.
+    Soon,
+    /// Next, since it has been given a message: so what has been begun is finished before
+    /// more is begun, and the stages of a pipeline do not fill up.
+    Next,
+}
 
 /// A virtual processor.
 #[repr(C, align(64))]
@@ -118,6 +130,8 @@ pub(crate) struct Vp {
     soon: std::cell::UnsafeCell<ReadyQueue>,
     /// Driver: how many of those have run in a row.
     soon_runs: Cell<u32>,
+    /// Driver: the last turn in which a thread went before them, as counted in `polls`.
+    overtook: Cell<u64>,
     /// The driver's: so many threads that were woken stay together, since they
     /// talk rather than compute lately.
     shares_above: AtomicUsize,
@@ -226,6 +240,7 @@ impl Vp {
             leisure: Leisure::default(),
             seen_polls: AtomicUsize::new(0),
             soon_runs: Cell::new(0),
+            overtook: Cell::new(0),
             until_look: Cell::new(1),
             looked: Cell::new(Instant::now()),
             counted: Cell::new(Instant::now()),
@@ -487,26 +502,26 @@ impl Vp {
     #[inline(always)]
     fn enqueue_inside(&self, thread: Ready, reason: Reason) {
         match self.policy().enqueue(thread, reason) {
-            Some(thread) => self.run_soon(thread),
+            Some(thread) => self.run_soon(thread, Turn::Soon),
             None => self.offer_to_others(),
         }
     }
 
     /// A thread was woken by its neighbour; the caller is the driver.
     #[inline(always)]
-    pub(crate) fn enqueue_woken(&self, thread: Ready) {
+    pub(crate) fn enqueue_woken(&self, thread: Ready, turn: Turn) {
         if self.enter() {
-            self.enqueue_woken_inside(thread);
+            self.enqueue_woken_inside(thread, turn);
             self.exit();
         } else {
-            self.enqueue_woken_slowly(thread);
+            self.enqueue_woken_slowly(thread, turn);
         }
     }
 
     #[inline(always)]
-    fn enqueue_woken_inside(&self, thread: Ready) {
+    fn enqueue_woken_inside(&self, thread: Ready, turn: Turn) {
         if self.lets_woken_run.get() {
-            self.run_soon(thread);
+            self.run_soon(thread, turn);
         } else {
             self.enqueue_inside(thread, self.why_woken());
         }
@@ -550,10 +565,14 @@ impl Vp {
     }
 
     #[inline]
-    fn run_soon(&self, thread: Ready) {
+    fn run_soon(&self, thread: Ready, turn: Turn) {
         // SAFETY: we are the driver.
         let soon = unsafe { self.soon() };
-        soon.push_back(thread);
+        if turn == Turn::Next && self.may_overtake() {
+            soon.push_front(thread);
+        } else {
+            soon.push_back(thread);
+        }
         let len = soon.len();
         if len > 1
             && len > self.shares_above.load(Ordering::Relaxed)
@@ -563,6 +582,15 @@ impl Vp {
         {
             self.share();
         }
+    }
+
+    /// Whether a thread may go before those that are to run soon: the first in a turn, so
+    /// that no more than one is before them, and not in one turn of each so many, so that
+    /// they get on.
+    #[inline(always)]
+    fn may_overtake(&self) -> bool {
+        let turn = self.counters.polls.get();
+        self.overtook.replace(turn) != turn && self.soon_runs.get() != OVERTAKEN
     }
 
     /// Whether to take threads away from here, for another virtual processor, is

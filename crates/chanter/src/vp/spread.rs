@@ -22,7 +22,7 @@ use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{MANY, Shared, Vp};
+use super::{MANY, Shared, Turn, Vp};
 use crate::policy::Ready;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Lock, pause};
@@ -140,11 +140,11 @@ impl Shared {
 impl Vp {
     /// A thread that ran elsewhere last was woken here, while the machine is spread.
     #[cold]
-    pub(crate) fn send_across(&self, thread: Ready) {
+    pub(crate) fn send_across(&self, thread: Ready, turn: Turn) {
         // SAFETY: a thread with a token keeps its machine alive.
         let there = unsafe { &*thread.header().vp.load(Relaxed) };
         if self.leisure.pays_for_a_move(&there.leisure) {
-            return self.enqueue_woken(thread);
+            return self.enqueue_woken(thread, turn);
         }
         if there.leisure.pays_for_a_move(&self.leisure) {
             self.follow(there);

@@ -52,7 +52,7 @@ use std::time::{Duration, Instant};
 pub(super) use seat::{Seat, Sitter};
 pub(super) use stand_in::StandIn;
 
-use super::Vp;
+use super::{Turn, Vp};
 use crate::policy::{Ready, Reason};
 use crate::sync::atomic::Ordering;
 use crate::thread::frame::{Header, Kind};
@@ -286,9 +286,9 @@ impl Vp {
     /// As [`enqueue_slowly`](Self::enqueue_slowly), of a thread that was woken.
     #[cold]
     #[inline(never)]
-    pub(super) fn enqueue_woken_slowly(&self, thread: Ready) {
+    pub(super) fn enqueue_woken_slowly(&self, thread: Ready, turn: Turn) {
         if self.is_stand_in() && !self.is_bound_to(&thread) && self.enter_slowly() {
-            self.enqueue_woken_inside(thread);
+            self.enqueue_woken_inside(thread, turn);
             return self.exit();
         }
         self.enqueue_slowly(thread, Reason::Remote);

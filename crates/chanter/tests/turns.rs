@@ -1,0 +1,142 @@
+//! In which order threads run that are woken by each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use chanter::prelude::*;
+
+fn on_one_processor<F: Future + Send>(main: F) -> F::Output
+where
+    F::Output: Send,
+{
+    Machine::builder().vps(1).build().unwrap().block_on(main)
+}
+
+/// Lets all others come to where they wait.
+async fn let_all_wait() {
+    for _ in 0..10 {
+        yield_now().await;
+    }
+}
+
+#[test]
+fn who_is_given_a_message_runs_before_who_got_rid_of_one() {
+    on_one_processor(async {
+        let (log, order) = mailbox();
+        let (to_us, from_sender) = channel();
+        let (to_receiver, from_us) = channel();
+        let own = log.clone();
+        let sender = spawn(async move {
+            to_us.send(()).await.unwrap();
+            own.send("sender").await.unwrap();
+        });
+        let receiver = spawn(async move {
+            from_us.recv().await.unwrap();
+            log.send("receiver").await.unwrap();
+        });
+        let_all_wait().await;
+        from_sender.recv().await.unwrap();
+        to_receiver.send(()).await.unwrap();
+        receiver.await.unwrap();
+        sender.await.unwrap();
+        assert_eq!((order.recv().await, order.recv().await), (Ok("receiver"), Ok("sender")));
+    });
+}
+
+#[test]
+fn of_several_who_are_given_messages_the_first_runs_first() {
+    on_one_processor(async {
+        let (log, order) = mailbox();
+        let workers: Vec<_> = (0..3)
+            .map(|number| {
+                let (tx, rx) = channel();
+                let log = log.clone();
+                let thread = spawn(async move {
+                    rx.recv().await.unwrap();
+                    log.send(number).await.unwrap();
+                });
+                (tx, thread)
+            })
+            .collect();
+        let_all_wait().await;
+        for (tx, _) in &workers {
+            tx.send(()).await.unwrap();
+        }
+        for (_, thread) in workers {
+            thread.await.unwrap();
+        }
+        assert_eq!((order.recv().await, order.recv().await, order.recv().await), (Ok(0), Ok(1), Ok(2)));
+    });
+}
+
+#[test]
+fn a_conversation_does_not_keep_who_was_woken_before() {
+    const ROUNDS: u64 = 100_000;
+    on_one_processor(async {
+        let (to_us, from_sender) = channel();
+        let (ping, pinged) = channel();
+        let (pong, ponged) = channel();
+        let rounds = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&rounds);
+        let sender = spawn(async move {
+            to_us.send(()).await.unwrap();
+            seen.load(Relaxed)
+        });
+        let echo = spawn(async move {
+            while let Ok(()) = pinged.recv().await {
+                pong.send(()).await.unwrap();
+            }
+        });
+        let_all_wait().await;
+        let talk = spawn(async move {
+            // From now on the sender is ready.
+            from_sender.recv().await.unwrap();
+            for _ in 0..ROUNDS {
+                ping.send(()).await.unwrap();
+                ponged.recv().await.unwrap();
+                rounds.fetch_add(1, Relaxed);
+            }
+        });
+        let late = sender.await.unwrap();
+        assert!(late < 200, "it ran after {late} rounds of others");
+        talk.await.unwrap();
+        echo.await.unwrap();
+    });
+}
+
+#[test]
+fn the_stages_of_a_pipeline_do_not_fill_up() {
+    const STAGES: u64 = 100;
+    const NUMBERS: u64 = 1_000;
+    on_one_processor(async {
+        let begun = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&begun);
+        let (tx, mut last) = channel();
+        drop(spawn(async move {
+            for number in 0.. {
+                count.store(number, Relaxed);
+                if tx.send(number).await.is_err() {
+                    break;
+                }
+            }
+        }));
+        for _ in 0..STAGES {
+            let (to, next) = channel();
+            let from = std::mem::replace(&mut last, next);
+            drop(spawn(async move {
+                while let Ok(number) = from.recv().await {
+                    if to.send(number).await.is_err() {
+                        break;
+                    }
+                }
+            }));
+        }
+        let mut under_way = 0;
+        for expected in 0..NUMBERS {
+            assert_eq!(last.recv().await, Ok(expected));
+            under_way += begun.load(Relaxed) - expected;
+        }
+        let average = under_way / NUMBERS;
+        assert!(average < STAGES / 10, "{average} numbers are under way");
+    });
+}
