@@ -65,7 +65,7 @@ use hand_over::{Seat, Sitter};
 use replace::{Cause, Replacement};
 use simulation::Simulated;
 use sleep::{Sleeper, Wake};
-use spread::Leisure;
+use spread::Account;
 
 /// Attaches may nest this deep.
 const DEPTH: u32 = 24;
@@ -140,8 +140,8 @@ pub(crate) struct Vp {
     arrivals: Cell<u32>,
     /// Driver: threads here are woken by each other, mostly.
     is_talking: Cell<bool>,
-    /// How much time there is to spare, while the machine is spread.
-    leisure: Leisure,
+    /// The driver's time, while the machine is spread.
+    account: Account,
     /// How many polls others have seen here when they last wanted a thread.
     seen_polls: AtomicUsize,
     /// Driver: turns until the clock is looked at.
@@ -237,7 +237,7 @@ impl Vp {
             turns: Cell::new(0),
             arrivals: Cell::new(0),
             is_talking: Cell::new(false),
-            leisure: Leisure::default(),
+            account: Account::default(),
             seen_polls: AtomicUsize::new(0),
             soon_runs: Cell::new(0),
             overtook: Cell::new(0),

@@ -11,9 +11,11 @@
 //! they are too small to keep their driver busy.
 //!
 //! A machine spreads for a trial: when somebody is hungry, and another one has been busy for
-//! long with many threads that talk, one of these is *settled* with the hungry one. If
-//! more is done afterwards than before, the machine stays spread for as long as that holds; if
-//! not, its threads come together again, and the next trial comes later.
+//! long with many threads that talk, one of these is *settled* with the hungry one. From then
+//! on all add up how long they are busy, and what messages across and moves cost. If more than
+//! one processor's time is left, the machine stays spread for as long as that holds; if
+//! not, its threads come together again, and the next trial comes later. (What is
+//! done in a second says less: a processor's speed may change in the meantime.)
 //!
 //! Any thread may run anywhere: all of this only hints, and the atomics are Relaxed.
 
@@ -22,6 +24,7 @@ use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::worker::TINY_TURN;
 use super::{MANY, Shared, Turn, Vp};
 use crate::policy::Ready;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -30,17 +33,22 @@ use crate::thread::frame::Kind;
 
 /// Who is hungry stays awake so long for what others may send.
 const LINGER: Duration = Duration::from_micros(50);
-/// So many nanoseconds to spare pay for the move of a thread.
+/// So many nanoseconds to spare pay for the move of a thread. What it costs, and what a
+/// message across does: both sides of it.
 const MOVE: u64 = 2_000;
 /// More of them than this are forgotten.
-const MOST_LEISURE: u64 = 400_000;
+const MOST_SPARE: u64 = 400_000;
 /// Who has so many of them, and nothing to run, gets another thread.
 const STARVED: u64 = 200_000;
 /// How long somebody must have talked before a trial.
 const TALK: Duration = Duration::from_micros(500);
-/// How often to look whether it pays to be spread. What is done until the first look does not count.
+/// How often to look whether it pays to be spread.
 const TRIAL: Duration = Duration::from_millis(1);
-/// It pays if so many hundredths are done of what was done before.
+/// A trial has so many looks until it must pay, as long as threads move. The first never counts.
+const LOOKS: u32 = 10;
+/// Threads move while moves take one part in so many of the time.
+const SETTLED: u64 = 10;
+/// It pays if so many hundredths of one processor's time are well spent, in tiny turns.
 const GAIN: u64 = 115;
 /// How long to wait for the next trial after the first that failed, and at most.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
@@ -62,23 +70,40 @@ pub(super) struct Spread {
 struct Trial {
     /// Before the trial: a virtual processor that talks.
     talker: usize,
-    /// Since when polls are counted, and how many there were: the talker's, or all.
+    /// Since when it does, or, in the trial, the time is added up; and the sums then.
     since: Instant,
-    polls: u64,
-    /// Polls a second before the trial.
-    before: u64,
-    /// The first look is still to come.
-    is_new: bool,
+    sums: Sums,
+    /// How many looks are left until it must pay.
+    looks: u32,
     /// It did not pay at the last look.
     is_doubtful: bool,
     wait: Duration,
     not_before: Instant,
 }
 
-/// A virtual processor's part: nanoseconds in which its driver had nothing to do, less
-/// what they have paid for.
+/// A virtual processor's part.
 #[derive(Debug, Default)]
-pub(super) struct Leisure(AtomicU64);
+pub(super) struct Account {
+    /// Nanoseconds in which its driver had nothing to do, less what they have paid for.
+    spare: AtomicU64,
+    /// The driver's sums, while the machine is spread.
+    busy: AtomicU64,
+    across: AtomicU64,
+    moved: AtomicU64,
+}
+
+/// What all drivers have added up.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    /// Nanoseconds of work.
+    busy: u64,
+    /// Messages.
+    across: u64,
+    /// Threads.
+    moved: u64,
+    /// Turns.
+    polls: u64,
+}
 
 impl Spread {
     pub(super) fn new() -> Self {
@@ -86,9 +111,8 @@ impl Spread {
         let trial = Trial {
             talker: usize::MAX,
             since: now,
-            polls: 0,
-            before: 0,
-            is_new: false,
+            sums: Sums::default(),
+            looks: 0,
             is_doubtful: false,
             wait: FIRST_WAIT,
             not_before: now,
@@ -98,29 +122,48 @@ impl Spread {
 }
 
 impl Trial {
-    /// Begins to count at `now`, with `polls` so far; how many there were a second until now.
-    fn count(&mut self, now: Instant, polls: u64) -> u64 {
-        let time = now.duration_since(self.since).as_nanos().max(1);
-        let done = u128::from(polls.saturating_sub(self.polls));
-        (self.since, self.polls) = (now, polls);
-        (done * 1_000_000_000 / time) as u64
+    /// At `now` the drivers have added up `sums`: does it pay? `None`: that cannot be said yet.
+    fn pays(&mut self, now: Instant, sums: Sums) -> Option<bool> {
+        let time = nanoseconds(now.duration_since(replace(&mut self.since, now)));
+        let past = replace(&mut self.sums, sums);
+        let busy = sums.busy.wrapping_sub(past.busy);
+        let across = sums.across.wrapping_sub(past.across).saturating_mul(MOVE);
+        let moved = sums.moved.wrapping_sub(past.moved).saturating_mul(MOVE);
+        let talk = nanoseconds(TINY_TURN).saturating_mul(sums.polls.wrapping_sub(past.polls));
+        if moved.saturating_mul(SETTLED) < time {
+            self.looks = self.looks.min(1);
+        }
+        let well_spent = busy.saturating_sub(across).saturating_sub(moved);
+        let pays = busy <= talk && well_spent.saturating_mul(100) >= time.saturating_mul(GAIN);
+        let is_early = self.looks > 0;
+        self.looks = self.looks.saturating_sub(1);
+        (pays || !is_early).then_some(pays)
     }
 }
 
-impl Leisure {
-    fn add(&self, time: Duration) {
-        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.0.store(self.0.load(Relaxed).saturating_add(time).min(MOST_LEISURE), Relaxed);
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Account {
+    fn spare(&self, time: Duration) {
+        let spare = self.spare.load(Relaxed).saturating_add(nanoseconds(time));
+        self.spare.store(spare.min(MOST_SPARE), Relaxed);
+    }
+
+    /// The driver's own: adds to one of its sums.
+    fn count(sum: &AtomicU64, more: u64) {
+        sum.store(sum.load(Relaxed).wrapping_add(more), Relaxed);
     }
 
     /// Whether there is so much more here than `elsewhere` that it pays for a move, which it
     /// does. What both have is forgotten: it would hide who has more when both are full.
     fn pays_for_a_move(&self, elsewhere: &Self) -> bool {
-        let (here, there) = (self.0.load(Relaxed), elsewhere.0.load(Relaxed));
+        let (here, there) = (self.spare.load(Relaxed), elsewhere.spare.load(Relaxed));
         let (more, less) = (here.saturating_sub(there), there.saturating_sub(here));
         let pays = more >= MOVE;
-        self.0.store(if pays { more - MOVE } else { more }, Relaxed);
-        elsewhere.0.store(if pays { 0 } else { less }, Relaxed);
+        self.spare.store(if pays { more - MOVE } else { more }, Relaxed);
+        elsewhere.spare.store(if pays { 0 } else { less }, Relaxed);
         pays
     }
 }
@@ -132,8 +175,13 @@ impl Shared {
         self.spread.is_on.load(Relaxed)
     }
 
-    fn polls(&self) -> u64 {
-        self.vps.iter().map(|vp| vp.counters.polls.get()).sum()
+    fn sums(&self) -> Sums {
+        self.vps.iter().fold(Sums::default(), |sums, vp| Sums {
+            busy: sums.busy.wrapping_add(vp.account.busy.load(Relaxed)),
+            across: sums.across.wrapping_add(vp.account.across.load(Relaxed)),
+            moved: sums.moved.wrapping_add(vp.account.moved.load(Relaxed)),
+            polls: sums.polls.wrapping_add(vp.counters.polls.get()),
+        })
     }
 }
 
@@ -143,10 +191,12 @@ impl Vp {
     pub(crate) fn send_across(&self, thread: Ready, turn: Turn) {
         // SAFETY: a thread with a token keeps its machine alive.
         let there = unsafe { &*thread.header().vp.load(Relaxed) };
-        if self.leisure.pays_for_a_move(&there.leisure) {
+        if self.account.pays_for_a_move(&there.account) {
+            Account::count(&self.account.moved, 1);
             return self.enqueue_woken(thread, turn);
         }
-        if there.leisure.pays_for_a_move(&self.leisure) {
+        Account::count(&self.account.across, 1);
+        if there.account.pays_for_a_move(&self.account) {
             self.follow(there);
         }
         there.push(thread);
@@ -159,6 +209,7 @@ impl Vp {
         if header.kind.get() == Kind::Host && !self.is_stand_in() {
             header.state.give_home_up(&header.rest, &self.home);
             header.vp.store(ptr::from_ref(there).cast_mut(), Relaxed);
+            Account::count(&self.account.moved, 1);
             // Where it goes on it will look at home.
             self.counters.migrated.add_one();
         }
@@ -168,7 +219,7 @@ impl Vp {
     pub(super) fn propose_to_spread(&self, now: Instant) {
         let machine = self.machine();
         if machine.is_spread() {
-            if self.leisure.0.load(Relaxed) >= STARVED {
+            if self.account.spare.load(Relaxed) >= STARVED {
                 machine.spread.settler.store(self.index + 1, Relaxed);
             }
             return;
@@ -179,9 +230,11 @@ impl Vp {
         let talks = |vp: &Self| {
             !ptr::eq(vp, self)
                 && vp.shares_above.load(Relaxed) == usize::MAX
-                && vp.arena.carved.get() >= FRAMES
                 && vp.leader().sleeper.is_awake()
         };
+        if machine.vps.iter().map(|vp| vp.arena.carved.get()).sum::<u64>() < FRAMES {
+            return;
+        }
         let Some(talker) = machine.vps.iter().find(|vp| talks(vp)) else { return };
         let Some(mut trial) = machine.spread.trial.try_lock() else { return };
         let time = now.duration_since(trial.since);
@@ -189,16 +242,15 @@ impl Vp {
             return;
         }
         let known = trial.talker == talker.index && time < 20 * TALK;
-        let rate = trial.count(now, talker.counters.polls.get());
-        trial.talker = talker.index;
+        trial.since = now;
         if !known {
+            trial.talker = talker.index;
             return;
         }
         trial.talker = usize::MAX;
-        (trial.before, trial.polls) = (rate, machine.polls());
-        (trial.is_new, trial.is_doubtful) = (true, false);
+        (trial.sums, trial.looks, trial.is_doubtful) = (machine.sums(), LOOKS, false);
         for vp in &machine.vps {
-            vp.leisure.0.store(0, Relaxed);
+            vp.account.spare.store(0, Relaxed);
         }
         machine.spread.settler.store(self.index + 1, Relaxed);
         machine.spread.is_on.store(true, Relaxed);
@@ -211,10 +263,7 @@ impl Vp {
         if !machine.is_spread() || now.duration_since(trial.since) < TRIAL {
             return;
         }
-        let pays = trial.count(now, machine.polls()) * 100 >= trial.before * GAIN;
-        if replace(&mut trial.is_new, false) {
-            return;
-        }
+        let Some(pays) = trial.pays(now, machine.sums()) else { return };
         if pays {
             trial.wait = FIRST_WAIT;
         }
@@ -262,8 +311,15 @@ impl Vp {
     /// The driver had nothing to do since `then`.
     pub(super) fn was_idle(&self, then: Instant) {
         if self.machine().is_spread() {
-            self.leisure.add(then.elapsed());
+            let now = Instant::now();
+            self.counted.set(now);
+            self.account.spare(now.duration_since(then));
         }
+    }
+
+    /// The driver was busy for so long, while the machine is spread.
+    pub(super) fn was_busy(&self, time: Duration) {
+        Account::count(&self.account.busy, nanoseconds(time));
     }
 }
 
@@ -282,16 +338,38 @@ mod tests {
 
     #[test]
     fn who_has_more_to_spare_is_seen_however_much_both_have() {
-        let (one, other) = (Leisure::default(), Leisure::default());
-        one.add(Duration::from_millis(3));
-        other.add(Duration::from_millis(2));
+        let (one, other) = (Account::default(), Account::default());
+        one.spare(Duration::from_millis(3));
+        other.spare(Duration::from_millis(2));
         assert!(!one.pays_for_a_move(&other), "both are full");
-        one.add(Duration::from_nanos(MOVE + 1));
-        other.add(Duration::from_nanos(2));
+        one.spare(Duration::from_nanos(MOVE + 1));
+        other.spare(Duration::from_nanos(2));
         assert!(!one.pays_for_a_move(&other));
-        one.add(Duration::from_nanos(1));
+        one.spare(Duration::from_nanos(1));
         assert!(!other.pays_for_a_move(&one), "it has less");
         assert!(one.pays_for_a_move(&other));
         assert!(!one.pays_for_a_move(&other), "it has paid");
+    }
+
+    #[test]
+    fn a_trial_pays_when_more_than_one_processor_is_busy_with_talk() {
+        let begun = Instant::now();
+        let spread = Spread::new();
+        let mut trial = spread.trial.lock();
+        (trial.since, trial.looks) = (begun, LOOKS);
+        let mut sums = Sums::default();
+        let mut look = |at, busy: u64, across: u64, moved: u64, polls: u64| {
+            sums.busy += busy * 1_000;
+            sums.across += across;
+            sums.moved += moved;
+            sums.polls += polls;
+            trial.pays(begun + Duration::from_millis(at), sums)
+        };
+        assert_eq!(look(1, 1_000, 400, 300, 10_000), None, "threads move");
+        assert_eq!(look(2, 1_000, 400, 10, 10_000), None, "the last look that does not count");
+        assert_eq!(look(3, 2_000, 50, 10, 20_000), Some(true));
+        assert_eq!(look(4, 2_000, 500, 0, 20_000), Some(false), "it is all spent on messages across");
+        assert_eq!(look(5, 1_100, 10, 0, 10_000), Some(false), "one could have done it");
+        assert_eq!(look(6, 2_000, 10, 0, 300), Some(false), "that is no talk");
     }
 }

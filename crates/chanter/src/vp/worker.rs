@@ -27,7 +27,7 @@ const LOOK_TURNS: u32 = 32;
 const SHORT_TURN: Duration = Duration::from_micros(10);
 /// Threads with turns shorter than this, who wake each other, stay together: what
 /// they do takes no longer than to wake somebody elsewhere does.
-const TINY_TURN: Duration = Duration::from_micros(5);
+pub(super) const TINY_TURN: Duration = Duration::from_micros(5);
 /// Of threads that wake each other, one in so many may have been woken by
 /// something else.
 const FEW: u32 = 16;
@@ -275,6 +275,7 @@ impl Vp {
         self.shares_above.store(many, Ordering::Relaxed);
         self.serve_requests();
         if self.machine().is_spread() {
+            self.was_busy(took);
             self.settle_one();
         }
         if now.duration_since(self.looked.get()) >= LOOK {
@@ -357,9 +358,11 @@ impl Vp {
         let vp = self.principal();
         let now = Instant::now();
         self.looked.set(now);
-        self.counted.set(now);
+        let busy = now.duration_since(self.counted.replace(now));
         self.until_look.set(LOOK_TURNS);
-        if !self.machine().is_spread() {
+        if self.machine().is_spread() {
+            self.was_busy(busy);
+        } else {
             self.shares_above.store(1, Ordering::Relaxed);
         }
         self.sitter.hold(|| {
