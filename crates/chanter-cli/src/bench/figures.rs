@@ -189,7 +189,7 @@ fn all() -> Vec<Figure> {
         chanter("par-fib", "fork_join", 2),
         AtLeast(1.8),
     ));
-    // Not those of `httperf`: it uses the machine's ports up, which come back after a minute.
+    // Not those of `httperf`, which take minutes: `bench swerve` has them.
     figures.extend(swerve_figures(1).into_iter().filter(|figure| !figure.is_of(swerve::RATES)));
     figures.extend(paper(2));
     figures

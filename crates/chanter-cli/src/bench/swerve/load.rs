@@ -95,10 +95,11 @@ pub(super) fn httperf(server: &Running, connections: u64, pinned: bool) -> Outco
     for rate in RATES {
         let mut command = process::pinned(&program, pinned.then_some(Core::Last));
         command
-            .args(["--hog", "--server", "127.0.0.1", "--port", &server.addr.port().to_string()])
+            .args(["--server", "127.0.0.1", "--port", &server.addr.port().to_string()])
             .args(["--uri", &format!("/{FILE}"), "--timeout", "5"])
             .args(["--num-conns", &connections.to_string(), "--rate", &rate.to_string()]);
-        // It looks for a free port for ever once there is none.
+        // Without `--hog`, so that the kernel chooses the ports: on the loopback it takes those again that
+        // linger. `httperf` itself would look for a free one for ever once 60,000 had been used.
         let limit = PATIENCE + Duration::from_secs(connections / u64::from(rate));
         let output = process::output_within(&mut command, limit).map_err(broken)?.ok_or_else(|| {
             Failure::Unavailable(format!("httperf did not end within {} s", limit.as_secs()))
