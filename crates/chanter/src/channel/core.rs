@@ -225,7 +225,12 @@ impl<T> State<T> {
     unsafe fn end_counted(&mut self, offer: NonNull<Offer>, end: End, verdict: Verdict, wakes: &mut Wakes) {
         self.side(end).give_up();
         // SAFETY: the caller's contract.
-        wakes.push(unsafe { offer.as_ref().end_counted(verdict) });
+        let waiter = unsafe { offer.as_ref().end_counted(verdict) };
+        if end == End::Rx && verdict == Verdict::Committed {
+            wakes.push_given(waiter);
+        } else {
+            wakes.push(waiter);
+        }
     }
 
     /// Tells one who waits at `end` that the channel is closed. True: it has left
@@ -814,7 +819,7 @@ impl<T> State<T> {
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
                     self.taken = self.taken.wrapping_sub(1);
-                    wakes.push(offer.as_ref().complete_stamped(ticket));
+                    wakes.push_given(offer.as_ref().complete_stamped(ticket));
                 }
             }
             // If no receiver is left, `sides_changed` takes it out again.

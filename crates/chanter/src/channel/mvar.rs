@@ -111,7 +111,7 @@ impl<T> State<T> {
                 self.readers.serve(wakes, |note| note.act(value, version));
             }
             let (value, version) = (&mut self.value, &mut self.version);
-            if self.takers.serve(wakes, |note| note.act(value, version)).is_none() {
+            if self.takers.give(wakes, |note| note.act(value, version)).is_none() {
                 return;
             }
             self.next();

@@ -16,6 +16,7 @@ use std::marker::PhantomData;
 use std::ops::DerefMut;
 use std::pin::Pin;
 use std::ptr::NonNull;
+use std::task::Waker;
 
 use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, Wakes};
 use crate::sync::UnsafeCell;
@@ -154,14 +155,26 @@ impl<N> Queue<N> {
     /// Commits the first that still can: `f` fills its note in. `None`: nobody
     /// waits. The caller has claimed no group.
     pub(super) fn serve<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
+        let (waiter, result) = self.commit_first(f)?;
+        wakes.push(waiter);
+        Some(result)
+    }
+
+    /// As `serve`, where `f` gives a message.
+    pub(super) fn give<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
+        let (waiter, result) = self.commit_first(f)?;
+        wakes.push_given(waiter);
+        Some(result)
+    }
+
+    fn commit_first<R>(&mut self, f: impl FnOnce(&mut N) -> R) -> Option<(Option<Waker>, R)> {
         // SAFETY: we are under the lock, or there would be no exclusive borrow.
         let offer = unsafe { self.offers.win() }?;
         // SAFETY: the offers of this queue are the first parts of slots, pinned
         // by owners who wait for `publish`; this one is won.
         unsafe {
             let result = f(offer.cast::<Slot<N>>().as_ref().note());
-            wakes.push(offer.as_ref().complete(Verdict::Committed));
-            Some(result)
+            Some((offer.as_ref().complete(Verdict::Committed), result))
         }
     }
 

@@ -150,7 +150,7 @@ impl<Q, A> Client<Q, A> {
             state.next += 1;
             let mut call = Some((request, reply));
             let give = |note: &mut Note<Q, A>| *note = Note::accepted(number, &mut call);
-            if state.accepts.serve(&mut wakes, give).is_none() {
+            if state.accepts.give(&mut wakes, give).is_none() {
                 state.pending.extend(call.map(|call| (number, call)));
             }
             number
@@ -288,7 +288,7 @@ impl<Q, A> Place for Server<Q, A> {
             return;
         }
         let mut call = Some(call);
-        state.accepts.serve(wakes, |note| *note = Note::accepted(number, &mut call));
+        state.accepts.give(wakes, |note| *note = Note::accepted(number, &mut call));
         state.pending.extend(call.map(|call| (number, call)));
     }
 }

@@ -110,7 +110,7 @@ impl<A, B> Place for Swap<A, B> {
                     let theirs = offer.cast::<Slot<Note<B, A>>>().as_ref().note();
                     mine.got = theirs.give.take();
                     theirs.got = mine.give.take();
-                    wakes.push(offer.as_ref().complete(Verdict::Committed));
+                    wakes.push_given(offer.as_ref().complete(Verdict::Committed));
                 }
                 Some(Offered::Committed)
             }

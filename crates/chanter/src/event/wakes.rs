@@ -17,7 +17,7 @@ pub(crate) struct Wakes {
     /// Boxed, because it is hardly ever used: one store makes it empty.
     #[allow(clippy::box_collection, reason = "see above")]
     rest: ManuallyDrop<Option<Box<Vec<Waker>>>>,
-    /// The turn of one who is alone.
+    /// The turn of all, if they are queued, or of one who is delivered alone.
     turn: Turn,
 }
 
@@ -39,7 +39,9 @@ impl Wakes {
     /// One who has been given a message.
     #[inline(always)]
     pub(crate) fn push_given(&mut self, waiter: Option<Waker>) {
-        self.turn = Turn::Next;
+        if waiter.is_some() {
+            self.turn = Turn::Next;
+        }
         self.push(waiter);
     }
 

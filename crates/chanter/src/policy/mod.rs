@@ -100,8 +100,9 @@ pub trait Policy: Send + Sync + 'static {
     /// A thread is ready: keep it, or return it to have it run soon. Those
     /// that are returned run first in, first out, before
     /// [`next`](Policy::next) is asked (which happens at the latest after 64
-    /// of them), and cost no lock. (One of them goes first: the first that the
-    /// present turn has given a message through a channel; at least every 65th turn none does.) If another virtual processor is hungry
+    /// of them), and cost no lock. (With
+    /// [`lets_woken_run`](Policy::lets_woken_run) one goes first: the first that the turn of
+    /// another of them has given a message; in one turn of 64 none does.) If another virtual processor is hungry
     /// meanwhile, they come back as [`Reason::Displaced`]: keep those.
     ///
     /// A `Ready` that is dropped ends its thread as cancelled.

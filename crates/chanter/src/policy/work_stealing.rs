@@ -9,7 +9,7 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// A thread that is unblocked by its neighbour runs soon on the same virtual
 /// processor, so that a conversation stays in one cache; who is given a message
-/// through a channel even next, so that the stages of a pipeline do not fill up. All others queue up,
+/// even next, so that the stages of a pipeline do not fill up. All others queue up,
 /// first in first out; a hungry virtual processor takes half of the queue.
 #[derive(Debug)]
 pub struct WorkStealing {

@@ -66,6 +66,7 @@ use replace::{Cause, Replacement};
 use simulation::Simulated;
 use sleep::{Sleeper, Wake};
 use spread::Account;
+use worker::SOON_RUNS;
 
 /// Attaches may nest this deep.
 const DEPTH: u32 = 24;
@@ -74,20 +75,18 @@ const LOOK_CLOSER: usize = usize::MAX;
 /// So many threads that talk are shared with a hungry virtual processor; fewer
 /// stay together, since talking across processors costs more than waiting.
 const MANY: usize = 32;
-/// No thread goes before those that are to run soon when so many of them have run in a row.
-const OVERTAKEN: u32 = 32;
 /// A parasite that computes for so long: a host in its place costs next to nothing.
 const LONG_PARASITE: Duration = Duration::from_micros(20);
 /// How often at most a hungry virtual processor asks for a parasite.
 const HEARTBEAT: Duration = Duration::from_micros(100);
 
-/// When a host that is woken by its neighbour runs, as a rule.
+/// When a thread that is woken by its neighbour, and queued, runs as a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// After those that were woken before.
     Soon,
     /// Next, since it has been given a message: so what has been begun is finished before
-    /// more is begun, and the stages of a pipeline do not fill up.
+    /// more is begun, and the stages of a pipeline do not fill up. See [`Vp::may_overtake`].
     Next,
 }
 
@@ -514,7 +513,7 @@ impl Vp {
             self.enqueue_woken_inside(thread, turn);
             self.exit();
         } else {
-            self.enqueue_woken_slowly(thread, turn);
+            self.enqueue_woken_slowly(thread);
         }
     }
 
@@ -584,13 +583,13 @@ impl Vp {
         }
     }
 
-    /// Whether a thread may go before those that are to run soon: the first in a turn, so
-    /// that no more than one is before them, and not in one turn of each so many, so that
-    /// they get on.
+    /// Whether a thread may go before those that are to run soon: the first in a turn of one
+    /// of them, so that no more than one is before the others; and in one turn of so many
+    /// none, so that they get on.
     #[inline(always)]
     fn may_overtake(&self) -> bool {
-        let turn = self.counters.polls.get();
-        self.overtook.replace(turn) != turn && self.soon_runs.get() != OVERTAKEN
+        let (turn, runs) = (self.counters.polls.get(), self.soon_runs.get());
+        (1..=SOON_RUNS).contains(&runs) && runs != SOON_RUNS / 2 && self.overtook.replace(turn) != turn
     }
 
     /// Whether to take threads away from here, for another virtual processor, is
@@ -617,7 +616,7 @@ impl Vp {
             if soon.len() + kept.len() <= 1 {
                 break;
             }
-            // The oldest is run here.
+            // The first is run here.
             let Some(first) = soon.pop_front() else { break };
             if kept.is_empty() {
                 kept.push_back(first);

@@ -16,7 +16,7 @@ use crate::thread::frame::Kind;
 
 /// The policy is asked at the latest after so many turns, so that threads that
 /// talk without end do not keep its queue waiting.
-const SOON_RUNS: u32 = 64;
+pub(super) const SOON_RUNS: u32 = 64;
 /// After a turn of a quantum, so many threads of the policy go first.
 const AFTER_LONG: u32 = SOON_RUNS + 256;
 /// Timers and I/O are looked at about this often while threads run.
@@ -384,6 +384,7 @@ impl Vp {
         if !self.has_enough()
             && let Some(thread) = self.search()
         {
+            self.was_idle(now);
             self.watch.set(HEARTBEAT);
             let thread = self.admit(thread);
             self.exit();

@@ -286,9 +286,9 @@ impl Vp {
     /// As [`enqueue_slowly`](Self::enqueue_slowly), of a thread that was woken.
     #[cold]
     #[inline(never)]
-    pub(super) fn enqueue_woken_slowly(&self, thread: Ready, turn: Turn) {
+    pub(super) fn enqueue_woken_slowly(&self, thread: Ready) {
         if self.is_stand_in() && !self.is_bound_to(&thread) && self.enter_slowly() {
-            self.enqueue_woken_inside(thread, turn);
+            self.enqueue_woken_inside(thread, Turn::Soon);
             return self.exit();
         }
         self.enqueue_slowly(thread, Reason::Remote);
