@@ -19,27 +19,52 @@ async fn let_all_wait() {
     }
 }
 
+/// A sender's message is taken, and then `give` gives `taker` what it waits for: who runs first?
+async fn first_of_sender_and(
+    taker: impl Future<Output = ()> + Send + 'static,
+    give: impl IntoFuture,
+) -> &'static str {
+    let (log, order) = mailbox();
+    let (to_us, from_sender) = channel();
+    let own = log.clone();
+    let sender = spawn(async move {
+        to_us.send(()).await.unwrap();
+        own.send("sender").await.unwrap();
+    });
+    let taker = spawn(async move {
+        taker.await;
+        log.send("taker").await.unwrap();
+    });
+    let_all_wait().await;
+    from_sender.recv().await.unwrap();
+    give.await;
+    taker.await.unwrap();
+    sender.await.unwrap();
+    order.recv().await.unwrap()
+}
+
 #[test]
 fn who_is_given_a_message_runs_before_who_got_rid_of_one() {
     on_one_processor(async {
-        let (log, order) = mailbox();
-        let (to_us, from_sender) = channel();
-        let (to_receiver, from_us) = channel();
-        let own = log.clone();
-        let sender = spawn(async move {
-            to_us.send(()).await.unwrap();
-            own.send("sender").await.unwrap();
-        });
-        let receiver = spawn(async move {
-            from_us.recv().await.unwrap();
-            log.send("receiver").await.unwrap();
-        });
-        let_all_wait().await;
-        from_sender.recv().await.unwrap();
-        to_receiver.send(()).await.unwrap();
-        receiver.await.unwrap();
-        sender.await.unwrap();
-        assert_eq!((order.recv().await, order.recv().await), (Ok("receiver"), Ok("sender")));
+        let (tx, rx) = channel();
+        let taker = async move { rx.recv().await.unwrap() };
+        assert_eq!(first_of_sender_and(taker, tx.send(())).await, "taker");
+    });
+}
+
+#[test]
+fn who_takes_from_an_mvar_or_accepts_a_call_is_given_a_message_too() {
+    on_one_processor(async {
+        let place = MVar::<()>::empty();
+        let there = place.clone();
+        assert_eq!(first_of_sender_and(async move { there.take().await }, place.put(())).await, "taker");
+
+        let (client, server) = rpc::<(), ()>();
+        let serve = async move {
+            let ((), reply) = server.accept().await.unwrap();
+            drop(reply);
+        };
+        assert_eq!(first_of_sender_and(serve, client.call(())).await, "taker");
     });
 }
 

@@ -233,12 +233,14 @@ impl<T> Thread<T> {
     /// ```
     /// # use chanter::prelude::*;
     /// # chanter::block_on(async {
+    /// let (tx, rx) = channel();
     /// let go = CVar::new();
-    /// let thread = spawn(async { 1 });
+    /// let thread = spawn(async move { rx.recv().await });
     /// let request = thread.block(go.wait());
     /// go.set();
     /// request.await.unwrap();
-    /// assert_eq!(thread.await.unwrap(), 1);
+    /// tx.send(1).await.unwrap();
+    /// assert_eq!(thread.await.unwrap(), Ok(1));
     /// # });
     /// ```
     ///
