@@ -12,8 +12,8 @@
 //!
 //! A machine spreads for a trial: when somebody is hungry, and another one has been busy for
 //! long with many threads that talk, one of these is *settled* with the hungry one. From then
-//! on all add up how long they are busy, and what messages across and moves cost. If more than
-//! one processor's time is left, the machine stays spread for as long as that holds; if
+//! on all add up how long they are busy, and what messages across and moves cost. If more time
+//! is left than that of those who were busy before, the machine stays spread for as long as that holds; if
 //! not, its threads come together again, and the next trial comes later. (What is
 //! done in a second says less: a processor's speed may change in the meantime.)
 //!
