@@ -57,7 +57,7 @@ impl Wakes {
     fn queue_now(&mut self) {
         match self.turn {
             Turn::Soon => self.each(Waker::wake),
-            Turn::Next => self.each(|waker| thread::wake_to(waker, Turn::Next)),
+            Turn::Next => self.each(thread::wake_next),
         }
     }
 

@@ -44,7 +44,7 @@ pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, re
 pub(crate) use request::Dossiers;
 pub use request::{Activity, Refused, Request, Speculation, speculate};
 pub(crate) use rest::Home;
-pub(crate) use run::{cancel, claim, clone_ours, is_ours, is_own, run, wake_at, wake_attached, wake_to};
+pub(crate) use run::{cancel, claim, clone_ours, is_ours, is_own, run, wake_at, wake_attached, wake_next};
 pub use scope::{Scope, ScopedThread, scope, scope_blocking};
 pub use spawn::{LocalThread, delay, spawn, spawn_local, spawn_on, spawn_parasite};
 pub(crate) use spawn::{spawn_body, spawn_in};

@@ -345,16 +345,16 @@ pub(crate) fn wake_attached(waker: Waker) {
 }
 
 /// As [`wake_attached`], at an await point of `owner`, if that is the thread
-/// that is polled here; else the parasite is queued, and a host has its `turn`.
+/// that is polled here; else the parasite is queued to its `turn`, as others are.
 #[inline]
 pub(crate) fn wake_at(waker: Waker, owner: &Waker, turn: Turn) {
     wake_here(waker, turn, || is_own(owner));
 }
 
-/// Wakes through `waker`, that of a host to its `turn`.
-pub(crate) fn wake_to(waker: Waker, turn: Turn) {
+/// Wakes through `waker`; a thread of ours is queued to run next.
+pub(crate) fn wake_next(waker: Waker) {
     if is_ours(&waker) {
-        wake_here(waker, turn, || false);
+        wake_here(waker, Turn::Next, || false);
     } else {
         waker.wake();
     }

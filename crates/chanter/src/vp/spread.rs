@@ -76,7 +76,7 @@ struct Trial {
     /// Since when it does, or, in the trial, the time is added up; and the sums then.
     since: Instant,
     sums: Sums,
-    /// How many virtual processors were awake before the trial.
+    /// How many others were awake before the trial.
     before: u64,
     /// How many looks are left until it must pay.
     looks: u32,
@@ -162,7 +162,8 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 impl Account {
-    fn spare(&self, time: Duration) {
+    /// The driver had nothing to do for so long.
+    fn add_spare(&self, time: Duration) {
         let spare = self.spare.load(Relaxed).saturating_add(nanoseconds(time));
         self.spare.store(spare.min(MOST_SPARE), Relaxed);
     }
@@ -264,8 +265,8 @@ impl Vp {
             return;
         }
         trial.talker = usize::MAX;
-        trial.before =
-            machine.vps.iter().filter(|vp| vp.leader().sleeper.is_awake()).count().max(2) as u64 - 1;
+        let is_busy = |vp: &Self| !ptr::eq(vp, self) && vp.leader().sleeper.is_awake();
+        trial.before = machine.vps.iter().filter(|vp| is_busy(vp)).count().max(1) as u64;
         (trial.sums, trial.looks, trial.is_doubtful) = (machine.sums(), LOOKS, false);
         for vp in &machine.vps {
             vp.account.spare.store(0, Relaxed);
@@ -331,7 +332,7 @@ impl Vp {
         if self.machine().is_spread() {
             let now = Instant::now();
             self.counted.set(now);
-            self.account.spare(now.duration_since(then));
+            self.account.add_spare(now.duration_since(then));
         }
     }
 
@@ -358,13 +359,13 @@ mod tests {
     #[test]
     fn who_has_more_to_spare_is_seen_however_much_both_have() {
         let (one, other) = (Account::default(), Account::default());
-        one.spare(Duration::from_millis(3));
-        other.spare(Duration::from_millis(2));
+        one.add_spare(Duration::from_millis(3));
+        other.add_spare(Duration::from_millis(2));
         assert!(!one.pays_for_a_move(&other), "both are full");
-        one.spare(Duration::from_nanos(MOVE + 1));
-        other.spare(Duration::from_nanos(2));
+        one.add_spare(Duration::from_nanos(MOVE + 1));
+        other.add_spare(Duration::from_nanos(2));
         assert!(!one.pays_for_a_move(&other));
-        one.spare(Duration::from_nanos(1));
+        one.add_spare(Duration::from_nanos(1));
         assert!(!other.pays_for_a_move(&one), "it has less");
         assert!(one.pays_for_a_move(&other));
         assert!(!one.pays_for_a_move(&other), "it has paid");
