@@ -70,12 +70,15 @@ impl Style for AsynchronousParasites {
     }
 }
 
-/// Starts a thread that answers over a channel of its own.
+/// Starts a thread that makes the call and answers over a channel of its own.
 #[inline]
-pub fn answers<S: Style, T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> Receiver<T> {
+pub fn answers<S: Style, C>(call: impl FnOnce() -> C + Send + 'static) -> Receiver<C::Output>
+where
+    C: Future<Output: Send + 'static> + Send + 'static,
+{
     let (to, answer) = channel();
     S::start(async move {
-        let value = call.await;
+        let value = call().await;
         S::send(&to, value).await;
     });
     answer

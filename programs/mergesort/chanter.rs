@@ -16,8 +16,8 @@ pub(super) fn sorted<S: Style>(mut numbers: Vec<u32>) -> impl Future<Output = Ve
             return numbers;
         }
         let other = numbers.split_off(numbers.len() / 2);
-        let one = answers::<S, _>(sorted::<S>(numbers));
-        let other = answers::<S, _>(sorted::<S>(other));
+        let one = answers::<S, _>(move || sorted::<S>(numbers));
+        let other = answers::<S, _>(move || sorted::<S>(other));
         merged(&answer(one).await, &answer(other).await)
     }
 }

@@ -11,11 +11,11 @@ use crate::kit::{Style, answer, answers};
 pub(super) fn call<S: Style>(arguments: Arguments) -> impl Future<Output = i64> + Send {
     async move {
         let Some([one, two, three]) = inner(arguments) else { return arguments[2] };
-        let one = answers::<S, _>(call::<S>(one));
-        let two = answers::<S, _>(call::<S>(two));
-        let three = answers::<S, _>(call::<S>(three));
+        let one = answers::<S, _>(move || call::<S>(one));
+        let two = answers::<S, _>(move || call::<S>(two));
+        let three = answers::<S, _>(move || call::<S>(three));
         let arguments = [answer(one).await, answer(two).await, answer(three).await];
-        answer(answers::<S, _>(call::<S>(arguments))).await
+        answer(answers::<S, _>(move || call::<S>(arguments))).await
     }
 }
 

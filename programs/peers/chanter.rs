@@ -229,7 +229,7 @@ fn fib_channel(n: u64) -> impl Future<Output = u64> + Send {
         if n < 2 {
             return n;
         }
-        let one = answers::<AsynchronousParasites, _>(fib_channel(n - 1));
+        let one = answers::<AsynchronousParasites, _>(move || fib_channel(n - 1));
         let other = Box::pin(fib_channel(n - 2)).await;
         answer(one).await + other
     }

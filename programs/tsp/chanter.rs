@@ -15,8 +15,8 @@ pub(super) fn tour<S: Style>(cities: Vec<City>) -> impl Future<Output = Vec<City
             return best(&cities);
         }
         let (one, other, line) = divide(cities);
-        let one = answers::<S, _>(tour::<S>(one));
-        let other = answers::<S, _>(tour::<S>(other));
+        let one = answers::<S, _>(move || tour::<S>(one));
+        let other = answers::<S, _>(move || tour::<S>(other));
         join(&answer(one).await, &answer(other).await, line)
     }
 }

@@ -451,7 +451,9 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
     dies: impl FnOnce(NonNull<Header>),
 ) {
     let class = class_of(size_of::<ParasiteFrame<F>>());
-    // SAFETY: the frame is fresh and large enough, and we are its runner.
+    let future = ManuallyDrop::new(future);
+    // SAFETY: the frame is fresh and large enough, and we are its runner. The future is moved by hand, once: a closure
+    // that owned it would have been moved before.
     unsafe {
         let frame = vp.arena.take(class);
         vp.parasites.add_one();
@@ -459,7 +461,7 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
         let poll = polling(vp, frame, |cx| {
             // Written last, so that the compiler need not read it again.
             let body = frame.cast::<ParasiteFrame<F>>().as_ptr();
-            (&raw mut (*body).future).write(ManuallyDrop::new(future));
+            ptr::copy_nonoverlapping(&raw const future, &raw mut (*body).future, 1);
             ParasiteFrame::<F>::poll(frame, cx)
         });
         if poll.is_ready() && frame.as_ref().is_fresh() {
