@@ -12,7 +12,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use super::core::{Core, End, Slot};
+use super::core::{Core, Slot};
 use super::error::SendError;
 use super::handle::Lent;
 use super::send::Sender;
@@ -29,7 +29,6 @@ pub(super) struct Reified<T> {
     header: Header,
     group: Group,
     slot: Slot<T>,
-    lent: Lent<T>,
 }
 
 impl<T> Sender<T> {
@@ -90,7 +89,6 @@ impl<T> Reified<T> {
                 header: Header::new(State::new_complete(), crate::thread::body::NONE, Kind::Parasite, home),
                 group: Group::new_detached(waker),
                 slot: Slot::new(Some(message)),
-                lent,
             });
             place.as_ref()
         };
@@ -98,8 +96,7 @@ impl<T> Reified<T> {
         let mut wakes = Wakes::new();
         // SAFETY: the slot is pinned, and nobody retracts it: its partner, or
         // the end of the channel, ends it.
-        let offered =
-            unsafe { Core::send::<Lent<T>>(this.lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
+        let offered = unsafe { Core::send::<Lent<T>>(lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
         if let Some(vp) = vp {
             vp.parasites.add_one();
         }
@@ -141,18 +138,16 @@ impl<T> Reified<T> {
         }
     }
 
-    /// A partner has completed the offer.
+    /// A partner has completed the offer, and given its share up.
     ///
     /// # Safety
     /// `data` is the waker's, which is given up: nobody else refers to it.
     unsafe fn end(data: *const (), in_arena: bool) {
         // SAFETY: made in `leave`.
         let this = unsafe { NonNull::new_unchecked(data.cast_mut().cast::<Self>()) };
-        let mut wakes = Wakes::new();
         // SAFETY: the publication was the partner's last access, so all is ours.
         let message = unsafe {
             let message = this.as_ref().slot.take();
-            Core::part::<Lent<T>>(this.as_ref().lent.core_ptr(), End::Tx, false, &mut wakes);
             Self::free(this, in_arena);
             message
         };
@@ -160,7 +155,6 @@ impl<T> Reified<T> {
             // The channel was closed.
             contain(|| drop(message));
         }
-        wakes.queue();
     }
 
     unsafe fn end_in_arena(data: *const ()) {

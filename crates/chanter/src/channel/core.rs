@@ -14,13 +14,15 @@
 //! with a plain store (`handle.rs`) and reports the sum now and then, and when
 //! it is dropped; events subtract one when they end, if possible under the lock
 //! that they hold then anyway. A partner never gives up another's share, so an
-//! event's channel is alive while its owner has not ended it. (The partner of a
-//! *counted* offer does: its owner is told of the last one only.) So the count of
+//! event's channel is alive while its owner has not ended it. (Some offers *leave
+//! their share* to their partner: of those that are counted the owner is told of the
+//! last one only, and a detached one has no owner.) So the count of
 //! events wraps while a handle lives, and is exact when there is none.
 //!
 //! **The end.** A message that was committed to a waiting receiver may still
 //! come back. Until it is taken, nobody is told that the channel is closed.
 
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::task::Waker;
 
@@ -29,7 +31,8 @@ use super::handle::Share;
 use super::meet::{Meet, commit, meet};
 use crate::deadlock::Census;
 use crate::event::{Offer, OfferList, Offered, Offering, Verdict, Wakes};
-use crate::sync::{BiasedGuard, BiasedLock, UnsafeCell};
+use crate::sync::{BiasedGuard, BiasedLock, History, UnsafeCell};
+use crate::vp::Vp;
 
 const SENDABLE: u8 = 1;
 const RECEIVABLE: u8 = 2;
@@ -117,15 +120,6 @@ impl<T> Slot<T> {
         // SAFETY: the caller's contract; the place is empty.
         self.message.with_mut(|message| unsafe { *message = Some(value) });
     }
-}
-
-/// What is left to do when the lock has been released.
-#[must_use = "destructors wait to run"]
-struct Rest<T> {
-    /// Nobody refers to the channel any more: it must be freed.
-    unreferenced: bool,
-    /// Messages that nobody can receive any more.
-    unread: Option<Box<Buffer<T>>>,
 }
 
 impl Side {
@@ -216,16 +210,22 @@ impl<T> State<T> {
         }
     }
 
-    /// A partner that has won a counted offer of the side `end`, and filled or
-    /// emptied its slot, ends the owner's wait there.
+    /// A partner that has won an offer of the side `end` that leaves its share,
+    /// and filled or emptied its slot, ends the owner's wait there.
     ///
     /// # Safety
-    /// As for [`Offer::end_counted`].
+    /// As for [`Offer::end_with_share`].
     #[inline(always)]
-    unsafe fn end_counted(&mut self, offer: NonNull<Offer>, end: End, verdict: Verdict, wakes: &mut Wakes) {
+    unsafe fn end_with_share(
+        &mut self,
+        offer: NonNull<Offer>,
+        end: End,
+        verdict: Verdict,
+        wakes: &mut Wakes,
+    ) {
         self.side(end).give_up();
         // SAFETY: the caller's contract.
-        let waiter = unsafe { offer.as_ref().end_counted(verdict) };
+        let waiter = unsafe { offer.as_ref().end_with_share(verdict) };
         if end == End::Rx && verdict == Verdict::Committed {
             wakes.push_given(waiter);
         } else {
@@ -242,25 +242,30 @@ impl<T> State<T> {
         // SAFETY: the caller's contract. A message stays in the slot, for its
         // owner.
         unsafe {
-            let is_counted = offer.as_ref().group().is_counted();
-            if is_counted {
-                self.end_counted(offer, end, Verdict::Closed, wakes);
+            let leaves_its_share = offer.as_ref().group().leaves_its_share();
+            if leaves_its_share {
+                self.end_with_share(offer, end, Verdict::Closed, wakes);
             } else {
                 wakes.push(offer.as_ref().complete(Verdict::Closed));
             }
-            is_counted
+            leaves_its_share
         }
+    }
+
+    /// Whether nobody refers to the channel any more, and so nobody waits.
+    #[inline(always)]
+    fn is_unreferenced(&self) -> bool {
+        self.tx.is_unreferenced() && self.rx.is_unreferenced()
     }
 
     /// A side may have gone: those who wait for it are told, and what nobody
     /// can receive any more is taken out.
-    #[cold]
-    fn sides_changed(&mut self, wakes: &mut Wakes) -> Rest<T> {
-        while self.tell_sides(wakes) {}
-        if !self.rx.is_unreferenced() {
-            return Rest { unreferenced: false, unread: None };
+    #[inline(always)]
+    fn sides_changed(&mut self, wakes: &mut Wakes) -> Option<Box<Buffer<T>>> {
+        if !self.is_unreferenced() {
+            while self.tell_sides(wakes) {}
         }
-        Rest { unreferenced: self.tx.is_unreferenced(), unread: self.buffer.take() }
+        if self.rx.is_unreferenced() { self.buffer.take() } else { None }
     }
 
     /// One pass over those who wait. True: some have left, so look again.
@@ -336,8 +341,8 @@ impl<T> State<T> {
             unsafe {
                 let message = offer.cast::<Slot<T>>().as_ref().take();
                 self.keep(message.expect("a waiting sender has its message"));
-                if offer.as_ref().group().is_counted() {
-                    self.end_counted(offer, End::Tx, Verdict::Committed, wakes);
+                if offer.as_ref().group().leaves_its_share() {
+                    self.end_with_share(offer, End::Tx, Verdict::Committed, wakes);
                     some_left = true;
                 } else {
                     wakes.push(offer.as_ref().complete(Verdict::Committed));
@@ -356,13 +361,34 @@ impl<T> Core<T> {
     /// One that a first handle of each side will share.
     #[inline(never)]
     pub(super) fn boxed(capacity: u32) -> NonNull<Self> {
+        let (place, history) = match Vp::current().and_then(|vp| vp.channels.take::<Self>()) {
+            Some(spare) => spare,
+            None => (NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(), History::NONE),
+        };
         // In place: a copy would wait for the stores.
-        let place = Box::leak(Box::<Self>::new_uninit());
-        NonNull::from(place.write(Self::new(capacity)))
+        // SAFETY: the block is large enough, and ours.
+        unsafe { place.write(Self::new(capacity, history)) };
+        place
+    }
+
+    /// Frees what `boxed` has made.
+    ///
+    /// # Safety
+    /// Nobody refers to it any more, and its buffer has been taken out.
+    #[inline(always)]
+    unsafe fn free(core: NonNull<Self>, history: History) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            core.drop_in_place();
+            let kept = Vp::current().is_some_and(|vp| vp.channels.keep(core, history));
+            if !kept {
+                drop(Box::from_raw(core.as_ptr().cast::<MaybeUninit<Self>>()));
+            }
+        }
     }
 
     #[inline(always)]
-    fn new(capacity: u32) -> Self {
+    fn new(capacity: u32, history: History) -> Self {
         let state = State {
             senders: OfferList::new(),
             receivers: OfferList::new(),
@@ -373,7 +399,7 @@ impl<T> Core<T> {
             ticket: 0,
             taken: 0,
         };
-        Self(BiasedLock::new(state, if capacity > 0 { SENDABLE } else { 0 }))
+        Self(BiasedLock::with_history(state, if capacity > 0 { SENDABLE } else { 0 }, history))
     }
 
     /// How many senders and receivers there are, not counting events.
@@ -462,9 +488,9 @@ impl<T> Core<T> {
                             wakes.push_given(offer.as_ref().complete_stamped(ticket));
                         }
                     }
-                    Meet::Counted(offer) => {
+                    Meet::WithShare(offer) => {
                         // SAFETY: the slot is ours, the partner's is won.
-                        unsafe { Self::send_counted::<S>(core, state, slot, offer, wakes) };
+                        unsafe { Self::send_with_share::<S>(core, state, slot, offer, wakes) };
                         return Offered::Committed;
                     }
                     Meet::Lost => break 'open,
@@ -540,9 +566,9 @@ impl<T> Core<T> {
                         }
                         slot.offer.verdict.set(Verdict::Committed);
                     }
-                    Meet::Counted(offer) => {
+                    Meet::WithShare(offer) => {
                         // SAFETY: the slot is ours, the partner's is won.
-                        unsafe { Self::receive_counted::<S>(core, state, slot, offer, wakes) };
+                        unsafe { Self::receive_with_share::<S>(core, state, slot, offer, wakes) };
                         return Offered::Committed;
                     }
                     Meet::Lost => break 'open,
@@ -602,12 +628,12 @@ impl<T> Core<T> {
         }
     }
 
-    /// Sends the slot's message to a counted offer that has been won.
+    /// Sends the slot's message to an offer that has been won and leaves its share.
     ///
     /// # Safety
     /// As for `end_both`; the slot is the caller's own.
     #[inline(never)]
-    unsafe fn send_counted<S: Share<T>>(
+    unsafe fn send_with_share<S: Share<T>>(
         core: NonNull<Self>,
         state: BiasedGuard<'_, State<T>>,
         slot: &Slot<T>,
@@ -623,12 +649,12 @@ impl<T> Core<T> {
         }
     }
 
-    /// Receives the message of a counted offer that has been won.
+    /// Receives the message of an offer that has been won and leaves its share.
     ///
     /// # Safety
-    /// As for `send_counted`.
+    /// As for `send_with_share`.
     #[inline(never)]
-    unsafe fn receive_counted<S: Share<T>>(
+    unsafe fn receive_with_share<S: Share<T>>(
         core: NonNull<Self>,
         state: BiasedGuard<'_, State<T>>,
         slot: &Slot<T>,
@@ -645,10 +671,10 @@ impl<T> Core<T> {
     }
 
     /// Ends a critical section in which an event of the side `end` committed
-    /// with a counted offer: both shares go.
+    /// with an offer that leaves its share: both go.
     ///
     /// # Safety
-    /// As for `give_up`, and for [`State::end_counted`].
+    /// As for `give_up`, and for [`State::end_with_share`].
     #[inline(always)]
     unsafe fn end_both<S: Share<T>>(
         core: NonNull<Self>,
@@ -659,7 +685,7 @@ impl<T> Core<T> {
     ) {
         let other = if end == End::Tx { End::Rx } else { End::Tx };
         // SAFETY: the caller's contract.
-        unsafe { state.end_counted(theirs, other, Verdict::Committed, wakes) };
+        unsafe { state.end_with_share(theirs, other, Verdict::Committed, wakes) };
         if state.side(other).has_handles() {
             // SAFETY: the caller's contract.
             return unsafe { Self::give_up::<S>(core, state, end, false, wakes) };
@@ -677,21 +703,19 @@ impl<T> Core<T> {
     /// The caller has no share of the channel any more.
     #[cold]
     #[inline(never)]
-    unsafe fn finish(core: NonNull<Self>, state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
-        // SAFETY: while the lock is held, nobody else can find that nobody
-        // refers to the channel.
-        let rest = unsafe { core.as_ref() }.end_sides(state, wakes);
-        if rest.unreferenced {
+    unsafe fn finish(core: NonNull<Self>, mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
+        let unread = state.sides_changed(wakes);
+        if state.is_unreferenced() {
+            let history = state.history();
+            drop(state);
             // SAFETY: made by `handle::pair`; one critical section is the last.
-            drop(unsafe { Box::from_raw(core.as_ptr()) });
+            unsafe { Self::free(core, history) };
+        } else {
+            // SAFETY: while the lock is held, nobody else can find that nobody
+            // refers to the channel.
+            unsafe { core.as_ref() }.unlock(state, wakes);
         }
-        drop(rest.unread);
-    }
-
-    fn end_sides(&self, mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) -> Rest<T> {
-        let rest = state.sides_changed(wakes);
-        self.unlock(state, wakes);
-        rest
+        drop(unread);
     }
 
     /// An event gives its share up, and nothing else: a partner has completed
@@ -780,8 +804,9 @@ impl<T> Core<T> {
         let mut state = self.lock();
         state.capacity |= CLOSED;
         // The caller refers to the channel.
-        let rest = self.end_sides(state, wakes);
-        drop(rest.unread);
+        let unread = state.sides_changed(wakes);
+        self.unlock(state, wakes);
+        drop(unread);
     }
 
     /// A handle goes, and leaves what it has lent.
@@ -806,11 +831,11 @@ impl<T> State<T> {
         // SAFETY: the lock is held; the caller's group is withdrawn.
         match unsafe { self.receivers.win() } {
             // SAFETY: won.
-            Some(offer) if unsafe { offer.as_ref().group() }.is_counted() => {
+            Some(offer) if unsafe { offer.as_ref().group() }.leaves_its_share() => {
                 // SAFETY: as above.
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
-                    self.end_counted(offer, End::Rx, Verdict::Committed, wakes);
+                    self.end_with_share(offer, End::Rx, Verdict::Committed, wakes);
                 }
                 return self.is_closed_for_receivers();
             }

@@ -11,8 +11,8 @@ use crate::sync::spin;
 pub(super) enum Meet {
     /// It has been won and unlinked, and our own offer is committed.
     Won(NonNull<Offer>),
-    /// As `Won`, and it is counted.
-    Counted(NonNull<Offer>),
+    /// As `Won`, and its share is the caller's to give up.
+    WithShare(NonNull<Offer>),
     Nobody,
     /// Another offer of our own group committed meanwhile.
     Lost,
@@ -47,11 +47,11 @@ unsafe fn meet_others(list: &mut OfferList, first: NonNull<Offer>, own: Option<O
     unsafe {
         let theirs = first.as_ref();
         if own.as_ref().is_none_or(|own| own.single)
-            && theirs.group().is_counted()
+            && theirs.group().leaves_its_share()
             && theirs.take() == Take::Won
         {
             list.unlink(theirs);
-            return Meet::Counted(first);
+            return Meet::WithShare(first);
         }
         meet_choices(list, first, own)
     }
@@ -86,8 +86,8 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
                     own.commit();
                 }
                 // SAFETY: won, so its owner waits.
-                let is_counted = unsafe { theirs.group() }.is_counted();
-                return if is_counted { Meet::Counted(offer) } else { Meet::Won(offer) };
+                let leaves_its_share = unsafe { theirs.group() }.leaves_its_share();
+                return if leaves_its_share { Meet::WithShare(offer) } else { Meet::Won(offer) };
             }
             lost => {
                 if let Some(own) = own.filter(|own| !own.single) {

@@ -34,6 +34,7 @@ mod place;
 mod recv;
 mod rpc;
 mod send;
+mod spare;
 mod swap;
 mod wait;
 mod watch;
@@ -52,6 +53,7 @@ pub use mvar::{MVar, Put, Read, Replace, Take};
 pub use recv::{Receiver, RecvEvent, RecvRef};
 pub use rpc::{Accept, CallError, Client, Reply, Server, rpc};
 pub use send::{SendEvent, SendRef, Sender};
+pub(crate) use spare::Spares;
 pub use swap::{Exchange, Swap, SwapChannel, Trade, swap};
 pub use watch::{Changed, Watched, Watcher, watch};
 

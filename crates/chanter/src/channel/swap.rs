@@ -114,7 +114,7 @@ impl<A, B> Place for Swap<A, B> {
                 }
                 Some(Offered::Committed)
             }
-            Meet::Counted(_) => unreachable!("exchanges are not countable"),
+            Meet::WithShare(_) => unreachable!("exchanges keep their shares"),
             Meet::Lost => Some(Offered::Lost),
             Meet::Nobody if !self.is_closed_to(state) => None,
             Meet::Nobody => match own {

@@ -12,7 +12,7 @@
 //!               ├──(prepare, by the owner: −pending)
 //!               └──(stop, by the owner: | STOPPED)──► nothing is claimed any more
 //!
-//!  member:  OUT ──► LINKED ──(taken: claimed, unlinked)──► OUT ──(end_counted)──► ENDED
+//!  member:  OUT ──► LINKED ──(taken: claimed, unlinked)──► OUT ──(end_with_share)──► ENDED
 //! ```
 //!
 //! *Pending* is what the owner keeps the count up by: 1 until it has prepared

@@ -94,6 +94,8 @@ enum Kind {
     Kept,
     /// A share in a [`Countdown`].
     Counted,
+    /// As `Single`, and nobody looks again.
+    Detached,
 }
 
 /// How far a synchronization has come.
@@ -130,11 +132,11 @@ impl Group {
         }
     }
 
-    /// A single synchronization whose owner never looks again: `end` is all
-    /// that its partner has to do.
+    /// A single synchronization whose owner never looks again: its share and
+    /// `end` are all that its partner has to see to.
     #[inline(always)]
     pub(crate) fn new_detached(end: Waker) -> Self {
-        Self { kind: Cell::new(Kind::Single), waiter: UnsafeCell::new(Some(end)), ..Self::new() }
+        Self { kind: Cell::new(Kind::Detached), waiter: UnsafeCell::new(Some(end)), ..Self::new() }
     }
 
     /// What the offers of a [`Countdown`] belong to.
@@ -191,15 +193,22 @@ impl Group {
     #[inline(always)]
     pub(super) fn become_single(&self) {
         // (That of a countdown is read by partners meanwhile.)
-        if !self.is_counted() {
+        if !self.leaves_its_share() {
             self.kind.set(Kind::Single);
         }
     }
 
     /// Whether its offers are counted; asked under the queue's lock.
     #[inline(always)]
-    pub(crate) fn is_counted(&self) -> bool {
+    fn is_counted(&self) -> bool {
         self.kind.get() == Kind::Counted
+    }
+
+    /// Whether partners give up the share of what its owner waited for; asked
+    /// under the queue's lock.
+    #[inline(always)]
+    pub(crate) fn leaves_its_share(&self) -> bool {
+        matches!(self.kind.get(), Kind::Counted | Kind::Detached)
     }
 
     /// Whether it is a member's of a set.
@@ -229,7 +238,7 @@ impl Group {
     /// Whether none of its offers has been taken; asked under a queue's lock.
     fn is_waiting(&self) -> bool {
         // ORDER: Relaxed: who has taken one publishes under its queue's lock.
-        matches!(self.kind.get(), Kind::Single | Kind::Counted)
+        matches!(self.kind.get(), Kind::Single | Kind::Counted | Kind::Detached)
             || self.state.load(Ordering::Relaxed) == WAITING
     }
 
@@ -239,7 +248,7 @@ impl Group {
         match self.kind.get() {
             Kind::Choice | Kind::Counted => (),
             // The lock is the claim: see the module's last paragraph.
-            Kind::Single => return Take::Won,
+            Kind::Single | Kind::Detached => return Take::Won,
             // SAFETY: a kept group is part of its member.
             Kind::Kept => return unsafe { kept::take(self) },
         }
@@ -295,7 +304,7 @@ impl Group {
     pub(crate) fn reserve(&self) -> Take {
         match self.kind.get() {
             Kind::Choice | Kind::Counted => (),
-            Kind::Single => return Take::Won,
+            Kind::Single | Kind::Detached => return Take::Won,
             Kind::Kept => unreachable!("what is committed with others is not kept"),
         }
         // ORDER: as in `take`.
@@ -473,7 +482,7 @@ impl Offer {
     /// its partner left.
     #[inline]
     pub(super) fn has_ended(&self) -> bool {
-        // ORDER: Acquire pairs with `end_counted`.
+        // ORDER: Acquire pairs with `end_with_share`.
         self.place.load(order::count_observe()) == ENDED
     }
 
@@ -516,17 +525,23 @@ impl Offer {
         patiently(|| unsafe { self.take() })
     }
 
-    /// A partner that has taken and unlinked a counted offer, and has given up
-    /// its owner's share of what it waited for, completes it: its last access,
-    /// but for the last of all, who completes the owner's own offer.
+    /// A partner that has taken and unlinked an offer that [leaves its
+    /// share](Group::leaves_its_share), and has given that up, completes it: its
+    /// last access, but for the last of a countdown, who completes the owner's
+    /// own offer.
     ///
     /// # Safety
     /// The caller has won the offer, and holds its queue's lock.
     #[must_use = "wake the owner once the lock is released"]
     #[inline(always)]
-    pub(crate) unsafe fn end_counted(&self, verdict: Verdict) -> Option<Waker> {
+    pub(crate) unsafe fn end_with_share(&self, verdict: Verdict) -> Option<Waker> {
         let is_last = self.leaf.get() != 0;
         let group = self.group.get();
+        // SAFETY: the owner waits for the last, and this one has not ended.
+        if !unsafe { &*group }.is_counted() {
+            // SAFETY: the caller's contract.
+            return unsafe { self.complete(verdict) };
+        }
         self.verdict.set(verdict);
         self.parted.set(true);
         // ORDER: Release publishes the slot to `has_ended`.
@@ -816,7 +831,7 @@ impl OfferList {
 
     /// Takes the oldest offer that can be won, out of the list, waiting for
     /// busy owners. The caller completes and publishes it (in queues that have
-    /// such offers: by [`Offer::end_counted`] if it is counted).
+    /// such offers: by [`Offer::end_with_share`] if it leaves its share).
     ///
     /// # Safety
     /// The caller holds the lock and has claimed no group of its own.

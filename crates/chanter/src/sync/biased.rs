@@ -71,6 +71,18 @@ pub(crate) struct BiasedLock<T> {
     value: UnsafeCell<T>,
 }
 
+/// What a lock has earned: for the next one in its memory.
+#[derive(Clone, Copy)]
+pub(crate) struct History {
+    streak: u16,
+    owner: u32,
+}
+
+impl History {
+    /// That of a lock in new memory.
+    pub(crate) const NONE: Self = Self { streak: STREAKS[0], owner: UNBIASED };
+}
+
 // SAFETY: as for `Lock`.
 unsafe impl<T: Send> Sync for BiasedLock<T> {}
 // SAFETY: as for `Lock`.
@@ -79,11 +91,18 @@ unsafe impl<T: Send> Send for BiasedLock<T> {}
 impl<T> BiasedLock<T> {
     const_unless_loom! {
         pub(crate) fn new(value: T, hint: u8) -> Self {
+            Self::with_history(value, hint, History::NONE)
+        }
+    }
+
+    const_unless_loom! {
+        /// In the memory of another that has gone.
+        pub(crate) fn with_history(value: T, hint: u8, history: History) -> Self {
             Self {
                 held: AtomicBool::new(false),
                 hint: AtomicU8::new(hint),
-                streak: AtomicU16::new(STREAKS[0]),
-                owner: AtomicU32::new(UNBIASED),
+                streak: AtomicU16::new(history.streak),
+                owner: AtomicU32::new(history.owner),
                 value: UnsafeCell::new(value),
             }
         }
@@ -242,6 +261,14 @@ pub(crate) struct BiasedGuard<'a, T> {
 }
 
 impl<T> BiasedGuard<'_, T> {
+    /// What the lock has earned, for the next one in its memory, when nobody else refers to this one.
+    #[inline(always)]
+    pub(crate) fn history(&self) -> History {
+        // ORDER: Relaxed: both are written by who is inside.
+        let streak = self.lock.streak.load(Ordering::Relaxed);
+        History { streak, owner: self.lock.owner.load(Ordering::Relaxed) }
+    }
+
     /// Sets the byte that [`BiasedLock::hint`] reads.
     #[inline(always)]
     pub(crate) fn set_hint(&self, hint: u8) {

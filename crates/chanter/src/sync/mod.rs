@@ -19,7 +19,7 @@ mod stack;
 #[cfg(all(test, loom))]
 pub(crate) mod models;
 
-pub(crate) use biased::{BiasedGuard, BiasedLock};
+pub(crate) use biased::{BiasedGuard, BiasedLock, History};
 pub(crate) use cell::Cell;
 pub(crate) use entrance::Entrance;
 pub(crate) use lock::{Guard, Lock};

@@ -71,7 +71,7 @@ orders! {
     count_claim = Acquire;
     /// `Countdown::prepare`: the owner's offer is there.
     count_prepare = Release;
-    /// `Offer::end_counted`: the member's result is complete.
+    /// `Offer::end_with_share`: the member's result is complete.
     count_end = Release;
     /// `Offer::has_ended`: sees that result.
     count_observe = Acquire;

@@ -51,6 +51,7 @@ pub use processor::{VirtualProcessor, current_vp};
 pub use simulation::{Outcome, Simulation};
 pub use topology::{Neighbours, Topology};
 
+use crate::channel::Spares;
 use crate::deadlock::Waits;
 use crate::io::Reactor;
 use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot};
@@ -113,6 +114,8 @@ pub(crate) struct Vp {
     entrance: Cell<&'static Entrance>,
     /// Driver: where frames come from.
     pub(crate) arena: Arena,
+    /// Driver: where channels come from.
+    pub(crate) channels: Spares,
     /// Driver: the real stack limit.
     stack_limit: Cell<usize>,
     /// Driver: whether threads were spawned here that cannot leave.
@@ -253,6 +256,7 @@ impl Vp {
             home: Home::new(index),
             entrance: Cell::new(Entrance::nobodys()),
             arena: Arena::new(),
+            channels: Spares::new(),
             lets_woken_run: Cell::new(policy.lets_woken_run()),
             quantum: Cell::new(policy.quantum().max(1)),
             policies: Slot::new(policy),

@@ -1,0 +1,77 @@
+//! The memory of channels that are gone, for the next ones.
+//!
+//! Many channels carry one answer. What such a channel costs is mostly its
+//! memory, and a lock that is new each time, so that it never earns a bias
+//! ([`BiasedLock`](crate::sync::BiasedLock)). So a virtual processor keeps the
+//! blocks of some channels that ended there, together with what their locks
+//! have earned.
+
+use std::alloc::{Layout, dealloc};
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+
+use crate::sync::History;
+
+/// So many are kept.
+const MOST: u32 = 256;
+const LAYOUT: Layout = Layout::new::<super::core::Core<()>>();
+
+/// The driver's, of a virtual processor.
+pub(crate) struct Spares {
+    first: Cell<*mut Spare>,
+    kept: Cell<u32>,
+}
+
+/// What is in a block meanwhile.
+struct Spare {
+    next: *mut Spare,
+    history: History,
+}
+
+const _: () = assert!(size_of::<Spare>() <= LAYOUT.size() && align_of::<Spare>() <= LAYOUT.align());
+
+impl Spares {
+    pub(crate) fn new() -> Self {
+        Self { first: Cell::new(ptr::null_mut()), kept: Cell::new(0) }
+    }
+
+    /// A block for a `Core`, and what its lock has earned.
+    #[inline(always)]
+    pub(super) fn take<Core>(&self) -> Option<(NonNull<Core>, History)> {
+        if Layout::new::<Core>() != LAYOUT {
+            return None;
+        }
+        let spare = NonNull::new(self.first.get())?;
+        // SAFETY: written by `keep`, and nobody else has it.
+        let Spare { next, history } = unsafe { spare.read() };
+        self.first.set(next);
+        self.kept.set(self.kept.get() - 1);
+        Some((spare.cast(), history))
+    }
+
+    /// Takes the block of a `Core`; false: it is the caller's still.
+    ///
+    /// # Safety
+    /// The block was made by `Box`, and is the caller's. Nothing in it has to be dropped.
+    #[inline(always)]
+    pub(super) unsafe fn keep<Core>(&self, block: NonNull<Core>, history: History) -> bool {
+        if Layout::new::<Core>() != LAYOUT || self.kept.get() == MOST {
+            return false;
+        }
+        let spare = block.cast::<Spare>();
+        // SAFETY: the block is large enough, and the caller's.
+        unsafe { spare.write(Spare { next: self.first.get(), history }) };
+        self.first.set(spare.as_ptr());
+        self.kept.set(self.kept.get() + 1);
+        true
+    }
+}
+
+impl Drop for Spares {
+    fn drop(&mut self) {
+        while let Some((block, _)) = self.take::<super::core::Core<()>>() {
+            // SAFETY: made by `Box`, with this layout.
+            unsafe { dealloc(block.as_ptr().cast(), LAYOUT) };
+        }
+    }
+}
