@@ -121,6 +121,38 @@ fn threads_come_and_go() {
     }
 }
 
+/// Those that end on another virtual processor than their last, too, and more at once than are kept.
+#[test]
+fn channels_come_and_go() {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    watchdog!();
+    const AT_ONCE: usize = 2000;
+    for vps in [1, 2] {
+        machine(vps).block_on(async {
+            let mut before = 0;
+            for n in 0..CHOICES / AT_ONCE {
+                let (all, ended) = mailbox();
+                for _ in 0..AT_ONCE {
+                    let (tx, rx) = channel();
+                    spawn_parasite(async move { tx.asend(1).unwrap() });
+                    all.asend(rx).unwrap();
+                }
+                let elsewhere = spawn_on(n % vps, async move {
+                    for _ in 0..AT_ONCE / 2 {
+                        assert_eq!(ended.recv().await.unwrap().recv().await, Ok(1));
+                    }
+                });
+                elsewhere.join().await.unwrap();
+                if n == CHOICES / AT_ONCE / 10 {
+                    before = resident();
+                }
+            }
+            let grown = resident().saturating_sub(before);
+            assert!(grown < 1024 * 1024, "channels left {grown} bytes");
+        });
+    }
+}
+
 #[test]
 fn machines_come_and_go() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());

@@ -362,7 +362,7 @@ impl<T> Core<T> {
     #[inline(never)]
     pub(super) fn boxed(capacity: u32) -> NonNull<Self> {
         let (place, history) = match Vp::current().and_then(|vp| vp.channels.take::<Self>()) {
-            Some(spare) => spare,
+            Some((place, history)) => (place, history.if_mine()),
             None => (NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(), History::NONE),
         };
         // In place: a copy would wait for the stores.

@@ -13,7 +13,7 @@ use std::ptr::{self, NonNull};
 use crate::sync::History;
 
 /// So many are kept.
-const MOST: u32 = 256;
+const MOST: u32 = 1024;
 const LAYOUT: Layout = Layout::new::<super::core::Core<()>>();
 
 /// The driver's, of a virtual processor.

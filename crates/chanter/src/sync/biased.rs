@@ -81,6 +81,12 @@ pub(crate) struct History {
 impl History {
     /// That of a lock in new memory.
     pub(crate) const NONE: Self = Self { streak: STREAKS[0], owner: UNBIASED };
+
+    /// None, if another OS thread was the last: then it need not be asked.
+    #[inline(always)]
+    pub(crate) fn if_mine(self) -> Self {
+        if self.owner & !UNBIASED == os_thread() { self } else { Self::NONE }
+    }
 }
 
 // SAFETY: as for `Lock`.
