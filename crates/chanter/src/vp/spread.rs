@@ -8,7 +8,8 @@
 //! wakes one elsewhere looks where there has been more time to spare lately. If that is there, it
 //! *follows* the one that it wakes, and will run there too; if that is here, the woken one is
 //! *pulled* over. So groups of threads that talk grow, a thread for each message across, where
-//! they are too small to keep their driver busy.
+//! they are too small to keep their driver busy. (Who waits until it is taken from has worked ahead of
+//! its partner, which counts as time to spare: a driver is never idle while it fills up a pipeline.)
 //!
 //! A machine spreads for a trial: when somebody is hungry, and another one has been busy for
 //! long with many threads that talk, one of these is *settled* with the hungry one. From then
@@ -38,6 +39,9 @@ const LINGER: Duration = Duration::from_micros(50);
 /// So many nanoseconds to spare pay for the move of a thread. Also what a move is taken to
 /// cost, and a message across, both sides together.
 const MOVE: u64 = 2_000;
+/// What it counts for that a thread elsewhere waits until it is taken from: it works ahead, so there would be time
+/// for more, which is not seen before the last thread there has got as far ahead as it can.
+const AHEAD: Duration = Duration::from_nanos(MOVE / 2);
 /// More of them than this are forgotten.
 const MOST_SPARE: u64 = 400_000;
 /// Who has so many of them, and nothing to run, gets another thread.
@@ -46,15 +50,20 @@ const STARVED: u64 = 200_000;
 const TALK: Duration = Duration::from_micros(500);
 /// How often to look whether it pays to be spread.
 const TRIAL: Duration = Duration::from_millis(1);
-/// A trial has so many looks until it must pay, as long as threads move. The first never counts.
+/// So many looks do not count, besides the first, while threads move; after one at which it paid, so many again.
 const LOOKS: u32 = 10;
-/// Threads move while moves take one part in so many of the time.
+/// Threads move if moves take one part in so many of the time.
 const SETTLED: u64 = 10;
 /// It pays if so many hundredths of a processor's time are well spent besides that of those
 /// who were busy before.
 const GAIN: u64 = 15;
+/// At so many looks in a row it does not pay: then it ends.
+const DOUBTS: u32 = 2;
+/// The same, if it has paid before: threads that talk come and go, and settle anew. Then the
+/// next trial need not wait either.
+const PATIENCE: u32 = 4;
 /// How long to wait for the next trial after the first that failed, and at most.
-const FIRST_WAIT: Duration = Duration::from_millis(10);
+const FIRST_WAIT: Duration = Duration::from_millis(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A machine that has cut so many frames has had many threads.
 const FRAMES: u64 = 2 * MANY as u64;
@@ -78,10 +87,13 @@ struct Trial {
     sums: Sums,
     /// How many others were awake before the trial.
     before: u64,
-    /// How many looks are left until it must pay.
+    /// The next look is the first, which never counts.
+    is_first: bool,
+    /// How many looks more need not count if threads move.
     looks: u32,
-    /// It did not pay at the last look.
-    is_doubtful: bool,
+    has_paid: bool,
+    /// It did not pay at so many looks in a row.
+    doubts: u32,
     wait: Duration,
     not_before: Instant,
 }
@@ -120,8 +132,10 @@ impl Spread {
             since: now,
             sums: Sums::default(),
             before: 1,
+            is_first: false,
             looks: 0,
-            is_doubtful: false,
+            has_paid: false,
+            doubts: 0,
             wait: FIRST_WAIT,
             not_before: now,
         };
@@ -139,15 +153,15 @@ impl Trial {
         let across = sums.across.wrapping_sub(past.across).saturating_mul(MOVE);
         let moved = sums.moved.wrapping_sub(past.moved).saturating_mul(MOVE);
         let talk = nanoseconds(TINY_TURN).saturating_mul(sums.polls.wrapping_sub(past.polls));
-        if moved.saturating_mul(SETTLED) < time {
-            self.looks = self.looks.min(1);
-        }
         let well_spent = busy.saturating_sub(across).saturating_sub(moved);
         let enough = time.saturating_mul(self.before * 100 + GAIN);
         let pays = busy <= talk && well_spent.saturating_mul(100) >= enough;
-        let is_early = self.looks > 0;
-        self.looks = self.looks.saturating_sub(1);
-        (!is_early).then_some(pays)
+        if replace(&mut self.is_first, false) {
+            return None;
+        }
+        let settles = self.looks > 0 && moved.saturating_mul(SETTLED) >= time;
+        self.looks -= u32::from(settles);
+        (!settles).then_some(pays)
     }
 }
 
@@ -208,6 +222,9 @@ impl Vp {
     pub(crate) fn send_across(&self, thread: Ready, turn: Turn) {
         // SAFETY: a thread with a token keeps its machine alive.
         let there = unsafe { &*thread.header().vp.load(Relaxed) };
+        if turn == Turn::Soon {
+            there.account.add_spare(AHEAD);
+        }
         if self.account.pays_for_a_move(&there.account) {
             Account::count(&self.account.moved, 1);
             return self.enqueue_woken(thread, turn);
@@ -267,7 +284,8 @@ impl Vp {
         trial.talker = usize::MAX;
         let is_busy = |vp: &Self| !ptr::eq(vp, self) && vp.leader().sleeper.is_awake();
         trial.before = machine.vps.iter().filter(|vp| is_busy(vp)).count().max(1) as u64;
-        (trial.sums, trial.looks, trial.is_doubtful) = (machine.sums(), LOOKS, false);
+        (trial.sums, trial.is_first, trial.looks) = (machine.sums(), true, LOOKS);
+        (trial.has_paid, trial.doubts) = (false, 0);
         for vp in &machine.vps {
             vp.account.spare.store(0, Relaxed);
         }
@@ -284,11 +302,17 @@ impl Vp {
         }
         let Some(pays) = trial.pays(now, machine.sums()) else { return };
         if pays {
-            trial.wait = FIRST_WAIT;
+            (trial.has_paid, trial.doubts) = (true, 0);
+            (trial.looks, trial.wait) = (LOOKS, FIRST_WAIT);
+            return;
         }
-        if replace(&mut trial.is_doubtful, !pays) && !pays {
-            machine.spread.is_on.store(false, Relaxed);
-            machine.spread.settler.store(0, Relaxed);
+        trial.doubts += 1;
+        if trial.doubts < if trial.has_paid { PATIENCE } else { DOUBTS } {
+            return;
+        }
+        machine.spread.is_on.store(false, Relaxed);
+        machine.spread.settler.store(0, Relaxed);
+        if !trial.has_paid {
             trial.not_before = now + trial.wait;
             trial.wait = (trial.wait * 2).min(LONGEST_WAIT);
         }
@@ -376,7 +400,7 @@ mod tests {
         let begun = Instant::now();
         let spread = Spread::new();
         let mut trial = spread.trial.lock();
-        (trial.since, trial.looks) = (begun, LOOKS);
+        (trial.since, trial.is_first, trial.looks) = (begun, true, 1);
         let mut sums = Sums::default();
         let mut look = |at, busy: u64, across: u64, moved: u64, polls: u64| {
             sums.busy += busy * 1_000;
@@ -385,11 +409,12 @@ mod tests {
             sums.polls += polls;
             trial.pays(begun + Duration::from_millis(at), sums)
         };
-        assert_eq!(look(1, 1_000, 400, 300, 10_000), None, "threads move");
-        assert_eq!(look(2, 1_000, 400, 10, 10_000), None, "the last look that does not count");
+        assert_eq!(look(1, 1_000, 400, 10, 10_000), None, "the first look");
+        assert_eq!(look(2, 1_000, 400, 300, 10_000), None, "threads move");
         assert_eq!(look(3, 2_000, 50, 10, 20_000), (cores() > 1).then_some(true).or(Some(false)));
         assert_eq!(look(4, 2_000, 500, 0, 20_000), Some(false), "it is all spent on messages across");
         assert_eq!(look(5, 1_100, 10, 0, 10_000), Some(false), "one could have done it");
         assert_eq!(look(6, 2_000, 10, 0, 300), Some(false), "that is no talk");
+        assert_eq!(look(7, 1_000, 400, 300, 10_000), Some(false), "threads have moved for long enough");
     }
 }
