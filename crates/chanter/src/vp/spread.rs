@@ -62,8 +62,8 @@ const DOUBTS: u32 = 2;
 /// The same, if it has paid before: threads that talk come and go, and settle anew. Then the
 /// next trial need not wait either.
 const PATIENCE: u32 = 4;
-/// How long to wait for the next trial after the first that failed, and at most.
-const FIRST_WAIT: Duration = Duration::from_millis(2);
+/// The next trial waits for as long as one took that failed, and twice as long after each more in a row, but no longer
+/// than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A machine that has cut so many frames has had many threads.
 const FRAMES: u64 = 2 * MANY as u64;
@@ -94,7 +94,9 @@ struct Trial {
     has_paid: bool,
     /// It did not pay at so many looks in a row.
     doubts: u32,
-    wait: Duration,
+    begun: Instant,
+    /// How many times the length of this one to wait if it fails.
+    pauses: u32,
     not_before: Instant,
 }
 
@@ -107,6 +109,8 @@ pub(super) struct Account {
     busy: AtomicU64,
     across: AtomicU64,
     moved: AtomicU64,
+    /// The driver's: which thread elsewhere it has last woken that had waited to be taken from.
+    ahead: AtomicUsize,
 }
 
 /// What all drivers have added up. (Stand-ins are not counted.)
@@ -136,7 +140,8 @@ impl Spread {
             looks: 0,
             has_paid: false,
             doubts: 0,
-            wait: FIRST_WAIT,
+            begun: now,
+            pauses: 1,
             not_before: now,
         };
         Self { is_on: AtomicBool::new(false), settler: AtomicUsize::new(0), trial: Lock::new(trial) }
@@ -223,7 +228,11 @@ impl Vp {
         // SAFETY: a thread with a token keeps its machine alive.
         let there = unsafe { &*thread.header().vp.load(Relaxed) };
         if turn == Turn::Soon {
-            there.account.add_spare(AHEAD);
+            let name = ptr::from_ref(thread.header()).addr();
+            if self.account.ahead.load(Relaxed) == name {
+                there.account.add_spare(AHEAD);
+            }
+            self.account.ahead.store(name, Relaxed);
         }
         if self.account.pays_for_a_move(&there.account) {
             Account::count(&self.account.moved, 1);
@@ -285,7 +294,7 @@ impl Vp {
         let is_busy = |vp: &Self| !ptr::eq(vp, self) && vp.leader().sleeper.is_awake();
         trial.before = machine.vps.iter().filter(|vp| is_busy(vp)).count().max(1) as u64;
         (trial.sums, trial.is_first, trial.looks) = (machine.sums(), true, LOOKS);
-        (trial.has_paid, trial.doubts) = (false, 0);
+        (trial.has_paid, trial.doubts, trial.begun) = (false, 0, now);
         for vp in &machine.vps {
             vp.account.spare.store(0, Relaxed);
         }
@@ -303,7 +312,7 @@ impl Vp {
         let Some(pays) = trial.pays(now, machine.sums()) else { return };
         if pays {
             (trial.has_paid, trial.doubts) = (true, 0);
-            (trial.looks, trial.wait) = (LOOKS, FIRST_WAIT);
+            (trial.looks, trial.pauses) = (LOOKS, 1);
             return;
         }
         trial.doubts += 1;
@@ -313,8 +322,9 @@ impl Vp {
         machine.spread.is_on.store(false, Relaxed);
         machine.spread.settler.store(0, Relaxed);
         if !trial.has_paid {
-            trial.not_before = now + trial.wait;
-            trial.wait = (trial.wait * 2).min(LONGEST_WAIT);
+            let took = now.duration_since(trial.begun);
+            trial.not_before = now + took.saturating_mul(trial.pauses).min(LONGEST_WAIT);
+            trial.pauses = trial.pauses.saturating_mul(2);
         }
     }
 
