@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use chanter::prelude::*;
 use common::{Ledger, Payload, machine, watchdog};
+use futures::StreamExt;
 
 #[test]
 fn messages_wait_in_order() {
@@ -123,6 +124,95 @@ fn large_messages_wait_too() {
             assert!(large.0.iter().all(|word| *word == n));
         }
     });
+}
+
+/// Whoever takes the last message gives the sender's share up: then the channel is closed, for all who wait there, and
+/// gone, if nobody else refers to it.
+#[test]
+fn the_last_message_ends_its_channel() {
+    watchdog!();
+    let run = || {
+        let ledger = Ledger::new();
+        let one = || {
+            let (tx, rx) = channel();
+            tx.asend(ledger.payload(7)).unwrap();
+            rx
+        };
+        let ends = |rx: &Receiver<Payload>| matches!(rx.try_recv(), Err(TryRecvError::Closed));
+
+        let rx = one();
+        let receive = rx.recv();
+        drop(rx);
+        assert_eq!(receive.sync_blocking().unwrap().id, 7, "the event is all that refers to the channel");
+
+        let rx = one();
+        assert_eq!(choose((rx.recv_ref(), never())).sync_blocking().unwrap().id, 7);
+        assert!(ends(&rx));
+
+        let rx = one();
+        let mut set = ChoiceSet::new();
+        set.insert(|| rx.recv_ref());
+        assert_eq!(set.next().sync_blocking().1.unwrap().id, 7);
+        drop(set);
+        assert!(ends(&rx));
+        ledger.check();
+    };
+    run();
+    machine(1).block_on(async {
+        run();
+        let ends = [(); 2].map(|()| {
+            let (tx, rx) = channel();
+            tx.asend(7).unwrap();
+            rx
+        });
+        let (one, other) = gather((ends[0].recv(), ends[1].recv())).await;
+        assert_eq!((one, other), (Ok(7), Ok(7)));
+        assert!(ends.iter().all(|rx| matches!(rx.try_recv(), Err(TryRecvError::Closed))));
+    });
+}
+
+#[test]
+fn streams_hear_of_the_end_when_another_takes_the_last_message() {
+    watchdog!();
+    machine(1).block_on(async {
+        let (tx, rx) = bounded::<u32>(1);
+        let mut stream = rx.clone();
+        let reader = spawn(async move { stream.next().await });
+        yield_now().await;
+        let taken = spawn(async move { rx.recv().await });
+        yield_now().await;
+        tx.asend(1).unwrap();
+        drop(tx);
+        let (one, other) = (taken.await.unwrap().ok(), reader.await.unwrap());
+        assert!([(Some(1), None), (None, Some(1))].contains(&(one, other)), "{one:?} {other:?}");
+    });
+}
+
+/// What one driver's locks have earned is not another's.
+#[test]
+fn drivers_take_turns() {
+    watchdog!();
+    let machine = Arc::new(machine(1));
+    let turn = Arc::new(std::sync::Mutex::new(()));
+    let threads = [(); 2].map(|()| {
+        let (machine, turn) = (Arc::clone(&machine), Arc::clone(&turn));
+        std::thread::spawn(move || {
+            for _ in 0..20 {
+                let _turn = turn.lock().unwrap();
+                let sum = machine.block_on(async {
+                    let mut sum = 0;
+                    for n in 0..500 {
+                        let (tx, rx) = channel();
+                        spawn_parasite(async move { tx.asend(n).unwrap() });
+                        sum += rx.recv().await.unwrap();
+                    }
+                    sum
+                });
+                assert_eq!(sum, 499 * 500 / 2);
+            }
+        })
+    });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 /// Producers of every kind, consumers of every kind, dropped receives between.

@@ -5,6 +5,7 @@ mod common;
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -150,6 +151,33 @@ fn leaked_ones_harm_nobody() {
     drop(rx);
     assert!(tx.is_closed());
     drop(tx);
+}
+
+/// Forgotten, it has no share, but the end of the channel gives its waker back.
+#[test]
+fn leaked_ones_keep_no_waker() {
+    watchdog!();
+    struct Nothing;
+    impl std::task::Wake for Nothing {
+        fn wake(self: Arc<Self>) {}
+    }
+    for senders_first in [false, true] {
+        let nothing = Arc::new(Nothing);
+        let (tx, rx) = channel::<u32>();
+        let mut leaked = Box::pin(rx.recv_ref().sync());
+        let waker = Waker::from(Arc::clone(&nothing));
+        assert!(leaked.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        std::mem::forget(leaked);
+        if senders_first {
+            drop(tx);
+            drop(rx);
+        } else {
+            drop(rx);
+            drop(tx);
+        }
+        drop(waker);
+        assert_eq!(Arc::strong_count(&nothing), 1);
+    }
 }
 
 /// Vectors make their branches late: what was not tried is dropped, once, and

@@ -252,7 +252,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether nobody refers to the channel any more, and so nobody waits.
+    /// Whether nobody refers to the channel any more.
     #[inline(always)]
     fn is_unreferenced(&self) -> bool {
         self.tx.is_unreferenced() && self.rx.is_unreferenced()
@@ -262,7 +262,8 @@ impl<T> State<T> {
     /// can receive any more is taken out.
     #[inline(always)]
     fn sides_changed(&mut self, wakes: &mut Wakes) -> Option<Box<Buffer<T>>> {
-        if !self.is_unreferenced() {
+        // (A borrowed event that was forgotten may wait without a share.)
+        if !self.is_unreferenced() || !self.senders.is_empty() || !self.receivers.is_empty() {
             while self.tell_sides(wakes) {}
         }
         if self.rx.is_unreferenced() { self.buffer.take() } else { None }
@@ -361,8 +362,8 @@ impl<T> Core<T> {
     /// One that a first handle of each side will share.
     #[inline(never)]
     pub(super) fn boxed(capacity: u32) -> NonNull<Self> {
-        let (place, history) = match Vp::current().and_then(|vp| vp.channels.take::<Self>()) {
-            Some((place, history)) => (place, history.if_mine()),
+        let (place, history) = match Vp::current().and_then(|vp| vp.channels.take::<Self>(vp.revoked())) {
+            Some(spare) => spare,
             None => (NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(), History::NONE),
         };
         // In place: a copy would wait for the stores.
@@ -490,7 +491,7 @@ impl<T> Core<T> {
                     }
                     Meet::WithShare(offer) => {
                         // SAFETY: the slot is ours, the partner's is won.
-                        unsafe { Self::send_with_share::<S>(core, state, slot, offer, wakes) };
+                        unsafe { Self::send_with_share::<S>(core, state, slot, offer, own.is_none(), wakes) };
                         return Offered::Committed;
                     }
                     Meet::Lost => break 'open,
@@ -568,7 +569,9 @@ impl<T> Core<T> {
                     }
                     Meet::WithShare(offer) => {
                         // SAFETY: the slot is ours, the partner's is won.
-                        unsafe { Self::receive_with_share::<S>(core, state, slot, offer, wakes) };
+                        unsafe {
+                            Self::receive_with_share::<S>(core, state, slot, offer, own.is_none(), wakes)
+                        };
                         return Offered::Committed;
                     }
                     Meet::Lost => break 'open,
@@ -638,6 +641,7 @@ impl<T> Core<T> {
         state: BiasedGuard<'_, State<T>>,
         slot: &Slot<T>,
         theirs: NonNull<Offer>,
+        chosen: bool,
         wakes: &mut Wakes,
     ) {
         // SAFETY: the caller's contract.
@@ -645,7 +649,7 @@ impl<T> Core<T> {
             let message = slot.take().expect("a message is sent once");
             theirs.cast::<Slot<T>>().as_ref().put(message);
             slot.offer.verdict.set(Verdict::Committed);
-            Self::end_both::<S>(core, state, theirs, End::Tx, wakes);
+            Self::end_both::<S>(core, state, theirs, End::Tx, chosen, wakes);
         }
     }
 
@@ -659,6 +663,7 @@ impl<T> Core<T> {
         state: BiasedGuard<'_, State<T>>,
         slot: &Slot<T>,
         theirs: NonNull<Offer>,
+        chosen: bool,
         wakes: &mut Wakes,
     ) {
         // SAFETY: the caller's contract.
@@ -666,7 +671,7 @@ impl<T> Core<T> {
             let message = theirs.cast::<Slot<T>>().as_ref().take();
             slot.put(message.expect("a waiting sender has its message"));
             slot.offer.verdict.set(Verdict::Committed);
-            Self::end_both::<S>(core, state, theirs, End::Rx, wakes);
+            Self::end_both::<S>(core, state, theirs, End::Rx, chosen, wakes);
         }
     }
 
@@ -681,6 +686,7 @@ impl<T> Core<T> {
         mut state: BiasedGuard<'_, State<T>>,
         theirs: NonNull<Offer>,
         end: End,
+        chosen: bool,
         wakes: &mut Wakes,
     ) {
         let other = if end == End::Tx { End::Rx } else { End::Tx };
@@ -688,7 +694,7 @@ impl<T> Core<T> {
         unsafe { state.end_with_share(theirs, other, Verdict::Committed, wakes) };
         if state.side(other).has_handles() {
             // SAFETY: the caller's contract.
-            return unsafe { Self::give_up::<S>(core, state, end, false, wakes) };
+            return unsafe { Self::give_up::<S>(core, state, end, chosen, wakes) };
         }
         if S::OWNED {
             state.side(end).give_up();

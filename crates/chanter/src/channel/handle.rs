@@ -31,7 +31,7 @@ pub(super) const TX: bool = true;
 pub(super) const RX: bool = false;
 
 /// An event's share of its channel. The event gives it up in one of its
-/// critical sections; there is no destructor.
+/// critical sections, or leaves it to its partner; there is no destructor.
 pub struct Lent<T> {
     core: NonNull<Core<T>>,
 }

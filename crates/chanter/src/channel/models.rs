@@ -289,6 +289,34 @@ fn detached_sends_end_with_their_channel() {
     });
 }
 
+/// INV-LAST when both last shares go in the receive: the channel is gone before the frame of its sender.
+#[test]
+fn detached_sends_outlive_their_channel() {
+    check(|| {
+        let (tx, rx) = channel();
+        let receive = rx.recv();
+        drop(rx);
+        let sender = thread::spawn(move || assert!(tx.asend(Message::new(1)).is_ok()));
+        assert_eq!(block_on(receive).unwrap().number(), 1);
+        sender.join().unwrap();
+    });
+}
+
+/// INV-SIDE when a detached send moves into a place while the last handle goes.
+#[test]
+fn detached_sends_refill() {
+    check(|| {
+        let (tx, rx) = bounded(1);
+        assert!(tx.asend(Message::new(1)).is_ok());
+        assert!(tx.asend(Message::new(2)).is_ok());
+        let sender = thread::spawn(move || drop(tx));
+        assert_eq!(block_on(rx.recv()).unwrap().number(), 1);
+        assert_eq!(block_on(rx.recv()).unwrap().number(), 2);
+        assert_eq!(block_on(rx.recv()).err(), Some(Closed));
+        sender.join().unwrap();
+    });
+}
+
 /// INV-LAST of events that borrow their handle, which is dropped right after
 /// them: the partner is done with the channel, or keeps it by itself.
 #[test]

@@ -14,12 +14,19 @@ use crate::sync::History;
 
 /// So many are kept.
 const MOST: u32 = 1024;
+/// Channels that are worth a revoked bias, with what their locks cost without one. Nobody takes a lock over while biases
+/// have been revoked more often than that.
+const PRICE: i32 = 200;
 const LAYOUT: Layout = Layout::new::<super::core::Core<()>>();
 
 /// The driver's, of a virtual processor.
 pub(crate) struct Spares {
     first: Cell<*mut Spare>,
     kept: Cell<u32>,
+    /// Channels that were made here, less the price of biases that were revoked; at most one price.
+    credit: Cell<i32>,
+    /// How many had been revoked at the last look.
+    revoked: Cell<u32>,
 }
 
 /// What is in a block meanwhile.
@@ -32,12 +39,26 @@ const _: () = assert!(size_of::<Spare>() <= LAYOUT.size() && align_of::<Spare>()
 
 impl Spares {
     pub(crate) fn new() -> Self {
-        Self { first: Cell::new(ptr::null_mut()), kept: Cell::new(0) }
+        Self {
+            first: Cell::new(ptr::null_mut()),
+            kept: Cell::new(0),
+            credit: Cell::new(PRICE),
+            revoked: Cell::new(0),
+        }
     }
 
-    /// A block for a `Core`, and what its lock has earned.
+    /// A block for a `Core`, and what its lock may take over. Of the driver's OS thread so many biases have been
+    /// `revoked`.
     #[inline(always)]
-    pub(super) fn take<Core>(&self) -> Option<(NonNull<Core>, History)> {
+    pub(super) fn take<Core>(&self, revoked: u32) -> Option<(NonNull<Core>, History)> {
+        let lost = revoked.wrapping_sub(self.revoked.replace(revoked)).min(10) as i32;
+        self.credit.set((self.credit.get() + 1 - lost * PRICE).clamp(-10 * PRICE, PRICE));
+        let (block, history) = self.take_any()?;
+        Some((block, if self.credit.get() < 0 { History::NONE } else { history.if_mine() }))
+    }
+
+    #[inline(always)]
+    fn take_any<Core>(&self) -> Option<(NonNull<Core>, History)> {
         if Layout::new::<Core>() != LAYOUT {
             return None;
         }
@@ -67,11 +88,18 @@ impl Spares {
     }
 }
 
-impl Drop for Spares {
-    fn drop(&mut self) {
-        while let Some((block, _)) = self.take::<super::core::Core<()>>() {
+impl Spares {
+    /// Frees them all.
+    pub(crate) fn shrink(&self) {
+        while let Some((block, _)) = self.take_any::<super::core::Core<()>>() {
             // SAFETY: made by `Box`, with this layout.
             unsafe { dealloc(block.as_ptr().cast(), LAYOUT) };
         }
+    }
+}
+
+impl Drop for Spares {
+    fn drop(&mut self) {
+        self.shrink();
     }
 }

@@ -46,7 +46,8 @@
 //! partner goes from WAITING to DONE with a plain store.
 //!
 //! Offers that are *counted* all commit, each by itself, and the last one tells
-//! their owner: see `countdown.rs`.
+//! their owner: see `countdown.rs`. A *detached* offer has no owner any more: see
+//! `channel/asend.rs`. Both *leave their share* of what they wait for to their partners.
 
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
@@ -94,7 +95,7 @@ enum Kind {
     Kept,
     /// A share in a [`Countdown`].
     Counted,
-    /// As `Single`, and nobody looks again.
+    /// As `Single`; its owner never looks again, and leaves its share to its partner.
     Detached,
 }
 
@@ -189,10 +190,15 @@ impl Group {
         self.kind.get() == Kind::Single
     }
 
+    /// Whether the lock of its only queue is all that it takes.
+    fn needs_no_claim(&self) -> bool {
+        matches!(self.kind.get(), Kind::Single | Kind::Detached)
+    }
+
     /// The owner is about to make its only offer.
     #[inline(always)]
     pub(super) fn become_single(&self) {
-        // (That of a countdown is read by partners meanwhile.)
+        // (Of a countdown partners read it meanwhile; a detached one is single.)
         if !self.leaves_its_share() {
             self.kind.set(Kind::Single);
         }
@@ -317,7 +323,7 @@ impl Group {
 
     /// The partner gives the reserved offer up.
     pub(crate) fn release(&self) {
-        if !self.is_single() {
+        if !self.needs_no_claim() {
             self.unclaim();
         }
     }
@@ -355,7 +361,7 @@ impl Group {
     /// The owner gives up; afterwards no partner takes any of its offers.
     /// Returns the winner if one has committed before.
     pub(crate) fn withdraw(&self) -> Option<u32> {
-        if self.is_single() {
+        if self.needs_no_claim() {
             // The retraction under the queue's lock decides.
             return self.outcome();
         }

@@ -19,7 +19,7 @@
 //! BUSY, its look at the bias comes later and finds none. If it lies behind the
 //! store, the revoker's look at BUSY finds it set, and waits. Either way only
 //! one of them is inside. The bias is set and revoked under HELD, and set by
-//! nobody but its owner.
+//! nobody but its owner; a lock that nobody else knows yet may be born with one ([`History`]).
 //!
 //! BUSY is the OS thread's, not the lock's ([`Entrance`]): an owner that was interrupted
 //! before its store may make it, and take it back, long after it has been
@@ -208,6 +208,7 @@ impl<T> BiasedLock<T> {
         }
         // SAFETY: it had the bias.
         let entrance = unsafe { Entrance::of(before) };
+        entrance.count_revoked();
         if entrance.ask() {
             // That was cheap: the next streak need not be longer.
             let biases = (self.streak.load(Ordering::Relaxed) / BIASES).saturating_sub(1);

@@ -23,6 +23,8 @@ pub(crate) struct Entrance {
     agreed: AtomicU32,
     /// [`SILENT`], [`ATTENTIVE`] or [`ABSENT`].
     presence: AtomicU8,
+    /// How many biases of its locks others have revoked.
+    revoked: AtomicU32,
 }
 
 /// It may never agree.
@@ -48,6 +50,7 @@ impl Entrance {
                 asked: AtomicU32::new(0),
                 agreed: AtomicU32::new(0),
                 presence: AtomicU8::new(SILENT),
+                revoked: AtomicU32::new(0),
             }
         }
     }
@@ -169,6 +172,19 @@ impl Entrance {
             pause();
         }
         false
+    }
+
+    /// A bias of its own ends.
+    pub(super) fn count_revoked(&self) {
+        // ORDER: Relaxed: only a statistic.
+        self.revoked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many biases of its locks others have revoked, modulo 2^32.
+    #[inline(always)]
+    pub(crate) fn revoked(&self) -> u32 {
+        // ORDER: as above.
+        self.revoked.load(Ordering::Relaxed)
     }
 
     /// Waits until the OS thread is not announced at `lock`.

@@ -298,6 +298,12 @@ impl Vp {
         unsafe { CURRENT.get().as_ref() }
     }
 
+    /// How many biases of its driver's locks others have revoked, modulo 2^32.
+    #[inline(always)]
+    pub(crate) fn revoked(&self) -> u32 {
+        self.entrance.get().revoked()
+    }
+
     #[inline(always)]
     pub(crate) fn machine(&self) -> &Shared {
         // SAFETY: the machine owns us.

@@ -159,6 +159,7 @@ impl Vp {
                 }
             }
             self.fibers.shrink();
+            self.channels.shrink();
             self.sleeper.vacate();
             // INV-SLEEP: the seat is given to us before we are woken.
             if self.machine().is_closing() || !self.is_needed() || !self.sleeper.occupy() {
