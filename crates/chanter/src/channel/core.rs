@@ -359,10 +359,10 @@ impl<T> State<T> {
 }
 
 impl<T> Core<T> {
-    /// One that a first handle of each side will share.
+    /// One that a first handle of each side will share; made by the OS thread `me`.
     #[inline(never)]
-    pub(super) fn boxed(capacity: u32) -> NonNull<Self> {
-        let (place, history) = match Vp::current().and_then(|vp| vp.channels.take::<Self>(vp.revoked())) {
+    pub(super) fn boxed(capacity: u32, me: u32) -> NonNull<Self> {
+        let (place, history) = match Vp::current().and_then(|vp| vp.channels.take::<Self>(me, vp.revoked())) {
             Some(spare) => spare,
             None => (NonNull::from(Box::leak(Box::<Self>::new_uninit())).cast(), History::NONE),
         };

@@ -75,8 +75,8 @@ impl<T> Share<T> for Borrowed<'_, T> {
 // Inlined, so that handles are made where they stay: a copy would wait for the stores.
 #[inline(always)]
 pub(super) fn pair<T>(capacity: u32) -> (Handle<T, TX>, Handle<T, RX>) {
-    let core = Core::boxed(capacity);
     let owner = os_thread();
+    let core = Core::boxed(capacity, owner);
     (Handle::new(core, owner), Handle::new(core, owner))
 }
 

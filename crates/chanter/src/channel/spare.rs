@@ -47,14 +47,21 @@ impl Spares {
         }
     }
 
-    /// A block for a `Core`, and what its lock may take over. Of the driver's OS thread so many biases have been
-    /// `revoked`.
+    /// A block for a `Core`, and what its lock may take over. The driver is the OS thread `me`, of whose biases so many
+    /// have been `revoked`.
     #[inline(always)]
-    pub(super) fn take<Core>(&self, revoked: u32) -> Option<(NonNull<Core>, History)> {
+    pub(super) fn take<Core>(&self, me: u32, revoked: u32) -> Option<(NonNull<Core>, History)> {
+        let (block, history) = self.take_any()?;
+        let is_dear = (revoked != self.revoked.get() || self.credit.get() != PRICE) && self.is_dear(revoked);
+        Some((block, if is_dear { History::NONE } else { history.if_of(me) }))
+    }
+
+    /// One more channel: have too many biases been revoked?
+    #[cold]
+    fn is_dear(&self, revoked: u32) -> bool {
         let lost = revoked.wrapping_sub(self.revoked.replace(revoked)).min(10) as i32;
         self.credit.set((self.credit.get() + 1 - lost * PRICE).clamp(-10 * PRICE, PRICE));
-        let (block, history) = self.take_any()?;
-        Some((block, if self.credit.get() < 0 { History::NONE } else { history.if_mine() }))
+        self.credit.get() < 0
     }
 
     #[inline(always)]

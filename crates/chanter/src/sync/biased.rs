@@ -82,10 +82,10 @@ impl History {
     /// That of a lock in new memory.
     pub(crate) const NONE: Self = Self { streak: STREAKS[0], owner: UNBIASED };
 
-    /// None, if another OS thread was the last: then it need not be asked.
+    /// None, if an OS thread other than `me` was the last: then that need not be asked.
     #[inline(always)]
-    pub(crate) fn if_mine(self) -> Self {
-        if self.owner & !UNBIASED == os_thread() { self } else { Self::NONE }
+    pub(crate) fn if_of(self, me: u32) -> Self {
+        if self.owner & !UNBIASED == me { self } else { Self::NONE }
     }
 }
 
