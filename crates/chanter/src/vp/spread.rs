@@ -192,6 +192,14 @@ impl Account {
         sum.store(sum.load(Relaxed).wrapping_add(more), Relaxed);
     }
 
+    /// The thread `name` waited elsewhere to be taken from; so did the last one that was woken from here, and was that the
+    /// same? (If not, many wait for one here, who cannot run in all places.)
+    fn waits_again(&self, name: usize) -> bool {
+        let last = self.ahead.load(Relaxed);
+        self.ahead.store(name, Relaxed);
+        last == name
+    }
+
     /// Whether there is so much more here than `elsewhere` that it pays for a move, which it
     /// does. What both have is forgotten: it would hide who has more when both are full.
     fn pays_for_a_move(&self, elsewhere: &Self) -> bool {
@@ -227,12 +235,8 @@ impl Vp {
     pub(crate) fn send_across(&self, thread: Ready, turn: Turn) {
         // SAFETY: a thread with a token keeps its machine alive.
         let there = unsafe { &*thread.header().vp.load(Relaxed) };
-        if turn == Turn::Soon {
-            let name = ptr::from_ref(thread.header()).addr();
-            if self.account.ahead.load(Relaxed) == name {
-                there.account.add_spare(AHEAD);
-            }
-            self.account.ahead.store(name, Relaxed);
+        if turn == Turn::Soon && self.account.waits_again(ptr::from_ref(thread.header()).addr()) {
+            there.account.add_spare(AHEAD);
         }
         if self.account.pays_for_a_move(&there.account) {
             Account::count(&self.account.moved, 1);
@@ -403,6 +407,13 @@ mod tests {
         assert!(!other.pays_for_a_move(&one), "it has less");
         assert!(one.pays_for_a_move(&other));
         assert!(!one.pays_for_a_move(&other), "it has paid");
+    }
+
+    #[test]
+    fn who_waits_ahead_is_known_again() {
+        let account = Account::default();
+        let waits = [7, 7, 7, 8, 7, 8, 8].map(|name| account.waits_again(name));
+        assert_eq!(waits, [false, true, true, false, false, false, true]);
     }
 
     #[test]
