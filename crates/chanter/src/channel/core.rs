@@ -380,7 +380,7 @@ impl<T> Core<T> {
     unsafe fn free(core: NonNull<Self>, history: History) {
         // SAFETY: the caller's contract.
         unsafe {
-            core.drop_in_place();
+            BiasedLock::end(&raw mut (*core.as_ptr()).0);
             let kept = Vp::current().is_some_and(|vp| vp.channels.keep(core, history));
             if !kept {
                 drop(Box::from_raw(core.as_ptr().cast::<MaybeUninit<Self>>()));
@@ -721,7 +721,10 @@ impl<T> Core<T> {
             // refers to the channel.
             unsafe { core.as_ref() }.unlock(state, wakes);
         }
-        drop(unread);
+        // (Asked here, since the drop is a call.)
+        if unread.is_some() {
+            drop(unread);
+        }
     }
 
     /// An event gives its share up, and nothing else: a partner has completed

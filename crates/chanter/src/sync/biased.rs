@@ -220,6 +220,18 @@ impl<T> BiasedLock<T> {
         entrance.await_leave(self.name());
     }
 
+    /// The end of a lock whose value has nothing to drop.
+    ///
+    /// # Safety
+    /// Nobody refers to it any more.
+    #[inline(always)]
+    pub(crate) unsafe fn end(this: *mut Self) {
+        if cfg!(loom) {
+            // SAFETY: the caller's contract.
+            unsafe { ptr::drop_in_place(this) };
+        }
+    }
+
     /// The byte beside the value.
     #[inline(always)]
     pub(crate) fn hint(&self) -> u8 {
