@@ -378,7 +378,7 @@ impl<T> Core<T> {
     /// Nobody refers to it any more, and its buffer has been taken out.
     #[inline(always)]
     unsafe fn free(core: NonNull<Self>, history: History) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller's contract; of a state only the buffer has to be dropped.
         unsafe {
             BiasedLock::end(&raw mut (*core.as_ptr()).0);
             let kept = Vp::current().is_some_and(|vp| vp.channels.keep(core, history));
@@ -712,6 +712,7 @@ impl<T> Core<T> {
     unsafe fn finish(core: NonNull<Self>, mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
         let unread = state.sides_changed(wakes);
         if state.is_unreferenced() {
+            debug_assert!(state.buffer.is_none(), "it is with the unread");
             let history = state.history();
             drop(state);
             // SAFETY: made by `handle::pair`; one critical section is the last.

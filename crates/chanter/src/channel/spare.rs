@@ -14,8 +14,8 @@ use crate::sync::History;
 
 /// So many are kept.
 const MOST: u32 = 1024;
-/// Channels that are worth a revoked bias, with what their locks cost without one. Nobody takes a lock over while biases
-/// have been revoked more often than that.
+/// Channels that are worth a revoked bias, with what their locks cost without one. No lock takes anything over while
+/// biases of the driver's (of whatever locks) have been revoked more often than that.
 const PRICE: i32 = 200;
 const LAYOUT: Layout = Layout::new::<super::core::Core<()>>();
 
@@ -54,6 +54,11 @@ impl Spares {
         let (block, history) = self.take_any()?;
         let is_dear = (revoked != self.revoked.get() || self.credit.get() != PRICE) && self.is_dear(revoked);
         Some((block, if is_dear { History::NONE } else { history.if_of(me) }))
+    }
+
+    /// Another OS thread is the driver: so many of its biases have been `revoked` before.
+    pub(crate) fn begin(&self, revoked: u32) {
+        self.revoked.set(revoked);
     }
 
     /// One more channel: have too many biases been revoked?

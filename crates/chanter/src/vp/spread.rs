@@ -39,8 +39,8 @@ const LINGER: Duration = Duration::from_micros(50);
 /// So many nanoseconds to spare pay for the move of a thread. Also what a move is taken to
 /// cost, and a message across, both sides together.
 const MOVE: u64 = 2_000;
-/// What it counts for that a thread elsewhere waits until it is taken from: it works ahead, so there would be time
-/// for more, which is not seen before the last thread there has got as far ahead as it can.
+/// What it counts for that a thread elsewhere waits for one here, as a sender does until it is taken from: it works
+/// ahead, so there would be time for more, which is not seen before the last thread there has got as far ahead as it can.
 const AHEAD: Duration = Duration::from_nanos(MOVE / 2);
 /// More of them than this are forgotten.
 const MOST_SPARE: u64 = 400_000;
@@ -50,8 +50,9 @@ const STARVED: u64 = 200_000;
 const TALK: Duration = Duration::from_micros(500);
 /// How often to look whether it pays to be spread.
 const TRIAL: Duration = Duration::from_millis(1);
-/// So many looks do not count, besides the first, while threads move; after one at which it paid, so many again.
+/// So many looks do not count, besides the first, while threads move; one at which it pays gives [`REGAINED`] back.
 const LOOKS: u32 = 10;
+const REGAINED: u32 = 2;
 /// Threads move if moves take one part in so many of the time.
 const SETTLED: u64 = 10;
 /// It pays if so many hundredths of a processor's time are well spent besides that of those
@@ -59,11 +60,10 @@ const SETTLED: u64 = 10;
 const GAIN: u64 = 15;
 /// At so many looks in a row it does not pay: then it ends.
 const DOUBTS: u32 = 2;
-/// The same, if it has paid before: threads that talk come and go, and settle anew. Then the
-/// next trial need not wait either.
+/// The same, if it has paid before: threads that talk come and go, and settle anew.
 const PATIENCE: u32 = 4;
-/// The next trial waits for as long as one took that failed, and twice as long after each more in a row, but no longer
-/// than this.
+/// The next trial waits for as long as the last one took, or, if that had paid, the looks in the end at which it did not;
+/// twice as long after each that never paid, but no longer than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A machine that has cut so many frames has had many threads.
 const FRAMES: u64 = 2 * MANY as u64;
@@ -316,7 +316,7 @@ impl Vp {
         let Some(pays) = trial.pays(now, machine.sums()) else { return };
         if pays {
             (trial.has_paid, trial.doubts) = (true, 0);
-            (trial.looks, trial.pauses) = (LOOKS, 1);
+            (trial.looks, trial.pauses) = ((trial.looks + REGAINED).min(LOOKS), 1);
             return;
         }
         trial.doubts += 1;
@@ -325,11 +325,11 @@ impl Vp {
         }
         machine.spread.is_on.store(false, Relaxed);
         machine.spread.settler.store(0, Relaxed);
-        if !trial.has_paid {
-            let took = now.duration_since(trial.begun);
-            trial.not_before = now + took.saturating_mul(trial.pauses).min(LONGEST_WAIT);
-            trial.pauses = trial.pauses.saturating_mul(2);
-        }
+        // (Who sleeps does not look.)
+        let looks = if trial.has_paid { PATIENCE } else { 1 + LOOKS + DOUBTS };
+        let took = now.duration_since(trial.begun).min(TRIAL * looks);
+        trial.not_before = now + took.saturating_mul(trial.pauses).min(LONGEST_WAIT);
+        trial.pauses = trial.pauses.saturating_mul(2);
     }
 
     /// Gives a thread to whoever is to get one. The caller is inside.
