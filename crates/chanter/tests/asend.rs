@@ -188,7 +188,7 @@ fn streams_hear_of_the_end_when_another_takes_the_last_message() {
     });
 }
 
-/// What one driver's locks have earned is not another's.
+/// Channels lie in memory that another driver's have left.
 #[test]
 fn drivers_take_turns() {
     watchdog!();

@@ -52,7 +52,7 @@ impl Spares {
     #[inline(always)]
     pub(super) fn take<Core>(&self, me: u32, revoked: u32) -> Option<(NonNull<Core>, History)> {
         let (block, history) = self.take_any()?;
-        let is_dear = (revoked != self.revoked.get() || self.credit.get() != PRICE) && self.is_dear(revoked);
+        let is_dear = (revoked != self.revoked.get() || self.credit.get() != PRICE) && self.charge(revoked);
         Some((block, if is_dear { History::NONE } else { history.if_of(me) }))
     }
 
@@ -61,9 +61,9 @@ impl Spares {
         self.revoked.set(revoked);
     }
 
-    /// One more channel: have too many biases been revoked?
+    /// Counts one more channel, and what has been revoked. True: that is too much.
     #[cold]
-    fn is_dear(&self, revoked: u32) -> bool {
+    fn charge(&self, revoked: u32) -> bool {
         let lost = revoked.wrapping_sub(self.revoked.replace(revoked)).min(10) as i32;
         self.credit.set((self.credit.get() + 1 - lost * PRICE).clamp(-10 * PRICE, PRICE));
         self.credit.get() < 0
@@ -98,9 +98,7 @@ impl Spares {
         self.kept.set(self.kept.get() + 1);
         true
     }
-}
 
-impl Spares {
     /// Frees them all.
     pub(crate) fn shrink(&self) {
         while let Some((block, _)) = self.take_any::<super::core::Core<()>>() {

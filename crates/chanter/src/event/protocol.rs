@@ -244,8 +244,7 @@ impl Group {
     /// Whether none of its offers has been taken; asked under a queue's lock.
     fn is_waiting(&self) -> bool {
         // ORDER: Relaxed: who has taken one publishes under its queue's lock.
-        matches!(self.kind.get(), Kind::Single | Kind::Counted | Kind::Detached)
-            || self.state.load(Ordering::Relaxed) == WAITING
+        self.needs_no_claim() || self.is_counted() || self.state.load(Ordering::Relaxed) == WAITING
     }
 
     /// A partner that holds the queue's lock tries to take an offer.
@@ -543,7 +542,7 @@ impl Offer {
     pub(crate) unsafe fn end_with_share(&self, verdict: Verdict) -> Option<Waker> {
         let is_last = self.leaf.get() != 0;
         let group = self.group.get();
-        // SAFETY: the owner waits for the last, and this one has not ended.
+        // SAFETY: the group lives until its offer has ended: it is its owner's, or, detached, lies beside the offer.
         if !unsafe { &*group }.is_counted() {
             // SAFETY: the caller's contract.
             return unsafe { self.complete(verdict) };
