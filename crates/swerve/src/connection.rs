@@ -97,7 +97,7 @@ async fn exchange(
         .serve_connection(Wire::new(stream, first, meter.clone()), service);
     let post = async || {
         if let Some(log) = &log {
-            for record in meter.finished() {
+            while let Some(record) = meter.next_finished() {
                 log.post(record).await;
             }
         }
@@ -121,7 +121,9 @@ async fn exchange(
                     if log.is_synchronous() {
                         return Poll::Ready(Turn::Ended);
                     }
-                    meter.finished().into_iter().for_each(|record| log.post_and_leave(record));
+                    while let Some(record) = meter.next_finished() {
+                        log.post_and_leave(record);
+                    }
                 }
                 // A new phase may be shorter than what was left of the last.
                 if meter.deadline(&mut watch).is_some_and(|(at, _)| at < alarm) {

@@ -3,32 +3,54 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use http::HeaderValue;
+use http::header::{
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED, SERVER,
+    X_CONTENT_TYPE_OPTIONS,
+};
 
 use crate::conditional::Validators;
 use crate::media;
+
+/// What the server calls itself.
+pub(crate) const NAME: HeaderValue = HeaderValue::from_static("swerve");
 
 /// What is known of one version of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     pub(crate) len: u64,
     pub(crate) validators: Validators,
-    pub(crate) etag: HeaderValue,
-    /// `None` where there is no date to give.
-    pub(crate) last_modified: Option<HeaderValue>,
-    pub(crate) content_type: HeaderValue,
+    /// Of the answer that has the whole file.
+    pub(crate) headers: HeaderMap,
 }
 
 impl Facts {
     /// Of a file with this name, length and time of change, at `now`.
     pub(crate) fn new(name: &Path, len: u64, modified: Option<SystemTime>, now: SystemTime) -> Facts {
         let validators = Validators::new(len, modified);
-        Facts {
-            len,
-            etag: validators.etag_value(),
-            last_modified: validators.last_modified(now),
-            validators,
-            content_type: media::content_type(name),
+        let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
+        headers.insert(ETAG, validators.etag_value());
+        if let Some(modified) = validators.last_modified(now) {
+            headers.insert(LAST_MODIFIED, modified);
         }
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.insert(CONTENT_TYPE, media::content_type(name));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        headers.insert(SERVER, NAME);
+        Facts { len, validators, headers }
+    }
+
+    /// The headers of the answer that the client has this version already (RFC 9110, 15.4.5).
+    pub(crate) fn not_modified(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for name in [ETAG, LAST_MODIFIED, SERVER] {
+            if let Some(value) = self.headers.get(&name) {
+                headers.insert(name, value.clone());
+            }
+        }
+        headers
     }
 }
+
+/// As many as a file's answer has.
+const MOST_HEADERS: usize = 7;

@@ -16,8 +16,8 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use chanter::prelude::*;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
-    HeaderValue, LAST_MODIFIED, LOCATION, RANGE, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION,
+    RANGE, SERVER, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Response, StatusCode, Uri};
 
@@ -26,7 +26,7 @@ use crate::buffer::Buffer;
 use crate::conditional::{Validators, Verdict};
 use crate::config::Mode;
 use crate::disk::Disk;
-use crate::facts::Facts;
+use crate::facts::{self, Facts};
 use crate::kept::{Kept, KeptFiles};
 use crate::listing;
 use crate::platform::{Wait, read_now};
@@ -36,9 +36,6 @@ use crate::tree::{Node, Refusal, Tree};
 
 /// How much of a file is in memory at a time, for each request.
 const CHUNK: usize = 64 * 1024;
-
-/// As many as a file's answer has, `server` and what HTTP itself adds included.
-const MOST_HEADERS: usize = 12;
 
 /// The answer to a request, without what HTTP itself adds.
 pub(crate) type Answer = Response<Content>;
@@ -66,17 +63,12 @@ struct Means {
     mode: Mode,
 }
 
-/// A file to answer with.
-enum Found {
-    /// One that is kept.
-    Kept(Arc<Kept>),
-    Open(Arc<File>, Metadata),
-}
-
-/// What a path leads to.
-enum Place {
-    File(Found),
-    Directory(OwnedFd),
+/// The head of a file's answer.
+enum Head {
+    /// There is no more to it.
+    Alone(Answer),
+    /// This part of the file is to follow, of a byte at least.
+    Of(Range<u64>, Answer),
 }
 
 /// What is left to send when the answer's head has gone.
@@ -119,7 +111,7 @@ impl FileProcessor {
             if answers.send(answer).await.is_ok()
                 && let Some(rest) = rest
             {
-                rest.send(&means.disk).await;
+                rest.send(&means).await;
             }
         });
         answer
@@ -133,33 +125,37 @@ impl Means {
             Err(BadTarget::Malformed) => return Ok((plain(StatusCode::BAD_REQUEST), None)),
             Err(BadTarget::Forbidden) => return Err(Refusal::Forbidden),
         };
-        match self.find(&target.path).await? {
-            Place::File(_) if target.directory => Err(Refusal::NotFound),
-            Place::File(found) => self.file(ask, &target.path, found).await,
-            Place::Directory(_) if !target.directory => {
-                Ok((redirect(&target.location(ask.uri.query())), None))
-            }
-            Place::Directory(directory) => {
-                let index = target.path.join("index.html");
-                match self.find(&index).await {
-                    Ok(Place::File(found)) => self.file(ask, &index, found).await,
-                    Ok(Place::Directory(_)) | Err(Refusal::NotFound) => {
-                        self.directory(ask, target.path, directory).await
-                    }
-                    Err(refusal) => Err(refusal),
-                }
-            }
+        match self.kept.find(&self.tree, &target.path) {
+            Some(_) if target.directory => Err(Refusal::NotFound),
+            Some(kept) => Ok(self.file_kept(ask, &kept)),
+            // Boxed, as a thread that answers from what is kept should not carry the room for it.
+            None => Box::pin(self.process_opened(ask, target)).await,
         }
     }
 
-    async fn find(self: &Arc<Self>, path: &Path) -> Result<Place, Refusal> {
-        if let Some(kept) = self.kept.find(&self.tree, path) {
-            return Ok(Place::File(Found::Kept(kept)));
+    async fn process_opened(
+        self: &Arc<Self>,
+        ask: &Ask,
+        Target { path, directory: wanted }: Target,
+    ) -> Result<(Answer, Option<Rest>), Refusal> {
+        let directory = match self.open(&path).await? {
+            Node::File(..) if wanted => return Err(Refusal::NotFound),
+            Node::File(file, metadata) => return self.file(ask, &path, Arc::new(file), &metadata).await,
+            Node::Directory(_) if !wanted => {
+                let location = Target { path, directory: wanted }.location(ask.uri.query());
+                return Ok((redirect(&location), None));
+            }
+            Node::Directory(directory) => directory,
+        };
+        let index = path.join("index.html");
+        if let Some(kept) = self.kept.find(&self.tree, &index) {
+            return Ok(self.file_kept(ask, &kept));
         }
-        Ok(match self.open(path).await? {
-            Node::File(file, metadata) => Place::File(Found::Open(Arc::new(file), metadata)),
-            Node::Directory(directory) => Place::Directory(directory),
-        })
+        match self.open(&index).await {
+            Ok(Node::File(file, metadata)) => self.file(ask, &index, Arc::new(file), &metadata).await,
+            Ok(Node::Directory(_)) | Err(Refusal::NotFound) => self.directory(ask, path, directory).await,
+            Err(refusal) => Err(refusal),
+        }
     }
 
     async fn open(self: &Arc<Self>, path: &Path) -> Result<Node, Refusal> {
@@ -174,72 +170,44 @@ impl Means {
     }
 
     async fn file(
-        self: &Arc<Self>,
+        &self,
         ask: &Ask,
         path: &Path,
-        found: Found,
+        file: Arc<File>,
+        metadata: &Metadata,
     ) -> Result<(Answer, Option<Rest>), Refusal> {
         let now = SystemTime::now();
-        let made;
-        let facts = match &found {
-            Found::Kept(kept) => &kept.facts,
-            Found::Open(_, metadata) => {
-                made = Facts::new(path, metadata.len(), metadata.modified().ok(), now);
-                &made
+        let facts = Facts::new(path, metadata.len(), metadata.modified().ok(), now);
+        match head(ask, &facts) {
+            Head::Alone(answer) => Ok((answer, None)),
+            Head::Of(part, answer) => {
+                let source = self.source(path, (&file, metadata), (&facts, now), part.clone()).await?;
+                Ok(self.with_body(answer, part, source))
             }
-        };
-        let (len, validators) = (facts.len, &facts.validators);
-        let mut answer = Response::new(Content::Empty);
-        let headers = answer.headers_mut();
-        headers.reserve(MOST_HEADERS);
-        headers.insert(ETAG, facts.etag.clone());
-        if let Some(modified) = &facts.last_modified {
-            headers.insert(LAST_MODIFIED, modified.clone());
         }
-        match validators.judge(&ask.headers) {
-            Verdict::Proceed => {}
-            Verdict::NotModified => {
-                *answer.status_mut() = StatusCode::NOT_MODIFIED;
-                return Ok((answer, None));
-            }
-            Verdict::Failed => return Ok((plain(StatusCode::PRECONDITION_FAILED), None)),
-        }
-        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-        headers.insert(CONTENT_TYPE, facts.content_type.clone());
-        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    }
 
-        let (start, end) = match ranged(ask, validators, len) {
-            Ranged::Whole => (0, len),
-            Ranged::Part { start, end } => {
-                headers.insert(CONTENT_RANGE, text(format!("bytes {start}-{}/{len}", end - 1)));
-                *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
-                (start, end)
+    fn file_kept(&self, ask: &Ask, kept: &Kept) -> (Answer, Option<Rest>) {
+        match head(ask, &kept.facts) {
+            Head::Alone(answer) => (answer, None),
+            Head::Of(part, answer) => {
+                let bytes = kept.bytes.slice(part.start as usize..part.end as usize);
+                self.with_body(answer, part, Source::Memory(bytes))
             }
-            Ranged::Unsatisfiable => {
-                let mut answer = plain(StatusCode::RANGE_NOT_SATISFIABLE);
-                answer.headers_mut().insert(CONTENT_RANGE, text(format!("bytes */{len}")));
-                return Ok((answer, None));
-            }
-        };
-        answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(end - start));
-        if ask.method == Method::HEAD || start == end {
-            return Ok((answer, None));
         }
-        let source = match &found {
-            Found::Kept(kept) => Source::Memory(kept.bytes.slice(start as usize..end as usize)),
-            Found::Open(file, metadata) => {
-                self.source(path, (file, metadata), (facts, now), start..end).await?
-            }
-        };
+    }
+
+    /// The answer, and what its processor is to send after it.
+    fn with_body(&self, mut answer: Answer, part: Range<u64>, source: Source) -> (Answer, Option<Rest>) {
         match source {
             Source::Memory(bytes) if !self.mode.is_synchronous() => {
                 *answer.body_mut() = Content::Whole(bytes);
-                Ok((answer, None))
+                (answer, None)
             }
             source => {
                 let (chunks, taken) = channel();
-                *answer.body_mut() = Content::Chunks { chunks: taken, left: end - start };
-                Ok((answer, Some(Rest { source, chunks })))
+                *answer.body_mut() = Content::Chunks { chunks: taken, left: part.end - part.start };
+                (answer, Some(Rest { source, chunks }))
             }
         }
     }
@@ -289,22 +257,28 @@ impl Means {
 impl Rest {
     /// Sends the chunks, each when the one before has been taken. Ends early when the client has
     /// gone, which is to say that its end of the channel has.
-    async fn send(self, disk: &Disk) {
+    async fn send(self, means: &Means) {
         let Rest { source, chunks } = self;
-        let (file, mut start, end) = match source {
+        match source {
             // Refused when the client has gone.
-            Source::Memory(bytes) => return drop(chunks.send(Ok(bytes)).await),
-            Source::File { file, start, end } => (file, start, end),
-        };
-        while start < end {
-            let chunk = disk.read(&file, start, end).await;
-            if let Ok(bytes) = &chunk {
-                start += bytes.len() as u64;
+            Source::Memory(bytes) => drop(chunks.send(Ok(bytes)).await),
+            Source::File { file, start, end } => {
+                Box::pin(send_file(&file, start..end, &chunks, &means.disk)).await;
             }
-            let last = chunk.is_err();
-            if chunks.send(chunk).await.is_err() || last {
-                return;
-            }
+        }
+    }
+}
+
+async fn send_file(file: &Arc<File>, part: Range<u64>, chunks: &Sender<io::Result<Bytes>>, disk: &Disk) {
+    let Range { mut start, end } = part;
+    while start < end {
+        let chunk = disk.read(file, start, end).await;
+        if let Ok(bytes) = &chunk {
+            start += bytes.len() as u64;
+        }
+        let last = chunk.is_err();
+        if chunks.send(chunk).await.is_err() || last {
+            return;
         }
     }
 }
@@ -351,6 +325,41 @@ impl Disk {
     }
 }
 
+/// What the preconditions and the range of a request make of a file.
+fn head(ask: &Ask, facts: &Facts) -> Head {
+    let (len, validators) = (facts.len, &facts.validators);
+    let mut answer = Response::new(Content::Empty);
+    match validators.judge(&ask.headers) {
+        Verdict::Proceed => {}
+        Verdict::NotModified => {
+            *answer.status_mut() = StatusCode::NOT_MODIFIED;
+            *answer.headers_mut() = facts.not_modified();
+            return Head::Alone(answer);
+        }
+        Verdict::Failed => return Head::Alone(plain(StatusCode::PRECONDITION_FAILED)),
+    }
+    let part = match ranged(ask, validators, len) {
+        Ranged::Whole => {
+            *answer.headers_mut() = facts.headers.clone();
+            0..len
+        }
+        Ranged::Part { start, end } => {
+            let headers = answer.headers_mut();
+            *headers = facts.headers.clone();
+            headers.insert(CONTENT_RANGE, text(format!("bytes {start}-{}/{len}", end - 1)));
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(end - start));
+            *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
+            start..end
+        }
+        Ranged::Unsatisfiable => {
+            let mut answer = plain(StatusCode::RANGE_NOT_SATISFIABLE);
+            answer.headers_mut().insert(CONTENT_RANGE, text(format!("bytes */{len}")));
+            return Head::Alone(answer);
+        }
+    };
+    if ask.method == Method::HEAD || part.is_empty() { Head::Alone(answer) } else { Head::Of(part, answer) }
+}
+
 /// The part that is asked for. Only GET has ranges (RFC 9110, 14.2).
 fn ranged(ask: &Ask, validators: &Validators, len: u64) -> Ranged {
     let mut values = ask.headers.get_all(RANGE).iter();
@@ -377,6 +386,7 @@ fn whole(method: &Method, text: String, content_type: &'static str) -> Answer {
     headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(SERVER, facts::NAME);
     if method != Method::HEAD {
         *answer.body_mut() = Content::Whole(text.into());
     }

@@ -28,7 +28,7 @@ use crate::tree::Tree;
 /// seconds a tick.
 const QUIET: Duration = Duration::from_secs(2);
 /// What a file takes beside its bytes and its name, roughly.
-const OVERHEAD: u64 = 512;
+const OVERHEAD: u64 = 1536;
 /// A guess, to reserve room: the mean size of a file that is kept.
 const TYPICAL: u64 = 16 * 1024;
 

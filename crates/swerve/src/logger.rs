@@ -58,7 +58,7 @@ struct Counts {
 /// Lines for the scribe, and how many.
 #[derive(Default)]
 struct Batch {
-    text: String,
+    text: Vec<u8>,
     lines: u64,
 }
 
@@ -160,13 +160,18 @@ async fn gather(records: Receiver<Box<Record>>, asks: Receiver<Sender<Batch>>) {
         };
         match next {
             Next::Record(record) => {
-                writer.write(&record, &mut batch.text);
-                if batch.lines == 0 {
-                    until = Some(Instant::now() + GATHER);
+                let now = Instant::now();
+                match until {
+                    _ if batch.lines == 0 => until = Some(now + GATHER),
+                    Some(end) if end <= now => until = None,
+                    _ => {}
                 }
-                batch.lines += 1;
-                if until.is_some_and(|until| until <= Instant::now()) {
-                    until = None;
+                // And those that have come meanwhile.
+                let mut next = Some(record);
+                while let Some(record) = next {
+                    writer.write(&record, &mut batch.text);
+                    batch.lines += 1;
+                    next = if batch.text.len() < BATCH { records.try_recv().ok() } else { None };
                 }
             }
             Next::Gathered => until = None,
@@ -187,7 +192,7 @@ fn scribe(mut sink: Box<dyn Write + Send>, asks: &Sender<Sender<Batch>>, counts:
         let Ok(batch) = batches.recv().sync_blocking() else {
             return;
         };
-        broken = broken || sink.write_all(batch.text.as_bytes()).and_then(|()| sink.flush()).is_err();
+        broken = broken || sink.write_all(&batch.text).and_then(|()| sink.flush()).is_err();
         if !broken {
             counts.written.fetch_add(batch.lines, Ordering::Relaxed);
         }

@@ -10,7 +10,7 @@
 //!
 //! In every phase the wire may be *stalled*: bytes wait that the client does not take.
 
-use std::mem;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,8 +67,7 @@ pub(crate) struct Meter {
     stalls: AtomicU32,
     has_finished: AtomicBool,
     /// Boxed, as an exchange without a log should not carry the room for one.
-    #[allow(clippy::vec_box, reason = "they come in boxes")]
-    finished: Mutex<Vec<Box<Record>>>,
+    finished: Mutex<VecDeque<Box<Record>>>,
 }
 
 /// The thread's own note of when it first saw the present phase, and the present stall. The clock is read
@@ -134,7 +133,7 @@ impl Meter {
     pub(crate) fn answered(&self, record: Option<Box<Record>>) {
         self.enter(QUIET);
         if let Some(record) = record {
-            self.finished.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+            self.finished.lock().unwrap_or_else(PoisonError::into_inner).push_back(record);
             self.has_finished.store(true, Relaxed);
         }
     }
@@ -144,14 +143,15 @@ impl Meter {
         self.has_finished.load(Relaxed)
     }
 
-    /// The thread: takes the records of finished exchanges.
-    #[allow(clippy::vec_box, reason = "they come in boxes")]
-    pub(crate) fn finished(&self) -> Vec<Box<Record>> {
+    /// The thread: takes the record of the exchange that finished first.
+    pub(crate) fn next_finished(&self) -> Option<Box<Record>> {
         if !self.has_finished() {
-            return Vec::new();
+            return None;
         }
-        self.has_finished.store(false, Relaxed);
-        mem::take(&mut self.finished.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        let record = finished.pop_front();
+        self.has_finished.store(!finished.is_empty(), Relaxed);
+        record
     }
 
     /// The thread: whether the client is owed nothing at the moment.

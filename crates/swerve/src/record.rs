@@ -1,6 +1,6 @@
 //! One line of the access log, in the combined format.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
@@ -56,52 +56,84 @@ impl Record {
     }
 }
 
-/// Writes records as lines. Remembers the date of the last second, which most lines share.
+/// Writes records as lines. Remembers the client and the date of the last one, which many lines share.
 #[derive(Debug, Default)]
 pub(crate) struct LineWriter {
+    peer: Option<IpAddr>,
+    name: String,
     second: Option<i64>,
     date: String,
 }
 
 impl LineWriter {
     /// Appends the line of `record` to `out`.
-    pub(crate) fn write(&mut self, record: &Record, out: &mut String) {
+    pub(crate) fn write(&mut self, record: &Record, out: &mut Vec<u8>) {
+        if self.peer != Some(record.peer) {
+            self.peer = Some(record.peer);
+            self.name = record.peer.to_string();
+        }
         let second = unix_seconds(record.arrived);
         if self.second != Some(second) {
             self.second = Some(second);
             self.date = Moment::from_unix(second).for_log();
         }
-        let _ = write!(out, "{} - - [{}] \"", record.peer, self.date);
+        let mut digits = itoa::Buffer::new();
+        put(&[&self.name, " - - [", &self.date, "] \""], out);
         let (mut referer, mut agent) = (None, None);
         match &record.request {
             Some(request) => {
-                escape(request.method.as_str().as_bytes(), out);
-                out.push(' ');
-                escape(request.uri.to_string().as_bytes(), out);
-                let _ = write!(out, " {:?}", request.version);
+                request.write(out);
                 (referer, agent) = (request.referer.as_ref(), request.agent.as_ref());
             }
-            None => out.push('-'),
+            None => out.push(b'-'),
         }
-        let _ = write!(out, "\" {} {} \"", record.status, record.sent);
+        put(&["\" ", digits.format(record.status), " "], out);
+        put(&[digits.format(record.sent), " \""], out);
         escape(referer.map_or(b"-", HeaderValue::as_bytes), out);
-        out.push_str("\" \"");
+        put(&["\" \""], out);
         escape(agent.map_or(b"-", HeaderValue::as_bytes), out);
-        out.push_str("\"\n");
+        put(&["\"\n"], out);
+    }
+}
+
+impl Request {
+    /// Appends the request line.
+    fn write(&self, out: &mut Vec<u8>) {
+        escape(self.method.as_str().as_bytes(), out);
+        out.push(b' ');
+        match self.uri.path_and_query() {
+            Some(path) if self.uri.authority().is_none() => escape(path.as_str().as_bytes(), out),
+            _ => escape(self.uri.to_string().as_bytes(), out),
+        }
+        // Writing to memory does not fail.
+        let _ = match self.version {
+            Version::HTTP_11 => out.write_all(b" HTTP/1.1"),
+            version => write!(out, " {version:?}"),
+        };
+    }
+}
+
+fn put(parts: &[&str], out: &mut Vec<u8>) {
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
     }
 }
 
 /// What clients send may not forge lines, end quotes or speak to a terminal.
-fn escape(bytes: &[u8], out: &mut String) {
-    for &b in bytes {
-        match b {
-            b'"' | b'\\' => {
-                out.push('\\');
-                out.push(char::from(b));
-            }
-            b' '..=b'~' => out.push(char::from(b)),
-            _ => {
-                let _ = write!(out, "\\x{b:02x}");
+fn escape(bytes: &[u8], out: &mut Vec<u8>) {
+    let is_plain = |b: &u8| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\');
+    let mut rest = bytes;
+    loop {
+        let plain = rest.iter().take_while(|b| is_plain(b)).count();
+        out.extend_from_slice(&rest[..plain]);
+        match rest[plain..].split_first() {
+            None => return,
+            Some((&b, after)) => {
+                rest = after;
+                let _ = match b {
+                    b'"' | b'\\' => out.write_all(&[b'\\', b]),
+                    _ => write!(out, "\\x{b:02x}"),
+                };
             }
         }
     }
@@ -127,7 +159,7 @@ mod tests {
     #[test]
     fn combined_format() {
         let mut writer = LineWriter::default();
-        let mut out = String::new();
+        let mut out = Vec::new();
         let mut first = record("/a?b=c", b"curl/8");
         (first.status, first.sent) = (200, 2326);
         writer.write(&first, &mut out);
@@ -135,7 +167,7 @@ mod tests {
         second.arrived = UNIX_EPOCH;
         writer.write(&second, &mut out);
         assert_eq!(
-            out,
+            String::from_utf8(out).unwrap(),
             "127.0.0.1 - - [10/Oct/2000:13:55:36 +0000] \"GET /a?b=c HTTP/1.1\" 200 2326 \"-\" \"curl/8\"\n\
              10.0.0.2 - - [01/Jan/1970:00:00:00 +0000] \"-\" 400 0 \"-\" \"-\"\n"
         );
@@ -143,8 +175,9 @@ mod tests {
 
     #[test]
     fn a_client_cannot_forge_a_line() {
-        let mut out = String::new();
+        let mut out = Vec::new();
         LineWriter::default().write(&record("/", b"x\" 200 \\ \xff\ty"), &mut out);
+        let out = String::from_utf8(out).unwrap();
         assert!(out.ends_with("\"x\\\" 200 \\\\ \\xff\\x09y\"\n"), "{out}");
         assert_eq!(out.lines().count(), 1);
     }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::header::{ALLOW, CONTENT_LENGTH, HOST, HeaderValue, SERVER};
+use http::header::{ALLOW, CONTENT_LENGTH, HOST, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -79,7 +79,6 @@ impl Future for Answering {
         if self.is_head {
             *answer.body_mut() = Content::Empty;
         }
-        answer.headers_mut().insert(SERVER, HeaderValue::from_static("swerve"));
         let mut exchange = self.exchange.take().expect("polled again after it was ready");
         exchange.answer_with(answer.status().as_u16());
         Poll::Ready(Ok(answer.map(|content| Body::new(content, exchange))))

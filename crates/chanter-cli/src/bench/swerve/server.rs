@@ -205,7 +205,7 @@ pub(super) fn absent(program: &str, package: &str) -> Failure {
     Failure::Unavailable(format!("no `{program}` here (Debian's `{package}`; `--setup` installs it)"))
 }
 
-/// Whether the peer gives the answers that Swerve gives, byte for byte but for the date.
+/// Whether the peer gives the answers that Swerve gives, byte for byte but for the date and the order of headers.
 pub(super) fn compare(site: &Site) -> Result<(), Failure> {
     let swerve =
         Running::start(Kind::Swerve { mode: "parasites", logs: false, keeps: true }, 1, site, false)?;
@@ -252,10 +252,13 @@ fn field(answer: &[u8], name: &str) -> String {
     head.lines().find_map(of).unwrap_or_default()
 }
 
+/// The answer without its date; headers say the same in any order.
 fn without_date(answer: &[u8]) -> Vec<u8> {
     let length = head(answer).len();
-    let mut lines: Vec<&[u8]> = answer[..length].split(|byte| *byte == b'\n').collect();
+    let mut lines: Vec<_> =
+        answer[..length].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).collect();
     lines.retain(|line| !line.starts_with(b"date: "));
+    lines[1..].sort_unstable();
     let mut all = lines.join(&b'\n');
     all.extend_from_slice(&answer[length..]);
     all
