@@ -3,8 +3,11 @@
 
 mod common;
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use chanter::prelude::*;
@@ -105,6 +108,40 @@ fn messages_outlive_their_machine() {
         assert_eq!(rx.recv().sync_blocking().unwrap().id, n);
     }
     drop(rx);
+    ledger.check();
+}
+
+/// A small message that would be the first to wait is left in the channel: behind what comes back, before who waits to
+/// send, and where a choice that loses leaves it.
+#[test]
+fn what_is_left_keeps_its_place() {
+    watchdog!();
+    let ledger = Ledger::new();
+    let (tx, rx) = channel();
+    let mut cx = Context::from_waker(Waker::noop());
+    {
+        let mut receives = pin!(rx.recv_ref().sync());
+        assert!(receives.as_mut().poll(&mut cx).is_pending());
+        assert!(tx.try_send(ledger.payload(0)).is_ok(), "to who waits");
+        tx.asend(ledger.payload(1)).unwrap();
+        assert!(rx.is_empty(), "nothing is buffered");
+    }
+    let mut sends = pin!(tx.send_ref(ledger.payload(2)).sync());
+    assert!(sends.as_mut().poll(&mut cx).is_pending());
+    for id in 0..2 {
+        let lost = choose_biased((always(None), rx.recv_ref().wrap(Some)));
+        assert!(lost.sync_blocking().is_none());
+        let won = choose_biased((rx.recv_ref().wrap(Some), always(None)));
+        assert_eq!(won.sync_blocking().unwrap().unwrap().id, id);
+    }
+    assert_eq!(rx.recv().sync_blocking().unwrap().id, 2);
+    assert!(sends.as_mut().poll(&mut cx).is_ready());
+    assert!(matches!(rx.try_recv(), Err(TryRecvError::Empty)));
+    // And again, for a stream.
+    tx.asend(ledger.payload(3)).unwrap();
+    let mut rx = rx;
+    let next = futures::executor::block_on(rx.next());
+    assert_eq!(next.unwrap().id, 3);
     ledger.check();
 }
 

@@ -98,9 +98,7 @@ impl FileProcessor {
     /// Starts the processor of one request. Its answer comes from the channel; the channel closes
     /// without one if the processor fails.
     pub(crate) fn start(&self, ask: Ask) -> Receiver<Answer> {
-        // One place, so that an answer that is ready at once is left there, and the processor ends
-        // (or goes on to its chunks) without waiting.
-        let (answers, answer) = if self.mode.is_synchronous() { channel() } else { bounded(1) };
+        let (answers, answer) = channel();
         let means = self.means.clone();
         self.mode.start(async move {
             let (answer, rest) = match means.process(&ask).await {
@@ -108,7 +106,11 @@ impl FileProcessor {
                 Err(refusal) => (refused(&ask.uri, &refusal), None),
             };
             drop(ask);
-            if answers.send(answer).await.is_ok()
+            // Asynchronously, an answer that is ready at once is left there, and the processor ends
+            // (or goes on to its chunks) without waiting.
+            let sent =
+                if means.mode.is_synchronous() { answers.send(answer).await } else { answers.asend(answer) };
+            if sent.is_ok()
                 && let Some(rest) = rest
             {
                 rest.send(&means).await;

@@ -5,6 +5,9 @@
 //! partner that takes the message frees it instead of attaching it: it is never
 //! polled again, and nobody waits for it.
 //!
+//! And where nobody waits and the message is small, not even an offer is needed: it is left in the channel
+//! itself (`left.rs`).
+//!
 //! The offer is woken like any other, by a waker of its own: waking it is its
 //! end. INV-LAST holds because its owner, once it has offered, never looks.
 
@@ -56,7 +59,10 @@ impl<T> Sender<T> {
     ///
     /// Featherweight Threads, section 3 (`aSend`).
     pub fn asend(&self, message: T) -> Result<(), SendError<T>> {
-        Reified::leave(self.handle.lend(), message)
+        match self.handle.core().leave(message, 1) {
+            Some(message) => Reified::offer(self.handle.lend(), message),
+            None => Ok(Reified::<T>::left()),
+        }
     }
 }
 
@@ -70,8 +76,33 @@ impl<T> Reified<T> {
     const IN_BOX: &'static RawWakerVTable =
         &RawWakerVTable::new(Self::never_cloned, Self::end_in_box, Self::never_cloned_wake, Self::end_in_box);
 
-    /// Sends `message`, or offers it and leaves it alone.
+    /// Sends `message`, or leaves it alone, with the share of an event.
+    #[inline(always)]
     pub(super) fn leave(lent: Lent<T>, message: T) -> Result<(), SendError<T>> {
+        match lent.core().leave(message, 0) {
+            Some(message) => Self::offer(lent, message),
+            None => Ok(Self::left()),
+        }
+    }
+
+    /// A message has been left in its channel.
+    #[inline(always)]
+    fn left() {
+        if let Some(vp) = Vp::current() {
+            Self::count(vp, size_of::<T>());
+            vp.parasites.add_one();
+        }
+    }
+
+    /// A parasite has been reified to so many `bytes`.
+    fn count(vp: &Vp, bytes: usize) {
+        vp.counters.reified.add_one();
+        vp.counters.reified_bytes.add_many(bytes as u64);
+    }
+
+    /// Sends `message`, or offers it and leaves it alone.
+    #[inline(never)]
+    fn offer(lent: Lent<T>, message: T) -> Result<(), SendError<T>> {
         let vp = Vp::current().filter(|_| fits::<Self>());
         let place = match vp {
             // SAFETY: we drive `vp`; the class is large enough.
@@ -103,8 +134,7 @@ impl<T> Reified<T> {
         if offered == Offered::Linked {
             // Not ours any more.
             if let Some(vp) = vp {
-                vp.counters.reified.add_one();
-                vp.counters.reified_bytes.add_many((size_of::<Self>() - size_of::<Header>()) as u64);
+                Self::count(vp, size_of::<Self>() - size_of::<Header>());
             }
             wakes.queue();
             return Ok(());
@@ -128,7 +158,7 @@ impl<T> Reified<T> {
     /// # Safety
     /// Nobody refers to it any more, and nothing in it has to be dropped.
     unsafe fn free(this: NonNull<Self>, in_arena: bool) {
-        // SAFETY: the caller's contract; made in `leave`.
+        // SAFETY: the caller's contract; made in `offer`.
         unsafe {
             if in_arena {
                 frame::free(this.cast());
@@ -143,7 +173,7 @@ impl<T> Reified<T> {
     /// # Safety
     /// `data` is the waker's, which is given up: nobody else refers to it.
     unsafe fn end(data: *const (), in_arena: bool) {
-        // SAFETY: made in `leave`.
+        // SAFETY: made in `offer`.
         let this = unsafe { NonNull::new_unchecked(data.cast_mut().cast::<Self>()) };
         // SAFETY: the publication was the partner's last access, so all is ours.
         let message = unsafe {

@@ -28,6 +28,7 @@ use std::task::Waker;
 
 use super::buffer::{Buffer, Ticket};
 use super::handle::Share;
+use super::left::Left;
 use super::meet::{Meet, commit, meet};
 use crate::deadlock::Census;
 use crate::event::{Offer, OfferList, Offered, Offering, Verdict, Wakes};
@@ -58,10 +59,20 @@ pub(super) struct State<T> {
     taken: Ticket,
     tx: Side,
     rx: Side,
+    /// A message that was sent asynchronously: INV-LEFT.
+    left: Left<T>,
+}
+
+/// What nobody will receive: to be dropped when no lock is held.
+struct Unread<T> {
+    buffer: Option<Box<Buffer<T>>>,
+    left: Option<T>,
 }
 
 /// The bits of `State::capacity` that are the capacity.
-const CAPACITY: u32 = (1 << 28) - 1;
+const CAPACITY: u32 = (1 << 27) - 1;
+/// A message is left.
+const LEFT: u32 = 1 << 27;
 /// Somebody has called `close`.
 const CLOSED: u32 = 1 << 28;
 /// Sends fail.
@@ -170,6 +181,19 @@ impl Side {
     }
 }
 
+impl<T> Unread<T> {
+    /// (Asked here, since what is dropped is a call.)
+    #[inline(always)]
+    fn end(self) {
+        if let Some(buffer) = self.buffer {
+            drop(buffer);
+        }
+        if let Some(left) = self.left {
+            drop(left);
+        }
+    }
+}
+
 impl<T> State<T> {
     #[inline(always)]
     fn buffered(&self) -> usize {
@@ -261,23 +285,41 @@ impl<T> State<T> {
     /// A side may have gone: those who wait for it are told, and what nobody
     /// can receive any more is taken out.
     #[inline(always)]
-    fn sides_changed(&mut self, wakes: &mut Wakes) -> Option<Box<Buffer<T>>> {
+    fn sides_changed(&mut self, wakes: &mut Wakes) -> Unread<T> {
+        let mut left = None;
         // (A borrowed event that was forgotten may wait without a share.)
         if !self.is_unreferenced() || !self.senders.is_empty() || !self.receivers.is_empty() {
-            while self.tell_sides(wakes) {}
+            while self.tell_sides(&mut left, wakes) {}
         }
-        if self.rx.is_unreferenced() { self.buffer.take() } else { None }
+        let buffer = if self.rx.is_unreferenced() { self.buffer.take() } else { None };
+        Unread { buffer, left }
     }
 
-    /// One pass over those who wait. True: some have left, so look again.
-    fn tell_sides(&mut self, wakes: &mut Wakes) -> bool {
-        let mut some_left = false;
+    /// Nobody waits, and nothing is kept: there is nothing to tell of a side that has gone.
+    #[inline(always)]
+    fn is_quiet(&self) -> bool {
+        self.senders.is_empty() && self.receivers.is_empty() && self.buffer.is_none() && !self.has_left()
+    }
+
+    /// Notes which sides are gone.
+    #[inline(always)]
+    fn close_sides(&mut self) {
         let closed = self.capacity & CLOSED != 0;
         if closed || self.rx.is_unreferenced() {
             self.capacity |= CLOSED_FOR_SENDERS;
         }
         if closed || self.tx.is_unreferenced() {
             self.capacity |= CLOSED_FOR_RECEIVERS;
+        }
+    }
+
+    /// One pass over those who wait. True: some have gone, so look again.
+    fn tell_sides(&mut self, left: &mut Option<T>, wakes: &mut Wakes) -> bool {
+        let mut some_left = false;
+        self.close_sides();
+        if self.is_closed_for_senders() && self.has_left() {
+            *left = Some(self.take_left());
+            some_left = true;
         }
         if self.is_closed_for_senders() && !self.senders.is_empty() {
             // SAFETY: the lock is held, and no group of ours is claimed.
@@ -301,7 +343,31 @@ impl<T> State<T> {
     }
 
     fn is_receivable(&self) -> bool {
-        !self.senders.is_empty() || self.buffered() > 0 || self.is_closed_for_receivers()
+        !self.senders.is_empty() || self.buffered() > 0 || self.capacity & (LEFT | CLOSED_FOR_RECEIVERS) != 0
+    }
+
+    /// A message may be left: INV-LEFT. (And nobody watches.)
+    #[inline(always)]
+    fn may_leave(&self) -> bool {
+        self.capacity & (CAPACITY | CLOSED | CLOSED_FOR_SENDERS | LEFT | WATCHED) == 0
+            && self.buffered() == 0
+            && self.senders.is_empty()
+            && self.receivers.is_empty()
+    }
+
+    #[inline(always)]
+    fn has_left(&self) -> bool {
+        Left::<T>::FITS && self.capacity & LEFT != 0
+    }
+
+    /// Takes what is left, and gives its share up.
+    #[inline(always)]
+    fn take_left(&mut self) -> T {
+        assert!(self.has_left());
+        self.capacity &= !LEFT;
+        self.tx.give_up();
+        // SAFETY: it is there, and now it is not.
+        unsafe { self.left.take() }
     }
 
     /// If there is something to take, streams that wait poll again.
@@ -399,6 +465,7 @@ impl<T> Core<T> {
             rx: Side::new(),
             ticket: 0,
             taken: 0,
+            left: Left::NOTHING,
         };
         Self(BiasedLock::with_history(state, if capacity > 0 { SENDABLE } else { 0 }, history))
     }
@@ -452,6 +519,26 @@ impl<T> Core<T> {
         let sendable = if state.is_sendable() { SENDABLE } else { 0 };
         let receivable = if state.is_receivable() { RECEIVABLE } else { 0 };
         state.set_hint(sendable | receivable);
+    }
+
+    /// Leaves a small message that is sent asynchronously in the channel, if it may be left there. Otherwise gives
+    /// it back. It has the share of the caller's event, or (`lends` 1) of the caller's handle.
+    #[inline(always)]
+    pub(super) fn leave(&self, message: T, lends: u32) -> Option<T> {
+        if const { !Left::<T>::FITS } || self.0.hint() != 0 {
+            return Some(message);
+        }
+        let mut state = self.lock();
+        if !state.may_leave() {
+            return Some(message);
+        }
+        if lends > 0 {
+            state.tx.lend(lends);
+        }
+        state.capacity |= LEFT;
+        state.left.put(message);
+        state.set_hint(RECEIVABLE);
+        None
     }
 
     /// One try to send the slot's message, then, if `own` may wait, an offer.
@@ -548,6 +635,22 @@ impl<T> Core<T> {
                 unsafe { slot.put(message.expect("not empty")) };
                 slot.offer.verdict.set(Verdict::Committed);
                 if !state.senders.is_empty() && state.refill(wakes) {
+                    if S::OWNED {
+                        state.side(End::Rx).give_up();
+                    }
+                    // SAFETY: the share went with the commit.
+                    unsafe { Self::finish(core, state, wakes) };
+                    return Offered::Committed;
+                }
+            } else if state.has_left() {
+                if !commit(own) {
+                    break 'open;
+                }
+                let message = state.take_left();
+                // SAFETY: the slot is ours.
+                unsafe { slot.put(message) };
+                slot.offer.verdict.set(Verdict::Committed);
+                if !state.tx.has_handles() {
                     if S::OWNED {
                         state.side(End::Rx).give_up();
                     }
@@ -707,25 +810,51 @@ impl<T> Core<T> {
     ///
     /// # Safety
     /// The caller has no share of the channel any more.
-    #[cold]
     #[inline(never)]
     unsafe fn finish(core: NonNull<Self>, mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
+        if !state.is_quiet() {
+            // SAFETY: the caller's contract.
+            return unsafe { Self::finish_and_tell(core, state, wakes) };
+        }
+        if state.is_unreferenced() {
+            // SAFETY: the caller's contract.
+            unsafe { Self::finish_for_good(core, state) };
+        } else {
+            state.close_sides();
+            state.set_hint(SENDABLE | RECEIVABLE);
+        }
+    }
+
+    /// As `finish`, of a channel that nobody refers to.
+    ///
+    /// # Safety
+    /// As for `finish`; what was in it has been taken out.
+    #[inline(always)]
+    unsafe fn finish_for_good(core: NonNull<Self>, state: BiasedGuard<'_, State<T>>) {
+        debug_assert!(state.buffer.is_none() && !state.has_left(), "it is with the unread");
+        let history = state.history();
+        drop(state);
+        // SAFETY: made by `handle::pair`; one critical section is the last.
+        unsafe { Self::free(core, history) };
+    }
+
+    /// As `finish`, where somebody waits, or something is kept.
+    ///
+    /// # Safety
+    /// As for `finish`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn finish_and_tell(core: NonNull<Self>, mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
         let unread = state.sides_changed(wakes);
         if state.is_unreferenced() {
-            debug_assert!(state.buffer.is_none(), "it is with the unread");
-            let history = state.history();
-            drop(state);
-            // SAFETY: made by `handle::pair`; one critical section is the last.
-            unsafe { Self::free(core, history) };
+            // SAFETY: the caller's contract; it has been taken out.
+            unsafe { Self::finish_for_good(core, state) };
         } else {
             // SAFETY: while the lock is held, nobody else can find that nobody
             // refers to the channel.
             unsafe { core.as_ref() }.unlock(state, wakes);
         }
-        // (Asked here, since the drop is a call.)
-        if unread.is_some() {
-            drop(unread);
-        }
+        unread.end();
     }
 
     /// An event gives its share up, and nothing else: a partner has completed
@@ -762,7 +891,7 @@ impl<T> Core<T> {
     /// # Safety
     /// As for `give_up`; the slot is the caller's own, of the side `end`.
     #[inline(never)]
-    pub(super) unsafe fn leave<S: Share<T>>(
+    pub(super) unsafe fn retract<S: Share<T>>(
         core: NonNull<Self>,
         slot: &Slot<T>,
         end: End,
@@ -816,21 +945,37 @@ impl<T> Core<T> {
         // The caller refers to the channel.
         let unread = state.sides_changed(wakes);
         self.unlock(state, wakes);
-        drop(unread);
+        unread.end();
     }
 
     /// A handle goes, and leaves what it has lent.
     ///
     /// # Safety
     /// The caller does not use the channel afterwards.
-    pub(super) unsafe fn drop_handle(core: NonNull<Self>, end: End, lent: u32, wakes: &mut Wakes) {
+    pub(super) unsafe fn drop_handle(core: NonNull<Self>, end: End, lent: u32) {
         // SAFETY: the handle keeps it alive.
         let mut state = unsafe { core.as_ref() }.lock();
         state.side(end).drop_handle(lent);
         if state.side(end).is_unreferenced() {
             // SAFETY: the caller's contract.
-            unsafe { Self::finish(core, state, wakes) };
+            unsafe { Self::drop_last(core, state) };
         }
+    }
+
+    /// The last handle of a side has gone, and no event of it is left.
+    ///
+    /// # Safety
+    /// As for `finish`.
+    #[inline(never)]
+    unsafe fn drop_last(core: NonNull<Self>, state: BiasedGuard<'_, State<T>>) {
+        if state.is_quiet() && state.is_unreferenced() {
+            // SAFETY: the caller's contract.
+            return unsafe { Self::finish_for_good(core, state) };
+        }
+        let mut wakes = Wakes::new();
+        // SAFETY: as above.
+        unsafe { Self::finish(core, state, &mut wakes) };
+        wakes.queue();
     }
 }
 

@@ -148,10 +148,8 @@ impl<T, const END: bool> Clone for Handle<T, END> {
 impl<T, const END: bool> Drop for Handle<T, END> {
     fn drop(&mut self) {
         let lent = self.lent.load(Ordering::Relaxed);
-        let mut wakes = Wakes::new();
         // SAFETY: the handle ends here.
-        unsafe { Core::drop_handle(self.core, Self::SIDE, lent, &mut wakes) };
-        wakes.queue();
+        unsafe { Core::drop_handle(self.core, Self::SIDE, lent) };
     }
 }
 

@@ -26,6 +26,7 @@ mod cvar;
 mod error;
 mod handle;
 mod ivar;
+mod left;
 mod log;
 mod meet;
 mod multicast;
@@ -75,10 +76,10 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 /// A channel that keeps up to `capacity` messages; 0 is a rendezvous.
 ///
 /// # Panics
-/// If `capacity` is 2^28 - 1 or more; use [`mailbox`].
+/// If `capacity` is 2^27 - 1 or more; use [`mailbox`].
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let capacity = u32::try_from(capacity).ok().filter(|capacity| *capacity < core::UNBOUNDED);
-    with_capacity(capacity.expect("a bounded channel keeps fewer than 2^28 - 1 messages"))
+    with_capacity(capacity.expect("a bounded channel keeps fewer than 2^27 - 1 messages"))
 }
 
 /// A channel that keeps any number of messages: sends never block.

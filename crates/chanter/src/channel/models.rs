@@ -317,6 +317,42 @@ fn detached_sends_refill() {
     });
 }
 
+/// INV-LEFT, INV-MATCH: a message is left, or met, while a receive that waits goes away.
+#[test]
+fn left_messages_outlive_receives() {
+    check(|| {
+        let (tx, rx) = channel();
+        let sender = thread::spawn(move || {
+            assert!(tx.asend(Message::new(1)).is_ok());
+            tx
+        });
+        let first = poll_once(pin!(rx.recv_ref().sync()));
+        let _tx = sender.join().unwrap();
+        let message = match first {
+            Poll::Ready(message) => message.unwrap(),
+            Poll::Pending => rx.try_recv().unwrap(),
+        };
+        assert_eq!(message.number(), 1);
+        assert_eq!(rx.try_recv().err(), Some(TryRecvError::Empty));
+    });
+}
+
+/// INV-LEFT, INV-SIDE: of two receivers one takes what the last sender has left, and both hear of the end.
+#[test]
+fn left_messages_end_their_side() {
+    check_wide(|| {
+        let (tx, rx) = channel();
+        let sender = thread::spawn(move || assert!(tx.asend(Message::new(1)).is_ok()));
+        let other = thread::spawn({
+            let rx = rx.clone();
+            move || block_on(rx.recv()).is_ok()
+        });
+        assert!(block_on(rx.recv()).is_ok() != other.join().unwrap(), "one of them takes it");
+        sender.join().unwrap();
+        assert_eq!(block_on(rx.recv()).err(), Some(Closed));
+    });
+}
+
 /// INV-LAST of events that borrow their handle, which is dropped right after
 /// them: the partner is done with the channel, or keeps it by itself.
 #[test]

@@ -83,7 +83,7 @@ impl<T> Sender<T> {
         } else {
             // SAFETY: ours; the share is given up here.
             unsafe {
-                Core::leave::<Lent<T>>(lent.core_ptr(), &slot, End::Tx, &mut wakes);
+                Core::retract::<Lent<T>>(lent.core_ptr(), &slot, End::Tx, &mut wakes);
                 Err(TrySendError::Full(slot.take().expect("not sent")))
             }
         };

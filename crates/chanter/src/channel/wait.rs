@@ -125,7 +125,7 @@ impl<T, S: Share<T>, const END: bool> Wait<T, S, END> {
         // SAFETY: the slot and the share are ours; once.
         unsafe {
             if made {
-                Core::leave::<S>(self.core_ptr(), &self.slot, Self::SIDE, wakes);
+                Core::retract::<S>(self.core_ptr(), &self.slot, Self::SIDE, wakes);
             } else {
                 Core::part::<S>(self.core_ptr(), Self::SIDE, false, wakes);
             }
