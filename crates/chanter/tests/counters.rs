@@ -175,6 +175,12 @@ fn reified_parasites_are_counted_in_bytes() {
     machine.block_on(async { tx.asend(7).unwrap() });
     let send = machine.stats().reified_bytes - stats.reified_bytes;
     assert!((8..=128).contains(&send), "{send} bytes");
+    // The first is left in the channel, and takes no frame; the second one's offer does.
+    let before = machine.stats();
+    assert_eq!((before.left, before.reified), (1, 3));
+    machine.block_on(async { tx.asend(8).unwrap() });
+    let after = machine.stats();
+    assert_eq!((after.left, after.reified), (1, 4));
 }
 
 #[test]

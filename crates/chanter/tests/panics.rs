@@ -90,6 +90,38 @@ fn panics_in_destructors_of_payloads() {
     assert!(panics(&mut || drop(receive.take())));
     assert!(tx.is_closed());
     ledger.check();
+    // Unread messages of a channel that ends with a receive: that has its own message to deliver.
+    let (tx, rx) = mailbox();
+    tx.try_send(bomb(false)).ok().unwrap();
+    tx.try_send(bomb(true)).ok().unwrap();
+    drop(tx);
+    let last = rx.recv();
+    drop(rx);
+    assert!(last.sync_blocking().is_ok());
+    ledger.check();
+    // Those that were sent asynchronously have nobody to answer for them.
+    for closes in [false, true] {
+        let (tx, rx) = channel();
+        tx.asend(bomb(true)).ok().unwrap();
+        tx.asend(bomb(true)).ok().unwrap();
+        if closes {
+            rx.close()
+        } else {
+            drop(rx)
+        }
+        ledger.check();
+    }
+    // Both: one that came back is received, and one was left behind it.
+    let (tx, rx) = channel();
+    let mut receive = Some(Box::pin(rx.recv().sync()));
+    assert!(poll(receive.as_mut().unwrap()).is_pending());
+    tx.try_send(bomb(false)).ok().unwrap();
+    tx.asend(bomb(true)).ok().unwrap();
+    drop(receive.take());
+    let last = rx.recv();
+    drop((tx, rx));
+    assert!(last.sync_blocking().is_ok());
+    ledger.check();
     // A host's value that nobody takes, a parasite's output.
     let machine = machine(1);
     machine.block_on(async {

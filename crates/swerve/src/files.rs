@@ -108,11 +108,12 @@ impl FileProcessor {
             drop(ask);
             // Asynchronously, an answer that is ready at once is left there, and the processor ends
             // (or goes on to its chunks) without waiting.
-            let sent =
-                if means.mode.is_synchronous() { answers.send(answer).await } else { answers.asend(answer) };
-            if sent.is_ok()
-                && let Some(rest) = rest
-            {
+            let is_sent = if means.mode.is_synchronous() {
+                answers.send(answer).await.is_ok()
+            } else {
+                answers.asend(answer).is_ok()
+            };
+            if is_sent && let Some(rest) = rest {
                 rest.send(&means).await;
             }
         });

@@ -89,15 +89,10 @@ impl<T> Reified<T> {
     #[inline(always)]
     fn left() {
         if let Some(vp) = Vp::current() {
-            Self::count(vp, size_of::<T>());
             vp.parasites.add_one();
+            vp.counters.left.add_one();
+            vp.counters.reified_bytes.add_many(size_of::<T>() as u64);
         }
-    }
-
-    /// A parasite has been reified to so many `bytes`.
-    fn count(vp: &Vp, bytes: usize) {
-        vp.counters.reified.add_one();
-        vp.counters.reified_bytes.add_many(bytes as u64);
     }
 
     /// Sends `message`, or offers it and leaves it alone.
@@ -134,7 +129,8 @@ impl<T> Reified<T> {
         if offered == Offered::Linked {
             // Not ours any more.
             if let Some(vp) = vp {
-                Self::count(vp, size_of::<Self>() - size_of::<Header>());
+                vp.counters.reified.add_one();
+                vp.counters.reified_bytes.add_many((size_of::<Self>() - size_of::<Header>()) as u64);
             }
             wakes.queue();
             return Ok(());

@@ -33,6 +33,7 @@ use super::meet::{Meet, commit, meet};
 use crate::deadlock::Census;
 use crate::event::{Offer, OfferList, Offered, Offering, Verdict, Wakes};
 use crate::sync::{BiasedGuard, BiasedLock, History, UnsafeCell};
+use crate::thread::body::contain;
 use crate::vp::Vp;
 
 const SENDABLE: u8 = 1;
@@ -182,15 +183,17 @@ impl Side {
 }
 
 impl<T> Unread<T> {
-    /// (Asked here, since what is dropped is a call.)
-    #[inline(always)]
+    /// Drops it for whoever let the channel go. A panic of what was kept is theirs.
     fn end(self) {
-        if let Some(buffer) = self.buffer {
-            drop(buffer);
-        }
-        if let Some(left) = self.left {
-            drop(left);
-        }
+        let Self { buffer, left } = self;
+        // Nobody can answer for what was sent asynchronously.
+        contain(|| drop(left));
+        drop(buffer);
+    }
+
+    /// Drops it on behalf of an operation that has its own result to deliver.
+    fn end_aside(self) {
+        contain(|| self.end());
     }
 }
 
@@ -814,7 +817,7 @@ impl<T> Core<T> {
     unsafe fn finish(core: NonNull<Self>, mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
         if !state.is_quiet() {
             // SAFETY: the caller's contract.
-            return unsafe { Self::finish_and_tell(core, state, wakes) };
+            return unsafe { Self::finish_and_tell(core, state, wakes) }.end_aside();
         }
         if state.is_unreferenced() {
             // SAFETY: the caller's contract.
@@ -838,13 +841,17 @@ impl<T> Core<T> {
         unsafe { Self::free(core, history) };
     }
 
-    /// As `finish`, where somebody waits, or something is kept.
+    /// As `finish`, where somebody may wait, or something be kept. What nobody will receive is the caller's to drop.
     ///
     /// # Safety
     /// As for `finish`.
     #[cold]
     #[inline(never)]
-    unsafe fn finish_and_tell(core: NonNull<Self>, mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
+    unsafe fn finish_and_tell(
+        core: NonNull<Self>,
+        mut state: BiasedGuard<'_, State<T>>,
+        wakes: &mut Wakes,
+    ) -> Unread<T> {
         let unread = state.sides_changed(wakes);
         if state.is_unreferenced() {
             // SAFETY: the caller's contract; it has been taken out.
@@ -854,7 +861,7 @@ impl<T> Core<T> {
             // refers to the channel.
             unsafe { core.as_ref() }.unlock(state, wakes);
         }
-        unread.end();
+        unread
     }
 
     /// An event gives its share up, and nothing else: a partner has completed
@@ -912,15 +919,21 @@ impl<T> Core<T> {
                 ends = state.give_back(slot.offer.stamp(), message, wakes);
             }
         }
-        if ends {
-            if S::OWNED {
-                state.side(end).give_up();
-            }
-            // SAFETY: the caller's contract.
-            return unsafe { Self::finish(core, guard, wakes) };
+        if S::OWNED {
+            state.side(end).give_up();
+            ends |= !state.side(end).has_handles();
         }
-        // SAFETY: the caller's contract.
-        unsafe { Self::give_up::<S>(core, guard, end, true, wakes) };
+        if ends {
+            // SAFETY: the caller's contract.
+            return unsafe { Self::finish_and_tell(core, guard, wakes) }.end();
+        }
+        // SAFETY: a handle keeps it alive until the lock is released.
+        let this = unsafe { core.as_ref() };
+        if guard.capacity & WATCHED == 0 {
+            this.unlock_precisely(guard);
+        } else {
+            this.unlock(guard, wakes);
+        }
     }
 
     /// An offer leaves its queue, and nothing else. False: it is in none.
@@ -974,8 +987,9 @@ impl<T> Core<T> {
         }
         let mut wakes = Wakes::new();
         // SAFETY: as above.
-        unsafe { Self::finish(core, state, &mut wakes) };
+        let unread = unsafe { Self::finish_and_tell(core, state, &mut wakes) };
         wakes.queue();
+        unread.end();
     }
 }
 

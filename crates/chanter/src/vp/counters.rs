@@ -53,6 +53,7 @@ pub(crate) struct Counters {
     pub(crate) promoted: Counter,
     pub(crate) reified: Counter,
     pub(crate) reified_bytes: Counter,
+    pub(crate) left: Counter,
     pub(crate) attached: Counter,
     pub(crate) inflated: Counter,
     pub(crate) migrated: Counter,
@@ -84,6 +85,8 @@ pub struct Stats {
     /// [`reified`](Self::reified), what a parasite keeps while it blocks. (One
     /// that is too large for a frame counts as a pointer.)
     pub reified_bytes: u64,
+    /// Asynchronous sends of those whose message was left in its channel: they took no frame.
+    pub left: u64,
     /// Times a reified parasite was resumed on the stack of whoever
     /// unblocked it.
     pub attached: u64,
@@ -141,8 +144,9 @@ impl Stats {
     pub(crate) fn add(&mut self, counters: &Counters, parasites: &Counter) {
         self.hosts_created += counters.hosts.get() + counters.delayed.get();
         self.parasites_created += parasites.get();
-        self.reified += counters.reified.get();
+        self.reified += counters.reified.get() + counters.left.get();
         self.reified_bytes += counters.reified_bytes.get();
+        self.left += counters.left.get();
         self.attached += counters.attached.get();
         self.inflated += counters.inflated.get();
         self.promoted += counters.promoted.get();
@@ -157,16 +161,17 @@ impl Stats {
         self.stacks_allocated += counters.stacks_allocated.get();
         self.stacks_reused += counters.stacks_reused.get();
         // Derived: the fast path counts one thing only.
-        let elsewhere = counters.reified.get() + counters.promoted.get() + counters.queued.get();
+        let reified = counters.reified.get() + counters.left.get();
+        let elsewhere = reified + counters.promoted.get() + counters.queued.get();
         self.finished_in_place += parasites.get().saturating_sub(elsewhere);
     }
 
-    /// After [`add`](Self::add): each thread has taken a frame, and only the
-    /// rare ways by which frames come into a cache count.
+    /// After [`add`](Self::add): each thread but those that were left has taken a frame, and
+    /// only the rare ways by which frames come into a cache count.
     pub(crate) fn add_frames(&mut self, arena: &Arena) {
         self.frames_created += arena.carved.get();
         self.frames_returned += arena.returned.get();
-        let threads = self.hosts_created + self.parasites_created;
+        let threads = (self.hosts_created + self.parasites_created).saturating_sub(self.left);
         self.frames_reused = threads.saturating_sub(self.frames_created + self.frames_returned);
     }
 }
