@@ -14,6 +14,30 @@ use chanter::prelude::*;
 use common::{Ledger, Payload, machine, watchdog};
 use futures::StreamExt;
 
+/// A payload as it is, which takes an offer's frame to wait, and one in a box, small enough to be left in its channel.
+trait Message: Send + 'static {
+    fn new(payload: Payload) -> Self;
+    fn id(&self) -> usize;
+}
+
+impl Message for Payload {
+    fn new(payload: Payload) -> Self {
+        payload
+    }
+    fn id(&self) -> usize {
+        self.id
+    }
+}
+
+impl Message for Box<Payload> {
+    fn new(payload: Payload) -> Self {
+        Box::new(payload)
+    }
+    fn id(&self) -> usize {
+        self.id
+    }
+}
+
 #[test]
 fn messages_wait_in_order() {
     watchdog!();
@@ -65,13 +89,18 @@ fn waiting_receivers_get_it_at_once() {
 #[test]
 fn a_closed_channel_gives_it_back_or_drops_what_waits() {
     watchdog!();
+    ends_with_its_channel::<Payload>();
+    ends_with_its_channel::<Box<Payload>>();
+}
+
+fn ends_with_its_channel<M: Message>() {
     for in_machine in [false, true] {
         let run = || {
             for closes in [false, true] {
                 let ledger = Ledger::new();
-                let (tx, rx) = channel();
+                let (tx, rx) = channel::<M>();
                 for n in 0..10 {
-                    tx.asend(ledger.payload(n)).unwrap();
+                    tx.asend(M::new(ledger.payload(n))).ok().unwrap();
                 }
                 assert_eq!(ledger.live(), 10);
                 if closes {
@@ -81,8 +110,8 @@ fn a_closed_channel_gives_it_back_or_drops_what_waits() {
                     drop(rx);
                 }
                 assert_eq!(ledger.live(), 0, "dropped with the channel");
-                let SendError(back) = tx.asend(ledger.payload(10)).unwrap_err();
-                assert_eq!(back.id, 10);
+                let SendError(back) = tx.asend(M::new(ledger.payload(10))).err().unwrap();
+                assert_eq!(back.id(), 10);
                 drop(back);
                 ledger.check();
             }
@@ -116,33 +145,56 @@ fn messages_outlive_their_machine() {
 #[test]
 fn what_is_left_keeps_its_place() {
     watchdog!();
+    keeps_its_place::<Payload>();
+    keeps_its_place::<Box<Payload>>();
+}
+
+fn keeps_its_place<M: Message>() {
     let ledger = Ledger::new();
-    let (tx, rx) = channel();
+    let message = |id| M::new(ledger.payload(id));
+    let (tx, rx) = channel::<M>();
     let mut cx = Context::from_waker(Waker::noop());
     {
         let mut receives = pin!(rx.recv_ref().sync());
         assert!(receives.as_mut().poll(&mut cx).is_pending());
-        assert!(tx.try_send(ledger.payload(0)).is_ok(), "to who waits");
-        tx.asend(ledger.payload(1)).unwrap();
+        assert!(tx.try_send(message(0)).is_ok(), "to who waits");
+        tx.asend(message(1)).ok().unwrap();
         assert!(rx.is_empty(), "nothing is buffered");
     }
-    let mut sends = pin!(tx.send_ref(ledger.payload(2)).sync());
+    let mut sends = pin!(tx.send_ref(message(2)).sync());
     assert!(sends.as_mut().poll(&mut cx).is_pending());
     for id in 0..2 {
         let lost = choose_biased((always(None), rx.recv_ref().wrap(Some)));
         assert!(lost.sync_blocking().is_none());
         let won = choose_biased((rx.recv_ref().wrap(Some), always(None)));
-        assert_eq!(won.sync_blocking().unwrap().unwrap().id, id);
+        assert_eq!(won.sync_blocking().unwrap().unwrap().id(), id);
     }
-    assert_eq!(rx.recv().sync_blocking().unwrap().id, 2);
+    assert_eq!(rx.recv().sync_blocking().unwrap().id(), 2);
     assert!(sends.as_mut().poll(&mut cx).is_ready());
     assert!(matches!(rx.try_recv(), Err(TryRecvError::Empty)));
     // And again, for a stream.
-    tx.asend(ledger.payload(3)).unwrap();
+    tx.asend(message(3)).ok().unwrap();
     let mut rx = rx;
     let next = futures::executor::block_on(rx.next());
-    assert_eq!(next.unwrap().id, 3);
+    assert_eq!(next.unwrap().id(), 3);
     ledger.check();
+}
+
+/// A stream that waits is told, and takes it.
+#[test]
+fn streams_hear_of_small_messages() {
+    watchdog!();
+    machine(1).block_on(async {
+        let (tx, mut rx) = channel::<u32>();
+        for n in 0..3 {
+            let reader = spawn(async move { (rx.next().await, rx) });
+            yield_now().await;
+            tx.asend(n).unwrap();
+            let (read, back) = reader.await.unwrap();
+            assert_eq!(read, Some(n));
+            rx = back;
+        }
+    });
 }
 
 #[test]
@@ -167,33 +219,37 @@ fn large_messages_wait_too() {
 /// gone, if nobody else refers to it.
 #[test]
 fn the_last_message_ends_its_channel() {
-    watchdog!();
-    let run = || {
+    fn run<M: Message>() {
         let ledger = Ledger::new();
         let one = || {
             let (tx, rx) = channel();
-            tx.asend(ledger.payload(7)).unwrap();
+            tx.asend(M::new(ledger.payload(7))).ok().unwrap();
             rx
         };
-        let ends = |rx: &Receiver<Payload>| matches!(rx.try_recv(), Err(TryRecvError::Closed));
+        let ends = |rx: &Receiver<M>| matches!(rx.try_recv(), Err(TryRecvError::Closed));
 
         let rx = one();
         let receive = rx.recv();
         drop(rx);
-        assert_eq!(receive.sync_blocking().unwrap().id, 7, "the event is all that refers to the channel");
+        assert_eq!(receive.sync_blocking().unwrap().id(), 7, "the event is all that refers to the channel");
 
         let rx = one();
-        assert_eq!(choose((rx.recv_ref(), never())).sync_blocking().unwrap().id, 7);
+        assert_eq!(choose((rx.recv_ref(), never())).sync_blocking().unwrap().id(), 7);
         assert!(ends(&rx));
 
         let rx = one();
         let mut set = ChoiceSet::new();
         set.insert(|| rx.recv_ref());
-        assert_eq!(set.next().sync_blocking().1.unwrap().id, 7);
+        assert_eq!(set.next().sync_blocking().1.unwrap().id(), 7);
         drop(set);
         assert!(ends(&rx));
         ledger.check();
+    }
+    let run = || {
+        run::<Payload>();
+        run::<Box<Payload>>();
     };
+    watchdog!();
     run();
     machine(1).block_on(async {
         run();

@@ -99,11 +99,12 @@ fn panics_in_destructors_of_payloads() {
     drop(rx);
     assert!(last.sync_blocking().is_ok());
     ledger.check();
+    let small = |armed| Box::new(bomb(armed));
     // Those that were sent asynchronously have nobody to answer for them.
     for closes in [false, true] {
         let (tx, rx) = channel();
-        tx.asend(bomb(true)).ok().unwrap();
-        tx.asend(bomb(true)).ok().unwrap();
+        tx.asend(small(true)).ok().unwrap();
+        tx.asend(small(true)).ok().unwrap();
         if closes {
             rx.close()
         } else {
@@ -115,8 +116,8 @@ fn panics_in_destructors_of_payloads() {
     let (tx, rx) = channel();
     let mut receive = Some(Box::pin(rx.recv().sync()));
     assert!(poll(receive.as_mut().unwrap()).is_pending());
-    tx.try_send(bomb(false)).ok().unwrap();
-    tx.asend(bomb(true)).ok().unwrap();
+    tx.try_send(small(false)).ok().unwrap();
+    tx.asend(small(true)).ok().unwrap();
     drop(receive.take());
     let last = rx.recv();
     drop((tx, rx));
