@@ -61,7 +61,7 @@ impl<T> Sender<T> {
     pub fn asend(&self, message: T) -> Result<(), SendError<T>> {
         match self.handle.core().leave(message, 1) {
             Some(message) => Reified::offer(self.handle.lend(), message),
-            None => Ok(Reified::<T>::left()),
+            None => Reified::left(),
         }
     }
 }
@@ -81,18 +81,19 @@ impl<T> Reified<T> {
     pub(super) fn leave(lent: Lent<T>, message: T) -> Result<(), SendError<T>> {
         match lent.core().leave(message, 0) {
             Some(message) => Self::offer(lent, message),
-            None => Ok(Self::left()),
+            None => Self::left(),
         }
     }
 
-    /// A message has been left in its channel.
+    /// The message has been left in its channel.
     #[inline(always)]
-    fn left() {
+    fn left() -> Result<(), SendError<T>> {
         if let Some(vp) = Vp::current() {
             vp.parasites.add_one();
             vp.counters.left.add_one();
             vp.counters.reified_bytes.add_many(size_of::<T>() as u64);
         }
+        Ok(())
     }
 
     /// Sends `message`, or offers it and leaves it alone.
