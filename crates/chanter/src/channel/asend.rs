@@ -15,10 +15,11 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use super::core::{Core, Slot};
+use super::core::Core;
 use super::error::SendError;
 use super::handle::Lent;
 use super::send::Sender;
+use super::state::Slot;
 use crate::event::protocol::Group;
 use crate::event::{Offered, Offering, Verdict, Wakes};
 use crate::thread::body::{contain, fits};

@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::core::{Core, End};
+use super::core::Core;
+use super::state::End;
 use crate::deadlock::{Held, Probe};
 use crate::event::Wakes;
 use crate::sync::atomic::{AtomicU32, Ordering};

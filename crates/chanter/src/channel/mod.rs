@@ -36,6 +36,7 @@ mod recv;
 mod rpc;
 mod send;
 mod spare;
+mod state;
 mod swap;
 mod wait;
 mod watch;
@@ -78,14 +79,14 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 /// # Panics
 /// If `capacity` is 2^27 - 1 or more; use [`mailbox`].
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    let capacity = u32::try_from(capacity).ok().filter(|capacity| *capacity < core::UNBOUNDED);
+    let capacity = u32::try_from(capacity).ok().filter(|capacity| *capacity < state::UNBOUNDED);
     with_capacity(capacity.expect("a bounded channel keeps fewer than 2^27 - 1 messages"))
 }
 
 /// A channel that keeps any number of messages: sends never block.
 #[inline]
 pub fn mailbox<T>() -> (Sender<T>, Receiver<T>) {
-    with_capacity(core::UNBOUNDED)
+    with_capacity(state::UNBOUNDED)
 }
 
 #[inline(always)]

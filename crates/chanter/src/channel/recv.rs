@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use super::core::End;
 use super::error::{Closed, TryRecvError};
 use super::handle::{Borrowed, Handle, Lent, RX, Share};
+use super::state::End;
 use super::wait::Wait;
 use crate::deadlock::Waits;
 use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, Wakes, into_future};

@@ -4,9 +4,10 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::asend::Reified;
-use super::core::{Core, End, Slot};
+use super::core::Core;
 use super::error::{SendError, TrySendError};
 use super::handle::{Borrowed, Handle, Lent, Share, TX};
+use super::state::{End, Slot};
 use super::wait::Wait;
 use crate::deadlock::Waits;
 use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, Verdict, Wakes, into_future};

@@ -4,8 +4,9 @@
 use std::pin::Pin;
 use std::ptr::NonNull;
 
-use super::core::{Core, End, Slot};
+use super::core::Core;
 use super::handle::{Share, TX};
+use super::state::{End, Slot};
 use crate::deadlock::Waits;
 use crate::event::{Offer, Offered, Offering, Verdict, Wakes};
 
