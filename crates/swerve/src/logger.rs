@@ -3,9 +3,9 @@
 //!
 //! No server thread ever waits for the log for longer than [`PATIENCE`], and none that serves a
 //! client waits at all, except in the synchronous form: a record is posted by a thread of its own.
-//! While the scribe writes, and for a moment after the first line, the logger gathers; when it has
-//! gathered enough, it no longer chooses to receive, and the posts wait; when they have waited long
-//! enough they choose to give up, and are counted.
+//! While the scribe writes, the logger gathers; when it has gathered enough, it no longer chooses to receive, and the
+//! posts wait; when they have waited long enough they choose to give up, and are counted. For a moment after the
+//! first line it lets records come, and turns them into lines all at once.
 
 use std::io::{self, Write};
 use std::mem;
@@ -80,7 +80,7 @@ impl Log {
             let _ = done.try_send(());
         })?;
         let logger = spawn(async move {
-            gather(queue, asks).await;
+            gather(queue, asks, mode.is_synchronous()).await;
             let _ = finished.recv().await;
         });
         let ending = Ending { logger, counts: counts.clone() };
@@ -138,8 +138,9 @@ enum Next {
     Gathered,
 }
 
-/// The logger. `asks` is how the scribe asks for lines: it sends the channel on which it waits.
-async fn gather(records: Receiver<Box<Record>>, asks: Receiver<Sender<Batch>>) {
+/// The logger. `asks` is how the scribe asks for lines: it sends the channel on which it waits. `each`: who posts
+/// a record waits until it is received, so none is left for later.
+async fn gather(records: Receiver<Box<Record>>, asks: Receiver<Sender<Batch>>, each: bool) {
     let mut writer = LineWriter::default();
     let mut batch = Batch::default();
     let mut ended = false;
@@ -149,37 +150,58 @@ async fn gather(records: Receiver<Box<Record>>, asks: Receiver<Sender<Batch>>) {
         let record = || records.recv().wrap(|record| record.map_or(Next::End, Next::Record));
         // A scribe that is gone will never take anything.
         let idle = || asks.recv().wrap(|ask| ask.map_or(Next::End, Next::Idle));
-        let next = if ended || batch.text.len() >= BATCH {
+        let next = if ended || batch.is_full() {
             idle().await
         } else if batch.lines == 0 {
             record().await
         } else if let Some(until) = until {
-            choose_biased((record(), at(until).wrap(|()| Next::Gathered))).await
+            let gathered = at(until).wrap(|()| Next::Gathered);
+            // To be woken by each record would cost more than to write it.
+            if each { choose_biased((record(), gathered)).await } else { gathered.await }
         } else {
             choose((idle(), record())).await
         };
         match next {
             Next::Record(record) => {
+                let first = batch.lines == 0;
+                batch.write(&mut writer, &record);
+                batch.write_all(&mut writer, &records);
                 let now = Instant::now();
-                match until {
-                    _ if batch.lines == 0 => until = Some(now + GATHER),
-                    Some(end) if end <= now => until = None,
-                    _ => {}
-                }
-                // And those that have come meanwhile.
-                let mut next = Some(record);
-                while let Some(record) = next {
-                    writer.write(&record, &mut batch.text);
-                    batch.lines += 1;
-                    next = if batch.text.len() < BATCH { records.try_recv().ok() } else { None };
+                if first {
+                    until = Some(now + GATHER);
+                } else if until.is_some_and(|until| until <= now) {
+                    until = None;
                 }
             }
-            Next::Gathered => until = None,
+            Next::Gathered => {
+                until = None;
+                batch.write_all(&mut writer, &records);
+            }
             Next::Idle(scribe) => {
                 let _ = scribe.send(mem::take(&mut batch)).await;
             }
             Next::End if ended => return,
             Next::End => ended = true,
+        }
+    }
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.text.len() >= BATCH
+    }
+
+    fn write(&mut self, writer: &mut LineWriter, record: &Record) {
+        writer.write(record, &mut self.text);
+        self.lines += 1;
+    }
+
+    /// Writes the records that have come, as far as there is room.
+    fn write_all(&mut self, writer: &mut LineWriter, records: &Receiver<Box<Record>>) {
+        while !self.is_full()
+            && let Ok(record) = records.try_recv()
+        {
+            self.write(writer, &record);
         }
     }
 }
