@@ -52,7 +52,6 @@ pub(crate) struct Ask {
 pub(crate) struct FileProcessor {
     /// One count for all, as every request counts.
     means: Arc<Means>,
-    mode: Mode,
 }
 
 /// What file processors work with.
@@ -92,7 +91,7 @@ impl FileProcessor {
     /// `kept`: how many bytes of small files to keep in memory.
     pub(crate) fn new(tree: Tree, disk: Disk, mode: Mode, kept: u64) -> FileProcessor {
         let kept = KeptFiles::new(kept);
-        FileProcessor { means: Arc::new(Means { tree, kept, disk, mode }), mode }
+        FileProcessor { means: Arc::new(Means { tree, kept, disk, mode }) }
     }
 
     /// Starts the processor of one request. Its answer comes from the channel; the channel closes
@@ -100,7 +99,7 @@ impl FileProcessor {
     pub(crate) fn start(&self, ask: Ask) -> Receiver<Answer> {
         let (answers, answer) = channel();
         let means = self.means.clone();
-        self.mode.start(async move {
+        self.means.mode.start(async move {
             let (answer, rest) = match means.process(&ask).await {
                 Ok(answer) => answer,
                 Err(refusal) => (refused(&ask.uri, &refusal), None),

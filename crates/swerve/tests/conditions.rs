@@ -106,3 +106,28 @@ fn a_changed_file_has_another_tag() {
     let reply = served.request("GET", "/f", &format!("if-none-match: {tag}\r\n"));
     assert_eq!((reply.status, reply.text()), (200, "two"));
 }
+
+/// Whatever the answer, it says who gives it.
+#[test]
+fn every_answer_names_the_server() {
+    let served = serve(Mode::Parasites);
+    served.write("f", "one");
+    served.write("d/g", "two");
+    let tag = served.get("/f").header("etag").unwrap().to_owned();
+    for (method, path, headers, status) in [
+        ("GET", "/f", String::new(), 200),
+        ("HEAD", "/f", String::new(), 200),
+        ("GET", "/f", "range: bytes=1-1\r\n".to_owned(), 206),
+        ("GET", "/d", String::new(), 301),
+        ("GET", "/d/", String::new(), 200),
+        ("GET", "/f", format!("if-none-match: {tag}\r\n"), 304),
+        ("GET", "/none", String::new(), 404),
+        ("PUT", "/f", String::new(), 405),
+        ("GET", "/f", "if-match: \"other\"\r\n".to_owned(), 412),
+        ("GET", "/f", "range: bytes=9-\r\n".to_owned(), 416),
+    ] {
+        let reply = served.request(method, path, &headers);
+        assert_eq!(reply.status, status, "{method} {path} {headers}");
+        assert_eq!(reply.header("server"), Some("swerve"), "{status}");
+    }
+}

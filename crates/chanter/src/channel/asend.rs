@@ -42,7 +42,11 @@ impl<T> Sender<T> {
     /// This is what `spawn_parasite(tx.send(message).sync())` does, for half the
     /// price. Messages that wait keep their order, and count as senders: they
     /// keep the channel open. If it is closed before they are taken, they are
-    /// dropped, as by a thread that ignores its error.
+    /// dropped, as by a thread that ignores its error: a panic of a destructor is
+    /// reported, and goes no further.
+    ///
+    /// Where nobody waits at a rendezvous channel, a message of up to two words is
+    /// left in the channel itself, which allocates nothing; others take a frame.
     ///
     /// May be called anywhere, also outside of a machine.
     ///

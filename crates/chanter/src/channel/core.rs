@@ -16,8 +16,8 @@
 //! that they hold then anyway. A partner never gives up another's share, so an
 //! event's channel is alive while its owner has not ended it. (Some offers *leave
 //! their share* to their partner: of those that are counted the owner is told of the
-//! last one only, and a detached one has no owner.) So the count of
-//! events wraps while a handle lives, and is exact when there is none.
+//! last one only, and a detached one has no owner. A message that is left, `left.rs`, keeps
+//! the share of its send.) So the count of events wraps while a handle lives, and is exact when there is none.
 //!
 //! **The end.** A message that was committed to a waiting receiver may still
 //! come back. Until it is taken, nobody is told that the channel is closed.
@@ -57,10 +57,10 @@ impl<T> Core<T> {
     /// Frees what `boxed` has made.
     ///
     /// # Safety
-    /// Nobody refers to it any more, and its buffer has been taken out.
+    /// Nobody refers to it any more, and what was in it has been taken out.
     #[inline(always)]
     unsafe fn free(core: NonNull<Self>, history: History) {
-        // SAFETY: the caller's contract; of a state only the buffer has to be dropped.
+        // SAFETY: the caller's contract; of a state only what was in it has to be dropped.
         unsafe {
             BiasedLock::end(&raw mut (*core.as_ptr()).0);
             let kept = Vp::current().is_some_and(|vp| vp.channels.keep(core, history));
