@@ -1,10 +1,23 @@
-//! The arguments of the attributes: `vps = N, name = "..", deadlocks = bool, crate = path, explore(..)`.
+//! The arguments of the attributes: settings of the machine, `deadlocks = bool`, `local`, `crate = path`, `explore(..)`.
 
 use crate::explore::Explore;
-use proc_macro2::Ident;
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote_spanned;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
+use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitBool, LitStr, Path, Result, Token, UnOp, parse_quote};
+
+/// Settings that are passed on as they are: the builder's method of the same name takes the value. With an example each.
+const SETTINGS: [(&str, &str); 7] = [
+    ("workers", "workers = 2"),
+    ("policy", "policy = |_| Box::new(Fifo::new())"),
+    ("hand_over_after", "hand_over_after = Some(Duration::from_millis(5))"),
+    ("inflation", "inflation = false"),
+    ("genealogy", "genealogy = true"),
+    ("blocking_threads", "blocking_threads = 16"),
+    ("shutdown_timeout", "shutdown_timeout = Duration::from_secs(5)"),
+];
 
 /// What was written between the parentheses of the attribute.
 pub(crate) struct Args {
@@ -13,11 +26,26 @@ pub(crate) struct Args {
     pub(crate) krate: Path,
     pub(crate) explore: Option<Explore>,
     pub(crate) deadlocks: Option<bool>,
+    /// The body need not be `Send`.
+    pub(crate) local: Option<Span>,
+    /// Calls of the builder's methods.
+    pub(crate) settings: Vec<TokenStream>,
+    /// Whether there is one for the end of the machine.
+    pub(crate) has_shutdown: bool,
 }
 
 impl Default for Args {
     fn default() -> Self {
-        Args { vps: None, name: None, krate: parse_quote!(::chanter), explore: None, deadlocks: None }
+        Args {
+            vps: None,
+            name: None,
+            krate: parse_quote!(::chanter),
+            explore: None,
+            deadlocks: None,
+            local: None,
+            settings: Vec::new(),
+            has_shutdown: false,
+        }
     }
 }
 
@@ -40,14 +68,14 @@ impl Parse for Args {
                     args.deadlocks = Some(input.parse::<LitBool>()?.value);
                 }
                 "explore" => args.explore = Some(Explore::parse(&key, input)?),
+                "local" => args.local = Some(key.span()),
                 other => {
-                    return Err(Error::new(
-                        key.span(),
-                        format!(
-                            "unknown argument `{other}`; the arguments are `vps`, `name`, `deadlocks`, `crate` \
-                             and, for tests, `explore`"
-                        ),
-                    ));
+                    let Some((_, example)) = SETTINGS.iter().find(|(name, _)| *name == other) else {
+                        return Err(Error::new(key.span(), unknown(other)));
+                    };
+                    let value = value(input, &key, example)?;
+                    args.settings.push(quote_spanned!(value.span()=> .#key(#value)));
+                    args.has_shutdown |= other == "shutdown_timeout";
                 }
             }
             seen.push(key);
@@ -60,7 +88,8 @@ impl Parse for Args {
             input.parse::<Token![,]>()?;
         }
         if let Some(explore) = &args.explore
-            && let Some(other) = seen.iter().find(|key| *key == "vps" || *key == "name")
+            && let Some(other) =
+                seen.iter().find(|key| *key != "explore" && *key != "crate" && *key != "deadlocks")
         {
             return Err(Error::new(
                 explore.span,
@@ -69,6 +98,14 @@ impl Parse for Args {
         }
         Ok(args)
     }
+}
+
+fn unknown(argument: &str) -> String {
+    let settings = SETTINGS.map(|(name, _)| format!("`{name}`")).join(", ");
+    format!(
+        "unknown argument `{argument}`; the arguments are `vps`, `name`, {settings}, `deadlocks`, `local`, `crate` \
+         and, for tests, `explore`"
+    )
 }
 
 /// The expression behind `key =`.

@@ -5,7 +5,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Error, Item, ItemFn, LitStr, Result, ReturnType};
+use syn::{Error, Item, ItemFn, LitStr, Result, ReturnType, parse_quote};
 
 /// Which of the two attributes is being expanded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,12 @@ impl Args {
                 explore.span,
                 format!("only tests are explored: `explore` belongs into `{}`", Kind::Test.attribute()),
             )),
-            _ => Ok(self),
+            _ => match self.local {
+                Some(span) if kind == Kind::Test => {
+                    Err(Error::new(span, "the body of a test is `local` anyway: leave it out"))
+                }
+                _ => Ok(self),
+            },
         }
     }
 }
@@ -97,6 +102,9 @@ fn check(kind: Kind, function: &ItemFn) -> Result<()> {
 }
 
 /// The function, asynchronous no more: it starts a machine and runs the body on it.
+///
+/// The body of a `main` is a thread that may move. What it returns is made into an exit code there, if the function is the
+/// program's own `main`, since errors are seldom `Send`.
 fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
     let ItemFn { attrs, vis, mut sig, block } = function;
     let krate = &args.krate;
@@ -117,10 +125,22 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
         (Kind::Test, _) => Some(quote!(.report_deadlocks(true).in_test())),
         (Kind::Main, Some(true)) => Some(quote!(.report_deadlocks(true))),
     };
+    let shutdown = (kind == Kind::Main && !args.has_shutdown)
+        .then(|| quote!(.shutdown_timeout(#krate::__main::SHUTDOWN_TIMEOUT)));
+    let settings = &args.settings;
     let test = (kind == Kind::Test).then(|| quote!(#[::core::prelude::v1::test]));
 
     sig.asyncness = None;
-    let output = &sig.output;
+    let output = sig.output.clone();
+    let is_moved = kind == Kind::Main && args.local.is_none();
+    let run = match &output {
+        _ if !is_moved => quote!(machine.block_on(body())),
+        ReturnType::Type(..) if sig.ident == "main" => {
+            sig.output = parse_quote!(-> ::std::process::ExitCode);
+            quote!(#krate::__main::run(&machine, async { ::std::process::Termination::report(body().await) }))
+        }
+        _ => quote!(#krate::__main::run(&machine, body())),
+    };
     quote! {
         #(#attrs)*
         #test
@@ -131,9 +151,11 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
                 #name
                 #vps
                 #reports
+                #shutdown
+                #(#settings)*
                 .build()
                 .expect("the machine of this function did not start");
-            machine.block_on(body())
+            #run
         }
     }
 }

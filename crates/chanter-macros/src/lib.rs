@@ -2,19 +2,22 @@
 //! `#[chanter::test]`.
 //!
 //! Both turn an `async fn` without arguments into a plain function that builds a `Machine`, runs
-//! the body on its VP 0, which is the calling OS thread, and shuts the machine down:
+//! the body on it, and shuts the machine down:
 //!
 //! ```text
 //! #[chanter::main(vps = 2)]
 //! async fn main() -> Result<(), Error> { .. }
 //!
 //! // becomes
-//! fn main() -> Result<(), Error> {
+//! fn main() -> ExitCode {
 //!     async fn body() -> Result<(), Error> { .. }
 //!     let machine = ::chanter::Machine::builder().vps(2).build().expect("..");
-//!     machine.block_on(body())
+//!     ::chanter::__main::run(&machine, async { Termination::report(body().await) })
 //! }
 //! ```
+//!
+//! where `run` spawns the body as a thread and waits for it with `machine.block_on`. (The body of a
+//! test, and of a `main` that says `local`, is what `block_on` runs itself.)
 //!
 //! The body stays a function of its own, so the compiler checks it against the written return
 //! type, and its errors point into the user's code.
@@ -28,19 +31,37 @@ use proc_macro::TokenStream;
 
 /// Runs an `async fn` on a [`Machine`](https://docs.rs/chanter) of its own.
 ///
-/// The calling OS thread becomes VP 0, so the body need not be `Send`. The machine is shut down
-/// before the function returns, whatever it returns: `()`, a `Result`, an
-/// [`ExitCode`](std::process::ExitCode), anything that `main` may return. A panic of the body is
-/// a panic of the function.
+/// The body is an ordinary thread named "main": it may run on any virtual processor, so it is not
+/// late when the one on which it began computes for long, and it has to be `Send`. A body that
+/// cannot be says `local`: then it stays on the calling OS thread, which drives virtual processor 0,
+/// and waits for whatever computes there. Threads that
+/// [`spawn_local`](https://docs.rs/chanter) starts stay on the OS thread that runs the body at that
+/// moment, so a body that uses it says `local` as well.
+///
+/// The machine is shut down before the function returns. The function may return whatever `main` may:
+/// `()`, a `Result`, an [`ExitCode`](std::process::ExitCode). If it is called `main`, what the body
+/// returns is made into an exit code (and its error printed) before the machine ends; else it is
+/// returned, and has to be `Send`, unless the body is `local`. A panic of the body is a panic of
+/// the function.
 ///
 /// # Arguments
 ///
 /// | argument | meaning | without it |
 /// |---|---|---|
-/// | `vps = N` | virtual processors of the machine: any expression of type `usize` | the machine's own default |
-/// | `name = ".."` | name of the machine | the machine's own default |
+/// | `vps = N` | virtual processors of the machine: any expression of type `usize` | one for each core |
+/// | `workers = N` | OS threads that drive them | one for each |
+/// | `name = ".."` | name of the machine | `"chanter"` |
+/// | `policy = \|index\| ..` | a closure that makes the policy of each virtual processor | work stealing |
+/// | `hand_over_after = ..` | `Option<Duration>`: how long a turn may keep a virtual processor | 10 ms |
+/// | `inflation = false` | parasites stay what they are | they become hosts where that pays |
+/// | `genealogy = true` | the machine knows who spawned whom | it does not |
+/// | `blocking_threads = N` | OS threads for `spawn_blocking`, at most | 64 |
+/// | `shutdown_timeout = ..` | `Duration`, or `None`: how long the end waits for those who do not come back | 10 s for `main`, no limit for tests |
 /// | `deadlocks = true` | a panic says who waits on what when nothing can run any more, if that is certain | off for `main`, on for tests |
+/// | `local` | the body need not be `Send`, and stays on the calling OS thread | it is a thread that may move |
 /// | `crate = path` | where the library is, when it was renamed or is re-exported | `::chanter` |
+///
+/// The settings of the machine are those of its `Builder`, which says more of each.
 ///
 /// # Panics
 ///
@@ -68,6 +89,18 @@ use proc_macro::TokenStream;
 /// }
 /// ```
 ///
+/// ```
+/// use std::rc::Rc;
+///
+/// #[chanter::main(local)]
+/// async fn main() {
+///     // Not `Send`, and alive across a suspension.
+///     let config = Rc::new("some text");
+///     chanter::yield_now().await;
+///     assert_eq!(config.len(), 9);
+/// }
+/// ```
+///
 /// What cannot work is refused where it is written:
 ///
 /// ```compile_fail
@@ -89,7 +122,8 @@ pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes an `async fn` a unit test that runs on a [`Machine`](https://docs.rs/chanter) of its own.
 ///
 /// Takes the arguments of [`macro@main`], with defaults fit for tests: two VPs, so that races have
-/// a chance to show, and the test's name as the machine's name. Other attributes stay, so
+/// a chance to show, and the test's name as the machine's name. The body is `local`: it runs on the
+/// calling OS thread, and need not be `Send`. Other attributes stay, so
 /// `#[ignore]`, `#[should_panic]` and `#[cfg(..)]` work as for any test, and the test may return
 /// whatever a test may return.
 ///

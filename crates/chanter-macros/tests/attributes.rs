@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::Duration;
 
 /// The library by another path, for `crate = ..`.
 mod renamed {
@@ -42,7 +43,7 @@ async fn elsewhere() -> &'static str {
     "found"
 }
 
-#[chanter::main]
+#[chanter::main(local)]
 async fn caller() -> thread::ThreadId {
     // Not Send, and alive across a suspension.
     let local = Rc::new(Cell::new(1));
@@ -78,8 +79,69 @@ fn arguments_reach_the_machine() {
     assert_eq!(elsewhere(), "found");
 }
 
+/// A thread that nothing keeps on the OS thread of the caller, which is in a turn that does not end before.
+#[chanter::main(vps = 1, hand_over_after = Some(Duration::from_millis(1)))]
+async fn moves() -> bool {
+    let (begun, has_begun) = chanter::channel();
+    let (end, ended) = std::sync::mpsc::channel();
+    let hog = chanter::spawn(async move {
+        begun.asend(thread::current().id());
+        ended.recv().unwrap();
+    });
+    let here = thread::current().id();
+    let there = has_begun.recv().await.unwrap();
+    let name = chanter::current_thread().and_then(|thread| thread.name().map(str::to_owned));
+    assert_eq!(name.as_deref(), Some("main"));
+    // The hog has the OS thread; we go on, elsewhere.
+    let has_moved = here == there && thread::current().id() != there;
+    end.send(()).unwrap();
+    hog.await.unwrap();
+    has_moved
+}
+
+#[chanter::main(
+    vps = 2,
+    workers = 1,
+    name = "whole",
+    policy = |_| Box::new(chanter::policy::Fifo::new()),
+    hand_over_after = None,
+    inflation = false,
+    genealogy = true,
+    blocking_threads = 3,
+    shutdown_timeout = Duration::from_secs(60)
+)]
+async fn every_setting() -> bool {
+    let machine = chanter::Machine::current().unwrap();
+    assert_eq!((machine.name(), machine.vps()), ("whole", 2));
+    machine.threads().is_some()
+}
+
+mod program {
+    /// An error that is not `Send`.
+    #[chanter::main(vps = 1)]
+    pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
+        Err("as printed".into())
+    }
+}
+
 #[test]
-fn the_body_runs_on_the_calling_os_thread() {
+fn a_main_whose_error_is_not_send_returns_an_exit_code() {
+    let code: ExitCode = program::main();
+    assert_eq!(code, ExitCode::FAILURE);
+}
+
+#[test]
+fn the_body_of_a_main_may_move() {
+    assert!(moves());
+}
+
+#[test]
+fn every_setting_of_the_builder_is_an_argument() {
+    assert!(every_setting());
+}
+
+#[test]
+fn a_local_body_runs_on_the_calling_os_thread() {
     assert_eq!(caller(), thread::current().id());
 }
 

@@ -81,9 +81,11 @@ pub use thread::{
     spawn_near, spawn_on, spawn_parasite, spawn_with, speculate, yield_now,
 };
 pub use time::{After, after, at, now};
+#[doc(hidden)]
+pub use vp::entry as __main;
 pub use vp::{
-    Builder, Checkpoint, Machine, Neighbours, Stats, Topology, VirtualProcessor, block_on, checkpoint,
-    current_vp, yield_if_asked,
+    Builder, Checkpoint, Machine, MachineHandle, Neighbours, Stats, Topology, VirtualProcessor,
+    block_in_place, block_on, checkpoint, current_vp, spawn_blocking, yield_if_asked,
 };
 
 /// Everything that most programs need.
@@ -92,12 +94,12 @@ pub mod prelude {
         Ageing, AsyncEvent, Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, ChoiceSet, Closed,
         Event, IVar, JoinError, MVar, Machine, Multicast, Nack, Par, Progress, ReadyPar, Receiver, SendError,
         Sender, Stats, Subscriber, Swap, SwapChannel, Thread, ThreadBuilder, TryRecvError, TrySendError,
-        Watched, Watcher, after, always, arecv, asend, asynchronously, at, attach, block_on, bounded,
-        broadcast, channel, checkpoint, choose, choose_biased, choose_earliest, choose_later, choose_now,
-        current_thread, delay, fork_join, from_cancel_safe, from_future, gather, gather_k, gather_on_hosts,
-        guard, guard_later, guard_now, inflate, mailbox, multicast, never, optional, prepare, reify, repeat,
-        resumable, rpc, scope, scope_blocking, select, spawn, spawn_fiber, spawn_fiber_on, spawn_local,
-        spawn_named, spawn_near, spawn_on, spawn_parasite, spawn_with, speculate, swap, watch, with_nack,
-        wrap_abort, yield_if_asked, yield_now,
+        Watched, Watcher, after, always, arecv, asend, asynchronously, at, attach, block_in_place, block_on,
+        bounded, broadcast, channel, checkpoint, choose, choose_biased, choose_earliest, choose_later,
+        choose_now, current_thread, delay, fork_join, from_cancel_safe, from_future, gather, gather_k,
+        gather_on_hosts, guard, guard_later, guard_now, inflate, mailbox, multicast, never, optional,
+        prepare, reify, repeat, resumable, rpc, scope, scope_blocking, select, spawn, spawn_blocking,
+        spawn_fiber, spawn_fiber_on, spawn_local, spawn_named, spawn_near, spawn_on, spawn_parasite,
+        spawn_with, speculate, swap, watch, with_nack, wrap_abort, yield_if_asked, yield_now,
     };
 }

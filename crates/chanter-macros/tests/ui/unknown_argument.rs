@@ -1,4 +1,4 @@
-#[chanter::test(workers = 2)]
+#[chanter::test(threads = 2)]
 async fn waits() {}
 
 #[chanter::main(vps = 1, flavor = "current_thread")]

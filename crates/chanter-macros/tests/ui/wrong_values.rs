@@ -23,3 +23,9 @@ async fn twice() {}
 async fn no_comma() {}
 
 fn main() {}
+
+#[chanter::main(policy)]
+async fn policy_without_value() {}
+
+#[chanter::test(local)]
+async fn tests_are_local() {}

@@ -10,7 +10,7 @@ use super::attributed::{Said, delay_said_in, spawn_said_in};
 use super::spawn::OUTSIDE;
 use crate::Machine;
 use crate::policy::Attributes;
-use crate::vp::entered;
+use crate::vp::{Site, entered};
 
 /// How a host is to be spawned: with a name, attributes for its policy, a place.
 ///
@@ -68,7 +68,15 @@ impl ThreadBuilder {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        spawn_said_in(&entered().expect(OUTSIDE), self.said, future, Location::caller())
+        self.spawn_at(Location::caller(), future)
+    }
+
+    pub(crate) fn spawn_at<F>(self, site: Site, future: F) -> Thread<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        spawn_said_in(&entered().expect(OUTSIDE), self.said, future, site)
     }
 
     /// Spawns the thread on `machine`, from any OS thread.

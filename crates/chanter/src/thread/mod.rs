@@ -47,7 +47,7 @@ pub(crate) use rest::Home;
 pub(crate) use run::{cancel, claim, clone_ours, is_ours, is_own, run, wake_at, wake_attached, wake_next};
 pub use scope::{Scope, ScopedThread, scope, scope_blocking};
 pub use spawn::{LocalThread, delay, spawn, spawn_local, spawn_on, spawn_parasite};
-pub(crate) use spawn::{spawn_body, spawn_in};
+pub(crate) use spawn::{OUTSIDE, spawn_body, spawn_in};
 pub use state::Progress;
 
 thread_local! {

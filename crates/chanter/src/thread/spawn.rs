@@ -20,7 +20,7 @@ use crate::event::Event;
 use crate::policy::{Ready, Reason};
 use crate::vp::{Shared, Site, Spawn, Vp, entered};
 
-pub(super) const OUTSIDE: &str =
+pub(crate) const OUTSIDE: &str =
     "threads are spawned on a machine: use `#[chanter::main]`, `Machine::block_on` or `Machine::spawn`";
 
 /// Spawns a host: a thread that the policy schedules, beside the caller.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 #[cfg(doc)]
 use super::Stats;
+use super::blocking_calls::BLOCKING_THREADS;
 use super::simulation::Simulation;
 use super::{Machine, hand_over};
 use crate::policy::Policy;
@@ -27,6 +28,8 @@ pub struct Builder {
     pub(super) reports_deadlocks: bool,
     pub(super) is_in_test: bool,
     pub(super) hand_over_after: Option<Duration>,
+    pub(super) blocking_threads: usize,
+    pub(super) shutdown_timeout: Option<Duration>,
 }
 
 /// Makes the policy of the virtual processor with the given index.
@@ -130,6 +133,22 @@ impl Builder {
     /// STING, section 4: virtual processors are multiplexed on physical ones.
     pub fn hand_over_after(mut self, quantum: Option<Duration>) -> Self {
         self.hand_over_after = quantum.map(|quantum| quantum.max(Duration::from_millis(1)));
+        self
+    }
+
+    /// How many OS threads [`spawn_blocking`](crate::spawn_blocking) may use at a time: at least 1, and 64 by
+    /// default. They are started as they are needed, and end when they have had nothing to do for ten seconds.
+    pub fn blocking_threads(mut self, most: usize) -> Self {
+        self.blocking_threads = most.max(1);
+        self
+    }
+
+    /// How long the end of the machine waits for polls and [blocking calls](crate::spawn_blocking) that are under way:
+    /// `None`, the default, for as long as they take. (`#[chanter::main]` has 10 seconds.) Who has not come back then is named on the
+    /// standard error, and left behind: its OS thread goes on, the machine's memory stays, and who
+    /// joins such a thread waits for ever. See [`Machine::shutdown_timeout`].
+    pub fn shutdown_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.shutdown_timeout = limit.into();
         self
     }
 
@@ -242,6 +261,8 @@ impl Machine {
             reports_deadlocks: false,
             is_in_test: false,
             hand_over_after: Some(hand_over::AFTER),
+            blocking_threads: BLOCKING_THREADS,
+            shutdown_timeout: None,
         }
     }
 }

@@ -7,15 +7,16 @@ use std::io;
 use std::panic::Location;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::blocking_calls::Pool;
 use super::builder::Builder;
 use super::counters::{Counter, Counters};
 use super::hand_over::{self, Record, StandIn};
 use super::simulation::{Simulated, SimulatedPolicy};
 use super::spread::Spread;
 use super::worker::Driving;
+use super::workers::Workers;
 use super::{SharedRef, Stats, Vp, affinity, block_here, quiet};
 use crate::deadlock::Deadlock;
 use crate::event::{Event, block_on_thread};
@@ -91,7 +92,11 @@ pub(crate) struct Shared {
     stand_ins: Mutex<Vec<StandIn>>,
     record: Mutex<Record>,
     pub(super) this: Weak<Self>,
-    workers: Mutex<Vec<JoinHandle<()>>>,
+    /// Who drives.
+    pub(super) workers: Workers,
+    shutdown_timeout: Mutex<Option<Duration>>,
+    /// It has ended without some of its OS threads.
+    is_abandoned: AtomicBool,
     /// Frames of threads that are spawned from outside.
     arena: Lock<SendArena>,
     next: AtomicUsize,
@@ -111,6 +116,8 @@ pub(crate) struct Shared {
     pub(crate) dossiers: Dossiers,
     /// Halves of computations that were given away.
     pub(crate) shares: Shares,
+    /// Who runs calls that block.
+    pub(super) pool: Pool,
 }
 
 /// An arena whose owner is whoever holds its lock.
@@ -180,7 +187,9 @@ impl Machine {
             stand_ins: Mutex::new(Vec::new()),
             record: Mutex::new(Record::default()),
             this: this.clone(),
-            workers: Mutex::new(Vec::new()),
+            workers: Workers::default(),
+            shutdown_timeout: Mutex::new(builder.shutdown_timeout),
+            is_abandoned: AtomicBool::new(false),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
             next: AtomicUsize::new(0),
             reports_deadlocks: builder.reports_deadlocks,
@@ -189,6 +198,7 @@ impl Machine {
             deadlock: Mutex::new(None),
             dossiers: Dossiers::new(),
             shares: Shares::new(),
+            pool: Pool::new(builder.blocking_threads),
         });
         for vp in &shared.vps {
             vp.machine.set(Arc::as_ptr(&shared));
@@ -386,6 +396,10 @@ impl Shared {
         stats
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Whether a `block_on` drives virtual processor 0.
     pub(super) fn has_main(&self) -> bool {
         self.has_main.load(Ordering::Relaxed)
@@ -407,7 +421,7 @@ impl Shared {
     }
 
     /// Calls `f` with all virtual processors, stand-ins too.
-    fn each_vp(&self, f: &mut dyn FnMut(&Vp)) {
+    pub(super) fn each_vp(&self, f: &mut dyn FnMut(&Vp)) {
         self.vps.iter().for_each(|vp| f(vp));
         let mut index = 0;
         loop {
@@ -422,8 +436,21 @@ impl Shared {
         }
     }
 
-    pub(super) fn workers(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.workers.lock().unwrap_or_else(|e| e.into_inner())
+    pub(super) fn shutdown_limit(&self) -> Option<Duration> {
+        *self.shutdown_timeout.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub(super) fn limit_shutdown(&self, limit: Option<Duration>) {
+        *self.shutdown_timeout.lock().unwrap_or_else(|e| e.into_inner()) = limit;
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Relaxed)
+    }
+
+    /// What the OS thread is called that drives `vp`.
+    pub(super) fn os_thread_name(&self, vp: &Vp) -> String {
+        format!("{}-{}{}", self.name, vp.index, if vp.is_stand_in() { "+" } else { "" })
     }
 
     /// Left by the driver of virtual processor 0, for itself.
@@ -485,35 +512,30 @@ impl Shared {
     fn try_start_worker(&self, vp: &Vp) -> io::Result<()> {
         let Some(shared) = self.this.upgrade() else { return Ok(()) };
         let index = vp.index;
-        // Under the lock: `close` says that it closes before it looks here, so
-        // it either finds the worker, or none starts.
-        let mut workers = self.workers.lock().unwrap_or_else(|e| e.into_inner());
-        if self.is_closing() {
-            vp.sleeper.vacate();
-            return Ok(());
-        }
         let cores = affinity::own();
-        let is_stand_in = vp.is_stand_in();
-        let vp = SharedVp(vp);
-        let worker = std::thread::Builder::new()
-            .name(format!("{}-{index}{}", self.name, if is_stand_in { "+" } else { "" }))
-            .stack_size(WORKER_STACK)
-            .spawn(move || {
-                let vp = vp;
+        let thread = std::thread::Builder::new().name(self.os_thread_name(vp)).stack_size(WORKER_STACK);
+        let driven = SharedVp(vp);
+        let has_started = self.workers.start(
+            shared,
+            |shared| &shared.workers,
+            thread,
+            move |shared| {
+                let driven = driven;
                 affinity::adopt(cores);
                 // SAFETY: `shared` keeps it.
-                match unsafe { &*vp.0 } {
-                    vp if vp.is_stand_in() => shared.stand_in(vp),
+                match unsafe { &*driven.0 } {
+                    vp if vp.is_stand_in() => vp.stand_in(),
                     _ => shared.work(index),
                 }
-            })?;
-        workers.retain(|worker| !worker.is_finished());
-        workers.push(worker);
+            },
+        )?;
+        if !has_started {
+            vp.sleeper.vacate();
+        }
         Ok(())
     }
 
-    fn work(self: &Arc<Self>, index: usize) {
-        let _entered = Entered::new(Arc::clone(self));
+    fn work(&self, index: usize) {
         let vp = &*self.vps[index];
         let is_main = index == 0;
         {
@@ -523,12 +545,6 @@ impl Shared {
             driving.end_local_threads();
         }
         vp.leave();
-    }
-
-    /// Runs on the OS thread of a stand-in.
-    fn stand_in(self: &Arc<Self>, vp: &Vp) {
-        let _entered = Entered::new(Arc::clone(self));
-        vp.stand_in();
     }
 
     /// A worker with fibers stays: they would end with its leaving.
@@ -576,20 +592,16 @@ impl Shared {
     fn close(self: &Arc<Self>) {
         // Nothing is handed over from now on.
         hand_over::monitor::forget(self);
+        self.pool.close();
         for vp in &self.vps {
             vp.forgo_replacement();
         }
         self.each_vp(&mut Vp::notify);
-        loop {
-            // A worker may be starting another one: until there are none.
-            let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(|e| e.into_inner()));
-            if workers.is_empty() {
-                break;
-            }
-            for worker in workers {
-                // Workers do not panic: bodies are contained.
-                let _ = worker.join();
-            }
+        if !self.await_workers() {
+            self.is_abandoned.store(true, Ordering::Relaxed);
+            // They use it until the process ends.
+            std::mem::forget(Arc::clone(self));
+            return;
         }
         let entered = Entered::new(Arc::clone(self));
         while self.cancel_round() {

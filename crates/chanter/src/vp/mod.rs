@@ -7,24 +7,29 @@
 
 mod affinity;
 mod blocking;
+mod blocking_calls;
 pub(crate) mod budget;
 mod builder;
 mod checkpoint;
 mod counters;
 mod crew;
+pub mod entry;
 mod groups;
 mod hand_over;
+mod handle;
 mod machine;
 mod observe;
 mod processor;
 mod quiet;
 mod replace;
+mod shutdown;
 mod simulation;
 mod sleep;
 mod spread;
 mod stack;
 mod topology;
 mod worker;
+mod workers;
 
 #[cfg(all(test, loom))]
 mod models;
@@ -37,11 +42,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use blocking::block_here;
+pub use blocking_calls::{block_in_place, spawn_blocking};
 pub use builder::Builder;
 pub(crate) use checkpoint::end_long_turn;
 pub use checkpoint::{Checkpoint, checkpoint, yield_if_asked};
 pub(crate) use counters::Counter;
 pub use counters::Stats;
+pub use handle::MachineHandle;
 use machine::Entered;
 pub use machine::{Machine, block_on};
 pub(crate) use machine::{Shared, entered};

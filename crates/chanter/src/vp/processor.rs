@@ -108,6 +108,10 @@ impl Machine {
 }
 
 impl VirtualProcessor {
+    pub(super) fn of(machine: &SharedRef, index: usize) -> Option<Self> {
+        (index < machine.vps.len()).then(|| Self { machine: Arc::clone(machine), index })
+    }
+
     fn vp(&self) -> &Vp {
         &self.machine.vps[self.index]
     }
@@ -125,7 +129,7 @@ impl VirtualProcessor {
     /// Another virtual processor of the same machine, if there is one with this
     /// number: what [`Topology`](crate::Topology) yields.
     pub fn sibling(&self, index: usize) -> Option<Self> {
-        (index < self.vps()).then(|| Self { machine: Arc::clone(&self.machine), index })
+        Self::of(&self.machine, index)
     }
 
     /// Spawns a host here, where it stays; see [`spawn_on`](crate::spawn_on).

@@ -43,9 +43,9 @@ impl Shared {
         self.awake.load(Ordering::SeqCst) == risen as isize && self.vps.iter().all(|vp| idle(vp))
     }
 
-    /// The OS threads that drive it.
+    /// The OS threads that drive it, and those that wait for blocking calls.
     fn drivers(&self) -> usize {
-        1 + self.workers().iter().filter(|worker| !worker.is_finished()).count()
+        1 + self.workers.count() + self.pool.idle()
     }
 }
 

@@ -22,7 +22,7 @@ use super::frame::{Header, Kind};
 use super::{Progress, Thread};
 use crate::Machine;
 use crate::sync::atomic::Ordering;
-use crate::vp::{Site, Vp};
+use crate::vp::{Shared, Site, Vp};
 pub(crate) use journal::{Genealogy, Living};
 pub use kin::{Kin, Threads};
 use tree::{Node, Tree};
@@ -136,7 +136,13 @@ impl Machine {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn threads(&self) -> Option<Threads> {
-        self.shared().genealogy().map(Threads::of)
+        self.shared().threads()
+    }
+}
+
+impl Shared {
+    pub(crate) fn threads(&self) -> Option<Threads> {
+        self.genealogy().map(Threads::of)
     }
 }
 

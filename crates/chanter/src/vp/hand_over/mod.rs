@@ -55,6 +55,7 @@ pub(super) use stand_in::StandIn;
 use super::{Turn, Vp};
 use crate::policy::{Ready, Reason};
 use crate::sync::atomic::Ordering;
+use crate::sync::fence_pair;
 use crate::thread::frame::{Header, Kind};
 
 /// After so long in one turn, unless the builder says otherwise.
@@ -165,6 +166,13 @@ impl Vp {
         let stand_ins = self.machine().stand_ins();
         let mut own = stand_ins.iter().filter(|other| std::ptr::eq(other.vp.principal(), self));
         own.find(|other| self.seat.is_held_by(&other.vp.sitter)).map(|holder| f(&holder.vp))
+    }
+
+    /// Driver, in the middle of a turn that is going to be long: passes the seat on now, if that can be done.
+    pub(super) fn leave_seat(&self) {
+        if self.machine().hands_over && fence_pair::is_available_yet() == Some(true) && !self.is_away() {
+            self.principal().hand_over(self, false);
+        }
     }
 
     /// The worker is back at its scheduler, and takes its seat back.
