@@ -304,6 +304,18 @@ fn a_handle_may_outlive_the_machine() {
     thread.join().unwrap();
 }
 
+/// The report of a panic, without the line and column where that happened.
+fn without_line(report: &str) -> String {
+    let (before, behind) = report.split_once("genealogy.rs:").unwrap();
+    // There may be a spawn's before; the last one is the panic's.
+    match behind.rsplit_once("genealogy.rs:") {
+        Some((between, behind)) => {
+            format!("{before}genealogy.rs:{between}genealogy.rs:LINE: {}", behind.split_once(": ").unwrap().1)
+        }
+        None => format!("{before}genealogy.rs:LINE: {}", behind.split_once(": ").unwrap().1),
+    }
+}
+
 #[test]
 fn an_unseen_panic_is_reported_with_name_and_ancestry() {
     const CHILD: &str = "CHANTER_TEST_PANICS";
@@ -331,17 +343,33 @@ fn an_unseen_panic_is_reported_with_name_and_ancestry() {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&child.stderr);
-    let reports: Vec<_> = text.lines().filter(|line| line.starts_with("chanter: ")).collect();
+    let is_report = |line: &&str| line.starts_with("chanter: ") && line.contains(" panicked ");
+    let reports: Vec<_> = text.lines().filter(is_report).map(without_line).collect();
     assert_eq!(reports.len(), 4, "{text}");
+    // Beside std's message, which names the OS thread.
+    assert!(text.contains("chanter: this OS thread runs thread 'worker'\n"), "{text}");
     // Of one machine after that of the other; a parasite may have been queued.
-    let report =
-        |half: usize, what| *reports[2 * half..2 * half + 2].iter().find(|r| r.ends_with(what)).unwrap();
+    let report = |half: usize, what| {
+        &*reports[2 * half..2 * half + 2].iter().find(|r| r.ends_with(what)).unwrap().as_str()
+    };
     let (worker, parasite) = (report(0, "oh"), report(0, "ah"));
     assert!(worker.starts_with("chanter: a thread that nobody joined (2 'worker', spawned at "), "{worker}");
-    assert!(worker.ends_with(", by thread 1 'server', by thread 0) panicked: oh"), "{worker}");
+    assert!(
+        worker.ends_with(
+            ", by thread 1 'server', by thread 0) panicked at crates/chanter/tests/genealogy.rs:LINE: oh"
+        ),
+        "{worker}"
+    );
     assert!(parasite.starts_with("chanter: a parasite (3, spawned at "), "{parasite}");
-    assert!(parasite.ends_with(", by thread 1 'server', by thread 0) panicked: ah"), "{parasite}");
+    assert!(
+        parasite.ends_with(
+            ", by thread 1 'server', by thread 0) panicked at crates/chanter/tests/genealogy.rs:LINE: ah"
+        ),
+        "{parasite}"
+    );
     // Names are known anyway.
-    assert_eq!(report(1, "ah"), "chanter: a parasite panicked: ah");
-    assert_eq!(report(1, "oh"), "chanter: a thread that nobody joined ('worker') panicked: oh");
+    let body = "genealogy::an_unseen_panic_is_reported_with_name_and_ancestry";
+    let at = "panicked at crates/chanter/tests/genealogy.rs:LINE";
+    assert_eq!(report(1, "ah"), format!("chanter: a parasite (of {body}) {at}: ah"));
+    assert_eq!(report(1, "oh"), format!("chanter: a thread that nobody joined ('worker') {at}: oh"));
 }

@@ -147,3 +147,71 @@ fn panics_in_destructors_of_payloads() {
     drop(machine);
     ledger.check();
 }
+
+#[test]
+fn an_error_says_who_panicked_and_where() {
+    watchdog!();
+    let machine = Machine::builder().vps(2).genealogy(true).build().unwrap();
+    machine.block_on(async {
+        let line = line!() + 1;
+        let error = spawn_named("parser", async { panic!("no more input") }).await.unwrap_err();
+        assert_eq!(error.name(), Some("parser"));
+        assert_eq!(error.body(), Some("panics::an_error_says_who_panicked_and_where"));
+        assert_eq!(error.site().unwrap().line(), line);
+        let place = error.location().unwrap().to_owned();
+        assert!(place.contains(&format!("panics.rs:{line}:")), "{place}");
+        assert_eq!(error.to_string(), format!("the thread 'parser' panicked at {place}: no more input"));
+
+        // Through a call on another OS thread, a fiber, a scope.
+        let line = line!() + 1;
+        let error = spawn_blocking(|| panic!("out of paper")).await.map(|()| ()).unwrap_err();
+        assert!(error.location().unwrap().contains(&format!("panics.rs:{line}:")), "{error}");
+        let line = line!() + 1;
+        let error = spawn_fiber(|| panic!("out of stack")).await.map(|()| ()).unwrap_err();
+        assert!(error.location().unwrap().contains(&format!("panics.rs:{line}:")), "{error}");
+        let scoped = scope((), async |scope, ()| {
+            let line = line!() + 1;
+            let thread = scope.spawn(async { panic!("out of scope") });
+            (line, thread.join().await.map(|()| ()).unwrap_err())
+        });
+        let (line, error) = scoped.await;
+        assert!(error.location().unwrap().contains(&format!("panics.rs:{line}:")), "{error}");
+    });
+}
+
+#[test]
+fn an_error_never_names_the_place_of_another_panic() {
+    watchdog!();
+    machine(1).block_on(async {
+        let error = spawn(async {
+            let caught = catch_unwind(|| panic!("the first"));
+            assert!(caught.is_err());
+            std::panic::resume_unwind(Box::new("the second"));
+        })
+        .await
+        .unwrap_err();
+        assert_eq!(error.message(), Some("the second"));
+        assert_eq!(error.location(), None);
+        // One that is passed on is where it was.
+        let error = spawn(async {
+            let caught = catch_unwind(|| panic!("once"));
+            std::panic::resume_unwind(caught.unwrap_err());
+        })
+        .await
+        .unwrap_err();
+        assert!(error.location().unwrap().contains("panics.rs:"), "{error}");
+    });
+}
+
+#[test]
+fn a_cancelled_thread_has_its_name() {
+    watchdog!();
+    machine(1).block_on(async {
+        let thread = spawn_named("idler", async { chanter::never::<()>().await });
+        thread.cancel().await.unwrap();
+        let error = thread.await.unwrap_err();
+        assert!(error.is_cancelled());
+        assert_eq!(error.name(), Some("idler"));
+        assert_eq!(error.to_string(), "the thread 'idler' was cancelled");
+    });
+}

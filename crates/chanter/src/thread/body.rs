@@ -3,7 +3,7 @@
 //! A parasite's body is its future alone. A host's body is its future, then
 //! its result, and the queue of those who wait for it.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::frame::{ALIGN, Header, LARGEST};
-use super::genealogy::describe;
+use super::genealogy::{about, describe};
 use super::join::{JoinError, Joiners};
 use super::state::Left;
 use crate::policy::Attributes;
@@ -45,6 +45,8 @@ pub(crate) struct Vtable {
     pub(crate) attributes: unsafe fn(NonNull<Header>) -> Option<NonNull<Lock<Attributes>>>,
     /// Its name, if it was given one.
     pub(crate) name: unsafe fn(NonNull<Header>) -> Option<NonNull<Arc<str>>>,
+    /// The type of the future.
+    pub(crate) body: fn() -> &'static str,
 }
 
 /// What became of a future that was polled for its value.
@@ -70,6 +72,7 @@ pub(crate) const NONE: &Vtable = &Vtable {
     size: 0,
     attributes: |_| None,
     name: |_| None,
+    body: || "",
 };
 
 /// A parasite's frame.
@@ -101,8 +104,13 @@ pub(crate) const fn fits<T>() -> bool {
 }
 
 impl<F: Future> ParasiteFrame<F> {
-    pub(crate) const VTABLE: &'static Vtable =
-        &Vtable { poll: Self::poll, cancel: Self::cancel, size: size_of::<Self>(), ..*NONE };
+    pub(crate) const VTABLE: &'static Vtable = &Vtable {
+        poll: Self::poll,
+        cancel: Self::cancel,
+        size: size_of::<Self>(),
+        body: type_name::<F>,
+        ..*NONE
+    };
 
     /// Polls the future and drops it, and its output, when it is ready; a
     /// panic counts as ready and is reported.
@@ -132,7 +140,7 @@ impl<F: Future> ParasiteFrame<F> {
                 // SAFETY: the poll panicked before the future was dropped.
                 unsafe { Self::cancel(frame) };
             }
-            parasite_panicked(payload, frame);
+            parasite_panicked(payload, frame, Self::VTABLE);
             Poll::Ready(())
         })
     }
@@ -144,10 +152,32 @@ impl<F: Future> ParasiteFrame<F> {
     }
 }
 
+/// # Safety
+/// The caller keeps the frame.
 #[cold]
-fn parasite_panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>) {
-    // SAFETY: its runner calls.
-    JoinError::panicked(payload).report(&unsafe { describe("a parasite", frame) });
+unsafe fn panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>) -> JoinError {
+    // SAFETY: the caller's contract.
+    JoinError::panicked_in(payload, unsafe { about(frame) })
+}
+
+/// # Safety
+/// The caller keeps the frame.
+#[cold]
+unsafe fn cancelled(frame: NonNull<Header>) -> JoinError {
+    // SAFETY: the caller's contract.
+    JoinError::cancelled_in(unsafe { about(frame) })
+}
+
+#[cold]
+fn parasite_panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>, vtable: &'static Vtable) {
+    // SAFETY: its runner calls. A frame that has never blocked does not know its vtable, and may be fresh again.
+    let whose = unsafe {
+        let before = frame.as_ref().vtable.replace(vtable);
+        let whose = describe("a parasite", frame);
+        frame.as_ref().vtable.set(before);
+        whose
+    };
+    JoinError::panicked(payload).report(&whose);
 }
 
 /// Runs `f` and reports a panic: for destructors and foreign wakers, which
@@ -167,6 +197,7 @@ impl<F: Future> HostFrame<F> {
         bury: Self::bury,
         joiners: Self::joiners,
         size: size_of::<Self>(),
+        body: type_name::<F>,
         ..*NONE
     };
 
@@ -208,7 +239,8 @@ impl<F: Future> HostFrame<F> {
         let result = match unsafe { Self::poll_future(frame, cx) } {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(value)) => Ok(value),
-            Err(payload) => Err(JoinError::panicked(payload)),
+            // SAFETY: as above.
+            Err(payload) => Err(unsafe { panicked(payload, frame) }),
         };
         // SAFETY: as above.
         unsafe { Self::settle(frame, result) };
@@ -239,7 +271,7 @@ impl<F: Future> HostFrame<F> {
             }
             Err(payload) => {
                 // SAFETY: as above.
-                unsafe { Self::settle(frame, Err(JoinError::panicked(payload))) };
+                unsafe { Self::settle(frame, Err(panicked(payload, frame))) };
                 Evaluated::Failed
             }
         }
@@ -289,7 +321,7 @@ impl<F: Future> HostFrame<F> {
 
     unsafe fn cancel(frame: NonNull<Header>) {
         // SAFETY: the caller is the runner.
-        unsafe { Self::settle(frame, Err(JoinError::cancelled())) };
+        unsafe { Self::settle(frame, Err(cancelled(frame))) };
     }
 
     unsafe fn terminate(frame: NonNull<Header>, place: *mut ()) {

@@ -7,26 +7,23 @@
 //! The call lies in a place that it shares with its host, so whoever comes first has it: an OS thread, to run it, or the end of the
 //! host (a cancellation, the end of the machine), to drop it.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::workers::Workers;
 use super::{Shared, SharedRef, Site, Vp, entered};
-use crate::Machine;
 use crate::channel::bounded;
 use crate::thread::body::contain;
 use crate::thread::{OUTSIDE, Thread, spawn_in};
+use crate::{JoinError, Machine};
 
 /// An OS thread that has had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
 /// OS threads for blocking calls, unless the builder says otherwise.
 pub(super) const BLOCKING_THREADS: usize = 64;
-
-type Panic = Box<dyn Any + Send>;
 
 /// What is to be run, and where it was spawned.
 struct Call {
@@ -177,7 +174,7 @@ impl Shared {
         let theirs = Place(Arc::clone(&place.0));
         let run = Box::new(move || {
             if let Some(call) = theirs.take() {
-                let result = catch_unwind(AssertUnwindSafe(call));
+                let result = catch_unwind(AssertUnwindSafe(call)).map_err(JoinError::panicked);
                 // There is room; or nobody waits any more, and what is left is dropped.
                 contain(|| drop(tx.try_send(result)));
             }
@@ -193,7 +190,7 @@ impl Shared {
                 let _place = place;
                 match rx.recv().await {
                     Ok(Ok(value)) => value,
-                    Ok(Err(payload)) => resume_unwind(payload),
+                    Ok(Err(error)) => error.resume(),
                     // The machine ends, and so does this thread.
                     Err(_) => std::future::pending().await,
                 }

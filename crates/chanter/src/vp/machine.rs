@@ -136,6 +136,7 @@ impl Machine {
         if quiet::os_threads(false) == Some(1) {
             fence_pair::is_available();
         }
+        thread::panic_place::watch();
         let alone = builder.vps == 1;
         let crews = builder.workers.unwrap_or(builder.vps).min(if builder.simulation.is_some() {
             1
@@ -434,6 +435,11 @@ impl Shared {
             f(unsafe { &*stand_in });
             index += 1;
         }
+    }
+
+    /// Whether a test harness runs it.
+    pub(crate) fn is_in_test(&self) -> bool {
+        self.is_in_test
     }
 
     pub(super) fn shutdown_limit(&self) -> Option<Duration> {

@@ -19,6 +19,8 @@ pub struct Kin {
     pub(super) generation: Option<u32>,
     pub(super) progress: Progress,
     pub(super) is_parasite: bool,
+    /// Known of the present and of handles, whose frame can be asked.
+    pub(super) body: Option<&'static str>,
 }
 
 impl Kin {
@@ -36,6 +38,13 @@ impl Kin {
     /// Where it was spawned, if that is known.
     pub fn site(&self) -> Option<Site> {
         self.site
+    }
+
+    /// The path of the function in which its body was written, as the compiler names its type: for people to read. It is
+    /// known of [the thread that runs](crate::current_thread) and of [handles](crate::Thread::kin), unless the body is wrapped
+    /// into another one.
+    pub fn body(&self) -> Option<&'static str> {
+        self.body
     }
 
     /// How many ancestors it has had: 0 if it was spawned from outside of the
@@ -77,6 +86,7 @@ impl Kin {
             generation: Some(node.generation),
             progress,
             is_parasite,
+            body: None,
         }
     }
 
@@ -89,7 +99,16 @@ impl Kin {
             generation: Some(generation),
             progress: Progress::Determined,
             is_parasite: false,
+            body: None,
         }
+    }
+
+    /// How a message names it.
+    pub(crate) fn called(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.call(&mut text);
+        text
     }
 
     /// "thread 3 'parser'", or what is known of that.

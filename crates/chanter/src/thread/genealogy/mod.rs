@@ -14,11 +14,13 @@ mod kin;
 mod tests;
 mod tree;
 
+use std::any::Any;
 use std::fmt::Write;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::frame::{Header, Kind};
+use super::join::{About, JoinError};
 use super::{Progress, Thread};
 use crate::Machine;
 use crate::sync::atomic::Ordering;
@@ -31,7 +33,24 @@ use tree::{Node, Tree};
 const NAMED: usize = 8;
 
 /// Who runs here: `None` outside of a machine's threads. Without a genealogy it has
-/// no number and no site, but its name.
+/// no number and no site, but its name, and the path of the function in which its body was written.
+///
+/// It works in a panic hook: there it is the thread that panics. So a program's own hook can say which of
+/// its threads it was; std's message names the OS thread. (Set such a hook before the first machine is built: the
+/// library puts one of its own behind it, which tells [`JoinError`](crate::JoinError) where a panic happened, and
+/// prints the thread's name if it has one.)
+///
+/// ```
+/// # use chanter::prelude::*;
+/// std::panic::set_hook(Box::new(|info| {
+///     let thread = current_thread();
+///     let name = thread.as_ref().and_then(|thread| thread.name()).unwrap_or("nobody's");
+///     eprintln!("{name} panic: {info}");
+/// }));
+/// # chanter::block_on(async {
+/// assert!(spawn_named("parser", async { panic!("no more input") }).await.is_err());
+/// # });
+/// ```
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -175,7 +194,7 @@ unsafe fn look<R>(frame: NonNull<Header>, f: impl FnOnce(&Genealogy, &Tree, &Nod
 /// As for [`genealogy_of`].
 unsafe fn kin_of(frame: NonNull<Header>) -> Kin {
     // SAFETY: the caller's contract.
-    unsafe {
+    let mut kin = unsafe {
         look(frame, |genealogy, _, node| Kin::of_node(genealogy, node)).unwrap_or_else(|| Kin {
             id: None,
             name: name_of(frame).cloned(),
@@ -183,8 +202,12 @@ unsafe fn kin_of(frame: NonNull<Header>) -> Kin {
             generation: None,
             progress: frame.as_ref().state.progress(),
             is_parasite: frame.as_ref().kind.get() == Kind::Parasite,
+            body: None,
         })
-    }
+    };
+    // SAFETY: the caller's contract.
+    kin.body = unsafe { body_of(frame) };
+    kin
 }
 
 fn living(genealogy: &Genealogy, nodes: Vec<&Node>) -> Vec<Kin> {
@@ -214,6 +237,37 @@ fn ancestors<'a>(
     known(node).into_iter().chain(kept)
 }
 
+/// What a thread's error says of it.
+///
+/// # Safety
+/// The caller keeps the frame.
+#[cold]
+pub(super) unsafe fn about(frame: NonNull<Header>) -> About {
+    // SAFETY: the caller's contract.
+    let kin = unsafe { kin_of(frame) };
+    About { name: kin.name, site: kin.site, body: kin.body }
+}
+
+/// The error of the thread that is polled here, whose body has its panics caught before it gets to its frame.
+#[cold]
+pub(crate) fn here_panicked(payload: Box<dyn Any + Send>) -> JoinError {
+    let frame = Vp::current().and_then(|vp| NonNull::new(vp.running.get()));
+    // SAFETY: it is being polled.
+    JoinError::panicked_in(payload, frame.map_or_else(About::default, |frame| unsafe { about(frame) }))
+}
+
+/// Where the body of the thread in `frame` was written, as far as its type tells.
+///
+/// # Safety
+/// The caller keeps the frame.
+unsafe fn body_of(frame: NonNull<Header>) -> Option<&'static str> {
+    // SAFETY: the caller's contract.
+    let name = unsafe { (frame.as_ref().vtable.get().body)() };
+    let name = name.trim_end_matches("::{{closure}}");
+    // Of one that was wrapped the type is that of the wrapping.
+    (!name.is_empty() && !name.contains('<')).then_some(name)
+}
+
 /// `whose`, and what is known of the thread in `frame`: for reports of panics.
 ///
 /// # Safety
@@ -233,7 +287,10 @@ pub(super) unsafe fn describe(whose: &str, frame: NonNull<Header>) -> String {
         (Some(id), Some(name), Some(site)) => write!(text, " ({id} '{name}', spawned at {site}"),
         (Some(id), None, Some(site)) => write!(text, " ({id}, spawned at {site}"),
         (_, Some(name), _) => write!(text, " ('{name}'"),
-        _ => return text,
+        _ => match kin.body {
+            Some(body) => write!(text, " (of {body}"),
+            None => return text,
+        },
     };
     for ancestor in ancestry {
         text.push_str(", by ");

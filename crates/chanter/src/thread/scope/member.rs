@@ -7,8 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::crowd::{Crowd, Member, Payload};
+use super::crowd::{Crowd, Member};
+use crate::JoinError;
 use crate::sync::Lock;
+use crate::thread::here_panicked;
 
 /// What a scope lends to its threads, if that is the scope's own.
 pub(super) type Home = Arc<dyn Any + Send + Sync>;
@@ -52,7 +54,7 @@ impl<F: Future> Future for Scoped<F> {
             // Cancelled.
             Ok(Poll::Pending) => return Poll::Ready(()),
             Ok(Poll::Ready(value)) => Ok(value),
-            Err(payload) => Err(payload),
+            Err(payload) => Err(here_panicked(payload)),
         };
         *this.packet.result.lock() = Parcel::Here(result);
         Poll::Ready(())
@@ -69,7 +71,7 @@ pub(super) struct Packet<T> {
 pub(super) enum Parcel<T> {
     /// Nothing, and if the thread has ended there never will be.
     Empty,
-    Here(Result<T, Payload>),
+    Here(Result<T, JoinError>),
     Taken,
 }
 
@@ -91,7 +93,11 @@ impl<T> Packet<T> {
 impl<T> Drop for Packet<T> {
     fn drop(&mut self) {
         match self.take() {
-            Parcel::Here(Err(payload)) => self.crowd.leave_panic(payload),
+            Parcel::Here(Err(error)) => {
+                if let Ok(payload) = error.into_panic() {
+                    self.crowd.leave_panic(payload);
+                }
+            }
             // A value's destructor may panic where the program drops its handle.
             parcel => drop(parcel),
         }

@@ -178,7 +178,7 @@ impl<'scope, T> ScopedThread<'scope, T> {
         let packet = Arc::clone(&self.packet);
         self.thread.join().wrap(move |result| {
             result.and_then(|()| match packet.take() {
-                Parcel::Here(result) => result.map_err(JoinError::panicked),
+                Parcel::Here(result) => result,
                 Parcel::Empty => Err(JoinError::cancelled()),
                 Parcel::Taken => Err(JoinError::taken()),
             })
