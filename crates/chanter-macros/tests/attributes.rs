@@ -85,7 +85,7 @@ async fn moves() -> bool {
     let (begun, has_begun) = chanter::channel();
     let (end, ended) = std::sync::mpsc::channel();
     let hog = chanter::spawn(async move {
-        begun.asend(thread::current().id());
+        let _ = begun.asend(thread::current().id());
         ended.recv().unwrap();
     });
     let here = thread::current().id();

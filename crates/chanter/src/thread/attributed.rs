@@ -153,9 +153,11 @@ pub fn set_attributes(attributes: Attributes) -> bool {
 #[track_caller]
 pub fn spawn_with<F>(attributes: Attributes, future: F) -> Thread<F::Output>
 where
-    F: Future + Send + 'static,
+    F: IntoFuture,
+    F::IntoFuture: Send + 'static,
     F::Output: Send + 'static,
 {
+    let future = future.into_future();
     let said = Said { attributes, ..Said::default() };
     spawn_said_in(&entered().expect(OUTSIDE), said, future, Location::caller())
 }
@@ -242,9 +244,11 @@ where
 #[track_caller]
 pub fn spawn_near<T, F>(thread: &Thread<T>, future: F) -> Thread<F::Output>
 where
-    F: Future + Send + 'static,
+    F: IntoFuture,
+    F::IntoFuture: Send + 'static,
     F::Output: Send + 'static,
 {
+    let future = future.into_future();
     let machine = entered().expect(OUTSIDE);
     let there = thread.vp();
     let here = Vp::current().filter(|vp| ptr::eq(vp.machine(), &*machine));

@@ -65,9 +65,11 @@ impl ThreadBuilder {
     #[track_caller]
     pub fn spawn<F>(self, future: F) -> Thread<F::Output>
     where
-        F: Future + Send + 'static,
+        F: IntoFuture,
+        F::IntoFuture: Send + 'static,
         F::Output: Send + 'static,
     {
+        let future = future.into_future();
         self.spawn_at(Location::caller(), future)
     }
 
@@ -86,9 +88,11 @@ impl ThreadBuilder {
     #[track_caller]
     pub fn spawn_in<F>(self, machine: &Machine, future: F) -> Thread<F::Output>
     where
-        F: Future + Send + 'static,
+        F: IntoFuture,
+        F::IntoFuture: Send + 'static,
         F::Output: Send + 'static,
     {
+        let future = future.into_future();
         spawn_said_in(machine.shared(), self.said, future, Location::caller())
     }
 
@@ -99,9 +103,11 @@ impl ThreadBuilder {
     #[track_caller]
     pub fn delay<F>(self, future: F) -> Thread<F::Output>
     where
-        F: Future + Send + 'static,
+        F: IntoFuture,
+        F::IntoFuture: Send + 'static,
         F::Output: Send + 'static,
     {
+        let future = future.into_future();
         delay_said_in(&entered().expect(OUTSIDE), self.said, future, Location::caller())
     }
 }
@@ -133,8 +139,10 @@ impl fmt::Debug for ThreadBuilder {
 #[track_caller]
 pub fn spawn_named<F>(name: impl Into<Arc<str>>, future: F) -> Thread<F::Output>
 where
-    F: Future + Send + 'static,
+    F: IntoFuture,
+    F::IntoFuture: Send + 'static,
     F::Output: Send + 'static,
 {
+    let future = future.into_future();
     ThreadBuilder::new().name(name).spawn(future)
 }

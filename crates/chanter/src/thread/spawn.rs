@@ -26,7 +26,8 @@ pub(crate) const OUTSIDE: &str =
 /// Spawns a host: a thread that the policy schedules, beside the caller.
 ///
 /// The future must be `Send` because it may go on on any virtual processor.
-/// A panic becomes the thread's value; see [`Thread::join`].
+/// A panic becomes the thread's value; see [`Thread::join`]. An event may stand
+/// for a future that synchronizes on it, as in `spawn(tx.send(1))`.
 ///
 /// # Panics
 /// Outside of a machine (use [`Machine::spawn`](crate::Machine::spawn) there).
@@ -36,15 +37,21 @@ pub(crate) const OUTSIDE: &str =
 /// # chanter::block_on(async {
 /// let thread = spawn(async { 6 * 7 });
 /// assert_eq!(thread.join().await.unwrap(), 42);
+///
+/// let (tx, rx) = channel();
+/// spawn(tx.send("from an event"));
+/// assert_eq!(rx.recv().await.unwrap(), "from an event");
 /// # });
 /// ```
 #[inline]
 #[track_caller]
 pub fn spawn<F>(future: F) -> Thread<F::Output>
 where
-    F: Future + Send + 'static,
+    F: IntoFuture,
+    F::IntoFuture: Send + 'static,
     F::Output: Send + 'static,
 {
+    let future = future.into_future();
     match Vp::current() {
         Some(vp) => spawn_here(vp, future, Location::caller()),
         None => spawn_in(&entered().expect(OUTSIDE), None, future, Location::caller()),
@@ -58,9 +65,11 @@ where
 #[track_caller]
 pub fn spawn_on<F>(vp: usize, future: F) -> Thread<F::Output>
 where
-    F: Future + Send + 'static,
+    F: IntoFuture,
+    F::IntoFuture: Send + 'static,
     F::Output: Send + 'static,
 {
+    let future = future.into_future();
     spawn_in(&entered().expect(OUTSIDE), Some(vp), future, Location::caller())
 }
 
@@ -228,9 +237,11 @@ unsafe fn spawn_any_in<F: Future>(
 #[track_caller]
 pub fn delay<F>(future: F) -> Thread<F::Output>
 where
-    F: Future + Send + 'static,
+    F: IntoFuture,
+    F::IntoFuture: Send + 'static,
     F::Output: Send + 'static,
 {
+    let future = future.into_future();
     match Vp::current() {
         Some(vp) => {
             vp.counters.delayed.add_one();
@@ -355,9 +366,11 @@ unsafe fn new_fitting_host<const DELAYED: bool, F: Future>(
 #[track_caller]
 pub fn spawn_local<F>(future: F) -> LocalThread<F::Output>
 where
-    F: Future + 'static,
+    F: IntoFuture,
+    F::IntoFuture: 'static,
     F::Output: 'static,
 {
+    let future = future.into_future();
     let vp = Vp::current().expect("local threads are spawned on a thread of a machine");
     let value = Rc::new(Cell::new(None));
     let slot = Rc::clone(&value);
@@ -429,8 +442,10 @@ impl<T> fmt::Debug for LocalThread<T> {
 #[track_caller]
 pub fn spawn_parasite<F>(future: F)
 where
-    F: Future + Send + 'static,
+    F: IntoFuture,
+    F::IntoFuture: Send + 'static,
 {
+    let future = future.into_future();
     match Vp::current() {
         Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() => {
             // SAFETY: we drive `vp`, and the frame fits.

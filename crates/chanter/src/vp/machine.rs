@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::future::Future;
 use std::io;
 use std::panic::Location;
 use std::ptr;
@@ -298,9 +297,11 @@ impl Machine {
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Thread<F::Output>
     where
-        F: Future + Send + 'static,
+        F: IntoFuture,
+        F::IntoFuture: Send + 'static,
         F::Output: Send + 'static,
     {
+        let future = future.into_future();
         thread::spawn_in(&self.shared, None, future, Location::caller())
     }
 
@@ -309,9 +310,11 @@ impl Machine {
     #[track_caller]
     pub fn spawn_with<F>(&self, attributes: Attributes, future: F) -> Thread<F::Output>
     where
-        F: Future + Send + 'static,
+        F: IntoFuture,
+        F::IntoFuture: Send + 'static,
         F::Output: Send + 'static,
     {
+        let future = future.into_future();
         ThreadBuilder::new().attributes(attributes).spawn_in(self, future)
     }
 
@@ -323,9 +326,11 @@ impl Machine {
     #[track_caller]
     pub fn spawn_on<F>(&self, vp: usize, future: F) -> Thread<F::Output>
     where
-        F: Future + Send + 'static,
+        F: IntoFuture,
+        F::IntoFuture: Send + 'static,
         F::Output: Send + 'static,
     {
+        let future = future.into_future();
         thread::spawn_in(&self.shared, Some(vp), future, Location::caller())
     }
 

@@ -1,7 +1,6 @@
 //! Virtual processors as values.
 
 use std::fmt;
-use std::future::Future;
 use std::io;
 use std::panic::Location;
 use std::sync::Arc;
@@ -141,9 +140,11 @@ impl VirtualProcessor {
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Thread<F::Output>
     where
-        F: Future + Send + 'static,
+        F: IntoFuture,
+        F::IntoFuture: Send + 'static,
         F::Output: Send + 'static,
     {
+        let future = future.into_future();
         let inside = entered().is_some_and(|machine| Arc::ptr_eq(&machine, &self.machine));
         assert!(inside, "spawned from outside of the machine: use `Machine::spawn_on`");
         thread::spawn_in(&self.machine, Some(self.index), future, Location::caller())

@@ -84,10 +84,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     #[track_caller]
     pub fn spawn<F>(&'scope self, future: F) -> ScopedThread<'scope, F::Output>
     where
-        F: Future + Send + 'scope,
+        F: IntoFuture,
+        F::IntoFuture: Send + 'scope,
         F::Output: Send + 'scope,
     {
-        self.spawn_at(future, Location::caller())
+        self.spawn_at(future.into_future(), Location::caller())
     }
 
     /// Spawns a fiber in the scope; see [`spawn`](Self::spawn).
