@@ -66,10 +66,10 @@ pub use channel::{
 #[cfg(feature = "macros")]
 pub use chanter_macros::{main, test};
 pub use event::{
-    Ageing, AsyncEvent, BoxEvent, ChoiceSet, Event, Nack, always, arecv, asend, asynchronously, choose,
-    choose_biased, choose_earliest, choose_later, choose_now, from_cancel_safe, from_future, gather,
-    gather_k, gather_on_hosts, guard, guard_later, guard_now, never, optional, repeat, resumable, with_nack,
-    wrap_abort,
+    Ageing, AsyncEvent, BoxEvent, ChoiceSet, Event, LocalBoxEvent, Nack, always, arecv, asend,
+    asynchronously, choose, choose_biased, choose_earliest, choose_later, choose_now, from_cancel_safe,
+    from_future, gather, gather_k, gather_on_hosts, guard, guard_later, guard_now, never, optional, repeat,
+    resumable, with_nack, wrap_abort,
 };
 #[doc(hidden)]
 pub use select::arms as __arms;
@@ -92,14 +92,14 @@ pub use vp::{
 pub mod prelude {
     pub use crate::{
         Ageing, AsyncEvent, Barrier, BoxEvent, Broadcast, BroadcastError, CVar, CallError, ChoiceSet, Closed,
-        Event, IVar, JoinError, MVar, Machine, Multicast, Nack, Par, Progress, ReadyPar, Receiver, SendError,
-        Sender, Stats, Subscriber, Swap, SwapChannel, Thread, ThreadBuilder, TryRecvError, TrySendError,
-        Watched, Watcher, after, always, arecv, asend, asynchronously, at, attach, block_in_place, block_on,
-        bounded, broadcast, channel, checkpoint, choose, choose_biased, choose_earliest, choose_later,
-        choose_now, current_thread, delay, fork_join, from_cancel_safe, from_future, gather, gather_k,
-        gather_on_hosts, guard, guard_later, guard_now, inflate, mailbox, multicast, never, optional,
-        prepare, reify, repeat, resumable, rpc, scope, scope_blocking, select, spawn, spawn_blocking,
-        spawn_fiber, spawn_fiber_on, spawn_local, spawn_named, spawn_near, spawn_on, spawn_parasite,
-        spawn_with, speculate, swap, watch, with_nack, wrap_abort, yield_if_asked, yield_now,
+        Event, IVar, JoinError, LocalBoxEvent, MVar, Machine, Multicast, Nack, Par, Progress, ReadyPar,
+        Receiver, SendError, Sender, Stats, Subscriber, Swap, SwapChannel, Thread, ThreadBuilder,
+        TryRecvError, TrySendError, Watched, Watcher, after, always, arecv, asend, asynchronously, at,
+        attach, block_in_place, block_on, bounded, broadcast, channel, checkpoint, choose, choose_biased,
+        choose_earliest, choose_later, choose_now, current_thread, delay, fork_join, from_cancel_safe,
+        from_future, gather, gather_k, gather_on_hosts, guard, guard_later, guard_now, inflate, mailbox,
+        multicast, never, optional, prepare, reify, repeat, resumable, rpc, scope, scope_blocking, select,
+        spawn, spawn_blocking, spawn_fiber, spawn_fiber_on, spawn_local, spawn_named, spawn_near, spawn_on,
+        spawn_parasite, spawn_with, speculate, swap, watch, with_nack, wrap_abort, yield_if_asked, yield_now,
     };
 }

@@ -1,4 +1,4 @@
-//! `BoxEvent`: an event whose type is forgotten.
+//! `BoxEvent` and `LocalBoxEvent`: events whose type is forgotten.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,10 +14,17 @@ pub struct BoxEvent<'a, T> {
     walked: bool,
 }
 
+/// As [`BoxEvent`], of an event that need not be `Send`; see [`Event::boxed_local`].
+#[must_use = "events do nothing unless synchronized"]
+pub struct LocalBoxEvent<'a, T> {
+    branch: Pin<Box<dyn Branches<T> + 'a>>,
+    walked: bool,
+}
+
 /// Lets a branch be sent when its event is: `Event`'s contract.
 struct SendBranch<B>(B);
 
-// SAFETY: made by `BoxEvent::new` only, from a `Send` event's branch.
+// SAFETY: this is used of those that `BoxEvent::new` makes, from a `Send` event's branch; `LocalBoxEvent` forgets it.
 unsafe impl<B> Send for SendBranch<B> {}
 
 impl<'a, T> BoxEvent<'a, T> {
@@ -29,9 +36,12 @@ impl<'a, T> BoxEvent<'a, T> {
     }
 }
 
-impl<T> fmt::Debug for BoxEvent<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("BoxEvent(..)")
+impl<'a, T> LocalBoxEvent<'a, T> {
+    pub(crate) fn new<E: Event + IntoFuture<Output = T> + 'a>(event: E) -> Self
+    where
+        E::Branch: 'a,
+    {
+        Self { branch: Box::pin(SendBranch(event.into_branch())), walked: E::Branch::WALKED }
     }
 }
 
@@ -93,61 +103,74 @@ impl<B: Branch> Branches<B::Output> for SendBranch<B> {
     }
 }
 
-into_future!(['a, T] BoxEvent<'a, T>, T);
-
-// SAFETY: the branch is the event.
-unsafe impl<'a, T> Event for BoxEvent<'a, T> {
-    type Branch = Self;
-
-    fn into_branch(self) -> Self {
-        self
-    }
-}
-
-// SAFETY: everything is the inner branch's. SINGLE is false, WALKED and
-// RETRIES are true, because the leaves are not known when compiled.
-#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-unsafe impl<T> Branch for BoxEvent<'_, T> {
-    type Output = T;
-    const SINGLE: bool = false;
-    const WALKED: bool = true;
-    const RETRIES: bool = true;
-
-    fn force(mut self: Pin<&mut Self>) {
-        self.branch.as_mut().force();
-    }
-    fn leaves(&self) -> usize {
-        self.branch.leaves()
-    }
-    fn is_biased(&self) -> bool {
-        self.branch.is_biased()
-    }
-    fn hints(&self) -> u64 {
-        self.branch.hints()
-    }
-    fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
-        self.branch.as_mut().try_leaf(leaf, wakes)
-    }
-    fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
-        self.branch.as_mut().offer_leaf(leaf, at, wakes)
-    }
-    fn retry_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
-        self.branch.as_mut().retry_leaf(leaf, at, wakes)
-    }
-    fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
-        self.branch.as_mut().settle(winner, wakes);
-    }
-    fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
-        if self.walked {
-            self.branch.as_mut().walk(walk);
-        } else if walk.counts() {
-            walk.skip(self.branch.leaves());
+macro_rules! boxed_event {
+    ($boxed:ident) => {
+        impl<T> fmt::Debug for $boxed<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(concat!(stringify!($boxed), "(..)"))
+            }
         }
-    }
-    fn finish(mut self: Pin<&mut Self>, leaf: usize) -> T {
-        self.branch.as_mut().finish(leaf)
-    }
-    fn waits(&self, waits: &mut Waits) {
-        self.branch.waits(waits);
-    }
+
+        into_future!(['a, T] $boxed<'a, T>, T);
+
+        // SAFETY: the branch is the event.
+        unsafe impl<'a, T> Event for $boxed<'a, T> {
+            type Branch = Self;
+
+            fn into_branch(self) -> Self {
+                self
+            }
+        }
+
+        // SAFETY: everything is the inner branch's. SINGLE is false, WALKED and
+        // RETRIES are true, because the leaves are not known when compiled.
+        #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+        unsafe impl<T> Branch for $boxed<'_, T> {
+            type Output = T;
+            const SINGLE: bool = false;
+            const WALKED: bool = true;
+            const RETRIES: bool = true;
+
+            fn force(mut self: Pin<&mut Self>) {
+                self.branch.as_mut().force();
+            }
+            fn leaves(&self) -> usize {
+                self.branch.leaves()
+            }
+            fn is_biased(&self) -> bool {
+                self.branch.is_biased()
+            }
+            fn hints(&self) -> u64 {
+                self.branch.hints()
+            }
+            fn try_leaf(mut self: Pin<&mut Self>, leaf: usize, wakes: &mut Wakes) -> bool {
+                self.branch.as_mut().try_leaf(leaf, wakes)
+            }
+            fn offer_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+                self.branch.as_mut().offer_leaf(leaf, at, wakes)
+            }
+            fn retry_leaf(mut self: Pin<&mut Self>, leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
+                self.branch.as_mut().retry_leaf(leaf, at, wakes)
+            }
+            fn settle(mut self: Pin<&mut Self>, winner: Option<usize>, wakes: &mut Wakes) {
+                self.branch.as_mut().settle(winner, wakes);
+            }
+            fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {
+                if self.walked {
+                    self.branch.as_mut().walk(walk);
+                } else if walk.counts() {
+                    walk.skip(self.branch.leaves());
+                }
+            }
+            fn finish(mut self: Pin<&mut Self>, leaf: usize) -> T {
+                self.branch.as_mut().finish(leaf)
+            }
+            fn waits(&self, waits: &mut Waits) {
+                self.branch.waits(waits);
+            }
+        }
+    };
 }
+
+boxed_event!(BoxEvent);
+boxed_event!(LocalBoxEvent);

@@ -74,7 +74,7 @@ pub use asynchronous::{
 pub use asynchronous_choose::{AsyncChoices, ChooseLater, ChooseNow};
 pub use asynchronous_send::{AsyncSend, asend};
 pub use basic::{Always, Never, always, never};
-pub use boxed::BoxEvent;
+pub use boxed::{BoxEvent, LocalBoxEvent};
 pub use choice_set::{BaseEvent, ChoiceSet, Key, Next};
 pub use choose::{Choices, Choose, choose, choose_biased};
 pub use choose_ageing::{Aged, Ageing};
@@ -277,12 +277,44 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     }
 
     /// The same event with its type forgotten: for lists and fields. One
-    /// allocation.
+    /// allocation. If the compiler says that an implementation of `Send` "is not general
+    /// enough", or that something is not `Send`, see [`boxed_local`](Self::boxed_local).
     fn boxed<'a>(self) -> BoxEvent<'a, Self::Output>
     where
         Self: Send + 'a,
     {
         BoxEvent::new(self)
+    }
+
+    /// As [`boxed`](Self::boxed), for an event that is not `Send`, such as one whose `wrap` owns an `Rc`. So what
+    /// synchronizes on it is not `Send` either: [`spawn_local`](crate::spawn_local), [`block_on`](crate::block_on),
+    /// `#[chanter::main(local)]` take it.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// use std::{cell::Cell, rc::Rc};
+    /// # chanter::block_on(async {
+    /// let total = Rc::new(Cell::new(0));
+    /// let (tx, rx) = mailbox::<u32>();
+    /// let sum = total.clone();
+    /// let branches: Vec<LocalBoxEvent<'_, ()>> = vec![
+    ///     rx.recv().wrap(move |number| sum.set(sum.get() + number.unwrap())).boxed_local(),
+    ///     never().boxed_local(),
+    /// ];
+    /// tx.try_send(3).unwrap();
+    /// choose(branches).await;
+    /// assert_eq!(total.get(), 3);
+    /// # });
+    /// ```
+    ///
+    /// "Not general enough" is also what the compiler says of a `boxed` event that borrows, inside of a future that has to be `Send`:
+    /// it does not see that this holds for every lifetime. Let the event own what it needs (a clone of a handle), or box it outside of
+    /// the `async` block.
+    fn boxed_local<'a>(self) -> LocalBoxEvent<'a, Self::Output>
+    where
+        Self: 'a,
+    {
+        LocalBoxEvent::new(self)
     }
 }
 

@@ -15,9 +15,9 @@ use crate::thread::Threads;
 /// # use chanter::prelude::*;
 /// # chanter::block_on(async {
 /// let machine = Machine::current().unwrap();
-/// let before = machine.stats().hosts;
+/// let before = machine.stats().hosts_created;
 /// spawn(async {}).await.unwrap();
-/// assert_eq!(machine.stats().hosts, before + 1);
+/// assert_eq!(machine.stats().hosts_created, before + 1);
 /// # });
 /// assert!(Machine::current().is_none());
 /// ```
