@@ -18,7 +18,7 @@ The tasks of this workspace. Each runs scripts of ci/, which also run alone.
   cargo xtask loom [MODEL..]  the loom models, or those with MODEL in their names
                               (LOOM_MAX_PREEMPTIONS=3 searches further)
   cargo xtask stress          longer: more preemptions, and the tests again and again
-  cargo xtask bench [ARGS]    the figures and their floors; ARGS go to `chanter bench`
+  cargo xtask bench [ARGS]    the figures and their floors; ARGS go to `chanter-bench`
 
 Missing system packages and toolchain components are installed where that is possible.
 ";

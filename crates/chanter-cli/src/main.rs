@@ -1,35 +1,56 @@
-//! The `chanter` command: `serve` a directory over HTTP, and `bench` the runtime beside its peers.
+//! The `chanter` command: `serve` a directory over HTTP. `bench` is a command of its own, `chanter-bench`, with all
+//! that it measures beside Chanter.
 
-mod bench;
-mod serve;
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
 
-use std::process::ExitCode;
-
-use clap::{Parser, Subcommand};
-
-#[cfg(feature = "mimalloc")]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use chanter_cli::{ServeArgs, serve};
+use clap::{Args, Parser, Subcommand};
 
 /// Featherweight threads that talk to each other.
 #[derive(Parser)]
 #[command(name = "chanter", version, about)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Task,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum Task {
     /// Serve the files of a directory over HTTP
-    Serve(serve::ServeArgs),
-    /// Measure the runtime, beside its peers, in one run
-    Bench(bench::BenchArgs),
+    Serve(ServeArgs),
+    /// Measure the runtime, beside its peers, in one run: runs `chanter-bench`
+    #[command(disable_help_flag = true)]
+    Bench(BenchArgs),
+}
+
+#[derive(Args)]
+struct BenchArgs {
+    /// What `chanter-bench` takes
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve(args) => serve::serve(args),
-        Command::Bench(args) => bench::bench(args),
+        Task::Serve(args) => serve(args),
+        Task::Bench(args) => bench(&args.args),
+    }
+}
+
+/// Passes the arguments on to `chanter-bench`, which lies beside this command if it has been built.
+fn bench(args: &[OsString]) -> ExitCode {
+    let beside = std::env::current_exe().map(|here| here.with_file_name("chanter-bench"));
+    match beside.and_then(|program| Command::new(program).args(args).status()) {
+        Ok(status) => u8::try_from(status.code().unwrap_or(1)).map_or(ExitCode::FAILURE, ExitCode::from),
+        Err(_) => {
+            let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+            eprintln!(
+                "chanter: `bench` is a command of its own, with everything that it measures: \
+                 cargo run --release -p chanter-bench -- {}",
+                args.join(" ")
+            );
+            ExitCode::from(2)
+        }
     }
 }

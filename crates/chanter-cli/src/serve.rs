@@ -15,7 +15,7 @@ const UNAVAILABLE: u8 = 2;
 
 /// The options of `chanter serve`.
 #[derive(Args, Debug)]
-pub(crate) struct ServeArgs {
+pub struct ServeArgs {
     /// The directory to serve
     #[arg(default_value = ".")]
     dir: PathBuf,
@@ -62,7 +62,7 @@ enum ModeArg {
 }
 
 /// Serves until SIGINT or SIGTERM. 0: served and stopped; 2: could not start.
-pub(crate) fn serve(args: ServeArgs) -> ExitCode {
+pub fn serve(args: ServeArgs) -> ExitCode {
     match try_serve(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err((code, message)) => {

@@ -1,6 +1,6 @@
 //! Guarantee 2: wait queues hold live offers only. Resident memory stays flat over
 //! many lost choices of every base event of `guarantees/`, in every combinator that
-//! can lose. `chanter bench micro lost-choice` does it 10^8 times.
+//! can lose. `chanter-bench micro lost-choice` does it 10^8 times.
 //!
 //! One test, in a process of its own, because it looks at the resident memory of
 //! the process.

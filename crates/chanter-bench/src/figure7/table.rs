@@ -1,0 +1,71 @@
+//! Figure 7 as the paper prints it, ours beside it.
+
+use comfy_table::{Cell, Table, presets};
+
+use super::paper::{FIGURE, Paper, VPS};
+use super::{SERIAL, WAYS, columns, find};
+use crate::measure::{Measured, Medians};
+use crate::report::{number, right};
+
+/// A line of a program: its name, the paper's numbers, and our detail of that name.
+type Line = (&'static str, fn(&Paper, usize) -> String, &'static str);
+
+const LINES: [Line; 5] = [
+    ("threads", |paper, _| paper.threads.to_string(), "threads"),
+    ("threads stolen", |paper, column| paper.stolen[column].to_string(), "stolen"),
+    ("TCBs created", |paper, column| paper.created[column].to_string(), "frames_created"),
+    ("TCBs allocated", |paper, column| paper.allocated[column].to_string(), "frames_returned"),
+    ("TCBs reused", |paper, column| paper.reused[column].to_string(), "frames_reused"),
+];
+
+const MAPPING: &str = "\
+lifo: futures are scheduled, one LIFO queue for all, as in the paper; default: the same under work stealing;
+delayed: only a demand runs them. A TCB is a dynamic context that a thread takes when it first runs. Here a thread has
+a frame from its birth, also one that will be stolen, so the three lines count frames, and add up to all threads:
+created of new memory (16 at a time), come home from other virtual processors' dead threads, used again at once.
+A stolen thread runs on its thief's stack.";
+
+/// The table, and how its words map; empty if none of its programs was measured.
+pub(crate) fn table(measured: &[Measured], most_vps: usize) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    let vps: Vec<usize> = columns(most_vps).collect();
+    let mut header = vec!["figure 7".to_owned(), "serial".to_owned()];
+    for vps in &vps {
+        header.extend(WAYS.iter().map(|way| format!("{} {vps}", way.name)));
+        header.push(format!("paper {vps}"));
+    }
+    table.set_header(header);
+    let was_measured = |program: &str| measured.iter().any(|m| m.case.bench == program);
+    for paper in FIGURE.iter().filter(|paper| was_measured(paper.program)) {
+        let milliseconds = |medians: &Medians| format!("{} ms", number(medians.ns_per_op / 1e6));
+        let times = row(paper, measured, &vps, milliseconds, |column| format!("{} s", paper.seconds[column]));
+        let serial = find(measured, paper.program, SERIAL, 1).map_or("-".to_owned(), milliseconds);
+        table.add_row([Cell::new(paper.program), right(&serial)].into_iter().chain(times));
+        for (name, of_paper, detail) in LINES {
+            let ours = |medians: &Medians| medians.detail.get(detail).map_or("-".to_owned(), f64::to_string);
+            let cells = row(paper, measured, &vps, ours, |column| of_paper(paper, column));
+            table.add_row([Cell::new(format!("  {name}")), Cell::new("")].into_iter().chain(cells));
+        }
+    }
+    if table.is_empty() { String::new() } else { format!("{table}\n{MAPPING}\n") }
+}
+
+fn row(
+    paper: &Paper,
+    measured: &[Measured],
+    vps: &[usize],
+    ours: impl Fn(&Medians) -> String,
+    theirs: impl Fn(usize) -> String,
+) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for vps in vps {
+        for way in &WAYS {
+            let medians = find(measured, paper.program, way.name, *vps);
+            cells.push(right(&medians.map_or("-".to_owned(), &ours)));
+        }
+        let column = VPS.iter().position(|known| known == vps);
+        cells.push(right(&column.map_or("-".to_owned(), &theirs)));
+    }
+    cells
+}

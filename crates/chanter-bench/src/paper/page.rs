@@ -1,0 +1,99 @@
+//! The report: one HTML file that needs no other.
+
+use std::error::Error;
+use std::fmt::Write;
+
+use super::tables::Sheet;
+use super::{Found, plots};
+use crate::report::{ALLOCATOR, number};
+
+const STYLE: &str = "
+body { font: 15px/1.45 sans-serif; color: #222; max-width: 1000px; margin: 2em auto; padding: 0 1em; }
+h1 { font-size: 1.5em; } h2 { font-size: 1.2em; margin-top: 2.2em; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: 2px 10px; border-bottom: 1px solid #ddd; text-align: right; white-space: nowrap; }
+th { border-bottom: 2px solid #888; } th.word, td.word { text-align: left; }
+.wide { overflow-x: auto; } .pictures { display: flex; flex-wrap: wrap; gap: 8px; }
+.no { color: #b03030; font-weight: bold; } p.note { color: #555; }
+";
+
+/// The whole page.
+pub(super) fn html(found: &Found) -> Result<String, Box<dyn Error>> {
+    let mut page = String::new();
+    write!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <title>chanter-bench paper</title><style>{STYLE}</style></head><body>\n<h1>chanter-bench paper</h1>\n"
+    )?;
+    let size = if found.quick { "small inputs (--quick)" } else { "the papers' sizes" };
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    writeln!(
+        page,
+        "<p>The papers' programs and micro-studies on Chanter {}: {size}, on 1 to {} virtual processors, on a \
+         machine with {cores} processors, {} {}, allocator: {ALLOCATOR}. Medians of interleaved runs; every result \
+         was checked. What is called <em>the paper</em> is typed in from Featherweight Threads (Sivaramakrishnan, \
+         Ziarek, Prasad, Jagannathan) or Parallel Concurrent ML (Reppy, Russo, Xiao).</p>",
+        env!("CARGO_PKG_VERSION"),
+        found.vps,
+        std::env::consts::ARCH,
+        std::env::consts::OS,
+    )?;
+    if !found.findings.is_empty() {
+        floors(&mut page, found)?;
+    }
+    for sheet in &found.sheets {
+        write!(
+            page,
+            "<h2 id=\"{}\">{}</h2>\n<p class=\"note\">{}</p>\n",
+            sheet.id,
+            escaped(sheet.title),
+            escaped(sheet.note)
+        )?;
+        table(&mut page, sheet)?;
+        let pictures = plots::of(sheet.id, &found.measured, found.vps)?;
+        if !pictures.is_empty() {
+            write!(page, "<div class=\"pictures\">\n{}\n</div>\n", pictures.join("\n"))?;
+        }
+    }
+    page.push_str("</body></html>\n");
+    Ok(page)
+}
+
+fn floors(page: &mut String, found: &Found) -> std::fmt::Result {
+    page.push_str(
+        "<h2 id=\"floors\">What is promised</h2>\n<table><tr><th class=\"word\">figure</th><th>value</th>",
+    );
+    page.push_str("<th>floor</th><th>holds</th></tr>\n");
+    for finding in &found.findings {
+        let (class, holds) = if finding.holds == Some(true) { ("yes", "yes") } else { ("no", "no") };
+        writeln!(
+            page,
+            "<tr><td class=\"word\">{}</td><td>{}</td><td>{} {}</td><td class=\"{class}\">{holds}</td></tr>",
+            escaped(&finding.figure),
+            finding.value.map(number).unwrap_or_default(),
+            finding.bound,
+            number(finding.floor),
+        )?;
+    }
+    page.push_str("</table>\n");
+    Ok(())
+}
+
+fn table(page: &mut String, sheet: &Sheet) -> std::fmt::Result {
+    page.push_str("<div class=\"wide\"><table>\n");
+    let rows = std::iter::once((&sheet.head, "th")).chain(sheet.rows.iter().map(|row| (row, "td")));
+    for (row, tag) in rows {
+        page.push_str("<tr>");
+        for (at, text) in row.iter().enumerate() {
+            let class = if at < sheet.words { " class=\"word\"" } else { "" };
+            write!(page, "<{tag}{class}>{}</{tag}>", escaped(text))?;
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table></div>\n");
+    Ok(())
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
