@@ -4,21 +4,19 @@
 use chanter::prelude::*;
 use std::time::Duration;
 
-async fn fib(n: u64) -> u64 {
-    if n < 2 {
-        return n;
+/// A recursion through `spawn` needs no box, but its return type has to say that it is `Send`.
+fn fib(n: u64) -> impl Future<Output = u64> + Send {
+    async move {
+        if n < 2 {
+            return n;
+        }
+        let (left, right) = (spawn(fib(n - 1)), spawn(fib(n - 2)));
+        left.await.expect("fib does not panic") + right.await.expect("fib does not panic")
     }
-    let left = spawn(fib_boxed(n - 1));
-    let right = fib_boxed(n - 2).await;
-    left.join().await.expect("fib does not panic") + right
 }
 
-/// A recursive future needs a box somewhere.
-fn fib_boxed(n: u64) -> std::pin::Pin<Box<dyn Future<Output = u64> + Send>> {
-    Box::pin(fib(n))
-}
-
-#[chanter::main(vps = 2)]
+// What is not `Send` is kept over an `.await` below: so `main` stays on its OS thread.
+#[chanter::main(vps = 2, local)]
 async fn main() {
     assert_eq!(fib(15).await, 610);
 

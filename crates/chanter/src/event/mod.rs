@@ -88,7 +88,7 @@ pub use guard::{Guard, guard};
 pub use nack::{Nack, WithNack, with_nack};
 pub use optional::{Optional, optional};
 pub use stream::{Repeat, SendSink, repeat};
-pub use sync::Sync;
+pub use sync::{Sync, Synchronization};
 pub use timeout::Timeout;
 pub use wrap::Wrap;
 
@@ -277,8 +277,7 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     }
 
     /// The same event with its type forgotten: for lists and fields. One
-    /// allocation. If the compiler says that an implementation of `Send` "is not general
-    /// enough", or that something is not `Send`, see [`boxed_local`](Self::boxed_local).
+    /// allocation. For an event that is not `Send` see [`boxed_local`](Self::boxed_local).
     fn boxed<'a>(self) -> BoxEvent<'a, Self::Output>
     where
         Self: Send + 'a,
@@ -306,10 +305,6 @@ pub unsafe trait Event: Sized + IntoFuture<IntoFuture = Sync<Self>> {
     /// assert_eq!(total.get(), 3);
     /// # });
     /// ```
-    ///
-    /// "Not general enough" is also what the compiler says of a `boxed` event that borrows, inside of a future that has to be `Send`:
-    /// it does not see that this holds for every lifetime. Let the event own what it needs (a clone of a handle), or box it outside of
-    /// the `async` block.
     fn boxed_local<'a>(self) -> LocalBoxEvent<'a, Self::Output>
     where
         Self: 'a,

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomPinned;
+use std::marker::{PhantomData, PhantomPinned};
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -16,30 +16,56 @@ use crate::vp::{Vp, budget};
 
 /// The future of one synchronization; made by `.await` or [`Event::sync`].
 ///
-/// Works on any executor. Dropping it at any point loses nothing.
+/// Works on any executor. Dropping it at any point loses nothing. It is `Send` if its event is:
+///
+/// ```compile_fail,E0277
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let event = always(std::rc::Rc::new(1));
+/// spawn(event.sync());
+/// # });
+/// ```
 #[must_use = "futures do nothing unless awaited"]
-pub struct Sync<E: Event> {
+pub struct Synchronization<E, B: Branch> {
     /// Dropped in `drop`, before `group`, which its offers refer to.
-    branch: ManuallyDrop<E::Branch>,
-    group: Group,
+    branch: AsEvent<ManuallyDrop<B>>,
+    group: AsEvent<Group>,
+    /// `Send` if the event is. Not by an implementation for `E: Event`: to prove such a bound the compiler would have to
+    /// know lifetimes that it has forgotten when it looks at what an `async` block keeps
+    /// (rust-lang/rust#102211), and would refuse to spawn it.
+    event: PhantomData<E>,
     _pinned: PhantomPinned,
 }
 
+/// The synchronization on an event of type `E`.
+pub type Sync<E> = Synchronization<E, <E as Event>::Branch>;
+
+/// What is `Send` when its event is, which lies beside it.
+struct AsEvent<T>(T);
+
 // SAFETY: `Event`'s contract: the branch is `Send` when the event is. The
-// group is shared with partners by the protocol, wherever the owner is.
-unsafe impl<E: Event + Send> Send for Sync<E> {}
+// group is shared with partners by the protocol, wherever the owner is. Both
+// lie in a `Synchronization` only, with the event's type.
+unsafe impl<T> Send for AsEvent<T> {}
 
 impl<E: Event> Sync<E> {
     #[inline(always)]
     pub(crate) fn new(event: E) -> Self {
-        Self { branch: ManuallyDrop::new(event.into_branch()), group: Group::new(), _pinned: PhantomPinned }
+        Self {
+            branch: AsEvent(ManuallyDrop::new(event.into_branch())),
+            group: AsEvent(Group::new()),
+            event: PhantomData,
+            _pinned: PhantomPinned,
+        }
     }
+}
 
+impl<E, B: Branch> Synchronization<E, B> {
     /// The first leaf that is ready commits.
     #[inline(always)]
-    fn poll_phase(branch: &mut Pin<&mut E::Branch>, wakes: &mut Wakes) -> Option<usize> {
+    fn poll_phase(branch: &mut Pin<&mut B>, wakes: &mut Wakes) -> Option<usize> {
         let leaves = branch.leaves();
-        let first = first_leaf::<E>(branch, leaves);
+        let first = first_leaf(&**branch, leaves);
         if leaves > 64 {
             let mut order = (first..leaves).chain(0..first);
             return order.find(|leaf| branch.as_mut().try_leaf(*leaf, wakes));
@@ -64,16 +90,15 @@ impl<E: Event> Sync<E> {
     /// Every leaf is offered, until one commits.
     #[inline(always)]
     fn block_phase(
-        branch: &mut Pin<&mut E::Branch>,
+        branch: &mut Pin<&mut B>,
         group: &Group,
         waker: &Waker,
         wakes: &mut Wakes,
     ) -> Option<usize> {
-        let task = E::Branch::RETRIES.then_some(waker);
+        let task = B::RETRIES.then_some(waker);
         let mut waker = group.open(waker);
         for leaf in 0..branch.leaves() {
-            let at =
-                Offering { group, leaf: leaf as u32, single: E::Branch::SINGLE, waker, task, kept: None };
+            let at = Offering { group, leaf: leaf as u32, single: B::SINGLE, waker, task, kept: None };
             match branch.as_mut().offer_leaf(leaf, &at, wakes) {
                 Offered::Linked => waker = None,
                 Offered::Idle => (),
@@ -86,18 +111,13 @@ impl<E: Event> Sync<E> {
 
     /// The first poll that gets so far: guards, then the poll and block phases.
     #[inline(always)]
-    fn begin(
-        branch: &mut Pin<&mut E::Branch>,
-        group: &Group,
-        waker: &Waker,
-        wakes: &mut Wakes,
-    ) -> Option<usize> {
+    fn begin(branch: &mut Pin<&mut B>, group: &Group, waker: &Waker, wakes: &mut Wakes) -> Option<usize> {
         branch.as_mut().force();
-        if E::Branch::WALKED {
+        if B::WALKED {
             // After the guards, which may have made futures.
             branch.as_mut().walk(&mut Walk::new(What::Attend(waker)));
         }
-        if E::Branch::SINGLE {
+        if B::SINGLE {
             // A single leaf is tried and offered under one lock.
             let winner = Self::block_phase(branch, group, waker, wakes);
             if winner.is_none() {
@@ -116,12 +136,7 @@ impl<E: Event> Sync<E> {
     /// leaf that retries.
     #[cold]
     #[inline(never)]
-    fn wait_on(
-        branch: &mut Pin<&mut E::Branch>,
-        group: &Group,
-        waker: &Waker,
-        wakes: &mut Wakes,
-    ) -> Option<u32> {
+    fn wait_on(branch: &mut Pin<&mut B>, group: &Group, waker: &Waker, wakes: &mut Wakes) -> Option<u32> {
         // Perhaps to be asked, for a report.
         if let Some(vp) = Vp::current() {
             vp.answer(|waits| branch.waits(waits));
@@ -129,17 +144,17 @@ impl<E: Event> Sync<E> {
         let unmasked = thread::unmasked(waker);
         let waker = unmasked.as_deref().unwrap_or(waker);
         // A single leaf that retries has no partner who would wake.
-        if !(E::Branch::SINGLE && E::Branch::RETRIES) {
+        if !(B::SINGLE && B::RETRIES) {
             drop(group.renew(waker, |f| branch.as_mut().locked(f)));
             let outcome = group.outcome();
-            if outcome.is_some() || !E::Branch::RETRIES {
+            if outcome.is_some() || !B::RETRIES {
                 return outcome;
             }
         }
         let leaves = branch.leaves();
-        let first = first_leaf::<E>(branch, leaves);
+        let first = first_leaf(&**branch, leaves);
         for leaf in (first..leaves).chain(0..first) {
-            let single = E::Branch::SINGLE;
+            let single = B::SINGLE;
             let at =
                 Offering { group, leaf: leaf as u32, single, waker: None, task: Some(waker), kept: None };
             match branch.as_mut().retry_leaf(leaf, &at, wakes) {
@@ -152,11 +167,11 @@ impl<E: Event> Sync<E> {
     }
 }
 
-impl<E: Event> Sync<E> {
+impl<E, B: Branch> Synchronization<E, B> {
     /// Polls the leaves that are futures; one that is ready commits unless a
     /// partner has been faster.
     #[cold]
-    fn poll_futures(branch: &mut Pin<&mut E::Branch>, group: &Group) -> Option<u32> {
+    fn poll_futures(branch: &mut Pin<&mut B>, group: &Group) -> Option<u32> {
         let mut walk = Walk::new(What::Poll(None));
         branch.as_mut().walk(&mut walk);
         if let What::Poll(Some(leaf)) = walk.what
@@ -170,20 +185,16 @@ impl<E: Event> Sync<E> {
 
 /// Fair choices begin at a random leaf, biased ones at the first.
 #[inline(always)]
-fn first_leaf<E: Event>(branch: &E::Branch, leaves: usize) -> usize {
-    if E::Branch::SINGLE || leaves < 2 || branch.is_biased() {
-        0
-    } else {
-        random_one_of(leaves, || branch.hints())
-    }
+fn first_leaf<B: Branch>(branch: &B, leaves: usize) -> usize {
+    if B::SINGLE || leaves < 2 || branch.is_biased() { 0 } else { random_one_of(leaves, || branch.hints()) }
 }
 
-impl<E: Event> Sync<E> {
+impl<E, B: Branch> Synchronization<E, B> {
     #[inline(always)]
-    fn advance<const PAID: bool>(&mut self, cx: &mut Context<'_>) -> Poll<E::Output> {
+    fn advance<const PAID: bool>(&mut self, cx: &mut Context<'_>) -> Poll<B::Output> {
         // SAFETY: `branch` stays pinned; `group` is not moved.
-        let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch) };
-        let group = &self.group;
+        let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch.0) };
+        let group = &self.group.0;
         let mut wakes = Wakes::new();
         let (winner, settled) = match group.phase.get() {
             Phase::New => {
@@ -192,18 +203,18 @@ impl<E: Event> Sync<E> {
                 }
                 let winner = Self::begin(&mut branch, group, cx.waker(), &mut wakes);
                 let unoffered = group.phase.get() == Phase::New;
-                (winner, E::Branch::SINGLE && E::Branch::LEAN || E::Branch::TRACELESS && unoffered)
+                (winner, B::SINGLE && B::LEAN || B::TRACELESS && unoffered)
             }
             Phase::Offered => {
-                if E::Branch::WALKED {
+                if B::WALKED {
                     branch.as_mut().walk(&mut Walk::new(What::Attend(cx.waker())));
                 }
                 let wait_on = || Self::wait_on(&mut branch, group, cx.waker(), &mut wakes);
                 let mut winner = group.outcome().or_else(wait_on);
-                if E::Branch::WALKED && winner.is_none() {
+                if B::WALKED && winner.is_none() {
                     winner = Self::poll_futures(&mut branch, group);
                 }
-                (winner.map(|leaf| if E::Branch::SINGLE { 0 } else { leaf as usize }), false)
+                (winner.map(|leaf| if B::SINGLE { 0 } else { leaf as usize }), false)
             }
             Phase::Over => panic!("a synchronization was polled after its end"),
         };
@@ -217,7 +228,7 @@ impl<E: Event> Sync<E> {
             branch.as_mut().settle(Some(leaf), &mut wakes);
         }
         wakes.deliver(cx.waker());
-        if E::Branch::WALKED {
+        if B::WALKED {
             branch.as_mut().walk(&mut Walk::abort());
         }
         Poll::Ready(branch.finish(leaf))
@@ -228,44 +239,44 @@ impl<E: Event> Sync<E> {
     /// back from here.
     #[cold]
     #[inline(never)]
-    fn advance_unpaid(&mut self, cx: &mut Context<'_>) -> Poll<E::Output> {
+    fn advance_unpaid(&mut self, cx: &mut Context<'_>) -> Poll<B::Output> {
         if budget::is_refused(cx) { Poll::Pending } else { self.advance::<true>(cx) }
     }
 
     #[inline(never)]
-    fn advance_choice(&mut self, cx: &mut Context<'_>) -> Poll<E::Output> {
+    fn advance_choice(&mut self, cx: &mut Context<'_>) -> Poll<B::Output> {
         self.advance::<false>(cx)
     }
 }
 
-impl<E: Event> Future for Sync<E> {
-    type Output = E::Output;
+impl<E, B: Branch> Future for Synchronization<E, B> {
+    type Output = B::Output;
 
     /// Inlined where that is a small operation: a message then costs a third
     /// less.
     #[inline(always)]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<E::Output> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
         // SAFETY: `advance` moves nothing that is pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        if E::Branch::SINGLE && E::Branch::LEAN { this.advance::<false>(cx) } else { this.advance_choice(cx) }
+        if B::SINGLE && B::LEAN { this.advance::<false>(cx) } else { this.advance_choice(cx) }
     }
 }
 
-impl<E: Event> Drop for Sync<E> {
+impl<E, B: Branch> Drop for Synchronization<E, B> {
     #[inline]
     fn drop(&mut self) {
-        if E::Branch::LEAN && self.group.phase.get() == Phase::Over && !self.group.is_armed() {
+        if B::LEAN && self.group.0.phase.get() == Phase::Over && !self.group.0.is_armed() {
             return;
         }
         // SAFETY: dropped here, once.
-        unsafe { drop_slowly::<E>(&mut self.branch, &self.group) };
+        unsafe { drop_slowly(&mut self.branch.0, &self.group.0) };
     }
 }
 
 /// # Safety
 /// The synchronization ends here, and its branch is dropped by nobody else.
 #[inline(never)]
-unsafe fn drop_slowly<E: Event>(branch: &mut ManuallyDrop<E::Branch>, group: &Group) {
+unsafe fn drop_slowly<B: Branch>(branch: &mut ManuallyDrop<B>, group: &Group) {
     /// The branch goes even if a destructor of a nack's waiter panics.
     struct Bury<'a, B>(&'a mut ManuallyDrop<B>);
     impl<B> Drop for Bury<'_, B> {
@@ -286,16 +297,16 @@ unsafe fn drop_slowly<E: Event>(branch: &mut ManuallyDrop<E::Branch>, group: &Gr
         let mut branch = unsafe { Pin::new_unchecked(&mut **branch.0) };
         branch.as_mut().settle(None, &mut wakes);
         wakes.queue();
-        if E::Branch::WALKED {
+        if B::WALKED {
             branch.walk(&mut Walk::abort());
         }
     }
     drop(branch);
 }
 
-impl<E: Event> fmt::Debug for Sync<E> {
+impl<E, B: Branch> fmt::Debug for Synchronization<E, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sync").field("phase", &self.group.phase.get()).finish_non_exhaustive()
+        f.debug_struct("Sync").field("phase", &self.group.0.phase.get()).finish_non_exhaustive()
     }
 }
 
