@@ -52,7 +52,7 @@ fn a_join_of_a_call_is_an_event() {
 fn a_panic_of_a_call_is_a_value() {
     watchdog!();
     alone(async {
-        let error = spawn_blocking(|| panic!("out of paper")).await.map(|()| ()).unwrap_err();
+        let error = spawn_blocking(|| panic!("out of paper")).await.unwrap_err();
         assert_eq!(error.message(), Some("out of paper"));
         // The OS thread is none the worse for it.
         assert_eq!(spawn_blocking(|| 1).await.unwrap(), 1);

@@ -164,15 +164,15 @@ fn an_error_says_who_panicked_and_where() {
 
         // Through a call on another OS thread, a fiber, a scope.
         let line = line!() + 1;
-        let error = spawn_blocking(|| panic!("out of paper")).await.map(|()| ()).unwrap_err();
+        let error = spawn_blocking(|| panic!("out of paper")).await.unwrap_err();
         assert!(error.location().unwrap().contains(&format!("panics.rs:{line}:")), "{error}");
         let line = line!() + 1;
-        let error = spawn_fiber(|| panic!("out of stack")).await.map(|()| ()).unwrap_err();
+        let error = spawn_fiber(|| panic!("out of stack")).await.unwrap_err();
         assert!(error.location().unwrap().contains(&format!("panics.rs:{line}:")), "{error}");
         let scoped = scope((), async |scope, ()| {
             let line = line!() + 1;
             let thread = scope.spawn(async { panic!("out of scope") });
-            (line, thread.join().await.map(|()| ()).unwrap_err())
+            (line, thread.join().await.unwrap_err())
         });
         let (line, error) = scoped.await;
         assert!(error.location().unwrap().contains(&format!("panics.rs:{line}:")), "{error}");
