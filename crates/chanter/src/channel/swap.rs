@@ -39,7 +39,8 @@ pub struct Swap<A, B> {
     /// the same if both ends are.
     mine: usize,
     theirs: usize,
-    values: PhantomData<(A, B)>,
+    /// Invariant: what one clone gives, another end gets.
+    values: PhantomData<*mut (A, B)>,
 }
 
 // SAFETY: an end moves values between threads, and shares none.

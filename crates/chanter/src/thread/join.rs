@@ -24,7 +24,8 @@ use crate::vp::{Site, Vp};
 /// Dropping it lets the thread go on by itself.
 pub struct Thread<T> {
     frame: NonNull<Header>,
-    output: PhantomData<T>,
+    /// Invariant: `terminate` puts in what `join` takes out.
+    output: PhantomData<*mut T>,
 }
 
 // SAFETY: a handle gives a `T` to one thread, and shares nothing of it.
