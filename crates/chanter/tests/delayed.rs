@@ -232,3 +232,42 @@ fn racing_demands_run_a_thread_once() {
         assert_eq!((values, runs.load(SeqCst)), (1, 1), "one run, and one takes the value");
     }
 }
+
+/// The last handles go on another OS thread while the machine ends what is delayed.
+#[test]
+fn delayed_threads_go_once_while_their_machine_ends() {
+    struct Counted(Arc<[AtomicU32]>, usize);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0[self.1].fetch_add(1, SeqCst);
+            // The machine is to come across it now.
+            std::thread::yield_now();
+        }
+    }
+    const COUNT: usize = 1000;
+    for round in 0..20 {
+        let machine = machine(1);
+        let drops: Arc<[AtomicU32]> = (0..COUNT).map(|_| AtomicU32::new(0)).collect();
+        let threads: Vec<_> = machine.block_on(async {
+            let delayed = (0..COUNT).map(|which| {
+                let counted = Counted(Arc::clone(&drops), which);
+                let thread = delay(async move { drop(counted) });
+                // Some are known to others, too.
+                let join = (which % 2 == 0).then(|| thread.join());
+                (thread, join)
+            });
+            delayed.collect()
+        });
+        let together = Arc::new(std::sync::Barrier::new(2));
+        let here = Arc::clone(&together);
+        let other = std::thread::spawn(move || {
+            together.wait();
+            drop(threads);
+        });
+        here.wait();
+        drop(machine);
+        other.join().unwrap();
+        let strange = drops.iter().position(|drops| drops.load(SeqCst) != 1);
+        assert_eq!(strange, None, "round {round}");
+    }
+}

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use super::Event;
+use crate::thread::burial;
 use crate::vp;
 
 /// Wakes an OS thread.
@@ -36,6 +37,7 @@ thread_local! {
 
 /// Polls `future` on the calling OS thread, which sleeps in between.
 pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
+    burial::before_a_wait();
     let mut future = pin!(future);
     let unpark = UNPARK.with(Arc::clone);
     let waker = Waker::from(Arc::clone(&unpark));

@@ -37,6 +37,8 @@ pub(crate) struct Vtable {
     pub(crate) take: unsafe fn(NonNull<Header>, *mut ()),
     /// Drops what is left of a complete body before its frame is freed.
     pub(crate) bury: unsafe fn(NonNull<Header>),
+    /// What is left may be of any depth: see `burial.rs`.
+    pub(crate) holds: bool,
     /// Those who wait for the result, if the body can have any.
     pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<Joiners>>,
     /// The size of the frame in bytes: what lies in it belongs to the thread.
@@ -68,6 +70,7 @@ pub(crate) const NONE: &Vtable = &Vtable {
     terminate: |_, _| (),
     take: |_, _| (),
     bury: |_| (),
+    holds: false,
     joiners: |_| None,
     size: 0,
     attributes: |_| None,
@@ -195,6 +198,7 @@ impl<F: Future> HostFrame<F> {
         terminate: Self::terminate,
         take: Self::take,
         bury: Self::bury,
+        holds: std::mem::needs_drop::<F>() || std::mem::needs_drop::<F::Output>(),
         joiners: Self::joiners,
         size: size_of::<Self>(),
         body: type_name::<F>,

@@ -9,6 +9,7 @@ mod ask;
 pub(crate) mod attributed;
 pub(crate) mod body;
 mod builder;
+pub(crate) mod burial;
 mod demand;
 pub mod fiber;
 mod fork;

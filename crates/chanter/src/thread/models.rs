@@ -13,7 +13,7 @@ use loom::thread;
 
 use super::frame::Missing;
 use super::join::Joiners;
-use super::state::{Begun, Completed, Demanded, Ended, State, Woken};
+use super::state::{Begun, Completed, Demanded, Ended, Left, State, Woken};
 use crate::event::protocol::Group;
 use crate::event::{Offer, Offered, Offering, Wakes};
 use crate::sync::atomic::AtomicU32;
@@ -395,6 +395,46 @@ fn delayed_threads_run_once() {
 #[test]
 fn delayed_threads_that_nobody_wants_are_freed() {
     check(|| demanded_by_two(false));
+}
+
+/// INV-STEAL, INV-FREE: a shutdown claims a delayed thread while its last handles go: one of
+/// them ends it. (Its memory stays meanwhile.)
+fn claimed_while_nobody_wants_it(handles: usize) {
+    let to = To::new(State::new_delayed(), 0);
+    let bury = move || {
+        to.frame().polls.set(to.frame().polls.get() + 1);
+        to.frame().state.clear();
+    };
+    let release = move || {
+        to.frame().shared.get();
+        match to.frame().state.release() {
+            true if to.frame().state.left() == Left::Future => bury(),
+            true => to.frame().state.clear(),
+            false => (),
+        }
+    };
+    (1..handles).for_each(|_| to.frame().state.retain());
+    let holders: Vec<_> = (0..handles).map(|_| thread::spawn(release)).collect();
+    if to.frame().state.claim(true) {
+        assert_eq!(to.frame().state.begin(), Begun::Run);
+        to.frame().polls.set(to.frame().polls.get() + 1);
+        match to.frame().state.complete(0) {
+            Completed::Free => to.frame().state.clear(),
+            Completed::Kept => (),
+            other => unreachable!("nobody joins: {other:?}"),
+        }
+    }
+    holders.into_iter().for_each(|holder| holder.join().unwrap());
+    assert_eq!(to.frame().polls.get(), 1, "INV-STEAL: it ends once");
+    assert!(!to.frame().state.in_use(), "INV-FREE: it is freed");
+    to.frame().shared.set(1);
+    to.free();
+}
+
+#[test]
+fn delayed_threads_end_once_in_a_shutdown() {
+    check(|| claimed_while_nobody_wants_it(1));
+    check(|| claimed_while_nobody_wants_it(2));
 }
 
 /// INV-FREE without a read-modify-write: a parasite lends a waker, another

@@ -5,10 +5,11 @@ use std::ptr::{self, NonNull};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use super::body::{Evaluated, contain};
+use super::burial;
 use super::fiber::YIELDED;
 use super::frame::{self, Header, Kind};
 use super::request::{close, serve};
-use super::state::{Begun, Completed, Demanded, Ended, Woken};
+use super::state::{Begun, Completed, Demanded, Ended, Left, Woken};
 use crate::event::Wakes;
 use crate::policy::{Ready, Reason};
 use crate::sync::atomic::Ordering;
@@ -217,8 +218,12 @@ unsafe fn bury(frame: NonNull<Header>) {
             // A delayed thread, of which something was asked.
             close(frame);
         }
-        (frame.as_ref().vtable.get().bury)(frame);
-        frame::free(frame);
+        // What is not there, or nothing, is dropped in no time.
+        if frame.as_ref().vtable.get().holds && frame.as_ref().state.left() != Left::Nothing {
+            burial::bury(frame);
+        } else {
+            burial::bury_now(frame);
+        }
     }
 }
 

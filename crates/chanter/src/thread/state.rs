@@ -36,7 +36,8 @@
 //! below zero while ACTIVE is set; nobody looks at it then.
 //!
 //! A host that has not run is FRESH. One without a token is *delayed*: it has no
-//! reference of its own, and dies with its last handle. Whoever demands the
+//! reference of its own, and dies with its last handle: who drops that sets ACTIVE
+//! first, since a shutdown may claim it, too. Whoever demands the
 //! value of a FRESH thread may steal it: becomes its runner, on its own stack.
 //! The token of a *scheduled* thread stays in its queue then, as a STALE one:
 //! whoever finds it there clears STALE and forgets it, unless a wake-up has been
@@ -538,13 +539,21 @@ impl State {
     #[must_use]
     #[inline]
     pub(crate) fn release(&self) -> bool {
-        if self.is_last() || self.is_delayed_alone() {
+        if self.is_last() || self.is_delayed_alone() && self.doom(FRESH | REFERENCE) {
             return true;
         }
         // ORDER: Release ends the caller's use of the frame before it is
         // freed; Acquire sees the others' uses end.
         let before = self.0.fetch_sub(REFERENCE, order::state_release());
-        is_free(before.wrapping_sub(REFERENCE))
+        let word = before.wrapping_sub(REFERENCE);
+        is_free(word) && (word & FRESH == 0 || self.doom(word))
+    }
+
+    /// Nobody wants the delayed thread, whose word was just `word`: true: the caller frees
+    /// it. False: a shutdown was faster to [`claim`](Self::claim) it, and ends it.
+    fn doom(&self, word: u64) -> bool {
+        // ORDER: as in `release`. ACTIVE keeps the shutdown away.
+        self.0.compare_exchange(word, word | ACTIVE, order::state_release(), Ordering::Relaxed).is_ok()
     }
 
     /// Whether the result is there.

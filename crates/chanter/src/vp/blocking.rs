@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::budget::OPERATIONS;
 use super::{SharedRef, Vp};
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::thread::burial;
 
 struct Nested {
     woken: AtomicBool,
@@ -46,6 +47,7 @@ impl Wake for Nested {
 #[inline]
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     let vp = Vp::current().expect("the caller drives a virtual processor");
+    burial::before_a_wait();
     match vp.fibers.current() {
         Some(fiber) => fiber.block(future),
         None => nest(vp, future),

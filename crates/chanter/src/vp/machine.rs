@@ -25,7 +25,7 @@ use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::{Lock, fence_pair};
 use crate::thread::frame::{Arena, Kind};
 use crate::thread::genealogy::Genealogy;
-use crate::thread::{self, Dossiers, Shares, Thread, ThreadBuilder};
+use crate::thread::{self, Dossiers, Shares, Thread, ThreadBuilder, burial};
 
 /// The stack of a worker: reserved, not used, until threads nest.
 const WORKER_STACK: usize = 8 << 20;
@@ -251,6 +251,7 @@ impl Machine {
         if Vp::current().is_some() {
             return block_here(future);
         }
+        burial::before_a_wait();
         let _entered = Entered::new(Arc::clone(&self.shared));
         let vp = &*self.shared.vps[0];
         assert!(vp.simulated.is_none(), "a simulated machine runs in `Machine::simulate` only");
@@ -601,6 +602,8 @@ impl Shared {
 
     /// Ends every thread, then gives the memory back. Called once.
     fn close(self: &Arc<Self>) {
+        // Frames that were put off would be waited for.
+        burial::before_a_wait();
         // Nothing is handed over from now on.
         hand_over::monitor::forget(self);
         self.pool.close();

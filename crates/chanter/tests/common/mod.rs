@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
+pub(crate) mod apart;
 pub(crate) mod kinds;
 pub(crate) mod ledger;
 #[cfg(target_os = "linux")]
@@ -17,6 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+#[allow(unused_imports, reason = "each test binary uses some of it")]
+pub(crate) use apart::apart;
 use chanter::Machine;
 #[allow(unused_imports, reason = "each test binary uses some of it")]
 pub(crate) use ledger::{Ledger, Payload};

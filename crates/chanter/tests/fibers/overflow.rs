@@ -1,28 +1,21 @@
 //! Stacks that overflow, each in a process of its own.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use chanter::fiber;
 use chanter::prelude::*;
 
-use crate::common::{alone, machine};
-
-const CASE: &str = "CHANTER_TEST_CASE";
+use crate::common::apart::said;
+use crate::common::{self, alone, machine};
 
 /// Runs the test `name` of this file in a process of its own.
 fn apart(name: &str) -> Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "--nocapture", &format!("overflow::{name}")]);
-    command.env(CASE, name).env("RUST_BACKTRACE", "0").output().unwrap()
+    common::apart::run_apart(&format!("overflow::{name}"))
 }
 
 fn is_apart(name: &str) -> bool {
-    std::env::var(CASE).is_ok_and(|case| case == name)
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    common::apart::is_apart(&format!("overflow::{name}"))
 }
 
 #[inline(never)]
