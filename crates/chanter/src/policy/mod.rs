@@ -16,6 +16,7 @@ mod bands;
 pub mod conformance;
 mod deadline;
 mod deque;
+mod door;
 mod fifo;
 mod global_queue;
 mod lifo;
@@ -47,7 +48,8 @@ pub use priority::Priority;
 pub use queue::ReadyQueue;
 pub use round_robin::RoundRobin;
 pub use short_lock::{ShortGuard, ShortLock};
-pub(crate) use slot::Slot;
+pub(crate) use door::{Door, Payload, Terms, Thief, built_in, call, drain, introduce, policy_panicked};
+pub(crate) use slot::{Held, Retired, Slot};
 pub use work_stealing::WorkStealing;
 
 use crate::thread::attributed::attributes_of;
@@ -221,7 +223,7 @@ impl Others<'_> {
     /// Asks the virtual processor `index` for threads.
     pub fn ask(&self, index: usize) -> Option<Ready> {
         let vp = self.vps.get(index).filter(|vp| index != self.index && !vp.keeps_its_threads())?;
-        vp.policies.visit().give(self.thief)
+        vp.give(self.thief)
     }
 
     /// Asks all of them, beginning at a random one.
@@ -336,12 +338,6 @@ impl fmt::Debug for Ready {
 impl Drop for Ready {
     fn drop(&mut self) {
         // SAFETY: the token is given up here, and nowhere else.
-        let again = unsafe { Self::from_frame(self.frame) };
-        if self.kind() == Kind::Local && !crate::vp::Vp::is_driving(self.header()) {
-            // Its body must not be dropped on this OS thread.
-            crate::vp::Vp::send_home(again);
-        } else {
-            crate::thread::cancel(again);
-        }
+        crate::thread::give_up(unsafe { Self::from_frame(self.frame) });
     }
 }

@@ -19,22 +19,89 @@
 //! * INV-MOVE: a replaced policy is drained until it is freed: a visitor that
 //!   takes threads out and puts some of them back may do so after the first
 //!   drain. The last drain comes after the last visitor.
+//! * INV-FAIL: a policy that has panicked is replaced, once. The driver does it at once
+//!   if it was called by itself. A visitor marks the policy and leaves a request,
+//!   under the lock of requests: a driver that has taken the request sees the mark.
 
 use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::ptr;
 
+use super::door::{call, report};
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::{Cell, Lock, free, full_fence, order};
 
-/// A policy, and who may use it.
+/// A policy, and what is known of it.
+pub(crate) struct Held<P: ?Sized> {
+    policy: ManuallyDrop<Box<P>>,
+    /// It has panicked.
+    has_failed: AtomicBool,
+}
+
+impl<P: ?Sized> Held<P> {
+    fn new(policy: Box<P>) -> *mut Self {
+        let policy = ManuallyDrop::new(policy);
+        Box::into_raw(Box::new(Self { policy, has_failed: AtomicBool::new(false) }))
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        // ORDER: Relaxed: for visitors a hint; see `is_to_be_replaced` for the driver.
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// It has panicked; true: for the first time.
+    pub(crate) fn fail(&self) -> bool {
+        !self.has_failed.swap(true, Ordering::Relaxed)
+    }
+}
+
+impl<P: ?Sized> Deref for Held<P> {
+    type Target = P;
+
+    fn deref(&self) -> &P {
+        &self.policy
+    }
+}
+
+/// A policy that was replaced, and that nobody else can see any more.
+pub(crate) struct Retired<P: ?Sized>(*mut Held<P>);
+
+impl<P: ?Sized> Deref for Retired<P> {
+    type Target = Held<P>;
+
+    fn deref(&self) -> &Held<P> {
+        // SAFETY: ours alone until we drop it.
+        unsafe { &*self.0 }
+    }
+}
+
+impl<P: ?Sized> Drop for Retired<P> {
+    fn drop(&mut self) {
+        // SAFETY: made by `Box::into_raw`, and dropped once.
+        free(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+impl<P: ?Sized> Drop for Held<P> {
+    fn drop(&mut self) {
+        // SAFETY: dropped once, here.
+        let policy = unsafe { ManuallyDrop::take(&mut self.policy) };
+        if let Err(payload) = call(|| free(policy)) {
+            report(self.fail(), payload);
+        }
+    }
+}
+
+/// The place of a policy, and who may use it.
 pub(crate) struct Slot<P: ?Sized, R> {
     /// Driver: the policy in force.
     mine: Cell<*const P>,
     /// The same, for visitors.
-    current: AtomicPtr<Box<P>>,
+    current: AtomicPtr<Held<P>>,
     visitors: AtomicUsize,
     /// Driver: replaced policies that may still have visitors.
-    retired: UnsafeCell<Vec<*mut Box<P>>>,
+    retired: UnsafeCell<Vec<*mut Held<P>>>,
     /// There is a request.
     asked: AtomicBool,
     request: Lock<Option<R>>,
@@ -51,7 +118,7 @@ impl<P: ?Sized, R> Slot<P, R> {
         let mine: *const P = &raw const *policy;
         Self {
             mine: Cell::new(mine),
-            current: AtomicPtr::new(Box::into_raw(Box::new(policy))),
+            current: AtomicPtr::new(Held::new(policy)),
             visitors: AtomicUsize::new(0),
             retired: UnsafeCell::new(Vec::new()),
             asked: AtomicBool::new(false),
@@ -71,14 +138,14 @@ impl<P: ?Sized, R> Slot<P, R> {
     }
 
     /// The policy in force, for anyone.
-    pub(crate) fn visit(&self) -> Visit<'_, P> {
+    pub(crate) fn visit(&self) -> Visit<'_, P, R> {
         self.visitors.fetch_add(1, Ordering::Relaxed);
         // ORDER: INV-VISIT, the visitor's side.
         full_fence(order::policy_visit());
         // ORDER: Acquire pairs with `replace`: the policy is whole.
         let policy = self.current.load(order::policy_observe());
         // SAFETY: INV-VISIT: it is not freed while the visit lasts.
-        Visit { policy: unsafe { &**policy }, visitors: &self.visitors }
+        Visit { policy: unsafe { &*policy }, slot: self }
     }
 
     /// Asks the driver for something; what was asked before, and not served, is
@@ -105,6 +172,40 @@ impl<P: ?Sized, R> Slot<P, R> {
         place.take()
     }
 
+    /// Notes that a policy has panicked in a call of the driver's; true: for the first time.
+    ///
+    /// # Safety
+    /// The caller is the driver. The policy is in force, or retired.
+    pub(crate) unsafe fn fail(&self, policy: *const P) -> bool {
+        // SAFETY: the caller is the driver; the borrow ends here.
+        let retired = unsafe { &*self.retired.get() };
+        let current = self.current.load(Ordering::Relaxed);
+        // SAFETY: freed by the driver alone.
+        let mut all = retired.iter().chain([&current]).map(|held| unsafe { &**held });
+        // (Policies without a size may share an address: then any of them will do.)
+        all.find(|held| ptr::addr_eq(policy, &raw const ***held)).is_some_and(Held::fail)
+    }
+
+    /// Calls `f` with the policy in force. `f` may do anything but replace
+    /// and reclaim.
+    ///
+    /// # Safety
+    /// The caller is the driver.
+    pub(crate) unsafe fn with_current(&self, f: impl FnOnce(&Held<P>)) {
+        // SAFETY: freed by the driver alone.
+        f(unsafe { &*self.current.load(Ordering::Relaxed) });
+    }
+
+    /// Whether the policy in force has panicked. Visitors who leave a request for
+    /// that are seen by a driver that has taken the request.
+    ///
+    /// # Safety
+    /// The caller is the driver.
+    pub(crate) unsafe fn is_to_be_replaced(&self) -> bool {
+        // SAFETY: freed by the driver alone.
+        unsafe { &*self.current.load(Ordering::Relaxed) }.has_failed()
+    }
+
     /// Puts `policy` in force. The old one is retired: see
     /// [`drain`](Self::drain) and [`reclaim`](Self::reclaim).
     ///
@@ -113,7 +214,7 @@ impl<P: ?Sized, R> Slot<P, R> {
     pub(crate) unsafe fn replace(&self, policy: Box<P>) {
         self.mine.set(&raw const *policy);
         // ORDER: Release publishes the policy to `visit`.
-        let old = self.current.swap(Box::into_raw(Box::new(policy)), order::policy_publish());
+        let old = self.current.swap(Held::new(policy), order::policy_publish());
         // ORDER: INV-VISIT, the driver's side, for the looks that follow.
         full_fence(order::policy_retire());
         // SAFETY: the caller is the driver; the borrow ends here.
@@ -135,24 +236,24 @@ impl<P: ?Sized, R> Slot<P, R> {
     ///
     /// # Safety
     /// The caller is the driver.
-    pub(crate) unsafe fn drain(&self, mut f: impl FnMut(&P)) {
+    pub(crate) unsafe fn drain(&self, mut f: impl FnMut(&Held<P>)) {
         let mut index = 0;
         loop {
             // SAFETY: the caller is the driver; the borrow ends here.
             let Some(policy) = (unsafe { (&*self.retired.get()).get(index).copied() }) else { return };
             // SAFETY: freed in `reclaim` only.
-            f(unsafe { &**policy });
+            f(unsafe { &*policy });
             index += 1;
         }
     }
 
-    /// Frees the replaced policies if nobody can see them any more; `f` is
-    /// called with each before. False: there are visitors.
+    /// Hands the replaced policies to `f`, to drain and to drop them, if nobody can see them
+    /// any more. False: there are visitors.
     ///
     /// # Safety
     /// The caller is the driver, and no call of any policy of this slot is
     /// under way on its stack.
-    pub(crate) unsafe fn reclaim(&self, mut f: impl FnMut(&P)) -> bool {
+    pub(crate) unsafe fn reclaim(&self, mut f: impl FnMut(Retired<P>)) -> bool {
         // ORDER: Acquire sees what visitors did who have left; later ones see
         // the new policy (INV-VISIT).
         if self.visitors.load(order::policy_gone()) != 0 {
@@ -161,11 +262,7 @@ impl<P: ?Sized, R> Slot<P, R> {
         // SAFETY: the caller is the driver; the borrow ends here.
         let retired = unsafe { std::mem::take(&mut *self.retired.get()) };
         for policy in retired {
-            // SAFETY: made by `Box::into_raw`; nobody else sees it any more.
-            unsafe {
-                f(&**policy);
-                free(policy);
-            }
+            f(Retired(policy));
         }
         true
     }
@@ -175,29 +272,40 @@ impl<P: ?Sized, R> Drop for Slot<P, R> {
     fn drop(&mut self) {
         let current = self.current.swap(ptr::null_mut(), Ordering::Relaxed);
         for policy in std::mem::take(self.retired.get_mut()).into_iter().chain([current]) {
-            // SAFETY: made by `Box::into_raw`; we are alone.
-            unsafe { free(policy) };
+            drop(Retired(policy));
         }
     }
 }
 
 /// A policy that is not freed while this lives.
-pub(crate) struct Visit<'a, P: ?Sized> {
-    policy: &'a P,
-    visitors: &'a AtomicUsize,
+pub(crate) struct Visit<'a, P: ?Sized, R> {
+    policy: &'a Held<P>,
+    slot: &'a Slot<P, R>,
 }
 
-impl<P: ?Sized> std::ops::Deref for Visit<'_, P> {
-    type Target = P;
+impl<P: ?Sized, R> Visit<'_, P, R> {
+    /// The policy has panicked: asks the driver to replace it, who is to be woken
+    /// afterwards. True: for the first time.
+    pub(crate) fn fail(&self) -> bool {
+        let is_first = self.policy.fail();
+        let _request = self.slot.request.lock();
+        // ORDER: Relaxed, as in `ask`; INV-FAIL: the mark above comes before the lock.
+        self.slot.asked.store(true, Ordering::Relaxed);
+        is_first
+    }
+}
 
-    fn deref(&self) -> &P {
+impl<P: ?Sized, R> Deref for Visit<'_, P, R> {
+    type Target = Held<P>;
+
+    fn deref(&self) -> &Held<P> {
         self.policy
     }
 }
 
-impl<P: ?Sized> Drop for Visit<'_, P> {
+impl<P: ?Sized, R> Drop for Visit<'_, P, R> {
     fn drop(&mut self) {
         // ORDER: Release ends the visitor's use before the policy is freed.
-        self.visitors.fetch_sub(1, order::policy_leave());
+        self.slot.visitors.fetch_sub(1, order::policy_leave());
     }
 }

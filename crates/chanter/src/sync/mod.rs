@@ -69,14 +69,11 @@ mod door {
         }
     }
 
-    /// Frees a box of a box. Drops what is in it, but keeps the memory, so that
-    /// a weakened model sees a use after free rather than dies of it.
-    ///
-    /// # Safety
-    /// As for `Box::from_raw`.
-    pub(crate) unsafe fn free<T: ?Sized>(boxed: *mut Box<T>) {
-        // SAFETY: the caller's contract; nothing is dropped twice.
-        unsafe { std::ptr::drop_in_place(std::ptr::from_mut(&mut **boxed)) };
+    /// Frees a box. Drops what is in it, but keeps the memory, so that a weakened
+    /// model sees a use after free rather than dies of it.
+    pub(crate) fn free<T: ?Sized>(boxed: Box<T>) {
+        // SAFETY: it was the box's, and is dropped once.
+        unsafe { std::ptr::drop_in_place(Box::into_raw(boxed)) };
     }
 
     /// One turn of a wait loop: lets another modelled thread run.
@@ -148,13 +145,9 @@ mod door {
         flag.swap(true, order)
     }
 
-    /// Frees a box of a box.
-    ///
-    /// # Safety
-    /// As for `Box::from_raw`.
-    pub(crate) unsafe fn free<T: ?Sized>(boxed: *mut Box<T>) {
-        // SAFETY: the caller's contract.
-        drop(unsafe { Box::from_raw(boxed) });
+    /// Frees a box.
+    pub(crate) fn free<T: ?Sized>(boxed: Box<T>) {
+        drop(boxed);
     }
 
     /// One turn of a wait loop: spins, each time longer, then gives the

@@ -374,6 +374,30 @@ impl Arena {
         })
     }
 
+    /// Calls `f` with the frame of every thread that has not ended. `f` must not run user code.
+    ///
+    /// # Safety
+    /// As for [`Arena::take`]. Frames may die meanwhile, none may be born.
+    pub(crate) unsafe fn each_not_ended(&self, f: &mut dyn FnMut(NonNull<Header>)) {
+        // Free frames look as if they had not: mostly there are no others.
+        let mut count = 0;
+        // SAFETY: the caller is the owner, and the frames' memory stays.
+        unsafe {
+            let not_ended = |frame: NonNull<Header>| {
+                let state = &frame.as_ref().state;
+                state.in_use() && !state.is_complete()
+            };
+            self.each_in_use(&mut |frame| {
+                count += usize::from(not_ended(frame));
+                false
+            });
+            let free = self.owner.with(|owner| (*owner).count_free());
+            if count > free {
+                self.frames_in_use().into_iter().filter(|frame| not_ended(*frame)).for_each(f);
+            }
+        }
+    }
+
     /// Calls `f` with every frame that was ever used; whether any call returned
     /// true. Free frames are among them, and `f` may free frames and take new
     /// ones.
@@ -461,6 +485,19 @@ impl Owner {
             frame.as_ref().next.with_mut(|next| *next = self.free[class]);
         }
         self.free[class] = frame.as_ptr();
+    }
+
+    /// How many are on the free lists.
+    fn count_free(&self) -> usize {
+        let mut count = 0;
+        for mut next in self.free {
+            while let Some(frame) = NonNull::new(next) {
+                count += 1;
+                // SAFETY: a free frame belongs to the owner.
+                next = unsafe { frame.as_ref().next.with(|next| *next) };
+            }
+        }
+        count
     }
 
     /// What is on the free lists.

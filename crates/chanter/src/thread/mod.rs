@@ -47,7 +47,10 @@ pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, re
 pub(crate) use request::Dossiers;
 pub use request::{Activity, Refused, Request, Speculation, speculate};
 pub(crate) use rest::Home;
-pub(crate) use run::{cancel, claim, clone_ours, is_ours, is_own, run, wake_at, wake_attached, wake_next};
+pub(crate) use run::{
+    Seized, cancel, claim, clone_ours, forget_if_stale, give_up, is_ours, is_own, release, run, wake_at, wake_attached,
+    wake_next,
+};
 pub use scope::{Scope, ScopedThread, scope, scope_blocking};
 pub use spawn::{LocalThread, delay, spawn, spawn_local, spawn_on, spawn_parasite};
 pub(crate) use spawn::{OUTSIDE, spawn_body, spawn_in};

@@ -186,13 +186,72 @@ pub(crate) fn cancel(thread: Ready) {
     let frame = thread.into_frame();
     // SAFETY: the token makes us the runner, unless it is stale.
     unsafe {
-        match frame.as_ref().state.begin() {
-            Begun::Run | Begun::Requested => (),
-            Begun::Stale => return,
-            Begun::Free => return bury(frame),
+        match frame.as_ref().state.begin_to_end() {
+            Begun::Run | Begun::Requested => end_now(frame),
+            Begun::Stale => (),
+            Begun::Free => bury(frame),
         }
+    }
+}
+
+/// # Safety
+/// The caller is the runner, and has begun to end the thread.
+unsafe fn end_now(frame: NonNull<Header>) {
+    // SAFETY: the caller's contract.
+    unsafe {
         (frame.as_ref().vtable.get().cancel)(frame);
         complete(frame, frame.as_ref().borrowed.replace(0));
+    }
+}
+
+/// A token is dropped: ends its thread, here if it may. From any OS thread, and also when
+/// the thread, or its machine, has ended long ago.
+#[cold]
+pub(crate) fn give_up(thread: Ready) {
+    let Some(thread) = forget_if_stale(thread) else { return };
+    let is_elsewhere = thread.kind() == Kind::Local && !Vp::is_driving(thread.header());
+    if is_elsewhere || Vp::current().is_some_and(Vp::saves_tokens) {
+        // Its body must not be dropped on this OS thread; or its policy is to blame.
+        Vp::send_home(thread);
+    } else {
+        cancel(thread);
+    }
+}
+
+/// Forgets a token that is dead; one that is not is handed back.
+pub(crate) fn forget_if_stale(thread: Ready) -> Option<Ready> {
+    let frame = thread.into_frame();
+    // SAFETY: a token keeps its frame; `Free` says that it was the last to do so. `None`: it is
+    // ours still.
+    unsafe {
+        match frame.as_ref().state.give_up_stale() {
+            None => return Some(Ready::from_frame(frame)),
+            Some(Begun::Free) => bury(frame),
+            Some(_) => (),
+        }
+    }
+    None
+}
+
+/// The right to end a thread that was taken from its token.
+pub(crate) struct Seized(NonNull<Header>);
+
+impl Seized {
+    /// Takes a thread that nobody waits to wake from its token, wherever that is.
+    ///
+    /// # Safety
+    /// The frame is in use, and was not claimed by [`claim`]. Nobody runs its
+    /// thread, or is about to: it is bound to the caller's OS thread, which polls nothing now,
+    /// or no driver of its machine is left but the caller, of whom the same holds.
+    pub(crate) unsafe fn take(frame: NonNull<Header>) -> Option<Self> {
+        // SAFETY: the caller's contract.
+        unsafe { frame.as_ref() }.state.seize().then_some(Self(frame))
+    }
+
+    /// Ends it, on the OS thread that has seized it.
+    pub(crate) fn end(self) {
+        // SAFETY: INV-SEIZE: we are the runner, and end it once.
+        unsafe { end_now(self.0) };
     }
 }
 
@@ -513,18 +572,14 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
 unsafe fn revoke<const GIVE_UP: bool>(frame: NonNull<Header>, home: usize) -> Option<Ready> {
     // SAFETY: the caller's reference keeps the frame, which keeps its machine.
     let (header, last) = unsafe { (frame.as_ref(), &*frame.as_ref().vp.load(Ordering::Relaxed)) };
-    if header.state.revoke(&header.rest, last.home_of(home)) {
-        if GIVE_UP {
-            give_back(header);
-        }
-        // SAFETY: it rested.
-        return Some(unsafe { Ready::from_frame(frame) });
-    }
+    let rested = header.state.revoke(&header.rest, last.home_of(home));
     if GIVE_UP {
+        // Not given back to `borrowed`: the thread may have been seized.
         // SAFETY: the caller's reference goes.
         unsafe { release(frame) };
     }
-    None
+    // SAFETY: it rested. The token keeps the frame.
+    rested.then(|| unsafe { Ready::from_frame(frame) })
 }
 
 /// The holder of the token gives up a reference.

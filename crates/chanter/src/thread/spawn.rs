@@ -375,10 +375,10 @@ where
     let value = Rc::new(Cell::new(None));
     let slot = Rc::clone(&value);
     let body = async move { slot.set(Some(future.await)) };
+    vp.has_locals.set(true);
     // SAFETY: we drive `vp`; the body is 'static and stays here. Its result,
     // which may be dropped anywhere, is `()`.
     let thread = unsafe { spawn_body(vp, body, Kind::Local, Location::caller()) };
-    vp.has_locals.set(true);
     LocalThread { thread, value }
 }
 

@@ -48,6 +48,15 @@
 //! * INV-STALE: STALE is cleared once: by who found the token, or by who needed
 //!   one.
 //!
+//! Tokens are values in the hands of policies, which may keep them for ever. A thread that
+//! must end is then *seized*: its token, wherever it is, becomes a STALE one, and who has seized it
+//! ends it, without another poll (ENDING). So a token that is kept beyond
+//! the end of its thread is a reference, and no more.
+//!
+//! * INV-SEIZE: of those who seize a thread and who gives its token up, one ends it. Nobody
+//!   may be about to poll it meanwhile, since `begin` is not a read-modify-write:
+//!   drivers seize what only they may run, and a machine's end what nobody runs any more.
+//!
 //! Edges 3 and 1 have a cheaper form for threads that stay where they are: see
 //! [`super::rest`]. A thread that rests is ACTIVE, though nobody polls it.
 
@@ -75,6 +84,8 @@ pub(super) const STALE: u64 = 1 << 7;
 const STOLEN: u64 = 1 << 8;
 /// Something has been asked of it that it has not done with: see `request`.
 const REQUESTED: u64 = 1 << 9;
+/// It is ended without another poll, by who has given its token up, or has seized it.
+const ENDING: u64 = 1 << 10;
 /// The lowest bit of the field that says where the thread rests.
 pub(super) const UNIT: u64 = 1 << 12;
 pub(super) const REFERENCE: u64 = 1 << 24;
@@ -295,7 +306,7 @@ impl State {
         }
         while word & (FRESH | STALE) != 0 {
             let is_stale = word & STALE != 0;
-            let next = if is_stale { (word & !STALE).wrapping_sub(REFERENCE) } else { word & !FRESH };
+            let next = if is_stale { forget_stale(word) } else { word & !FRESH };
             // ORDER: as in `release` for the stale one; of a fresh one the queue
             // has published all.
             match self.change(word, next, order::state_stale()) {
@@ -311,6 +322,57 @@ impl State {
         }
         // A request that is noted behind this line causes another poll.
         if self.is_requested() { Begun::Requested } else { Begun::Run }
+    }
+
+    /// Edge 2 of a thread that is to end without another poll: its token is given up. (Never
+    /// [`Begun::Requested`].) Anybody may be at [`State::seize`] meanwhile, so this is always a
+    /// read-modify-write.
+    pub(crate) fn begin_to_end(&self) -> Begun {
+        let mut word = self.word();
+        loop {
+            let is_stale = word & STALE != 0;
+            let next = if is_stale { forget_stale(word) } else { to_end(word) };
+            // ORDER: as in `begin_slowly`.
+            match self.change(word, next, order::state_stale()) {
+                Ok(()) if !is_stale => return Begun::Run,
+                Ok(()) if is_free(next) => return Begun::Free,
+                Ok(()) => return Begun::Stale,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Gives a dead token up, if it is one: [`Begun::Stale`] or [`Begun::Free`]. `None`: the
+    /// caller still has the thread's token.
+    pub(crate) fn give_up_stale(&self) -> Option<Begun> {
+        let mut word = self.word();
+        while word & STALE != 0 {
+            let next = forget_stale(word);
+            // ORDER: as in `begin_slowly`.
+            match self.change(word, next, order::state_stale()) {
+                Ok(()) => return Some(if is_free(next) { Begun::Free } else { Begun::Stale }),
+                Err(now) => word = now,
+            }
+        }
+        None
+    }
+
+    /// Takes a thread that has a token from whoever holds that, or is about to: the token is dead
+    /// (STALE) from now on. True: the caller is the runner, and ends the thread.
+    ///
+    /// The caller has tried to [`claim`](State::claim) it, and knows that nobody polls
+    /// it or is about to: then every holder will ask whether its token is dead.
+    pub(crate) fn seize(&self) -> bool {
+        let mut word = self.word();
+        while word & (ACTIVE | NOTIFIED) != 0 && word & (COMPLETE | STALE | ENDING) == 0 {
+            let next = (to_end(word) | STALE).wrapping_add(REFERENCE);
+            // ORDER: as in `wake`.
+            match self.change(word, next, order::state_wake()) {
+                Ok(()) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
     }
 
     fn begin_notified(&self) {
@@ -468,7 +530,7 @@ impl State {
         let mut word = self.word();
         while word & STALE != 0 {
             // ORDER: Release publishes the frame to who finds the token.
-            match self.change(word, (word & !STALE).wrapping_sub(REFERENCE), order::state_end()) {
+            match self.change(word, forget_stale(word), order::state_end()) {
                 // The frame is theirs now.
                 Ok(()) => return Ended::Idle,
                 Err(now) => word = now,
@@ -648,6 +710,16 @@ impl State {
 
 fn references(count: i32) -> u64 {
     (i64::from(count) as u64).wrapping_mul(REFERENCE)
+}
+
+/// A stale token is forgotten, or becomes the thread's token again.
+fn forget_stale(word: u64) -> u64 {
+    (word & !STALE).wrapping_sub(REFERENCE)
+}
+
+/// A thread with a token begins to end.
+fn to_end(word: u64) -> u64 {
+    (word | ACTIVE | ENDING) & !(FRESH | NOTIFIED)
 }
 
 fn is_free(word: u64) -> bool {

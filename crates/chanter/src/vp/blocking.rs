@@ -67,7 +67,7 @@ impl Vp {
                     self.drop_queued()
                 } else {
                     self.budget.set(OPERATIONS);
-                    self.dispatch()
+                    self.end_one_seized() || self.dispatch()
                 };
                 turns = turns.wrapping_add(1);
                 if !has_run || turns.is_multiple_of(64) {

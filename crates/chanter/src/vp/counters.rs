@@ -65,6 +65,8 @@ pub(crate) struct Counters {
     pub(crate) fibers: Counter,
     pub(crate) stacks_allocated: Counter,
     pub(crate) stacks_reused: Counter,
+    /// Anybody counts.
+    pub(crate) failed: Counter,
 }
 
 /// What has happened on a machine (or on one virtual processor) so far.
@@ -127,6 +129,9 @@ pub struct Stats {
     /// Threads whose frame another one had left in the cache: all but those
     /// that took a frame counted above.
     pub frames_reused: u64,
+    /// Policies that panicked, and in whose place the built-in one came: see
+    /// [`Policy`](crate::policy::Policy).
+    pub policies_failed: u64,
     /// Bytes of the bodies of hosts, beside their headers, on a machine that
     /// keeps a [genealogy](crate::Builder::genealogy): divided by
     /// [`hosts_created`](Self::hosts_created), what a host takes. Elsewhere 0.
@@ -160,6 +165,7 @@ impl Stats {
         self.fibers_created += counters.fibers.get();
         self.stacks_allocated += counters.stacks_allocated.get();
         self.stacks_reused += counters.stacks_reused.get();
+        self.policies_failed += counters.failed.get();
         // Derived: the fast path counts one thing only.
         let reified = counters.reified.get() + counters.left.get();
         let elsewhere = reified + counters.promoted.get() + counters.queued.get();

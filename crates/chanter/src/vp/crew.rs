@@ -154,7 +154,7 @@ impl Vp {
         self.sleeper.announce();
         let others_wait = || {
             let is_other = |vp: &Self| !ptr::eq(vp.leader(), self);
-            machine.vps.iter().any(|vp| is_other(vp) && vp.policies.visit().waiting() > 1)
+            machine.vps.iter().any(|vp| is_other(vp) && vp.gives() > 1)
         };
         let is_idle = std::cell::Cell::new(true);
         inside(&|vp| is_idle.set(is_idle.get() && !vp.has_local_work()));

@@ -14,7 +14,7 @@ use super::counters::{Counter, Counters};
 use super::hand_over::{self, Record, StandIn};
 use super::simulation::{Simulated, SimulatedPolicy};
 use super::spread::Spread;
-use super::worker::Driving;
+use super::worker::{AbortOnUnwind, Driving};
 use super::workers::Workers;
 use super::{SharedRef, Stats, Vp, affinity, block_here, quiet};
 use crate::deadlock::Deadlock;
@@ -25,7 +25,7 @@ use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::{Lock, fence_pair};
 use crate::thread::frame::{Arena, Kind};
 use crate::thread::genealogy::Genealogy;
-use crate::thread::{self, Dossiers, Shares, Thread, ThreadBuilder, burial};
+use crate::thread::{self, Dossiers, Seized, Shares, Thread, ThreadBuilder, burial};
 
 /// The stack of a worker: reserved, not used, until threads nest.
 const WORKER_STACK: usize = 8 << 20;
@@ -150,13 +150,13 @@ impl Machine {
             Some(simulation) => {
                 let policy = Box::new(SimulatedPolicy(Arc::clone(&simulation)));
                 let simulated = Some(Simulated::new(simulation));
-                Box::from([Box::new(Vp::new(0, policy, Reactor::without_poller(), simulated))])
+                Box::from([Box::new(Vp::new(0, policy, true, Reactor::without_poller(), simulated))])
             }
             None => (0..builder.vps)
                 .map(|index| {
                     let leads = index < crews;
                     let reactor = if leads { Reactor::new()? } else { Reactor::without_poller() };
-                    Ok(Box::new(Vp::new(index, policy(index), reactor, None)))
+                    Ok(Box::new(Vp::new(index, policy(index), alone, reactor, None)))
                 })
                 .collect::<io::Result<Box<[_]>>>()?,
         };
@@ -260,6 +260,8 @@ impl Machine {
         }
         self.shared.has_main.store(true, Ordering::Relaxed);
         drop(self.shared.take_deadlock());
+        // What runs below borrows from this frame.
+        let bomb = AbortOnUnwind;
         let result = {
             let driving = Driving::new(vp);
             let output = Cell::new(None);
@@ -281,6 +283,7 @@ impl Machine {
             main.join().try_determined().map(|()| output.take())
         };
         self.shared.has_main.store(false, Ordering::Relaxed);
+        std::mem::forget(bomb);
         vp.leave();
         match result {
             Ok(output) => output.expect("a thread that returned has left its output"),
@@ -618,10 +621,18 @@ impl Shared {
             return;
         }
         let entered = Entered::new(Arc::clone(self));
-        while self.cancel_round() {
-            std::thread::yield_now();
-        }
+        self.end_threads();
+        self.each_vp(&mut Vp::end_policies);
+        // Their destructors may have spawned some.
+        self.end_threads();
         drop(entered);
+        self.each_vp(&mut |vp| {
+            for frame in vp.inbox.close() {
+                // Their threads have ended: the tokens are dead.
+                // SAFETY: inboxes hold tokens.
+                drop(unsafe { Ready::from_frame(frame) });
+            }
+        });
         crate::time::adopt(self);
         self.each_vp(&mut |vp| {
             vp.fibers.clear();
@@ -647,11 +658,17 @@ impl Shared {
         }
     }
 
-    /// Cancels what it can find; true: something is left.
+    /// Ends every thread, wherever its token is. No driver is left.
+    fn end_threads(&self) {
+        while self.cancel_round() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends what it can find; true: something is left.
     fn cancel_round(&self) -> bool {
-        self.each_vp(&mut |vp| {
-            vp.drop_queued();
-        });
+        let mut any = false;
+        self.each_vp(&mut |vp| any |= vp.drop_queued());
         let mut frames = Vec::new();
         self.each_vp(&mut |vp| {
             // SAFETY: as in `close`.
@@ -667,9 +684,39 @@ impl Shared {
             if state.in_use() && !state.is_complete() {
                 left = true;
                 // SAFETY: as above.
-                drop(unsafe { thread::claim(frame, true) });
+                let claimed = unsafe { thread::claim(frame, true) };
+                any |= claimed.is_some();
+                drop(claimed);
             }
         }
+        if left && !any {
+            // Somebody has their tokens: a waker elsewhere, a policy, or whoever got them from it.
+            // SAFETY: no driver is left, and this OS thread polls nothing.
+            unsafe { self.seize_threads() };
+            while self.vps[0].end_one_seized() {}
+        }
+        left
+    }
+
+    /// Takes all threads that have not ended from their tokens, for virtual processor 0 to end
+    /// them; whether there were any that had not.
+    ///
+    /// # Safety
+    /// No driver is left but the caller, who polls nothing. (Who ends a thread elsewhere, since
+    /// it dropped its token, is let alone.)
+    pub(super) unsafe fn seize_threads(&self) -> bool {
+        let (mut seized, mut left) = (Vec::new(), false);
+        let mut seize = |frame| {
+            left = true;
+            // SAFETY: the frame is in use; the caller's contract.
+            seized.extend(unsafe { Seized::take(frame) });
+        };
+        // SAFETY: nobody else uses the arenas, but the one behind the lock.
+        self.each_vp(&mut |vp| unsafe { vp.arena.each_not_ended(&mut seize) });
+        // SAFETY: we hold the lock.
+        self.with_arena(|arena| unsafe { arena.each_not_ended(&mut seize) });
+        // SAFETY: the driver's, who is the caller; the borrow ends here.
+        unsafe { &mut *self.vps[0].seized.get() }.extend(seized);
         left
     }
 }
@@ -726,22 +773,27 @@ impl Vp {
     /// Shutdown: ends the threads in the queues; false: there were none.
     pub(super) fn drop_queued(&self) -> bool {
         let mut any = false;
-        let mut cancel = |thread| {
-            any = true;
-            thread::cancel(thread);
-        };
         for frame in self.inbox.take_all() {
             // SAFETY: we are the driver, or none is left. Inboxes hold tokens.
             unsafe { self.soon().push_back(Ready::from_frame(frame)) };
         }
+        self.drain_policies();
         // One by one: who is ended may wait for another one to be.
         for queue in [&self.soon, &self.kept, &self.own] {
             // SAFETY: as above.
             while let Some(thread) = unsafe { &mut *queue.get() }.pop_front() {
-                cancel(thread);
+                any = true;
+                if ptr::eq(thread.header().machine(), self.machine()) {
+                    drop(thread);
+                } else {
+                    // It has strayed to here, and its own machine goes on.
+                    Self::send_home(thread);
+                }
             }
         }
-        self.drain_policies(&mut cancel);
+        while self.end_one_seized() {
+            any = true;
+        }
         any
     }
 }

@@ -61,16 +61,17 @@ pub use topology::{Neighbours, Topology};
 use crate::channel::Spares;
 use crate::deadlock::Waits;
 use crate::io::Reactor;
-use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot};
+use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot, introduce, policy_panicked};
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Entrance, PeekPtr, Stack, fence};
 use crate::thread::fiber::Fibers;
 use crate::thread::frame::{Arena, Header};
-use crate::thread::{Forks, Home};
+use crate::thread::{self, Forks, Home, Seized};
 use crate::time::Timers;
 use counters::Counters;
 use hand_over::{Seat, Sitter};
-use replace::{Cause, Replacement};
+use replace::Cause;
+pub(crate) use replace::Replacement;
 use simulation::Simulated;
 use sleep::{Sleeper, Wake};
 use spread::Account;
@@ -177,6 +178,10 @@ pub(crate) struct Vp {
     lets_woken_run: Cell<bool>,
     /// Holder: what the policy says of turns.
     quantum: Cell<u32>,
+    /// Driver: tokens that are dropped now go home, since a policy that has panicked ends.
+    saves_tokens: Cell<bool>,
+    /// Driver: threads that were taken from their tokens, and end next.
+    seized: std::cell::UnsafeCell<Vec<Seized>>,
     /// Driver: why those are woken who are woken now.
     cause: Cell<Cause>,
     binding: Binding,
@@ -232,8 +237,15 @@ thread_local! {
 }
 
 impl Vp {
-    fn new(index: usize, policy: Box<dyn Policy>, reactor: Reactor, simulated: Option<Simulated>) -> Self {
-        Self {
+    fn new(
+        index: usize,
+        policy: Box<dyn Policy>,
+        alone: bool,
+        reactor: Reactor,
+        simulated: Option<Simulated>,
+    ) -> Self {
+        let (policy, terms, panic) = introduce(policy, alone);
+        let vp = Self {
             guard: AtomicUsize::new(0),
             running: PeekPtr::new(ptr::null_mut()),
             budget: Cell::new(0),
@@ -264,9 +276,11 @@ impl Vp {
             entrance: Cell::new(Entrance::nobodys()),
             arena: Arena::new(),
             channels: Spares::new(),
-            lets_woken_run: Cell::new(policy.lets_woken_run()),
-            quantum: Cell::new(policy.quantum().max(1)),
+            lets_woken_run: Cell::new(terms.lets_woken_run),
+            quantum: Cell::new(terms.quantum),
             policies: Slot::new(policy),
+            saves_tokens: Cell::new(false),
+            seized: std::cell::UnsafeCell::new(Vec::new()),
             cause: Cell::new(Cause::Thread),
             binding: Binding::new(),
             index,
@@ -294,7 +308,11 @@ impl Vp {
             os_thread: AtomicI32::new(0),
             asked_turn: AtomicU64::new(u64::MAX),
             is_asked_to_share: AtomicBool::new(false),
+        };
+        if let Some(payload) = panic {
+            policy_panicked(&vp, true, payload);
         }
+        vp
     }
 
     /// The virtual processor that this OS thread drives.
@@ -343,11 +361,17 @@ impl Vp {
         ptr::eq(CURRENT.get(), header.vp.load(Ordering::Relaxed))
     }
 
-    /// Sends a thread to the virtual processor that it must run on.
+    /// Sends a thread to the virtual processor that it must run on, or ran on last.
     pub(crate) fn send_home(thread: Ready) {
-        // SAFETY: a thread with a token keeps its machine alive.
-        let home = unsafe { &*thread.header().vp.load(Ordering::Relaxed) };
-        home.push(thread);
+        let frame = thread.into_frame();
+        // SAFETY: the token is ours, and keeps the frame, which keeps its machine; so does our
+        // reference when the token is gone.
+        unsafe {
+            frame.as_ref().state.retain();
+            let home = &*frame.as_ref().vp.load(Ordering::Relaxed);
+            home.push(Ready::from_frame(frame));
+            thread::release(frame);
+        }
     }
 
     /// Whether a woken parasite may run on this stack, now.
@@ -619,7 +643,7 @@ impl Vp {
         }
         let polls = self.counters.polls.get() as usize;
         let seen = self.seen_polls.swap(polls, Ordering::Relaxed);
-        polls.wrapping_sub(seen) > MANY && self.policies.visit().waiting() <= MANY
+        polls.wrapping_sub(seen) > MANY && self.gives() <= MANY
     }
 
     /// Somebody is hungry: all but one of the threads to run soon go back to
@@ -654,10 +678,15 @@ impl Vp {
     /// virtual processors, holds the machine, or a reference to a frame.
     pub(crate) fn push(&self, thread: Ready) {
         let frame = thread.into_frame();
-        // SAFETY: the token is ours to give. Inboxes are never closed.
-        let pushed = unsafe { self.inbox.push(frame) };
-        debug_assert!(pushed.is_ok(), "inboxes are never closed");
-        self.notify();
+        // SAFETY: the token is ours to give.
+        if unsafe { self.inbox.push(frame) }.is_ok() {
+            return self.notify();
+        }
+        // The machine has ended, and its threads with it.
+        // SAFETY: the token is ours still.
+        let alive = thread::forget_if_stale(unsafe { Ready::from_frame(frame) });
+        debug_assert!(alive.is_none(), "INV-SEIZE: a machine ends when its threads have");
+        std::mem::forget(alive);
     }
 
     /// Wakes the driver, or starts one.

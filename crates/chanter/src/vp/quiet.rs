@@ -35,7 +35,7 @@ impl Shared {
     fn is_quiet(&self, risen: usize) -> bool {
         let idle = |vp: &Vp| {
             vp.inbox.is_empty()
-                && vp.policies.visit().waiting() == 0
+                && vp.gives() == 0
                 && vp.timers.is_empty()
                 && !vp.reactor.has_sources()
         };
@@ -104,10 +104,11 @@ pub(super) fn forget(machine: &Shared) {
 /// Whether every OS thread of the process is accounted for.
 fn is_alone(machine: &Shared) -> bool {
     let Some(threads) = os_threads(machine.is_in_test) else { return false };
-    let known: usize = quiet_machines()
+    // Policies are asked below, and machines may go: not under the lock.
+    let others: Vec<_> = quiet_machines().iter().filter_map(Weak::upgrade).collect();
+    let known: usize = others
         .iter()
-        .filter_map(Weak::upgrade)
-        .filter(|other| std::ptr::eq(&**other, machine) || other.is_quiet(0))
+        .filter(|other| std::ptr::eq(&***other, machine) || other.is_quiet(0))
         .map(|other| other.drivers())
         .sum();
     threads <= known + crate::time::idle_keepers()

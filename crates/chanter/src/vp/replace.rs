@@ -8,13 +8,13 @@
 //! from the old one meanwhile may still put some back; it is drained again until
 //! they have left, and freed then (INV-VISIT, INV-MOVE of `policy/slot.rs`).
 
-use std::ops::Deref;
 use std::time::Duration;
 
-use super::hand_over::Sitter;
 use super::{HEARTBEAT, Vp};
 use crate::channel::CVar;
-use crate::policy::{Policy, Ready, ReadyQueue, Reason};
+use crate::policy::{
+    Door, Held, Payload, Policy, ReadyQueue, Reason, Retired, Terms, built_in, drain, introduce, policy_panicked,
+};
 use crate::thread::body::contain;
 
 /// Why a thread is woken by the driver.
@@ -43,38 +43,64 @@ impl Drop for Replacement {
     }
 }
 
-/// A call of the driver's: the policy is not freed while this lives. A call may
-/// last for longer than a turn, if what it does blocks its processor or its
-/// fiber.
-pub(crate) struct Calling<'a> {
-    policy: &'a dyn Policy,
-    sitter: &'a Sitter,
-}
-
-impl Deref for Calling<'_> {
-    type Target = dyn Policy;
-
+impl Vp {
+    /// The policy in force, for a call of the driver's. A stand-in's is its principal's.
     #[inline(always)]
-    fn deref(&self) -> &Self::Target {
-        self.policy
+    pub(crate) fn policy(&self) -> Door<'_> {
+        // SAFETY: the caller drives us (or nobody does, and the machine ends), and has the
+        // seat. Nothing is freed during the call, which is counted.
+        Door::new(self, unsafe { self.principal().policies.get() })
     }
-}
 
-impl Drop for Calling<'_> {
     #[inline(always)]
-    fn drop(&mut self) {
+    pub(crate) fn begin_call(&self) {
+        self.sitter.begin_call();
+    }
+
+    #[inline(always)]
+    pub(crate) fn end_call(&self) {
         self.sitter.end_call();
     }
-}
 
-impl Vp {
-    /// The policy in force, for a call of the driver's.
-    #[inline(always)]
-    pub(crate) fn policy(&self) -> Calling<'_> {
-        self.sitter.begin_call();
-        // SAFETY: the caller drives us (or nobody does, and the machine ends).
-        // Nothing is freed during the call, which is counted.
-        Calling { policy: unsafe { self.policies.get() }, sitter: &self.sitter }
+    /// Whether a token that is dropped here and now goes home, since a policy has panicked.
+    pub(crate) fn saves_tokens(&self) -> bool {
+        self.saves_tokens.get() || (self.sitter.is_in_call() && std::thread::panicking())
+    }
+
+    /// A policy has panicked in a call of the driver's.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn policy_failed(&self, policy: *const dyn Policy, payload: Payload) {
+        // SAFETY: we are the driver. The policy is not freed before the call is over.
+        let is_first = unsafe { self.principal().policies.fail(policy) };
+        policy_panicked(self, is_first, payload);
+        self.replace_failed();
+    }
+
+    /// If the policy in force has panicked, the built-in one takes its place. Its threads follow when
+    /// the driver next looks around: this may be in the middle of one of its calls.
+    fn replace_failed(&self) {
+        let vp = self.principal();
+        // SAFETY: we are the driver.
+        if unsafe { vp.policies.is_to_be_replaced() } {
+            let (policy, terms) = built_in(self.machine().vps.len() == 1);
+            self.put_in_force(policy, terms);
+            self.until_look.set(1);
+        }
+    }
+
+    fn put_in_force(&self, policy: Box<dyn Policy>, terms: Terms) {
+        self.lets_woken_run.set(terms.lets_woken_run);
+        self.quantum.set(terms.quantum);
+        // SAFETY: we are the driver.
+        unsafe { self.principal().policies.replace(policy) };
+    }
+
+    /// Driver of a simulation: nothing is in the policies.
+    pub(super) fn put_in_force_again(&self, policy: Box<dyn Policy>) {
+        let terms = Terms { lets_woken_run: false, quantum: 1 };
+        self.put_in_force(policy, terms);
+        self.reclaim_policies();
     }
 
     /// Asks the driver to put `policy` in force; anyone may call. `done` is set
@@ -110,43 +136,61 @@ impl Vp {
     #[cold]
     fn replace_now(&self) {
         let vp = self.principal();
-        if vp.policies.is_asked()
-            && let Some(mut request) = vp.policies.take_request()
-            && let Some(policy) = request.policy.take()
-        {
-            self.lets_woken_run.set(policy.lets_woken_run());
-            self.quantum.set(policy.quantum().max(1));
-            // SAFETY: we are the driver; the borrow ends here.
-            let mut soon = std::mem::take(unsafe { self.soon() });
-            // SAFETY: we are the driver.
-            unsafe { vp.policies.replace(policy) };
-            while let Some(thread) = soon.pop_front() {
-                self.enqueue(thread, Reason::Replaced);
+        if vp.policies.is_asked() {
+            // INV-FAIL: the request first.
+            let request = vp.policies.take_request();
+            self.replace_failed();
+            if let Some(mut request) = request
+                && let Some(policy) = request.policy.take()
+            {
+                let (policy, terms, panic) = introduce(policy, self.machine().vps.len() == 1);
+                if let Some(payload) = panic {
+                    policy_panicked(self, true, payload);
+                }
+                // SAFETY: we are the driver; the borrow ends here.
+                let mut soon = std::mem::take(unsafe { self.soon() });
+                self.put_in_force(policy, terms);
+                while let Some(thread) = soon.pop_front() {
+                    self.enqueue(thread, Reason::Replaced);
+                }
+                // The old policy first: `done` says that its threads have moved.
+                self.move_threads();
+                drop(request);
             }
-            // The old policy first: `done` says that its threads have moved.
-            self.move_threads();
-            drop(request);
         }
         self.move_threads();
-        if !self.sitter.is_in_call() {
-            // SAFETY: we are the driver, and none of our calls is under way.
-            unsafe { vp.policies.reclaim(|old| self.move_from(old)) };
+        self.reclaim_policies();
+    }
+
+    /// Frees the policies that nobody can see any more.
+    pub(super) fn reclaim_policies(&self) {
+        if self.sitter.is_in_call() {
+            return;
         }
+        let reclaim = |old: Retired<dyn Policy>| {
+            self.move_from(&old);
+            let outer = self.saves_tokens.replace(old.has_failed());
+            drop(old);
+            self.saves_tokens.set(outer);
+        };
+        // SAFETY: we are the driver, and none of our calls is under way.
+        unsafe { self.principal().policies.reclaim(reclaim) };
     }
 
     fn move_threads(&self) {
-        let vp = self.principal();
-        let _call = self.policy();
         // SAFETY: we are the driver.
-        unsafe { vp.policies.drain(|old| self.move_from(old)) };
+        unsafe { self.principal().policies.drain(|old| self.move_from(old)) };
     }
 
-    fn move_from(&self, old: &dyn Policy) {
+    fn move_from(&self, old: &Held<dyn Policy>) {
         // All of them first: a policy may hand its threads to one that it
         // shares with the new one.
         let mut moved = ReadyQueue::new();
-        while let Some(thread) = old.drain() {
-            moved.push_back(thread);
+        {
+            let _call = self.policy();
+            while let Some(thread) = drain(self, old) {
+                moved.push_back(thread);
+            }
         }
         while let Some(thread) = moved.pop_front() {
             self.enqueue(thread, Reason::Replaced);
@@ -175,19 +219,29 @@ impl Vp {
         vp.policies.is_asked() || unsafe { vp.policies.has_retired() }
     }
 
-    /// Shutdown: takes every thread out of the policies.
-    pub(super) fn drain_policies(&self, f: &mut dyn FnMut(Ready)) {
+    /// Shutdown: takes every thread out of the policies, to be run soon.
+    pub(super) fn drain_policies(&self) {
+        let queue = |old: &Held<dyn Policy>| {
+            while let Some(thread) = drain(self, old) {
+                // SAFETY: we are the driver, or none is left.
+                unsafe { self.soon() }.push_back(thread);
+            }
+        };
         let _call = self.policy();
-        // SAFETY: we are the driver, or none is left.
+        // SAFETY: as above.
         unsafe {
-            self.policies.drain(|old| {
-                while let Some(thread) = old.drain() {
-                    f(thread);
-                }
-            });
+            self.policies.drain(queue);
+            self.policies.with_current(queue);
         }
-        while let Some(thread) = self.policy().drain() {
-            f(thread);
+    }
+
+    /// The machine ends, and no driver is left: so do its policies.
+    pub(super) fn end_policies(&self) {
+        let (policy, terms) = built_in(true);
+        self.put_in_force(policy, terms);
+        // SAFETY: no driver is left. (Visitors are: those who look for deadlocks.)
+        while !unsafe { self.policies.reclaim(drop) } {
+            std::thread::yield_now();
         }
     }
 }

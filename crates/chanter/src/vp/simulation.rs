@@ -15,6 +15,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::panic::{Location, resume_unwind};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
@@ -26,7 +27,7 @@ use super::worker::{AbortOnUnwind, Driving};
 use super::{Entered, Machine, Vp};
 use crate::deadlock::{Deadlock, Holder};
 use crate::event::Wakes;
-use crate::policy::{Policy, Ready, Reason};
+use crate::policy::{Payload, Policy, Ready, Reason, call};
 use crate::thread::body::contain;
 use crate::thread::frame::{Header, Kind};
 use crate::thread::{self, RandomGuard};
@@ -37,7 +38,8 @@ use crate::thread::{self, RandomGuard};
 /// time. Threads are named by numbers that count up from 0, the main thread;
 /// [`Ready::tag`] tells them.
 ///
-/// No lock of the runtime is held during any call.
+/// No lock of the runtime is held during any call. If one panics, the schedule ends:
+/// [`Machine::simulate`] goes on with the panic, when every thread has ended.
 pub trait Simulation: Policy {
     /// Thread `thread` is about to begin an operation that may block. True: it
     /// lets others go first; it comes back through
@@ -84,7 +86,11 @@ pub enum Outcome<T> {
 
 /// What a simulated virtual processor has besides.
 pub(crate) struct Simulated {
-    simulation: Arc<dyn Simulation>,
+    /// A user's: its end may panic.
+    simulation: ManuallyDrop<Arc<dyn Simulation>>,
+    /// What it has panicked with, if it has.
+    failure: Cell<Option<Payload>>,
+    has_failed: Cell<bool>,
     now: Cell<Instant>,
     /// The thread that the present turn began with: others that run are
     /// nested in it.
@@ -129,7 +135,9 @@ fn epoch() -> Instant {
 impl Simulated {
     pub(super) fn new(simulation: Arc<dyn Simulation>) -> Self {
         Self {
-            simulation,
+            simulation: ManuallyDrop::new(simulation),
+            failure: Cell::new(None),
+            has_failed: Cell::new(false),
             now: Cell::new(epoch()),
             turn: Cell::new(ptr::null()),
             paused: Cell::new(false),
@@ -143,39 +151,65 @@ impl Simulated {
     }
 
     pub(crate) fn choose(&self, alternatives: usize) -> usize {
-        if self.ended.get() { 0 } else { self.simulation.choose(alternatives).min(alternatives - 1) }
+        self.ask(0, |simulation| simulation.choose(alternatives)).min(alternatives - 1)
     }
 
     pub(crate) fn is_in_place(&self) -> bool {
-        !self.ended.get() && self.simulation.is_in_place()
+        self.ask(false, |simulation| simulation.is_in_place())
     }
 
     /// A panic that nobody will see otherwise.
     pub(crate) fn panicked(&self, whose: &str, payload: &(dyn Any + Send), message: &str) {
-        if !self.ended.get() && !payload.is::<Ended>() {
-            self.simulation.panicked(whose, message);
+        if !payload.is::<Ended>() {
+            self.ask((), |simulation| simulation.panicked(whose, message));
         }
+    }
+
+    /// Asks the simulation; `nothing` is the answer when it has ended, or panics.
+    fn ask<R>(&self, nothing: R, question: impl FnOnce(&dyn Simulation) -> R) -> R {
+        if self.ended.get() {
+            return nothing;
+        }
+        call(|| question(&**self.simulation)).unwrap_or_else(|payload| {
+            self.fail(payload);
+            nothing
+        })
+    }
+
+    /// The simulation has panicked: the schedule ends.
+    pub(crate) fn fail(&self, payload: Payload) {
+        self.ended.set(true);
+        if self.has_failed.replace(true) {
+            contain(|| drop(payload));
+        } else {
+            self.failure.set(Some(payload));
+        }
+    }
+
+    /// Whether the schedule ends here.
+    fn is_over(&self) -> bool {
+        self.ask(true, |simulation| simulation.is_over()) || self.ended.get()
     }
 
     /// An operation is about to begin; true: it has been woken and must return
     /// `Pending`.
     pub(super) fn pause(&self, vp: &Vp, cx: &Context<'_>) -> bool {
         let own = thread::is_own(cx.waker());
-        let pauses = if self.ended.get() || self.simulation.is_over() {
+        let pauses = if self.is_over() {
             // Also for another executor, which may poll again at once: it is
             // thrown out of when it blocks, or ends at the next pause.
             own || !self.paused.replace(true)
         } else if !ptr::eq(vp.running.get(), self.turn.get()) {
             // SAFETY: the running thread is being polled by us.
             let thread = unsafe { vp.running.get().as_ref() }.map_or(0, |header| header.tag.get());
-            self.simulation.point(thread, true) && self.simulation.is_over()
+            self.ask(true, |simulation| simulation.point(thread, true)) && self.is_over()
         } else if self.paused.get() {
             // Other operations of a thread that has been told to pause.
             own
         } else {
             // SAFETY: as above.
             let thread = unsafe { vp.running.get().as_ref() }.map_or(0, |header| header.tag.get());
-            let pauses = self.simulation.point(thread, false);
+            let pauses = self.ask(true, |simulation| simulation.point(thread, false));
             self.paused.set(pauses);
             pauses
         };
@@ -190,6 +224,7 @@ impl Simulated {
     fn step(&self, vp: &Vp) -> bool {
         vp.drain_inbox();
         let Some(thread) = vp.policy().next() else { return self.jump(vp) };
+        let Some(thread) = vp.admit(thread) else { return true };
         let turn = self.turn.replace(thread.header());
         let paused = self.paused.replace(false);
         let budget = vp.budget.replace(0);
@@ -218,7 +253,7 @@ impl Simulated {
     /// # Panics
     /// If the schedule ends before.
     pub(super) fn step_nested(&self, vp: &Vp) {
-        if self.simulation.is_over() || self.ended.get() {
+        if self.is_over() {
             resume_unwind(Box::new(Ended));
         }
         if !self.step(vp) {
@@ -232,10 +267,21 @@ impl Simulated {
         self.paused.replace(false)
     }
 
+    /// A schedule begins; the one before may have ended with a panic of the simulation's.
+    fn begin(&self, vp: &Vp) {
+        if self.has_failed.replace(false) {
+            vp.put_in_force_again(Box::new(SimulatedPolicy(Arc::clone(&self.simulation))));
+        }
+    }
+
     /// Ends every thread that is left.
     fn end(&self, vp: &Vp) {
         self.ended.set(true);
-        self.simulation.end();
+        if !self.has_failed.get()
+            && let Err(payload) = call(|| self.simulation.end())
+        {
+            self.fail(payload);
+        }
         loop {
             let queued = vp.drop_queued();
             // SAFETY: this OS thread drives `vp`, and nothing is being polled.
@@ -253,9 +299,24 @@ impl Simulated {
             });
             let outside = outside.into_iter().filter(|frame| vp.cancel_idle(*frame)).count() > 0;
             if !queued && !idle && !outside {
-                break;
+                // Of others somebody has the token.
+                // SAFETY: no other driver is left, and nothing is being polled.
+                if !unsafe { vp.machine().seize_threads() } {
+                    break;
+                }
+                if !vp.end_one_seized() {
+                    // It is ended elsewhere.
+                    std::thread::yield_now();
+                }
             }
         }
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        // SAFETY: dropped once, here.
+        contain(|| unsafe { ManuallyDrop::drop(&mut self.simulation) });
     }
 }
 
@@ -277,7 +338,7 @@ impl Machine {
     ///
     /// # Panics
     /// If the machine was not built with a simulation, if it is running one,
-    /// or on a thread of a machine.
+    /// or on a thread of a machine. With what the simulation panics with.
     #[track_caller]
     pub fn simulate<F: IntoFuture>(&self, future: F, explains: bool) -> Outcome<F::Output> {
         let site = Location::caller();
@@ -285,6 +346,7 @@ impl Machine {
         let vp = &*shared.vps[0];
         let simulated = vp.simulated.as_ref().expect("the machine was built with `Builder::simulation`");
         assert!(Vp::current().is_none(), "a simulation begins outside of every machine");
+        let future = future.into_future();
         assert!(vp.sleeper.occupy(), "one simulation at a time");
         let _entered = Entered::new(Arc::clone(shared));
         if let Some(genealogy) = shared.genealogy() {
@@ -293,8 +355,8 @@ impl Machine {
         simulated.now.set(epoch());
         simulated.ended.set(false);
         simulated.stuck.set(None);
-        let future = future.into_future();
-        let outcome = {
+        simulated.begin(vp);
+        let outcome = 'outcome: {
             let _driving = Driving::new(vp);
             let _random = RandomGuard::new();
             let output = Cell::new(None);
@@ -305,7 +367,7 @@ impl Machine {
             // ends it before we return.
             let main = unsafe { thread::spawn_body(vp, body, Kind::Local, site) };
             let stop = loop {
-                if main.is_determined() || simulated.simulation.is_over() {
+                if main.is_determined() || simulated.is_over() {
                     break None;
                 }
                 if !simulated.step(vp) {
@@ -322,7 +384,11 @@ impl Machine {
             };
             simulated.end(vp);
             std::mem::forget(bomb);
-            match (stop, main.join().try_determined()) {
+            if let Some(payload) = simulated.failure.take() {
+                drop(main);
+                break 'outcome Err(payload);
+            }
+            Ok(match (stop, main.join().try_determined()) {
                 (Some(stop), result) => {
                     drop(result);
                     stop
@@ -332,12 +398,13 @@ impl Machine {
                 }
                 (None, Err(error)) => match error.into_panic() {
                     Ok(payload) => Outcome::Panicked(payload),
-                    Err(error) => unreachable!("the main thread ended before: {error}"),
+                    // Its token was dropped.
+                    Err(_) => Outcome::Stopped(Deadlock::new(Vec::new(), &[])),
                 },
-            }
+            })
         };
         vp.sleeper.vacate();
-        outcome
+        outcome.unwrap_or_else(|payload| resume_unwind(payload))
     }
 }
 

@@ -1,18 +1,18 @@
 //! The scheduler: what the driver of a virtual processor does.
 
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use super::hand_over::monitor;
 use super::replace::Cause;
 use super::{CURRENT, HEARTBEAT, MANY, Vp, stack};
 use crate::event::Wakes;
-use crate::policy::{Others, Ready, ReadyQueue, Reason};
+use crate::policy::{Others, Ready, ReadyQueue, Reason, Thief};
 use crate::sync::Entrance;
 use crate::sync::atomic::Ordering;
-use crate::thread;
+use crate::thread::{self, Seized};
 use crate::thread::body::contain;
-use crate::thread::frame::Kind;
+use crate::thread::frame::{Header, Kind};
 
 /// The policy is asked at the latest after so many turns, so that threads that
 /// talk without end do not keep its queue waiting.
@@ -72,9 +72,6 @@ impl<'a> Driving<'a> {
 
     /// Runs threads until `over`; sleeps when there are none.
     ///
-    /// Bodies are contained, so only a policy can panic here. Its threads would
-    /// be lost, and `block_on` would return before its future is gone: the
-    /// process ends.
     pub(super) fn run_until(&self, over: &dyn Fn() -> bool) {
         let bomb = AbortOnUnwind;
         if self.vp.machine().has_crews() {
@@ -121,11 +118,13 @@ impl Drop for Hungry<'_> {
     }
 }
 
+/// Bodies, wakers and policies are contained, so nothing unwinds through the scheduler. If it
+/// did, threads would be lost, and `block_on` would return before its future is gone: the process ends.
 pub(super) struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
-        eprintln!("chanter: a policy panicked; its threads cannot go on");
+        eprintln!("chanter: the scheduler panicked; its threads cannot go on");
         std::process::abort();
     }
 }
@@ -401,7 +400,7 @@ impl Vp {
             self.sleeper.announce();
         }
         vp.sleeper.announce();
-        let waits = |other: &Self| !ptr::eq(other, vp) && other.policies.visit().waiting() > 1;
+        let waits = |other: &Self| !ptr::eq(other, vp) && other.gives() > 1;
         let others_wait = || !self.has_enough() && machine.vps.iter().any(|other| waits(other));
         let mut is_asleep = false;
         if !over() && !self.has_local_work() && !others_wait() {
@@ -524,9 +523,11 @@ impl Vp {
             return None;
         }
         machine.searching.fetch_add(1, Ordering::SeqCst);
-        let policy = self.policy();
-        let others = Others { thief: &*policy, vps: &machine.vps, index: self.index };
-        let found = policy.need_thread(others);
+        let visit = self.principal().policies.visit();
+        // SAFETY: the visit lasts for longer than the call.
+        let thief = unsafe { Thief::new(self.principal(), &visit) };
+        let found = self.policy().need_thread(Others { thief: &thief, vps: &machine.vps, index: self.index });
+        drop(visit);
         machine.searching.fetch_sub(1, Ordering::SeqCst);
         found
     }
@@ -536,44 +537,66 @@ impl Vp {
     pub(super) fn end_local_threads(&self) {
         while self.has_locals.get() {
             self.drain_inbox();
-            if self.is_stand_in() {
-                self.drop_own();
-            } else {
-                self.drop_local();
-            }
-            // SAFETY: this OS thread drives us, hence owns the arena.
-            let frames = unsafe { self.arena.frames_in_use() };
-            let mut left = false;
-            for frame in frames {
-                // SAFETY: in use, and `Local` frames are freed by us alone
-                // while they are not complete.
-                let header = unsafe { frame.as_ref() };
-                if header.kind.get() != Kind::Local || header.state.is_complete() {
-                    continue;
-                }
-                // A fiber that was spawned here and has begun elsewhere.
-                if !ptr::eq(header.vp.load(Ordering::Relaxed), self) {
-                    continue;
-                }
-                left = true;
-                // SAFETY: as above.
-                drop(unsafe { thread::claim(frame, true) });
-            }
-            if !left && self.fibers.is_empty() {
+            let mut any = if self.is_stand_in() { self.drop_own() } else { self.drop_local() };
+            let frames = self.local_threads();
+            if frames.is_empty() && self.fibers.is_empty() {
                 self.has_locals.set(false);
                 return;
             }
+            for frame in frames {
+                // SAFETY: a frame of our arena. It may have ended meanwhile.
+                let claimed = unsafe { thread::claim(frame, true) };
+                any |= claimed.is_some();
+                drop(claimed);
+            }
             while let Some(fiber) = self.fibers.claim_one() {
+                any = true;
                 drop(fiber);
             }
-            // A waker elsewhere has a token in its hands: it comes soon.
-            std::thread::yield_now();
+            if !any {
+                // Others have their tokens: wakers elsewhere, and policies.
+                self.seize_local_threads();
+                while self.end_one_seized() {}
+            }
         }
     }
 
+    /// The frames of the `Local` threads that were spawned here and have not ended. The caller drives us.
+    fn local_threads(&self) -> Vec<NonNull<Header>> {
+        // SAFETY: this OS thread drives us, hence owns the arena.
+        let mut frames = unsafe { self.arena.frames_in_use() };
+        frames.retain(|frame| {
+            // SAFETY: in use, and `Local` frames are freed by us alone
+            // while they are not complete.
+            let header = unsafe { frame.as_ref() };
+            // A fiber that was spawned here may have begun elsewhere.
+            let is_ours = ptr::eq(header.vp.load(Ordering::Relaxed), self);
+            header.kind.get() == Kind::Local && is_ours && !header.state.is_complete()
+        });
+        frames
+    }
+
+    fn seize_local_threads(&self) {
+        // SAFETY: the driver's; the borrow ends here, and nothing below is user code.
+        let seized = unsafe { &mut *self.seized.get() };
+        // SAFETY: they are bound to this OS thread, which polls nothing now.
+        seized.extend(self.local_threads().into_iter().filter_map(|frame| unsafe { Seized::take(frame) }));
+        self.fibers.seize(seized);
+    }
+
+    /// Ends one of the threads that were taken from their tokens. One by one: who is ended may wait for
+    /// another one to be. The caller drives us, or no driver is left.
+    pub(super) fn end_one_seized(&self) -> bool {
+        // SAFETY: the driver's; the borrow ends here.
+        let seized = unsafe { &mut *self.seized.get() }.pop();
+        seized.map(Seized::end).is_some()
+    }
+
     /// Drops the tokens of `Local` threads: one by one, with all others in their
-    /// queues, as a fiber's end may wait for that of its scope's threads.
-    fn drop_local(&self) {
+    /// queues, as a fiber's end may wait for that of its scope's threads. Whether there were any.
+    fn drop_local(&self) -> bool {
+        self.serve_replacement();
+        let mut any = false;
         let (mut locals, mut others) = (ReadyQueue::new(), ReadyQueue::new());
         while let Some(thread) = self.next() {
             let queue = if thread.kind() == Kind::Local { &mut locals } else { &mut others };
@@ -589,7 +612,9 @@ impl Vp {
         let is_local = |thread: &Ready| thread.kind() == Kind::Local;
         // SAFETY: as above.
         while let Some(local) = unsafe { self.soon() }.take_first(is_local) {
+            any = true;
             drop(local);
         }
+        any
     }
 }

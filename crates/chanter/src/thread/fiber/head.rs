@@ -20,7 +20,7 @@ use crate::policy::Ready;
 use crate::sync::atomic::Ordering;
 use crate::sync::os_thread;
 use crate::thread::frame::Header;
-use crate::thread::run::{claim, waker_of};
+use crate::thread::run::{Seized, claim, waker_of};
 use crate::vp::Vp;
 use std::cell::{Cell, UnsafeCell};
 
@@ -137,6 +137,17 @@ impl Fibers {
             next = head.next.get();
         }
         None
+    }
+
+    /// Takes the fibers from their tokens, wherever those are. The caller drives, and polls nothing.
+    pub(crate) fn seize(&self, seized: &mut Vec<Seized>) {
+        let mut next = self.first.get();
+        // SAFETY: those in the list live, and are bound to this OS thread.
+        while let Some(head) = unsafe { next.as_ref() } {
+            // SAFETY: as above; as long as it has not ended, neither has its frame.
+            seized.extend(unsafe { Seized::take(head.frame) });
+            next = head.next.get();
+        }
     }
 
     /// How long the driver may sleep before stacks are given back.

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
-use super::lineage::{Context, Share, Taker};
+use super::lineage::{Context, Share, Taker, schedule};
 use super::wait;
 use crate::thread::body::contain;
 use crate::vp::Vp;
@@ -110,7 +110,11 @@ pub(super) fn share(vp: &Vp) {
         }
         vp.forks.take(oldest);
         Context::forget_base(vp.forks.context().get(), oldest, (*oldest).older.get());
-        (*oldest).share.set(Some(Box::new(Share::new(vp, oldest, context.as_ref(), taker))));
+        let share = Share::new(vp, oldest, context.as_ref());
+        let thread = share.thread.again();
+        (*oldest).share.set(Some(Box::new(share)));
+        // From here on its owner waits for it, whatever becomes of the thread.
+        schedule(vp, &thread, taker);
     }
 }
 

@@ -9,7 +9,7 @@ use super::job::Job;
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::thread::join::Thread;
-use crate::thread::run::schedule;
+use crate::thread::run;
 use crate::thread::spawn::delay_body;
 use crate::vp::Vp;
 
@@ -115,11 +115,11 @@ impl Taker<'_> {
 }
 
 impl Share {
-    /// Makes a thread for `job`, which was forked within `context`, for `taker`.
+    /// Makes a thread for `job`, which was forked within `context`.
     ///
     /// # Safety
     /// The caller drives `vp`. The job stays until the thread is determined.
-    pub(super) unsafe fn new(vp: &Vp, job: *const Job, context: Option<&Context>, taker: Taker<'_>) -> Self {
+    pub(super) unsafe fn new(vp: &Vp, job: *const Job, context: Option<&Context>) -> Self {
         let parent = context.map(|context| Arc::clone(&context.lineage));
         let lineage = Arc::new(Lineage { parent });
         let (sent, own) = (Sent(job), Arc::clone(&lineage));
@@ -128,17 +128,20 @@ impl Share {
         let thread = unsafe { delay_body(vp, async move { sent.run(own) }, Location::caller()) };
         vp.counters.hosts.add_one();
         vp.counters.shared.add_one();
-        let machine = vp.machine();
-        machine.shares.add(&lineage, &thread);
-        // Unless a waiter has taken it already.
-        // SAFETY: the handle is a reference; all are of one machine.
-        let schedule = |on| unsafe { schedule(thread.frame(), on) };
-        match taker {
-            Taker::Anybody if schedule(None) => machine.wake_one(vp),
-            Taker::Idle(idle) => drop(schedule(Some(idle))),
-            Taker::Anybody | Taker::Waiter => (),
-        }
+        vp.machine().shares.add(&lineage, &thread);
         Self { thread, lineage }
+    }
+}
+
+/// Lets `taker` have the thread of a shared job, unless a waiter has taken it already. The
+/// caller drives `vp`.
+pub(super) fn schedule(vp: &Vp, thread: &Thread<()>, taker: Taker<'_>) {
+    // SAFETY: the handle is a reference; all are of one machine.
+    let schedule = |on| unsafe { run::schedule(thread.frame(), on) };
+    match taker {
+        Taker::Anybody if schedule(None) => vp.machine().wake_one(vp),
+        Taker::Idle(idle) => drop(schedule(Some(idle))),
+        Taker::Anybody | Taker::Waiter => (),
     }
 }
 

@@ -70,10 +70,10 @@ where
     let job = StackJob::new(b);
     // SAFETY: the job stays where it is, and is joined below, or by the guard.
     unsafe { vp.forks.push(job.job()) };
+    let guard = Joining { vp, job: &job };
     if !vp.may_spawn_in_place() {
         job::share(vp);
     }
-    let guard = Joining { vp, job: &job };
     let first = a();
     let guard = ManuallyDrop::new(guard);
     // SAFETY: the job is ours, and joined once.

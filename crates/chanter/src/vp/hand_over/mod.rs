@@ -338,12 +338,15 @@ impl Vp {
                 .any(|other| std::ptr::eq(other.vp.principal(), self) && runs(&other.vp))
     }
 
-    /// Driver of a stand-in: ends the threads that are bound to it and ready.
-    pub(super) fn drop_own(&self) {
+    /// Driver of a stand-in: ends the threads that are bound to it and ready. Whether there were any.
+    pub(super) fn drop_own(&self) -> bool {
+        let mut any = false;
         // SAFETY: `own` is the driver's; the borrow ends here.
         while let Some(thread) = unsafe { &mut *self.own.get() }.pop_front() {
+            any = true;
             drop(thread);
         }
+        any
     }
 
     /// Driver of a stand-in: whether threads are bound to it.

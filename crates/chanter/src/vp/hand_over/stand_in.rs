@@ -7,7 +7,7 @@ use super::super::Vp;
 use super::super::worker::Driving;
 use super::MOST;
 use crate::io::Reactor;
-use crate::policy::{Others, Policy, Ready, Reason};
+use crate::policy::Fifo;
 use crate::sync::atomic::Ordering;
 use crate::thread::Home;
 
@@ -19,69 +19,12 @@ pub(crate) struct StandIn {
     pub(crate) vp: Box<Vp>,
 }
 
-/// The policy of a stand-in: that of its principal.
-struct Deputy(*const Vp);
-
-// SAFETY: machines keep their virtual processors, which are `Sync`.
-unsafe impl Send for Deputy {}
-// SAFETY: as above.
-unsafe impl Sync for Deputy {}
-
-impl Deputy {
-    /// The principal's policy, for a call of the stand-in's, which counts it.
-    fn policy(&self) -> &dyn Policy {
-        // SAFETY: both belong to the machine. The caller holds the seat, which
-        // makes it the driver, and frees policies between its calls only.
-        unsafe { (*self.0).policies.get() }
-    }
-
-    fn principal(&self) -> &Vp {
-        // SAFETY: both belong to the machine.
-        unsafe { &*self.0 }
-    }
-}
-
-/// The caller holds the seat: it is the principal's driver to its policy.
-impl Policy for Deputy {
-    fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
-        self.policy().enqueue(thread, reason)
-    }
-
-    fn next(&self) -> Option<Ready> {
-        self.policy().next()
-    }
-
-    fn give(&self, thief: &dyn Policy) -> Option<Ready> {
-        self.principal().policies.visit().give(thief)
-    }
-
-    fn waiting(&self) -> usize {
-        self.principal().policies.visit().waiting()
-    }
-
-    fn need_thread(&self, others: Others<'_>) -> Option<Ready> {
-        self.policy().need_thread(others)
-    }
-
-    fn place(&self, vps: usize) -> Option<usize> {
-        self.policy().place(vps)
-    }
-
-    fn idle(&self) {
-        self.policy().idle();
-    }
-
-    /// What the principal's policy holds is not ours to hand over.
-    fn drain(&self) -> Option<Ready> {
-        None
-    }
-}
-
 impl StandIn {
     /// One more for `principal`.
     fn new(principal: &Vp) -> io::Result<Self> {
-        let policy = Box::new(Deputy(principal));
-        let mut vp = Box::new(Vp::new(principal.index, policy, Reactor::new()?, None));
+        // Never asked: a stand-in calls its principal's.
+        let policy = Box::new(Fifo::new());
+        let mut vp = Box::new(Vp::new(principal.index, policy, true, Reactor::new()?, None));
         vp.home = Home::nowhere();
         vp.machine.set(principal.machine.get());
         vp.principal.set(principal);
