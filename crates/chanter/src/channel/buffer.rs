@@ -3,23 +3,22 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// Orders the commits to waiting receivers, modulo 2^16.
-pub(super) type Ticket = u16;
+use super::returned::{Returned, Ticket};
 
 /// Allocated when a channel first keeps something.
 pub(super) struct Buffer<T> {
-    /// Messages that came back, in the order in which they were committed.
-    returned: VecDeque<(Ticket, T)>,
+    /// Messages that came back: they go before the rest.
+    returned: Returned<T>,
     queue: VecDeque<T>,
     /// Streams that wait. They take nothing while nobody polls them: they are
     /// woken when there is something to take.
-    watchers: Vec<(u32, Waker)>,
-    next_watcher: u32,
+    watchers: Vec<(u64, Waker)>,
+    next_watcher: u64,
 }
 
 impl<T> Default for Buffer<T> {
     fn default() -> Self {
-        Self { returned: VecDeque::new(), queue: VecDeque::new(), watchers: Vec::new(), next_watcher: 1 }
+        Self { returned: Returned::new(), queue: VecDeque::new(), watchers: Vec::new(), next_watcher: 1 }
     }
 }
 
@@ -39,14 +38,12 @@ impl<T> Buffer<T> {
         if self.returned.is_empty() {
             return self.queue.pop_front();
         }
-        self.returned.pop_front().map(|(_, message)| message)
+        self.returned.pop().map(|(_, message)| message)
     }
 
     /// A message comes back: before all that were sent later.
     pub(super) fn give_back(&mut self, ticket: Ticket, message: T) {
-        let is_later = |other: &(Ticket, T)| (other.0.wrapping_sub(ticket) as i16) > 0;
-        let place = self.returned.iter().position(is_later).unwrap_or(self.returned.len());
-        self.returned.insert(place, (ticket, message));
+        self.returned.push(ticket, message);
     }
 
     pub(super) fn is_watched(&self) -> bool {
@@ -55,24 +52,24 @@ impl<T> Buffer<T> {
 
     /// The watcher `id` (0: a new one) waits with `waker`. Returns its id, and
     /// the waker that it had before, to be dropped when no lock is held.
-    pub(super) fn watch(&mut self, id: u32, waker: Waker) -> (u32, Option<Waker>) {
+    pub(super) fn watch(&mut self, id: u64, waker: Waker) -> (u64, Option<Waker>) {
         if let Some(watcher) = self.watchers.iter_mut().find(|watcher| watcher.0 == id) {
             return (id, Some(std::mem::replace(&mut watcher.1, waker)));
         }
         let id = if id == 0 { self.next_watcher } else { id };
         if id == self.next_watcher {
-            self.next_watcher = self.next_watcher.wrapping_add(1).max(1);
+            self.next_watcher += 1;
         }
         self.watchers.push((id, waker));
         (id, None)
     }
 
-    pub(super) fn unwatch(&mut self, id: u32) -> Option<Waker> {
+    pub(super) fn unwatch(&mut self, id: u64) -> Option<Waker> {
         let index = self.watchers.iter().position(|watcher| watcher.0 == id)?;
         Some(self.watchers.swap_remove(index).1)
     }
 
-    pub(super) fn take_watchers(&mut self) -> Vec<(u32, Waker)> {
+    pub(super) fn take_watchers(&mut self) -> Vec<(u64, Waker)> {
         std::mem::take(&mut self.watchers)
     }
 }

@@ -176,7 +176,7 @@ impl<T> Core<T> {
                             let message = slot.take().expect("a message is sent once");
                             offer.cast::<Slot<T>>().as_ref().put(message);
                             let ticket = state.ticket;
-                            state.ticket = ticket.wrapping_add(1);
+                            state.ticket = ticket + 1;
                             wakes.push_given(offer.as_ref().complete_stamped(ticket));
                         }
                     }
@@ -517,7 +517,9 @@ impl<T> Core<T> {
             // SAFETY: unlinked, so it is the owner's.
             if let Some(message) = unsafe { slot.take() } {
                 state.taken = state.taken.wrapping_add(1);
-                ends = state.give_back(slot.offer.stamp(), message, wakes);
+                // SAFETY: a partner has completed it, with a ticket.
+                let ticket = unsafe { slot.offer.stamp() };
+                ends = state.give_back(ticket, message, wakes);
             }
         }
         if S::OWNED {

@@ -11,6 +11,7 @@ use std::sync::Arc as Shared;
 
 use super::error::SendError;
 use super::place::{Place, Queue};
+use super::returned::Returned;
 use crate::event::Wakes;
 use crate::sync::{Arc, Lock};
 
@@ -35,8 +36,8 @@ struct Kept<T> {
 struct Reader<T> {
     /// The number of the message that it reads next.
     next: u64,
-    /// Messages that were given to it and came back, in order.
-    returned: VecDeque<(u64, Shared<T>)>,
+    /// Messages that were given to it and came back.
+    returned: Returned<Shared<T>>,
     /// How many were given to those who waited, and may come back.
     given: usize,
     waiting: Queue<Note<T>>,
@@ -87,7 +88,7 @@ impl<T> State<T> {
     }
 
     /// A new reader that wants all messages from `next` on.
-    fn add(&mut self, next: u64, returned: VecDeque<(u64, Shared<T>)>) -> usize {
+    fn add(&mut self, next: u64, returned: Returned<Shared<T>>) -> usize {
         let unread = next.saturating_sub(self.first) as usize;
         self.kept.iter_mut().skip(unread).for_each(|kept| kept.wanted += 1);
         let reader = Reader { next, returned, given: 0, waiting: Queue::new() };
@@ -121,7 +122,7 @@ impl<T> Writer<T> {
     pub(super) fn reader(&self) -> Arc<Share<T>> {
         let mut state = self.log.lock();
         let end = state.end();
-        let index = state.add(end, VecDeque::new());
+        let index = state.add(end, Returned::new());
         drop(state);
         Arc::new(Share { log: Arc::clone(&self.log), index })
     }
@@ -248,7 +249,7 @@ impl<T> Place for Arc<Share<T>> {
     fn act(&self, state: &mut State<T>, note: &mut Note<T>, _wakes: &mut Wakes) {
         let (first, end) = (state.first, state.end());
         let reader = state.reader(self.index);
-        let got = if let Some((number, message)) = reader.returned.pop_front() {
+        let got = if let Some((number, message)) = reader.returned.pop() {
             Got::Message(number, message)
         } else if reader.next < first {
             let missed = first - reader.next;
@@ -282,10 +283,7 @@ impl<T> Place for Arc<Share<T>> {
             note.given = true;
         });
         match (next, message) {
-            (None, Some(message)) => {
-                let later = reader.returned.partition_point(|other| other.0 < number);
-                reader.returned.insert(later, (number, message));
-            }
+            (None, Some(message)) => reader.returned.push(number, message),
             _ => reader.given += 1,
         }
     }

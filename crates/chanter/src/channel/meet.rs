@@ -101,7 +101,7 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
                     // SAFETY: in the list.
                     unsafe {
                         next = list.after(offer);
-                        list.pass_over(theirs);
+                        list.unlink(theirs);
                     }
                 }
             }
@@ -114,4 +114,30 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
 #[inline(always)]
 pub(super) fn commit(own: Option<&Offering<'_>>) -> bool {
     own.is_none_or(|own| own.single || own.commit_alone() == Offered::Committed)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::future::Future;
+    use std::task::{Context, Waker};
+
+    use crate::channel::mailbox;
+    use crate::event::{Event, choose};
+
+    /// Else each partner would look at all the choices that nobody polls.
+    #[test]
+    fn lost_offers_are_looked_at_once() {
+        let (a, from_a) = mailbox();
+        let (b, from_b) = mailbox();
+        let mut choices: Vec<_> =
+            (0..100).map(|_| Box::pin(choose((from_a.recv(), from_b.recv())).sync())).collect();
+        let mut cx = Context::from_waker(Waker::noop());
+        choices.iter_mut().for_each(|choice| assert!(choice.as_mut().poll(&mut cx).is_pending()));
+        (0..100).for_each(|number| a.try_send(number).expect("somebody waits"));
+        assert!(!from_b.handle.core().lock().receivers.is_empty());
+        b.try_send(100).expect("it is kept");
+        assert!(from_b.handle.core().lock().receivers.is_empty());
+        drop(choices);
+        assert_eq!((from_a.try_recv(), from_b.try_recv()), (Ok(0), Ok(100)));
+    }
 }

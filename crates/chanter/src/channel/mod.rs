@@ -33,6 +33,7 @@ mod multicast;
 mod mvar;
 mod place;
 mod recv;
+mod returned;
 mod rpc;
 mod send;
 mod spare;

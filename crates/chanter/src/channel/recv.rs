@@ -21,7 +21,7 @@ use crate::vp::budget;
 pub struct Receiver<T> {
     pub(super) handle: Handle<T, RX>,
     /// The stream's place among those who watch; 0: it has none.
-    watcher: u32,
+    watcher: u64,
 }
 
 // SAFETY: a handle moves messages between threads, and shares none.

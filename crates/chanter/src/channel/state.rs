@@ -3,8 +3,9 @@
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use super::buffer::{Buffer, Ticket};
+use super::buffer::Buffer;
 use super::left::Left;
+use super::returned::Ticket;
 use crate::event::{Offer, OfferList, Verdict, Wakes};
 use crate::sync::UnsafeCell;
 use crate::thread::body::contain;
@@ -21,10 +22,11 @@ pub(super) struct State<T> {
     pub(super) buffer: Option<Box<Buffer<T>>>,
     /// The capacity, and the flags.
     pub(super) capacity: u32,
+    /// How many of the commits to waiting receivers have been taken, or have come back, modulo 2^32: with
+    /// the low half of `ticket`, this says whether any is on its way. (So many on their way at a time do not fit into memory.)
+    pub(super) taken: u32,
     /// The next commit to a waiting receiver.
     pub(super) ticket: Ticket,
-    /// How many of those have been taken, or have come back.
-    pub(super) taken: Ticket,
     pub(super) tx: Side,
     pub(super) rx: Side,
     /// A message that was sent asynchronously: INV-LEFT.
@@ -210,7 +212,7 @@ impl<T> State<T> {
     /// No message is buffered, and none is committed to a receiver that has not
     /// taken it yet, and might give it back.
     pub(super) fn is_drained(&self) -> bool {
-        self.buffered() == 0 && self.ticket == self.taken
+        self.buffered() == 0 && self.ticket as u32 == self.taken
     }
 
     pub(super) fn len(&self) -> usize {
@@ -381,12 +383,12 @@ impl<T> State<T> {
     }
 
     /// The stream `id` (0: a new one) waits; see [`Buffer::watch`].
-    pub(super) fn watch(&mut self, id: u32, waker: Waker) -> (u32, Option<Waker>) {
+    pub(super) fn watch(&mut self, id: u64, waker: Waker) -> (u64, Option<Waker>) {
         self.capacity |= WATCHED;
         self.buffer.get_or_insert_default().watch(id, waker)
     }
 
-    pub(super) fn unwatch(&mut self, id: u32) -> Option<Waker> {
+    pub(super) fn unwatch(&mut self, id: u64) -> Option<Waker> {
         let buffer = self.buffer.as_mut()?;
         let waker = buffer.unwatch(id);
         if !buffer.is_watched() {

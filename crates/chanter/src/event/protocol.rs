@@ -39,7 +39,10 @@
 //!
 //! * INV-KEPT: offers of a *kept* set stay in their queues between
 //!   synchronizations on the set, but nobody may commit them then: see
-//!   `choice_set/kept.rs`. A partner that passes one over unlinks it.
+//!   `choice_set/kept.rs`.
+//!
+//! * A partner that finds an offer lost unlinks it: whoever polls that owner may be slow to, and
+//!   each partner that comes would look at the dead offer again.
 //!
 //! A *single* synchronization (one base event, no choice) needs no event
 //! state: being taken off the queue under its lock is the commit, so the
@@ -412,7 +415,7 @@ fn patiently(mut take: impl FnMut() -> Take) -> bool {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Offer {
-    /// Not written before it is linked.
+    /// Not written before it is linked. Afterwards they keep the number of a stamped completion.
     prev: Cell<MaybeUninit<*const Offer>>,
     next: Cell<MaybeUninit<*const Offer>>,
     group: Cell<*const Group>,
@@ -572,17 +575,28 @@ impl Offer {
     /// As for `complete`.
     #[must_use = "wake the owner once the lock is released"]
     #[inline]
-    pub(crate) unsafe fn complete_stamped(&self, stamp: u16) -> Option<Waker> {
-        self.verdict.set(Verdict::Committed);
-        // The leaf goes to the group, so its place is free.
-        let leaf = self.leaf.replace(u32::from(stamp));
-        // SAFETY: the owner waits for the publication.
-        unsafe { &*self.group.get() }.publish(leaf)
+    pub(crate) unsafe fn complete_stamped(&self, stamp: u64) -> Option<Waker> {
+        // It is in no queue any more, so the links are free.
+        self.set_prev(ptr::without_provenance(stamp as usize));
+        if const { usize::BITS < u64::BITS } {
+            self.set_next(ptr::without_provenance((stamp >> 32) as usize));
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.complete(Verdict::Committed) }
     }
 
     /// The number of a stamped completion.
-    pub(crate) fn stamp(&self) -> u16 {
-        self.leaf.get() as u16
+    ///
+    /// # Safety
+    /// It has been completed so, and the caller is its owner.
+    pub(crate) unsafe fn stamp(&self) -> u64 {
+        // SAFETY: written by `complete_stamped`.
+        let half = |link: &Cell<MaybeUninit<*const Offer>>| unsafe { link.get().assume_init() }.addr() as u64;
+        if const { usize::BITS < u64::BITS } {
+            half(&self.prev) | half(&self.next) << 32
+        } else {
+            half(&self.prev)
+        }
     }
 
     /// A partner that has taken and unlinked the offer completes it: its last
@@ -817,21 +831,6 @@ impl OfferList {
         }
         // ORDER: Release pairs with `is_linked`.
         offer.place.store(OUT, order::offer_unlink());
-    }
-
-    /// An offer was lost: a kept one leaves the list (INV-KEPT), any other is
-    /// about to be unlinked by its owner.
-    ///
-    /// # Safety
-    /// As for `unlink`.
-    #[inline]
-    pub(crate) unsafe fn pass_over(&mut self, offer: &Offer) {
-        // SAFETY: the caller's contract.
-        unsafe {
-            if offer.group().is_kept() {
-                self.unlink(offer);
-            }
-        }
     }
 
     /// Takes the oldest offer that can be won, out of the list, waiting for
