@@ -45,6 +45,8 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+#[cfg(all(test, not(loom)))]
+mod aborts;
 pub mod bridge;
 pub mod channel;
 pub mod deadlock;

@@ -116,6 +116,8 @@ impl<T> Receiver<T> {
 }
 
 impl<T> Clone for Receiver<T> {
+    /// # Panics
+    /// If the channel has 2^24 - 1 handles of this kind.
     fn clone(&self) -> Self {
         Self::new(self.handle.clone())
     }

@@ -118,6 +118,8 @@ impl<T> Sender<T> {
 }
 
 impl<T> Clone for Sender<T> {
+    /// # Panics
+    /// If the channel has 2^24 - 1 handles of this kind.
     fn clone(&self) -> Self {
         Self { handle: self.handle.clone() }
     }

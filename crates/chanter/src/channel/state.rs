@@ -451,3 +451,29 @@ impl<T> State<T> {
         false
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::{EVENT, HANDLES, Side};
+    use crate::aborts::aborts;
+
+    #[test]
+    fn the_handle_that_is_too_much_is_not_counted() {
+        let mut side = Side(5 * EVENT + HANDLES - 1);
+        side.add_handle();
+        assert!(catch_unwind(AssertUnwindSafe(|| side.add_handle())).is_err());
+        assert_eq!((u64::from(side.handles()), side.events()), (HANDLES, 5));
+    }
+
+    #[test]
+    fn leaked_events_end_the_process_before_their_count_wraps() {
+        let name = "channel::state::tests::leaked_events_end_the_process_before_their_count_wraps";
+        let many = (1 << 38) * EVENT;
+        // As many as a handle reports; and what handles have yet to report, less those that have ended.
+        Side(many - 4096 * EVENT).lend(4096);
+        Side((many / 4).wrapping_neg()).lend(1);
+        aborts(name, || Side(many).lend(1));
+    }
+}

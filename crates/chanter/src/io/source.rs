@@ -180,7 +180,7 @@ impl<S: AsFd> Source<S> {
             self.away.store(0, Ordering::Relaxed);
             return;
         }
-        let away = self.away.load(Ordering::Relaxed) + 1;
+        let away = self.away.load(Ordering::Relaxed).saturating_add(1);
         self.away.store(away, Ordering::Relaxed);
         if away >= MOVE_AFTER && ptr::eq(vp.machine(), &*self.machine) {
             self.move_to(vp);

@@ -94,12 +94,18 @@ impl Policy for Lottery {
         let mut table = self.table.lock();
         match table.total {
             0 => None,
-            total => {
-                // The generator has 32 bits.
-                let ticket = random(total.min(u32::MAX.into()) as usize) as u64;
-                table.take(ticket)
-            }
+            total => table.take(draw(total)),
         }
+    }
+}
+
+/// A number below `total`.
+fn draw(total: u64) -> u64 {
+    // The generator has 32 bits.
+    const HALF: usize = u32::MAX as usize;
+    match usize::try_from(total) {
+        Ok(total) if total <= HALF => random(total) as u64,
+        _ => (((random(HALF) as u64) << 32) | random(HALF) as u64) % total,
     }
 }
 
@@ -137,6 +143,18 @@ mod tests {
                 }
                 assert_eq!(rest, count - 1);
             }
+        }
+    }
+
+    /// More tickets than the generator has numbers: 65,538 threads with the most tickets each.
+    #[test]
+    fn every_ticket_of_many_can_be_drawn() {
+        let total = 1 << 40;
+        let draws: Vec<u64> = (0..1000).map(|_| draw(total)).collect();
+        assert!(draws.iter().all(|ticket| *ticket < total));
+        for part in 0..8 {
+            let part = part * (total / 8)..(part + 1) * (total / 8);
+            assert!(draws.iter().any(|ticket| part.contains(ticket)), "no ticket of {part:?} in 1000 draws");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Where OS threads announce which lock of theirs they are inside of, and are asked to agree
 //! to the end of a bias: see `biased.rs`, and `thread/rest.rs`.
 
-use super::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use super::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use super::{const_unless_loom, fence, full_fence, order, os_thread, pause, spin};
 
 /// How many OS threads have one. (A model has few, and no time for more.)
@@ -18,9 +18,9 @@ pub(crate) struct Entrance {
     /// BUSY: the lock that it is inside of, by its bias, or looks whether it may be.
     inside: AtomicPtr<()>,
     /// How often others have asked it to agree to the end of a bias.
-    asked: AtomicU32,
+    asked: AtomicU64,
     /// How many of those it has agreed to.
-    agreed: AtomicU32,
+    agreed: AtomicU64,
     /// [`SILENT`], [`ATTENTIVE`] or [`ABSENT`].
     presence: AtomicU8,
     /// How many biases of its locks others have revoked.
@@ -47,8 +47,8 @@ impl Entrance {
         fn new() -> Self {
             Self {
                 inside: AtomicPtr::new(std::ptr::null_mut()),
-                asked: AtomicU32::new(0),
-                agreed: AtomicU32::new(0),
+                asked: AtomicU64::new(0),
+                agreed: AtomicU64::new(0),
                 presence: AtomicU8::new(SILENT),
                 revoked: AtomicU32::new(0),
             }
@@ -160,10 +160,10 @@ impl Entrance {
         }
         let mine = Self::mine();
         // ORDER: Relaxed: the fence above publishes that the bias is gone; see `agree`.
-        let ticket = self.asked.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let ticket = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         for _ in 0..PATIENCE {
             // ORDER: Acquire pairs with the Release in `agree`.
-            if self.agreed.load(order::entrance_asked()).wrapping_sub(ticket) <= u32::MAX / 2 {
+            if self.agreed.load(order::entrance_asked()) >= ticket {
                 return true;
             }
             if let Some(mine) = mine {

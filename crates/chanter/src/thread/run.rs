@@ -660,7 +660,11 @@ fn is_running(frame: NonNull<Header>) -> bool {
 
 unsafe fn clone_waker(data: *const ()) -> RawWaker {
     // SAFETY: the waker that is cloned keeps the frame alive.
-    unsafe { count_clone(frame_of(data)) };
+    unsafe {
+        // (Only here: copies for offers take memory each, and do not fit into it so often.)
+        frame_of(data).as_ref().state.bound_references();
+        count_clone(frame_of(data));
+    }
     RawWaker::new(data, &WAKER)
 }
 

@@ -33,7 +33,8 @@
 //! is COMPLETE, one for each handle and each waker. A runner that registers
 //! its own waker does not touch the word: it counts in `borrowed`, and
 //! [`State::end`] or [`State::complete`] adds the sum. So the count may wrap
-//! below zero while ACTIVE is set; nobody looks at it then.
+//! below zero while ACTIVE is set; nobody looks at it then. It has 40 bits, and must not wrap
+//! above: whoever copies a waker or a handle finds that far too many were leaked, and ends the process.
 //!
 //! A host that has not run is FRESH. One without a token is *delayed*: it has no
 //! reference of its own, and dies with its last handle: who drops that sets ACTIVE
@@ -584,7 +585,12 @@ impl State {
     /// Another handle or waker.
     pub(crate) fn retain(&self) {
         // ORDER: Relaxed: the caller has a reference already.
-        self.0.fetch_add(REFERENCE, Ordering::Relaxed);
+        bound_references(self.0.fetch_add(REFERENCE, Ordering::Relaxed));
+    }
+
+    /// The runner is about to hand out a reference that it counts by itself.
+    pub(crate) fn bound_references(&self) {
+        bound_references(self.word());
     }
 
     /// The caller's reference to a complete thread is the only one: nobody
@@ -722,6 +728,44 @@ fn to_end(word: u64) -> u64 {
     (word | ACTIVE | ENDING) & !(FRESH | NOTIFIED)
 }
 
+/// Ends the process if there are 2^38 references or more. A poll hands out at most 2^30 without a look, so the count,
+/// which is signed, does not reach 2^39.
+#[inline]
+fn bound_references(word: u64) {
+    if (word as i64) / (REFERENCE as i64) >= 1 << 38 {
+        std::process::abort();
+    }
+}
+
 fn is_free(word: u64) -> bool {
     word & ACTIVE == 0 && word & (COMPLETE | FRESH) != 0 && word / REFERENCE == 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{ACTIVE, REFERENCE, State};
+    use crate::aborts::aborts;
+    use crate::sync::atomic::{AtomicU64, Ordering};
+
+    fn with_references(count: i64) -> State {
+        State(AtomicU64::new((count * REFERENCE as i64) as u64 | ACTIVE))
+    }
+
+    #[test]
+    fn leaked_references_end_the_process_before_their_count_wraps() {
+        let state = with_references((1 << 38) - 1);
+        state.bound_references();
+        state.retain();
+        assert_eq!(state.0.load(Ordering::Relaxed) / REFERENCE, 1 << 38);
+        // What a runner has handed out and others have given up already.
+        with_references(-(1 << 30)).retain();
+        let name = "thread::state::tests::leaked_references_end_the_process_before_their_count_wraps";
+        aborts(name, || with_references(1 << 38).retain());
+    }
+
+    #[test]
+    fn references_that_a_runner_leaks_end_the_process_as_well() {
+        let name = "thread::state::tests::references_that_a_runner_leaks_end_the_process_as_well";
+        aborts(name, || with_references(1 << 38).bound_references());
+    }
 }

@@ -280,7 +280,7 @@ impl Vp {
         }
         if now.duration_since(self.looked.get()) >= LOOK {
             self.looked.set(now);
-            self.is_talking.set(self.arrivals.replace(0) * FEW <= self.turns.replace(0));
+            self.is_talking.set(self.arrivals.replace(0).saturating_mul(FEW) <= self.turns.replace(0));
             self.fire_timers(now);
             self.poll_io();
             if self.machine().is_spread() {

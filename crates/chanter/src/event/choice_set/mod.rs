@@ -77,6 +77,8 @@ pub struct ChoiceSet<'a, T> {
     members: Vec<Place<'a, T>>,
     /// Places without a member.
     free: Vec<u32>,
+    /// How many places have no names left for members: those stay empty.
+    worn: usize,
     /// Members that need a new event: they are new, or what was committed to
     /// them went back.
     vacant: VecDeque<Key>,
@@ -108,8 +110,7 @@ unsafe impl<T> Send for ChoiceSet<'_, T> {}
 // SAFETY: shared, it can only be counted.
 unsafe impl<T> Sync for ChoiceSet<'_, T> {}
 
-/// Names a member of a [`ChoiceSet`]; never reused (but after 2^32 members in
-/// one place).
+/// Names a member of a [`ChoiceSet`]; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     index: u32,
@@ -122,6 +123,7 @@ impl<'a, T> ChoiceSet<'a, T> {
         Self {
             members: Vec::new(),
             free: Vec::new(),
+            worn: 0,
             vacant: VecDeque::new(),
             again: None,
             ready: VecDeque::new(),
@@ -239,7 +241,7 @@ impl<'a, T> ChoiceSet<'a, T> {
 
     /// How many members it has.
     pub fn len(&self) -> usize {
-        self.members.len() - self.free.len()
+        self.members.len() - self.free.len() - self.worn
     }
 
     /// Whether it has no member: then [`next`](Self::next) never commits.
@@ -287,8 +289,14 @@ impl<'a, T> ChoiceSet<'a, T> {
         let place =
             self.members.get_mut(key.index as usize).filter(|place| place.generation == key.generation)?;
         let member = place.member.take()?;
-        place.generation = place.generation.wrapping_add(1);
-        self.free.push(key.index);
+        match place.generation.checked_add(1) {
+            Some(next) => {
+                place.generation = next;
+                self.free.push(key.index);
+            }
+            // A key must not name another member.
+            None => self.worn += 1,
+        }
         Some(member)
     }
 
@@ -377,5 +385,32 @@ impl<T> Default for ChoiceSet<'_, T> {
 impl<T> fmt::Debug for ChoiceSet<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChoiceSet").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::ChoiceSet;
+    use crate::after;
+
+    #[test]
+    fn keys_are_not_used_again() {
+        let make = || after(Duration::ZERO);
+        let mut set = ChoiceSet::new();
+        let other = set.insert(make);
+        let first = set.insert(make);
+        assert!(set.remove(first));
+        // As after 2^32 - 1 members in this place.
+        set.members[first.index as usize].generation = u32::MAX;
+        let last = set.insert(make);
+        assert_eq!(last.index, first.index);
+        assert!(set.remove(last));
+        let next = set.insert(make);
+        assert_ne!(next.index, first.index);
+        assert_eq!([first, last, other, next].map(|key| set.contains(key)), [false, false, true, true]);
+        assert_eq!(set.len(), 2);
+        assert!(set.remove(next) && set.remove(other) && set.is_empty());
     }
 }
