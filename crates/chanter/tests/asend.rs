@@ -8,7 +8,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
-use std::time::Duration;
 
 use chanter::prelude::*;
 use common::{Ledger, Payload, machine, watchdog};
@@ -67,7 +66,7 @@ fn asynchronous_and_synchronous_sends_keep_their_order() {
             }
         });
         for n in 0..300 {
-            let received = choose((rx.recv().wrap(Some), after(Duration::from_secs(30)).wrap(|()| None)));
+            let received = choose((rx.recv().wrap(Some), after(common::FOREVER).wrap(|()| None)));
             assert_eq!(received.await, Some(Ok(n)));
         }
         producer.await.unwrap();

@@ -7,7 +7,6 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use chanter::prelude::*;
 use common::{Ledger, machine, watchdog};
@@ -61,7 +60,7 @@ fn a_choice_of_them_takes_one_message_and_no_more() {
             let got = choose((
                 choose([a.recv_ref(), b.recv_ref()]).wrap(Some),
                 choose(vec![c.recv_ref(), d.recv_ref()]).wrap(Some),
-                after(Duration::from_secs(30)).wrap(|()| None),
+                after(common::FOREVER).wrap(|()| None),
             ));
             match got.await {
                 Some(message) => {

@@ -372,7 +372,7 @@ fn a_stream_that_waits_takes_nothing_from_others() {
         assert_eq!(poll(&mut Box::pin(rx.next())), Poll::Pending);
         // Its `next` was dropped: nobody polls the stream any more.
         let sender = std::thread::spawn(move || tx.send(1).sync_blocking());
-        let got = choose((other.recv().wrap(Some), after(millis(500)).wrap(|()| None)));
+        let got = choose((other.recv().wrap(Some), after(common::FOREVER).wrap(|()| None)));
         assert_eq!(
             got.sync_blocking(),
             Some(Ok(1)),
@@ -390,7 +390,7 @@ fn a_receiver_may_be_used_as_a_stream_and_by_events() {
         let (tx, mut rx) = make();
         assert_eq!(poll(&mut Box::pin(rx.next())), Poll::Pending);
         let sender = std::thread::spawn(move || tx.send(1).sync_blocking());
-        let got = choose((rx.recv().wrap(Some), after(millis(500)).wrap(|()| None)));
+        let got = choose((rx.recv().wrap(Some), after(common::FOREVER).wrap(|()| None)));
         assert_eq!(got.sync_blocking(), Some(Ok(1)), "{name}: the message lies in the receiver's own stream");
         sender.join().unwrap().unwrap();
     }

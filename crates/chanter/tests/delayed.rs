@@ -8,7 +8,9 @@ use std::time::Duration;
 use chanter::prelude::*;
 
 fn machine(vps: usize) -> Machine {
-    Machine::builder().vps(vps).build().unwrap()
+    // On one processor nothing runs beside who is demanded.
+    let quantum = (vps > 1).then_some(Duration::from_millis(10));
+    Machine::builder().vps(vps).hand_over_after(quantum).build().unwrap()
 }
 
 #[test]

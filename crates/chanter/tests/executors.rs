@@ -197,14 +197,18 @@ fn timers_run_everywhere() {
     watchdog!();
     let stage = Stage::new(2);
     for side in SIDES {
-        let took = stage.run(side, async {
-            let start = Instant::now();
-            after(millis(15)).await;
-            start.elapsed()
+        // One that is late by chance is not late again and again.
+        let is_soon = (0..20).any(|_| {
+            let took = stage.run(side, async {
+                let start = Instant::now();
+                after(millis(15)).await;
+                start.elapsed()
+            });
+            let took = took.get().sync_blocking();
+            assert!(took >= millis(15), "{side:?}: too early");
+            took < millis(1500)
         });
-        let took = took.get().sync_blocking();
-        assert!(took >= millis(15), "{side:?}: too early");
-        assert!(took < millis(1500), "{side:?}: too late: {took:?}");
+        assert!(is_soon, "{side:?}: always too late");
     }
 }
 
@@ -305,7 +309,7 @@ fn a_foreign_executor_may_run_inside_of_a_thread() {
         });
         done.send(()).unwrap();
     });
-    finished.recv_timeout(Duration::from_secs(10)).expect("a foreign executor spins without end");
+    finished.recv_timeout(common::FOREVER).expect("a foreign executor spins without end");
 }
 
 /// Nested blocking is bounded by what the stack holds: many threads of one
@@ -366,7 +370,7 @@ fn a_spawned_host_does_not_wait_for_its_spawner() {
             let flag = Arc::new(AtomicBool::new(false));
             let set = flag.clone();
             let host = spawn(async move { set.store(true, Ordering::Release) });
-            let end = Instant::now() + millis(1000);
+            let end = Instant::now() + common::FOREVER;
             while !flag.load(Ordering::Acquire) && Instant::now() < end {
                 std::hint::spin_loop();
             }

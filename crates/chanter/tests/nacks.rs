@@ -322,6 +322,7 @@ fn an_rpc_server_cancels_on_a_nack() {
         reply: Sender<u64>,
         nack: Nack,
     }
+    const HOUR: u64 = 3_600_000;
     for vps in [1, 2] {
         let (cancelled, answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         machine(vps).block_on(async {
@@ -359,9 +360,9 @@ fn an_rpc_server_cancels_on_a_nack() {
                 })
             };
             for _ in 0..20 {
-                let quick = choose((call(1), call(60_000).wrap(|_| 0)));
+                let quick = choose((call(1), call(HOUR).wrap(|_| 0)));
                 assert_eq!(quick.await, 2);
-                let timed = choose((call(60_000).wrap(Some), after(millis(2)).wrap(|()| None)));
+                let timed = choose((call(HOUR).wrap(Some), after(millis(2)).wrap(|()| None)));
                 assert_eq!(timed.await, None);
             }
             // The slow ones need not run to their end: the machine's end
@@ -385,7 +386,7 @@ fn a_server_stops_working_for_nobody() {
         let stopped = spawn(async move {
             let mut stopped = 0;
             while let Ok((reply, nack)) = requests.recv().await {
-                let work = after(millis(60_000)).wrap(|()| true);
+                let work = after(millis(3_600_000)).wrap(|()| true);
                 if choose((work, nack.wrap(|()| false))).await {
                     reply.send(1).await.unwrap();
                 } else {

@@ -1,5 +1,7 @@
 //! Requests that one thread makes to another, and speculation.
 
+mod common;
+
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,12 +9,21 @@ use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use chanter::{Activity, Refused, Request, speculate};
+use common::{machine, until_blocked};
 
 fn on_machines(body: impl AsyncFn()) {
     for vps in [1, 2] {
-        let machine = Machine::builder().vps(vps).build().unwrap();
-        machine.block_on(body());
+        machine(vps).block_on(body());
     }
+}
+
+/// A thread that does not end before the gate is opened.
+fn gated(gate: &CVar) -> Thread<u32> {
+    let gate = gate.clone();
+    spawn(async move {
+        gate.wait().await;
+        1
+    })
 }
 
 /// Sets a flag when it is dropped.
@@ -33,7 +44,7 @@ fn a_blocked_thread_ends_with_the_value_that_it_is_given() {
             let _flag = flag;
             pending::<String>().await
         });
-        yield_now().await;
+        until_blocked(&thread).await;
         thread.terminate("given".to_owned()).await.unwrap();
         assert!(thread.is_determined() && dropped.load(Ordering::SeqCst));
         assert_eq!(thread.activity(), Activity::Terminated);
@@ -80,7 +91,7 @@ fn cancelled_threads_say_so_to_those_who_wait() {
             let join = thread.join();
             spawn(async move { join.await.unwrap_err().is_cancelled() })
         };
-        yield_now().await;
+        until_blocked(&waiter).await;
         thread.cancel().await.unwrap();
         assert!(waiter.await.unwrap());
     });
@@ -102,7 +113,8 @@ fn terminating_enables_nacks_and_withdraws_offers() {
             });
             choose((tx.send(1).wrap(|_| ()), abandoned)).await;
         });
-        yield_now().await;
+        // One that is cancelled before it has run abandons nothing.
+        until_blocked(&thread).await;
         thread.cancel().await.unwrap();
         told.wait().await;
         // The sender is gone with the thread, and so is its offer.
@@ -121,7 +133,7 @@ fn a_suspended_thread_keeps_what_it_gets_and_goes_on() {
                 count.fetch_add(n as usize, Ordering::SeqCst);
             }
         });
-        yield_now().await;
+        until_blocked(&thread).await;
         thread.suspend().await.unwrap();
         assert_eq!(thread.activity(), Activity::Suspended);
         for n in 1..=100 {
@@ -140,10 +152,13 @@ fn a_suspended_thread_keeps_what_it_gets_and_goes_on() {
 #[test]
 fn a_suspension_has_an_end() {
     on_machines(async || {
-        let thread = spawn(async { 1 });
+        let gate = CVar::new();
+        let thread = gated(&gate);
         let begin = Instant::now();
         thread.suspend_for(Duration::from_millis(20)).await.unwrap();
-        assert_eq!(thread.activity(), Activity::Suspended);
+        let is_suspended = thread.activity() == Activity::Suspended;
+        assert!(is_suspended || begin.elapsed() >= Duration::from_millis(20));
+        gate.set();
         assert_eq!(thread.await.unwrap(), 1);
         assert!(begin.elapsed() >= Duration::from_millis(20));
     });
@@ -172,9 +187,11 @@ fn suspend_then_resume_always_leaves_it_running() {
 fn a_blocked_thread_waits_for_its_condition() {
     on_machines(async || {
         let (open, gate) = channel::<()>();
-        let thread = spawn(async { 1 });
+        let may_end = CVar::new();
+        let thread = gated(&may_end);
         let request = thread.block(gate.recv().wrap(|_| ()));
         request.await.unwrap();
+        may_end.set();
         assert_eq!(thread.activity(), Activity::Blocked);
         assert!(!thread.is_determined());
         open.send(()).await.unwrap();
@@ -185,8 +202,10 @@ fn a_blocked_thread_waits_for_its_condition() {
 #[test]
 fn a_condition_that_panics_counts_as_holding() {
     on_machines(async || {
-        let thread = spawn(async { 1 });
+        let gate = CVar::new();
+        let thread = gated(&gate);
         thread.block(async { panic!("on purpose") }).await.unwrap();
+        gate.set();
         assert_eq!(thread.await.unwrap(), 1);
     });
 }
@@ -194,8 +213,7 @@ fn a_condition_that_panics_counts_as_holding() {
 /// The total order: terminate >= suspend >= block.
 #[test]
 fn stronger_requests_prevail() {
-    let machine = Machine::builder().vps(1).build().unwrap();
-    machine.block_on(async {
+    machine(1).block_on(async {
         let thread = spawn(pending::<u32>());
         yield_now().await;
         // None is taken before we block: there is one virtual processor.
@@ -264,7 +282,7 @@ fn fibers_are_asked_likewise() {
 
 #[test]
 fn the_end_of_the_machine_answers() {
-    let machine = Machine::builder().vps(1).build().unwrap();
+    let machine = machine(1);
     let (thread, request): (_, Request<u32>) = machine.block_on(async {
         let thread = spawn(pending::<u32>());
         yield_now().await;
@@ -337,8 +355,7 @@ fn a_speculation_that_is_dropped_ends_its_threads() {
 fn a_storm_of_requests_is_answered() {
     let rounds = std::env::var("CHANTER_STRESS_ROUNDS").map_or(30, |rounds| rounds.parse().unwrap());
     for vps in [1, 2, 4] {
-        let machine = Machine::builder().vps(vps).build().unwrap();
-        machine.block_on(async {
+        machine(vps).block_on(async {
             for round in 0..rounds {
                 storm(round).await;
             }
@@ -408,7 +425,7 @@ async fn storm(seed: u64) {
 
 #[test]
 fn delayed_threads_run_where_they_are_told_to() {
-    let machine = Machine::builder().vps(3).build().unwrap();
+    let machine = machine(3);
     let index = || chanter::current_vp().map(|vp| vp.index());
     machine.block_on(async {
         // Nobody steals from a processor that sleeps: it is the one to run it.
@@ -431,8 +448,7 @@ fn delayed_threads_run_where_they_are_told_to() {
 
 #[test]
 fn local_threads_are_asked_likewise() {
-    let machine = Machine::builder().vps(1).build().unwrap();
-    machine.block_on(async {
+    machine(1).block_on(async {
         let thread = spawn_local(async { std::rc::Rc::new(1) });
         thread.suspend().await.unwrap();
         assert_eq!(thread.activity(), Activity::Suspended);

@@ -9,7 +9,7 @@ use chanter::io::{TcpListener, TcpStream};
 use chanter::prelude::*;
 use futures::{AsyncReadExt, AsyncWriteExt};
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(240);
 
 /// Runs `serve` with one connection, whose other side is given to `client` on an OS thread.
 fn with_client<T: Send + 'static>(

@@ -9,7 +9,7 @@ fn on_one_processor<F: Future + Send>(main: F) -> F::Output
 where
     F::Output: Send,
 {
-    Machine::builder().vps(1).build().unwrap().block_on(main)
+    Machine::builder().vps(1).hand_over_after(None).build().unwrap().block_on(main)
 }
 
 /// Lets all others come to where they wait.

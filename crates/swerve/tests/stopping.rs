@@ -15,7 +15,7 @@ const LARGE: usize = 48_000_000;
 #[test]
 fn a_download_in_flight_is_finished() {
     for mode in MODES {
-        let served = serve_with(mode, |config| config.grace = Duration::from_secs(20));
+        let served = serve_with(mode, |config| config.grace = Duration::from_secs(600));
         let content = noise(LARGE, 11);
         served.write("large", &content);
         let mut client = served.connect();
@@ -30,7 +30,7 @@ fn a_download_in_flight_is_finished() {
         served.stop.ease();
         // Who is owed nothing is let go at once; the port is closed.
         assert!(idle.is_closed() && silent.is_closed());
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + common::LONG;
         while TcpStream::connect(served.addr).is_ok() {
             assert!(Instant::now() < until, "the port stays open");
             thread::sleep(Duration::from_millis(10));
@@ -109,12 +109,11 @@ fn a_second_order_cuts() {
 #[test]
 fn a_server_without_clients_stops_at_once() {
     for mode in MODES {
-        let served = serve(mode);
-        let began = Instant::now();
+        // `ended` waits for less than that.
+        let served = serve_with(mode, |config| config.grace = Duration::from_secs(600));
         served.stop.ease();
         let summary = served.ended();
         assert_eq!((summary.connections, summary.cut), (0, 0));
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
 }
 
@@ -133,7 +132,8 @@ fn a_full_server_makes_clients_wait() {
         fifth.ask("GET", "/a", "");
         fifth.stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         let waited = fifth.stream.read(&mut [0]).unwrap_err().kind();
-        assert!(matches!(waited, std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut));
+        use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+        assert!(matches!(waited, WouldBlock | TimedOut | Interrupted), "{waited:?}");
         fifth.stream.set_read_timeout(Some(common::LONG)).unwrap();
         held.pop();
         assert_eq!(fifth.reply(false).text(), "a");
@@ -146,7 +146,8 @@ fn a_crowd_of_idle_connections() {
         let allowed = swerve::raise_descriptor_limit(4_000).allowed;
         // Both ends are in this process.
         let crowd = usize::try_from(allowed.saturating_sub(200) / 2).unwrap().min(1_500);
-        let served = serve(mode);
+        // `ended` waits for less than that.
+        let served = serve_with(mode, |config| config.grace = Duration::from_secs(600));
         served.write("a", "a");
         let mut held: Vec<Client> = (0..crowd).map(|_| served.connect()).collect();
         // Half have asked once, half have never spoken.
@@ -163,11 +164,9 @@ fn a_crowd_of_idle_connections() {
         for client in &mut held {
             assert_eq!(client.reply(false).text(), "a");
         }
-        let began = Instant::now();
         served.stop.ease();
         let summary = served.ended();
         assert_eq!(summary.cut, 0);
         assert!(summary.connections > crowd as u64);
-        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
 }

@@ -31,7 +31,7 @@ pub(super) enum Side {
 }
 
 /// How long a run may take. It only bounds how late a hang is reported.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 #[derive(Default)]
 pub(super) struct Books {

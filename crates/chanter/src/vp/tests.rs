@@ -7,8 +7,11 @@ use std::time::Duration;
 use crate::policy::Fifo;
 use crate::prelude::*;
 
+/// One with one virtual processor has one OS thread at a time.
 fn machine(vps: usize) -> Machine {
-    Machine::builder().vps(vps).build().expect("a machine")
+    let builder = Machine::builder().vps(vps);
+    let builder = if vps == 1 { builder.hand_over_after(None) } else { builder };
+    builder.build().expect("a machine")
 }
 
 #[test]

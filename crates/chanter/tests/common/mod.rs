@@ -20,14 +20,18 @@ use std::time::{Duration, Instant};
 
 #[allow(unused_imports, reason = "each test binary uses some of it")]
 pub(crate) use apart::apart;
-use chanter::Machine;
+use chanter::{Activity, Machine, Thread};
 #[allow(unused_imports, reason = "each test binary uses some of it")]
 pub(crate) use ledger::{Ledger, Payload};
 #[allow(unused_imports, reason = "each test binary uses some of it")]
 pub(crate) use watchdog::watchdog;
 
+/// A machine. One with one virtual processor has one OS thread at a time, also when that
+/// gets no core for long: then a `yield_now` comes back when all others have had their turn.
 pub(crate) fn machine(vps: usize) -> Machine {
-    Machine::builder().vps(vps).build().expect("a machine")
+    let builder = Machine::builder().vps(vps);
+    let builder = if vps == 1 { builder.hand_over_after(None) } else { builder };
+    builder.build().expect("a machine")
 }
 
 /// Runs on one virtual processor: nobody is hungry, so nothing is promoted.
@@ -86,14 +90,32 @@ impl Random {
     }
 }
 
-/// Waits until `condition` holds.
+/// Longer than anything takes, however busy the processors are: what has not happened by
+/// then does not happen.
+pub(crate) const FOREVER: Duration = Duration::from_secs(240);
+
+/// Waits until `condition` holds, on an OS thread.
 #[track_caller]
 pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + FOREVER;
     while !condition() {
         assert!(Instant::now() < end, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Waits until `condition` holds, on a thread of a machine: the others go on.
+pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
+    let end = Instant::now() + FOREVER;
+    while !condition() {
+        assert!(Instant::now() < end, "never happened: {what}");
+        chanter::yield_now().await;
+    }
+}
+
+/// Waits until a thread has run, and blocks. (That it has not ended, its body must see to.)
+pub(crate) async fn until_blocked<T>(thread: &Thread<T>) {
+    until("the thread blocks", || thread.activity() == Activity::Blocked).await;
 }
 
 pub(crate) const fn millis(count: u64) -> Duration {

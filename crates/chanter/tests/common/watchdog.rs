@@ -23,6 +23,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
+    /// `seconds`: more than it takes on a machine with nothing else to do.
     pub(crate) fn new(name: &'static str, seconds: u64) -> Self {
         let (stop, stopped) = mpsc::channel::<()>();
         let name = name.trim_end_matches("::here");

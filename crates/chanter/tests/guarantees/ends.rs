@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 
-use crate::common::Wakes;
+use crate::common::{FOREVER, Wakes};
 use crate::kit::{Facts, Kit, Planned, Row};
 use crate::shapes::{Witness, shape};
 
@@ -208,7 +208,7 @@ pub(crate) async fn drive<E>(
             if rounds > 20 {
                 std::thread::sleep(Duration::from_micros(100));
             }
-            assert!(start.elapsed() < Duration::from_secs(20), "it could go on, and was not woken");
+            assert!(start.elapsed() < FOREVER, "it could go on, and was not woken");
         }
     }
     // What was taken, and is dropped later, is the row's.
@@ -250,7 +250,7 @@ pub(crate) async fn drive<E>(
             {
                 taken = out;
             }
-            assert!(start.elapsed() < Duration::from_secs(20), "the next was not woken");
+            assert!(start.elapsed() < FOREVER, "the next was not woken");
         }
     }
     drop(second);
@@ -258,7 +258,7 @@ pub(crate) async fn drive<E>(
     (row.verify)(taken, facts);
     drop((row.event, row.serve, row.tend));
     let start = Instant::now();
-    while kit.ledger.live() > 0 && inside && start.elapsed() < Duration::from_secs(20) {
+    while kit.ledger.live() > 0 && inside && start.elapsed() < FOREVER {
         breathe(inside).await;
     }
     kit.ledger.check();

@@ -12,7 +12,9 @@ use chanter::prelude::*;
 use crate::common::watchdog;
 
 fn machine(policy: impl Fn() -> Box<dyn Policy> + 'static) -> Machine {
-    Machine::builder().vps(1).policy(move |_| policy()).build().expect("a machine")
+    // One OS thread at a time: then the order is the policy's.
+    let builder = Machine::builder().vps(1).hand_over_after(None);
+    builder.policy(move |_| policy()).build().expect("a machine")
 }
 
 /// The order in which threads that were spawned in a row take `turns` turns.
@@ -349,17 +351,19 @@ fn quanta_are_what_the_policy_says() {
         let machine = machine(move || Box::new(RoundRobin::new(quantum)));
         let longest = machine.block_on(async {
             let (tx, rx) = mailbox::<char>();
-            for name in ['a', 'b'] {
+            let threads = ['a', 'b'].map(|name| {
                 let tx = tx.clone();
-                drop(spawn(async move {
+                spawn(async move {
                     for _ in 0..1000 {
                         tx.send(name).await.unwrap();
                     }
-                }));
-            }
+                })
+            });
             drop(tx);
             // Both have ended before we look.
-            after(Duration::from_millis(50)).await;
+            while !threads.iter().all(Thread::is_determined) {
+                after(Duration::from_millis(1)).await;
+            }
             let mut all = Vec::new();
             while let Ok(name) = rx.recv().await {
                 all.push(name);

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use chanter::policy::Fifo;
 use chanter::prelude::*;
 use chanter::{Topology, current_vp};
 
+use crate::common::FOREVER;
 use crate::common::watchdog;
 
 fn machine(vps: usize) -> Machine {
@@ -215,7 +216,7 @@ mod binding {
 
     /// Waits until this OS thread's cores are `expected`.
     async fn become_bound(expected: &str) {
-        let patience = Instant::now() + Duration::from_secs(10);
+        let patience = Instant::now() + FOREVER;
         while cores() != expected {
             assert!(Instant::now() < patience, "{} rather than {expected}", cores());
             yield_now().await;

@@ -18,7 +18,7 @@ pub(crate) const MODES: [Mode; 3] = [Mode::Synchronous, Mode::Hosts, Mode::Paras
 pub(crate) const ASYNCHRONOUS: [Mode; 2] = [Mode::Hosts, Mode::Parasites];
 
 /// Longer than anything here should take, on any machine.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(240);
 
 /// A running server and the directory it serves, `dir/served`.
 pub(crate) struct Served {
@@ -150,7 +150,13 @@ impl Client {
     /// Reads more; `false` at the end of the stream.
     fn more(&mut self) -> io::Result<bool> {
         let mut bytes = [0; 16 * 1024];
-        let n = self.stream.read(&mut bytes)?;
+        let n = loop {
+            match self.stream.read(&mut bytes) {
+                // A signal, or a debugger.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => break read?,
+            }
+        };
         self.buffer.extend_from_slice(&bytes[..n]);
         Ok(n > 0)
     }
@@ -199,6 +205,11 @@ impl Client {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    /// Whether another byte comes before the end.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        !self.buffer.is_empty() || self.more().unwrap_or(false)
     }
 
     /// Whether the server closes the connection without another byte.

@@ -5,11 +5,16 @@ use std::time::{Duration, Instant};
 
 use super::{Happenings, Poller};
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(240);
 
 fn keys(poller: &Poller, timeout: Duration) -> Vec<(usize, bool, bool)> {
     let mut happenings = Happenings::new();
-    poller.wait(&mut happenings, Some(timeout)).expect("it can wait");
+    let until = Instant::now().checked_add(timeout);
+    let left = || until.map_or(timeout, |until| until.saturating_duration_since(Instant::now()));
+    // A signal interrupts a wait; a debugger does, too.
+    while let Err(error) = poller.wait(&mut happenings, Some(left())) {
+        assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "it can wait");
+    }
     happenings.iter().map(|h| (h.key, h.readable, h.read_closed)).collect()
 }
 
@@ -45,10 +50,15 @@ fn timeouts_are_neither_early_nor_in_the_wrong_unit() {
     let poller = Poller::new().expect("a poller");
     for micros in [0, 1, 300, 1_500, 30_000] {
         let timeout = Duration::from_micros(micros);
-        let began = Instant::now();
-        assert!(keys(&poller, timeout).is_empty());
-        let took = began.elapsed();
-        assert!(took >= timeout && took < timeout + Duration::from_secs(5), "{timeout:?}: {took:?}");
+        // One that is late by chance is not late again and again.
+        let is_soon = (0..20).any(|_| {
+            let began = Instant::now();
+            assert!(keys(&poller, timeout).is_empty());
+            let took = began.elapsed();
+            assert!(took >= timeout, "{timeout:?}: {took:?}");
+            took < timeout + Duration::from_secs(5)
+        });
+        assert!(is_soon, "{timeout:?}: always late");
     }
     // The longest there is: it waits, and can be ended.
     poller.notify();
