@@ -1,4 +1,4 @@
-//! The arguments of the attributes: settings of the machine, `deadlocks = bool`, `local`, `crate = path`, `explore(..)`.
+//! The arguments of the attributes: settings of the machine, `deadlocks = bool`, `local`, `limit = N`, `crate = path`, `explore(..)`.
 
 use crate::explore::Explore;
 use proc_macro2::{Ident, Span, TokenStream};
@@ -6,7 +6,9 @@ use quote::quote_spanned;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
-use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitBool, LitStr, Path, Result, Token, UnOp, parse_quote};
+use syn::{
+    Error, Expr, ExprLit, ExprUnary, Lit, LitBool, LitInt, LitStr, Path, Result, Token, UnOp, parse_quote,
+};
 
 /// Settings that are passed on as they are: the builder's method of the same name takes the value. With an example each.
 const SETTINGS: [(&str, &str); 7] = [
@@ -32,6 +34,7 @@ pub(crate) struct Args {
     pub(crate) settings: Vec<TokenStream>,
     /// Whether there is one for the end of the machine.
     pub(crate) has_shutdown: bool,
+    pub(crate) limit: Option<LitInt>,
 }
 
 impl Default for Args {
@@ -45,6 +48,7 @@ impl Default for Args {
             local: None,
             settings: Vec::new(),
             has_shutdown: false,
+            limit: None,
         }
     }
 }
@@ -67,6 +71,7 @@ impl Parse for Args {
                     equals(input, &key, "deadlocks = false")?;
                     args.deadlocks = Some(input.parse::<LitBool>()?.value);
                 }
+                "limit" => args.limit = Some(limit(value(input, &key, "limit = 60")?)?),
                 "explore" => args.explore = Some(Explore::parse(&key, input)?),
                 "local" => args.local = Some(key.span()),
                 other => {
@@ -104,7 +109,7 @@ fn unknown(argument: &str) -> String {
     let settings = SETTINGS.map(|(name, _)| format!("`{name}`")).join(", ");
     format!(
         "unknown argument `{argument}`; the arguments are `vps`, `name`, {settings}, `deadlocks`, `local`, `crate` \
-         and, for tests, `explore`"
+         and, for tests, `limit` and `explore`"
     )
 }
 
@@ -141,6 +146,15 @@ fn vps(expr: Expr) -> Result<Expr> {
         return Err(Error::new_spanned(expr, "`vps` is a number of at least 1"));
     }
     Ok(expr)
+}
+
+fn limit(expr: Expr) -> Result<LitInt> {
+    match expr {
+        Expr::Lit(ExprLit { lit: Lit::Int(seconds), .. }) if seconds.base10_parse::<u64>().is_ok() => {
+            Ok(seconds)
+        }
+        other => Err(Error::new_spanned(other, "`limit` is a number of seconds, 0 for none")),
+    }
 }
 
 fn name(expr: Expr) -> Result<LitStr> {

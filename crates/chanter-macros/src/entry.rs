@@ -58,18 +58,22 @@ pub(crate) fn expand(kind: Kind, args: TokenStream, item: TokenStream) -> TokenS
 
 impl Args {
     fn check(self, kind: Kind) -> Result<Self> {
-        match &self.explore {
-            Some(explore) if kind == Kind::Main => Err(Error::new(
-                explore.span,
-                format!("only tests are explored: `explore` belongs into `{}`", Kind::Test.attribute()),
-            )),
-            _ => match self.local {
-                Some(span) if kind == Kind::Test => {
-                    Err(Error::new(span, "the body of a test is `local` anyway: leave it out"))
-                }
-                _ => Ok(self),
-            },
+        if kind == Kind::Test {
+            return match self.local {
+                Some(span) => Err(Error::new(span, "the body of a test is `local` anyway: leave it out")),
+                None => Ok(self),
+            };
         }
+        let test = Kind::Test.attribute();
+        if let Some(explore) = &self.explore {
+            let message = format!("only tests are explored: `explore` belongs into `{test}`");
+            return Err(Error::new(explore.span, message));
+        }
+        if let Some(limit) = &self.limit {
+            let message = format!("only tests have a limit: `limit` belongs into `{test}`");
+            return Err(Error::new_spanned(limit, message));
+        }
+        Ok(self)
     }
 }
 
@@ -129,6 +133,12 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
         .then(|| quote!(.shutdown_timeout(#krate::__main::SHUTDOWN_TIMEOUT)));
     let settings = &args.settings;
     let test = (kind == Kind::Test).then(|| quote!(#[::core::prelude::v1::test]));
+    let watchdog = (kind == Kind::Test).then(|| {
+        let limit = args.limit.as_ref().map_or(quote!(None), |limit| quote!(Some(#limit)));
+        let ident = &sig.ident;
+        let name = quote!(::core::concat!(::core::module_path!(), "::", ::core::stringify!(#ident)));
+        quote!(let _watchdog = #krate::deadlock::Watchdog::of_test(#name, ::core::option::Option::#limit);)
+    });
 
     sig.asyncness = None;
     let output = sig.output.clone();
@@ -147,6 +157,7 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
         #vis #sig {
             async fn body() #output #block
 
+            #watchdog
             let machine = #krate::Machine::builder()
                 #name
                 #vps

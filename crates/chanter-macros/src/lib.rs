@@ -123,7 +123,13 @@ pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// Takes the arguments of [`macro@main`], with defaults fit for tests: two VPs, so that races have
 /// a chance to show, and the test's name as the machine's name. The body is `local`: it runs on the
-/// calling OS thread, and need not be `Send`. Other attributes stay, so
+/// calling OS thread, and need not be `Send`. One argument more:
+///
+/// | argument | meaning | without it |
+/// |---|---|---|
+/// | `limit = N` | a test that runs for longer than so many seconds hangs: who waits on what is written to the standard error, and the process aborts; 0: it may take for ever | `CHANTER_TEST_LIMIT` of the environment, or 300 |
+///
+/// Other attributes stay, so
 /// `#[ignore]`, `#[should_panic]` and `#[cfg(..)]` work as for any test, and the test may return
 /// whatever a test may return.
 ///
@@ -141,7 +147,7 @@ pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
 ///     assert_eq!(rx.recv().await, Ok(0));
 /// }
 ///
-/// #[chanter::test(vps = 1)]
+/// #[chanter::test(vps = 1, limit = 600)]
 /// #[should_panic(expected = "boom")]
 /// async fn a_panic_fails_the_test() {
 ///     panic!("boom");

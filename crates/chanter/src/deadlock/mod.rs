@@ -8,6 +8,7 @@ mod cycle;
 mod groups;
 mod holding;
 mod waits;
+mod watchdog;
 
 use std::fmt;
 use std::panic::Location;
@@ -17,8 +18,11 @@ pub(crate) use groups::{Channel, Member, stuck};
 pub use holding::{Holds, holding};
 pub use waits::Waiting;
 pub(crate) use waits::{Census, Held, Look, Probe, Waits};
+pub use watchdog::Watchdog;
+pub(crate) use watchdog::watchers;
 
 use crate::vp::Vp;
+pub use crate::vp::dump;
 
 /// Finds groups of threads that can never run again, while others go on: each
 /// waits only at channels whose senders, receivers and events all belong to

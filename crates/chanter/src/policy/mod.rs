@@ -40,6 +40,7 @@ pub use attributes::Attributes;
 pub use bands::Bands;
 pub use deadline::EarliestDeadline;
 pub use deque::Deque;
+pub(crate) use door::{Door, Payload, Terms, Thief, built_in, call, drain, introduce, policy_panicked};
 pub use fifo::Fifo;
 pub use global_queue::{GlobalQueue, GlobalQueueMember};
 pub use lifo::Lifo;
@@ -48,7 +49,6 @@ pub use priority::Priority;
 pub use queue::ReadyQueue;
 pub use round_robin::RoundRobin;
 pub use short_lock::{ShortGuard, ShortLock};
-pub(crate) use door::{Door, Payload, Terms, Thief, built_in, call, drain, introduce, policy_panicked};
 pub(crate) use slot::{Held, Retired, Slot};
 pub use work_stealing::WorkStealing;
 

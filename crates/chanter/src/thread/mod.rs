@@ -39,8 +39,8 @@ pub use builder::{ThreadBuilder, spawn_named};
 pub use demand::Demand;
 pub use fork::fork_join;
 pub(crate) use fork::{Forks, Shares};
-pub(crate) use genealogy::here_panicked;
 pub use genealogy::{Kin, Threads, current_thread};
+pub(crate) use genealogy::{here_panicked, name_of};
 pub use join::{Join, JoinError, Thread};
 pub(crate) use par::inflate_frame;
 pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, reify, yield_now};
@@ -48,8 +48,8 @@ pub(crate) use request::Dossiers;
 pub use request::{Activity, Refused, Request, Speculation, speculate};
 pub(crate) use rest::Home;
 pub(crate) use run::{
-    Seized, cancel, claim, clone_ours, forget_if_stale, give_up, is_ours, is_own, release, run, wake_at, wake_attached,
-    wake_next,
+    Seized, cancel, claim, clone_ours, forget_if_stale, give_up, is_ours, is_own, release, run, wake_at,
+    wake_attached, wake_next,
 };
 pub use scope::{Scope, ScopedThread, scope, scope_blocking};
 pub use spawn::{LocalThread, delay, spawn, spawn_local, spawn_on, spawn_parasite};

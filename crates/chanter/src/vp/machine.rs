@@ -16,7 +16,7 @@ use super::simulation::{Simulated, SimulatedPolicy};
 use super::spread::Spread;
 use super::worker::{AbortOnUnwind, Driving};
 use super::workers::Workers;
-use super::{SharedRef, Stats, Vp, affinity, block_here, quiet};
+use super::{SharedRef, Stats, Vp, affinity, block_here, dump, quiet};
 use crate::deadlock::Deadlock;
 use crate::event::{Event, block_on_thread};
 use crate::io::Reactor;
@@ -216,6 +216,7 @@ impl Machine {
             debug_assert!(occupied, "nobody else knows it yet");
             machine.shared.try_start_worker(vp)?;
         }
+        dump::register(&machine.shared);
         Ok(machine)
     }
 
@@ -379,6 +380,7 @@ impl fmt::Debug for Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
+        dump::forget(&shared);
         // ORDER: Release; workers look at it when they are notified.
         shared.closing.store(true, Ordering::Release);
         if Vp::current().is_some_and(|vp| ptr::eq(vp.machine(), &*shared)) {

@@ -161,7 +161,7 @@ impl Vp {
     }
 
     /// Polls a thread to learn what it waits on.
-    fn ask(&self, thread: Ready) -> Waits {
+    pub(super) fn ask(&self, thread: Ready) -> Waits {
         let mut waits = Waits::default();
         let budget = self.budget.replace(0);
         let outer = self.asking.replace(&raw mut waits);
@@ -176,7 +176,7 @@ impl Vp {
         waits
     }
 
-    fn state_of(&self, mut waits: Waits, channels: &mut Vec<Probe>) -> ThreadState {
+    pub(super) fn state_of(&self, mut waits: Waits, channels: &mut Vec<Probe>) -> ThreadState {
         if waits.went_on {
             return ThreadState::Missed;
         }

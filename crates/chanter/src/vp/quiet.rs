@@ -5,7 +5,7 @@
 //! only another OS thread could: one that holds a handle, or a waker, and
 //! there is no telling which do. So a deadlock is reported only if there is no
 //! other OS thread in the process: each one that the OS lists drives a quiet
-//! machine, or is the idle keeper of the time, or, in a test that says so, the
+//! machine, or is the idle keeper of the time, or a watchdog's, or, in a test that says so, the
 //! harness's own, which only waits. With one OS thread more, or on a system
 //! that does not list them, nothing is ever reported.
 //!
@@ -34,10 +34,7 @@ impl Shared {
     /// `risen`: how many of its drivers are awake to ask.
     fn is_quiet(&self, risen: usize) -> bool {
         let idle = |vp: &Vp| {
-            vp.inbox.is_empty()
-                && vp.gives() == 0
-                && vp.timers.is_empty()
-                && !vp.reactor.has_sources()
+            vp.inbox.is_empty() && vp.gives() == 0 && vp.timers.is_empty() && !vp.reactor.has_sources()
         };
         // ORDER: SeqCst, as where sleepers count themselves.
         self.awake.load(Ordering::SeqCst) == risen as isize && self.vps.iter().all(|vp| idle(vp))
@@ -111,7 +108,7 @@ fn is_alone(machine: &Shared) -> bool {
         .filter(|other| std::ptr::eq(&***other, machine) || other.is_quiet(0))
         .map(|other| other.drivers())
         .sum();
-    threads <= known + crate::time::idle_keepers()
+    threads <= known + crate::time::idle_keepers() + crate::deadlock::watchers() + super::dump::listeners()
 }
 
 /// How many OS threads the process has; without its first one, if that belongs

@@ -13,7 +13,8 @@ use std::time::Duration;
 use super::{HEARTBEAT, Vp};
 use crate::channel::CVar;
 use crate::policy::{
-    Door, Held, Payload, Policy, ReadyQueue, Reason, Retired, Terms, built_in, drain, introduce, policy_panicked,
+    Door, Held, Payload, Policy, ReadyQueue, Reason, Retired, Terms, built_in, drain, introduce,
+    policy_panicked,
 };
 use crate::thread::body::contain;
 

@@ -10,9 +10,9 @@ use crate::event::Wakes;
 use crate::policy::{Others, Ready, ReadyQueue, Reason, Thief};
 use crate::sync::Entrance;
 use crate::sync::atomic::Ordering;
-use crate::thread::{self, Seized};
 use crate::thread::body::contain;
 use crate::thread::frame::{Header, Kind};
+use crate::thread::{self, Seized};
 
 /// The policy is asked at the latest after so many turns, so that threads that
 /// talk without end do not keep its queue waiting.

@@ -1,10 +1,10 @@
 //! A hang is a failure.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
-/// Aborts the process, with the test's name, if the test takes too long: a
-/// hang is a failure.
+/// Aborts the process, with the test's name and what its threads wait on, if the test takes too
+/// long. The number: seconds that it might take on a machine with nothing else to do.
+#[allow(unused_macros, reason = "each test binary uses some of it")]
 macro_rules! watchdog {
     () => {
         watchdog!(60)
@@ -12,27 +12,16 @@ macro_rules! watchdog {
     ($seconds:expr) => {
         let _dog = {
             fn here() {}
-            $crate::common::watchdog::Watchdog::new(std::any::type_name_of_val(&here), $seconds)
+            $crate::common::watchdog::watch(std::any::type_name_of_val(&here), $seconds)
         };
     };
 }
+#[allow(unused_imports, reason = "each test binary uses some of it")]
 pub(crate) use watchdog;
 
-pub(crate) struct Watchdog {
-    _stop: mpsc::Sender<()>,
-}
+/// A busy machine is slower than a quiet one.
+const BUSY: u32 = 5;
 
-impl Watchdog {
-    /// `seconds`: more than it takes on a machine with nothing else to do.
-    pub(crate) fn new(name: &'static str, seconds: u64) -> Self {
-        let (stop, stopped) = mpsc::channel::<()>();
-        let name = name.trim_end_matches("::here");
-        std::thread::spawn(move || {
-            if stopped.recv_timeout(Duration::from_secs(seconds)) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("watchdog: {name} still runs after {seconds} s");
-                std::process::abort();
-            }
-        });
-        Self { _stop: stop }
-    }
+pub(crate) fn watch(name: &'static str, seconds: u64) -> chanter::deadlock::Watchdog {
+    chanter::deadlock::Watchdog::new(name.trim_end_matches("::here"), BUSY * Duration::from_secs(seconds))
 }

@@ -295,8 +295,7 @@ fn a_crowd_goes_on() {
 fn a_crew_goes_on() {
     watchdog!(120);
     at_every_call(150, |fault| {
-        let machine =
-            Machine::builder().vps(4).workers(2).policy(brittle(fault)).build().unwrap();
+        let machine = Machine::builder().vps(4).workers(2).policy(brittle(fault)).build().unwrap();
         assert_eq!(machine.block_on(crowd()), 8, "{fault:?}");
         let threads: Vec<_> = (0..4).map(|vp| machine.spawn_on(vp, async move { vp })).collect();
         for (vp, thread) in threads.into_iter().enumerate() {
@@ -405,7 +404,8 @@ fn bands_of_brittle_policies_pass_their_threads_on() {
         let make = brittle(fault);
         let bands = move |vp| {
             let inner: [Box<dyn Policy>; 2] = [make(vp), make(vp)];
-            Box::new(Bands::new(inner, |thread: &Ready, _| (thread.id() / 64) as usize % 2)) as Box<dyn Policy>
+            Box::new(Bands::new(inner, |thread: &Ready, _| (thread.id() / 64) as usize % 2))
+                as Box<dyn Policy>
         };
         let machine = Machine::builder().vps(2).policy(bands).build().unwrap();
         assert_eq!(machine.block_on(crowd()), 8, "{fault:?}");
@@ -496,9 +496,8 @@ fn a_policy_may_use_the_library_in_its_calls() {
     let spawned = Arc::new(AtomicUsize::new(0));
     for vps in [1, 2] {
         let count = Arc::clone(&spawned);
-        let make = move |_| {
-            Box::new(Busy(Fifo::new(), AtomicUsize::new(0), Arc::clone(&count))) as Box<dyn Policy>
-        };
+        let make =
+            move |_| Box::new(Busy(Fifo::new(), AtomicUsize::new(0), Arc::clone(&count))) as Box<dyn Policy>;
         let machine = Machine::builder().vps(vps).policy(make).build().unwrap();
         assert_eq!(machine.block_on(crowd()), 8);
     }

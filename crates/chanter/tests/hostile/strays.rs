@@ -40,8 +40,9 @@ fn tokens_that_stray_to_another_machine_go_home() {
     let (a, b) = (Arc::default(), Arc::default());
     let build = |mine: &Arc<_>, theirs: &Arc<_>| {
         let (mine, theirs) = (Arc::clone(mine), Arc::clone(theirs));
-        let policy =
-            move |_| Box::new(Swap { mine: Arc::clone(&mine), theirs: Arc::clone(&theirs) }) as Box<dyn Policy>;
+        let policy = move |_| {
+            Box::new(Swap { mine: Arc::clone(&mine), theirs: Arc::clone(&theirs) }) as Box<dyn Policy>
+        };
         Machine::builder().vps(1).policy(policy).build().unwrap()
     };
     let (one, two) = (build(&a, &b), build(&b, &a));
@@ -162,7 +163,8 @@ fn a_simulation_runs_its_own_threads_only() {
         move |_| Box::new(Catch(Fifo::new(), Arc::clone(&caught))) as Box<dyn Policy>
     };
     let real = Machine::builder().vps(1).policy(catch).build().unwrap();
-    let machine = Machine::builder().simulation(Arc::new(Gate(Fifo::new(), Arc::clone(&caught)))).build().unwrap();
+    let machine =
+        Machine::builder().simulation(Arc::new(Gate(Fifo::new(), Arc::clone(&caught)))).build().unwrap();
     let thread = real.spawn(async { std::thread::current().id() });
     while caught.lock().unwrap().is_empty() {
         std::thread::yield_now();

@@ -174,7 +174,7 @@ unsafe fn genealogy_of<'a>(frame: NonNull<Header>) -> Option<&'a Genealogy> {
 
 /// # Safety
 /// The caller keeps the frame.
-unsafe fn name_of<'a>(frame: NonNull<Header>) -> Option<&'a Arc<str>> {
+pub(crate) unsafe fn name_of<'a>(frame: NonNull<Header>) -> Option<&'a Arc<str>> {
     // SAFETY: the caller's contract.
     unsafe { (frame.as_ref().vtable.get().name)(frame).map(|name| name.as_ref()) }
 }
