@@ -1,6 +1,8 @@
 //! `chanter serve`: a directory over HTTP/1.1, by Swerve.
 
+use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::available_parallelism;
@@ -8,10 +10,15 @@ use std::time::Duration;
 
 use chanter::prelude::Machine;
 use clap::{Args, ValueEnum};
-use swerve::{AccessLog, Config, Mode, Server, StartError};
+use swerve::{AccessLog, Config, ErrorLog, Mode, Server, StartError};
 
 /// What was asked for cannot be had: no such directory, the port is taken.
 const UNAVAILABLE: u8 = 2;
+/// It could not go on.
+const FAILED: u8 = 1;
+
+/// How long the last lines may take to be written: nobody may read them.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The options of `chanter serve`.
 #[derive(Args, Debug)]
@@ -28,21 +35,21 @@ pub struct ServeArgs {
     /// Virtual processors [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     vps: Option<u16>,
-    /// How long a connection may stay without a request
+    /// How long a connection may stay without a request; 0 to close it after its first answer
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     keep_alive: Duration,
-    /// How long the head of a request may take
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    /// How long the head of a request may take, more than 0
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = some_seconds)]
     head_timeout: Duration,
-    /// How long a client may leave its answer where it is
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    /// How long a client may leave its answer where it is, more than 0
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = some_seconds)]
     stall_timeout: Duration,
-    /// How long requests in flight may go on after SIGINT or SIGTERM (a second one cuts them)
+    /// How long requests in flight may go on after SIGINT, SIGTERM or SIGHUP (a second one cuts them)
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     grace: Duration,
-    /// How many connections to hold at once
-    #[arg(long, value_name = "N", default_value_t = 10_240)]
-    max_connections: usize,
+    /// How many connections to hold at once, 1 at least
+    #[arg(long, value_name = "N", default_value = "10240")]
+    max_connections: NonZeroUsize,
     /// How much of small files to keep in memory, while they do not change; 0 for none
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(..=1 << 20))]
     keep: u64,
@@ -61,25 +68,36 @@ enum ModeArg {
     Parasites,
 }
 
-/// Serves until SIGINT or SIGTERM. 0: served and stopped; 2: could not start.
+/// Serves until SIGINT, SIGTERM or SIGHUP. 0: served and stopped; 1: failed; 2: could not start.
 pub fn serve(args: ServeArgs) -> ExitCode {
-    match try_serve(&args) {
+    let errors = match ErrorLog::stderr() {
+        Ok(errors) => errors,
+        Err(error) => {
+            // Who has closed it does not want to know.
+            let _ = writeln!(std::io::stderr(), "chanter: cannot start: {error}");
+            return ExitCode::from(FAILED);
+        }
+    };
+    let code = match try_serve(&args, &errors) {
         Ok(()) => ExitCode::SUCCESS,
         Err((code, message)) => {
-            eprintln!("chanter: {message}");
+            errors.tell(format_args!("chanter: {message}"));
             ExitCode::from(code)
         }
-    }
+    };
+    errors.flush(LAST_LINES);
+    code
 }
 
-fn try_serve(args: &ServeArgs) -> Result<(), (u8, String)> {
-    let descriptors = swerve::raise_descriptor_limit(args.max_connections);
-    let connections = descriptors.connections(args.max_connections);
-    if connections < args.max_connections {
-        eprintln!(
+fn try_serve(args: &ServeArgs, errors: &ErrorLog) -> Result<(), (u8, String)> {
+    let wanted = args.max_connections.get();
+    let descriptors = swerve::raise_descriptor_limit(wanted);
+    let connections = descriptors.connections(wanted);
+    if connections < wanted {
+        errors.tell(format_args!(
             "chanter: holding at most {connections} connections at once: {descriptors} \
              (see `ulimit -n`)"
-        );
+        ));
     }
     let addrs: Vec<SocketAddr> = args
         .addr
@@ -94,25 +112,34 @@ fn try_serve(args: &ServeArgs) -> Result<(), (u8, String)> {
         .vps(vps)
         .name("serve")
         .build()
-        .map_err(|error| (1, format!("cannot start a machine: {error}")))?;
+        .map_err(|error| (FAILED, format!("cannot start a machine: {error}")))?;
 
     machine.block_on(async {
-        let server = bind(args, &addrs, connections)?;
-        server.stop().on_signals().map_err(|error| (1, format!("cannot listen for signals: {error}")))?;
-        eprintln!("chanter: serving {} at http://{}/", args.dir.display(), server.local_addr());
-        let summary = server.run().await.map_err(|error| (1, error.to_string()))?;
+        let server = bind(args, &addrs, connections, errors)?;
+        server
+            .stop()
+            .on_signals()
+            .map_err(|error| (FAILED, format!("cannot listen for signals: {error}")))?;
+        let addr = server.local_addr();
+        errors.tell(format_args!("chanter: serving {} at http://{addr}/", args.dir.display()));
+        let summary = server.run().await.map_err(|error| (FAILED, format!("cannot go on: {error}")))?;
         if summary.cut > 0 {
-            eprintln!("chanter: cut {} connections that were not done", summary.cut);
+            errors.tell(format_args!("chanter: cut {} connections that were not done", summary.cut));
         }
         if summary.lines_lost > 0 {
-            eprintln!("chanter: {} lines of the access log were lost: nobody took them", summary.lines_lost);
+            errors.tell(format_args!("chanter: {} lines of the access log were lost", summary.lines_lost));
         }
         Ok(())
     })
 }
 
 /// A name may stand for several addresses, of which not every machine has every one.
-fn bind(args: &ServeArgs, addrs: &[SocketAddr], connections: usize) -> Result<Server, (u8, String)> {
+fn bind(
+    args: &ServeArgs,
+    addrs: &[SocketAddr],
+    connections: usize,
+    errors: &ErrorLog,
+) -> Result<Server, (u8, String)> {
     let mut refused = format!("cannot listen on {}: no such address", args.addr);
     for &addr in addrs {
         let mut config = Config::new(&args.dir, addr);
@@ -128,10 +155,11 @@ fn bind(args: &ServeArgs, addrs: &[SocketAddr], connections: usize) -> Result<Se
         config.max_connections = connections;
         config.kept_bytes = args.keep << 20;
         config.log = if args.quiet { AccessLog::Off } else { AccessLog::Stdout };
+        config.errors = Some(errors.clone());
         match Server::bind(config) {
             Ok(server) => return Ok(server),
             Err(error @ StartError::Directory(..)) => return Err((UNAVAILABLE, error.to_string())),
-            Err(error @ StartError::Address(..)) => refused = error.to_string(),
+            Err(error @ (StartError::Address(..) | StartError::NoConnections)) => refused = error.to_string(),
         }
     }
     Err((UNAVAILABLE, refused))
@@ -144,4 +172,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
         return Err("not between 0 and 86400 seconds".into());
     }
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// The same, but not none.
+fn some_seconds(text: &str) -> Result<Duration, String> {
+    let some = seconds(text)?;
+    if some.is_zero() { Err("not more than 0 seconds".into()) } else { Ok(some) }
 }

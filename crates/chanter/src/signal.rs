@@ -119,6 +119,22 @@ pub fn listen(number: i32) -> io::Result<Signal> {
     Ok(Signal { number, heard })
 }
 
+/// Whether the process ignores the signal with this number. One that was started by `nohup`, say, has to go on
+/// ignoring SIGHUP, and should not listen for it.
+///
+/// # Errors
+/// There is no such signal.
+pub fn is_ignored(number: i32) -> io::Result<bool> {
+    // SAFETY: all its bytes may be zero.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: changes nothing, as there is no new action; the old one is written to `action`. A number that is
+    // none is an error.
+    if unsafe { libc::sigaction(number, std::ptr::null(), &mut action) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(action.sa_sigaction == libc::SIG_IGN)
+}
+
 /// Who hears what.
 struct Switchboard {
     signals: Handle,

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use chanter::prelude::{spawn, spawn_parasite};
 
+use crate::errors::ErrorLog;
+
 /// How the parts of the server talk, and what those run on that are started and not waited for. The
 /// three forms are those in which the paper measures its Swerve (section 6.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,7 +55,8 @@ pub enum AccessLog {
     Off,
     /// To the standard output.
     Stdout,
-    /// To a writer, on an OS thread of its own: it may block as it likes.
+    /// To a writer, on an OS thread of its own: it may block as it likes. What it fails to write it is given again,
+    /// from the first byte that it did not take.
     To(Box<dyn Write + Send>),
 }
 
@@ -77,7 +80,8 @@ pub struct Config {
     pub addr: SocketAddr,
     /// How the parts talk, and what the asynchronous ones run on.
     pub mode: Mode,
-    /// How long a connection may stay without a request.
+    /// How long a connection may stay without a request. Before the first one it may stay for `head_timeout`, if
+    /// that is longer. Zero: a connection is closed after its first answer, which says so.
     pub keep_alive: Duration,
     /// How long the head of a request may take from its first byte to its last.
     pub head_timeout: Duration,
@@ -85,13 +89,15 @@ pub struct Config {
     pub stall_timeout: Duration,
     /// How long requests in flight may go on after the order to stop.
     pub grace: Duration,
-    /// How many connections to hold at once; more wait in the kernel's queue.
+    /// How many connections to hold at once, one at least; more wait in the kernel's queue.
     pub max_connections: usize,
     /// How many bytes of small files to keep in memory, at most. A kept file is looked at by each request, and
     /// answers it only if it has not changed. 0: none is kept.
     pub kept_bytes: u64,
     /// Where the access log goes.
     pub log: AccessLog,
+    /// Where errors are told. `None`: to the standard error.
+    pub errors: Option<ErrorLog>,
 }
 
 impl Config {
@@ -108,6 +114,7 @@ impl Config {
             max_connections: 10_240,
             kept_bytes: 64 << 20,
             log: AccessLog::Off,
+            errors: None,
         }
     }
 }

@@ -77,8 +77,21 @@ pub(crate) async fn converse(stream: TcpStream, peer: SocketAddr, shared: Shared
     }
 }
 
+/// What a client to whom nothing is owed has said meanwhile: a request that had reached this machine
+/// before it was decided to close the connection.
+fn unheard(parts: http1::Parts<Wire, Service>) -> (TcpStream, Bytes) {
+    let (stream, first) = parts.io.into_inner();
+    let bytes = match (parts.read_buf.is_empty(), first.is_empty()) {
+        (true, true) => read_available(&stream).ok().flatten().unwrap_or_default(),
+        (true, false) => first,
+        (false, true) => parts.read_buf,
+        (false, false) => [parts.read_buf, first].concat().into(),
+    };
+    (stream, bytes)
+}
+
 /// Lets hyper answer one request after another. What it returns came when the connection was quiet
-/// and about to be closed: a request that had reached this machine before the order to stop.
+/// and about to be closed (see [`unheard`]).
 async fn exchange(
     stream: TcpStream,
     first: Bytes,
@@ -92,6 +105,8 @@ async fn exchange(
         .max_buf_size(MOST_HEAD)
         // A client may shut its side once it has asked.
         .half_close(true)
+        // Answers say so if the connection ends with them.
+        .keep_alive(patience.keeps_alive())
         // The choice below watches over the head, over silence and over stalls alike.
         .header_read_timeout(None)
         .serve_connection(Wire::new(stream, first, meter.clone()), service);
@@ -115,14 +130,12 @@ async fn exchange(
                 if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
                     return Poll::Ready(Turn::Finished(result));
                 }
-                if let Some(log) = &log
-                    && meter.has_finished()
-                {
-                    if log.is_synchronous() {
-                        return Poll::Ready(Turn::Ended);
-                    }
-                    while let Some(record) = meter.next_finished() {
-                        log.post_and_leave(record);
+                if let Some(log) = &log {
+                    while meter.has_finished() {
+                        if log.has_to_be_waited_for() {
+                            return Poll::Ready(Turn::Ended);
+                        }
+                        meter.next_finished().into_iter().for_each(|record| log.post_and_leave(record));
                     }
                 }
                 // A new phase may be shorter than what was left of the last.
@@ -136,7 +149,7 @@ async fn exchange(
         match turn {
             Turn::Finished(result) => {
                 // Whatever was cut short has ended: its records are there.
-                let wire = connection.into_parts().io;
+                let (stream, _) = connection.into_parts().io.into_inner();
                 post().await;
                 match result {
                     Err(error) if !error.is_parse() => {}
@@ -146,7 +159,7 @@ async fn exchange(
                             let status = if error.is_parse_too_large() { 431 } else { 400 };
                             log.post(Box::new(Record::of_garbage(peer.ip(), status))).await;
                         }
-                        linger(wire, &stop).await;
+                        linger(stream, &stop).await;
                     }
                 }
                 return None;
@@ -154,12 +167,9 @@ async fn exchange(
             Turn::Ordered if eased => break,
             // Nothing is in flight that we have heard of.
             Turn::Ordered if meter.is_quiet() => {
-                let stream = connection.into_parts().io.into_inner();
+                let (stream, bytes) = unheard(connection.into_parts());
                 post().await;
-                return match read_available(&stream) {
-                    Ok(Some(bytes)) if !bytes.is_empty() => Some((stream, bytes)),
-                    _ => None,
-                };
+                return (!bytes.is_empty()).then_some((stream, bytes));
             }
             Turn::Ordered => {
                 eased = true;
@@ -167,14 +177,26 @@ async fn exchange(
             }
             Turn::Alarm => match meter.deadline(&mut watch) {
                 Some((at, Overdue::Head)) if at <= Instant::now() => {
-                    let wire = last_word(connection.into_parts().io, REQUEST_TIMEOUT);
+                    let (stream, _) = connection.into_parts().io.into_inner();
+                    last_word(&stream, REQUEST_TIMEOUT);
+                    post().await;
                     if let Some(log) = &log {
                         log.post(Box::new(Record::of_garbage(peer.ip(), 408))).await;
                     }
-                    linger(wire, &stop).await;
+                    linger(stream, &stop).await;
                     return None;
                 }
-                Some((at, Overdue::Request | Overdue::Taking)) if at <= Instant::now() => break,
+                Some((at, Overdue::Request)) if at <= Instant::now() => {
+                    let (stream, bytes) = unheard(connection.into_parts());
+                    post().await;
+                    if !bytes.is_empty() {
+                        return Some((stream, bytes));
+                    }
+                    last_word(&stream, b"");
+                    linger(stream, &stop).await;
+                    return None;
+                }
+                Some((at, Overdue::Taking)) if at <= Instant::now() => break,
                 _ => {}
             },
             Turn::Ended => post().await,

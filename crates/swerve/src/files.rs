@@ -26,6 +26,7 @@ use crate::buffer::Buffer;
 use crate::conditional::{Validators, Verdict};
 use crate::config::Mode;
 use crate::disk::Disk;
+use crate::errors::ErrorLog;
 use crate::facts::{self, Facts};
 use crate::kept::{Kept, KeptFiles};
 use crate::listing;
@@ -60,6 +61,7 @@ struct Means {
     kept: KeptFiles,
     disk: Disk,
     mode: Mode,
+    errors: ErrorLog,
 }
 
 /// The head of a file's answer.
@@ -89,9 +91,9 @@ enum Source {
 
 impl FileProcessor {
     /// `kept`: how many bytes of small files to keep in memory.
-    pub(crate) fn new(tree: Tree, disk: Disk, mode: Mode, kept: u64) -> FileProcessor {
+    pub(crate) fn new(tree: Tree, disk: Disk, mode: Mode, kept: u64, errors: ErrorLog) -> FileProcessor {
         let kept = KeptFiles::new(kept);
-        FileProcessor { means: Arc::new(Means { tree, kept, disk, mode }) }
+        FileProcessor { means: Arc::new(Means { tree, kept, disk, mode, errors }) }
     }
 
     /// Starts the processor of one request. Its answer comes from the channel; the channel closes
@@ -102,7 +104,7 @@ impl FileProcessor {
         self.means.mode.start(async move {
             let (answer, rest) = match means.process(&ask).await {
                 Ok(answer) => answer,
-                Err(refusal) => (refused(&ask.uri, &refusal), None),
+                Err(refusal) => (refused(&ask.uri, &refusal, &means.errors), None),
             };
             drop(ask);
             // Asynchronously, an answer that is ready at once is left there, and the processor ends
@@ -406,14 +408,14 @@ fn text(value: String) -> HeaderValue {
     HeaderValue::try_from(value).unwrap_or(HeaderValue::from_static(""))
 }
 
-fn refused(uri: &Uri, refusal: &Refusal) -> Answer {
+fn refused(uri: &Uri, refusal: &Refusal, errors: &ErrorLog) -> Answer {
     plain(match refusal {
         Refusal::NotFound => StatusCode::NOT_FOUND,
         Refusal::Forbidden => StatusCode::FORBIDDEN,
         Refusal::Busy | Refusal::WouldWait => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::Failed(error) => {
             // Not for the client: it may say more about the machine than clients should know.
-            eprintln!("swerve: {:?}: {error}", uri.path());
+            errors.tell(format_args!("swerve: {:?}: {error}", uri.path()));
             StatusCode::INTERNAL_SERVER_ERROR
         }
     })

@@ -51,6 +51,7 @@ mod conditional;
 mod config;
 mod connection;
 mod disk;
+mod errors;
 mod facts;
 mod files;
 mod kept;
@@ -73,6 +74,7 @@ mod tree;
 mod wire;
 
 pub use config::{AccessLog, Config, Mode};
+pub use errors::ErrorLog;
 pub use limits::{Descriptors, raise_descriptor_limit};
 pub use server::{Server, StartError, Summary};
 pub use stop::Stop;

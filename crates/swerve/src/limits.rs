@@ -17,11 +17,11 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// How many connections can be held within the limit, at most `wish`. A quarter of the
-    /// descriptors is left to the files that they ask for.
+    /// How many connections can be held within the limit, at most `wish`, and one if any are wished for.
+    /// A quarter of the descriptors is left to the files that they ask for.
     pub fn connections(&self, wish: usize) -> usize {
         let room = self.allowed.saturating_sub(RESERVED) / 4 * 3;
-        wish.min(usize::try_from(room).unwrap_or(usize::MAX)).max(1)
+        wish.min(usize::try_from(room).unwrap_or(usize::MAX).max(1))
     }
 }
 
@@ -68,5 +68,6 @@ mod tests {
         let low = Descriptors { allowed: 1_024, wanted: 13_724 };
         assert_eq!(low.connections(10_240), 720);
         assert_eq!(Descriptors { allowed: 3, wanted: 99 }.connections(10), 1);
+        assert_eq!(low.connections(0), 0);
     }
 }

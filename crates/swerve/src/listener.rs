@@ -7,10 +7,14 @@ use std::time::{Duration, Instant};
 use chanter::io::{TcpListener, TcpStream};
 use chanter::prelude::*;
 
+use crate::errors::ErrorLog;
 use crate::stop::Stop;
 
 /// How long to leave the kernel alone when it has no descriptor for a new connection.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// How long until the error log is told again that the kernel has none.
+const BETWEEN_TELLING: Duration = Duration::from_secs(10);
 
 /// After the order to stop: how long the kernel's queue may yield nothing before it counts as empty,
 /// and how long it may go on yielding. Clients in it have connected, and may have asked.
@@ -22,14 +26,13 @@ pub(crate) type Arrival = (TcpStream, SocketAddr);
 
 /// Takes connections and hands each to the manager, until the order to stop. Then it hands over those
 /// that had already come, and gives up the port.
-pub(crate) async fn listen(listener: TcpListener, arrivals: Sender<Arrival>, stop: Stop) {
-    let mut complained = false;
+pub(crate) async fn listen(listener: TcpListener, arrivals: Sender<Arrival>, stop: Stop, errors: ErrorLog) {
+    let mut told: Option<Instant> = None;
     loop {
         let accepted = choose((stop.eased().wrap(|()| None), listener.accept().wrap(Some)));
         match accepted.await {
             None => break,
             Some(Ok(arrival)) => {
-                complained = false;
                 // The manager takes it when it has room; meanwhile the kernel's queue fills.
                 let handed = choose((
                     stop.halted().wrap(|()| false),
@@ -41,9 +44,9 @@ pub(crate) async fn listen(listener: TcpListener, arrivals: Sender<Arrival>, sto
             }
             Some(Err(error)) if is_of_one_connection(&error) => {}
             Some(Err(error)) => {
-                if !complained {
-                    eprintln!("swerve: cannot take connections: {error}");
-                    complained = true;
+                if told.is_none_or(|told| told.elapsed() >= BETWEEN_TELLING) {
+                    errors.tell(format_args!("swerve: cannot take connections: {error}"));
+                    told = Some(Instant::now());
                 }
                 choose((stop.eased(), after(BREATH))).await;
             }

@@ -23,7 +23,7 @@ impl Drop for Ending {
 
 enum Happening {
     Arrived(Arrival),
-    /// The listener has gone, and sends no more.
+    /// The listener has gone, and sends no more. Without an order to stop it has failed, and nobody new is served.
     NoMore,
     Ended,
     /// The order to stop.
@@ -58,7 +58,10 @@ pub(crate) async fn manage(
         match choose((order, over, arrival)).await {
             Happening::Ease => deadline = Some(Instant::now() + grace),
             Happening::Halt => break,
-            Happening::NoMore => open = false,
+            Happening::NoMore => {
+                open = false;
+                shared.stop.ease();
+            }
             Happening::Ended => live -= 1,
             Happening::Arrived((stream, peer)) => {
                 live += 1;

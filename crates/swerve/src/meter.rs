@@ -4,8 +4,8 @@
 //! ```text
 //!          first byte            request read
 //!   Quiet ────────────▶ Head ────────────────▶ Answering ──┐
-//!     ▲                                                    │ answer handed to the wire
-//!     └────────────────────────────────────────────────────┘
+//!     ▲                  ▲                                 │ answer handed to the wire;
+//!     └──────────────────┴─────────────────────────────────┘ Head: the next has begun
 //! ```
 //!
 //! In every phase the wire may be *stalled*: bytes wait that the client does not take.
@@ -31,9 +31,14 @@ impl Patience {
         Patience { keep_alive: config.keep_alive, head: config.head_timeout, stall: config.stall_timeout }
     }
 
-    /// How long a connection may stay silent before its first byte.
+    /// How long a connection may stay silent before its first byte. Whoever connects means to ask.
     pub(crate) fn before_first_byte(&self) -> Duration {
-        self.keep_alive
+        self.keep_alive.max(self.head)
+    }
+
+    /// Whether a connection is kept after an answer.
+    pub(crate) fn keeps_alive(&self) -> bool {
+        !self.keep_alive.is_zero()
     }
 }
 
@@ -62,6 +67,8 @@ pub(crate) struct Meter {
     phase: AtomicU8,
     /// How many phases there have been.
     phases: AtomicU32,
+    /// What came last ends no head: a request has been read in part, perhaps behind others.
+    has_begun: AtomicBool,
     is_stalled: AtomicBool,
     /// How many stalls there have been.
     stalls: AtomicU32,
@@ -97,6 +104,7 @@ impl Meter {
             patience,
             phase: AtomicU8::new(QUIET),
             phases: AtomicU32::new(0),
+            has_begun: AtomicBool::new(false),
             is_stalled: AtomicBool::new(false),
             stalls: AtomicU32::new(0),
             has_finished: AtomicBool::new(false),
@@ -109,8 +117,9 @@ impl Meter {
         count_one(&self.phases);
     }
 
-    /// The wire: bytes came.
-    pub(crate) fn heard(&self) {
+    /// The wire: bytes came, and end (or not) in the end of a head.
+    pub(crate) fn heard(&self, ends_a_head: bool) {
+        self.has_begun.store(!ends_a_head, Relaxed);
         if self.phase.load(Relaxed) == QUIET {
             self.enter(HEAD);
         }
@@ -131,7 +140,7 @@ impl Meter {
 
     /// The body: the answer has been handed over, or given up.
     pub(crate) fn answered(&self, record: Option<Box<Record>>) {
-        self.enter(QUIET);
+        self.enter(if self.has_begun.load(Relaxed) { HEAD } else { QUIET });
         if let Some(record) = record {
             self.finished.lock().unwrap_or_else(PoisonError::into_inner).push_back(record);
             self.has_finished.store(true, Relaxed);
@@ -204,7 +213,7 @@ mod tests {
     fn an_exchange() {
         let (meter, mut watch) = meter();
         assert_eq!(overdue(&meter, &mut watch), Some(Overdue::Request));
-        meter.heard();
+        meter.heard(true);
         assert_eq!(overdue(&meter, &mut watch), Some(Overdue::Head));
         meter.request();
         assert_eq!(overdue(&meter, &mut watch), None);
@@ -217,10 +226,10 @@ mod tests {
     #[test]
     fn dribbling_does_not_buy_time() {
         let (meter, mut watch) = meter();
-        meter.heard();
+        meter.heard(true);
         let first = meter.deadline(&mut watch);
         std::thread::sleep(Duration::from_millis(2));
-        meter.heard();
+        meter.heard(true);
         assert_eq!(meter.deadline(&mut watch), first);
     }
 
@@ -231,12 +240,26 @@ mod tests {
         let first = meter.deadline(&mut watch);
         std::thread::sleep(Duration::from_millis(2));
         assert_eq!(meter.deadline(&mut watch), first);
-        meter.heard();
+        meter.heard(true);
         meter.request();
         meter.answered(None);
         let second = meter.deadline(&mut watch);
         assert!(second.map(|d| d.0) > first.map(|d| d.0));
         assert_eq!(second.map(|d| d.1), Some(Overdue::Request));
+    }
+
+    /// What was read behind a request counts from the answer on, though nothing more comes.
+    #[test]
+    fn a_head_that_was_begun_behind_another_is_waited_for_as_a_head() {
+        let (meter, mut watch) = meter();
+        meter.heard(false);
+        meter.request();
+        meter.answered(None);
+        assert_eq!(overdue(&meter, &mut watch), Some(Overdue::Head));
+        meter.heard(true);
+        meter.request();
+        meter.answered(None);
+        assert_eq!(overdue(&meter, &mut watch), Some(Overdue::Request));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use chanter::prelude::*;
 use crate::config::Config;
 use crate::connection::Shared;
 use crate::disk::Disk;
+use crate::errors::ErrorLog;
 use crate::files::FileProcessor;
 use crate::listener::listen;
 use crate::logger::Log;
@@ -26,6 +27,8 @@ pub enum StartError {
     Directory(PathBuf, io::Error),
     /// The address could not be had.
     Address(SocketAddr, io::Error),
+    /// It may hold no connection at all.
+    NoConnections,
 }
 
 impl fmt::Display for StartError {
@@ -35,14 +38,17 @@ impl fmt::Display for StartError {
                 write!(f, "cannot serve {}: {error}", directory.display())
             }
             StartError::Address(addr, error) => write!(f, "cannot listen on {addr}: {error}"),
+            StartError::NoConnections => f.write_str("cannot serve with no connections at all"),
         }
     }
 }
 
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        let (StartError::Directory(_, error) | StartError::Address(_, error)) = self;
-        Some(error)
+        match self {
+            StartError::Directory(_, error) | StartError::Address(_, error) => Some(error),
+            StartError::NoConnections => None,
+        }
     }
 }
 
@@ -79,8 +85,11 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`StartError`] when either cannot be had.
+    /// [`StartError`] when either cannot be had, or `max_connections` is 0.
     pub fn bind(config: Config) -> Result<Server, StartError> {
+        if config.max_connections == 0 {
+            return Err(StartError::NoConnections);
+        }
         let tree = Tree::new(&config.directory)
             .map_err(|error| StartError::Directory(config.directory.clone(), error))?;
         let address = |error| StartError::Address(config.addr, error);
@@ -106,23 +115,33 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When the OS threads that it needs cannot be started.
+    /// When the OS threads that it needs cannot be started, or one of its threads has failed. Connections are
+    /// closed then, too.
     pub async fn run(self) -> io::Result<Summary> {
         let Server { mut config, tree, listener, stop, .. } = self;
         let patience = Patience::of(&config);
-        let (log, ending) = Log::start(std::mem::take(&mut config.log), config.mode)?.unzip();
-        let files = FileProcessor::new(tree, Disk::start()?, config.mode, config.kept_bytes);
+        let errors = match config.errors.take() {
+            Some(errors) => errors,
+            None => ErrorLog::stderr()?,
+        };
+        let disk = Disk::start()?;
+        let (log, ending) = Log::start(std::mem::take(&mut config.log), config.mode, &errors)?.unzip();
+        let files = FileProcessor::new(tree, disk, config.mode, config.kept_bytes, errors.clone());
         let shared = Shared { files, log, stop: stop.clone(), patience };
 
         let (arrive, arrivals) = channel();
-        let network = spawn(listen(listener, arrive, stop));
+        let network = spawn(listen(listener, arrive, stop.clone(), errors));
         let manager = spawn(manage(arrivals, shared, config.max_connections, config.grace));
 
-        let mut summary = manager.join().await.map_err(io::Error::other)?;
-        let _ = network.join().await;
-        if let Some(ending) = ending {
-            summary.lines_lost = ending.lost().await;
-        }
-        Ok(summary)
+        let managed = manager.join().await.map_err(io::Error::other);
+        // Whoever is still there serves nobody.
+        stop.halt();
+        let listened = network.join().await.map_err(io::Error::other);
+        let lines_lost = match ending {
+            Some(ending) => ending.lost().await,
+            None => 0,
+        };
+        listened?;
+        Ok(Summary { lines_lost, ..managed? })
     }
 }

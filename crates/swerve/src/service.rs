@@ -7,10 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::header::{ALLOW, CONTENT_LENGTH, HOST, HeaderValue};
+use http::header::{ALLOW, CONNECTION, HOST, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 
 use crate::body::{Body, Content, Exchange};
 use crate::files::{Answer, Ask, FileProcessor, plain};
@@ -31,8 +31,10 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     type Future = Answering;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        // A body, if there is one, is dropped here: hyper drains it or ends the connection.
-        let (parts, _) = request.into_parts();
+        let (parts, body) = request.into_parts();
+        // Nobody here wants a body. What follows it is not believed: who sent it may see its end elsewhere.
+        let is_last = !body.is_end_stream();
+        drop(body);
         let record = self.logged.then(|| Box::new(Record::of_request(self.peer, &parts)));
         let exchange = Exchange::new(self.meter.clone(), record);
         let is_head = parts.method == Method::HEAD;
@@ -48,7 +50,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
                 }
             }
         };
-        Answering { answer, is_head, exchange: Some(exchange) }
+        Answering { answer, is_head, is_last, exchange: Some(exchange) }
     }
 }
 
@@ -64,6 +66,8 @@ enum Source {
 pub(crate) struct Answering {
     answer: Source,
     is_head: bool,
+    /// The connection ends with this answer.
+    is_last: bool,
     exchange: Option<Exchange>,
 }
 
@@ -79,6 +83,9 @@ impl Future for Answering {
         if self.is_head {
             *answer.body_mut() = Content::Empty;
         }
+        if self.is_last {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         let mut exchange = self.exchange.take().expect("polled again after it was ready");
         exchange.answer_with(answer.status().as_u16());
         Poll::Ready(Ok(answer.map(|content| Body::new(content, exchange))))
@@ -87,18 +94,86 @@ impl Future for Answering {
 
 /// The answer to what can be answered from the head alone.
 fn judge(parts: &Parts) -> Option<Answer> {
+    if !has_good_host(parts) {
+        let mut answer = plain(StatusCode::BAD_REQUEST);
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return Some(answer);
+    }
     if parts.method != Method::GET && parts.method != Method::HEAD {
         let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED);
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Some(answer);
     }
-    // RFC 9112, 3.2: exactly one, from HTTP/1.1 on.
-    let hosts = parts.headers.get_all(HOST).iter().count();
-    if hosts > 1 || (hosts == 0 && parts.version > Version::HTTP_10) {
-        let mut answer = plain(StatusCode::BAD_REQUEST);
-        debug_assert!(answer.headers().contains_key(CONTENT_LENGTH));
-        answer.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
-        return Some(answer);
-    }
     None
+}
+
+/// RFC 9112, 3.2: a request, of whatever method, has one host, and its syntax is that of a host. HTTP/1.0 did
+/// without.
+fn has_good_host(parts: &Parts) -> bool {
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) => parts.version <= Version::HTTP_10,
+        (Some(host), None) => is_host(host.as_bytes()),
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// `uri-host [ ":" port ]` of RFC 9110, 7.2. It may be empty: so is the host of some URIs.
+fn is_host(value: &[u8]) -> bool {
+    let (host, port) = match value.iter().rposition(|b| *b == b':') {
+        // A colon within brackets belongs to an address.
+        Some(colon) if !value.ends_with(b"]") => (&value[..colon], &value[colon + 1..]),
+        _ => (value, &[][..]),
+    };
+    let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(b);
+    let is_good = match host.strip_prefix(b"[").map(|rest| rest.strip_suffix(b"]")) {
+        Some(Some(address)) => !address.is_empty() && address.iter().all(|b| is_plain(b) || *b == b':'),
+        Some(None) => false,
+        None => {
+            let mut rest = host;
+            loop {
+                rest = match rest {
+                    [] => break true,
+                    [b'%', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                        rest
+                    }
+                    [b, rest @ ..] if is_plain(b) => rest,
+                    _ => break false,
+                };
+            }
+        }
+    };
+    is_good && port.iter().all(u8::is_ascii_digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts() {
+        for good in [
+            "",
+            "a",
+            "a:",
+            "a:80",
+            "example.com",
+            "127.0.0.1:8080",
+            "[::1]",
+            "[::1]:80",
+            "[v1.x:y]",
+            "a_b",
+            "%c3%bc",
+            "xn--a-b.",
+            ":80",
+        ] {
+            assert!(is_host(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "a b", "a,b c", "a/b", "user@a", "a:b", "a:80:90", "::1", "[::1", "::1]", "[]", "[::1]x", "a?b",
+            "a#b", "%c", "%zz", "a\tb", "a\\b", "<a>", "\u{fc}", "[a]b]:1", "[::1]:x",
+        ] {
+            assert!(!is_host(bad.as_bytes()), "{bad}");
+        }
+    }
 }

@@ -36,7 +36,8 @@ impl Stop {
         let _ = self.halt.put(());
     }
 
-    /// Eases at the first SIGINT or SIGTERM, and halts at the second.
+    /// Eases at the first SIGINT, SIGTERM or SIGHUP, and halts at the second. A SIGHUP that the process ignores, as
+    /// under `nohup`, stays ignored.
     ///
     /// Has to be called on a thread of a Chanter machine, which then listens for the signals until
     /// the server has stopped. The signals never again end the process by themselves.

@@ -1,16 +1,17 @@
 //! The wire: a TCP stream as hyper wants it, which tells the [`Meter`] what passes.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chanter::io::TcpStream;
 use chanter::prelude::*;
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 
 use crate::meter::Meter;
 use crate::stop::Stop;
@@ -20,23 +21,48 @@ use crate::stop::Stop;
 const LINGER: Duration = Duration::from_secs(1);
 const MOST_SWALLOWED: usize = 1 << 20;
 
+/// How much is read at a time.
+const AT_ONCE: usize = 4096;
+
 /// See the module.
 pub(crate) struct Wire {
     stream: TcpStream,
     /// Bytes that were read before hyper came.
     first: Bytes,
+    /// What the bytes that hyper has been given end in.
+    tail: Tail,
     meter: Arc<Meter>,
+}
+
+/// The last bytes of a stream: do they end the head of a request?
+#[derive(Debug, Default)]
+struct Tail {
+    last: [u8; 4],
+}
+
+impl Tail {
+    fn append(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[bytes.len().saturating_sub(4)..];
+        self.last.rotate_left(bytes.len());
+        self.last[4 - bytes.len()..].copy_from_slice(bytes);
+    }
+
+    /// A head ends in an empty line, and nothing but its end does. Lines may end in a mere line feed
+    /// (RFC 9112, 2.2).
+    fn ends_a_head(&self) -> bool {
+        self.last.ends_with(b"\n\n") || self.last.ends_with(b"\n\r\n")
+    }
 }
 
 impl Wire {
     /// `first` has been read from `stream` already.
     pub(crate) fn new(stream: TcpStream, first: Bytes, meter: Arc<Meter>) -> Wire {
-        Wire { stream, first, meter }
+        Wire { stream, first, tail: Tail::default(), meter }
     }
 
-    /// The stream, to go on without hyper.
-    pub(crate) fn into_inner(self) -> TcpStream {
-        self.stream
+    /// The stream, to go on without hyper, and what has been read from it and not been given to hyper.
+    pub(crate) fn into_inner(self) -> (TcpStream, Bytes) {
+        (self.stream, self.first)
     }
 }
 
@@ -48,20 +74,29 @@ impl Read for Wire {
     ) -> Poll<io::Result<()>> {
         if !self.first.is_empty() {
             let n = self.first.len().min(buffer.remaining());
-            buffer.put_slice(&self.first.split_to(n));
-            self.meter.heard();
+            let bytes = self.first.split_to(n);
+            buffer.put_slice(&bytes);
+            self.heard(&bytes);
             return Poll::Ready(Ok(()));
         }
-        let read = Read::poll_read(Pin::new(&mut self.stream), cx, buffer);
-        // The end of the stream counts as a byte here; nothing waits for a request after it.
-        if let Poll::Ready(Ok(())) = read {
-            self.meter.heard();
-        }
-        read
+        let mut space = [MaybeUninit::uninit(); AT_ONCE];
+        let most = buffer.remaining().min(AT_ONCE);
+        let mut space = ReadBuf::uninit(&mut space[..most]);
+        ready!(Read::poll_read(Pin::new(&mut self.stream), cx, space.unfilled()))?;
+        buffer.put_slice(space.filled());
+        self.heard(space.filled());
+        Poll::Ready(Ok(()))
     }
 }
 
 impl Wire {
+    /// Hyper has been given these. The end of the stream (none) counts as a byte; nothing waits for a request
+    /// after it.
+    fn heard(&mut self, bytes: &[u8]) {
+        self.tail.append(bytes);
+        self.meter.heard(self.tail.ends_a_head());
+    }
+
     fn measured(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.meter.wrote(written.is_ready());
         written
@@ -97,8 +132,7 @@ impl Write for Wire {
 }
 
 /// Waits, in reason, for the client to close a connection whose other side is shut.
-pub(crate) async fn linger(wire: Wire, stop: &Stop) {
-    let Wire { stream, .. } = wire;
+pub(crate) async fn linger(stream: TcpStream, stop: &Stop) {
     let patience = Instant::now() + LINGER;
     let mut swallowed = 0;
     while swallowed < MOST_SWALLOWED {
@@ -118,17 +152,18 @@ pub(crate) async fn linger(wire: Wire, stop: &Stop) {
     }
 }
 
-/// A last word outside HTTP's course of request and answer. One attempt: a socket that has no room
+/// A last word (or none) outside HTTP's course of request and answer. One attempt: a socket that has no room
 /// for a line has no reader either.
-pub(crate) fn last_word(wire: Wire, word: &'static [u8]) -> Wire {
-    let _ = wire.stream.try_write(word);
-    let _ = wire.stream.shutdown(Shutdown::Write);
-    wire
+pub(crate) fn last_word(stream: &TcpStream, word: &'static [u8]) {
+    if !word.is_empty() {
+        let _ = stream.try_write(word);
+    }
+    let _ = stream.shutdown(Shutdown::Write);
 }
 
 /// What can be read at once; empty at the end of the stream, `None` if there is nothing yet.
 pub(crate) fn read_available(stream: &TcpStream) -> io::Result<Option<Bytes>> {
-    let mut bytes = [0; 4096];
+    let mut bytes = [0; AT_ONCE];
     match stream.try_read(&mut bytes) {
         Ok(n) => Ok(Some(Bytes::copy_from_slice(&bytes[..n]))),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
