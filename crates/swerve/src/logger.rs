@@ -39,8 +39,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const QUEUE: usize = 4 * 1024;
 /// Posts that may wait beyond that, while their connections go on.
 const MOST_WAITING: usize = 4 * 1024;
-/// How long the log may take to be written when everything else is over.
-const LAST_LINES: Duration = Duration::from_secs(2);
+/// How long the log may take to be written when everything else is over: without a line that is, and in all.
+const LAST_LINE: Duration = Duration::from_secs(2);
+const LAST_LINES: Duration = Duration::from_secs(10);
 /// Bytes of lines gathered while the scribe writes.
 const BATCH: usize = 256 * 1024;
 /// How long lines are gathered though the scribe has nothing to do: to wake an OS thread for each line
@@ -134,10 +135,18 @@ impl Log {
 impl Ending {
     /// Waits, within limits, until all is written. How many lines were not.
     pub(crate) async fn lost(self) -> u64 {
-        choose((self.logger.join().wrap(drop), after(LAST_LINES))).await;
+        let written = || self.counts.written.load(Ordering::Relaxed);
+        let end = Instant::now() + LAST_LINES;
+        loop {
+            let before = written();
+            let patience = end.min(Instant::now() + LAST_LINE);
+            let over = choose((self.logger.join().wrap(|_| true), at(patience).wrap(|()| false)));
+            if over.await || patience == end || written() == before {
+                break;
+            }
+        }
         let _ = self.given_up.put(());
-        let posted = self.counts.posted.load(Ordering::Relaxed);
-        posted.saturating_sub(self.counts.written.load(Ordering::Relaxed))
+        self.counts.posted.load(Ordering::Relaxed).saturating_sub(written())
     }
 }
 

@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{ASYNCHRONOUS, Lines, MODES, serve_with};
@@ -99,10 +100,10 @@ fn the_synchronous_form_waits_for_the_log_in_reason() {
     let served = serve_with(Mode::Synchronous, |config| config.log = log);
     served.write("a", "a");
     let mut client = served.connect();
-    // Long lines: four fill a batch, and there are two batches before a post has to wait.
+    // Long lines: fourteen fill a batch, and there are two batches before a post has to wait.
     let agent = format!("user-agent: {}\r\n", "x".repeat(20_000));
     let began = Instant::now();
-    for _ in 0..11 {
+    for _ in 0..40 {
         client.ask("GET", "/a", &agent);
         assert_eq!(client.reply(false).text(), "a");
     }
@@ -133,5 +134,195 @@ fn a_log_that_nobody_reads_blocks_nobody() {
         served.stop.ease();
         assert!(served.ended().lines_lost > 0);
         drop(release);
+    }
+}
+
+/// A log that takes its time: a little at once, and not at once.
+struct Slow(Lines);
+
+impl Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        thread::sleep(Duration::from_millis(10));
+        self.0.write(&bytes[..bytes.len().min(64 * 1024)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// More requests than there is room for records, from clients that are faster than the log: they wait for it.
+#[test]
+fn a_slow_log_loses_nothing() {
+    const CLIENTS: usize = 8;
+    const EACH: usize = 2_000;
+    for mode in MODES {
+        let lines = Lines::default();
+        let log = AccessLog::To(Box::new(Slow(lines.clone())));
+        let served = serve_with(mode, |config| config.log = log);
+        served.write("a", "a");
+        let agent = "x".repeat(1_500);
+        let request = format!("GET /a HTTP/1.1\r\nhost: test\r\nuser-agent: {agent}\r\n\r\n");
+        thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                let mut client = served.connect();
+                let mut stream = client.stream.try_clone().unwrap();
+                let many = request.repeat(20);
+                scope.spawn(move || (0..EACH / 20).for_each(|_| stream.write_all(many.as_bytes()).unwrap()));
+                scope.spawn(move || {
+                    for _ in 0..EACH {
+                        assert_eq!(client.reply(false).text(), "a");
+                    }
+                });
+            }
+        });
+        served.stop.ease();
+        assert_eq!(served.ended().lines_lost, 0, "{mode:?}");
+        assert_eq!(lines.text().lines().count(), CLIENTS * EACH);
+    }
+}
+
+/// A disk that is full after so many bytes, until it is told otherwise.
+struct Full {
+    lines: Lines,
+    room: usize,
+    more: Receiver<()>,
+}
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.room == 0 && self.more.try_recv().is_ok() {
+            self.room = usize::MAX;
+        }
+        let most = self.room.min(bytes.len()).min(100);
+        if most == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.room -= most;
+        self.lines.write(&bytes[..most])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What cannot be written is told, and is written when it can be: every line, whole and once.
+#[test]
+fn a_full_disk_costs_no_line() {
+    for mode in MODES {
+        let (lines, errors) = (Lines::default(), Lines::default());
+        let (empty, more) = channel();
+        let full = Full { lines: lines.clone(), room: 1_234, more };
+        let served = serve_with(mode, |config| {
+            config.log = AccessLog::To(Box::new(full));
+            config.errors = errors.errors();
+        });
+        served.write("a", "a");
+        let mut client = served.connect();
+        for i in 0..100 {
+            client.ask("GET", &format!("/a?{i}-"), "");
+            client.reply(false);
+        }
+        errors.wait_for("cannot write the access log");
+        assert_eq!(lines.text().len(), 1_234);
+        empty.send(()).unwrap();
+        errors.wait_for("the access log is written again");
+        client.ask("GET", "/a?last", "");
+        client.reply(false);
+        drop(client);
+        served.stop.ease();
+        assert_eq!(served.ended().lines_lost, 0);
+        let text = lines.text();
+        assert_eq!(text.lines().count(), 101);
+        assert!(
+            text.lines()
+                .all(|line| line.starts_with("127.0.0.1 - - [") && line.ends_with("200 1 \"-\" \"-\""))
+        );
+        assert!((0..100).all(|i| text.matches(&format!("/a?{i}- ")).count() == 1));
+        // Once for each time, and not for each try.
+        assert_eq!(errors.text().lines().count(), 2, "{}", errors.text());
+    }
+}
+
+/// What is lost since nobody takes it is told while it happens, and to the line.
+#[test]
+fn what_a_stuck_log_loses_is_told() {
+    /// Blocks until it is released, for good.
+    struct Gate(Lines, Receiver<()>);
+
+    impl Write for Gate {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.1.recv();
+            self.0.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    for mode in MODES {
+        let (lines, errors) = (Lines::default(), Lines::default());
+        let (release, released) = channel();
+        let served = serve_with(mode, |config| {
+            config.log = AccessLog::To(Box::new(Gate(lines.clone(), released)));
+            config.errors = errors.errors();
+        });
+        served.write("a", "a");
+        let mut client = served.connect();
+        let agent = format!("user-agent: {}\r\n", "x".repeat(20_000));
+        let mut asked = 0;
+        let mut ask = |many: usize| {
+            for _ in 0..many {
+                client.ask("GET", "/a", &agent);
+                assert_eq!(client.reply(false).text(), "a");
+            }
+            asked += many;
+        };
+        // More than two batches hold; and then one that comes when the log is known to be stuck.
+        ask(40);
+        errors.wait_for("the access log takes no lines: ");
+        ask(1);
+        drop(release);
+        errors.wait_for("the access log takes lines again: ");
+        ask(1);
+        drop(client);
+        served.stop.ease();
+        let lost = served.ended().lines_lost;
+        assert!(lost > 0);
+        assert_eq!(lines.text().lines().count() as u64 + lost, asked as u64);
+        assert!(errors.text().contains(&format!("takes lines again: {lost} were lost")), "{}", errors.text());
+    }
+}
+
+/// A writer that panics ends the log, and nothing else.
+#[test]
+fn a_log_whose_writer_panics() {
+    struct Panics;
+
+    impl Write for Panics {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            panic!("as it should");
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    for mode in MODES {
+        let errors = Lines::default();
+        let served = serve_with(mode, |config| {
+            config.log = AccessLog::To(Box::new(Panics));
+            config.errors = errors.errors();
+        });
+        served.write("a", "a");
+        assert_eq!(served.get("/a").text(), "a");
+        errors.wait_for("panicked");
+        assert_eq!(served.get("/a").text(), "a");
+        errors.wait_for("1 are lost so far");
+        served.stop.ease();
+        assert_eq!(served.ended().lines_lost, 2);
     }
 }

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::Machine;
-use swerve::{AccessLog, Config, Mode, Server, Stop, Summary};
+use swerve::{AccessLog, Config, ErrorLog, Mode, Server, Stop, Summary};
 use tempfile::TempDir;
 
 pub(crate) const MODES: [Mode; 3] = [Mode::Synchronous, Mode::Hosts, Mode::Parasites];
@@ -245,8 +245,22 @@ impl Lines {
         AccessLog::To(Box::new(self.clone()))
     }
 
+    /// The same as an error log.
+    pub(crate) fn errors(&self) -> Option<ErrorLog> {
+        Some(ErrorLog::to(Box::new(self.clone())).unwrap())
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// Waits until something is written.
+    pub(crate) fn wait_for(&self, what: &str) {
+        let until = Instant::now() + 4 * LONG;
+        while !self.text().contains(what) {
+            assert!(Instant::now() < until, "not written: {what}; but {}", self.text());
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
