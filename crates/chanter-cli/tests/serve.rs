@@ -20,14 +20,18 @@ fn chanter() -> Command {
 /// A running server; killed when dropped.
 struct Served {
     child: Child,
-    stderr: BufReader<std::process::ChildStderr>,
+    stderr: Box<dyn BufRead>,
     addr: String,
 }
 
 impl Served {
     fn start(dir: &TempDir, args: &[&str]) -> Served {
-        let mut child = chanter().arg(dir.path()).args(["--addr", "127.0.0.1:0"]).args(args).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        Served::start_as(chanter(), dir, args)
+    }
+
+    fn start_as(mut command: Command, dir: &TempDir, args: &[&str]) -> Served {
+        let mut child = command.arg(dir.path()).args(["--addr", "127.0.0.1:0"]).args(args).spawn().unwrap();
+        let mut stderr = Box::new(BufReader::new(child.stderr.take().unwrap()));
         let mut said = String::new();
         // The limit on descriptors may be the subject of a line before this one.
         while !said.contains("http://") {
@@ -66,7 +70,9 @@ impl Served {
             thread::sleep(Duration::from_millis(5));
         };
         let (mut out, mut err) = (String::new(), String::new());
-        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        if let Some(mut stdout) = self.child.stdout.take() {
+            stdout.read_to_string(&mut out).unwrap();
+        }
         self.stderr.read_to_string(&mut err).unwrap();
         (status.code(), out, err)
     }
@@ -77,6 +83,13 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[cfg(target_os = "linux")]
+fn limit_descriptors(pid: u32, most: usize) {
+    let limit = format!("--nofile={most}:1048576");
+    let done = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status().unwrap();
+    assert!(done.success());
 }
 
 fn read_all(mut stream: TcpStream) -> Vec<u8> {
@@ -182,4 +195,120 @@ fn a_second_signal_cuts() {
     let (code, _, err) = served.ended();
     assert_eq!(code, Some(0));
     assert!(err.contains("cut 1 connection"), "{err}");
+}
+
+/// Nobody reads its errors any more, and clients make it have some.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_without_descriptors_and_without_a_stderr_goes_on() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("a"), "hello").unwrap();
+    let mut served = Served::start(&dir, &[]);
+    assert!(read_all(served.get("/a")).ends_with(b"hello"));
+    // Lines meet a closed pipe from now on.
+    drop(std::mem::replace(&mut served.stderr, Box::new(std::io::empty())));
+    let pid = served.child.id();
+    let held: Vec<TcpStream> = (0..8).map(|_| served.connect()).collect();
+    // Each has been taken: it is answered.
+    for mut stream in &held {
+        write!(stream, "HEAD /a HTTP/1.1\r\nhost: test\r\n\r\n").unwrap();
+        stream.read_exact(&mut [0; 12]).unwrap();
+    }
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    limit_descriptors(pid, open.saturating_sub(1));
+    let waits = served.get("/a");
+    // It has no descriptor for this one, some times over.
+    thread::sleep(Duration::from_millis(300));
+    assert!(served.child.try_wait().unwrap().is_none(), "it has ended");
+    limit_descriptors(pid, 1024);
+    assert!(read_all(waits).ends_with(b"hello"));
+    drop(held);
+    served.signal("TERM");
+    assert_eq!(served.ended().0, Some(0));
+}
+
+/// A log that cannot be written: the server serves, tells, and ends well.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_for_a_log_harms_nobody() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("a"), "hello").unwrap();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = chanter();
+    command.stdout(full);
+    let served = Served::start_as(command, &dir, &[]);
+    for _ in 0..5 {
+        assert!(read_all(served.get("/a")).ends_with(b"hello"));
+    }
+    served.signal("TERM");
+    let (code, _, err) = served.ended();
+    assert_eq!(code, Some(0));
+    assert!(err.contains("cannot write the access log"), "{err}");
+    assert!(err.contains("5 lines of the access log were lost"), "{err}");
+}
+
+/// Nor does one that cannot be told anything at all, from the start to the end.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_for_everything_harms_nobody() {
+    let dir = TempDir::new().unwrap();
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut child =
+        chanter().arg(dir.path()).args(["--addr", &port]).stdout(full()).stderr(full()).spawn().unwrap();
+    let until = Instant::now() + 4 * LONG;
+    let stream = loop {
+        match TcpStream::connect(&port) {
+            Ok(stream) => break stream,
+            Err(_) => {
+                assert!(child.try_wait().unwrap().is_none() && Instant::now() < until, "it does not serve")
+            }
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    write!(&stream, "GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").unwrap();
+    assert!(read_all(stream).starts_with(b"HTTP/1.1 200 "));
+    let served = Served { child, stderr: Box::new(std::io::empty()), addr: port };
+    served.signal("TERM");
+    assert_eq!(served.ended().0, Some(0));
+}
+
+/// A terminal that goes, or a session that ends, is an order to stop.
+#[test]
+fn sighup_stops_it_with_grace() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("large"), vec![b'x'; LARGE]).unwrap();
+    let served = Served::start(&dir, &["--grace", "100"]);
+    let mut download = served.get("/large");
+    let mut first = [0; 1000];
+    download.read_exact(&mut first).unwrap();
+    served.signal("HUP");
+    let head = first.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+    assert_eq!(first.len() - head + read_all(download).len(), LARGE);
+    assert_eq!(served.ended().0, Some(0));
+}
+
+/// Under `nohup` it outlives its terminal.
+#[test]
+fn an_ignored_sighup_stays_ignored() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("a"), "hello").unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_chanter"), "serve"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let served = Served::start_as(command, &dir, &[]);
+    served.signal("HUP");
+    assert!(read_all(served.get("/a")).ends_with(b"hello"));
+    served.signal("TERM");
+    assert_eq!(served.ended().0, Some(0));
+}
+
+#[test]
+fn limits_that_serve_nobody_are_refused() {
+    for (option, value) in [("--max-connections", "0"), ("--head-timeout", "0"), ("--stall-timeout", "0")] {
+        let output = chanter().args([option, value, "--addr", "127.0.0.1:0"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(option), "{said}");
+    }
 }

@@ -11,6 +11,7 @@ use futures_core::Stream;
 use http_body::{Frame, SizeHint};
 
 use crate::meter::Meter;
+use crate::pace::Turn;
 use crate::record::Record;
 
 /// What follows the head of an answer.
@@ -25,6 +26,8 @@ pub(crate) enum Content {
         chunks: Receiver<io::Result<Bytes>>,
         /// How many bytes are still to come.
         left: u64,
+        /// That of the processor: a connection that is stalled gives it up.
+        turn: Turn,
     },
 }
 
@@ -69,6 +72,9 @@ pub(crate) struct Body {
 
 impl Body {
     pub(crate) fn new(content: Content, exchange: Exchange) -> Body {
+        if let Content::Chunks { turn, .. } = &content {
+            exchange.meter.sends(Some(turn.clone()));
+        }
         Body { content, exchange }
     }
 
@@ -77,6 +83,14 @@ impl Body {
             Content::Empty => 0,
             Content::Whole(bytes) => bytes.len() as u64,
             Content::Chunks { left, .. } => *left,
+        }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if let Content::Chunks { .. } = self.content {
+            self.exchange.meter.sends(None);
         }
     }
 }
@@ -90,7 +104,7 @@ impl http_body::Body for Body {
         let chunk = match &mut this.content {
             Content::Empty | Content::Chunks { left: 0, .. } => return Poll::Ready(None),
             Content::Whole(bytes) => std::mem::take(bytes),
-            Content::Chunks { chunks, left } => {
+            Content::Chunks { chunks, left, .. } => {
                 // An error cuts the connection: the length was promised, and silence would look
                 // like a shorter file.
                 let chunk = match ready!(Pin::new(chunks).poll_next(cx)) {

@@ -30,6 +30,7 @@ use crate::errors::ErrorLog;
 use crate::facts::{self, Facts};
 use crate::kept::{Kept, KeptFiles};
 use crate::listing;
+use crate::pace::{Pace, Turn};
 use crate::platform::{Wait, read_now};
 use crate::range::{self, Ranged};
 use crate::target::{BadTarget, Target};
@@ -62,6 +63,7 @@ struct Means {
     disk: Disk,
     mode: Mode,
     errors: ErrorLog,
+    pace: Pace,
 }
 
 /// The head of a file's answer.
@@ -76,6 +78,7 @@ enum Head {
 struct Rest {
     source: Source,
     chunks: Sender<io::Result<Bytes>>,
+    turn: Turn,
 }
 
 /// Where it comes from.
@@ -93,7 +96,7 @@ impl FileProcessor {
     /// `kept`: how many bytes of small files to keep in memory.
     pub(crate) fn new(tree: Tree, disk: Disk, mode: Mode, kept: u64, errors: ErrorLog) -> FileProcessor {
         let kept = KeptFiles::new(kept);
-        FileProcessor { means: Arc::new(Means { tree, kept, disk, mode, errors }) }
+        FileProcessor { means: Arc::new(Means { tree, kept, disk, mode, errors, pace: Pace::new() }) }
     }
 
     /// Starts the processor of one request. Its answer comes from the channel; the channel closes
@@ -210,8 +213,9 @@ impl Means {
             }
             source => {
                 let (chunks, taken) = channel();
-                *answer.body_mut() = Content::Chunks { chunks: taken, left: part.end - part.start };
-                (answer, Some(Rest { source, chunks }))
+                let (left, turn) = (part.end - part.start, self.pace.download());
+                *answer.body_mut() = Content::Chunks { chunks: taken, left, turn: turn.clone() };
+                (answer, Some(Rest { source, chunks, turn }))
             }
         }
     }
@@ -262,39 +266,47 @@ impl Rest {
     /// Sends the chunks, each when the one before has been taken. Ends early when the client has
     /// gone, which is to say that its end of the channel has.
     async fn send(self, means: &Means) {
-        let Rest { source, chunks } = self;
+        let Rest { source, chunks, turn } = self;
         match source {
             // Refused when the client has gone.
             Source::Memory(bytes) => drop(chunks.send(Ok(bytes)).await),
             Source::File { file, start, end } => {
-                Box::pin(send_file(&file, start..end, &chunks, &means.disk)).await;
+                Box::pin(send_file(&file, start..end, (&chunks, &turn), &means.disk)).await;
             }
         }
     }
 }
 
-async fn send_file(file: &Arc<File>, part: Range<u64>, chunks: &Sender<io::Result<Bytes>>, disk: &Disk) {
+async fn send_file(
+    file: &Arc<File>,
+    part: Range<u64>,
+    (chunks, turn): (&Sender<io::Result<Bytes>>, &Turn),
+    disk: &Disk,
+) {
     let Range { mut start, end } = part;
     while start < end {
-        let chunk = disk.read(file, start, end).await;
+        turn.take().await;
+        let chunk = disk.read(file, start, end, || turn.give_up()).await;
         if let Ok(bytes) = &chunk {
             start += bytes.len() as u64;
         }
         let last = chunk.is_err();
         if chunks.send(chunk).await.is_err() || last {
-            return;
+            break;
         }
     }
+    turn.give_up();
 }
 
 impl Disk {
-    /// Reads at most a chunk from `start`, and at least a byte of it.
-    async fn read(&self, file: &Arc<File>, start: u64, end: u64) -> io::Result<Bytes> {
+    /// Reads at most a chunk from `start`, and at least a byte of it. Calls `waits` before it waits for a disk.
+    async fn read(&self, file: &Arc<File>, start: u64, end: u64, waits: impl Fn()) -> io::Result<Bytes> {
         let want = usize::try_from(end - start).map_or(CHUNK, |left| left.min(CHUNK));
         let mut buffer = Buffer::take(want);
         let read = match read_now(file, buffer.as_mut(), start) {
             Some(read) => read?,
             None => {
+                waits();
                 let file = file.clone();
                 let waited = self.run(move || {
                     let read = std::os::unix::fs::FileExt::read_at(&*file, buffer.as_mut(), start);
@@ -314,14 +326,14 @@ impl Disk {
 
     /// Reads all from `start` to `end`, which is no more than a chunk.
     async fn read_whole(&self, file: &Arc<File>, start: u64, end: u64) -> io::Result<Bytes> {
-        let first = self.read(file, start, end).await?;
+        let first = self.read(file, start, end, || ()).await?;
         let mut at = start + first.len() as u64;
         if at == end {
             return Ok(first);
         }
         let mut all = Vec::from(first);
         while at < end {
-            let next = self.read(file, at, end).await?;
+            let next = self.read(file, at, end, || ()).await?;
             at += next.len() as u64;
             all.extend_from_slice(&next);
         }

@@ -62,6 +62,7 @@ mod logger;
 mod manager;
 mod media;
 mod meter;
+mod pace;
 mod platform;
 mod range;
 mod record;

@@ -16,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
+use crate::pace::Turn;
 use crate::record::Record;
 
 /// How long each phase may last.
@@ -73,6 +74,8 @@ pub(crate) struct Meter {
     /// How many stalls there have been.
     stalls: AtomicU32,
     has_finished: AtomicBool,
+    /// Of the large file that is being sent.
+    turn: Mutex<Option<Turn>>,
     /// Boxed, as an exchange without a log should not carry the room for one.
     finished: Mutex<VecDeque<Box<Record>>>,
 }
@@ -108,6 +111,7 @@ impl Meter {
             is_stalled: AtomicBool::new(false),
             stalls: AtomicU32::new(0),
             has_finished: AtomicBool::new(false),
+            turn: Mutex::default(),
             finished: Mutex::default(),
         }
     }
@@ -127,10 +131,21 @@ impl Meter {
 
     /// The wire: bytes went, or (`false`) could not.
     pub(crate) fn wrote(&self, progress: bool) {
-        if !progress && !self.is_stalled.load(Relaxed) {
-            count_one(&self.stalls);
+        if progress != self.is_stalled.load(Relaxed) {
+            return;
         }
         self.is_stalled.store(!progress, Relaxed);
+        if !progress {
+            count_one(&self.stalls);
+        }
+        if let Some(turn) = &*self.turn.lock().unwrap_or_else(PoisonError::into_inner) {
+            turn.stall(!progress);
+        }
+    }
+
+    /// The body: a large file is sent, in turns, or (`None`) no more.
+    pub(crate) fn sends(&self, turn: Option<Turn>) {
+        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = turn;
     }
 
     /// The service: a request has been read.
