@@ -64,3 +64,12 @@ fn some_cannot_be_heard() {
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     assert!(signal::listen(-3).is_err());
 }
+
+#[test]
+fn what_is_ignored_is_known() {
+    const PIPE: i32 = 13;
+    // Rust's programs ignore it from the start.
+    assert!(signal::is_ignored(PIPE).unwrap());
+    assert!(!signal::is_ignored(15).unwrap());
+    assert!(signal::is_ignored(9_999).is_err());
+}

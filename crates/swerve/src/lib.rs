@@ -21,7 +21,11 @@
 //! - a connection chooses between its client, the order to stop, and the time at which patience ends;
 //! - the file processor sends each chunk of a large file by rendezvous, so it is never more than one
 //!   chunk ahead of the client, and learns from the same send that the client has left;
-//! - a record for the log is sent or, when the log's reader has stalled, given up after a while.
+//! - the logger, when it has gathered as much as it may, no longer chooses to receive: posts wait, and in the
+//!   end connections. When the log's reader has stalled for a while, records are lost, and that is told.
+//!
+//! Downloads of large files take turns, so that a newcomer waits for a few of them and not for all. Errors are told to
+//! an [`ErrorLog`], which makes nobody wait.
 //!
 //! [`Mode`] says how the parts talk. Synchronously, as in Parallel CML, whoever sends waits until it is
 //! received. Asynchronously, the file processor of each request and the posting of log records are

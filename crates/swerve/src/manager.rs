@@ -91,3 +91,33 @@ pub(crate) async fn manage(
     }
     Summary { connections: served, cut, lines_lost: 0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Mode};
+    use crate::disk::Disk;
+    use crate::errors::ErrorLog;
+    use crate::files::FileProcessor;
+    use crate::meter::Patience;
+    use crate::stop::Stop;
+    use crate::tree::Tree;
+
+    /// Without a listener nobody new would be served, and nobody would know.
+    #[test]
+    fn a_listener_that_fails_is_an_order_to_stop() {
+        let dir = tempfile::TempDir::new().unwrap();
+        Machine::builder().vps(1).build().unwrap().block_on(async {
+            let tree = Tree::new(dir.path()).unwrap();
+            let files = FileProcessor::new(tree, Disk::start().unwrap(), Mode::Parasites, 0, ErrorLog::off());
+            let patience = Patience::of(&Config::new(dir.path(), ([127, 0, 0, 1], 0).into()));
+            let stop = Stop::new();
+            let shared = Shared { files, log: None, stop: stop.clone(), patience };
+            let (arrive, arrivals) = channel();
+            let manager = spawn(manage(arrivals, shared, 1, Duration::from_secs(600)));
+            drop(arrive);
+            stop.eased().await;
+            assert_eq!(manager.join().await.unwrap().connections, 0);
+        });
+    }
+}

@@ -36,3 +36,13 @@ fn a_busy_port() {
     assert!(matches!(error, StartError::Address(at, _) if at == addr));
     assert!(error.to_string().contains(&addr.to_string()));
 }
+
+#[test]
+fn no_connections_at_all() {
+    let dir = TempDir::new().unwrap();
+    let mut config = Config::new(dir.path(), ([127, 0, 0, 1], 0).into());
+    config.max_connections = 0;
+    let error = bind(config).unwrap_err();
+    assert!(matches!(error, StartError::NoConnections));
+    assert!(!error.to_string().is_empty());
+}

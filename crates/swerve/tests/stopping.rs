@@ -170,3 +170,31 @@ fn a_crowd_of_idle_connections() {
         assert!(summary.connections > crowd as u64);
     }
 }
+
+/// Stalled downloads, more than may be under way at a time, hold up neither small requests nor other downloads.
+#[test]
+fn stalled_downloads_hold_up_nobody() {
+    for mode in MODES {
+        let served = serve(mode);
+        let content = noise(LARGE, 14);
+        served.write("large", &content);
+        served.write("a", "a");
+        let crowd = 5 * thread::available_parallelism().map_or(1, usize::from).min(20) + 10;
+        let mut held: Vec<Client> = (0..crowd).map(|_| served.connect()).collect();
+        for client in &mut held {
+            client.ask("GET", "/large", "");
+        }
+        for client in &mut held {
+            client.head();
+        }
+        assert_eq!(served.get("/a").text(), "a");
+        assert!(served.get("/large").body == content);
+        // Who was stalled can go on.
+        let mut last = held.pop().unwrap();
+        let (body, reset) = {
+            last.shut_our_side();
+            last.rest()
+        };
+        assert!(body == content && !reset);
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::panic::Location;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -389,7 +389,12 @@ impl Drop for Machine {
             let closer = std::thread::Builder::new().name(format!("{}-close", shared.name));
             let again = Arc::clone(&shared);
             if closer.spawn(move || again.close()).is_err() {
-                eprintln!("chanter: no OS thread to close the machine {:?}; it leaks", shared.name);
+                // A stderr that fails is no reason to panic.
+                let _ = writeln!(
+                    io::stderr(),
+                    "chanter: no OS thread to close the machine {:?}; it leaks",
+                    shared.name
+                );
             }
         } else {
             shared.close();
@@ -515,8 +520,8 @@ impl Shared {
             }
         }
         if let Err(error) = self.try_start_worker(vp) {
-            // It stays vacant: the next push tries again.
-            eprintln!("chanter: cannot start an OS thread: {error}");
+            // It stays vacant: the next push tries again. A stderr that fails is no reason to panic.
+            let _ = writeln!(io::stderr(), "chanter: cannot start an OS thread: {error}");
             vp.sleeper.vacate();
         }
     }

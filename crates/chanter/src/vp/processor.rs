@@ -1,7 +1,7 @@
 //! Virtual processors as values.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ impl Binding {
         if core == ANY {
             affinity::unbind_here();
         } else if let Err(error) = affinity::bind_here(core) {
-            // The process has lost the core since it was asked for.
-            eprintln!("chanter: cannot run on core {core}: {error}");
+            // The process has lost the core since it was asked for. A stderr that fails is no reason to panic.
+            let _ = writeln!(io::stderr(), "chanter: cannot run on core {core}: {error}");
         }
     }
 
