@@ -534,16 +534,17 @@ impl Vp {
     #[inline]
     pub(crate) fn enqueue(&self, thread: Ready, reason: Reason) {
         if self.enter() {
-            self.enqueue_inside(thread, reason);
+            self.enqueue_inside(self, thread, reason);
             self.exit();
         } else {
             self.enqueue_slowly(thread, reason);
         }
     }
 
+    /// `of`: its principal.
     #[inline(always)]
-    fn enqueue_inside(&self, thread: Ready, reason: Reason) {
-        match self.policy().enqueue(thread, reason) {
+    fn enqueue_inside(&self, of: &Self, thread: Ready, reason: Reason) {
+        match self.policy_of(of).enqueue(thread, reason) {
             Some(thread) => self.run_soon(thread, Turn::Soon),
             None => self.offer_to_others(),
         }
@@ -553,7 +554,7 @@ impl Vp {
     #[inline(always)]
     pub(crate) fn enqueue_woken(&self, thread: Ready, turn: Turn) {
         if self.enter() {
-            self.enqueue_woken_inside(thread, turn);
+            self.enqueue_woken_inside(self, thread, turn);
             self.exit();
         } else {
             self.enqueue_woken_slowly(thread);
@@ -561,11 +562,11 @@ impl Vp {
     }
 
     #[inline(always)]
-    fn enqueue_woken_inside(&self, thread: Ready, turn: Turn) {
+    fn enqueue_woken_inside(&self, of: &Self, thread: Ready, turn: Turn) {
         if self.lets_woken_run.get() {
             self.run_soon(thread, turn);
         } else {
-            self.enqueue_inside(thread, self.why_woken());
+            self.enqueue_inside(of, thread, self.why_woken());
         }
     }
 

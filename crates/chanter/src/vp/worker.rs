@@ -169,7 +169,7 @@ impl Vp {
         if !self.enter() {
             return self.dispatch_slowly();
         }
-        let found = self.find();
+        let found = self.find(self);
         self.exit();
         let Some(thread) = found else { return false };
         self.run(thread);
@@ -184,9 +184,9 @@ impl Vp {
         unsafe { thread::run(self, thread) };
     }
 
-    /// The next thread. The caller is inside, as in what follows.
+    /// The next thread. The caller is inside, as in what follows; `of`: its principal.
     #[inline(always)]
-    fn find(&self) -> Option<Ready> {
+    fn find(&self, of: &Self) -> Option<Ready> {
         let left = self.until_look.get() - 1;
         self.until_look.set(left);
         if left == 0 {
@@ -195,7 +195,7 @@ impl Vp {
         self.entrance.get().agree();
         self.drain_inbox();
         loop {
-            let thread = self.next()?;
+            let thread = self.next(of)?;
             if let Some(thread) = self.admit(thread) {
                 return Some(thread);
             }
@@ -205,11 +205,11 @@ impl Vp {
     /// As [`find`](Self::find), where that is not to be repeated.
     #[cold]
     pub(super) fn find_slowly(&self) -> Option<Ready> {
-        self.find()
+        self.find(self.principal())
     }
 
     #[inline(always)]
-    fn next(&self) -> Option<Ready> {
+    fn next(&self, of: &Self) -> Option<Ready> {
         let runs = self.soon_runs.get();
         if runs < SOON_RUNS
             // SAFETY: we are the driver.
@@ -220,7 +220,7 @@ impl Vp {
         }
         // After a long turn, more than one of the policy's.
         self.soon_runs.set(if runs > SOON_RUNS { runs - 1 } else { 0 });
-        if let Some(thread) = self.policy().next() {
+        if let Some(thread) = self.policy_of(of).next() {
             // More are waiting: somebody else may take them.
             if self.machine().crews > 1 && self.policy().waiting() > 0 {
                 self.machine().wake_one(self);
@@ -598,7 +598,7 @@ impl Vp {
         self.serve_replacement();
         let mut any = false;
         let (mut locals, mut others) = (ReadyQueue::new(), ReadyQueue::new());
-        while let Some(thread) = self.next() {
+        while let Some(thread) = self.next(self.principal()) {
             let queue = if thread.kind() == Kind::Local { &mut locals } else { &mut others };
             queue.push_back(thread);
         }

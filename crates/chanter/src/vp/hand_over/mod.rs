@@ -283,7 +283,7 @@ impl Vp {
                 return unsafe { &mut *self.own.get() }.push_back(thread);
             }
             if self.enter_slowly() {
-                self.enqueue_inside(thread, reason);
+                self.enqueue_inside(self.principal(), thread, reason);
                 return self.exit();
             }
         }
@@ -296,7 +296,7 @@ impl Vp {
     #[inline(never)]
     pub(super) fn enqueue_woken_slowly(&self, thread: Ready) {
         if self.is_stand_in() && !self.is_bound_to(&thread) && self.enter_slowly() {
-            self.enqueue_woken_inside(thread, Turn::Soon);
+            self.enqueue_woken_inside(self.principal(), thread, Turn::Soon);
             return self.exit();
         }
         self.enqueue_slowly(thread, Reason::Remote);
