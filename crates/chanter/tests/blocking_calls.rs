@@ -170,7 +170,7 @@ fn a_call_is_inside_of_its_machine() {
 #[test]
 fn block_in_place_lets_the_others_go_on() {
     watchdog!();
-    alone(async {
+    Machine::builder().vps(1).build().unwrap().block_on(async {
         // The main thread is bound to its OS thread; this one is not.
         spawn(async {
             let (tx, rx) = mpsc::channel();

@@ -2,26 +2,13 @@
 
 mod common;
 
-use std::process::{Command, Output};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use chanter::prelude::*;
+use common::apart::{is_apart, run_apart, said};
 use common::watchdog;
-
-const CASE: &str = "CHANTER_TEST_CASE";
-
-/// Runs the test `name` of this file in a process of its own.
-fn apart(name: &str) -> Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "--nocapture", name]);
-    command.env(CASE, name).env("RUST_BACKTRACE", "0").output().unwrap()
-}
-
-fn is_apart(name: &str) -> bool {
-    std::env::var(CASE).is_ok_and(|case| case == name)
-}
 
 /// A message that comes when the thread has begun, which then never comes back.
 fn stuck() -> (mpsc::Receiver<()>, impl FnOnce() + Send) {
@@ -49,8 +36,8 @@ fn who_is_left_behind_is_named() {
         assert!(!machine.shutdown_timeout(Duration::from_millis(20)));
         return;
     }
-    let output = apart(NAME);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let output = run_apart(NAME);
+    let said = said(&output);
     assert!(output.status.success(), "{said}");
     assert!(
         said.contains("the machine \"unlucky\" ended, and after 20ms did not wait any longer for:"),
@@ -74,8 +61,8 @@ fn a_program_ends_though_a_thread_does_not() {
         }
         return program();
     }
-    let output = apart(NAME);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let output = run_apart(NAME);
+    let said = said(&output);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("in a turn of a thread"), "{said}");
 }

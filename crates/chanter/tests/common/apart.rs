@@ -22,6 +22,7 @@ pub(crate) fn said(output: &Output) -> String {
 }
 
 /// Runs the rest of a test in a process of its own, which must end well.
+#[allow(unused_macros, reason = "some test binaries use it")]
 macro_rules! apart {
     () => {
         let name = {
