@@ -40,7 +40,7 @@ fn delayed(length: usize) -> (Thread<()>, Arc<AtomicUsize>) {
 
 #[test]
 fn delayed_threads_that_nobody_wants() {
-    apart!();
+    apart!(300);
     machine(1).block_on(async {
         let (chain, dropped) = delayed(LENGTH);
         drop(chain);
@@ -50,7 +50,7 @@ fn delayed_threads_that_nobody_wants() {
 
 #[test]
 fn delayed_threads_on_a_small_stack() {
-    apart!();
+    apart!(300);
     machine(1).block_on(async {
         let (chain, dropped) = delayed(LENGTH);
         spawn_fiber(move || drop(chain)).await.unwrap();
@@ -60,7 +60,7 @@ fn delayed_threads_on_a_small_stack() {
 
 #[test]
 fn delayed_threads_left_to_another_machine() {
-    apart!();
+    apart!(300);
     let machine = machine(1);
     let (chain, dropped) = machine.block_on(async { delayed(LENGTH) });
     std::thread::spawn(move || drop(chain)).join().unwrap();
@@ -69,7 +69,7 @@ fn delayed_threads_left_to_another_machine() {
 
 #[test]
 fn delayed_threads_that_end_with_their_machine() {
-    apart!();
+    apart!(300);
     let machine = machine(1);
     let dropped = machine.block_on(async {
         let (chain, dropped) = delayed(LENGTH);
@@ -86,7 +86,7 @@ fn delayed_threads_that_end_with_their_machine() {
 
 #[test]
 fn delayed_threads_that_are_cancelled() {
-    apart!();
+    apart!(300);
     machine(1).block_on(async {
         let (chain, dropped) = delayed(LENGTH);
         chain.cancel().await.unwrap();
@@ -111,7 +111,7 @@ fn finished() -> (Thread<Next>, Arc<AtomicUsize>) {
 
 #[test]
 fn values_that_nobody_took() {
-    apart!();
+    apart!(300);
     machine(1).block_on(async {
         let (chain, dropped) = finished();
         while !chain.is_determined() {
@@ -124,7 +124,7 @@ fn values_that_nobody_took() {
 
 #[test]
 fn values_that_outlive_their_machine() {
-    apart!();
+    apart!(300);
     let machine = machine(1);
     let (chain, dropped) = machine.block_on(async {
         let (chain, dropped) = finished();
@@ -140,7 +140,7 @@ fn values_that_outlive_their_machine() {
 
 #[test]
 fn payloads_of_panics_that_nobody_saw() {
-    apart!();
+    apart!(300);
     std::panic::set_hook(Box::new(|_| ()));
     // Each is told of on the standard error.
     const FEW: usize = 100_000;
@@ -162,7 +162,7 @@ fn payloads_of_panics_that_nobody_saw() {
 
 #[test]
 fn threads_and_channels_in_turn() {
-    apart!();
+    apart!(300);
     machine(1).block_on(async {
         let (chain, dropped) = chain(LENGTH, |next: Option<Thread<()>>, counted| {
             let (tx, rx) = mailbox();
@@ -180,7 +180,7 @@ fn threads_and_channels_in_turn() {
 
 #[test]
 fn parasites_that_end() {
-    apart!();
+    apart!(300);
     machine(1).block_on(async {
         let (chain, dropped) = delayed(LENGTH);
         let (tx, rx) = channel::<()>();
@@ -209,7 +209,7 @@ fn a_destructor_deep_in_a_chain_may_block() {
             assert_eq!(rx.recv().sync_blocking(), Err(Closed));
         }
     }
-    apart!();
+    apart!(300);
     let ended = Arc::new(AtomicUsize::new(0));
     let blocking = |count: usize| {
         let mut last: Option<Thread<()>> = None;
@@ -244,7 +244,7 @@ fn a_machine_may_end_deep_in_a_chain() {
             assert_eq!(dropped.load(SeqCst), 10);
         }
     }
-    apart!();
+    apart!(300);
     let outer = machine(1);
     let mut last: Option<Thread<()>> = None;
     for _ in 0..40 {

@@ -31,15 +31,25 @@ impl Wake for Unpark {
 }
 
 thread_local! {
-    static UNPARK: Arc<Unpark> =
-        Arc::new(Unpark { thread: std::thread::current(), woken: AtomicBool::new(false) });
+    static UNPARK: Arc<Unpark> = Unpark::new();
+}
+
+impl Unpark {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { thread: std::thread::current(), woken: AtomicBool::new(false) })
+    }
+
+    /// That of the calling OS thread; while its values are being destroyed, perhaps a new one.
+    fn mine() -> Arc<Self> {
+        UNPARK.try_with(Arc::clone).unwrap_or_else(|_| Self::new())
+    }
 }
 
 /// Polls `future` on the calling OS thread, which sleeps in between.
 pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
     burial::before_a_wait();
     let mut future = pin!(future);
-    let unpark = UNPARK.with(Arc::clone);
+    let unpark = Unpark::mine();
     let waker = Waker::from(Arc::clone(&unpark));
     let mut cx = Context::from_waker(&waker);
     loop {

@@ -1,8 +1,9 @@
 //! Machines: a set of virtual processors and the OS threads that drive them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Write};
+use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -806,12 +807,20 @@ impl Vp {
 }
 
 thread_local! {
-    static ENTERED: RefCell<Vec<SharedRef>> = const { RefCell::new(Vec::new()) };
+    /// Without a destructor: machines are entered in those of others, too. Who enters, leaves.
+    static ENTERED: Cell<ManuallyDrop<Option<SharedRef>>> = const { Cell::new(ManuallyDrop::new(None)) };
 }
 
 /// The machine that `spawn` means on an OS thread that drives none.
 pub(crate) fn entered() -> Option<SharedRef> {
-    ENTERED.try_with(|entered| entered.borrow().last().cloned()).ok().flatten()
+    let entered = exchange_entered(None);
+    let copy = entered.clone();
+    exchange_entered(entered);
+    copy
+}
+
+fn exchange_entered(entered: Option<SharedRef>) -> Option<SharedRef> {
+    ManuallyDrop::into_inner(ENTERED.replace(ManuallyDrop::new(entered)))
 }
 
 /// Goes to the OS thread of the virtual processor.
@@ -820,19 +829,21 @@ struct SharedVp(*const Vp);
 // SAFETY: `Vp` is `Sync`, and its machine goes with it.
 unsafe impl Send for SharedVp {}
 
-pub(super) struct Entered;
+/// While it lives, its machine is entered.
+pub(super) struct Entered {
+    outer: Option<SharedRef>,
+}
 
 impl Entered {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        ENTERED.with(|entered| entered.borrow_mut().push(shared));
-        Self
+    pub(super) fn new(shared: SharedRef) -> Self {
+        Self { outer: exchange_entered(Some(shared)) }
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let shared = ENTERED.with(|entered| entered.borrow_mut().pop());
-        drop(shared);
+        // Dropped behind the exchange: it may be the last reference.
+        drop(exchange_entered(self.outer.take()));
     }
 }
 

@@ -25,6 +25,9 @@ pub(crate) fn said(output: &Output) -> String {
 #[allow(unused_macros, reason = "some test binaries use it")]
 macro_rules! apart {
     () => {
+        $crate::common::apart!(60)
+    };
+    ($seconds:expr) => {
         let name = {
             fn here() {}
             let name = std::any::type_name_of_val(&here).trim_end_matches("::here");
@@ -36,7 +39,7 @@ macro_rules! apart {
             assert!(output.status.success(), "{}: {}", output.status, $crate::common::apart::said(&output));
             return;
         }
-        $crate::common::watchdog!(300);
+        $crate::common::watchdog!($seconds);
     };
 }
 pub(crate) use apart;

@@ -26,7 +26,8 @@ static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new(
 pub(super) fn prepare() {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(install);
-    PLACE.with(|place| place.prepare());
+    // If its values are being destroyed, an overflow ends the process without a word.
+    let _ = PLACE.try_with(Place::prepare);
 }
 
 fn install() {
