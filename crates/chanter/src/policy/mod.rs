@@ -97,7 +97,24 @@ pub enum Reason {
 /// `enqueue`, `next`, `place`, `need_thread`, `idle` and `drain` are called by
 /// the worker that drives the virtual processor, one at a time; `give` and
 /// `waiting` by other workers at any time, until the policy is dropped. No lock of the runtime is held during any call. Calls
-/// must be short: the virtual processor waits.
+/// must be short: the virtual processor waits. They may use the library: spawn threads, drop tokens, and block.
+///
+/// # What a wrong policy can do
+///
+/// It can starve threads and waste time. It cannot break memory, nor lose the threads of others:
+///
+/// * **It panics.** The panic is reported, and the policy is not called any more, but for
+///   [`drain`](Policy::drain). [`WorkStealing`] takes its place, and gets its threads: those that
+///   it had, and those whose tokens the panic has dropped, or the end of the policy does. No
+///   thread ends by that. [`Stats::policies_failed`](crate::Stats::policies_failed) counts.
+///   (A [`Simulation`](crate::simulation::Simulation) ends its schedule instead.)
+/// * **It keeps a token, forgets it, or lets others have it.** The thread does not run meanwhile.
+///   If it must end (with its machine; with the `block_on` to which it is bound; with its simulation)
+///   it does, whoever has its token. That is dead from then on: to drop it, or to
+///   hand it out, does nothing.
+/// * **It hands out a token of another virtual processor, or of another machine.** The thread
+///   goes home.
+/// * **It blocks, or does not return.** Its virtual processor waits for it; so does the end of its machine.
 pub trait Policy: Send + Sync + 'static {
     /// A thread is ready: keep it, or return it to have it run soon. Those
     /// that are returned run first in, first out, before
@@ -107,7 +124,8 @@ pub trait Policy: Send + Sync + 'static {
     /// another of them has given a message; in one turn of 64 none does.) If another virtual processor is hungry
     /// meanwhile, they come back as [`Reason::Displaced`]: keep those.
     ///
-    /// A `Ready` that is dropped ends its thread as cancelled.
+    /// A `Ready` that is dropped ends its thread as cancelled (but not if a panic
+    /// of this policy drops it).
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready>;
 
     /// Whether `enqueue` returns every thread that is [`Reason::Woken`],
@@ -259,7 +277,9 @@ impl fmt::Debug for Others<'_> {
 /// (INV-TOKEN of `thread/state.rs`).
 ///
 /// Dropping it ends the thread: its future is dropped, and who joins it gets
-/// a cancelled [`JoinError`](crate::JoinError).
+/// a cancelled [`JoinError`](crate::JoinError). Dropped where its thread may not
+/// run, it goes home instead. It may outlive its thread, and its machine; then it keeps some
+/// memory, and does nothing.
 pub struct Ready {
     frame: NonNull<Header>,
 }

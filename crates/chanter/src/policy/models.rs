@@ -162,3 +162,37 @@ fn requests_are_served_or_superseded() {
         assert!(slot.take_request().is_none() && !slot.is_asked());
     });
 }
+
+/// INV-FAIL: a visitor finds that the policy is broken, while the driver serves what was asked before: it
+/// replaces the policy then, or finds that it is asked again; once.
+#[test]
+fn a_policy_that_fails_is_replaced_once() {
+    check(|| {
+        let slot = Arc::new(Slot::<Model, u32>::new(Model::new(1, None)));
+        assert!(slot.ask(5).is_none());
+        let visitor = {
+            let slot = Arc::clone(&slot);
+            thread::spawn(move || slot.visit().fail())
+        };
+        let mut replaced = 0;
+        let mut serve = || {
+            if slot.is_asked() {
+                let _request = slot.take_request();
+                // SAFETY: we are the model's only driver, and no call is under way.
+                unsafe {
+                    if slot.is_to_be_replaced() {
+                        replaced += 1;
+                        slot.replace(Model::new(2, None));
+                    }
+                    slot.reclaim(drop);
+                }
+            }
+        };
+        serve();
+        assert!(visitor.join().unwrap(), "nobody else has found out");
+        serve();
+        assert_eq!(replaced, 1, "INV-FAIL");
+        // SAFETY: we are the driver.
+        assert_eq!(unsafe { slot.get() }.number.get(), 2, "INV-FAIL");
+    });
+}

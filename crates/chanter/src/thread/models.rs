@@ -367,6 +367,101 @@ fn stale_tokens_must_release() {
     needs("state_stale", Acquire, found_after_the_end);
 }
 
+impl To {
+    /// As `run::cancel` does with a token that is given up; whether it has ended the thread.
+    fn give_up(self) -> bool {
+        match self.frame().state.begin_to_end() {
+            Begun::Run => {
+                self.end();
+                true
+            }
+            Begun::Requested => unreachable!("nothing is asked"),
+            Begun::Stale => false,
+            Begun::Free => {
+                self.free();
+                false
+            }
+        }
+    }
+
+    /// As `run::end_now`.
+    fn end(self) {
+        let frame = self.frame();
+        // INV-RUN: loom sees two runners.
+        frame.polls.set(frame.polls.get() + 1);
+        match frame.state.complete(frame.borrowed.replace(0)) {
+            Completed::Free => self.free(),
+            Completed::Kept => (),
+            Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
+            Completed::Requested => unreachable!("nothing is asked"),
+        }
+    }
+}
+
+/// INV-SEIZE: a thread has run, and is woken. Who has its token keeps it for a while, and gives
+/// it up; another one, who has not got it from anybody, seizes the thread. One of them ends it, and
+/// sees it as its last runner left it; it is freed after all uses.
+fn seized_while_given_up() {
+    let to = To::new(State::new_host(), u32::MAX);
+    let life = Arc::clone(&to.frame().life);
+    // A waker's reference, beside the handle's.
+    to.frame().state.retain();
+    assert!(!to.run(|_| ()), "nobody has woken it");
+    let holder = thread::spawn(move || to.tell() && to.give_up());
+    // As a machine that ends: claims what is idle, else seizes.
+    let claimed = to.frame().state.claim(true);
+    let ended = if claimed {
+        to.give_up()
+    } else {
+        let seized = to.frame().state.seize(false);
+        if seized {
+            to.end();
+        }
+        seized
+    };
+    let ended_there = holder.join().unwrap();
+    assert!(ended != ended_there, "INV-SEIZE: {ended} {ended_there}");
+    if to.frame().state.release() {
+        to.free();
+    }
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn a_thread_is_seized_or_given_up() {
+    check(seized_while_given_up);
+}
+
+/// INV-SEIZE: a thread runs, and is woken by one who hides its token. The seizer, whom nobody has handed
+/// anything, sees what the runner and the waker did. (That it is not polled any more the
+/// seizer knows by other ways, here by its count of those who were told.)
+fn seized_from_who_hides_it() {
+    let to = To::new(State::new_host(), u32::MAX);
+    to.frame().state.retain();
+    let waker = thread::spawn(move || {
+        assert!(!to.run(|_| ()), "nobody has woken it");
+        assert!(to.tell(), "it was idle");
+    });
+    while to.frame().told.load(Relaxed) == 0 || !to.frame().state.seize(false) {
+        thread::yield_now();
+    }
+    to.end();
+    waker.join().unwrap();
+    assert!(!to.frame().state.release(), "INV-FREE: a dead token is left");
+    assert_eq!(to.frame().state.begin_to_end(), Begun::Free, "INV-FREE: it was the last");
+    to.free();
+}
+
+#[test]
+fn hidden_threads_are_seized() {
+    check(seized_from_who_hides_it);
+}
+
+#[test]
+fn seizing_must_acquire() {
+    needs("state_wake", Release, seized_from_who_hides_it);
+}
+
 /// INV-STEAL of a delayed thread: two demand its value, one runs it; both are
 /// gone before it is freed. If `told` is 0 nobody demands it, and it never runs.
 fn demanded_by_two(demands: bool) {

@@ -245,7 +245,21 @@ impl Seized {
     /// or no driver of its machine is left but the caller, of whom the same holds.
     pub(crate) unsafe fn take(frame: NonNull<Header>) -> Option<Self> {
         // SAFETY: the caller's contract.
-        unsafe { frame.as_ref() }.state.seize().then_some(Self(frame))
+        unsafe { frame.as_ref() }.state.seize(false).then_some(Self(frame))
+    }
+
+    /// The same while other drivers end their threads, and wait, but do not run any from
+    /// their queues: takes a thread that has a token, and is not bound to another OS thread than `vp`'s.
+    ///
+    /// # Safety
+    /// The frame is in use. The caller drives `vp`, and polls nothing; no driver runs
+    /// threads but those that it demands.
+    pub(crate) unsafe fn take_hidden(frame: NonNull<Header>, vp: &Vp) -> Option<Self> {
+        // SAFETY: the caller's contract.
+        let header = unsafe { frame.as_ref() };
+        let is_bound = header.kind.get() == Kind::Local && !ptr::eq(header.vp.load(Ordering::Relaxed), vp);
+        let is_hidden = !is_bound && !header.rest.seems_to_rest() && header.state.seize(true);
+        is_hidden.then_some(Self(frame))
     }
 
     /// Ends it, on the OS thread that has seized it.

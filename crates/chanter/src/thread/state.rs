@@ -361,11 +361,14 @@ impl State {
     /// Takes a thread that has a token from whoever holds that, or is about to: the token is dead
     /// (STALE) from now on. True: the caller is the runner, and ends the thread.
     ///
-    /// The caller has tried to [`claim`](State::claim) it, and knows that nobody polls
+    /// The caller has tried to [`claim`](State::claim) it, or knows that it does not rest, and that nobody polls
     /// it or is about to: then every holder will ask whether its token is dead.
-    pub(crate) fn seize(&self) -> bool {
+    /// `spares_stolen`: unless it was demanded, perhaps by one who polls it on a stack where
+    /// nobody looks.
+    pub(crate) fn seize(&self, spares_stolen: bool) -> bool {
+        let spared = COMPLETE | STALE | ENDING | if spares_stolen { STOLEN } else { 0 };
         let mut word = self.word();
-        while word & (ACTIVE | NOTIFIED) != 0 && word & (COMPLETE | STALE | ENDING) == 0 {
+        while word & (ACTIVE | NOTIFIED) != 0 && word & spared == 0 {
             let next = (to_end(word) | STALE).wrapping_add(REFERENCE);
             // ORDER: as in `wake`.
             match self.change(word, next, order::state_wake()) {

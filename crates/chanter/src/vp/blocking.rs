@@ -67,12 +67,18 @@ impl Vp {
                     self.drop_queued()
                 } else {
                     self.budget.set(OPERATIONS);
-                    self.end_one_seized() || self.dispatch()
+                    self.end_one_seized() || {
+                        let _polls = self.machine().begin_polls();
+                        self.dispatch()
+                    }
                 };
                 turns = turns.wrapping_add(1);
                 if !has_run || turns.is_multiple_of(64) {
                     // Some may lie in queues that nobody looks at any more.
-                    self.machine().drop_left_behind();
+                    self.machine().drop_left_behind(self);
+                    if !has_run {
+                        self.seize_hidden();
+                    }
                     std::thread::yield_now();
                 }
             }
@@ -91,6 +97,7 @@ fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
         "too many threads block the OS thread of one virtual processor: await instead of blocking"
     );
     let mut future = pin!(future);
+    let _polls = vp.machine().begin_polls();
     if let Some(simulated) = &vp.simulated {
         loop {
             if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::panic::Location;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use crate::io::Reactor;
 use crate::policy::{Attributes, Ready, WorkStealing};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use crate::sync::{Lock, fence_pair};
-use crate::thread::frame::{Arena, Kind};
+use crate::thread::frame::{Arena, Header, Kind};
 use crate::thread::genealogy::Genealogy;
 use crate::thread::{self, Dossiers, Seized, Shares, Thread, ThreadBuilder, burial};
 
@@ -82,6 +82,8 @@ pub(crate) struct Shared {
     pub(crate) outside: Counters,
     pub(crate) outside_parasites: Counter,
     closing: AtomicBool,
+    /// How many drivers run threads from queues now, those that wait for them in the middle of a turn included.
+    pollers: Mutex<usize>,
     name: String,
     /// How long a turn may last before its virtual processor is handed over.
     pub(super) hand_over_after: Option<Duration>,
@@ -181,6 +183,7 @@ impl Machine {
             outside: Counters::default(),
             outside_parasites: Counter::default(),
             closing: AtomicBool::new(false),
+            pollers: Mutex::new(0),
             name: builder.name,
             hand_over_after: builder.hand_over_after,
             hands_over: builder.hand_over_after.is_some() && !counts_workers && crews == count && !cfg!(loom),
@@ -654,16 +657,44 @@ impl Shared {
 
     /// Ends what lies in the queues of virtual processors whose drivers have left for
     /// good, for one who cannot wait until `close` does.
-    pub(super) fn drop_left_behind(&self) {
+    pub(super) fn drop_left_behind(&self, driven: &Vp) {
         if !self.is_closing() {
             return;
         }
         for vp in &self.vps {
             if vp.sleeper.occupy() {
-                vp.drop_queued();
+                if !vp.drop_queued() && !driven.fibers.is_polled_below(driven.running.get()) {
+                    // SAFETY: nobody else drives it.
+                    self.seize_hidden(driven, |seize| unsafe { vp.arena.each_not_ended(seize) });
+                }
                 vp.sleeper.vacate();
             }
         }
+    }
+
+    fn pollers(&self) -> MutexGuard<'_, usize> {
+        self.pollers.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A driver is about to run threads from its queues, until the result is dropped.
+    pub(super) fn begin_polls(&self) -> Polls<'_> {
+        *self.pollers() += 1;
+        Polls(self)
+    }
+
+    /// Takes threads from their tokens for `vp` to end, which ends the threads that are its own while the
+    /// machine ends, and polls nothing: if no other driver runs any from its queues. `each`
+    /// calls its argument with the frames.
+    pub(super) fn seize_hidden(&self, vp: &Vp, each: impl FnOnce(&mut dyn FnMut(NonNull<Header>))) {
+        // Nobody begins meanwhile; and who begins afterwards sees what has been done here.
+        let pollers = self.pollers();
+        if *pollers == 0 {
+            // SAFETY: `vp`'s driver calls; the borrow ends here, and nothing below is user code.
+            let seized = unsafe { &mut *vp.seized.get() };
+            // SAFETY: the frame is in use; nobody polls, as the count says.
+            each(&mut |frame| seized.extend(unsafe { Seized::take_hidden(frame, vp) }));
+        }
+        drop(pollers);
     }
 
     /// Ends every thread, wherever its token is. No driver is left.
@@ -726,6 +757,15 @@ impl Shared {
         // SAFETY: the driver's, who is the caller; the borrow ends here.
         unsafe { &mut *self.vps[0].seized.get() }.extend(seized);
         left
+    }
+}
+
+/// See [`Shared::begin_polls`].
+pub(super) struct Polls<'a>(&'a Shared);
+
+impl Drop for Polls<'_> {
+    fn drop(&mut self) {
+        *self.0.pollers() -= 1;
     }
 }
 

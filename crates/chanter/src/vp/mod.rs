@@ -80,7 +80,7 @@ use spread::Account;
 use worker::SOON_RUNS;
 
 /// Attaches may nest this deep.
-const DEPTH: u32 = 24;
+pub(crate) const DEPTH: u32 = 24;
 /// A guard that every stack pointer is below: the next spawn looks closer.
 const LOOK_CLOSER: usize = usize::MAX;
 /// So many threads that talk are shared with a hungry virtual processor; fewer

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::hand_over::monitor;
 use super::replace::Cause;
-use super::{CURRENT, HEARTBEAT, MANY, Vp, stack};
+use super::{CURRENT, DEPTH, HEARTBEAT, MANY, Vp, stack};
 use crate::event::Wakes;
 use crate::policy::{Others, Ready, ReadyQueue, Reason, Thief};
 use crate::sync::Entrance;
@@ -74,6 +74,7 @@ impl<'a> Driving<'a> {
     ///
     pub(super) fn run_until(&self, over: &dyn Fn() -> bool) {
         let bomb = AbortOnUnwind;
+        let _polls = self.vp.machine().begin_polls();
         if self.vp.machine().has_crews() {
             while !over() {
                 if !self.vp.take_shifts(over) {
@@ -535,6 +536,13 @@ impl Vp {
     /// Ends the `Local` threads, whose bodies belong to this OS thread, before
     /// it stops driving. The caller is inside, or drives a stand-in.
     pub(super) fn end_local_threads(&self) {
+        // What destructors wake is queued, not attached: it might be seized (see `seize_hidden`).
+        let depth = self.depth.replace(DEPTH);
+        self.end_all_local_threads();
+        self.depth.set(depth);
+    }
+
+    fn end_all_local_threads(&self) {
         while self.has_locals.get() {
             self.drain_inbox();
             let mut any = if self.is_stand_in() { self.drop_own() } else { self.drop_local() };
@@ -582,6 +590,21 @@ impl Vp {
         // SAFETY: they are bound to this OS thread, which polls nothing now.
         seized.extend(self.local_threads().into_iter().filter_map(|frame| unsafe { Seized::take(frame) }));
         self.fibers.seize(seized);
+    }
+
+    /// The machine ends, and the driver, who ends its threads, waits for some that do not come: somebody
+    /// hides their tokens. Takes those that it can reach from them, if nobody polls threads any
+    /// more. (What is out of reach is within that of another driver, or of the machine's end.)
+    pub(super) fn seize_hidden(&self) {
+        let machine = self.machine();
+        if machine.is_closing() && !self.fibers.is_polled_below(self.running.get()) {
+            // SAFETY: this OS thread drives us, hence owns the arena.
+            machine.seize_hidden(self, |seize| unsafe { self.arena.each_not_ended(seize) });
+            // SAFETY: we hold the lock.
+            machine.seize_hidden(self, |seize| {
+                machine.with_arena(|arena| unsafe { arena.each_not_ended(seize) })
+            });
+        }
     }
 
     /// Ends one of the threads that were taken from their tokens. One by one: who is ended may wait for

@@ -88,6 +88,14 @@ async fn crowd() -> Result<usize, JoinError> {
     adder.join().await
 }
 
+/// A policy that panics is replaced, and the machine goes on: but it is wrong.
+fn expect_sound(machine: &Machine, found: Found) -> Found {
+    match machine.stats().policies_failed {
+        0 => found,
+        _ => Err("the policy panicked".to_owned()),
+    }
+}
+
 fn expect_all(sum: Result<usize, JoinError>) -> Found {
     match sum {
         Ok(sum) if sum == CROWD * (ROUNDS + 1) => Ok(()),
@@ -99,7 +107,8 @@ fn expect_all(sum: Result<usize, JoinError>) -> Found {
 pub(super) fn runs(family: Family) -> Found {
     within_patience("a crowd", move || {
         let machine = machine(2, family);
-        expect_all(machine.block_on(crowd()))
+        let found = expect_all(machine.block_on(crowd()));
+        expect_sound(&machine, found)
     })
 }
 
@@ -110,7 +119,7 @@ pub(super) fn panics(family: Family) -> Found {
     }
     within_patience("a crowd beside threads that panic", move || {
         let machine = machine(2, family);
-        machine.block_on(async {
+        let found = machine.block_on(async {
             let wrong: Vec<_> = (0..CROWD)
                 .map(|index| {
                     spawn(async move {
@@ -129,7 +138,8 @@ pub(super) fn panics(family: Family) -> Found {
                 }
             }
             expect_all(sum)
-        })
+        });
+        expect_sound(&machine, found)
     })
 }
 
@@ -224,7 +234,7 @@ pub(super) fn replaced(family: Family) -> Found {
                 found.and(ended)
             });
             over.store(true, Ordering::SeqCst);
-            found
+            expect_sound(machine, found)
         })
     })
 }

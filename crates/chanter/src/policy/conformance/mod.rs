@@ -38,7 +38,8 @@ mod threads;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Policy;
+use super::{Policy, call};
+use crate::thread::JoinError;
 #[cfg(all(test, not(loom)))]
 pub(crate) use threads::Threads;
 
@@ -209,19 +210,20 @@ impl Kit {
 
     /// Runs the checks, in the order of [`Check`], up to the first that fails.
     ///
-    /// A failure may leave OS threads behind that wait for threads that are
-    /// lost.
+    /// A policy that panics fails. A failure may leave OS threads behind that wait for threads
+    /// that are lost.
     ///
     /// # Errors
     /// The policy fails a check.
     ///
     /// # Panics
-    /// If the OS refuses what a machine needs, or if the policy panics while no
-    /// machine runs it. (On a machine, a policy that panics ends the process.)
+    /// If the OS refuses what a machine needs.
     pub fn run(&self) -> Result<(), Violation> {
         Check::ALL.into_iter().filter(|check| self.only.contains(check)).try_for_each(|check| {
             let violated = |what| Violation { check, what };
-            self.run_one(check).map_err(violated)
+            let run = || self.run_one(check);
+            let found = call(run).unwrap_or_else(|payload| Err(JoinError::panicked(payload).to_string()));
+            found.map_err(violated)
         })
     }
 

@@ -1,6 +1,5 @@
 //! Threads to be queued and never run.
 
-use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +10,7 @@ use crate::vp::Machine;
 /// A source of ready threads, which wait for ever when they are run. A machine
 /// makes them, and its policy catches them.
 pub(crate) struct Threads {
-    machine: ManuallyDrop<Machine>,
+    machine: Machine,
     caught: Arc<Caught>,
     ended: Arc<AtomicUsize>,
     /// Kept so that no other thread gets their numbers.
@@ -66,7 +65,7 @@ impl Threads {
             .policy(move |_| Box::new(Catch(Arc::clone(&catch))))
             .build()
             .expect("the OS grants a poller");
-        Self { machine: ManuallyDrop::new(machine), caught, ended: Arc::default(), handles: Mutex::default() }
+        Self { machine, caught, ended: Arc::default(), handles: Mutex::default() }
     }
 
     /// New threads that may move.
@@ -114,18 +113,5 @@ impl std::future::Future for Body {
 
     fn poll(self: std::pin::Pin<&mut Self>, _cx: &mut std::task::Context<'_>) -> std::task::Poll<()> {
         std::task::Poll::Pending
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        drop(self.sent_home());
-        let handles = std::mem::take(self.handles.get_mut().unwrap_or_else(PoisonError::into_inner));
-        // A machine waits for threads that somebody is about to run: for ever,
-        // if a wrong policy has hidden them.
-        if self.ended() == handles.len() {
-            // SAFETY: dropped once, here.
-            unsafe { ManuallyDrop::drop(&mut self.machine) };
-        }
     }
 }

@@ -21,7 +21,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::os_thread;
 use crate::thread::frame::Header;
 use crate::thread::run::{Seized, claim, waker_of};
-use crate::vp::Vp;
+use crate::vp::{DEPTH, Vp};
 use std::cell::{Cell, UnsafeCell};
 
 /// What of a stack a parasite that is nested on it leaves to the fiber.
@@ -53,6 +53,9 @@ pub(crate) struct Head {
     turns: Cell<u32>,
     /// It is being ended: who would block unwinds.
     ending: Cell<bool>,
+    /// While it is: who ran when that began, and the fiber that was being ended then.
+    below: Cell<*const Header>,
+    outer: Cell<*const Head>,
     os_thread: u32,
     pub(super) name: Option<Arc<str>>,
     pub(super) site: &'static Location<'static>,
@@ -67,6 +70,8 @@ pub(crate) struct Fibers {
     current: Cell<*const Head>,
     /// Those that have begun.
     first: Cell<*const Head>,
+    /// The one that is being ended, the innermost.
+    ending: Cell<*const Head>,
     /// The OS thread that is prepared for overflows.
     prepared: Cell<u32>,
     pool: UnsafeCell<Pool>,
@@ -77,6 +82,7 @@ impl Fibers {
         Self {
             current: Cell::new(ptr::null()),
             first: Cell::new(ptr::null()),
+            ending: Cell::new(ptr::null()),
             prepared: Cell::new(0),
             pool: UnsafeCell::new(Pool::default()),
         }
@@ -110,6 +116,20 @@ impl Fibers {
     pub(crate) fn is_ending(&self) -> bool {
         // SAFETY: as in `current`.
         unsafe { self.current.get().as_ref() }.is_some_and(|head| head.ending.get())
+    }
+
+    /// Whether a thread is being polled on the stacks of the driver, while fibers are ended there, and not just
+    /// those. `running` is the innermost thread.
+    pub(crate) fn is_polled_below(&self, running: *const Header) -> bool {
+        let (mut running, mut ending) = (running, self.ending.get());
+        // SAFETY: those that are being ended live.
+        while let Some(head) = unsafe { ending.as_ref() } {
+            if !ptr::eq(running, head.frame.as_ptr()) {
+                return true;
+            }
+            (running, ending) = (head.below.get(), head.outer.get());
+        }
+        !running.is_null()
     }
 
     /// Calls `f`, which the driver makes on a fiber's stack, or on none, as if it were
@@ -212,6 +232,8 @@ impl Head {
                 depth: Cell::new(0),
                 turns: Cell::new(0),
                 ending: Cell::new(false),
+                below: Cell::new(ptr::null()),
+                outer: Cell::new(ptr::null()),
                 os_thread,
                 name,
                 site,
@@ -283,10 +305,15 @@ impl Head {
     /// Runs `unwind`, which ends what is left on the stack.
     pub(super) fn end_early(&self, unwind: impl FnOnce()) {
         self.ending.set(true);
+        // Nothing is attached from now on: see `Vp::end_local_threads`.
+        self.depth.set(DEPTH);
         // SAFETY: as in `run`.
         let vp = unsafe { &*self.vp };
         let running = Running { vp, outer: vp.running.replace(self.frame.as_ptr()) };
+        self.below.set(running.outer);
+        self.outer.set(vp.fibers.ending.replace(self));
         self.run(|| super::super::body::contain(unwind));
+        vp.fibers.ending.set(self.outer.get());
         drop(running);
     }
 
