@@ -138,13 +138,21 @@ impl Meter {
         if !progress {
             count_one(&self.stalls);
         }
-        if let Some(turn) = &*self.turn.lock().unwrap_or_else(PoisonError::into_inner) {
+        // Cloned, as others are woken: not under the lock.
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(turn) = turn {
             turn.stall(!progress);
         }
     }
 
     /// The body: a large file is sent, in turns, or (`None`) no more.
     pub(crate) fn sends(&self, turn: Option<Turn>) {
+        // The answer before this one may be stalled still.
+        if let Some(turn) = &turn
+            && self.is_stalled.load(Relaxed)
+        {
+            turn.stall(true);
+        }
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = turn;
     }
 
