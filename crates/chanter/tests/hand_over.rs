@@ -1,5 +1,7 @@
 //! Hand-over: a computation that does not come back stalls nobody but itself.
 
+mod common;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -477,4 +479,22 @@ fn fibers_yield_at_checkpoints() {
         fiber.join().await.unwrap()
     });
     assert_eq!(yields, 2);
+}
+
+/// Those who stand in take no descriptors: a server with many long turns would run out of them.
+#[test]
+#[cfg(target_os = "linux")]
+fn standing_in_takes_no_descriptors() {
+    common::apart!();
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let machine = machine(1);
+    let before = descriptors();
+    let computing: Vec<_> = (0..4).map(|_| Endless::new()).collect();
+    for endless in &computing {
+        let body = endless.body();
+        machine.spawn(async move { body() });
+        endless.wait_begun();
+    }
+    assert!(machine.stats().hand_overs >= 3);
+    assert_eq!(descriptors(), before);
 }

@@ -1,9 +1,9 @@
-//! A virtual processor's poller, and the sources that it watches.
+//! Where a virtual processor's driver sleeps, and the sources that it watches meanwhile.
 
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::poller::{Happenings, Poller};
@@ -14,13 +14,50 @@ use crate::thread::body::contain;
 
 /// A poller with edge-triggered sources.
 pub(crate) struct Reactor {
-    /// A simulated machine has none.
-    poller: Option<Poller>,
+    bed: Bed,
     /// Driver: where the poller puts what happened.
     happenings: RefCell<Happenings>,
     /// Held by who polls.
     turn: Mutex<()>,
     sources: Lock<Sources>,
+}
+
+/// Where a driver waits.
+enum Bed {
+    /// It never does: a simulated machine's, or one whose OS thread waits elsewhere.
+    Nowhere,
+    /// Of one that watches nothing. It needs nothing of the OS.
+    Parker(Parker),
+    Poller(Poller),
+}
+
+/// An OS thread waits until it is notified.
+#[derive(Default)]
+struct Parker {
+    is_notified: Mutex<bool>,
+    change: Condvar,
+}
+
+impl Parker {
+    fn notify(&self) {
+        *self.is_notified.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.change.notify_one();
+    }
+
+    fn wait(&self, timeout: Option<Duration>) {
+        let is_notified = self.is_notified.lock().unwrap_or_else(PoisonError::into_inner);
+        let sleeps = |is_notified: &mut bool| !*is_notified;
+        let mut is_notified = match timeout {
+            None => self.change.wait_while(is_notified, sleeps).unwrap_or_else(PoisonError::into_inner),
+            Some(timeout) => {
+                self.change
+                    .wait_timeout_while(is_notified, timeout, sleeps)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            }
+        };
+        *is_notified = false;
+    }
 }
 
 /// What the reactor tells a source.
@@ -39,13 +76,18 @@ struct Sources {
 
 impl Reactor {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { poller: Some(Poller::new()?), ..Self::without_poller() })
+        Ok(Self { bed: Bed::Poller(Poller::new()?), ..Self::without_poller() })
+    }
+
+    /// Watches nothing, and takes no descriptors; its driver sleeps there.
+    pub(crate) fn parker() -> Self {
+        Self { bed: Bed::Parker(Parker::default()), ..Self::without_poller() }
     }
 
     /// Watches nothing, and asks nothing of the OS.
     pub(crate) fn without_poller() -> Self {
         Self {
-            poller: None,
+            bed: Bed::Nowhere,
             happenings: RefCell::new(Happenings::new()),
             turn: Mutex::new(()),
             sources: Lock::new(Sources { slots: Vec::new(), free: Vec::new() }),
@@ -56,8 +98,10 @@ impl Reactor {
     pub(crate) fn notify(&self) {
         // Should the OS have lost the poller, the driver's own wait fails too,
         // and it falls back to a short sleep.
-        if let Some(poller) = &self.poller {
-            poller.notify();
+        match &self.bed {
+            Bed::Nowhere => (),
+            Bed::Parker(parker) => parker.notify(),
+            Bed::Poller(poller) => poller.notify(),
         }
     }
 
@@ -77,14 +121,20 @@ impl Reactor {
         if timeout == Some(Duration::ZERO) && !self.has_sources() {
             return;
         }
-        let Some(poller) = &self.poller else { return };
+        if matches!(self.bed, Bed::Nowhere) {
+            return;
+        }
         let Ok(turn) = self.turn.try_lock() else { return };
         let mut happenings = happenings.borrow_mut();
-        let mut wait = || {
-            if let Err(error) = poller.wait(&mut happenings, timeout)
-                && error.kind() != io::ErrorKind::Interrupted
-            {
-                std::thread::sleep(Duration::from_millis(1).min(timeout.unwrap_or(Duration::MAX)));
+        let mut wait = || match &self.bed {
+            Bed::Nowhere => (),
+            Bed::Parker(parker) => parker.wait(timeout),
+            Bed::Poller(poller) => {
+                if let Err(error) = poller.wait(&mut happenings, timeout)
+                    && error.kind() != io::ErrorKind::Interrupted
+                {
+                    std::thread::sleep(Duration::from_millis(1).min(timeout.unwrap_or(Duration::MAX)));
+                }
             }
         };
         match Entrance::mine() {
@@ -119,7 +169,7 @@ impl Reactor {
     /// # Safety
     /// The socket is removed with [`Reactor::remove`] before it is closed.
     pub(super) unsafe fn add(&self, socket: BorrowedFd<'_>, watched: &Arc<Watched>) -> io::Result<usize> {
-        let Some(poller) = &self.poller else {
+        let Bed::Poller(poller) = &self.bed else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a simulated machine has no I/O"));
         };
         let key = {
@@ -146,7 +196,7 @@ impl Reactor {
 
     /// Stops watching.
     pub(super) fn remove(&self, socket: impl AsFd, key: usize) {
-        if let Some(poller) = &self.poller {
+        if let Bed::Poller(poller) = &self.bed {
             poller.delete(socket.as_fd());
         }
         self.forget(key);

@@ -1,6 +1,5 @@
 //! Stand-ins: who drives a virtual processor while its worker does not.
 
-use std::io;
 use std::time::{Duration, Instant};
 
 use super::super::Vp;
@@ -20,11 +19,12 @@ pub(crate) struct StandIn {
 }
 
 impl StandIn {
-    /// One more for `principal`.
-    fn new(principal: &Vp) -> io::Result<Self> {
+    /// One more for `principal`. It sleeps in its principal's poller while it has the seat; its own
+    /// watches nothing, so that no descriptors are kept for those that have been needed once.
+    fn new(principal: &Vp) -> Self {
         // Never asked: a stand-in calls its principal's.
         let policy = Box::new(Fifo::new());
-        let mut vp = Box::new(Vp::new(principal.index, policy, true, Reactor::new()?, None));
+        let mut vp = Box::new(Vp::new(principal.index, policy, true, Reactor::parker(), None));
         vp.home = Home::nowhere();
         vp.machine.set(principal.machine.get());
         vp.principal.set(principal);
@@ -35,7 +35,7 @@ impl StandIn {
         if let Some(genealogy) = principal.machine().genealogy() {
             vp.arena.tell(genealogy);
         }
-        Ok(Self { vp })
+        Self { vp }
     }
 }
 
@@ -78,8 +78,7 @@ impl Vp {
             Some(index) => index,
             None if stand_ins.len() >= MOST => return None,
             None => {
-                // If the OS refuses a poller, there is no hand-over today.
-                stand_ins.push(StandIn::new(self).ok()?);
+                stand_ins.push(StandIn::new(self));
                 stand_ins.len() - 1
             }
         };
