@@ -600,9 +600,9 @@ impl Vp {
         if machine.is_closing() && !self.fibers.is_polled_below(self.running.get()) {
             // SAFETY: this OS thread drives us, hence owns the arena.
             machine.seize_hidden(self, |seize| unsafe { self.arena.each_not_ended(seize) });
-            // SAFETY: we hold the lock.
             machine.seize_hidden(self, |seize| {
-                machine.with_arena(|arena| unsafe { arena.each_not_ended(seize) })
+                // SAFETY: we hold the lock.
+                machine.with_arena(|arena| unsafe { arena.each_not_ended(seize) });
             });
         }
     }

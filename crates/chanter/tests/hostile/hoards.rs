@@ -37,7 +37,7 @@ struct Miser {
 }
 
 impl Miser {
-    fn new(place: Where, hoard: &Hoard, hides: fn(&Ready, Reason) -> bool) -> Box<dyn Policy> {
+    fn boxed(place: Where, hoard: &Hoard, hides: fn(&Ready, Reason) -> bool) -> Box<dyn Policy> {
         let hoard = Arc::clone(hoard);
         Box::new(Self { inner: Fifo::new(), place, hides, own: Mutex::default(), hoard })
     }
@@ -103,7 +103,7 @@ fn a_machine_ends_whoever_has_its_tokens() {
         let (hoard, ends) = (Hoard::default(), Ends::default());
         let policy = {
             let hoard = Arc::clone(&hoard);
-            move |_| Miser::new(place, &hoard, |thread, why| why != Reason::New || thread.tag() == 0)
+            move |_| Miser::boxed(place, &hoard, |thread, why| why != Reason::New || thread.tag() == 0)
         };
         let machine = Machine::builder().vps(2).policy(policy).build().unwrap();
         let mut handles = Vec::new();
@@ -138,7 +138,7 @@ fn a_machine_ends_threads_whose_wake_ups_were_hidden() {
         let (hoard, ends) = (Hoard::default(), Ends::default());
         let policy = {
             let hoard = Arc::clone(&hoard);
-            move |_| Miser::new(place, &hoard, |_, why| why == Reason::Remote)
+            move |_| Miser::boxed(place, &hoard, |_, why| why == Reason::Remote)
         };
         let machine = Machine::builder().vps(1).policy(policy).build().unwrap();
         let (tx, rx) = channel::<u32>();
@@ -191,7 +191,7 @@ fn local_threads_end_whoever_has_their_tokens() {
         let hoard = Hoard::default();
         let policy = {
             let hoard = Arc::clone(&hoard);
-            move |_| Miser::new(place, &hoard, |_, why| why == Reason::Yielded)
+            move |_| Miser::boxed(place, &hoard, |_, why| why == Reason::Yielded)
         };
         let machine = Machine::builder().vps(1).policy(policy).build().unwrap();
         let life = Rc::new(());
@@ -223,7 +223,7 @@ fn a_scope_that_waits_for_a_hidden_thread_ends_with_its_machine() {
         let (hoard, ends) = (Hoard::default(), Ends::default());
         let policy = {
             let hoard = Arc::clone(&hoard);
-            move |_| Miser::new(place, &hoard, |_, why| why == Reason::Yielded)
+            move |_| Miser::boxed(place, &hoard, |_, why| why == Reason::Yielded)
         };
         let machine = Machine::builder().vps(2).policy(policy).build().unwrap();
         let (tx, rx) = std::sync::mpsc::channel();
@@ -259,7 +259,7 @@ fn tokens_that_are_dropped_while_the_machine_ends() {
         let (hoard, ends) = (Hoard::default(), Ends::default());
         let policy = {
             let hoard = Arc::clone(&hoard);
-            move |_| Miser::new(Where::Elsewhere, &hoard, |_, _| true)
+            move |_| Miser::boxed(Where::Elsewhere, &hoard, |_, _| true)
         };
         let machine = Machine::builder().vps(2).policy(policy).build().unwrap();
         for index in 0..20 {

@@ -21,7 +21,7 @@ impl Drop for NoWayOut {
 /// have unwound is returned.
 ///
 /// What can unwind from the wait is the end of the fiber that waits, that of a
-/// simulation, a stack that is nearly used up, and a policy that panics. Then the
+/// simulation, and a stack that is nearly used up. Then the
 /// crowd is cancelled, and the caller's virtual processor runs it to its end, nested
 /// on this stack, however that goes; if this unwinds as well the process ends.
 pub(super) fn wait(crowd: &Crowd) -> Option<Payload> {
