@@ -45,10 +45,10 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-#[cfg(all(test, not(loom)))]
-mod aborts;
 pub mod bridge;
 pub mod channel;
+#[cfg(all(test, not(loom)))]
+mod child;
 pub mod deadlock;
 pub mod event;
 pub mod io;

@@ -457,7 +457,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::{EVENT, HANDLES, Side};
-    use crate::aborts::aborts;
+    use crate::child::aborts;
 
     #[test]
     fn the_handle_that_is_too_much_is_not_counted() {

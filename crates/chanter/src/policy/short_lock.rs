@@ -9,7 +9,7 @@ use crate::sync::{Guard, Lock};
 /// use, so that yours costs no more.
 ///
 /// It costs one atomic exchange to take and a store to give back. Who waits
-/// spins, then gives its OS thread's time away: so hold it for a few dozen
+/// spins, then gives its OS thread's time away, then sleeps: so hold it for a few dozen
 /// instructions, and never while something runs that you do not know, such as
 /// the end of a [`Ready`](super::Ready) that is dropped. A panic does not poison
 /// it. For anything longer a `std::sync::Mutex` is better; for threads that

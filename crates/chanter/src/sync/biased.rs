@@ -43,7 +43,7 @@ use std::ptr;
 
 use super::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
 use super::entrance::Entrance;
-use super::{MutPtr, UnsafeCell, const_unless_loom, fence_pair, order, os_thread, spin, test_and_set};
+use super::{MutPtr, UnsafeCell, const_unless_loom, count, fence_pair, order, os_thread, spin, test_and_set};
 
 /// Set in `owner` while the lock is not biased: so that who is asked most often
 /// compares with its own number.
@@ -194,6 +194,7 @@ impl<T> BiasedLock<T> {
         if fence_pair::is_available_yet() == Some(true) && Entrance::exists(me) {
             // ORDER: Relaxed: others look under `held`, which we hold.
             self.owner.store(me, Ordering::Relaxed);
+            count!(BIASED);
         }
     }
 
@@ -210,11 +211,13 @@ impl<T> BiasedLock<T> {
         let entrance = unsafe { Entrance::of(before) };
         entrance.count_revoked();
         if entrance.ask() {
+            count!(AGREED);
             // That was cheap: the next streak need not be longer.
             let biases = (self.streak.load(Ordering::Relaxed) / BIASES).saturating_sub(1);
             self.streak.store(biases * BIASES + STREAKS[usize::from(biases)], Ordering::Relaxed);
             return;
         }
+        count!(HEAVY);
         // ORDER: INV-BIAS, the revoker's side.
         fence_pair::heavy();
         entrance.await_leave(self.name());

@@ -1,7 +1,7 @@
 //! The short lock that guards wait queues: a test-and-set byte.
 //!
 //! Critical sections are a few dozen instructions and never run user code,
-//! so a waiter spins and then yields its OS thread; releasing is one store.
+//! so a waiter spins, then yields its OS thread, then sleeps; releasing is one store.
 
 use std::fmt;
 use std::mem::ManuallyDrop;

@@ -18,6 +18,8 @@ mod stack;
 
 #[cfg(all(test, loom))]
 pub(crate) mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub(crate) use biased::{BiasedGuard, BiasedLock, History};
 pub(crate) use cell::Cell;
@@ -150,23 +152,64 @@ mod door {
         drop(boxed);
     }
 
-    /// One turn of a wait loop: spins, each time longer, then gives the
-    /// processor away (the holder may have been preempted).
+    /// One turn of a wait loop: spins, each time longer, then yields the processor, then sleeps, each time
+    /// longer.
     ///
     /// A waiter that stays away for a while lets the holder work in a row: two
     /// processors that fight for a lock then take turns of many operations,
     /// rather than pass its cache line to and fro for each.
+    ///
+    /// Who has waited for so long waits for an OS thread that is not running. To yield does not help that one: where
+    /// nobody else wants this processor the call returns at once, and the kernel sees a busy processor, to which it
+    /// moves nobody. An idle one takes the holder over.
     #[cold]
     pub(crate) fn spin(turn: &mut u32) {
-        *turn += 1;
-        if *turn < 16 {
-            (0..1 << (*turn).min(6)).for_each(|_| std::hint::spin_loop());
-        } else {
-            std::thread::yield_now();
+        *turn = turn.saturating_add(1);
+        match *turn {
+            ..SPINS => (0..1 << (*turn).min(6)).for_each(|_| std::hint::spin_loop()),
+            SPINS..SLEEPS => {
+                crate::sync::count!(YIELDS);
+                std::thread::yield_now();
+            }
+            SLEEPS.. => {
+                crate::sync::count!(SLEEPS);
+                std::thread::sleep(SHORTEST * (1 << (*turn - SLEEPS).min(4)));
+            }
         }
     }
 
+    /// The turn of the first yield, and that of the first sleep.
+    const SPINS: u32 = 16;
+    const SLEEPS: u32 = 32;
+    const SHORTEST: std::time::Duration = std::time::Duration::from_micros(16);
+
     pub(crate) use std::hint::spin_loop as pause;
 }
+
+/// For tests, one of which at a time looks: what waiting has cost.
+#[cfg(all(test, not(loom)))]
+pub(crate) mod counts {
+    use super::atomic::AtomicU64;
+
+    pub(crate) static YIELDS: AtomicU64 = AtomicU64::new(0);
+    pub(crate) static SLEEPS: AtomicU64 = AtomicU64::new(0);
+    /// Biases that began, were revoked with the owner's consent, and without it.
+    pub(crate) static BIASED: AtomicU64 = AtomicU64::new(0);
+    pub(crate) static AGREED: AtomicU64 = AtomicU64::new(0);
+    pub(crate) static HEAVY: AtomicU64 = AtomicU64::new(0);
+
+    pub(crate) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, super::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Counts, in tests.
+macro_rules! count {
+    ($counter:ident) => {
+        #[cfg(all(test, not(loom)))]
+        $crate::sync::counts::count(&$crate::sync::counts::$counter);
+    };
+}
+pub(crate) use count;
 
 pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, fence, free, full_fence, pause, spin, test_and_set};

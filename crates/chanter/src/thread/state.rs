@@ -747,7 +747,7 @@ fn is_free(word: u64) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{ACTIVE, REFERENCE, State};
-    use crate::aborts::aborts;
+    use crate::child::aborts;
     use crate::sync::atomic::{AtomicU64, Ordering};
 
     fn with_references(count: i64) -> State {
