@@ -176,9 +176,9 @@ impl Place for Barrier {
             *count -= 1;
             // SAFETY: in the list, reserved by us, and in a slot of this place.
             unsafe {
-                waiting.offers().unlink(offer.as_ref());
+                waiting.offers().unlink(offer);
                 offer.cast::<Slot<BarrierPass>>().as_ref().note().leader = false;
-                wakes.push(offer.as_ref().complete(Verdict::Committed));
+                wakes.push(Offer::complete(offer, Verdict::Committed));
             }
         }
         Some(Offered::Committed)

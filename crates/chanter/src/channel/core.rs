@@ -111,7 +111,7 @@ impl<T> Core<T> {
     /// Ends a critical section that changed the queues or the buffer. Then
     /// anything may be possible: whoever tries in vain says what is not.
     #[inline(always)]
-    fn unlock(&self, mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
+    fn unlock(mut state: BiasedGuard<'_, State<T>>, wakes: &mut Wakes) {
         state.set_hint(SENDABLE | RECEIVABLE);
         if state.capacity & WATCHED != 0 {
             state.tell_watchers(wakes);
@@ -120,7 +120,7 @@ impl<T> Core<T> {
 
     /// Ends a critical section that nobody watches, with a precise hint.
     #[inline(always)]
-    fn unlock_precisely(&self, state: BiasedGuard<'_, State<T>>) {
+    fn unlock_precisely(state: BiasedGuard<'_, State<T>>) {
         let sendable = if state.is_sendable() { SENDABLE } else { 0 };
         let receivable = if state.is_receivable() { RECEIVABLE } else { 0 };
         state.set_hint(sendable | receivable);
@@ -177,7 +177,7 @@ impl<T> Core<T> {
                             offer.cast::<Slot<T>>().as_ref().put(message);
                             let ticket = state.ticket;
                             state.ticket = ticket + 1;
-                            wakes.push_given(offer.as_ref().complete_stamped(ticket));
+                            wakes.push_given(Offer::complete_stamped(offer, ticket));
                         }
                     }
                     Meet::WithShare(offer) => {
@@ -195,12 +195,12 @@ impl<T> Core<T> {
                     }
                     Meet::Nobody => {
                         let Some(own) = own else {
-                            this.unlock_precisely(state);
+                            Self::unlock_precisely(state);
                             return Offered::Linked;
                         };
                         // SAFETY: the caller's contract.
                         unsafe { state.senders.push(slot.as_offer(), own) };
-                        this.unlock(state, wakes);
+                        Self::unlock(state, wakes);
                         return Offered::Linked;
                     }
                 }
@@ -210,7 +210,7 @@ impl<T> Core<T> {
             unsafe { Self::give_up::<S>(core, state, End::Tx, own.is_none(), wakes) };
             return Offered::Committed;
         }
-        this.unlock(state, wakes);
+        Self::unlock(state, wakes);
         Offered::Lost
     }
 
@@ -270,7 +270,7 @@ impl<T> Core<T> {
                         unsafe {
                             let message = offer.cast::<Slot<T>>().as_ref().take();
                             slot.put(message.expect("a waiting sender has its message"));
-                            wakes.push(offer.as_ref().complete(Verdict::Committed));
+                            wakes.push(Offer::complete(offer, Verdict::Committed));
                         }
                         slot.offer.verdict.set(Verdict::Committed);
                     }
@@ -290,12 +290,12 @@ impl<T> Core<T> {
                     }
                     Meet::Nobody => {
                         let Some(own) = own else {
-                            this.unlock_precisely(state);
+                            Self::unlock_precisely(state);
                             return Offered::Linked;
                         };
                         // SAFETY: the caller's contract.
                         unsafe { state.receivers.push(slot.as_offer(), own) };
-                        this.unlock(state, wakes);
+                        Self::unlock(state, wakes);
                         return Offered::Linked;
                     }
                 }
@@ -304,7 +304,7 @@ impl<T> Core<T> {
             unsafe { Self::give_up::<S>(core, state, End::Rx, own.is_none(), wakes) };
             return Offered::Committed;
         }
-        this.unlock(state, wakes);
+        Self::unlock(state, wakes);
         Offered::Lost
     }
 
@@ -328,10 +328,10 @@ impl<T> Core<T> {
         let has_handles = !S::OWNED || state.side(end).has_handles();
         if chosen && has_handles && state.capacity & WATCHED == 0 {
             // SAFETY: a handle keeps it alive until the lock is released.
-            unsafe { core.as_ref() }.unlock_precisely(state);
+            Self::unlock_precisely(state);
         } else if has_handles {
             // SAFETY: as above.
-            unsafe { core.as_ref() }.unlock(state, wakes);
+            Self::unlock(state, wakes);
         } else {
             // SAFETY: the caller's contract.
             unsafe { Self::finish(core, state, wakes) };
@@ -458,9 +458,8 @@ impl<T> Core<T> {
             // SAFETY: the caller's contract; it has been taken out.
             unsafe { Self::finish_for_good(core, state) };
         } else {
-            // SAFETY: while the lock is held, nobody else can find that nobody
-            // refers to the channel.
-            unsafe { core.as_ref() }.unlock(state, wakes);
+            // The last touch: whoever comes next may find that nobody refers to it.
+            Self::unlock(state, wakes);
         }
         unread
     }
@@ -512,7 +511,7 @@ impl<T> Core<T> {
         if slot.offer.is_linked() {
             let list = if end == End::Tx { &mut state.senders } else { &mut state.receivers };
             // SAFETY: linked, under the lock of its list.
-            unsafe { list.unlink(&slot.offer) };
+            unsafe { list.unlink(NonNull::from(&slot.offer)) };
         } else if end == End::Rx && slot.offer.verdict.get() == Verdict::Committed {
             // SAFETY: unlinked, so it is the owner's.
             if let Some(message) = unsafe { slot.take() } {
@@ -530,12 +529,10 @@ impl<T> Core<T> {
             // SAFETY: the caller's contract.
             return unsafe { Self::finish_and_tell(core, guard, wakes) }.end();
         }
-        // SAFETY: a handle keeps it alive until the lock is released.
-        let this = unsafe { core.as_ref() };
         if guard.capacity & WATCHED == 0 {
-            this.unlock_precisely(guard);
+            Self::unlock_precisely(guard);
         } else {
-            this.unlock(guard, wakes);
+            Self::unlock(guard, wakes);
         }
     }
 
@@ -549,7 +546,7 @@ impl<T> Core<T> {
         if linked {
             let list = if end == End::Tx { &mut state.senders } else { &mut state.receivers };
             // SAFETY: linked, under the lock of its list.
-            unsafe { list.unlink(&slot.offer) };
+            unsafe { list.unlink(NonNull::from(&slot.offer)) };
         }
         linked
     }
@@ -560,7 +557,7 @@ impl<T> Core<T> {
         state.capacity |= CLOSED;
         // The caller refers to the channel.
         let unread = state.sides_changed(wakes);
-        self.unlock(state, wakes);
+        Self::unlock(state, wakes);
         unread.end();
     }
 

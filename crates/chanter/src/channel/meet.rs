@@ -29,7 +29,7 @@ pub(super) unsafe fn meet(list: &mut OfferList, own: Option<&Offering<'_>>) -> M
     // SAFETY: INV-LIVE, and the lock is held.
     unsafe {
         if own.is_none_or(|own| own.single) && first.as_ref().group().is_single() {
-            list.unlink(first.as_ref());
+            list.unlink(first);
             return Meet::Won(first);
         }
         // By value: a reference would have it made for every call.
@@ -50,7 +50,7 @@ unsafe fn meet_others(list: &mut OfferList, first: NonNull<Offer>, own: Option<O
             && theirs.group().leaves_its_share()
             && theirs.take() == Take::Won
         {
-            list.unlink(theirs);
+            list.unlink(first);
             return Meet::WithShare(first);
         }
         meet_choices(list, first, own)
@@ -81,7 +81,7 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
         match unsafe { theirs.take() } {
             Take::Won => {
                 // SAFETY: in the list.
-                unsafe { list.unlink(theirs) };
+                unsafe { list.unlink(offer) };
                 if let Some(own) = own {
                     own.commit();
                 }
@@ -101,7 +101,7 @@ unsafe fn meet_choices(list: &mut OfferList, first: NonNull<Offer>, own: Option<
                     // SAFETY: in the list.
                     unsafe {
                         next = list.after(offer);
-                        list.unlink(theirs);
+                        list.unlink(offer);
                     }
                 }
             }

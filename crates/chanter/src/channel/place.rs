@@ -174,7 +174,7 @@ impl<N> Queue<N> {
         // by owners who wait for `publish`; this one is won.
         unsafe {
             let result = f(offer.cast::<Slot<N>>().as_ref().note());
-            Some((offer.as_ref().complete(Verdict::Committed), result))
+            Some((Offer::complete(offer, Verdict::Committed), result))
         }
     }
 
@@ -229,7 +229,7 @@ impl<O: Operation> PlaceBranch<O> {
         if self.slot.offer.is_linked() {
             let queue = self.place.queue(&mut state, note);
             // SAFETY: linked, under the lock of its list.
-            unsafe { queue.offers.unlink(&self.slot.offer) };
+            unsafe { queue.offers.unlink(NonNull::from(&self.slot.offer)) };
             self.place.waits(&mut state, false);
         } else if self.slot.offer.verdict.get() == Verdict::Committed {
             self.place.undo(&mut state, note, wakes);

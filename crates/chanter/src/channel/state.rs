@@ -242,7 +242,7 @@ impl<T> State<T> {
     ) {
         self.side(end).give_up();
         // SAFETY: the caller's contract.
-        let waiter = unsafe { offer.as_ref().end_with_share(verdict) };
+        let waiter = unsafe { Offer::end_with_share(offer, verdict) };
         if end == End::Rx && verdict == Verdict::Committed {
             wakes.push_given(waiter);
         } else {
@@ -263,7 +263,7 @@ impl<T> State<T> {
             if leaves_its_share {
                 self.end_with_share(offer, end, Verdict::Closed, wakes);
             } else {
-                wakes.push(offer.as_ref().complete(Verdict::Closed));
+                wakes.push(Offer::complete(offer, Verdict::Closed));
             }
             leaves_its_share
         }
@@ -412,7 +412,7 @@ impl<T> State<T> {
                     self.end_with_share(offer, End::Tx, Verdict::Committed, wakes);
                     some_gone = true;
                 } else {
-                    wakes.push(offer.as_ref().complete(Verdict::Committed));
+                    wakes.push(Offer::complete(offer, Verdict::Committed));
                 }
             }
         }
@@ -442,7 +442,7 @@ impl<T> State<T> {
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
                     self.taken = self.taken.wrapping_sub(1);
-                    wakes.push_given(offer.as_ref().complete_stamped(ticket));
+                    wakes.push_given(Offer::complete_stamped(offer, ticket));
                 }
             }
             // If no receiver is left, `sides_changed` takes it out again.

@@ -7,7 +7,7 @@ use std::ops::DerefMut;
 use super::error::{SendError, TrySendError};
 use super::meet::{Meet, meet};
 use super::place::{Place, Queue, Slot, operation, try_now};
-use crate::event::{Offered, Offering, Verdict, Wakes};
+use crate::event::{Offer, Offered, Offering, Verdict, Wakes};
 use crate::sync::{Arc, Lock};
 
 /// Two ends between which values are exchanged: `left.swap(a)` and
@@ -111,7 +111,7 @@ impl<A, B> Place for Swap<A, B> {
                     let theirs = offer.cast::<Slot<Note<B, A>>>().as_ref().note();
                     mine.got = theirs.give.take();
                     theirs.got = mine.give.take();
-                    wakes.push_given(offer.as_ref().complete(Verdict::Committed));
+                    wakes.push_given(Offer::complete(offer, Verdict::Committed));
                 }
                 Some(Offered::Committed)
             }

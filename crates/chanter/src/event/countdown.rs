@@ -133,10 +133,10 @@ impl Countdown {
     ///
     /// # Safety
     /// The caller's claim was the last; once.
-    pub(super) unsafe fn tell(&self) -> Option<Waker> {
+    pub(super) unsafe fn tell(this: *const Self) -> Option<Waker> {
         // SAFETY: prepared, or the last claim would not have been; the owner
         // waits for its partner.
-        unsafe { self.owner.complete_prepared() }
+        unsafe { Offer::complete_prepared(&raw const (*this).owner) }
     }
 
     /// Whether all members are claimed; asked by the owner before it prepares.

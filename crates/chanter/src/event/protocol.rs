@@ -25,7 +25,9 @@
 //! * INV-LAST: a partner's last access to an offer and its group is
 //!   [`Group::publish`], inside the critical section of that queue. It takes
 //!   the waiter out before, and wakes it after the lock is released. So an
-//!   owner that saw DONE may free everything. Where an offer is *prepared* for
+//!   owner that saw DONE may free everything: what makes a last access takes a
+//!   pointer, since a reference would promise that the memory outlives the call
+//!   (`sync/aliased.rs`). Where an offer is *prepared* for
 //!   one partner, without a queue, that partner is told by other means, once,
 //!   and an owner who gives up waits for it (`await_partner`).
 //! * INV-LOCK: one queue's lock is held at a time, and no user code runs
@@ -61,7 +63,7 @@ use super::choice_set::kept;
 use super::countdown::Countdown;
 use super::offering::Offering;
 use crate::sync::atomic::{AtomicU8, Ordering};
-use crate::sync::{Cell, UnsafeCell, order, spin};
+use crate::sync::{Cell, UnsafeCell, aliased, order, spin};
 use crate::thread;
 
 const WAITING: u8 = 0;
@@ -85,6 +87,7 @@ pub(crate) struct Group {
     pub(super) phase: Cell<Phase>,
     winner: Cell<u32>,
     waiter: UnsafeCell<Option<Waker>>,
+    _pinned: PhantomPinned,
 }
 
 /// What it takes to commit one of a group's offers.
@@ -133,6 +136,7 @@ impl Group {
             phase: Cell::new(Phase::New),
             winner: Cell::new(0),
             waiter: UnsafeCell::new(None),
+            _pinned: PhantomPinned,
         }
     }
 
@@ -276,15 +280,20 @@ impl Group {
     }
 
     /// The partner's last access: the result is in the slots (INV-LAST).
+    ///
+    /// # Safety
+    /// The group is alive, and the caller moved its state out of WAITING.
     #[must_use = "wake the owner once the lock is released"]
     #[inline]
-    pub(crate) fn publish(&self, leaf: u32) -> Option<Waker> {
-        self.winner.set(leaf);
-        // SAFETY: the partner moved the state out of WAITING.
-        let waiter = self.waiter.with_mut(|cell| unsafe { (*cell).take() });
-        // ORDER: Release publishes winner and slots to `outcome`.
-        self.state.store(DONE, order::group_publish());
-        waiter
+    pub(crate) unsafe fn publish(this: *const Self, leaf: u32) -> Option<Waker> {
+        // SAFETY: the owner waits for the store of DONE, and may free the group then.
+        unsafe {
+            (*this).winner.set(leaf);
+            let waiter = (*this).waiter.with_mut(|cell| (*cell).take());
+            // ORDER: Release publishes winner and slots to `outcome`.
+            (*this).state.store(DONE, order::group_publish());
+            waiter
+        }
     }
 
     /// The owner claims its own group while it tries to match another one;
@@ -429,6 +438,8 @@ pub(crate) struct Offer {
     _pinned: PhantomPinned,
 }
 
+aliased!(Group, Offer);
+
 /// How a base event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -542,23 +553,22 @@ impl Offer {
     /// The caller has won the offer, and holds its queue's lock.
     #[must_use = "wake the owner once the lock is released"]
     #[inline(always)]
-    pub(crate) unsafe fn end_with_share(&self, verdict: Verdict) -> Option<Waker> {
-        let is_last = self.leaf.get() != 0;
-        let group = self.group.get();
-        // SAFETY: the group lives until its offer has ended: it is its owner's, or, detached, lies beside the offer.
-        if !unsafe { &*group }.is_counted() {
-            // SAFETY: the caller's contract.
-            return unsafe { self.complete(verdict) };
+    pub(crate) unsafe fn end_with_share(this: NonNull<Self>, verdict: Verdict) -> Option<Waker> {
+        let this = this.as_ptr();
+        // SAFETY: the offer is the caller's until it has ended. The group lives so long: it is its owner's,
+        // or, detached, lies beside the offer. The owner waits for the last.
+        unsafe {
+            let is_last = (*this).leaf.get() != 0;
+            let group = (*this).group.get();
+            if !(*group).is_counted() {
+                return Self::complete(NonNull::new_unchecked(this), verdict);
+            }
+            (*this).verdict.set(verdict);
+            (*this).parted.set(true);
+            // ORDER: Release publishes the slot to `has_ended`.
+            (*this).place.store(ENDED, order::count_end());
+            if is_last { Countdown::tell(Countdown::of(&*group)) } else { None }
         }
-        self.verdict.set(verdict);
-        self.parted.set(true);
-        // ORDER: Release publishes the slot to `has_ended`.
-        self.place.store(ENDED, order::count_end());
-        if !is_last {
-            return None;
-        }
-        // SAFETY: the owner waits for the last.
-        unsafe { Countdown::of(&*group).tell() }
     }
 
     /// # Safety
@@ -575,14 +585,16 @@ impl Offer {
     /// As for `complete`.
     #[must_use = "wake the owner once the lock is released"]
     #[inline]
-    pub(crate) unsafe fn complete_stamped(&self, stamp: u64) -> Option<Waker> {
-        // It is in no queue any more, so the links are free.
-        self.set_prev(ptr::without_provenance(stamp as usize));
-        if const { usize::BITS < u64::BITS } {
-            self.set_next(ptr::without_provenance((stamp >> 32) as usize));
+    pub(crate) unsafe fn complete_stamped(this: NonNull<Self>, stamp: u64) -> Option<Waker> {
+        // SAFETY: the owner waits for the publication. The offer is in no queue any more, so its links are free.
+        unsafe {
+            let offer = this.as_ptr();
+            (*offer).set_prev(ptr::without_provenance(stamp as usize));
+            if const { usize::BITS < u64::BITS } {
+                (*offer).set_next(ptr::without_provenance((stamp >> 32) as usize));
+            }
+            Self::complete(this, Verdict::Committed)
         }
-        // SAFETY: the caller's contract.
-        unsafe { self.complete(Verdict::Committed) }
     }
 
     /// The number of a stamped completion.
@@ -606,10 +618,13 @@ impl Offer {
     /// The caller has won the offer, and holds its queue's lock.
     #[must_use = "wake the owner once the lock is released"]
     #[inline]
-    pub(crate) unsafe fn complete(&self, verdict: Verdict) -> Option<Waker> {
-        self.verdict.set(verdict);
+    pub(crate) unsafe fn complete(this: NonNull<Self>, verdict: Verdict) -> Option<Waker> {
+        let this = this.as_ptr();
         // SAFETY: the owner waits for the publication.
-        unsafe { &*self.group.get() }.publish(self.leaf.get())
+        unsafe {
+            (*this).verdict.set(verdict);
+            Group::publish((*this).group.get(), (*this).leaf.get())
+        }
     }
 
     /// The owner offers to one partner, who is told where by other means than
@@ -634,18 +649,19 @@ impl Offer {
     /// The offer has been prepared, and the caller is its partner; once.
     #[must_use = "wake the owner once no lock is held"]
     #[inline]
-    pub(crate) unsafe fn complete_prepared(&self) -> Option<Waker> {
-        // SAFETY: the owner waits in `await_partner`.
-        let won = unsafe { self.take_patiently() };
-        if won {
-            self.verdict.set(Verdict::Committed);
+    pub(crate) unsafe fn complete_prepared(this: *const Self) -> Option<Waker> {
+        // SAFETY: the owner waits in `await_partner`, if the offer was won for the publication, too.
+        unsafe {
+            let won = (*this).take_patiently();
+            if won {
+                (*this).verdict.set(Verdict::Committed);
+            }
+            let group = (*this).group.get();
+            let leaf = (*this).leaf.get();
+            // ORDER: Release pairs with `is_linked`.
+            (*this).place.store(OUT, order::offer_unlink());
+            if won { Group::publish(group, leaf) } else { None }
         }
-        let group = self.group.get();
-        let leaf = self.leaf.get();
-        // ORDER: Release pairs with `is_linked`.
-        self.place.store(OUT, order::offer_unlink());
-        // SAFETY: won, so the owner waits for the publication.
-        if won { unsafe { &*group }.publish(leaf) } else { None }
     }
 
     /// The owner waits until the partner, who is at it, is done.
@@ -814,9 +830,10 @@ impl OfferList {
     /// # Safety
     /// The caller holds the lock, and the offer is in this list.
     #[inline]
-    pub(crate) unsafe fn unlink(&mut self, offer: &Offer) {
+    pub(crate) unsafe fn unlink(&mut self, offer: NonNull<Offer>) {
+        let offer = offer.as_ptr().cast_const();
         // SAFETY: the caller's contract.
-        let (prev, next) = unsafe { offer.links() };
+        let (prev, next) = unsafe { (*offer).links() };
         if ptr::eq(next, offer) {
             self.head.set(ptr::null());
         } else {
@@ -830,7 +847,8 @@ impl OfferList {
             }
         }
         // ORDER: Release pairs with `is_linked`.
-        offer.place.store(OUT, order::offer_unlink());
+        // SAFETY: alive so far; if it is lost, its owner may free it now.
+        unsafe { (*offer).place.store(OUT, order::offer_unlink()) };
     }
 
     /// Takes the oldest offer that can be won, out of the list, waiting for
@@ -846,7 +864,7 @@ impl OfferList {
             // the offer is unlinked: a loser's owner may be gone after that.
             unsafe {
                 let won = offer.as_ref().take_patiently();
-                self.unlink(offer.as_ref());
+                self.unlink(offer);
                 if won {
                     return Some(offer);
                 }

@@ -55,7 +55,7 @@ impl WaitQueue {
             let mut offers = self.offers.lock();
             if offer.is_linked() {
                 // SAFETY: linked offers of this queue are in its list.
-                unsafe { offers.unlink(offer) };
+                unsafe { offers.unlink(NonNull::from(offer)) };
             }
         }
         offer.unmake();
@@ -74,7 +74,7 @@ impl WaitQueue {
         // SAFETY: the lock is held; no group of ours is claimed.
         while let Some(offer) = unsafe { offers.win() } {
             // SAFETY: its owner waits for `publish`, so it is alive.
-            wakes.push(unsafe { offer.as_ref().complete(Verdict::Committed) });
+            wakes.push(unsafe { Offer::complete(offer, Verdict::Committed) });
         }
     }
 }

@@ -37,9 +37,10 @@
 //! so no later look of its finds the bias, and answers with Release, so who asked sees all that
 //! it did by it. Who does not answer in time is revoked as above.
 
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use super::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
 use super::entrance::Entrance;
@@ -123,7 +124,12 @@ impl<T> BiasedLock<T> {
         if entrance.is_none() {
             self.take(me);
         }
-        BiasedGuard { value: ManuallyDrop::new(self.value.get_mut()), lock: self, entrance }
+        BiasedGuard {
+            value: ManuallyDrop::new(self.value.get_mut()),
+            lock: NonNull::from(self),
+            entrance,
+            _borrowed: PhantomData,
+        }
     }
 
     /// The owner's way in.
@@ -277,25 +283,33 @@ impl<T> Drop for BiasedLock<T> {
 /// The right to use the value; releases the lock when dropped.
 pub(crate) struct BiasedGuard<'a, T> {
     value: ManuallyDrop<MutPtr<T>>,
-    lock: &'a BiasedLock<T>,
+    /// A pointer: whoever has the lock next may free it before `drop` returns.
+    lock: NonNull<BiasedLock<T>>,
     /// Where its OS thread is announced, if the lock is biased to it.
     entrance: Option<&'static Entrance>,
+    _borrowed: PhantomData<&'a BiasedLock<T>>,
 }
 
 impl<T> BiasedGuard<'_, T> {
+    #[inline(always)]
+    fn lock(&self) -> &BiasedLock<T> {
+        // SAFETY: borrowed while the guard lives.
+        unsafe { self.lock.as_ref() }
+    }
+
     /// What the lock has earned, for the next one in its memory, when nobody else refers to this one.
     #[inline(always)]
     pub(crate) fn history(&self) -> History {
         // ORDER: Relaxed: both are written by who is inside.
-        let streak = self.lock.streak.load(Ordering::Relaxed);
-        History { streak, owner: self.lock.owner.load(Ordering::Relaxed) }
+        let streak = self.lock().streak.load(Ordering::Relaxed);
+        History { streak, owner: self.lock().owner.load(Ordering::Relaxed) }
     }
 
     /// Sets the byte that [`BiasedLock::hint`] reads.
     #[inline(always)]
     pub(crate) fn set_hint(&self, hint: u8) {
         // ORDER: Relaxed: only a hint.
-        self.lock.hint.store(hint, Ordering::Relaxed);
+        self.lock().hint.store(hint, Ordering::Relaxed);
     }
 }
 
@@ -325,7 +339,8 @@ impl<T> Drop for BiasedGuard<'_, T> {
         match self.entrance {
             Some(entrance) => entrance.leave(),
             // ORDER: Release publishes what this holder wrote to the next one.
-            None => self.lock.held.store(false, order::lock_release()),
+            // SAFETY: borrowed until now.
+            None => unsafe { (*self.lock.as_ptr()).held.store(false, order::lock_release()) },
         }
     }
 }

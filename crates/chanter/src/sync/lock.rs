@@ -4,8 +4,10 @@
 //! so a waiter spins, then yields its OS thread, then sleeps; releasing is one store.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
 use super::atomic::{AtomicBool, Ordering};
 use super::{MutPtr, UnsafeCell, order, spin, test_and_set};
@@ -42,7 +44,11 @@ impl<T> Lock<T> {
         if test_and_set(&self.held, order::lock_acquire()) {
             self.wait();
         }
-        Guard { value: ManuallyDrop::new(self.value.get_mut()), lock: self }
+        Guard {
+            value: ManuallyDrop::new(self.value.get_mut()),
+            lock: NonNull::from(self),
+            _borrowed: PhantomData,
+        }
     }
 
     /// Takes the lock only if it is free.
@@ -51,7 +57,11 @@ impl<T> Lock<T> {
         if self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
             return None;
         }
-        Some(Guard { value: ManuallyDrop::new(self.value.get_mut()), lock: self })
+        Some(Guard {
+            value: ManuallyDrop::new(self.value.get_mut()),
+            lock: NonNull::from(self),
+            _borrowed: PhantomData,
+        })
     }
 
     #[cold]
@@ -95,7 +105,9 @@ impl<T> Drop for Lock<T> {
 /// The right to use the value; releases the lock when dropped.
 pub(crate) struct Guard<'a, T> {
     value: ManuallyDrop<MutPtr<T>>,
-    lock: &'a Lock<T>,
+    /// A pointer: whoever has the lock next may free it before `drop` returns.
+    lock: NonNull<Lock<T>>,
+    _borrowed: PhantomData<&'a Lock<T>>,
 }
 
 impl<T> Deref for Guard<'_, T> {
@@ -123,6 +135,7 @@ impl<T> Drop for Guard<'_, T> {
         unsafe { ManuallyDrop::drop(&mut self.value) };
         // ORDER: Release publishes what this holder wrote to the next
         // `lock`.
-        self.lock.held.store(false, order::lock_release());
+        // SAFETY: borrowed until now.
+        unsafe { (*self.lock.as_ptr()).held.store(false, order::lock_release()) };
     }
 }

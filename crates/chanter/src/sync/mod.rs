@@ -6,6 +6,7 @@
 //! the orderings that the models weaken one by one to show that each is
 //! needed.
 
+mod aliased;
 mod biased;
 mod cell;
 mod entrance;
@@ -21,6 +22,7 @@ pub(crate) mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(crate) use aliased::{AliasedBox, aliased};
 pub(crate) use biased::{BiasedGuard, BiasedLock, History};
 pub(crate) use cell::Cell;
 pub(crate) use entrance::Entrance;

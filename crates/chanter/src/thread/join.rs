@@ -257,9 +257,9 @@ impl Joiners {
     /// The caller completed the thread and found HEIR; once. Afterwards the
     /// frame may be gone.
     #[inline(always)]
-    pub(super) unsafe fn complete_heir(&self) -> Option<Waker> {
+    pub(super) unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
         // SAFETY: HEIR says that the offer waits.
-        unsafe { (*self.heir.get()).complete_prepared() }
+        unsafe { Offer::complete_prepared((*this).heir.get()) }
     }
 
     /// # Safety
@@ -267,7 +267,7 @@ impl Joiners {
     pub(super) unsafe fn complete_all(&self, inherited: bool, wakes: &mut Wakes) {
         if inherited {
             // SAFETY: the caller's contract.
-            wakes.push(unsafe { self.complete_heir() });
+            wakes.push(unsafe { Self::complete_heir(self) });
         }
         self.queue.complete_all(wakes);
     }

@@ -629,7 +629,7 @@ impl Joined {
             Completed::Kept => (),
             Completed::Inherited => {
                 // SAFETY: as in `run::complete`.
-                let waker = unsafe { self.joiners.complete_heir() };
+                let waker = unsafe { Joiners::complete_heir(&self.joiners) };
                 waker.into_iter().for_each(Waker::wake);
             }
             Completed::Awaited { inherited } => {

@@ -8,6 +8,7 @@ use super::body::{Evaluated, contain};
 use super::burial;
 use super::fiber::YIELDED;
 use super::frame::{self, Header, Kind};
+use super::join::Joiners;
 use super::request::{close, serve};
 use super::state::{Begun, Completed, Demanded, Ended, Left, Woken};
 use crate::event::Wakes;
@@ -163,7 +164,7 @@ pub(super) unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
             Completed::Kept => (),
             Completed::Inherited => {
                 if let Some(joiners) = (frame.as_ref().vtable.get().joiners)(frame)
-                    && let Some(waker) = joiners.as_ref().complete_heir()
+                    && let Some(waker) = Joiners::complete_heir(joiners.as_ptr())
                 {
                     // A foreign waker may panic, and its thread is not ours.
                     contain(|| waker.wake());

@@ -10,13 +10,14 @@
 //! a machine that ends while somebody will is kept by the time keeper.
 
 use std::cell::Cell;
+use std::marker::PhantomPinned;
 use std::ptr::NonNull;
 use std::time::Instant;
 
 use super::keeper;
 use crate::event::protocol::Group;
 use crate::event::{Offering, Wakes};
-use crate::sync::{BiasedLock, const_unless_loom};
+use crate::sync::{BiasedLock, aliased, const_unless_loom};
 use crate::vp::Vp;
 
 const OUT: usize = usize::MAX;
@@ -25,11 +26,14 @@ const OUT: usize = usize::MAX;
 pub(super) struct TimerOffer {
     /// Its index in the heap, or `OUT`: under the heap's lock.
     index: Cell<usize>,
+    _pinned: PhantomPinned,
 }
+
+aliased!(TimerOffer);
 
 impl TimerOffer {
     pub(super) fn new() -> Self {
-        Self { index: Cell::new(OUT) }
+        Self { index: Cell::new(OUT), _pinned: PhantomPinned }
     }
 }
 
@@ -94,7 +98,7 @@ impl Timers {
             // removed it, which needs the lock that we hold.
             unsafe {
                 if (*entry.group).take_patiently() {
-                    wakes.push((*entry.group).publish(entry.leaf));
+                    wakes.push(Group::publish(entry.group, entry.leaf));
                 }
             }
         }

@@ -38,7 +38,7 @@ use std::ptr;
 use crate::event::Offering;
 use crate::event::protocol::{Group, Take};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{BiasedLock, Cell};
+use crate::sync::{BiasedLock, Cell, aliased};
 
 /// What partners know of a member. Its group is first, so that a pointer to it
 /// is a pointer to the member.
@@ -82,6 +82,8 @@ pub(super) struct Kept {
     /// of `outer`, by whose observation the owner reads it.
     won: Cell<*const Header>,
 }
+
+aliased!(Header);
 
 // SAFETY: as for `Header`.
 unsafe impl Send for Kept {}
@@ -200,14 +202,14 @@ pub(in crate::event) unsafe fn take(group: &Group) -> Take {
     let mut state = set.state.lock();
     if let Some((outer, leaf)) = state.live {
         // SAFETY: while it is live, the owner's group is alive: see `give_up`.
-        let outer = unsafe { &*outer };
-        match outer.take() {
+        match unsafe { &*outer }.take() {
             Take::Won => {
                 state.live = None;
                 set.won.set(header);
                 // Before the owner can see that it has a winner.
                 group.consent();
-                group.carry(outer.publish(leaf));
+                // SAFETY: won; the owner waits for the publication.
+                group.carry(unsafe { Group::publish(outer, leaf) });
                 return Take::Won;
             }
             Take::Busy => return Take::Busy,

@@ -17,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 
 use crate::event::Wakes;
+use crate::sync::AliasedBox;
 use crate::thread::body::contain;
 use kept::Kept;
 pub use member::BaseEvent;
@@ -94,7 +95,8 @@ pub struct ChoiceSet<'a, T> {
     shunned: Vec<Key>,
     /// A synchronization has gone live, and has not been settled.
     live: bool,
-    kept: Box<Kept>,
+    /// Its members, and through them partners, point to it.
+    kept: AliasedBox<Kept>,
 }
 
 /// A place for a member.
@@ -129,7 +131,7 @@ impl<'a, T> ChoiceSet<'a, T> {
             ready: VecDeque::new(),
             shunned: Vec::new(),
             live: false,
-            kept: Box::new(Kept::new()),
+            kept: AliasedBox::new(Kept::new()),
         }
     }
 
@@ -206,7 +208,7 @@ impl<'a, T> ChoiceSet<'a, T> {
         });
         let place = &mut self.members[index as usize];
         let key = Key { index, generation: place.generation };
-        place.member = Some(Box::pin(Source::new(&raw const *self.kept, key, once, make)));
+        place.member = Some(Box::pin(Source::new(self.kept.as_ptr(), key, once, make)));
         self.vacant.push_back(key);
         key
     }

@@ -7,6 +7,7 @@ use super::super::worker::Driving;
 use super::MOST;
 use crate::io::Reactor;
 use crate::policy::Fifo;
+use crate::sync::AliasedBox;
 use crate::sync::atomic::Ordering;
 use crate::thread::Home;
 
@@ -15,7 +16,8 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// One who stands in for the same virtual processor all its life.
 pub(crate) struct StandIn {
-    pub(crate) vp: Box<Vp>,
+    /// It is its own leader, and its threads point to it.
+    pub(crate) vp: AliasedBox<Vp>,
 }
 
 impl StandIn {
@@ -24,11 +26,11 @@ impl StandIn {
     fn new(principal: &Vp) -> Self {
         // Never asked: a stand-in calls its principal's.
         let policy = Box::new(Fifo::new());
-        let mut vp = Box::new(Vp::new(principal.index, policy, true, Reactor::parker(), None));
-        vp.home = Home::nowhere();
+        let vp = Vp::new(principal.index, policy, true, Reactor::parker(), None);
+        let vp = AliasedBox::new(Vp { home: Home::nowhere(), ..vp });
         vp.machine.set(principal.machine.get());
         vp.principal.set(principal);
-        vp.leader.set(&raw const *vp);
+        vp.leader.set(vp.as_ptr());
         vp.is_free.store(true, Ordering::Relaxed);
         // Its frames are the principal's.
         vp.arena.belong_to(principal);
@@ -82,7 +84,7 @@ impl Vp {
                 stand_ins.len() - 1
             }
         };
-        let stand_in: *const Self = &raw const *stand_ins[index].vp;
+        let stand_in: *const Self = stand_ins[index].vp.as_ptr();
         // SAFETY: stand-ins stay until the machine's memory goes.
         Some(unsafe { &*stand_in })
     }
