@@ -78,6 +78,10 @@ enum Fault {
     Disinherits,
     /// Hands nothing over.
     DrainsNothing,
+    /// Panics once.
+    Panics,
+    /// Panics when it is to hand its threads over.
+    PanicsAtTheEnd,
 }
 
 struct Wrong {
@@ -106,6 +110,7 @@ impl Policy for Wrong {
                 std::mem::forget(thread);
                 return None;
             }
+            Fault::Panics if count == 10 => std::panic::resume_unwind(Box::new("as planned")),
             Fault::ReturnsDisplaced if reason == Reason::Displaced => return Some(thread),
             Fault::Disinherits if reason == Reason::Replaced => return None,
             Fault::Races if self.has_thief.load(Ordering::SeqCst) => return None,
@@ -161,6 +166,7 @@ impl Policy for Wrong {
         let mut queue = self.queue();
         match self.fault {
             Fault::DrainsNothing => None,
+            Fault::PanicsAtTheEnd => std::panic::resume_unwind(Box::new("as planned")),
             Fault::DrainsHalf if queue.len() % 2 == 1 => None,
             _ => queue.pop_front(),
         }
@@ -213,7 +219,10 @@ faults! {
     dropped_threads_are_missed_on_a_machine: Drops, Runs, "";
     dropped_threads_are_missed_beside_panics: Drops, Panics, "";
     dropped_inheritances_are_missed: Disinherits, Replaced, "";
-    threads_that_do_not_end_are_noticed: DrainsNothing, Ends, "had not ended";
+    threads_that_do_not_end_are_noticed: DrainsNothing, Ends, "not handed over";
+    panics_alone_are_noticed: Panics, Keeps, "panicked";
+    panics_on_a_machine_are_noticed: Panics, Runs, "panicked";
+    panics_at_the_end_are_noticed: PanicsAtTheEnd, Ends, "panicked";
 }
 
 #[test]

@@ -28,7 +28,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr;
 
-use super::door::{call, report};
+use super::door::report;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::{Cell, Lock, free, full_fence, order};
 
@@ -79,7 +79,8 @@ impl<P: ?Sized> Deref for Retired<P> {
 impl<P: ?Sized> Drop for Retired<P> {
     fn drop(&mut self) {
         // SAFETY: made by `Box::into_raw`, and dropped once.
-        free(unsafe { Box::from_raw(self.0) });
+        // It does not panic.
+        drop(free(unsafe { Box::from_raw(self.0) }));
     }
 }
 
@@ -87,7 +88,7 @@ impl<P: ?Sized> Drop for Held<P> {
     fn drop(&mut self) {
         // SAFETY: dropped once, here.
         let policy = unsafe { ManuallyDrop::take(&mut self.policy) };
-        if let Err(payload) = call(|| free(policy)) {
+        if let Err(payload) = free(policy) {
             report(self.fail(), payload);
         }
     }

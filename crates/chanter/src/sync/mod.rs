@@ -74,10 +74,11 @@ mod door {
     }
 
     /// Frees a box. Drops what is in it, but keeps the memory, so that a weakened
-    /// model sees a use after free rather than dies of it.
-    pub(crate) fn free<T: ?Sized>(boxed: Box<T>) {
+    /// model sees a use after free rather than dies of it. (A panic is the model's failure.)
+    pub(crate) fn free<T: ?Sized>(boxed: Box<T>) -> std::thread::Result<()> {
         // SAFETY: it was the box's, and is dropped once.
         unsafe { std::ptr::drop_in_place(Box::into_raw(boxed)) };
+        Ok(())
     }
 
     /// One turn of a wait loop: lets another modelled thread run.
@@ -149,9 +150,9 @@ mod door {
         flag.swap(true, order)
     }
 
-    /// Frees a box.
-    pub(crate) fn free<T: ?Sized>(boxed: Box<T>) {
-        drop(boxed);
+    /// Frees a box; what is in it may panic.
+    pub(crate) fn free<T: ?Sized>(boxed: Box<T>) -> std::thread::Result<()> {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(boxed)))
     }
 
     /// One turn of a wait loop: spins, each time longer, then yields the processor, then sleeps, each time

@@ -67,6 +67,7 @@ pub(crate) struct Counters {
     pub(crate) stacks_reused: Counter,
     /// Anybody counts.
     pub(crate) failed: Counter,
+    pub(crate) seized: Counter,
 }
 
 /// What has happened on a machine (or on one virtual processor) so far.
@@ -132,6 +133,9 @@ pub struct Stats {
     /// Policies that panicked, and in whose place the built-in one came: see
     /// [`Policy`](crate::policy::Policy).
     pub policies_failed: u64,
+    /// Threads that had to end while somebody kept their tokens: mostly a policy that did not hand
+    /// them over.
+    pub tokens_kept: u64,
     /// Bytes of the bodies of hosts, beside their headers, on a machine that
     /// keeps a [genealogy](crate::Builder::genealogy): divided by
     /// [`hosts_created`](Self::hosts_created), what a host takes. Elsewhere 0.
@@ -166,6 +170,7 @@ impl Stats {
         self.stacks_allocated += counters.stacks_allocated.get();
         self.stacks_reused += counters.stacks_reused.get();
         self.policies_failed += counters.failed.get();
+        self.tokens_kept += counters.seized.get();
         // Derived: the fast path counts one thing only.
         let reified = counters.reified.get() + counters.left.get();
         let elsewhere = reified + counters.promoted.get() + counters.queued.get();

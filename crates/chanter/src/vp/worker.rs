@@ -611,8 +611,10 @@ impl Vp {
     /// another one to be. The caller drives us, or no driver is left.
     pub(super) fn end_one_seized(&self) -> bool {
         // SAFETY: the driver's; the borrow ends here.
-        let seized = unsafe { &mut *self.seized.get() }.pop();
-        seized.map(Seized::end).is_some()
+        let Some(seized) = unsafe { &mut *self.seized.get() }.pop() else { return false };
+        self.counters.seized.add_one();
+        seized.end();
+        true
     }
 
     /// Drops the tokens of `Local` threads: one by one, with all others in their

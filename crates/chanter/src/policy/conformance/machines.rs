@@ -265,8 +265,14 @@ pub(super) fn ends(family: Family) -> Found {
             }
             yield_now().await;
         });
+        let vps = [0, 1].map(|vp| machine.vp(vp));
         drop(machine);
+        let stats = vps.map(|vp| vp.stats());
         match ended.load(Ordering::SeqCst) {
+            _ if stats.iter().any(|stats| stats.policies_failed > 0) => Err("the policy panicked".to_owned()),
+            _ if stats.iter().any(|stats| stats.tokens_kept > 0) => {
+                Err("the policy has not handed over all of its threads".to_owned())
+            }
             CROWD => Ok(()),
             few => Err(format!("{few} of {CROWD} threads were ended")),
         }

@@ -78,7 +78,7 @@ pub enum Check {
     NeedThread,
     /// Nothing is lost while the policy is replaced, by its like and by others.
     Replaced,
-    /// A machine that ends ends all its threads.
+    /// A machine that ends ends all its threads, and gets them from the policy.
     Ends,
 }
 
