@@ -17,7 +17,8 @@ The tasks of this workspace. Each runs scripts of ci/, which also run alone.
                               fmt clippy docs test loom examples smoke
   cargo xtask loom [MODEL..]  the loom models, or those with MODEL in their names
                               (LOOM_MAX_PREEMPTIONS=3 searches further)
-  cargo xtask stress          longer: more preemptions, and the tests again and again
+  cargo xtask miri [FILE..]   the tests under Miri, where there is one, or only these test files
+  cargo xtask stress          longer: more preemptions, Miri, and the tests again and again
   cargo xtask bench [ARGS]    the figures and their floors; ARGS go to `chanter-bench`
 
 Missing system packages and toolchain components are installed where that is possible.
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = args.collect();
     let plan = match task.as_deref() {
         Some("ci") => ci(rest),
-        Some(task @ ("test" | "loom" | "stress" | "bench")) => Ok(vec![Step::new(task, rest)]),
+        Some(task @ ("test" | "loom" | "miri" | "stress" | "bench")) => Ok(vec![Step::new(task, rest)]),
         None | Some("help" | "-h" | "--help") => {
             print!("{HELP}");
             return ExitCode::SUCCESS;
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn every_step_is_an_executable_script() {
-        for step in CI.into_iter().chain(["stress", "bench"]) {
+        for step in CI.into_iter().chain(["miri", "stress", "bench"]) {
             let script = Step::new(step, Vec::new()).script();
             assert!(script.is_file(), "{} is missing", script.display());
         }

@@ -78,7 +78,13 @@ fn few_parties_pass_at_once() {
 #[test]
 fn all_pass_or_none() {
     watchdog!();
-    let rounds = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
+    let rounds = if cfg!(miri) {
+        10
+    } else if cfg!(debug_assertions) {
+        2_000
+    } else {
+        20_000
+    };
     let barriers = [Barrier::new(3), Barrier::new(2)];
     let passed: Arc<[AtomicUsize; 2]> = Arc::default();
     let led: Arc<[AtomicUsize; 2]> = Arc::default();
@@ -134,7 +140,13 @@ fn all_pass_or_none() {
 #[test]
 fn rounds_are_complete() {
     watchdog!();
-    let rounds = if cfg!(debug_assertions) { 1_000 } else { 20_000 };
+    let rounds = if cfg!(miri) {
+        10
+    } else if cfg!(debug_assertions) {
+        1_000
+    } else {
+        20_000
+    };
     let barrier = Barrier::new(3);
     let machine = machine(2);
     let (tx, rx) = channel::<()>();

@@ -591,7 +591,13 @@ fn it_moves_between_executors() {
 fn nothing_is_lost_between_processors() {
     watchdog!(120);
     const SENDERS: usize = 12;
-    const EACH: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
+    const EACH: usize = if cfg!(miri) {
+        10
+    } else if cfg!(debug_assertions) {
+        2_000
+    } else {
+        20_000
+    };
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let handle = tokio.handle().clone();
     let ledger = Ledger::new();
@@ -663,7 +669,13 @@ fn nothing_is_lost_between_processors() {
 #[test]
 fn two_sets_meet() {
     watchdog!(120);
-    const ROUNDS: usize = if cfg!(debug_assertions) { 4_000 } else { 40_000 };
+    const ROUNDS: usize = if cfg!(miri) {
+        10
+    } else if cfg!(debug_assertions) {
+        4_000
+    } else {
+        40_000
+    };
     machine(2).block_on(async {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..4).map(|_| channel::<usize>()).unzip();
         let stop = IVar::new();

@@ -4,7 +4,7 @@
 //! What is certain depends on the OS threads of the whole process, so each case
 //! runs in a process of its own.
 
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", not(miri)))]
 
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! What fibers leave behind: nothing. Alone in its process, since it looks at
 //! the process's memory.
 
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", not(miri)))]
 
 mod common;
 

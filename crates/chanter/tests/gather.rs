@@ -275,7 +275,13 @@ fn dropped_at_every_step() {
 fn no_message_is_lost_on_two_processors() {
     watchdog!(120);
     let machine = machine(2);
-    let rounds: u64 = if cfg!(debug_assertions) { 300 } else { 2000 };
+    let rounds: u64 = if cfg!(miri) {
+        10
+    } else if cfg!(debug_assertions) {
+        300
+    } else {
+        2000
+    };
     let total = machine.block_on(async move {
         let (home, back) = mailbox::<u64>();
         let channels: Vec<_> = (0..4).map(|_| channel::<u64>()).collect();

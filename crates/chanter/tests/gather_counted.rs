@@ -230,7 +230,13 @@ fn partners_run_while_it_begins() {
 #[test]
 fn nothing_is_lost_on_two_processors() {
     watchdog!(120);
-    let rounds: u64 = if cfg!(debug_assertions) { 400 } else { 4000 };
+    let rounds: u64 = if cfg!(miri) {
+        10
+    } else if cfg!(debug_assertions) {
+        400
+    } else {
+        4000
+    };
     let machine = machine(2);
     machine.block_on(async move {
         let channels: Vec<_> = (0..3).map(|_| channel::<u64>()).collect();

@@ -14,7 +14,13 @@ use chanter::prelude::*;
 use chanter::{Kin, Threads};
 use common::{eventually, machine, watchdog};
 
-const MANY: usize = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+const MANY: usize = if cfg!(miri) {
+    10
+} else if cfg!(debug_assertions) {
+    100_000
+} else {
+    1_000_000
+};
 
 fn keeping(vps: usize) -> Machine {
     // On one processor all others have had their turn when one comes back.
@@ -278,7 +284,13 @@ fn it_may_be_read_while_it_changes() {
                 reads.fetch_add(1, Ordering::SeqCst);
             }
         });
-        let rounds = if cfg!(debug_assertions) { 20 } else { 100 };
+        let rounds = if cfg!(miri) {
+            10
+        } else if cfg!(debug_assertions) {
+            20
+        } else {
+            100
+        };
         for seed in 0..rounds {
             let families: Vec<_> = (0..4).map(|n| machine.spawn(family(6, seed * 5 + n))).collect();
             for family in families {

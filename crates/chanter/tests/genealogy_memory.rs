@@ -1,6 +1,6 @@
 //! What a genealogy keeps of the dead: nothing. In a process of its own.
 
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", not(miri)))]
 
 mod common;
 

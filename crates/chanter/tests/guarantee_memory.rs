@@ -4,7 +4,7 @@
 //!
 //! One test, in a process of its own, because it looks at the resident memory of
 //! the process.
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", not(miri)))]
 
 mod common;
 

@@ -194,7 +194,13 @@ fn everybody_on_one_mvar() {
     watchdog!();
     let world = World::new();
     let total = MVar::new(0u64);
-    let rounds = if cfg!(debug_assertions) { 300 } else { 3000 };
+    let rounds = if cfg!(miri) {
+        10
+    } else if cfg!(debug_assertions) {
+        300
+    } else {
+        3000
+    };
     let ended: Vec<_> = KINDS
         .map(|kind| {
             let total = total.clone();

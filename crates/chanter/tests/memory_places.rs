@@ -1,6 +1,6 @@
 //! Lost choices leave memory flat, whatever they waited for. In a process of its
 //! own, because it looks at the resident memory of the process.
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", not(miri)))]
 
 mod common;
 

@@ -256,7 +256,13 @@ fn choices_on_one_variable() {
 fn crossing_choices_conserve_values() {
     watchdog!();
     let ledger = Ledger::new();
-    let rounds = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
+    let rounds = if cfg!(miri) {
+        10
+    } else if cfg!(debug_assertions) {
+        2_000
+    } else {
+        20_000
+    };
     let places = [MVar::new(ledger.payload(0)), MVar::new(ledger.payload(1)), MVar::empty()];
     let shared = &places;
     let held: Vec<Vec<Payload>> = std::thread::scope(|scope| {

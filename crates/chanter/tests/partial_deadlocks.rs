@@ -301,7 +301,13 @@ fn one_who_is_asked_may_help_another() {
 #[test]
 fn to_be_asked_disturbs_nobody() {
     watchdog!();
-    const ROUNDS: usize = if cfg!(debug_assertions) { 200 } else { 2000 };
+    const ROUNDS: usize = if cfg!(miri) {
+        10
+    } else if cfg!(debug_assertions) {
+        200
+    } else {
+        2000
+    };
     let machine = machine(2);
     let ended = Arc::new(AtomicUsize::new(0));
     let count = ended.clone();

@@ -1,5 +1,5 @@
 //! Child processes: their exit is an event, their pipes are streams.
-#![cfg(unix)]
+#![cfg(all(unix, not(miri)))]
 
 mod common;
 

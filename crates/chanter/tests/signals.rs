@@ -1,6 +1,6 @@
 //! Signals as events. Each test raises another signal, because all tests are in
 //! one process.
-#![cfg(unix)]
+#![cfg(all(unix, not(miri)))]
 
 mod common;
 

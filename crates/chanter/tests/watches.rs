@@ -70,7 +70,13 @@ fn a_wait_dropped_at_every_point() {
 #[test]
 fn watchers_go_forward() {
     watchdog!();
-    let last = if cfg!(debug_assertions) { 5_000u64 } else { 100_000 };
+    let last = if cfg!(miri) {
+        10u64
+    } else if cfg!(debug_assertions) {
+        5_000u64
+    } else {
+        100_000
+    };
     let machine = machine(2);
     let (tx, rx) = watch(0u64);
     let watchers: Vec<_> = (0..4)

@@ -145,8 +145,9 @@ impl<T> BiasedLock<T> {
         }
         // ORDER: INV-BIAS, the owner's side.
         fence_pair::light();
-        // ORDER: Acquire keeps the critical section behind it.
-        if self.owner.load(Ordering::Acquire) == me {
+        // ORDER: Relaxed: only we set this mark, under HELD, so what others did before it is seen. A
+        // revoker whom this look misses waits for BUSY: nothing that moves up to the fence meets it.
+        if self.owner.load(Ordering::Relaxed) == me {
             return Some(entrance);
         }
         entrance.leave();

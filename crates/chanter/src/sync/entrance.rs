@@ -2,7 +2,7 @@
 //! to the end of a bias: see `biased.rs`, and `thread/rest.rs`.
 
 use super::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use super::{const_unless_loom, fence, full_fence, order, os_thread, pause, spin};
+use super::{const_unless_loom, full_fence, order, os_thread, pause, spin};
 
 /// How many OS threads have one. (A model has few, and no time for more.)
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
@@ -93,7 +93,7 @@ impl Entrance {
         }
         // ORDER: Release: the revoker of the lock before may read this store rather
         // than that of its `leave`, and must see its critical section.
-        self.inside.store(lock, order::lock_release());
+        self.inside.store(lock, order::entrance_enter());
         true
     }
 
@@ -108,9 +108,8 @@ impl Entrance {
     /// each bias that it has been asked about.
     #[inline(always)]
     pub(crate) fn agree(&self) {
-        // ORDER: Acquire: who asked has taken the bias away, and no later look finds it. (In a
-        // model the light fence before that look is a whole one, and does the same.)
-        let asked = self.asked.load(Ordering::Acquire);
+        // ORDER: Acquire: who asked has taken the bias away, and no later look finds it.
+        let asked = self.asked.load(order::entrance_agree());
         if asked != self.agreed.load(Ordering::Relaxed) {
             // ORDER: Release publishes the critical sections.
             self.agreed.store(asked, order::entrance_agreed());
@@ -133,8 +132,8 @@ impl Entrance {
         self.presence.swap(ABSENT, order::entrance_absent());
         let result = wait();
         self.presence.swap(before, Ordering::Relaxed);
-        // ORDER: see above. (In a model the light fence before that look does the same.)
-        fence(Ordering::SeqCst);
+        // ORDER: see above.
+        full_fence(order::entrance_return());
         result
     }
 

@@ -1,7 +1,7 @@
 //! An asymmetric pair of fences: the light side costs nothing, the heavy side
 //! runs a full barrier on every OS thread of the process.
 //!
-//! Linux has it as `membarrier`. Under loom both are real fences: the protocol
+//! Linux has it as `membarrier`, which Miri does not know. Under loom both are real fences: the protocol
 //! is then checked as if they were symmetric, which is what the pair promises.
 
 /// The frequent side: keeps the compiler from moving accesses across.
@@ -63,7 +63,7 @@ mod known {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod imp {
     // From <linux/membarrier.h>.
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
@@ -88,7 +88,7 @@ mod imp {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 mod imp {
     pub(super) fn is_available() -> bool {
         false

@@ -33,6 +33,12 @@ orders! {
     /// `BiasedLock`: the bias is revoked before the revoker looks for the owner.
     #[cfg(loom)]
     bias_heavy = SeqCst;
+    /// `Entrance::enter`: publishes what the last `leave` did, to who reads this store instead.
+    entrance_enter = Release;
+    /// `Entrance::agree`: the bias that it is asked about is gone from its next look.
+    entrance_agree = Acquire;
+    /// `Entrance::while_absent`: who found it absent has taken the bias from its next look.
+    entrance_return = SeqCst;
     /// `Entrance::agree`: publishes what its OS thread did by its biases.
     entrance_agreed = Release;
     /// `Entrance::ask`: sees what was done by the bias.
@@ -106,6 +112,8 @@ orders! {
     state_begin = Acquire;
     /// `State::end`: publishes the frame to its next runner.
     state_end = Release;
+    /// `Home::at_home`: publishes the last rest, to who reads this store instead of the last leave's.
+    home_enter = Release;
     /// `Home::at_home`: publishes a thread's rest, and the thread, to the revoker.
     home_leave = Release;
     /// `Home::wait`: sees what the driver did at home.

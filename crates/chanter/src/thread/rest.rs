@@ -147,7 +147,7 @@ impl Home {
         }
         // ORDER: Release: a revoker may read this store rather than the last leave's,
         // and must see what was done there.
-        self.busy.store(ptr::from_ref(state).cast_mut(), order::home_leave());
+        self.busy.store(ptr::from_ref(state).cast_mut(), order::home_enter());
         // ORDER: INV-HOME-BUSY, the driver's side.
         fence_pair::light();
         let word = state.word();
@@ -172,10 +172,11 @@ impl Home {
     /// them was through before it became the driver again; if they came and it agreed
     /// before them, they have seen the change through it.
     fn driver_agrees(&self) -> bool {
-        // ORDER: Acquire: the driver before is through.
-        let driver = self.driver.load(order::home_driver());
+        // ORDER: Relaxed: the second look reads the same store, or a later one of the same OS thread's.
+        let driver = self.driver.load(Ordering::Relaxed);
         // SAFETY: entrances are never freed.
         let agrees = unsafe { driver.as_ref() }.is_some_and(Entrance::ask);
+        // ORDER: Acquire: the driver before is through.
         agrees && ptr::eq(driver, self.driver.load(order::home_driver()))
     }
 

@@ -181,6 +181,32 @@ fn home_wait_is_needed() {
     needs("home_wait", Relaxed, told_at_home_and_elsewhere);
 }
 
+/// INV-HOME-BUSY: the driver at home looks at another thread's rest next, and the revoker reads
+/// that, rather than that it has left this one.
+fn told_while_the_driver_is_at_another() {
+    let (to, life) = To::told_twice();
+    let next = To::new(u32::MAX);
+    let homes = Arc::clone(&to.frame().homes);
+    let other = thread::spawn(move || to.tell(1));
+    to.run(0, false);
+    let roused = next.frame().state.rouse(&next.frame().rest, &homes[0]);
+    assert!(!roused, "it does not rest");
+    to.tell(0);
+    other.join().unwrap();
+    life.is_over();
+    next.free();
+}
+
+#[test]
+fn drivers_go_from_rest_to_rest() {
+    check(told_while_the_driver_is_at_another);
+}
+
+#[test]
+fn home_enter_is_needed() {
+    needs("home_enter", Relaxed, told_while_the_driver_is_at_another);
+}
+
 /// INV-REST with a second bias: the thread's token is taken to another virtual
 /// processor, which earns the bias there, while the first home's driver still
 /// wakes it. The thread rests at its new home, and is told there too.

@@ -20,7 +20,7 @@ pub(super) fn due_after(duration: Duration) -> Option<Instant> {
     now.unwrap_or_else(super::now).checked_add(duration)
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod coarse {
     use std::sync::OnceLock;
     use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ mod coarse {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 mod coarse {
     pub(super) fn now() -> Option<std::time::Instant> {
         None

@@ -6,7 +6,7 @@
 
 use std::io;
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod os {
     use std::cell::Cell;
     use std::io;
@@ -84,7 +84,7 @@ mod os {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 mod os {
     use std::io;
 

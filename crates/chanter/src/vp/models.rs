@@ -169,6 +169,33 @@ fn driver_acquire_is_needed() {
     needs("driver_enter", Relaxed, vacated_while_pushing);
 }
 
+/// The driver leaves, and another one comes by itself: it sees what the last one did.
+fn occupied_by_another() {
+    let processor = Processor::new();
+    let other = {
+        let processor = Arc::clone(&processor);
+        thread::spawn(move || {
+            if processor.sleeper.occupy() {
+                processor.drain();
+                processor.sleeper.vacate();
+            }
+        })
+    };
+    processor.drain();
+    processor.sleeper.vacate();
+    other.join().unwrap();
+}
+
+#[test]
+fn drivers_take_over() {
+    check(occupied_by_another);
+}
+
+#[test]
+fn driver_acquire_is_needed_to_take_over() {
+    needs("driver_enter", Relaxed, occupied_by_another);
+}
+
 /// A request for the driver: it rests until it has served it.
 fn asked_while_falling_asleep() {
     let processor = Processor::new();

@@ -113,7 +113,7 @@ fn is_alone(machine: &Shared) -> bool {
 
 /// How many OS threads the process has; without its first one, if that belongs
 /// to a test harness and is not this one.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 pub(super) fn os_threads(is_in_test: bool) -> Option<usize> {
     let threads = std::fs::read_dir("/proc/self/task").ok()?.count();
     // SAFETY: both only ask for numbers.
@@ -121,7 +121,7 @@ pub(super) fn os_threads(is_in_test: bool) -> Option<usize> {
     Some(threads - usize::from(is_in_test && !is_first))
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 pub(super) fn os_threads(_is_in_test: bool) -> Option<usize> {
     None
 }

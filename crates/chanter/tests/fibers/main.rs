@@ -1,5 +1,8 @@
 //! Fibers: threads that block at any call depth.
 
+// Miri runs no assembly, which switches stacks.
+#![cfg(not(miri))]
+
 #[path = "../common/mod.rs"]
 mod common;
 

@@ -5,22 +5,29 @@
 //! differs between systems:
 //!
 //! - `epoll` (Linux) makes one system call a wait;
-//! - `portable` (elsewhere) is the crate `polling`.
+//! - `portable` (elsewhere) is the crate `polling`;
+//! - `asleep` (under Miri) watches nothing.
 
-#[cfg(target_os = "linux")]
+#[cfg(miri)]
+mod asleep;
+#[cfg(all(target_os = "linux", not(miri)))]
 mod epoll;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", miri)))]
 mod portable;
 
-#[cfg(target_os = "linux")]
+#[cfg(miri)]
+pub(super) use asleep::{Happenings, Poller};
+#[cfg(all(target_os = "linux", not(miri)))]
 pub(super) use epoll::{Happenings, Poller};
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", miri)))]
 pub(super) use portable::{Happenings, Poller};
 
 /// How many sockets one wait tells of; the next tells of the rest.
+#[cfg(not(miri))]
 const AT_ONCE: usize = 256;
 
 /// What happened to one socket.
+#[cfg_attr(miri, allow(dead_code, reason = "nothing happens"))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Happening {
     /// The key that it was added under.

@@ -2,7 +2,7 @@
 //! waits for a core. One that waits for a core is not handed over, since another
 //! would wait too.
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod os {
     use std::mem::MaybeUninit;
     use std::time::Duration;
@@ -37,7 +37,7 @@ mod os {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 mod os {
     use std::time::Duration;
 

@@ -187,8 +187,8 @@ impl Seat {
         fence_pair::heavy();
         // ORDER: Acquire pairs with `exit`.
         if from.inside.load(order::seat_observe()) {
-            // ORDER: Release, for what the last passer did.
-            self.holder.store(ptr::from_ref(from).cast_mut(), order::seat_pass());
+            // ORDER: Relaxed: the heavy fence publishes what the last passer did, and we nothing.
+            self.holder.store(ptr::from_ref(from).cast_mut(), Ordering::Relaxed);
             return false;
         }
         hand();
