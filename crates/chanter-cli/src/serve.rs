@@ -53,6 +53,12 @@ pub struct ServeArgs {
     /// How much of small files to keep in memory, while they do not change; 0 for none
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(..=1 << 20))]
     keep: u64,
+    /// How long to wait for a disk, or for the server of a mounted file system
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    disk_timeout: Duration,
+    /// Serve and list names that begin with a dot too (`/.well-known` always is)
+    #[arg(long)]
+    hidden: bool,
     /// No access log
     #[arg(long, short)]
     quiet: bool,
@@ -154,6 +160,8 @@ fn bind(
         config.grace = args.grace;
         config.max_connections = connections;
         config.kept_bytes = args.keep << 20;
+        config.disk_timeout = args.disk_timeout;
+        config.hidden = args.hidden;
         config.log = if args.quiet { AccessLog::Off } else { AccessLog::Stdout };
         config.errors = Some(errors.clone());
         match Server::bind(config) {

@@ -29,6 +29,8 @@ pub(crate) enum Content {
         /// That of the processor: a connection that is stalled gives it up.
         turn: Turn,
     },
+    /// Chunks whose lengths nobody knows beforehand, up to an empty one.
+    Stream(Receiver<io::Result<Bytes>>),
 }
 
 /// One request and its answer. Dropping it ends the exchange, wherever that happens: after the last
@@ -78,11 +80,13 @@ impl Body {
         Body { content, exchange }
     }
 
-    fn len(&self) -> u64 {
+    /// `None`: nobody knows yet.
+    fn len(&self) -> Option<u64> {
         match &self.content {
-            Content::Empty => 0,
-            Content::Whole(bytes) => bytes.len() as u64,
-            Content::Chunks { left, .. } => *left,
+            Content::Empty => Some(0),
+            Content::Whole(bytes) => Some(bytes.len() as u64),
+            Content::Chunks { left, .. } => Some(*left),
+            Content::Stream(_) => None,
         }
     }
 }
@@ -105,28 +109,33 @@ impl http_body::Body for Body {
             Content::Empty | Content::Chunks { left: 0, .. } => return Poll::Ready(None),
             Content::Whole(bytes) => std::mem::take(bytes),
             Content::Chunks { chunks, left, .. } => {
-                // An error cuts the connection: the length was promised, and silence would look
-                // like a shorter file.
-                let chunk = match ready!(Pin::new(chunks).poll_next(cx)) {
-                    Some(chunk) => chunk?,
-                    None => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
-                };
+                let chunk = ready!(next(chunks, cx))?;
                 *left = left.saturating_sub(chunk.len() as u64);
                 chunk
             }
+            Content::Stream(chunks) => ready!(next(chunks, cx))?,
         };
-        if matches!(this.content, Content::Whole(_)) {
+        if matches!(this.content, Content::Whole(_)) || chunk.is_empty() {
             this.content = Content::Empty;
+        }
+        if chunk.is_empty() {
+            return Poll::Ready(None);
         }
         this.exchange.sent(chunk.len());
         Poll::Ready(Some(Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.len() == 0
+        self.len() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.len())
+        self.len().map_or_else(SizeHint::default, SizeHint::with_exact)
     }
+}
+
+/// The next chunk. An error cuts the connection: more was promised, and silence would look like the end.
+fn next(chunks: &mut Receiver<io::Result<Bytes>>, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    let chunk = ready!(Pin::new(chunks).poll_next(cx));
+    Poll::Ready(chunk.unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into())))
 }

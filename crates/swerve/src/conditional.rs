@@ -7,13 +7,17 @@ use http::header::{
     IF_UNMODIFIED_SINCE,
 };
 
+use crate::identity::Identity;
+
 /// The last second that an HTTP date can name (end of the year 9999).
 const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
 /// What tells one version of a file from another.
 #[derive(Debug, Clone)]
 pub(crate) struct Validators {
-    /// Strong entity tag, quotes included: length and time of change in nanoseconds.
+    /// Strong entity tag, quotes included: length, time of change in nanoseconds, and a digest of the rest of the
+    /// [`Identity`]. Length and time alone would be those of a file that was put in its place with both
+    /// (`cp --preserve`, `rsync --times`, an archive that is unpacked).
     pub(crate) etag: String,
     /// Time of change in whole seconds; `None` where an HTTP date cannot say it.
     pub(crate) modified: Option<SystemTime>,
@@ -31,15 +35,16 @@ pub(crate) enum Verdict {
 }
 
 impl Validators {
-    /// The validators of a file with this length and time of change.
-    pub(crate) fn new(len: u64, modified: Option<SystemTime>) -> Validators {
-        let since = modified.and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+    /// The validators of this version of a file.
+    pub(crate) fn new(identity: &Identity) -> Validators {
+        let since = identity.modified().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
         let nanos = since.map_or(0, |d| d.as_nanos());
+        let (len, rest) = (identity.len, digest(identity));
         Validators {
             // Until the year 2554 the nanoseconds are 64 bits, which are written much faster.
             etag: match u64::try_from(nanos) {
-                Ok(nanos) => format!("\"{len:x}-{nanos:x}\""),
-                Err(_) => format!("\"{len:x}-{nanos:x}\""),
+                Ok(nanos) => format!("\"{len:x}-{nanos:x}-{rest:x}\""),
+                Err(_) => format!("\"{len:x}-{nanos:x}-{rest:x}\""),
             },
             modified: since
                 .filter(|d| *d <= LAST_DATE)
@@ -49,7 +54,7 @@ impl Validators {
 
     /// The value of `ETag`.
     pub(crate) fn etag_value(&self) -> HeaderValue {
-        HeaderValue::from_str(&self.etag).expect("hexadecimal digits, a dash and quotes")
+        HeaderValue::from_str(&self.etag).expect("hexadecimal digits, dashes and quotes")
     }
 
     /// The value of `Last-Modified`. A file from the future has none: it would claim to be newer
@@ -82,7 +87,11 @@ impl Validators {
         Verdict::Proceed
     }
 
-    /// Whether `Range` is to be heeded: there is no `If-Range`, or it names this very version.
+    /// Whether `Range` is to be heeded: there is no `If-Range`, or it has the tag of this very version.
+    ///
+    /// A date never does. Two versions of one second have the same date, and so does what was given the time
+    /// of another file, so ours is no strong validator (RFC 9110, 8.8.2.2), and the condition is false (13.1.5).
+    /// Nor may a client send one that has a tag, and every file here has one.
     pub(crate) fn range_applies(&self, headers: &HeaderMap) -> bool {
         let Some(value) = headers.get(IF_RANGE) else {
             return true;
@@ -90,11 +99,7 @@ impl Validators {
         let Ok(value) = value.to_str() else {
             return false;
         };
-        if value.starts_with('"') || value.starts_with("W/") {
-            return value.trim() == self.etag;
-        }
-        // A date has to be equal, not merely later, to vouch for the same bytes.
-        httpdate::parse_http_date(value).is_ok_and(|date| self.modified == Some(date))
+        value.trim() == self.etag
     }
 
     fn listed(&self, headers: &HeaderMap, name: HeaderName, comparison: Comparison) -> bool {
@@ -103,6 +108,19 @@ impl Validators {
                 || tags(list).any(|(weak, tag)| (!weak || comparison == Comparison::Weak) && tag == self.etag)
         })
     }
+}
+
+/// What of an identity is not in a tag as it is: the inode, which clients have no business to know, and the time at
+/// which anything changed. The device is left out: its number may be another after each mount.
+fn digest(identity: &Identity) -> u64 {
+    let Identity { device: _, inode, len, modified, changed } = *identity;
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for word in [inode, len, modified.0 as u64, modified.1 as u64, changed.0 as u64, changed.1 as u64] {
+        // Multiply and fold: every bit of the word reaches every bit of the result.
+        let product = u128::from(hash ^ word) * 0x9e37_79b9_7f4a_7c15;
+        hash = (product >> 64) as u64 ^ product as u64;
+    }
+    hash
 }
 
 #[derive(PartialEq, Eq, Clone, Copy)]
@@ -136,10 +154,13 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::tests::SOME;
 
     /// 1994-11-06 08:49:37.5, the RFC's example half a second on.
+    const FILE: Identity = Identity { modified: (784_111_777, 500_000_000), ..SOME };
+
     fn file() -> Validators {
-        Validators::new(10, Some(UNIX_EPOCH + Duration::from_millis(784_111_777_500)))
+        Validators::new(&FILE)
     }
 
     fn judge(pairs: &[(HeaderName, &str)]) -> Verdict {
@@ -199,7 +220,7 @@ mod tests {
         let applies = |value: &str| file().range_applies(&map(&[(IF_RANGE, value)]));
         assert!(file().range_applies(&HeaderMap::new()));
         assert!(applies(&tag));
-        assert!(applies(THEN));
+        assert!(!applies(THEN), "a date is a weak validator");
         assert!(!applies(&format!("W/{tag}")));
         assert!(!applies("\"x\""));
         assert!(!applies(BEFORE));
@@ -208,19 +229,29 @@ mod tests {
 
     #[test]
     fn times_that_http_cannot_say() {
-        let old = Validators::new(1, UNIX_EPOCH.checked_sub(Duration::from_secs(1)));
-        assert_eq!(old.modified, None);
-        let far = Validators::new(1, UNIX_EPOCH.checked_add(LAST_DATE + Duration::from_secs(1)));
-        assert_eq!(far.modified, None);
-        let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
-        assert_eq!(Validators::new(1, Some(tomorrow)).last_modified(SystemTime::now()), None);
+        let at = |seconds| Validators::new(&Identity { modified: (seconds, 0), ..SOME });
+        assert_eq!(at(-1).modified, None);
+        assert_eq!(at(LAST_DATE.as_secs() as i64 + 1).modified, None);
+        assert_eq!(at(i64::MAX).modified, None);
+        let now = SystemTime::now();
+        let tomorrow = now.duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 + 86_400;
+        assert_eq!(at(tomorrow).last_modified(now), None);
     }
 
     #[test]
     fn versions_have_different_tags() {
-        let at = |len, nanos| Validators::new(len, Some(UNIX_EPOCH + Duration::from_nanos(nanos))).etag;
-        assert_ne!(at(1, 5), at(1, 6));
-        assert_ne!(at(1, 5), at(2, 5));
-        assert_eq!(at(1, 5), at(1, 5));
+        let tag = |identity: Identity| Validators::new(&identity).etag;
+        assert_eq!(tag(SOME), tag(SOME));
+        assert_eq!(tag(SOME), tag(Identity { device: 9, ..SOME }), "mounted again");
+        for other in [
+            Identity { inode: 9, ..SOME },
+            Identity { len: 9, ..SOME },
+            Identity { modified: (100, 6), ..SOME },
+            Identity { modified: (-100, 5), ..SOME },
+            Identity { changed: (100, 6), ..SOME },
+            Identity { changed: (101, 5), ..SOME },
+        ] {
+            assert_ne!(tag(SOME), tag(other), "{other:?}");
+        }
     }
 }

@@ -92,8 +92,15 @@ pub struct Config {
     /// How many connections to hold at once, one at least; more wait in the kernel's queue.
     pub max_connections: usize,
     /// How many bytes of small files to keep in memory, at most. A kept file is looked at by each request, and
-    /// answers it only if it has not changed. 0: none is kept.
+    /// answers it only if it has not changed. What does not show, a change through a shared mapping, is
+    /// seen within a second. 0: none is kept.
     pub kept_bytes: u64,
+    /// How long a call may wait for the disk, or for the server of a mounted file system. Then the request is given
+    /// up (504, or 503 if so many wait already that the call was not begun).
+    pub disk_timeout: Duration,
+    /// Whether names that begin with a dot are served and listed, and what is below them. `.well-known` at the
+    /// top always is (RFC 8615).
+    pub hidden: bool,
     /// Where the access log goes.
     pub log: AccessLog,
     /// Where errors are told. `None`: to the standard error.
@@ -113,6 +120,8 @@ impl Config {
             grace: Duration::from_secs(10),
             max_connections: 10_240,
             kept_bytes: 64 << 20,
+            disk_timeout: Duration::from_secs(10),
+            hidden: false,
             log: AccessLog::Off,
             errors: None,
         }

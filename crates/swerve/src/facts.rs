@@ -9,6 +9,7 @@ use http::header::{
 };
 
 use crate::conditional::Validators;
+use crate::identity::Identity;
 use crate::media;
 
 /// What the server calls itself.
@@ -24,9 +25,10 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Of a file with this name, length and time of change, at `now`.
-    pub(crate) fn new(name: &Path, len: u64, modified: Option<SystemTime>, now: SystemTime) -> Facts {
-        let validators = Validators::new(len, modified);
+    /// Of this version of a file of this name, at `now`.
+    pub(crate) fn new(name: &Path, identity: &Identity, now: SystemTime) -> Facts {
+        let len = identity.len;
+        let validators = Validators::new(identity);
         let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
         headers.insert(ETAG, validators.etag_value());
         if let Some(modified) = validators.last_modified(now) {

@@ -1,43 +1,50 @@
 //! The file processor: a thread for each request, which turns a path into an answer, and, for a file
 //! of more than a chunk, goes on to send the chunks.
 //!
-//! It runs in place while memory holds what it needs (files that are kept, directory entries and pages), and
-//! sends the rest to the disk threads. On parasites, a request for a small file in memory is therefore one
+//! It runs in place while memory holds what it needs (files that are kept, directory entries and pages) of the
+//! served directory's own file system, and sends the rest to the disk threads: nothing here waits for a disk. On parasites, a request for a small file in memory is therefore one
 //! plain call, and the processor of a large file moves to the connection that takes its chunks.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use chanter::lock::{OwnedPermit, Semaphore};
 use chanter::prelude::*;
 use http::header::{
     CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION,
     RANGE, SERVER, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Response, StatusCode, Uri};
+use rustix::fs::FileType;
 
 use crate::body::Content;
 use crate::buffer::Buffer;
 use crate::conditional::{Validators, Verdict};
 use crate::config::Mode;
-use crate::disk::Disk;
+use crate::disk::{Disk, Place, Unanswered};
 use crate::errors::ErrorLog;
 use crate::facts::{self, Facts};
+use crate::identity::Identity;
 use crate::kept::{Kept, KeptFiles};
-use crate::listing;
+use crate::listing::Page;
 use crate::pace::{Pace, Turn};
-use crate::platform::{Wait, read_now};
+use crate::platform::{Found, Wait, read_now};
 use crate::range::{self, Ranged};
 use crate::target::{BadTarget, Target};
-use crate::tree::{Node, Refusal, Tree};
+use crate::tree::{Refusal, Tree};
 
 /// How much of a file is in memory at a time, for each request.
 const CHUNK: usize = 64 * 1024;
+/// How many listings are made at a time. One that its client does not take at once counts until it is taken.
+const LISTINGS: usize = 128;
+/// How long a listing waits to learn of its links what another file system has to say.
+const FOR_LINKS: Duration = Duration::from_millis(500);
 
 /// The answer to a request, without what HTTP itself adds.
 pub(crate) type Answer = Response<Content>;
@@ -64,6 +71,32 @@ struct Means {
     mode: Mode,
     errors: ErrorLog,
     pace: Pace,
+    hidden: bool,
+    listings: Arc<Semaphore>,
+}
+
+/// A file or a directory of the tree.
+enum Node {
+    File(Opened),
+    Directory(Listable),
+}
+
+/// A file that is open.
+struct Opened {
+    /// `None` once it is dropped.
+    file: Option<File>,
+    identity: Identity,
+    path: PathBuf,
+    /// Whom the calls on it can hold up; nobody, while memory has what they want, if it lies on our own disk.
+    place: Arc<Place>,
+    is_own: bool,
+}
+
+/// A directory that was found, and by which calls it can be read.
+struct Listable {
+    found: Found,
+    place: Arc<Place>,
+    wait: Wait,
 }
 
 /// The head of a file's answer.
@@ -86,17 +119,34 @@ enum Source {
     /// It is here, and no more than a chunk.
     Memory(Bytes),
     File {
-        file: Arc<File>,
+        file: Arc<Opened>,
         start: u64,
         end: u64,
+    },
+    /// The rest of a listing, whose first part is here.
+    Page {
+        first: Bytes,
+        page: Page,
+        place: Arc<Place>,
+        _permit: OwnedPermit,
     },
 }
 
 impl FileProcessor {
-    /// `kept`: how many bytes of small files to keep in memory.
-    pub(crate) fn new(tree: Tree, disk: Disk, mode: Mode, kept: u64, errors: ErrorLog) -> FileProcessor {
+    /// `kept`: how many bytes of small files to keep in memory; `hidden`: whether names that begin with a dot
+    /// are served.
+    pub(crate) fn new(
+        tree: Tree,
+        disk: Disk,
+        mode: Mode,
+        kept: u64,
+        hidden: bool,
+        errors: ErrorLog,
+    ) -> FileProcessor {
         let kept = KeptFiles::new(kept);
-        FileProcessor { means: Arc::new(Means { tree, kept, disk, mode, errors, pace: Pace::new() }) }
+        let listings = Arc::new(Semaphore::new(LISTINGS));
+        let means = Means { tree, kept, disk, mode, errors, pace: Pace::new(), hidden, listings };
+        FileProcessor { means: Arc::new(means) }
     }
 
     /// Starts the processor of one request. Its answer comes from the channel; the channel closes
@@ -132,22 +182,27 @@ impl Means {
             Err(BadTarget::Malformed) => return Ok((plain(StatusCode::BAD_REQUEST), None)),
             Err(BadTarget::Forbidden) => return Err(Refusal::Forbidden),
         };
-        match self.kept.find(&self.tree, &target.path) {
+        if !self.hidden && target.is_hidden() {
+            return Err(Refusal::NotFound);
+        }
+        let found = self.tree.look(&target.path, Wait::Never);
+        match found.as_ref().ok().and_then(|found| self.kept.find(&target.path, &found.identity)) {
             Some(_) if target.directory => Err(Refusal::NotFound),
             Some(kept) => Ok(self.file_kept(ask, &kept)),
             // Boxed, as a thread that answers from what is kept should not carry the room for it.
-            None => Box::pin(self.process_opened(ask, target)).await,
+            None => Box::pin(self.process_found(ask, target, found)).await,
         }
     }
 
-    async fn process_opened(
+    async fn process_found(
         self: &Arc<Self>,
         ask: &Ask,
         Target { path, directory: wanted }: Target,
+        found: Result<Found, Refusal>,
     ) -> Result<(Answer, Option<Rest>), Refusal> {
-        let directory = match self.open(&path).await? {
+        let directory = match self.open(&path, found).await? {
             Node::File(..) if wanted => return Err(Refusal::NotFound),
-            Node::File(file, metadata) => return self.file(ask, &path, Arc::new(file), &metadata).await,
+            Node::File(file) => return self.file(ask, &path, file).await,
             Node::Directory(_) if !wanted => {
                 let location = Target { path, directory: wanted }.location(ask.uri.query());
                 return Ok((redirect(&location), None));
@@ -155,40 +210,66 @@ impl Means {
             Node::Directory(directory) => directory,
         };
         let index = path.join("index.html");
-        if let Some(kept) = self.kept.find(&self.tree, &index) {
+        let found = self.tree.look(&index, Wait::Never);
+        if let Ok(found) = &found
+            && let Some(kept) = self.kept.find(&index, &found.identity)
+        {
             return Ok(self.file_kept(ask, &kept));
         }
-        match self.open(&index).await {
-            Ok(Node::File(file, metadata)) => self.file(ask, &index, Arc::new(file), &metadata).await,
-            Ok(Node::Directory(_)) | Err(Refusal::NotFound) => self.directory(ask, path, directory).await,
+        match self.open(&index, found).await {
+            Ok(Node::File(file)) => self.file(ask, &index, file).await,
+            Ok(Node::Directory(_)) | Err(Refusal::NotFound) => self.directory(ask, &path, directory).await,
             Err(refusal) => Err(refusal),
         }
     }
 
-    async fn open(self: &Arc<Self>, path: &Path) -> Result<Node, Refusal> {
-        match self.tree.open(path, Wait::Never) {
-            Err(Refusal::WouldWait) => {
-                let (means, path) = (self.clone(), path.to_owned());
-                let opened = self.disk.run(move || means.tree.open(&path, Wait::Allowed)).await;
-                opened.unwrap_or(Err(Refusal::Busy))
+    /// Opens what is at `path`, which has been looked at without waiting.
+    async fn open(self: &Arc<Self>, path: &Path, found: Result<Found, Refusal>) -> Result<Node, Refusal> {
+        let opened = match found {
+            Ok(found) => return self.node(found, path, self.disk.own(), Wait::OwnDisk),
+            Err(Refusal::WouldWait) => self.open_waiting(path, self.disk.own(), Wait::OwnDisk).await,
+            Err(refusal) => Err(refusal),
+        };
+        match opened {
+            Err(Refusal::Elsewhere) => {
+                let place = self.disk.beyond(self.tree.way_out(path));
+                self.open_waiting(path, place, Wait::Anything).await
             }
             opened => opened,
         }
     }
 
-    async fn file(
-        &self,
-        ask: &Ask,
+    async fn open_waiting(
+        self: &Arc<Self>,
         path: &Path,
-        file: Arc<File>,
-        metadata: &Metadata,
-    ) -> Result<(Answer, Option<Rest>), Refusal> {
-        let now = SystemTime::now();
-        let facts = Facts::new(path, metadata.len(), metadata.modified().ok(), now);
+        place: Arc<Place>,
+        wait: Wait,
+    ) -> Result<Node, Refusal> {
+        let (means, at, asked) = (self.clone(), place.clone(), path.to_owned());
+        let opened = self.disk.run(&place, path, move || {
+            let found = means.tree.look(&asked, wait)?;
+            means.node(found, &asked, at, wait)
+        });
+        opened.await?
+    }
+
+    fn node(&self, found: Found, path: &Path, place: Arc<Place>, wait: Wait) -> Result<Node, Refusal> {
+        let is_own = wait == Wait::OwnDisk;
+        if found.kind == FileType::Directory {
+            let place = if is_own { self.disk.listings() } else { place };
+            return Ok(Node::Directory(Listable { found, place, wait }));
+        }
+        let file = Some(self.tree.open(&found, path)?);
+        Ok(Node::File(Opened { file, identity: found.identity, path: path.to_owned(), place, is_own }))
+    }
+
+    async fn file(&self, ask: &Ask, path: &Path, file: Opened) -> Result<(Answer, Option<Rest>), Refusal> {
+        let now = (SystemTime::now(), Instant::now());
+        let facts = Facts::new(path, &file.identity, now.0);
         match head(ask, &facts) {
             Head::Alone(answer) => Ok((answer, None)),
             Head::Of(part, answer) => {
-                let source = self.source(path, (&file, metadata), (&facts, now), part.clone()).await?;
+                let source = self.source(path, Arc::new(file), (&facts, now), part.clone()).await?;
                 Ok(self.with_body(answer, part, source))
             }
         }
@@ -224,48 +305,85 @@ impl Means {
     async fn source(
         &self,
         path: &Path,
-        (file, metadata): (&Arc<File>, &Metadata),
-        (facts, now): (&Facts, SystemTime),
+        file: Arc<Opened>,
+        (facts, now): (&Facts, (SystemTime, Instant)),
         part: Range<u64>,
     ) -> Result<Source, Refusal> {
         let Range { start, end } = part;
         if end - start > CHUNK as u64 {
-            return Ok(Source::File { file: file.clone(), start, end });
+            return Ok(Source::File { file, start, end });
         }
-        let bytes = self.disk.read_whole(file, start, end).await.map_err(Refusal::Failed)?;
-        if end - start == facts.len {
-            self.kept.keep(path, metadata, now, facts, &bytes);
+        let bytes = self.disk.read_whole(&file, start, end).await.map_err(unread)?;
+        // Of another file system nothing is kept: to look at it might wait.
+        if end - start == facts.len && file.is_own {
+            self.kept.keep(path, file.identity, now, facts, &bytes);
         }
         Ok(Source::Memory(bytes))
     }
 
+    /// The listing of a directory. A short one is an answer like any other; a long one is made as it is taken.
     async fn directory(
         self: &Arc<Self>,
         ask: &Ask,
-        path: PathBuf,
-        directory: OwnedFd,
+        path: &Path,
+        directory: Listable,
     ) -> Result<(Answer, Option<Rest>), Refusal> {
-        let means = self.clone();
-        let page = self.disk.run(move || {
-            let (rows, cut) = means.tree.rows(directory, &path)?;
-            Ok(listing::render(&path, rows, cut))
-        });
-        let page = page.await.unwrap_or(Err(io::ErrorKind::Other.into()));
-        let page = page.map_err(Refusal::Failed)?;
-        let mut answer = whole(&ask.method, page, "text/html; charset=utf-8");
+        let permit = choose_biased((
+            self.listings.clone().acquire_owned(1).wrap(|permit| permit.ok()),
+            after(self.disk.patience()).wrap(|()| None),
+        ));
+        let permit = permit.await.ok_or(Refusal::Busy)?;
+        let Listable { found, place, wait } = directory;
+        let page = Page::new(found, path.to_owned(), wait);
+        let (text, page) = self.next_of_page(page, &place).await?;
+        let (mut answer, rest) = match page {
+            None => (whole(&ask.method, text, PAGE), None),
+            Some(page) => {
+                let mut answer = headed(PAGE);
+                let mut rest = None;
+                if ask.method != Method::HEAD {
+                    let (chunks, taken) = channel();
+                    *answer.body_mut() = Content::Stream(taken);
+                    let source = Source::Page { first: text.into(), page, place, _permit: permit };
+                    // It waits for a disk at each part, and needs no turn.
+                    rest = Some(Rest { source, chunks, turn: self.pace.download() });
+                }
+                (answer, rest)
+            }
+        };
         // Names are escaped; should one slip through, the browser is told to run nothing.
         answer.headers_mut().insert(
             CONTENT_SECURITY_POLICY,
             HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'"),
         );
-        Ok((answer, None))
+        Ok((answer, rest))
+    }
+
+    /// The next part of a listing, and the page if there is more of it.
+    async fn next_of_page(
+        self: &Arc<Self>,
+        page: Page,
+        place: &Arc<Place>,
+    ) -> Result<(String, Option<Page>), Refusal> {
+        let (means, path, mut moved) = (self.clone(), page.path().to_owned(), page);
+        let read = self.disk.run(place, &path, move || moved.next(&means.tree).map(|part| (moved, part)));
+        let (mut page, mut part) = read.await?.map_err(Refusal::Failed)?;
+        if part.leads_elsewhere() {
+            let (means, links) = (self.clone(), page.links(&part));
+            let place = self.disk.beyond(&path);
+            let seen = self.disk.run_within(FOR_LINKS, &place, &path, move || links.look(&means.tree));
+            // Of what does not answer in time nothing is shown.
+            part.fill_in(seen.await.unwrap_or_default());
+        }
+        let text = page.render(&part);
+        Ok((text, (!part.is_last()).then_some(page)))
     }
 }
 
 impl Rest {
     /// Sends the chunks, each when the one before has been taken. Ends early when the client has
     /// gone, which is to say that its end of the channel has.
-    async fn send(self, means: &Means) {
+    async fn send(self, means: &Arc<Means>) {
         let Rest { source, chunks, turn } = self;
         match source {
             // Refused when the client has gone.
@@ -273,12 +391,41 @@ impl Rest {
             Source::File { file, start, end } => {
                 Box::pin(send_file(&file, start..end, (&chunks, &turn), &means.disk)).await;
             }
+            Source::Page { first, page, place, _permit } => {
+                Box::pin(send_page(first, page, &place, &chunks, means)).await;
+            }
         }
     }
 }
 
+/// Sends a listing, each part when the one before has been taken, and then the empty chunk.
+async fn send_page(
+    first: Bytes,
+    page: Page,
+    place: &Arc<Place>,
+    chunks: &Sender<io::Result<Bytes>>,
+    means: &Arc<Means>,
+) {
+    let (mut text, mut page) = (first, Some(page));
+    loop {
+        // A part can be without text, if all of its entries are gone.
+        if (!text.is_empty() || page.is_none()) && chunks.send(Ok(text)).await.is_err() {
+            return;
+        }
+        let Some(more) = page.take() else { break };
+        match means.next_of_page(more, place).await {
+            Ok((next, more)) => (text, page) = (next.into(), more),
+            Err(_) => {
+                let _ = chunks.send(Err(io::ErrorKind::Other.into())).await;
+                return;
+            }
+        }
+    }
+    let _ = chunks.send(Ok(Bytes::new())).await;
+}
+
 async fn send_file(
-    file: &Arc<File>,
+    file: &Arc<Opened>,
     part: Range<u64>,
     (chunks, turn): (&Sender<io::Result<Bytes>>, &Turn),
     disk: &Disk,
@@ -300,19 +447,20 @@ async fn send_file(
 
 impl Disk {
     /// Reads at most a chunk from `start`, and at least a byte of it. Calls `waits` before it waits for a disk.
-    async fn read(&self, file: &Arc<File>, start: u64, end: u64, waits: impl Fn()) -> io::Result<Bytes> {
+    async fn read(&self, file: &Arc<Opened>, start: u64, end: u64, waits: impl Fn()) -> io::Result<Bytes> {
         let want = usize::try_from(end - start).map_or(CHUNK, |left| left.min(CHUNK));
         let mut buffer = Buffer::take(want);
-        let read = match read_now(file, buffer.as_mut(), start) {
+        let read = if file.is_own { read_now(file.as_file()?, buffer.as_mut(), start) } else { None };
+        let read = match read {
             Some(read) => read?,
             None => {
                 waits();
-                let file = file.clone();
-                let waited = self.run(move || {
-                    let read = std::os::unix::fs::FileExt::read_at(&*file, buffer.as_mut(), start);
+                let opened = file.clone();
+                let waited = self.run(&file.place, &file.path, move || {
+                    let read = opened.as_file().and_then(|file| file.read_at(buffer.as_mut(), start));
                     (read, buffer)
                 });
-                let (read, back) = waited.await.ok_or(io::ErrorKind::Other)?;
+                let (read, back) = waited.await?;
                 buffer = back;
                 read?
             }
@@ -325,7 +473,7 @@ impl Disk {
     }
 
     /// Reads all from `start` to `end`, which is no more than a chunk.
-    async fn read_whole(&self, file: &Arc<File>, start: u64, end: u64) -> io::Result<Bytes> {
+    async fn read_whole(&self, file: &Arc<Opened>, start: u64, end: u64) -> io::Result<Bytes> {
         let first = self.read(file, start, end, || ()).await?;
         let mut at = start + first.len() as u64;
         if at == end {
@@ -340,6 +488,42 @@ impl Disk {
         Ok(all.into())
     }
 }
+
+impl Opened {
+    fn as_file(&self) -> io::Result<&File> {
+        self.file.as_ref().ok_or_else(|| io::ErrorKind::Other.into())
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            self.place.close(file);
+        }
+    }
+}
+
+impl From<Unanswered> for Refusal {
+    fn from(unanswered: Unanswered) -> Refusal {
+        match unanswered {
+            Unanswered::Crowded => Refusal::Busy,
+            Unanswered::Late => Refusal::Late,
+            Unanswered::Failed => Refusal::Failed(unanswered.into()),
+        }
+    }
+}
+
+/// The refusal of a file that could not be read.
+fn unread(error: io::Error) -> Refusal {
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => Refusal::Busy,
+        io::ErrorKind::TimedOut => Refusal::Late,
+        _ => Refusal::Failed(error),
+    }
+}
+
+/// The media type of a listing.
+const PAGE: &str = "text/html; charset=utf-8";
 
 /// What the preconditions and the range of a request make of a file.
 fn head(ask: &Ask, facts: &Facts) -> Head {
@@ -397,20 +581,28 @@ pub(crate) fn plain(status: StatusCode) -> Answer {
 }
 
 fn whole(method: &Method, text: String, content_type: &'static str) -> Answer {
-    let mut answer = Response::new(Content::Empty);
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(SERVER, facts::NAME);
+    let mut answer = headed(content_type);
+    answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
     if method != Method::HEAD {
         *answer.body_mut() = Content::Whole(text.into());
     }
     answer
 }
 
+/// An answer of this type, whose body is to come.
+fn headed(content_type: &'static str) -> Answer {
+    let mut answer = Response::new(Content::Empty);
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(SERVER, facts::NAME);
+    answer
+}
+
+/// Not for ever, as what is a directory today may be a file tomorrow: a client that had remembered the way
+/// would never ask for it.
 fn redirect(location: &str) -> Answer {
-    let mut answer = plain(StatusCode::MOVED_PERMANENTLY);
+    let mut answer = plain(StatusCode::FOUND);
     answer.headers_mut().insert(LOCATION, text(location.to_owned()));
     answer
 }
@@ -424,7 +616,8 @@ fn refused(uri: &Uri, refusal: &Refusal, errors: &ErrorLog) -> Answer {
     plain(match refusal {
         Refusal::NotFound => StatusCode::NOT_FOUND,
         Refusal::Forbidden => StatusCode::FORBIDDEN,
-        Refusal::Busy | Refusal::WouldWait => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::Busy | Refusal::WouldWait | Refusal::Elsewhere => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::Late => StatusCode::GATEWAY_TIMEOUT,
         Refusal::Failed(error) => {
             // Not for the client: it may say more about the machine than clients should know.
             errors.tell(format_args!("swerve: {:?}: {error}", uri.path()));

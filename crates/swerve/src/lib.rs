@@ -58,6 +58,7 @@ mod disk;
 mod errors;
 mod facts;
 mod files;
+mod identity;
 mod kept;
 mod limits;
 mod listener;

@@ -1,72 +1,247 @@
 //! The page that lists a directory.
 //!
+//! It is made as its client takes it: names are read from the directory some at a time, in order
+//! ([`Tree::entries`](crate::tree::Tree::entries)), what is to be said of each is looked up a chunk at a time, and
+//! nothing of the page is kept that has been sent. So a client that is slow holds [`NAMES`] and a chunk or two,
+//! whatever the directory holds. What is created or removed meanwhile may be missing or listed; nothing is listed twice.
+//!
 //! Names are whatever bytes the file system holds, so each is written twice in two languages:
 //! percent-encoded in the link, and escaped for HTML where people read it.
 
-use std::ffi::OsString;
+use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
 
 use crate::clock::Moment;
+use crate::platform::{Found, Wait};
 use crate::target::encode_name;
+use crate::tree::{Entry, Refusal, Tree};
 
 /// A listing stops here: a page of a hundred megabytes serves nobody.
-pub(crate) const MOST_ROWS: usize = 50_000;
+const MOST_ROWS: usize = 50_000;
+/// A chunk of a page, in rows: some 50 kB of text.
+const ROWS: usize = 256;
+/// How many bytes of names are read from the directory at a time. For each such part the directory is read
+/// once from beginning to end.
+const NAMES: usize = 128 * 1024;
+
+/// A page in the making.
+pub(crate) struct Page {
+    directory: Found,
+    path: PathBuf,
+    /// What the directory's own calls may wait for.
+    wait: Wait,
+    /// Read, and not looked at.
+    names: VecDeque<Entry>,
+    last: Option<Entry>,
+    /// Whether there may be names after the last.
+    more: bool,
+    taken: usize,
+    most: usize,
+    has_begun: bool,
+}
+
+/// Some rows of a page.
+pub(crate) struct Part {
+    rows: Vec<Row>,
+    is_last: bool,
+}
 
 /// One entry of a directory.
 #[derive(Debug)]
-pub(crate) struct Row {
-    /// The name, without a slash.
-    pub(crate) name: OsString,
-    /// Length of a file; `None` for a directory.
-    pub(crate) len: Option<u64>,
-    /// Time of change, in seconds since 1970.
-    pub(crate) modified: i64,
+struct Row {
+    entry: Entry,
+    state: State,
 }
 
-/// Renders the listing of `directory` (relative to the served one). `cut`: there were more entries.
-pub(crate) fn render(directory: &Path, mut rows: Vec<Row>, cut: bool) -> String {
-    rows.sort_by(|a, b| (a.len.is_some(), &a.name).cmp(&(b.len.is_some(), &b.name)));
+/// What is known of it.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// It would not be served.
+    Gone,
+    /// It leads to another file system, which has not been asked.
+    Elsewhere,
+    Seen {
+        /// Length of a file; `None` for a directory.
+        len: Option<u64>,
+        /// Time of change, in seconds since 1970.
+        modified: i64,
+    },
+}
 
-    let mut title = String::from("/");
-    for name in directory {
-        escape(&name.to_string_lossy(), &mut title);
-        title.push('/');
+/// Links that lead to another file system, say. They are looked at apart from the page, which does not wait for long.
+pub(crate) struct Links {
+    paths: Vec<PathBuf>,
+}
+
+impl State {
+    fn of(found: Result<Found, Refusal>) -> State {
+        match found {
+            Ok(found) => State::Seen {
+                len: (found.kind != FileType::Directory).then_some(found.identity.len),
+                modified: found.identity.modified.0,
+            },
+            Err(Refusal::Elsewhere) => State::Elsewhere,
+            Err(_) => State::Gone, // removed meanwhile, say
+        }
     }
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-         <style>body{{font-family:sans-serif;margin:2em}}td{{padding:.1em 1.5em .1em 0}}\
-         td+td{{font-family:monospace;text-align:right;white-space:nowrap}}</style>\n\
-         </head>\n<body>\n<h1>{title}</h1>\n<table>\n"
-    );
-    if directory.components().next().is_some() {
-        page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
+}
+
+impl Page {
+    /// The page of the directory that was found at `path`; `wait`: by which calls.
+    pub(crate) fn new(directory: Found, path: PathBuf, wait: Wait) -> Page {
+        Page {
+            directory,
+            path,
+            wait,
+            names: VecDeque::new(),
+            last: None,
+            more: true,
+            taken: 0,
+            most: MOST_ROWS,
+            has_begun: false,
+        }
     }
-    for row in &rows {
-        let slash = if row.len.is_none() { "/" } else { "" };
-        let link = encode_name(row.name.as_bytes());
-        let _ = write!(page, "<tr><td><a href=\"{link}{slash}\">");
-        escape(&row.name.to_string_lossy(), &mut page);
-        let _ = write!(page, "{slash}</a></td><td>");
-        match row.len {
+
+    /// Where the directory lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Looks at the next entries. Waits for the disk.
+    pub(crate) fn next(&mut self, tree: &Tree) -> io::Result<Part> {
+        let mut rows = Vec::new();
+        while rows.len() < ROWS && self.taken < self.most {
+            if self.names.is_empty() {
+                if !self.more {
+                    break;
+                }
+                let (names, more) =
+                    tree.entries(&self.directory, &self.path, self.last.as_ref(), NAMES, self.wait)?;
+                self.more = more;
+                self.last = names.last().cloned();
+                self.names = names.into();
+                continue;
+            }
+            let Some(entry) = self.names.pop_front() else { break };
+            self.taken += 1;
+            let name = Path::new(&entry.name);
+            let state = State::of(tree.look_at_entry(&self.directory, &self.path, name, self.wait));
+            rows.push(Row { entry, state });
+        }
+        let is_last = self.taken == self.most || (self.names.is_empty() && !self.more);
+        Ok(Part { rows, is_last })
+    }
+
+    /// Those of a part that lead elsewhere.
+    pub(crate) fn links(&self, part: &Part) -> Links {
+        let names = part.rows.iter().filter(|row| row.is_link_elsewhere());
+        Links { paths: names.map(|row| self.path.join(&row.entry.name)).collect() }
+    }
+
+    /// The text of the rows, with what comes before the first and after the last.
+    pub(crate) fn render(&mut self, part: &Part) -> String {
+        let mut page = String::new();
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.begin(&mut page);
+        }
+        for row in &part.rows {
+            row.render(&mut page);
+        }
+        if part.is_last {
+            page.push_str("</table>\n");
+            if self.more || !self.names.is_empty() {
+                let _ = writeln!(page, "<p>Only the first {} entries are shown.</p>", self.taken);
+            }
+            page.push_str("</body>\n</html>\n");
+        }
+        page
+    }
+
+    fn begin(&self, page: &mut String) {
+        let mut title = String::from("/");
+        for name in &self.path {
+            escape(&name.to_string_lossy(), &mut title);
+            title.push('/');
+        }
+        let _ = write!(
+            page,
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+             <style>body{{font-family:sans-serif;margin:2em}}td{{padding:.1em 1.5em .1em 0}}\
+             td+td{{font-family:monospace;text-align:right;white-space:nowrap}}</style>\n\
+             </head>\n<body>\n<h1><bdi>{title}</bdi></h1>\n<table>\n"
+        );
+        if self.path.components().next().is_some() {
+            page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
+        }
+    }
+}
+
+impl Part {
+    /// Whether there is no more of the page.
+    pub(crate) fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// Whether another file system has to be asked.
+    pub(crate) fn leads_elsewhere(&self) -> bool {
+        self.rows.iter().any(Row::is_link_elsewhere)
+    }
+
+    /// What was seen of [`Page::links`]; of those that were not seen, nothing is shown.
+    pub(crate) fn fill_in(&mut self, seen: Vec<State>) {
+        let mut seen = seen.into_iter();
+        for row in self.rows.iter_mut().filter(|row| row.is_link_elsewhere()) {
+            row.state = seen.next().unwrap_or(State::Gone);
+        }
+    }
+}
+
+impl Links {
+    /// Looks where they lead. Waits for anything.
+    pub(crate) fn look(&self, tree: &Tree) -> Vec<State> {
+        self.paths.iter().map(|path| State::of(tree.look(path, Wait::Anything))).collect()
+    }
+}
+
+impl Row {
+    /// A directory on which another file system is mounted needs no look: it is shown without a time.
+    fn is_link_elsewhere(&self) -> bool {
+        self.entry.is_no_directory && matches!(self.state, State::Elsewhere)
+    }
+
+    fn render(&self, page: &mut String) {
+        let (len, modified) = match self.state {
+            State::Gone => return,
+            State::Elsewhere => (None, None),
+            State::Seen { len, modified } => (len, Some(modified)),
+        };
+        let slash = if len.is_none() { "/" } else { "" };
+        let name = &self.entry.name;
+        let _ = write!(page, "<tr><td><a href=\"{}{slash}\"><bdi>", encode_name(name.as_bytes()));
+        escape(&name.to_string_lossy(), page);
+        let _ = write!(page, "</bdi>{slash}</a></td><td>");
+        match len {
             Some(len) => {
                 let _ = write!(page, "{len}");
             }
             None => page.push('-'),
         }
-        let when = Moment::from_unix(row.modified).for_listing();
-        let _ = writeln!(page, "</td><td>{when}</td></tr>");
+        page.push_str("</td><td>");
+        if let Some(modified) = modified {
+            page.push_str(&Moment::from_unix(modified).for_listing());
+        }
+        page.push_str("</td></tr>\n");
     }
-    page.push_str("</table>\n");
-    if cut {
-        let _ = writeln!(page, "<p>Only {} entries are shown.</p>", rows.len());
-    }
-    page.push_str("</body>\n</html>\n");
-    page
 }
 
+/// Writes a name for people. What would not be seen, or would change how its neighbours are seen, is
+/// written as `\u{..}`: no name in a listing has a backslash of its own.
 fn escape(text: &str, out: &mut String) {
     for c in text.chars() {
         match c {
@@ -75,63 +250,21 @@ fn escape(text: &str, out: &mut String) {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
+            c if c.is_control() || is_format(c) => {
+                let _ = write!(out, "{}", c.escape_unicode());
+            }
             c => out.push(c),
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::os::unix::ffi::OsStringExt;
-
-    use super::*;
-
-    fn file(name: &[u8]) -> Row {
-        Row { name: OsString::from_vec(name.to_vec()), len: Some(3), modified: 971_186_136 }
-    }
-
-    fn directory(name: &str) -> Row {
-        Row { name: name.into(), len: None, modified: 0 }
-    }
-
-    #[test]
-    fn hostile_names_stay_names() {
-        let page = render(
-            Path::new("<b>&"),
-            vec![
-                file(b"<script>alert('1')</script>"),
-                file(b"\" onmouseover=\"x"),
-                file(b"javascript:alert(1)"),
-                file(b"a&amp;b"),
-                file(b"caf\xe9"),
-            ],
-            false,
-        );
-        assert!(!page.contains("<script"));
-        assert!(!page.contains("\" onmouseover"));
-        assert!(!page.contains("href=\"javascript:"));
-        assert!(page.contains("href=\"javascript%3Aalert%281%29\""));
-        assert!(page.contains("a&amp;amp;b"));
-        assert!(page.contains("href=\"caf%E9\""));
-        assert!(page.contains("<title>/&lt;b&gt;&amp;/</title>"));
-    }
-
-    #[test]
-    fn directories_first_then_by_name() {
-        let page = render(Path::new(""), vec![file(b"b"), directory("z"), file(b"a")], false);
-        let at = |link: &str| page.find(&format!("href=\"{link}\"")).unwrap();
-        assert!(at("z/") < at("a") && at("a") < at("b"));
-        assert!(page.contains("2000-10-10 13:55"));
-    }
-
-    #[test]
-    fn the_way_up_is_shown_below_the_top_only() {
-        assert!(!render(Path::new(""), vec![], false).contains("../"));
-        assert!(render(Path::new("a"), vec![], false).contains("href=\"../\""));
-    }
-
-    #[test]
-    fn a_cut_listing_says_so() {
-        assert!(render(Path::new(""), vec![file(b"a")], true).contains("Only 1 entries"));
-    }
+/// Characters that order text, end lines, or are not there to see. Not the joiners (U+200C, U+200D), which
+/// names in some scripts need.
+fn is_format(c: char) -> bool {
+    matches!(c,
+        '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
+
+#[cfg(test)]
+mod tests;

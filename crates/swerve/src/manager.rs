@@ -108,8 +108,9 @@ mod tests {
     fn a_listener_that_fails_is_an_order_to_stop() {
         let dir = tempfile::TempDir::new().unwrap();
         Machine::builder().vps(1).build().unwrap().block_on(async {
-            let tree = Tree::new(dir.path()).unwrap();
-            let files = FileProcessor::new(tree, Disk::start().unwrap(), Mode::Parasites, 0, ErrorLog::off());
+            let tree = Tree::new(dir.path(), false).unwrap();
+            let disk = Disk::new(Duration::from_secs(600));
+            let files = FileProcessor::new(tree, disk, Mode::Parasites, 0, false, ErrorLog::off());
             let patience = Patience::of(&Config::new(dir.path(), ([127, 0, 0, 1], 0).into()));
             let stop = Stop::new();
             let shared = Shared { files, log: None, stop: stop.clone(), patience };

@@ -22,10 +22,16 @@ pub(crate) fn parse(value: &str, len: u64) -> Ranged {
     let Some((unit, set)) = value.split_once('=') else {
         return Ranged::Whole;
     };
-    if !unit.trim().eq_ignore_ascii_case("bytes") || set.contains(',') {
+    // Empty elements of a list are to be ignored (RFC 9110, 5.6.1.2).
+    let mut ranges =
+        set.split(',').map(|range| range.trim_matches([' ', '\t'])).filter(|range| !range.is_empty());
+    let (Some(range), None) = (ranges.next(), ranges.next()) else {
+        return Ranged::Whole;
+    };
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
         return Ranged::Whole;
     }
-    let Some((first, last)) = set.trim().split_once('-') else {
+    let Some((first, last)) = range.split_once('-') else {
         return Ranged::Whole;
     };
     match (first.is_empty(), last.is_empty()) {
@@ -76,6 +82,16 @@ mod tests {
         assert_eq!(parse("Bytes= 2-5 ", 10), Part { start: 2, end: 6 });
         assert_eq!(parse("bytes=0-18446744073709551615", 10), Part { start: 0, end: 10 });
         assert_eq!(parse("bytes=0-99999999999999999999999", 10), Part { start: 0, end: 10 });
+    }
+
+    #[test]
+    fn empty_elements_are_ignored() {
+        for value in ["bytes=2-5,", "bytes=,2-5", "bytes= , 2-5 ,\t,", "bytes=2-5,,,"] {
+            assert_eq!(parse(value, 10), Part { start: 2, end: 6 }, "{value}");
+        }
+        for value in ["bytes=,", "bytes= , ,", "bytes=2-5,,6-7"] {
+            assert_eq!(parse(value, 10), Whole, "{value}");
+        }
     }
 
     #[test]

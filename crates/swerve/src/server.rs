@@ -90,7 +90,7 @@ impl Server {
         if config.max_connections == 0 {
             return Err(StartError::NoConnections);
         }
-        let tree = Tree::new(&config.directory)
+        let tree = Tree::new(&config.directory, config.hidden)
             .map_err(|error| StartError::Directory(config.directory.clone(), error))?;
         let address = |error| StartError::Address(config.addr, error);
         let listener = TcpListener::bind(config.addr).map_err(address)?;
@@ -124,9 +124,10 @@ impl Server {
             Some(errors) => errors,
             None => ErrorLog::stderr()?,
         };
-        let disk = Disk::start()?;
         let (log, ending) = Log::start(std::mem::take(&mut config.log), config.mode, &errors)?.unzip();
-        let files = FileProcessor::new(tree, disk, config.mode, config.kept_bytes, errors.clone());
+        let disk = Disk::new(config.disk_timeout);
+        let files =
+            FileProcessor::new(tree, disk, config.mode, config.kept_bytes, config.hidden, errors.clone());
         let shared = Shared { files, log, stop: stop.clone(), patience };
 
         let (arrive, arrivals) = channel();

@@ -59,6 +59,12 @@ impl Target {
         Ok(Target { path: OsString::from_vec(path).into(), directory })
     }
 
+    /// Whether any name on the path is hidden. What a link leads to does not count: whoever made
+    /// a link with a visible name has shown it.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.path.iter().enumerate().any(|(i, name)| is_hidden(i == 0, name.as_bytes()))
+    }
+
     /// The path again as an absolute reference that ends in a slash: what a request for a
     /// directory is redirected to. It never begins with two slashes, which would name a host.
     pub(crate) fn location(&self, query: Option<&str>) -> String {
@@ -80,9 +86,15 @@ pub(crate) fn encode_name(name: &[u8]) -> String {
     percent_encode(name, NAME).to_string()
 }
 
-/// Whether a request could name this directory entry at all (see [`Target::parse`]).
-pub(crate) fn can_be_asked_for(name: &Path) -> bool {
-    !name.as_os_str().as_bytes().contains(&b'\\')
+/// Whether a request could name this entry of a `directory`, and would be served if hidden ones are or
+/// (`hidden`) are not: see [`Target::parse`] and [`Target::is_hidden`].
+pub(crate) fn can_be_asked_for(directory: &Path, name: &[u8], hidden: bool) -> bool {
+    !name.contains(&b'\\') && (hidden || !is_hidden(directory.as_os_str().is_empty(), name))
+}
+
+/// A name that begins with a dot is hidden, but for the one that RFC 8615 gives to the top of a server.
+fn is_hidden(at_top: bool, name: &[u8]) -> bool {
+    name.starts_with(b".") && !(at_top && name == b".well-known")
 }
 
 /// Decodes `%XX` once, to the end of `out`. A `%` without two digits is malformed rather than literal: guessing is how
@@ -176,6 +188,28 @@ mod tests {
                     assert!(!target.path.as_os_str().as_bytes().contains(&b'\\'), "{raw}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_dot_hides_what_is_below_it_too() {
+        let is_hidden = |raw| Target::parse(raw).unwrap().is_hidden();
+        for raw in [
+            "/.git",
+            "/.git/config",
+            "/a/.env",
+            "/%2eenv",
+            "/a/./.b/c",
+            "/...",
+            "/.well-known2",
+            "/a/.well-known/b",
+            "/.well-known/.b",
+            "/.Well-Known",
+        ] {
+            assert!(is_hidden(raw), "{raw}");
+        }
+        for raw in ["/", "/./a", "/a.b", "/a./b", "/.well-known/acme-challenge/x", "/.well-known"] {
+            assert!(!is_hidden(raw), "{raw}");
         }
     }
 

@@ -1,23 +1,27 @@
 //! The served tree: the one door through which files are opened.
 //!
-//! Invariant TREE-1: what is opened lies beneath the served directory *at the moment it is opened*.
-//! It is not checked and then opened; the opening itself cannot leave. Links that stay inside are
-//! followed, an absolute one too.
+//! Invariant TREE-1: what is served lies beneath the served directory *at the moment it is looked at*.
+//! It is not checked and then opened; the looking itself cannot leave, and what it found is what is opened.
+//! Links that stay inside are followed, an absolute one too.
+//!
+//! Invariant TREE-2: a call with [`Wait::Never`] waits for nothing, and one with [`Wait::OwnDisk`] for nothing
+//! but the disk of the served directory. So the former are for virtual processors. Three things see to it. A path
+//! is resolved by what memory holds (`RESOLVE_CACHED`); it does not leave the file system of the served directory
+//! (`RESOLVE_NO_XDEV`); and that one is known to answer by itself ([`is_own_disk`]), or every call needs
+//! [`Wait::Anything`]. A link, a mounted server, an automount: whatever the tree comes to hold
+//! while it is served, these calls never touch it.
 
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat};
+use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use crate::clock::unix_seconds;
-use crate::kept::Identity;
-use crate::listing::{MOST_ROWS, Row};
-use crate::platform::{NotOpened, Wait, open_beneath, walk};
+use crate::platform::{Found, NotFound, Wait, is_own_disk, look_beneath, walk};
 use crate::target::can_be_asked_for;
 
 /// A directory and everything beneath it, held open: renaming it does not change what is served.
@@ -26,28 +30,27 @@ pub(crate) struct Tree {
     root: OwnedFd,
     /// Where `root` was, without links: to recognise links that lead back inside.
     canonical: PathBuf,
-}
-
-/// Something that can be served.
-#[derive(Debug)]
-pub(crate) enum Node {
-    /// A regular file.
-    File(File, Metadata),
-    /// A directory.
-    Directory(OwnedFd),
+    /// Whether `root` lies on a disk of this machine.
+    is_own: bool,
+    /// Whether names that begin with a dot are served.
+    hidden: bool,
 }
 
 /// Why something cannot be served.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The answer has to come from a disk: ask again with [`Wait::Allowed`].
+    /// The answer has to come from the disk: ask again with [`Wait::OwnDisk`].
     WouldWait,
+    /// The answer has to come from elsewhere: ask again with [`Wait::Anything`].
+    Elsewhere,
     /// There is no such thing.
     NotFound,
     /// It is not ours to show: it lies elsewhere, may not be read, or is neither file nor directory.
     Forbidden,
-    /// Out of descriptors, or out of luck with renames: later it may work.
+    /// Out of descriptors, or out of luck with renames, or too many wait already: later it may work.
     Busy,
+    /// The file system has not answered in time.
+    Late,
     /// The system failed.
     Failed(io::Error),
 }
@@ -60,103 +63,178 @@ impl From<Errno> for Refusal {
             // Sockets and devices without a driver.
             Errno::NXIO | Errno::NODEV => Refusal::Forbidden,
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::INTR => Refusal::Busy,
+            Errno::TIMEDOUT => Refusal::Late,
             other => Refusal::Failed(other.into()),
         }
     }
 }
 
+impl From<NotFound> for Refusal {
+    fn from(not_found: NotFound) -> Refusal {
+        match not_found {
+            NotFound::WouldWait => Refusal::WouldWait,
+            NotFound::Elsewhere => Refusal::Elsewhere,
+            NotFound::Failed(errno) => errno.into(),
+        }
+    }
+}
+
+/// The entry of a directory, as a scan finds it. In the order of a listing: directories first, then by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    /// As far as the directory itself says so: a link to a directory is none.
+    pub(crate) is_no_directory: bool,
+    pub(crate) name: OsString,
+}
+
 impl Tree {
-    /// Opens the directory to serve.
-    pub(crate) fn new(directory: &Path) -> io::Result<Tree> {
+    /// Opens the directory to serve; `hidden`: with names that begin with a dot.
+    pub(crate) fn new(directory: &Path, hidden: bool) -> io::Result<Tree> {
         let canonical = directory.canonicalize()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&canonical, flags, Mode::empty())?;
-        Ok(Tree { root, canonical })
+        let is_own = is_own_disk(root.as_fd());
+        Ok(Tree { root, canonical, is_own, hidden })
     }
 
-    /// Opens what a relative path of ordinary names leads to.
-    pub(crate) fn open(&self, path: &Path, wait: Wait) -> Result<Node, Refusal> {
-        let fd = match open_beneath(self.root.as_fd(), path, wait) {
-            Ok(fd) => fd,
-            Err(NotOpened::WouldWait) => return Err(Refusal::WouldWait),
-            Err(NotOpened::Elsewhere) if wait == Wait::Never => {
-                return Err(Refusal::WouldWait);
-            }
-            Err(NotOpened::Elsewhere) => self.open_resolved(path)?,
-            Err(NotOpened::Failed(errno)) => return Err(errno.into()),
-        };
-        let file = File::from(fd);
-        let metadata = file.metadata().map_err(Refusal::Failed)?;
-        if metadata.is_file() {
-            Ok(Node::File(file, metadata))
-        } else if metadata.is_dir() {
-            Ok(Node::Directory(file.into()))
-        } else {
-            Err(Refusal::Forbidden)
+    /// What a relative path of ordinary names leads to: a regular file or a directory.
+    pub(crate) fn look(&self, path: &Path, wait: Wait) -> Result<Found, Refusal> {
+        if wait != Wait::Anything && !self.is_own {
+            return Err(Refusal::Elsewhere);
+        }
+        match look_beneath(self.root.as_fd(), path, wait) {
+            Err(NotFound::Elsewhere) if wait == Wait::Anything => self.look_resolved(path),
+            found => servable(found?),
         }
     }
 
-    /// What a relative path leads to now, without opening it. Says nothing of whether that lies beneath the
-    /// served directory.
-    pub(crate) fn look(&self, path: &Path) -> Option<Identity> {
-        statat(&self.root, path, AtFlags::empty()).ok().map(|stat| Identity::of_stat(&stat))
+    /// Opens the file that was found at `path`. Waits for whatever looking at it could have waited for.
+    pub(crate) fn open(&self, found: &Found, path: &Path) -> Result<File, Refusal> {
+        Ok(found.open(self.root.as_fd(), path)?)
     }
 
-    /// Resolves the links first, then opens the result following none, so that a link swapped in
+    /// Resolves the links first, then looks at the result following none, so that a link swapped in
     /// between is not followed either.
-    fn open_resolved(&self, path: &Path) -> Result<OwnedFd, Refusal> {
+    fn look_resolved(&self, path: &Path) -> Result<Found, Refusal> {
         let resolved = self
             .canonical
             .join(path)
             .canonicalize()
             .map_err(|error| Errno::from_io_error(&error).map_or(Refusal::NotFound, Refusal::from))?;
         let inside = resolved.strip_prefix(&self.canonical).map_err(|_| Refusal::Forbidden)?;
-        Ok(walk::open(self.root.as_fd(), inside)?)
+        servable(walk::look(self.root.as_fd(), inside)?)
     }
 
-    /// The entries of an opened directory that a request could name and would be served; and whether
-    /// there were more than a page holds. `path` is where it lies. Waits for the disk.
-    pub(crate) fn rows(&self, directory: OwnedFd, path: &Path) -> io::Result<(Vec<Row>, bool)> {
-        let mut rows = Vec::new();
-        let mut entries = Dir::new(directory)?;
+    /// Where a path that leads elsewhere leaves the served directory's file system: the shortest beginning
+    /// of it that does. Never waits.
+    pub(crate) fn way_out<'a>(&self, path: &'a Path) -> &'a Path {
+        let mut beginnings: Vec<&Path> = path.ancestors().collect();
+        beginnings.reverse();
+        let stays = |path: &&&Path| self.look(path, Wait::Never).is_ok();
+        beginnings.iter().find(|path| !stays(path)).unwrap_or(&path)
+    }
+
+    /// The entries of a directory at `path` that come after one, in the order of a listing, and that a request could
+    /// name and might be served: as many as fit in `room` bytes, and whether there are more.
+    pub(crate) fn entries(
+        &self,
+        directory: &Found,
+        path: &Path,
+        after: Option<&Entry>,
+        room: usize,
+        wait: Wait,
+    ) -> io::Result<(Vec<Entry>, bool)> {
+        let mut first = First::new(room);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut entries = Dir::new(openat(directory.as_directory(), ".", flags, Mode::empty())?)?;
         while let Some(entry) = entries.read() {
             let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." || !can_be_asked_for(path, name, self.hidden) {
                 continue;
             }
-            let Ok(stat) = statat(entries.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) else {
-                continue; // removed meanwhile
-            };
-            let name = OsString::from_vec(name.to_bytes().to_vec());
-            if !can_be_asked_for(Path::new(&name)) {
-                continue;
-            }
-            #[allow(clippy::unnecessary_cast, reason = "the fields differ between systems")]
-            let row = match FileType::from_raw_mode(stat.st_mode) {
-                FileType::RegularFile => {
-                    let (len, modified) = (Some(stat.st_size as u64), stat.st_mtime as i64);
-                    Row { name, len, modified }
-                }
-                FileType::Directory => Row { name, len: None, modified: stat.st_mtime as i64 },
-                // Through the same door as a request: nothing is said of a target that is outside.
-                FileType::Symlink => match self.open(&path.join(&name), Wait::Allowed) {
-                    Ok(Node::File(_, metadata)) => Row {
-                        name,
-                        len: Some(metadata.len()),
-                        modified: metadata.modified().map_or(0, unix_seconds),
-                    },
-                    Ok(Node::Directory(_)) => Row { name, len: None, modified: stat.st_mtime as i64 },
+            let name = OsString::from_vec(name.to_vec());
+            let kind = match entry.file_type() {
+                // The directory does not say: ask the entry itself.
+                FileType::Unknown => match directory.look_at_entry(Path::new(&name), wait) {
+                    Ok(found) => found.kind,
+                    Err(NotFound::Elsewhere) => FileType::Symlink,
                     Err(_) => continue,
                 },
+                kind => kind,
+            };
+            let entry = match kind {
+                FileType::Directory => Entry { is_no_directory: false, name },
+                FileType::RegularFile | FileType::Symlink => Entry { is_no_directory: true, name },
                 _ => continue,
             };
-            if rows.len() == MOST_ROWS {
-                return Ok((rows, true));
+            if after.is_none_or(|after| entry > *after) {
+                first.insert(entry);
             }
-            rows.push(row);
         }
-        Ok((rows, false))
+        Ok(first.into_sorted())
+    }
+
+    /// What is to be said of the `entry` of a directory at `path`. `Err` with [`Refusal::Elsewhere`]: ask again
+    /// with [`Wait::Anything`].
+    pub(crate) fn look_at_entry(
+        &self,
+        directory: &Found,
+        path: &Path,
+        name: &Path,
+        wait: Wait,
+    ) -> Result<Found, Refusal> {
+        match directory.look_at_entry(name, wait) {
+            // Through the same door as a request: nothing is said of a target that is outside.
+            Ok(found) if found.kind == FileType::Symlink => self.look(&path.join(name), wait),
+            found => Ok(found?),
+        }
+    }
+}
+
+/// Only files and directories are: pipes, sockets and devices are not even opened.
+fn servable(found: Found) -> Result<Found, Refusal> {
+    match found.kind {
+        FileType::RegularFile | FileType::Directory => Ok(found),
+        _ => Err(Refusal::Forbidden),
+    }
+}
+
+/// The first of many entries, in so much room.
+struct First {
+    entries: std::collections::BinaryHeap<Entry>,
+    used: usize,
+    room: usize,
+    more: bool,
+}
+
+impl First {
+    /// What an entry takes beside its name, roughly.
+    const OVERHEAD: usize = 64;
+
+    fn new(room: usize) -> First {
+        First { entries: Default::default(), used: 0, room, more: false }
+    }
+
+    fn size(entry: &Entry) -> usize {
+        First::OVERHEAD + entry.name.len()
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        // Once some had to go, those after the last that stayed would have had to go as well.
+        if self.more && self.entries.peek().is_some_and(|last| entry > *last) {
+            return;
+        }
+        self.used += First::size(&entry);
+        self.entries.push(entry);
+        while self.used > self.room && self.entries.len() > 1 {
+            self.more = true;
+            self.used -= self.entries.pop().map_or(0, |last| First::size(&last));
+        }
+    }
+
+    fn into_sorted(self) -> (Vec<Entry>, bool) {
+        (self.entries.into_sorted_vec(), self.more)
     }
 }
 

@@ -106,6 +106,9 @@ fn content_types() {
         ("a.css", "text/css; charset=utf-8"),
         ("a.js", "text/javascript; charset=utf-8"),
         ("a.png", "image/png"),
+        ("README", "text/plain; charset=utf-8"),
+        ("LICENSE-MIT", "text/plain; charset=utf-8"),
+        ("a.ts", "text/plain; charset=utf-8"),
         ("a", "application/octet-stream"),
     ] {
         served.write(name, "x");
@@ -125,17 +128,17 @@ fn directories() {
         served.write("with/other", "x");
 
         let to = served.get("/d?q=1");
-        assert_eq!((to.status, to.header("location")), (301, Some("/d/?q=1")));
+        assert_eq!((to.status, to.header("location")), (302, Some("/d/?q=1")));
         let away = served.get("//d");
-        assert_eq!((away.status, away.header("location")), (301, Some("/d/")));
+        assert_eq!((away.status, away.header("location")), (302, Some("/d/")));
 
         let listing = served.get("/d/");
         assert_eq!(listing.status, 200);
         assert_eq!(listing.header("content-type"), Some("text/html; charset=utf-8"));
-        assert!(listing.text().contains("<a href=\"b%20%26%20c.txt\">b &amp; c.txt</a>"));
-        assert!(listing.text().contains("<a href=\"%3Ci%3E\">&lt;i&gt;</a>"));
+        assert!(listing.text().contains("<a href=\"b%20%26%20c.txt\"><bdi>b &amp; c.txt</bdi></a>"));
+        assert!(listing.text().contains("<a href=\"%3Ci%3E\"><bdi>&lt;i&gt;</bdi></a>"));
         assert!(listing.text().contains("<a href=\"../\">"));
-        assert!(served.get("/").text().contains("<a href=\"d/\">d/</a>"));
+        assert!(served.get("/").text().contains("<a href=\"d/\"><bdi>d</bdi>/</a>"));
 
         let index = served.get("/with/");
         assert_eq!((index.status, index.text()), (200, "index"));

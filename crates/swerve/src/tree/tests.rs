@@ -35,30 +35,26 @@ fn place() -> Place {
     symlink("../in/file", at("in/out-and-in")).unwrap();
     symlink("loop", at("in/loop")).unwrap();
     symlink("nothing", at("in/dangling")).unwrap();
-    let tree = Tree::new(&at("in")).unwrap();
+    let tree = Tree::new(&at("in"), false).unwrap();
     Place { dir, tree }
 }
 
-fn text(node: Result<Node, Refusal>) -> Result<String, Refusal> {
-    match node? {
-        Node::File(mut file, _) => {
-            let mut text = String::new();
-            file.read_to_string(&mut text).unwrap();
-            Ok(text)
-        }
-        Node::Directory(_) => Ok("directory".into()),
+fn text(tree: &Tree, path: &str, found: &Found) -> Result<String, Refusal> {
+    if found.kind == FileType::Directory {
+        return Ok("directory".into());
     }
+    let mut text = String::new();
+    tree.open(found, Path::new(path))?.read_to_string(&mut text).unwrap();
+    Ok(text)
 }
 
 fn open(tree: &Tree, path: &str) -> Result<String, Refusal> {
-    text(tree.open(Path::new(path), Wait::Allowed))
+    text(tree, path, &tree.look(Path::new(path), Wait::Anything)?)
 }
 
 /// The way taken where there is no `openat2`.
 fn open_without_openat2(tree: &Tree, path: &str) -> Result<String, Refusal> {
-    let file = File::from(tree.open_resolved(Path::new(path))?);
-    let metadata = file.metadata().unwrap();
-    text(Ok(if metadata.is_file() { Node::File(file, metadata) } else { Node::Directory(file.into()) }))
+    text(tree, path, &tree.look_resolved(Path::new(path))?)
 }
 
 #[test]
@@ -93,25 +89,147 @@ fn what_is_outside_is_refused() {
     }
 }
 
+/// On our own disk, and by what memory holds (the files have just been made), nothing else is waited for.
+#[cfg(target_os = "linux")]
 #[test]
-fn a_pipe_is_refused_without_waiting_for_its_writer() {
+fn what_is_on_our_own_disk_needs_nothing_else() {
+    let Place { tree, .. } = &place();
+    assert!(tree.is_own, "this test wants a temporary directory on a disk");
+    for path in ["", "file", "sub/file", "link", "sub/up"] {
+        for wait in [Wait::Never, Wait::OwnDisk] {
+            tree.look(Path::new(path), wait).unwrap();
+        }
+    }
+    // These pass through a link that is absolute, or leaves and comes back.
+    for path in ["absolute/file", "out-and-in", "leaves"] {
+        for wait in [Wait::Never, Wait::OwnDisk] {
+            let refusal = tree.look(Path::new(path), wait).unwrap_err();
+            let is_told = matches!(refusal, Refusal::Elsewhere | Refusal::WouldWait);
+            assert!(is_told, "{path}, {wait:?}: {refusal:?}");
+        }
+    }
+    assert_eq!(tree.way_out(Path::new("absolute/file")), Path::new("absolute"));
+    assert_eq!(tree.way_out(Path::new("out-and-in")), Path::new("out-and-in"));
+}
+
+/// TREE-2: what is mounted beneath the served directory is elsewhere, and so is everything if the served directory
+/// itself is not known to lie on a disk of this machine (`/proc` stands for a server here).
+#[cfg(target_os = "linux")]
+#[test]
+fn another_file_system_is_not_touched_without_leave() {
+    let system = Tree::new(Path::new("/"), false).unwrap();
+    let proc = Tree::new(Path::new("/proc"), false).unwrap();
+    assert!(!proc.is_own);
+    for wait in [Wait::Never, Wait::OwnDisk] {
+        assert!(matches!(proc.look(Path::new("version"), wait), Err(Refusal::Elsewhere)));
+    }
+    for path in ["proc", "proc/version"] {
+        let (path, elsewhere) = (Path::new(path), |refusal| matches!(refusal, Err(Refusal::Elsewhere)));
+        // At a mount point the kernel's quick way gives up without a word of why.
+        let quick = system.look(path, Wait::Never);
+        assert!(matches!(quick, Err(Refusal::Elsewhere | Refusal::WouldWait)), "{quick:?}");
+        assert!(elsewhere(system.look(path, Wait::OwnDisk)));
+    }
+    assert_eq!(system.way_out(Path::new("proc/sys/kernel")), Path::new("proc"));
+    assert_eq!(proc.way_out(Path::new("sys/kernel")), Path::new(""));
+    let found = system.look(Path::new("proc/version"), Wait::Anything).unwrap();
+    system.open(&found, Path::new("proc/version")).unwrap();
+}
+
+/// A writer that waits for a reader would be let go by a reader that opens the pipe to see what it is.
+#[test]
+fn a_pipe_is_not_opened() {
+    use rustix::fs::{Mode, OFlags, open as open_file};
     let Place { dir, tree } = &place();
-    assert!(Command::new("mkfifo").arg(dir.path().join("in/pipe")).status().unwrap().success());
-    assert!(matches!(open(tree, "pipe"), Err(Refusal::Forbidden)));
+    let pipe = dir.path().join("in/pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // Who would write, and does not wait, is told at every moment whether anybody reads.
+    let is_read = || open_file(&pipe, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).is_ok();
+    let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let was_read = thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut was_read = false;
+            while !done.load(Ordering::Relaxed) {
+                was_read |= is_read();
+                begun.store(true, Ordering::Relaxed);
+            }
+            was_read
+        });
+        while !begun.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        let opened = (0..2_000).flat_map(|_| [open(tree, "pipe"), open_without_openat2(tree, "pipe")]);
+        let other = opened.into_iter().find(|opened| !matches!(opened, Err(Refusal::Forbidden)));
+        done.store(true, Ordering::Relaxed);
+        assert!(other.is_none(), "{other:?}");
+        watch.join().unwrap()
+    });
+    assert!(!was_read, "the pipe was opened");
+}
+
+/// What was looked at is what is opened, whatever its path leads to by then.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_was_found_is_what_is_opened() {
+    let Place { dir, tree } = &place();
+    let found = tree.look(Path::new("file"), Wait::Never).unwrap();
+    fs::rename(dir.path().join("in/file"), dir.path().join("out/file")).unwrap();
+    symlink("../out/secret", dir.path().join("in/file")).unwrap();
+    assert_eq!(text(tree, "file", &found).unwrap(), "inside");
+}
+
+fn names(tree: &Tree, path: &str, after: Option<&Entry>, room: usize) -> (Vec<Entry>, bool) {
+    let directory = tree.look(Path::new(path), Wait::Anything).unwrap();
+    tree.entries(&directory, Path::new(path), after, room, Wait::OwnDisk).unwrap()
 }
 
 #[test]
 fn a_listing_shows_what_a_request_would_get() {
-    let Place { tree, .. } = &place();
-    let Ok(Node::Directory(fd)) = tree.open(Path::new(""), Wait::Allowed) else {
-        panic!("the root is a directory");
+    let Place { dir, tree } = &place();
+    let at = |name: &str| dir.path().join("in").join(name);
+    assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+    fs::write(at(".hidden"), "").unwrap();
+    fs::create_dir_all(at(".well-known/.well-known")).unwrap();
+    fs::create_dir_all(at("sub/.well-known")).unwrap();
+    let directory = tree.look(Path::new(""), Wait::Anything).unwrap();
+    let shown = |entry: &Entry| {
+        let name = Path::new(&entry.name);
+        tree.look_at_entry(&directory, Path::new(""), name, Wait::Anything).is_ok()
     };
-    let (rows, cut) = tree.rows(fd, Path::new("")).unwrap();
-    let mut names: Vec<_> = rows.iter().map(|r| r.name.to_str().unwrap()).collect();
-    names.sort_unstable();
-    assert_eq!(names, ["absolute", "file", "link", "out-and-in", "sub"]);
-    assert!(!cut);
-    assert!(rows.iter().all(|r| r.len.is_none() || r.len == Some(6)));
+    let (entries, more) = names(tree, "", None, 1 << 20);
+    let served: Vec<_> = entries.iter().filter(|e| shown(e)).map(|e| e.name.to_str().unwrap()).collect();
+    assert_eq!(served, [".well-known", "sub", "absolute", "file", "link", "out-and-in"]);
+    assert!(!more);
+    let below: Vec<_> = names(tree, "sub", None, 1 << 20).0.into_iter().map(|e| e.name).collect();
+    assert_eq!(below, ["deep", "file", "up"]);
+    assert!(names(tree, ".well-known", None, 1 << 20).0.is_empty());
+    let all = Tree::new(&dir.path().join("in"), true).unwrap();
+    assert!(names(&all, "", None, 1 << 20).0.iter().any(|e| e.name == ".hidden"));
+    assert_eq!(names(&all, ".well-known", None, 1 << 20).0.len(), 1);
+}
+
+/// However little room there is, all names come, in order, and once.
+#[test]
+fn a_directory_is_read_part_by_part() {
+    let Place { dir, tree } = &place();
+    fs::create_dir(dir.path().join("in/many")).unwrap();
+    for i in 0..500 {
+        let path = dir.path().join(format!("in/many/{:03}", i * 7 % 500));
+        if i % 5 == 0 { fs::create_dir(path).unwrap() } else { fs::write(path, "").unwrap() }
+    }
+    let (whole, more) = names(tree, "many", None, 1 << 20);
+    assert!(!more && whole.len() == 500 && whole.is_sorted());
+    assert!(!whole[99].is_no_directory && whole[100].is_no_directory);
+    for room in [0, 100, 700, 5_000] {
+        let (mut all, mut more) = names(tree, "many", None, room);
+        while more {
+            let (next, rest) = names(tree, "many", all.last(), room);
+            assert!(!next.is_empty() && (room == 0 || next.len() <= room / 64));
+            all.extend(next);
+            more = rest;
+        }
+        assert_eq!(all, whole);
+    }
 }
 
 /// TREE-1 against an adversary who can rename inside the tree: `swap` is now a directory, now a link

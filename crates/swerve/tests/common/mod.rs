@@ -79,6 +79,13 @@ impl Served {
         client.reply(method == "HEAD")
     }
 
+    /// Waits for the server to end by itself, and keeps its directory.
+    pub(crate) fn ended_with_directory(mut self) -> TempDir {
+        let dir = std::mem::replace(&mut self.dir, TempDir::new().unwrap());
+        self.ended();
+        dir
+    }
+
     /// Waits for the server to end by itself.
     pub(crate) fn ended(mut self) -> Summary {
         let server = self.server.take().unwrap();
