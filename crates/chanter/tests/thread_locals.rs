@@ -187,7 +187,7 @@ fn what_is_dropped_there() {
             eventually("the join's waker", || wakes.load(SeqCst) == 1);
             assert!(joining.as_mut().poll(&mut cx).is_ready());
             drop((delayed, finished));
-            theirs.clone().wake();
+            theirs.wake_by_ref();
             drop(theirs);
             blocked.join().sync_blocking().unwrap();
             drop(machine);

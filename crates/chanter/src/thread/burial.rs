@@ -32,6 +32,7 @@ thread_local! {
 /// # Safety
 /// The frame is dead: the caller was told to free it. What is left in it may be dropped at any
 /// time, on this OS thread.
+#[inline(never)]
 pub(super) unsafe fn bury(frame: NonNull<Header>) {
     let depth = DEPTH.get();
     if depth == DEEP {

@@ -292,7 +292,6 @@ unsafe fn bury(frame: NonNull<Header>) {
             // A delayed thread, of which something was asked.
             close(frame);
         }
-        // What is not there, or nothing, is dropped in no time.
         if frame.as_ref().vtable.get().holds && frame.as_ref().state.left() != Left::Nothing {
             burial::bury(frame);
         } else {

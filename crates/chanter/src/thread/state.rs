@@ -610,21 +610,25 @@ impl State {
     #[must_use]
     #[inline]
     pub(crate) fn release(&self) -> bool {
-        if self.is_last() || self.is_delayed_alone() && self.doom(FRESH | REFERENCE) {
+        if self.is_last() {
             return true;
+        }
+        let mut word = self.word();
+        while word & (FRESH | ACTIVE) == FRESH {
+            // Delayed. A shutdown may claim it meanwhile, so the last handle is not given up:
+            // who has it takes the thread, as the shutdown does.
+            let is_last = word / REFERENCE == 1;
+            let next = if is_last { word | ACTIVE } else { word - REFERENCE };
+            // ORDER: as below.
+            match self.change(word, next, order::state_release()) {
+                Ok(()) => return is_last,
+                Err(now) => word = now,
+            }
         }
         // ORDER: Release ends the caller's use of the frame before it is
         // freed; Acquire sees the others' uses end.
         let before = self.0.fetch_sub(REFERENCE, order::state_release());
-        let word = before.wrapping_sub(REFERENCE);
-        is_free(word) && (word & FRESH == 0 || self.doom(word))
-    }
-
-    /// Nobody wants the delayed thread, whose word was just `word`: true: the caller frees
-    /// it. False: a shutdown was faster to [`claim`](Self::claim) it, and ends it.
-    fn doom(&self, word: u64) -> bool {
-        // ORDER: as in `release`. ACTIVE keeps the shutdown away.
-        self.0.compare_exchange(word, word | ACTIVE, order::state_release(), Ordering::Relaxed).is_ok()
+        is_free(before.wrapping_sub(REFERENCE))
     }
 
     /// Whether the result is there.
@@ -741,7 +745,7 @@ fn bound_references(word: u64) {
 }
 
 fn is_free(word: u64) -> bool {
-    word & ACTIVE == 0 && word & (COMPLETE | FRESH) != 0 && word / REFERENCE == 0
+    word & (ACTIVE | COMPLETE) == COMPLETE && word / REFERENCE == 0
 }
 
 #[cfg(all(test, not(loom)))]

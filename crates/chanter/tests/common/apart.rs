@@ -22,7 +22,7 @@ pub(crate) fn said(output: &Output) -> String {
 }
 
 /// Runs the rest of a test in a process of its own, which must end well.
-#[allow(unused_macros, reason = "some test binaries use it")]
+#[allow(unused_macros, reason = "each test binary uses some of it")]
 macro_rules! apart {
     () => {
         $crate::common::apart!(60)
