@@ -468,6 +468,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri starts no processes")]
     fn leaked_events_end_the_process_before_their_count_wraps() {
         let name = "channel::state::tests::leaked_events_end_the_process_before_their_count_wraps";
         let many = (1 << 38) * EVENT;

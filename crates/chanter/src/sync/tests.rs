@@ -28,6 +28,7 @@ fn wait_long(held: impl Sized, waits: impl FnOnce() + Send) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn who_waits_long_leaves_the_processor() {
     succeeds("sync::tests::who_waits_long_leaves_the_processor", || {
         let lock = Lock::new(0);
@@ -41,6 +42,7 @@ fn who_waits_long_leaves_the_processor() {
 
 /// Two processors fight for a mailbox, in many runs. `CHANTER_STRESS`: ten times as many.
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn a_mailbox_between_two_processors_costs_few_yields_and_barriers() {
     succeeds("sync::tests::a_mailbox_between_two_processors_costs_few_yields_and_barriers", || {
         const MESSAGES: u64 = 20_000;

@@ -759,6 +759,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri starts no processes")]
     fn leaked_references_end_the_process_before_their_count_wraps() {
         let state = with_references((1 << 38) - 1);
         state.bound_references();
@@ -771,6 +772,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri starts no processes")]
     fn references_that_a_runner_leaks_end_the_process_as_well() {
         let name = "thread::state::tests::references_that_a_runner_leaks_end_the_process_as_well";
         aborts(name, || with_references(1 << 38).bound_references());
