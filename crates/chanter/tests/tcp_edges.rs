@@ -82,6 +82,34 @@ fn an_end_that_comes_later_is_seen() {
     assert_eq!(read.expect("no error"), 100);
 }
 
+/// Nobody who has connected is lost with the listener, however many there are, and the port is given up.
+#[test]
+fn a_listener_that_is_closed_hands_out_who_waits() {
+    const MANY: usize = 50;
+    for taken in [0, 1, 7] {
+        let machine = Machine::builder().vps(1).build().expect("a machine");
+        machine.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let clients: Vec<_> =
+                (0..MANY).map(|_| std::net::TcpStream::connect(address).expect("a queue")).collect();
+            for _ in 0..taken {
+                listener.accept().await.expect("a connection");
+            }
+            let waiting = listener.close();
+            let mut rest = 0;
+            while let Ok(connection) = waiting.recv().await {
+                connection.expect("a connection");
+                rest += 1;
+            }
+            assert_eq!(rest, MANY - taken);
+            let refused = std::net::TcpStream::connect(address).expect_err("the port is given up");
+            assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+            drop(clients);
+        });
+    }
+}
+
 /// The same with the events of readiness and `try_read`.
 #[test]
 fn readiness_as_an_event_sees_the_end() {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chanter::io::{TcpListener, TcpStream};
 use chanter::prelude::*;
@@ -16,10 +16,9 @@ const BREATH: Duration = Duration::from_millis(50);
 /// How long until the error log is told again that the kernel has none.
 const BETWEEN_TELLING: Duration = Duration::from_secs(10);
 
-/// After the order to stop: how long the kernel's queue may yield nothing before it counts as empty,
-/// and how long it may go on yielding. Clients in it have connected, and may have asked.
-const QUEUE_EMPTY: Duration = Duration::from_millis(10);
-const QUEUE_CLOSED: Duration = Duration::from_millis(200);
+/// As many clients as may be in the kernel's queue at the order to stop, and one that was taken ahead. They
+/// have connected, and may have asked; those that come later may be turned away.
+const QUEUE: usize = 4096 + 1;
 
 /// A connection on its way to the manager.
 pub(crate) type Arrival = (TcpStream, SocketAddr);
@@ -52,16 +51,20 @@ pub(crate) async fn listen(listener: TcpListener, arrivals: Sender<Arrival>, sto
             }
         }
     }
-    let closed = Instant::now() + QUEUE_CLOSED;
-    while Instant::now() < closed {
-        let waiting = choose_biased((
-            listener.accept().wrap(|accepted| accepted.ok()),
-            after(QUEUE_EMPTY).wrap(|()| None),
-        ));
-        let Some(arrival) = waiting.await else {
-            return;
+    let waiting = listener.close();
+    for _ in 0..QUEUE {
+        let accepted = choose((stop.halted().wrap(|()| None), waiting.recv().wrap(Result::ok)));
+        let arrival = match accepted.await {
+            Some(Ok(arrival)) => arrival,
+            // Not now; the next one may be better.
+            Some(Err(_)) => continue,
+            None => return,
         };
-        choose((arrivals.send(arrival).wrap(drop), stop.halted(), at(closed))).await;
+        let handed =
+            choose((stop.halted().wrap(|()| false), arrivals.send(arrival).wrap(|sent| sent.is_ok())));
+        if !handed.await {
+            return;
+        }
     }
 }
 

@@ -53,23 +53,31 @@ where
     }
 }
 
-/// Accepts until the listener is closed.
+/// Accepts until the listener is closed, and nobody waits any more.
 async fn accept_all<S: AsFd + AsRawFd, C>(
     source: Arc<Source<S>>,
     accept: fn(&S) -> io::Result<C>,
     connections: Sender<io::Result<C>>,
     closing: Receiver<()>,
 ) {
+    let mut is_open = true;
     loop {
         // Waits for readiness as an event, so that closing is noticed.
         let connection = loop {
-            match source.try_io(false, || accept(source.socket())) {
+            // In the end the OS has the word: the poller may not have been asked.
+            let tried = match is_open {
+                true => source.try_io(false, || accept(source.socket())),
+                false => accept(source.socket()),
+            };
+            match tried {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let readable = source.readable().wrap(|ready| ready.is_ok());
-                    let closed = closing.recv().wrap(|_| false);
-                    if !choose((readable, closed)).await {
+                    if !is_open {
+                        // The port is given up before anybody hears of the end.
+                        drop(source);
                         return;
                     }
+                    let readable = source.readable().wrap(|ready| ready.is_ok());
+                    is_open = choose((readable, closing.recv().wrap(|_| false))).await;
                 }
                 Err(error) if is_transient(&error) => (),
                 result => break result,
@@ -127,6 +135,14 @@ impl TcpListener {
     /// the listener goes on. Not chosen: no connection is lost.
     pub fn accept(&self) -> Accept<(TcpStream, SocketAddr)> {
         Accept { connection: self.inner.connections.recv() }
+    }
+
+    /// Stops listening, and loses nobody who has connected: the receiver hands out the connections that
+    /// wait in the OS, and is closed after the last. Those that come while it is emptied may still be
+    /// among them. If it is dropped, the rest is refused.
+    pub fn close(self) -> Receiver<io::Result<(TcpStream, SocketAddr)>> {
+        // The accepting thread ends when it finds the queue empty; then nobody holds the socket.
+        self.inner.connections
     }
 
     /// The address that it listens on.
