@@ -35,10 +35,14 @@ mod tests {
 
     #[test]
     fn resident_memory_grows_with_touched_pages() {
-        let before = resident().unwrap_or_else(|f| panic!("{f}"));
-        let touched = vec![1_u8; 64 << 20];
-        let after = resident().unwrap_or_else(|f| panic!("{f}"));
-        assert_eq!(touched.iter().map(|&b| u64::from(b)).sum::<u64>(), 64 << 20);
-        assert!(after >= before + (60 << 20), "{before} -> {after}");
+        // Other tests of this process give memory back meanwhile; not as much each time.
+        let grows = (0..10).any(|_| {
+            let before = resident().unwrap_or_else(|f| panic!("{f}"));
+            let touched = vec![1_u8; 64 << 20];
+            let after = resident().unwrap_or_else(|f| panic!("{f}"));
+            assert_eq!(touched.iter().map(|&b| u64::from(b)).sum::<u64>(), 64 << 20);
+            after >= before + (60 << 20)
+        });
+        assert!(grows);
     }
 }

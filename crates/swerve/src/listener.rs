@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chanter::io::{TcpListener, TcpStream};
 use chanter::prelude::*;

@@ -22,6 +22,12 @@ async fn twice() {}
 #[chanter::main(vps = 1 name = "server")]
 async fn no_comma() {}
 
+#[chanter::test(limit = "soon")]
+async fn no_seconds() {}
+
+#[chanter::main(limit = 60)]
+async fn limited() {}
+
 fn main() {}
 
 #[chanter::main(policy)]
