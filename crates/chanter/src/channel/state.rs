@@ -22,8 +22,8 @@ pub(super) struct State<T> {
     pub(super) buffer: Option<Box<Buffer<T>>>,
     /// The capacity, and the flags.
     pub(super) capacity: u32,
-    /// How many of the commits to waiting receivers have been taken, or have come back, modulo 2^32: with
-    /// the low half of `ticket`, this says whether any is on its way. (So many on their way at a time do not fit into memory.)
+    /// How many of the commits to waiting receivers have been taken, or have come back, modulo 2^32. If the low half
+    /// of `ticket` is the same, none is on its way: 2^32 at a time do not fit into memory.
     pub(super) taken: u32,
     /// The next commit to a waiting receiver.
     pub(super) ticket: Ticket,

@@ -43,8 +43,8 @@
 //!   synchronizations on the set, but nobody may commit them then: see
 //!   `choice_set/kept.rs`.
 //!
-//! * A partner that finds an offer lost unlinks it: whoever polls that owner may be slow to, and
-//!   each partner that comes would look at the dead offer again.
+//! A partner that finds an offer lost unlinks it. Its owner may not be polled for long, and every
+//! later partner would look at the dead offer again.
 //!
 //! A *single* synchronization (one base event, no choice) needs no event
 //! state: being taken off the queue under its lock is the commit, so the
