@@ -192,7 +192,13 @@ pub(crate) type Visited<'a> = Visit<'a, dyn Policy, Replacement>;
 
 impl Policy for Thief {
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
-        self.call(None, |policy| policy.enqueue(thread, reason))
+        let mut thread = Some(thread);
+        let refused = self.call(None, |policy| policy.enqueue(thread.take()?, reason));
+        if let Some(thread) = thread {
+            // Not called, since the policy has panicked.
+            Vp::send_home(thread);
+        }
+        refused
     }
 
     fn next(&self) -> Option<Ready> {

@@ -786,7 +786,8 @@ impl Vp {
         let machine = self.machine();
         let mut busy = false;
         for vp in machine.crew(self) {
-            busy |= vp.is_busy();
+            // Asks the policy, which is to be where it belongs: so are tokens that it drops.
+            busy |= vp.on_shift(Self::is_busy);
             // The next driver takes it.
             vp.seat.vacate();
             vp.stand_up();
