@@ -328,16 +328,17 @@ fn who_stands_in_for_one_that_computes_takes_nothing_from_others() {
     }
     // A core may be taken from us meanwhile: then they may. With nobody to stop them, they
     // run some in each round.
-    let mut were_stopped = true;
-    for _ in 0..20 {
+    let (mut rounds, mut stopped) = (0, 0);
+    while rounds < 20 && stopped < 5 {
         let machine = machine(2);
         let (by_stand_ins, late) = machine.block_on(async { tree(11, 20_000) });
         if by_stand_ins == 0 && machine.stats().hand_overs > 0 {
             return;
         }
-        were_stopped &= late > 200_000;
+        rounds += 1;
+        stopped += u32::from(late > 200_000);
     }
-    assert!(were_stopped, "nobody took our cores, and yet they ran some in each round");
+    assert!(stopped > 0, "nobody took our cores, and yet they ran some in each round");
 }
 
 #[test]
