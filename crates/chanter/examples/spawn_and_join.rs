@@ -5,6 +5,10 @@ use chanter::prelude::*;
 use std::time::Duration;
 
 /// A recursion through `spawn` needs no box, but its return type has to say that it is `Send`.
+#[allow(
+    clippy::manual_async_fn,
+    reason = "an `async fn` cannot say that it is `Send`, and here the compiler cannot find out"
+)]
 fn fib(n: u64) -> impl Future<Output = u64> + Send {
     async move {
         if n < 2 {
