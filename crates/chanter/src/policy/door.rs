@@ -27,6 +27,7 @@ use std::ptr;
 
 use super::slot::{Held, Visit};
 use super::{Others, Policy, QUANTUM, Ready, Reason, WorkStealing};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::thread::JoinError;
 use crate::thread::body::contain;
 use crate::vp::{Replacement, Vp};
@@ -166,7 +167,11 @@ pub(crate) fn built_in(alone: bool) -> (Box<dyn Policy>, Terms) {
 
 /// A hungry virtual processor's policy, for the one that gives: a visit, since a policy may lend it to
 /// any OS thread.
-pub(crate) struct Thief(*const Vp, *const Visited<'static>);
+pub(crate) struct Thief {
+    vp: *const Vp,
+    visit: *const Visited<'static>,
+    has_loot: AtomicBool,
+}
 
 // SAFETY: machines keep their virtual processors, which are `Sync`; so are visits.
 unsafe impl Send for Thief {}
@@ -177,12 +182,17 @@ impl Thief {
     /// # Safety
     /// The visit, which is one to `vp`, outlives it.
     pub(crate) unsafe fn new(vp: &Vp, visit: &Visited<'_>) -> Self {
-        Self(vp, ptr::from_ref(visit).cast())
+        Self { vp, visit: ptr::from_ref(visit).cast(), has_loot: AtomicBool::new(false) }
+    }
+
+    /// Whether threads were left with the policy, which may have said nothing of it.
+    pub(crate) fn has_loot(&self) -> bool {
+        self.has_loot.load(Ordering::Relaxed)
     }
 
     fn call<R>(&self, nothing: R, f: impl FnOnce(&dyn Policy) -> R) -> R {
         // SAFETY: the caller's word in `new`.
-        let (vp, visit) = unsafe { (&*self.0, &*self.1) };
+        let (vp, visit) = unsafe { (&*self.vp, &*self.visit) };
         visit_with(vp, visit, nothing, f)
     }
 }
@@ -192,6 +202,7 @@ pub(crate) type Visited<'a> = Visit<'a, dyn Policy, Replacement>;
 
 impl Policy for Thief {
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
+        self.has_loot.store(true, Ordering::Relaxed);
         let mut thread = Some(thread);
         let refused = self.call(None, |policy| policy.enqueue(thread.take()?, reason));
         if let Some(thread) = thread {

@@ -528,6 +528,8 @@ impl Vp {
         // SAFETY: the visit lasts for longer than the call.
         let thief = unsafe { Thief::new(self.principal(), &visit) };
         let found = self.policy().need_thread(Others { thief: &thief, vps: &machine.vps, index: self.index });
+        // Those who give may return nothing, or panic, and yet have left some with us: then nobody else tells us.
+        let found = if thief.has_loot() { found.or_else(|| self.policy().next()) } else { found };
         drop(visit);
         machine.searching.fetch_sub(1, Ordering::SeqCst);
         found

@@ -173,3 +173,50 @@ fn a_simulation_runs_its_own_threads_only() {
     assert!(matches!(outcome, Outcome::Done(3)), "{outcome:?}");
     assert_ne!(thread.join().sync_blocking().unwrap(), std::thread::current().id());
 }
+
+/// Who gives may leave all of it with the thief, and return nothing.
+#[test]
+fn what_is_left_with_a_thief_is_run() {
+    struct Generous(Fifo, AtomicUsize);
+    impl Policy for Generous {
+        fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            self.0.enqueue(thread, reason)
+        }
+        fn next(&self) -> Option<Ready> {
+            let thread = self.0.next();
+            self.1.fetch_sub(usize::from(thread.is_some()), Ordering::SeqCst);
+            thread
+        }
+        fn give(&self, thief: &dyn Policy) -> Option<Ready> {
+            while let Some(thread) = self.next() {
+                if let Some(unwanted) = thief.enqueue(thread, Reason::Stolen) {
+                    return Some(unwanted);
+                }
+            }
+            None
+        }
+        fn waiting(&self) -> usize {
+            self.1.load(Ordering::SeqCst)
+        }
+    }
+    watchdog!();
+    let policy = |vp| match vp {
+        0 => Box::new(Generous(Fifo::new(), AtomicUsize::new(0))) as Box<dyn Policy>,
+        _ => Box::new(Fifo::new()),
+    };
+    let machine = Machine::builder().vps(2).hand_over_after(None).policy(policy).build().unwrap();
+    for _ in 0..20 {
+        let ran = Arc::new(AtomicUsize::new(0));
+        machine.block_on(async {
+            for _ in 0..4 {
+                let ran = Arc::clone(&ran);
+                drop(spawn(async move { ran.fetch_add(1, Ordering::SeqCst) }));
+            }
+            // This processor is busy: the other one runs them.
+            while ran.load(Ordering::SeqCst) < 4 {
+                std::thread::yield_now();
+            }
+        });
+    }
+}
