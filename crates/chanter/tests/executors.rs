@@ -315,6 +315,7 @@ fn a_foreign_executor_may_run_inside_of_a_thread() {
 /// Nested blocking is bounded by what the stack holds: many threads of one
 /// processor may block their OS thread.
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn many_threads_may_block_on_one_processor() {
     watchdog!();
     // Its own process: a stack that overflows kills it.

@@ -169,6 +169,7 @@ fn what_the_second_half_holds_is_dropped_once() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn fibers_and_blocking_halves_fork_too() {
     watchdog!();
     for vps in [1, 2] {

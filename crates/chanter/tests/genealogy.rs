@@ -129,6 +129,7 @@ fn one_branch_takes_the_place_of_the_dead() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn every_kind_has_a_number_and_a_site() {
     watchdog!();
     for vps in [1, 2] {
@@ -164,6 +165,7 @@ fn every_kind_has_a_number_and_a_site() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn names_work_without_it() {
     watchdog!();
     machine(1).block_on(async {
@@ -329,6 +331,7 @@ fn without_line(report: &str) -> String {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn an_unseen_panic_is_reported_with_name_and_ancestry() {
     const CHILD: &str = "CHANTER_TEST_PANICS";
     if std::env::var_os(CHILD).is_some() {

@@ -497,6 +497,7 @@ fn ticks_used() -> u64 {
 
 /// In a process of its own, since other tests use the processor.
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 #[cfg(target_os = "linux")]
 fn an_idle_machine_uses_no_processor() {
     watchdog!();

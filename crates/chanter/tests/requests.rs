@@ -259,6 +259,7 @@ fn delayed_threads_take_requests_when_they_are_demanded() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn fibers_are_asked_likewise() {
     on_machines(async || {
         let dropped = Arc::new(AtomicBool::new(false));

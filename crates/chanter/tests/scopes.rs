@@ -151,6 +151,7 @@ fn panics<T>(f: impl FnOnce() -> T) -> Option<String> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn it_waits_on_every_kind_of_stack() {
     watchdog!(120);
     for vps in [1, 2] {
@@ -187,6 +188,7 @@ fn it_waits_on_every_kind_of_stack() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn a_main_thread_returns_though_a_fiber_that_began_elsewhere_waits() {
     watchdog!();
     let machine = machine(2);
@@ -206,6 +208,7 @@ fn a_main_thread_returns_though_a_fiber_that_began_elsewhere_waits() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn a_fiber_that_is_ended_ends_its_scope_first() {
     watchdog!(240);
     for vps in [1, 2, 3] {
@@ -240,6 +243,7 @@ fn a_fiber_that_is_ended_ends_its_scope_first() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn a_fiber_that_is_cancelled_ends_its_scope_first() {
     watchdog!(120);
     for vps in [1, 2] {
@@ -442,6 +446,7 @@ fn the_machine_may_end_at_any_point() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn panics_and_values_of_an_async_scope() {
     watchdog!();
     machine(2).block_on(async {

@@ -120,6 +120,7 @@ fn a_lock_is_held_while_another_machine_works() {
 /// Blocking inside: more threads than processors wait for messages that later ones send. A pool whose jobs block their
 /// workers stops when as many wait as there are workers.
 #[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn threads_that_block_wait_for_threads_that_come_later() {
     watchdog!();
     for vps in [1, 2] {

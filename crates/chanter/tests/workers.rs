@@ -138,6 +138,7 @@ fn blocking_on_one_runs_the_others_of_its_worker() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn fibers_and_local_threads_stay_on_their_os_thread() {
     let machine = machine(8, 2);
     let threads: Vec<_> = (0..8)
@@ -170,6 +171,7 @@ fn fibers_and_local_threads_stay_on_their_os_thread() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "under Miri nothing is watched")]
 fn sockets_are_served_on_every_processor() {
     use futures::{AsyncReadExt, AsyncWriteExt};
     let machine = machine(6, 2);
@@ -261,6 +263,7 @@ fn machines_end_with_threads_everywhere() {
 
 #[cfg(target_os = "linux")]
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn idle_machines_use_no_processor() {
     /// What the process has used, by the kernel's own count: nanoseconds.
     fn used() -> u64 {

@@ -103,7 +103,9 @@ orders! {
     queue_observe = Acquire;
     /// `State::wake`: what was done before the wake is seen by the next poll.
     state_wake = AcqRel;
-    /// `State::begin`: sees what was done before its stale token was revived.
+    /// `State::begin`: sees what was done before its stale token was revived, when it looks at once.
+    state_found = Acquire;
+    /// `State::begin`: sees that when it looks again.
     state_revived = Acquire;
     /// `State::begin`: the stale token's reference is given up; the last sees
     /// every other use end.
@@ -112,6 +114,8 @@ orders! {
     state_begin = Acquire;
     /// `State::end`: publishes the frame to its next runner.
     state_end = Release;
+    /// `State::revive`: publishes the frame to who finds its first token.
+    state_revive = Release;
     /// `Home::at_home`: publishes the last rest, to who reads this store instead of the last leave's.
     home_enter = Release;
     /// `Home::at_home`: publishes a thread's rest, and the thread, to the revoker.

@@ -462,6 +462,91 @@ fn seizing_must_acquire() {
     needs("state_wake", Release, seized_from_who_hides_it);
 }
 
+/// INV-STALE, INV-FREE: as before, and the token is found by another OS thread, which may be the last.
+fn found_by_another() {
+    let to = To::new(State::new_host(), 0);
+    let life = Arc::clone(&to.frame().life);
+    let finder = thread::spawn(move || to.run_on());
+    if to.frame().state.demand(true) == Demanded::Stolen {
+        assert!(!to.poll(|_| ()), "it is complete");
+    }
+    to.frame().shared.get();
+    if to.frame().state.release() {
+        to.free();
+    }
+    finder.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn stale_tokens_may_be_the_last() {
+    check(found_by_another);
+}
+
+/// INV-STALE: a thread is stolen, blocks, and is woken, so that its first token is good again: who finds
+/// that sees the frame as the thief left it.
+fn revived_for_another() {
+    let to = To::new(State::new_host(), 1);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    let finder = thread::spawn(move || to.run_on());
+    if to.frame().state.demand(true) == Demanded::Stolen && to.poll(|_| ()) {
+        to.run_on();
+    }
+    if to.tell() {
+        to.run_on();
+    }
+    if to.frame().state.release() {
+        to.free();
+    }
+    finder.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+/// The same, and it is woken while it is polled: the thief makes the first token good.
+fn revived_by_its_runner() {
+    let to = To::new(State::new_host(), 2);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    to.frame().state.retain();
+    let finder = thread::spawn(move || to.run_on());
+    if to.frame().state.demand(true) == Demanded::Stolen {
+        if to.poll(|_| assert!(!to.tell(), "it is being polled")) {
+            to.run_on();
+        }
+    } else if to.tell() {
+        to.run_on();
+    }
+    if to.tell() {
+        to.run_on();
+    }
+    if to.frame().state.release() {
+        to.free();
+    }
+    finder.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn runners_revive_tokens() {
+    check(revived_by_its_runner);
+}
+
+#[test]
+fn runners_that_revive_must_release() {
+    needs("state_revive", Relaxed, revived_by_its_runner);
+}
+
+#[test]
+fn revived_tokens_are_found() {
+    check(revived_for_another);
+}
+
+#[test]
+fn revived_tokens_must_be_acquired() {
+    needs("state_found", Relaxed, revived_for_another);
+}
+
 /// INV-STEAL of a delayed thread: two demand its value, one runs it; both are
 /// gone before it is freed. If `told` is 0 nobody demands it, and it never runs.
 fn demanded_by_two(demands: bool) {

@@ -325,8 +325,8 @@ impl State {
         let mut word = self.word();
         while word & (ACTIVE | COMPLETE) == ACTIVE && is_bias(word & HOME) && word & HOME != me {
             let next = with_home(word, REVOKING).wrapping_add(REFERENCE);
-            // ORDER: as in `wake`.
-            match self.change(word, next, order::state_wake()) {
+            // ORDER: Relaxed: `revoke`, which follows, sees what the driver did, and publishes what we do.
+            match self.change(word, next, Ordering::Relaxed) {
                 Ok(()) => return Some(home_of(word)),
                 Err(now) => word = now,
             }

@@ -291,7 +291,7 @@ impl State {
     #[inline(always)]
     pub(crate) fn begin(&self) -> Begun {
         // ORDER: Acquire: whoever revived a stale token did so with Release.
-        if self.0.load(order::state_revived()) & (NOTIFIED | FRESH | STALE | REQUESTED) == 0 {
+        if self.0.load(order::state_found()) & (NOTIFIED | FRESH | STALE | REQUESTED) == 0 {
             return Begun::Run;
         }
         self.begin_slowly()
@@ -299,7 +299,8 @@ impl State {
 
     #[inline(never)]
     fn begin_slowly(&self) -> Begun {
-        let mut word = self.word();
+        // ORDER: as in `begin`: it may have been revived since that look.
+        let mut word = self.0.load(order::state_revived());
         // Nobody else knows it.
         if word == ACTIVE | FRESH | REFERENCE {
             self.0.store(ACTIVE | REFERENCE, Ordering::Relaxed);
@@ -308,13 +309,13 @@ impl State {
         while word & (FRESH | STALE) != 0 {
             let is_stale = word & STALE != 0;
             let next = if is_stale { forget_stale(word) } else { word & !FRESH };
-            // ORDER: as in `release` for the stale one; of a fresh one the queue
-            // has published all.
+            // ORDER: as in `release` for the stale one (the last look has acquired, but
+            // references may have come and gone since); of a fresh one the queue has published all.
             match self.change(word, next, order::state_stale()) {
                 Ok(()) if is_stale && is_free(next) => return Begun::Free,
                 Ok(()) if is_stale => return Begun::Stale,
                 Ok(()) => word = next,
-                // ORDER: as in `begin`: it may have been revived by now.
+                // ORDER: as above.
                 Err(_) => word = self.0.load(order::state_revived()),
             }
         }
@@ -534,7 +535,7 @@ impl State {
         let mut word = self.word();
         while word & STALE != 0 {
             // ORDER: Release publishes the frame to who finds the token.
-            match self.change(word, forget_stale(word), order::state_end()) {
+            match self.change(word, forget_stale(word), order::state_revive()) {
                 // The frame is theirs now.
                 Ok(()) => return Ended::Idle,
                 Err(now) => word = now,

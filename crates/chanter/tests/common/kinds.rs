@@ -46,6 +46,8 @@ impl World {
         });
         match kind {
             Kind::Host => drop(self.machine.spawn(body)),
+            // Miri switches no stacks.
+            Kind::Fiber if cfg!(miri) => drop(self.machine.spawn(body)),
             Kind::Pinned => drop(self.machine.spawn_on(0, body)),
             Kind::Local => {
                 drop(self.machine.spawn_on(1, async { drop(spawn_local(body)) }));

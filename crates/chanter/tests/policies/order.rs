@@ -271,6 +271,7 @@ impl Policy for Why {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "under Miri nothing is watched")]
 fn policies_see_why() {
     watchdog!();
     use futures::{AsyncReadExt, AsyncWriteExt};

@@ -242,6 +242,7 @@ fn what_a_thief_puts_back_into_a_replaced_policy_is_not_lost() {
 /// A policy that lets go of a thread runs its destructors, which may block: the
 /// policy is replaced meanwhile, and must live until its call returns.
 #[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
 fn a_policy_is_not_freed_in_the_middle_of_a_call() {
     watchdog!();
     struct Blocks(Option<Receiver<()>>);
