@@ -53,6 +53,9 @@ pub struct ServeArgs {
     /// How much of small files to keep in memory, while they do not change; 0 for none
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(..=1 << 20))]
     keep: u64,
+    /// How long a file in memory is served before it is looked at again; 0 to look for each request
+    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = seconds)]
+    keep_for: Duration,
     /// How long to wait for a disk, or for the server of a mounted file system
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     disk_timeout: Duration,
@@ -160,6 +163,7 @@ fn bind(
         config.grace = args.grace;
         config.max_connections = connections;
         config.kept_bytes = args.keep << 20;
+        config.kept_for = args.keep_for;
         config.disk_timeout = args.disk_timeout;
         config.hidden = args.hidden;
         config.log = if args.quiet { AccessLog::Off } else { AccessLog::Stdout };

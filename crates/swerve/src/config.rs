@@ -91,10 +91,11 @@ pub struct Config {
     pub grace: Duration,
     /// How many connections to hold at once, one at least; more wait in the kernel's queue.
     pub max_connections: usize,
-    /// How many bytes of small files to keep in memory, at most. A kept file is looked at by each request, and
-    /// answers it only if it has not changed. What does not show, a change through a shared mapping, is
-    /// seen within a second. 0: none is kept.
+    /// How many bytes of small files to keep in memory, at most. 0: none is kept.
     pub kept_bytes: u64,
+    /// How long a kept file answers requests after a look that found it unchanged; the next request looks again. 0: each
+    /// request looks. (A change that does not show, through a shared mapping, is seen within a second.)
+    pub kept_for: Duration,
     /// How long a call may wait for the disk, or for the server of a mounted file system. Then the request is given
     /// up (504, or 503 if so many wait already that the call was not begun).
     pub disk_timeout: Duration,
@@ -120,6 +121,7 @@ impl Config {
             grace: Duration::from_secs(10),
             max_connections: 10_240,
             kept_bytes: 64 << 20,
+            kept_for: Duration::from_millis(100),
             disk_timeout: Duration::from_secs(10),
             hidden: false,
             log: AccessLog::Off,

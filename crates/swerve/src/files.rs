@@ -26,7 +26,7 @@ use rustix::fs::FileType;
 use crate::body::Content;
 use crate::buffer::Buffer;
 use crate::conditional::{Validators, Verdict};
-use crate::config::Mode;
+use crate::config::{Config, Mode};
 use crate::disk::{Disk, Place, Unanswered};
 use crate::errors::ErrorLog;
 use crate::facts::{self, Facts};
@@ -133,17 +133,10 @@ enum Source {
 }
 
 impl FileProcessor {
-    /// `kept`: how many bytes of small files to keep in memory; `hidden`: whether names that begin with a dot
-    /// are served.
-    pub(crate) fn new(
-        tree: Tree,
-        disk: Disk,
-        mode: Mode,
-        kept: u64,
-        hidden: bool,
-        errors: ErrorLog,
-    ) -> FileProcessor {
-        let kept = KeptFiles::new(kept);
+    pub(crate) fn new(tree: Tree, config: &Config, errors: ErrorLog) -> FileProcessor {
+        let Config { mode, hidden, .. } = *config;
+        let kept = KeptFiles::new(config.kept_bytes, config.kept_for);
+        let disk = Disk::new(config.disk_timeout);
         let listings = Arc::new(Semaphore::new(LISTINGS));
         let means = Means { tree, kept, disk, mode, errors, pace: Pace::new(), hidden, listings };
         FileProcessor { means: Arc::new(means) }
@@ -185,13 +178,23 @@ impl Means {
         if !self.hidden && target.is_hidden() {
             return Err(Refusal::NotFound);
         }
-        let found = self.tree.look(&target.path, Wait::Never);
-        match found.as_ref().ok().and_then(|found| self.kept.find(&target.path, &found.identity)) {
-            Some(_) if target.directory => Err(Refusal::NotFound),
-            Some(kept) => Ok(self.file_kept(ask, &kept)),
+        match self.kept_or_found(&target.path) {
+            Ok(_) if target.directory => Err(Refusal::NotFound),
+            Ok(kept) => Ok(self.file_kept(ask, &kept)),
             // Boxed, as a thread that answers from what is kept should not carry the room for it.
-            None => Box::pin(self.process_found(ask, target, found)).await,
+            Err(found) => Box::pin(self.process_found(ask, target, found)).await,
         }
+    }
+
+    /// What is kept of the file at `path`; otherwise what a look there finds without waiting.
+    fn kept_or_found(&self, path: &Path) -> Result<Arc<Kept>, Result<Found, Refusal>> {
+        let now = Instant::now();
+        if let Some(kept) = self.kept.fresh(path, now) {
+            return Ok(kept);
+        }
+        let found = self.tree.look(path, Wait::Never);
+        let kept = found.as_ref().ok().and_then(|found| self.kept.find(path, &found.identity, now));
+        kept.ok_or(found)
     }
 
     async fn process_found(
@@ -210,12 +213,10 @@ impl Means {
             Node::Directory(directory) => directory,
         };
         let index = path.join("index.html");
-        let found = self.tree.look(&index, Wait::Never);
-        if let Ok(found) = &found
-            && let Some(kept) = self.kept.find(&index, &found.identity)
-        {
-            return Ok(self.file_kept(ask, &kept));
-        }
+        let found = match self.kept_or_found(&index) {
+            Ok(kept) => return Ok(self.file_kept(ask, &kept)),
+            Err(found) => found,
+        };
         match self.open(&index, found).await {
             Ok(Node::File(file)) => self.file(ask, &index, file).await,
             Ok(Node::Directory(_)) | Err(Refusal::NotFound) => self.directory(ask, &path, directory).await,
@@ -624,4 +625,32 @@ fn refused(uri: &Uri, refusal: &Refusal, errors: &ErrorLog) -> Answer {
             StatusCode::INTERNAL_SERVER_ERROR
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those that are made at a time are bounded: who comes later waits, and is told so in the end.
+    #[test]
+    fn listings_at_a_time_are_bounded() {
+        let dir = tempfile::TempDir::new().unwrap();
+        std::fs::create_dir(dir.path().join("d")).unwrap();
+        let tree = Tree::new(dir.path(), false).unwrap();
+        Machine::builder().vps(1).build().unwrap().block_on(async {
+            let mut config = Config::new(dir.path(), ([127, 0, 0, 1], 0).into());
+            config.disk_timeout = Duration::from_millis(50);
+            let files = FileProcessor::new(tree, &config);
+            let get = async |path: &'static str| {
+                let (method, uri) = (Method::GET, Uri::from_static(path));
+                files.start(Ask { method, uri, headers: HeaderMap::new() }).recv().await.unwrap().status()
+            };
+            let all = files.means.listings.try_acquire(LISTINGS).unwrap();
+            assert_eq!(get("/d/").await, StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(get("/d").await, StatusCode::FOUND);
+            drop(all);
+            // A machine that is busy otherwise may be late.
+            while get("/d/").await != StatusCode::OK {}
+        });
+    }
 }

@@ -1,10 +1,11 @@
 //! Small files that are kept in memory, for as long as they are what their paths lead to.
 //!
-//! Each request looks at its path, which opens, reads and waits for nothing ([`Wait::Never`](crate::platform::Wait)).
-//! If that finds the file that was read, with the length and the times that it had then, what was read
-//! is the answer. The look stays beneath the served directory (TREE-1), so a file that was moved out of it
-//! is not answered from memory either; and on the file system of the served directory, so only files of that
-//! one are kept, and only if its disk is this machine's (TREE-2).
+//! Before a kept file is answered with, its path is looked at, which opens, reads and waits for nothing
+//! ([`Wait::Never`](crate::platform::Wait)). If that finds the file that was read, with the length and the times
+//! that it had then, what was read is the answer, and for a short while (`Config::kept_for`) to those who ask next as
+//! well: a look costs a quarter of a request. The look stays beneath the served directory (TREE-1), so a
+//! file that was moved out of it is not answered from memory either; and on the file system of the
+//! served directory, so only files of that one are kept, and only if its disk is this machine's (TREE-2).
 //!
 //! A file is kept only if it had been left alone for a while when it was read: a change
 //! right afterwards might have the same time. So a kept file is as new as its entity tag, which is made of the same
@@ -15,6 +16,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -35,6 +37,8 @@ const TYPICAL: u64 = 16 * 1024;
 pub(crate) struct KeptFiles {
     /// `None`: nothing is.
     files: Option<Cache<Box<[u8]>, Arc<Kept>, Weight>>,
+    /// How long a look at a file is good for.
+    good_for: Duration,
 }
 
 /// One of them.
@@ -42,6 +46,9 @@ pub(crate) struct Kept {
     identity: Identity,
     /// Before it was read.
     read: Instant,
+    /// When it was last found unchanged: nanoseconds after it was read. Alone and relaxed: nothing is read
+    /// by its leave but what was there before it was kept.
+    looked: AtomicU64,
     pub(crate) facts: Facts,
     pub(crate) bytes: Bytes,
 }
@@ -55,27 +62,48 @@ impl Weighter<Box<[u8]>, Arc<Kept>> for Weight {
     }
 }
 
+impl Kept {
+    /// How long ago it was read; `None` if that is too long.
+    fn age(&self, now: Instant) -> Option<Duration> {
+        Some(now.saturating_duration_since(self.read)).filter(|age| *age < AGE)
+    }
+}
+
 impl KeptFiles {
-    /// Keeps at most so many bytes; none with 0.
-    pub(crate) fn new(most: u64) -> KeptFiles {
+    /// Keeps at most so many bytes; none with 0. A look at a file is good for so long.
+    pub(crate) fn new(most: u64, good_for: Duration) -> KeptFiles {
         let options = OptionsBuilder::new()
             .estimated_items_capacity((most / TYPICAL) as usize)
             .weight_capacity(most)
             .build();
         let make = |options| Cache::with_options(options, Weight, Default::default(), Default::default());
-        KeptFiles { files: options.ok().filter(|_| most > 0).map(make) }
+        KeptFiles { files: options.ok().filter(|_| most > 0).map(make), good_for }
     }
 
-    /// What is kept of the file at `path`, which was found to be this one.
-    pub(crate) fn find(&self, path: &Path, identity: &Identity) -> Option<Arc<Kept>> {
+    /// What is kept of the file at `path`, if that was looked at a short while before `now`.
+    pub(crate) fn fresh(&self, path: &Path, now: Instant) -> Option<Arc<Kept>> {
+        let kept = self.files.as_ref()?.get(path.as_os_str().as_bytes())?;
+        let looked = Duration::from_nanos(kept.looked.load(Relaxed));
+        let is_fresh = kept.age(now)? < looked + self.good_for;
+        is_fresh.then_some(kept)
+    }
+
+    /// What is kept of the file at `path`, which was found to be this one, and not before `now`.
+    pub(crate) fn find(&self, path: &Path, identity: &Identity, now: Instant) -> Option<Arc<Kept>> {
         let files = self.files.as_ref()?;
         let key = path.as_os_str().as_bytes();
         let kept = files.get(key)?;
-        if kept.identity == *identity && kept.read.elapsed() < AGE {
-            return Some(kept);
+        match kept.age(now) {
+            Some(age) if kept.identity == *identity => {
+                // `AGE` in nanoseconds fits many times over.
+                kept.looked.fetch_max(age.as_nanos() as u64, Relaxed);
+                Some(kept)
+            }
+            _ => {
+                files.remove(key);
+                None
+            }
         }
-        files.remove(key);
-        None
     }
 
     /// Keeps all the `bytes` of the file at `path`, which was this one before they were read. That was
@@ -93,7 +121,13 @@ impl KeptFiles {
             let bytes = Bytes::copy_from_slice(bytes);
             files.insert(
                 path.as_os_str().as_bytes().into(),
-                Arc::new(Kept { identity, read: began, facts: facts.clone(), bytes }),
+                Arc::new(Kept {
+                    identity,
+                    read: began,
+                    looked: AtomicU64::new(0),
+                    facts: facts.clone(),
+                    bytes,
+                }),
             );
         }
     }
@@ -104,35 +138,30 @@ mod tests {
     use super::*;
     use crate::identity::tests::SOME;
 
-    /// A file that was read so long ago.
-    fn kept(most: u64, content: &[u8], age: Duration) -> KeptFiles {
-        let files = KeptFiles::new(most);
-        let later = SystemTime::now();
-        let began = Instant::now().checked_sub(age).unwrap();
-        let facts = Facts::new(Path::new("file"), &SOME, later);
-        files.keep(Path::new("file"), SOME, (later, began), &facts, content);
+    const GOOD_FOR: Duration = Duration::from_millis(100);
+
+    /// A file that was read at `began`.
+    fn kept(most: u64, content: &[u8], began: Instant) -> KeptFiles {
+        let files = KeptFiles::new(most, GOOD_FOR);
+        let now = SystemTime::now();
+        let facts = Facts::new(Path::new("file"), &SOME, now);
+        files.keep(Path::new("file"), SOME, (now, began), &facts, content);
         files
     }
 
-    fn found(files: &KeptFiles, identity: &Identity) -> Option<Bytes> {
-        files.find(Path::new("file"), identity).map(|kept| kept.bytes.clone())
+    fn found(files: &KeptFiles, identity: &Identity, now: Instant) -> Option<Bytes> {
+        files.find(Path::new("file"), identity, now).map(|kept| kept.bytes.clone())
     }
 
     #[test]
-    fn a_file_that_stays_is_found() {
-        // As if it had been read in an hour: the test may take long.
-        let files = KeptFiles::new(1 << 20);
-        let later = (SystemTime::now(), Instant::now() + Duration::from_secs(3600));
-        files.keep(Path::new("file"), SOME, later, &Facts::new(Path::new("file"), &SOME, later.0), b"old");
-        for _ in 0..3 {
-            assert_eq!(found(&files, &SOME).as_deref(), Some(&b"old"[..]));
+    fn a_file_that_stays_is_found_until_it_is_old() {
+        let began = Instant::now();
+        let files = kept(1 << 20, b"old", began);
+        for part in 0..3 {
+            assert_eq!(found(&files, &SOME, began + AGE / 4 * part).as_deref(), Some(&b"old"[..]));
         }
-        assert!(files.find(Path::new("other"), &SOME).is_none());
-    }
-
-    #[test]
-    fn what_is_old_is_read_again() {
-        assert_eq!(found(&kept(1 << 20, b"old", AGE), &SOME), None);
+        assert!(files.find(Path::new("other"), &SOME, began).is_none());
+        assert_eq!(found(&files, &SOME, began + AGE), None);
     }
 
     #[test]
@@ -144,30 +173,44 @@ mod tests {
             Identity { modified: (100, 6), ..SOME },
             Identity { changed: (100, 6), ..SOME },
         ] {
-            assert_eq!(found(&kept(1 << 20, b"old", Duration::ZERO), &changed), None, "{changed:?}");
+            let began = Instant::now();
+            let files = kept(1 << 20, b"old", began);
+            assert_eq!(found(&files, &changed, began), None, "{changed:?}");
+            assert!(files.fresh(Path::new("file"), began).is_none(), "it is kept no longer");
         }
+    }
+
+    /// A look is good for a while, and a file that is never looked at again is not answered with.
+    #[test]
+    fn a_look_is_good_for_a_while() {
+        let began = Instant::now();
+        let files = kept(1 << 20, b"old", began);
+        let is_fresh = |now| files.fresh(Path::new("file"), now).is_some();
+        let moment = Duration::from_nanos(1);
+        assert!(is_fresh(began) && is_fresh(began + GOOD_FOR - moment) && !is_fresh(began + GOOD_FOR));
+        assert!(found(&files, &SOME, began + GOOD_FOR).is_some());
+        assert!(is_fresh(began + 2 * GOOD_FOR - moment) && !is_fresh(began + 2 * GOOD_FOR));
+        // However often it is looked at, it is read again in the end.
+        assert!(found(&files, &SOME, began + AGE - moment).is_some());
+        assert!(is_fresh(began + AGE - moment) && !is_fresh(began + AGE));
     }
 
     #[test]
     fn nothing_is_kept_without_room() {
-        assert_eq!(found(&kept(0, b"old", Duration::ZERO), &SOME), None);
-        assert_eq!(found(&kept(4096, &[0; 8192], Duration::ZERO), &SOME), None);
+        let began = Instant::now();
+        for files in [kept(0, b"old", began), kept(4096, &[0; 8192], began)] {
+            assert_eq!(found(&files, &SOME, began), None);
+        }
     }
 
     #[test]
     fn what_has_just_changed_is_not_kept() {
-        let files = KeptFiles::new(1 << 20);
+        let (files, began) = (KeptFiles::new(1 << 20, GOOD_FOR), Instant::now());
         let now = SystemTime::now();
         let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
         let young = Identity { changed: (seconds - 1, 0), ..SOME };
         let facts = Facts::new(Path::new("file"), &young, now);
-        files.keep(
-            Path::new("file"),
-            young,
-            (now, Instant::now() + Duration::from_secs(3600)),
-            &facts,
-            b"new",
-        );
-        assert_eq!(found(&files, &young), None);
+        files.keep(Path::new("file"), young, (now, began), &facts, b"new");
+        assert_eq!(found(&files, &young, began), None);
     }
 }

@@ -109,8 +109,7 @@ mod tests {
         let dir = tempfile::TempDir::new().unwrap();
         Machine::builder().vps(1).build().unwrap().block_on(async {
             let tree = Tree::new(dir.path(), false).unwrap();
-            let disk = Disk::new(Duration::from_secs(600));
-            let files = FileProcessor::new(tree, disk, Mode::Parasites, 0, false, ErrorLog::off());
+            let files = FileProcessor::new(tree, &Config::new(dir.path()), ErrorLog::off());
             let patience = Patience::of(&Config::new(dir.path(), ([127, 0, 0, 1], 0).into()));
             let stop = Stop::new();
             let shared = Shared { files, log: None, stop: stop.clone(), patience };

@@ -10,7 +10,6 @@ use chanter::prelude::*;
 
 use crate::config::Config;
 use crate::connection::Shared;
-use crate::disk::Disk;
 use crate::errors::ErrorLog;
 use crate::files::FileProcessor;
 use crate::listener::listen;
@@ -125,9 +124,7 @@ impl Server {
             None => ErrorLog::stderr()?,
         };
         let (log, ending) = Log::start(std::mem::take(&mut config.log), config.mode, &errors)?.unzip();
-        let disk = Disk::new(config.disk_timeout);
-        let files =
-            FileProcessor::new(tree, disk, config.mode, config.kept_bytes, config.hidden, errors.clone());
+        let files = FileProcessor::new(tree, &config, errors.clone());
         let shared = Shared { files, log, stop: stop.clone(), patience };
 
         let (arrive, arrivals) = channel();

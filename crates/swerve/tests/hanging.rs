@@ -83,6 +83,37 @@ fn files_that_hang_do_not_keep_the_server_from_stopping() {
     }
 }
 
+/// A file server that has answered until now goes away: whatever was learnt of its files is no reason to ask it again
+/// where others wait.
+#[test]
+fn a_file_server_that_goes_away() {
+    for mode in MODES {
+        let Some((served, fuse)) = serve_mounted(mode, Duration::from_millis(50)) else { return };
+        for _ in 0..3 {
+            assert_eq!(served.get("/mounted/healthy").body, CONTENT);
+            assert_eq!(served.get("/mounted/").status, 200);
+        }
+        fuse.go();
+        let mut hung = Vec::new();
+        for path in ["/mounted/healthy", "/mounted/", "/mounted", "/mounted/nothing"].repeat(8) {
+            let mut client = served.connect();
+            client.ask("GET", path, "");
+            hung.push(client);
+        }
+        for _ in 0..20 {
+            assert_eq!(served.get("/own").text(), "own");
+            assert!(served.get("/").text().contains("href=\"mounted/\""));
+        }
+        served.stop.ease();
+        let dir = served.ended_with_directory();
+        for client in &mut hung {
+            client.rest();
+        }
+        drop(fuse);
+        drop(dir);
+    }
+}
+
 /// The served directory itself lies on another file system: then nothing is taken for quick.
 #[test]
 fn a_served_directory_that_may_hang() {

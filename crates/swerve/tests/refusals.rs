@@ -106,7 +106,7 @@ fn symlinks_that_stay_inside_are_served() {
     assert_eq!(served.get("/relative").text(), "inside");
     assert_eq!(served.get("/absolute/f").text(), "inside");
     let to = served.get("/absolute");
-    assert_eq!((to.status, to.header("location")), (301, Some("/absolute/")));
+    assert_eq!((to.status, to.header("location")), (302, Some("/absolute/")));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
-use common::{Client, MODES, files_below, noise, serve};
+use common::{Client, MODES, files_below, noise, serve, serve_with};
 use swerve::Mode;
 
 /// Sizes around the chunk of the file processor, which is 64 KiB.
@@ -256,10 +256,11 @@ fn a_file_cut_short_is_not_passed_off_as_whole() {
     }
 }
 
-/// A file is kept in memory when it has been left alone for two seconds; whatever happens to it then is seen.
+/// A file is kept in memory when it has been left alone for two seconds; whatever happens to it then is seen, at once
+/// if each request looks.
 #[test]
 fn kept_files_are_what_they_are_on_the_disk() {
-    let served = MODES.map(serve);
+    let served = MODES.map(|mode| serve_with(mode, |config| config.kept_for = Duration::ZERO));
     let content = noise(10_000, 5);
     for served in &served {
         served.write("d/file", &content);

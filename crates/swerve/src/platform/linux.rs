@@ -155,3 +155,23 @@ const DISKS: [u64; 20] = [
     0x3434,      // nilfs2
     0x7275,      // romfs
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where there is no `/proc`, a file is opened by its name, and is the one that was found or none.
+    #[test]
+    fn opening_by_name_opens_nothing_else() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let root = File::open(dir.path()).unwrap();
+        let name = Path::new("file");
+        std::fs::write(dir.path().join(name), "one").unwrap();
+        let found = look_beneath(root.as_fd(), name, Wait::Never).unwrap();
+        found.open_by_name(root.as_fd(), name).unwrap();
+        std::fs::write(dir.path().join("next"), "two").unwrap();
+        std::fs::rename(dir.path().join("next"), dir.path().join(name)).unwrap();
+        assert_eq!(found.open_by_name(root.as_fd(), name).unwrap_err(), Errno::AGAIN);
+        assert_eq!(std::io::read_to_string(found.open(root.as_fd(), name).unwrap()).unwrap(), "one");
+    }
+}

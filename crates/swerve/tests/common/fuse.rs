@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -51,13 +52,14 @@ pub(crate) fn hanging() -> impl Iterator<Item = &'static str> {
 /// A mounted server. Dropping it ends all calls that wait for it.
 pub(crate) struct Fuse {
     at: PathBuf,
+    is_gone: Arc<AtomicBool>,
 }
 
 impl Fuse {
     /// `None`, with a line that says why, where this cannot be had.
     pub(crate) fn mount(at: &Path) -> Option<Fuse> {
         let device = match File::options().read(true).write(true).open("/dev/fuse") {
-            Ok(device) => Arc::new(device),
+            Ok(device) => device,
             Err(error) => {
                 println!("skipped: no /dev/fuse: {error}");
                 return None;
@@ -69,10 +71,15 @@ impl Fuse {
             println!("skipped: may not mount: {error}");
             return None;
         }
-        let served = device.clone();
-        drop(device);
-        thread::spawn(move || answer(&served));
-        Some(Fuse { at: at.to_owned() })
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let fuse = Fuse { at: at.to_owned(), is_gone: is_gone.clone() };
+        thread::spawn(move || answer(&device, &is_gone));
+        Some(fuse)
+    }
+
+    /// From now on nothing is answered.
+    pub(crate) fn go(&self) {
+        self.is_gone.store(true, Relaxed);
     }
 }
 
@@ -82,7 +89,7 @@ impl Drop for Fuse {
     }
 }
 
-fn answer(mut device: &File) {
+fn answer(mut device: &File, is_gone: &AtomicBool) {
     let mut request = vec![0; 1 << 20];
     // The end comes as an error, when it has been unmounted.
     while let Ok(len) = device.read(&mut request) {
@@ -135,7 +142,7 @@ fn answer(mut device: &File) {
             _ => error = -38,
         }
         let hangs = node.checked_sub(FIRST).and_then(|i| FILES.get(i as usize)).and_then(|file| file.1);
-        if hangs == Some(what) {
+        if hangs == Some(what) || is_gone.load(Relaxed) {
             continue;
         }
         let mut answer = Vec::from((16 + reply.len() as u32).to_ne_bytes());

@@ -170,13 +170,7 @@ impl Client {
 
     /// The head of the next answer.
     pub(crate) fn head(&mut self) -> Reply {
-        let end = loop {
-            if let Some(end) = find(&self.buffer, b"\r\n\r\n") {
-                break end;
-            }
-            assert!(self.more().unwrap(), "the connection ended within a head");
-        };
-        let head = String::from_utf8(self.buffer.drain(..end + 4).collect()).unwrap();
+        let head = self.up_to(b"\r\n\r\n");
         let mut lines = head.trim_end().split("\r\n");
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         let headers = lines
@@ -198,6 +192,33 @@ impl Client {
         }
         reply.body = self.buffer.drain(..len).collect();
         reply
+    }
+
+    /// The body of an answer that comes in chunks (RFC 9112, 7.1), to its end.
+    pub(crate) fn chunked(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let line = self.up_to(b"\r\n");
+            let len = usize::from_str_radix(line.trim_end(), 16).unwrap();
+            while self.buffer.len() < len + 2 {
+                assert!(self.more().unwrap(), "the connection ended within a chunk");
+            }
+            body.extend(self.buffer.drain(..len));
+            assert_eq!(self.buffer.drain(..2).as_slice(), b"\r\n");
+            if len == 0 {
+                return body;
+            }
+        }
+    }
+
+    fn up_to(&mut self, end: &[u8]) -> String {
+        let at = loop {
+            if let Some(at) = find(&self.buffer, end) {
+                break at;
+            }
+            assert!(self.more().unwrap(), "the connection ended too early");
+        };
+        String::from_utf8(self.buffer.drain(..at + end.len()).collect()).unwrap()
     }
 
     /// Everything up to the end of the stream. A reset counts as an end, and is told.
