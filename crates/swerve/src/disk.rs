@@ -9,6 +9,7 @@
 //! | own disk | opening and reading on the served directory's own disk | [`OWN`] |
 //! | listings | reading directories on that disk | [`LISTINGS`] |
 //! | each way out of its file system | whatever goes that way: a mounted server, say | [`AT_A_PLACE`], and [`ELSEWHERE`] for all ways together |
+//! | details, for each way out | what listings say of files there, and can do without | the same |
 //!
 //! Within a way out, one file has at most [`ON_A_FILE`] threads: requests for one that hangs leave the
 //! others to its neighbours. Whoever waits, for a thread or for an answer, waits for a bounded time. A
@@ -57,6 +58,7 @@ struct Shared {
     own: Arc<Place>,
     listings: Arc<Place>,
     ways_out: Mutex<Named<Place>>,
+    details: Mutex<Named<Place>>,
     elsewhere: Arc<Semaphore>,
     patience: Duration,
 }
@@ -114,6 +116,7 @@ impl Disk {
                 own: place(OWN),
                 listings: place(LISTINGS),
                 ways_out: Mutex::default(),
+                details: Mutex::default(),
                 elsewhere: Arc::new(Semaphore::new(ELSEWHERE)),
                 patience,
             }),
@@ -132,16 +135,12 @@ impl Disk {
 
     /// A way out of the served directory's file system.
     pub(crate) fn beyond(&self, way_out: &Path) -> Arc<Place> {
-        let Shared { pool, elsewhere, .. } = &*self.shared;
-        lock(&self.shared.ways_out).get(way_out, || Place {
-            threads: Arc::new(Semaphore::new(AT_A_PLACE)),
-            beyond: Some(Beyond {
-                pool: pool.clone(),
-                elsewhere: elsewhere.clone(),
-                files: Mutex::default(),
-                unclosed: Mutex::default(),
-            }),
-        })
+        lock(&self.shared.ways_out).get(way_out, || self.shared.place_beyond())
+    }
+
+    /// The same, for calls whose answers can be missed: they take no thread from the others there.
+    pub(crate) fn details(&self, way_out: &Path) -> Arc<Place> {
+        lock(&self.shared.details).get(way_out, || self.shared.place_beyond())
     }
 
     /// How long a call may wait for a thread, and how long it may take then.
@@ -186,6 +185,18 @@ impl Disk {
             at(Instant::now() + patience).wrap(|()| Err(Unanswered::Late)),
         ))
         .await
+    }
+}
+
+impl Shared {
+    fn place_beyond(&self) -> Place {
+        let beyond = Beyond {
+            pool: self.pool.clone(),
+            elsewhere: self.elsewhere.clone(),
+            files: Mutex::default(),
+            unclosed: Mutex::default(),
+        };
+        Place { threads: Arc::new(Semaphore::new(AT_A_PLACE)), beyond: Some(beyond) }
     }
 }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -43,8 +43,8 @@ use crate::tree::{Refusal, Tree};
 const CHUNK: usize = 64 * 1024;
 /// How many listings are made at a time. One that its client does not take at once counts until it is taken.
 const LISTINGS: usize = 128;
-/// How long a listing waits to learn of its links what another file system has to say.
-const FOR_LINKS: Duration = Duration::from_millis(500);
+/// How long each part of a listing waits for what another file system has to say of its entries.
+const FOR_DETAILS: Duration = Duration::from_millis(500);
 
 /// The answer to a request, without what HTTP itself adds.
 pub(crate) type Answer = Response<Content>;
@@ -369,12 +369,13 @@ impl Means {
         let (means, path, mut moved) = (self.clone(), page.path().to_owned(), page);
         let read = self.disk.run(place, &path, move || moved.next(&means.tree).map(|part| (moved, part)));
         let (mut page, mut part) = read.await?.map_err(Refusal::Failed)?;
-        if part.leads_elsewhere() {
-            let (means, links) = (self.clone(), page.links(&part));
-            let place = self.disk.beyond(&path);
-            let seen = self.disk.run_within(FOR_LINKS, &place, &path, move || links.look(&means.tree));
-            // Of what does not answer in time nothing is shown.
-            part.fill_in(seen.await.unwrap_or_default());
+        if let Some((details, seen)) = page.details(&part) {
+            let means = self.clone();
+            let place = self.disk.details(self.tree.way_out(&path));
+            let patience = FOR_DETAILS.min(self.disk.patience());
+            // What is not seen in time is shown without.
+            let _ = self.disk.run_within(patience, &place, &path, move || details.look(&means.tree)).await;
+            part.fill_in(std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner)));
         }
         let text = page.render(&part);
         Ok((text, (!part.is_last()).then_some(page)))

@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::FileType;
 
@@ -61,21 +62,18 @@ struct Row {
 /// What is known of it.
 #[derive(Debug)]
 pub(crate) enum State {
+    /// Nothing yet: it lies elsewhere.
+    Unseen,
+    /// Only what the directory itself says, and no more will be.
+    Listed,
     /// It would not be served.
     Gone,
-    /// It leads to another file system, which has not been asked.
-    Elsewhere,
     Seen {
         /// Length of a file; `None` for a directory.
         len: Option<u64>,
         /// Time of change, in seconds since 1970.
         modified: i64,
     },
-}
-
-/// Links that lead to another file system, say. They are looked at apart from the page, which does not wait for long.
-pub(crate) struct Links {
-    paths: Vec<PathBuf>,
 }
 
 impl State {
@@ -85,10 +83,16 @@ impl State {
                 len: (found.kind != FileType::Directory).then_some(found.identity.len),
                 modified: found.identity.modified.0,
             },
-            Err(Refusal::Elsewhere) => State::Elsewhere,
+            Err(Refusal::Elsewhere) => State::Unseen,
             Err(_) => State::Gone, // removed meanwhile, say
         }
     }
+}
+
+/// Entries that lie elsewhere: they are looked at apart from the page, which does not wait long for them.
+pub(crate) struct Details {
+    paths: Vec<PathBuf>,
+    seen: Arc<Mutex<Vec<State>>>,
 }
 
 impl Page {
@@ -129,18 +133,28 @@ impl Page {
             }
             let Some(entry) = self.names.pop_front() else { break };
             self.taken += 1;
-            let name = Path::new(&entry.name);
-            let state = State::of(tree.look_at_entry(&self.directory, &self.path, name, self.wait));
+            let state = match self.wait {
+                Wait::Anything => State::Unseen,
+                wait => {
+                    let name = Path::new(&entry.name);
+                    State::of(tree.look_at_entry(&self.directory, &self.path, name, wait))
+                }
+            };
+            // On a directory, another file system is mounted. There is little to be said of it.
+            let is_mount = !entry.is_no_directory && self.wait != Wait::Anything;
+            let state = if is_mount && matches!(state, State::Unseen) { State::Listed } else { state };
             rows.push(Row { entry, state });
         }
         let is_last = self.taken == self.most || (self.names.is_empty() && !self.more);
         Ok(Part { rows, is_last })
     }
 
-    /// Those of a part that lead elsewhere.
-    pub(crate) fn links(&self, part: &Part) -> Links {
-        let names = part.rows.iter().filter(|row| row.is_link_elsewhere());
-        Links { paths: names.map(|row| self.path.join(&row.entry.name)).collect() }
+    /// Those of a part that lie elsewhere; none if there are none. What is seen of them comes to be in the list.
+    pub(crate) fn details(&self, part: &Part) -> Option<(Details, Arc<Mutex<Vec<State>>>)> {
+        let unseen = part.rows.iter().filter(|row| row.is_unseen());
+        let paths: Vec<_> = unseen.map(|row| self.path.join(&row.entry.name)).collect();
+        let seen = Arc::<Mutex<Vec<State>>>::default();
+        (!paths.is_empty()).then(|| (Details { paths, seen: seen.clone() }, seen))
     }
 
     /// The text of the rows, with what comes before the first and after the last.
@@ -188,40 +202,39 @@ impl Part {
         self.is_last
     }
 
-    /// Whether another file system has to be asked.
-    pub(crate) fn leads_elsewhere(&self) -> bool {
-        self.rows.iter().any(Row::is_link_elsewhere)
-    }
-
-    /// What was seen of [`Page::links`]; of those that were not seen, nothing is shown.
+    /// What was seen of [`Page::details`]. An entry that was not seen is shown as the directory has it, unless it
+    /// may be a link.
     pub(crate) fn fill_in(&mut self, seen: Vec<State>) {
         let mut seen = seen.into_iter();
-        for row in self.rows.iter_mut().filter(|row| row.is_link_elsewhere()) {
-            row.state = seen.next().unwrap_or(State::Gone);
+        for row in self.rows.iter_mut().filter(|row| row.is_unseen()) {
+            let otherwise = if row.entry.may_be_link { State::Gone } else { State::Listed };
+            row.state = seen.next().unwrap_or(otherwise);
         }
     }
 }
 
-impl Links {
-    /// Looks where they lead. Waits for anything.
-    pub(crate) fn look(&self, tree: &Tree) -> Vec<State> {
-        self.paths.iter().map(|path| State::of(tree.look(path, Wait::Anything))).collect()
+impl Details {
+    /// Looks at one after the other. Waits for anything.
+    pub(crate) fn look(&self, tree: &Tree) {
+        for path in &self.paths {
+            let state = State::of(tree.look(path, Wait::Anything));
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(state);
+        }
     }
 }
 
 impl Row {
-    /// A directory on which another file system is mounted needs no look: it is shown without a time.
-    fn is_link_elsewhere(&self) -> bool {
-        self.entry.is_no_directory && matches!(self.state, State::Elsewhere)
+    fn is_unseen(&self) -> bool {
+        matches!(self.state, State::Unseen)
     }
 
     fn render(&self, page: &mut String) {
-        let (len, modified) = match self.state {
+        let (is_directory, len, modified) = match self.state {
             State::Gone => return,
-            State::Elsewhere => (None, None),
-            State::Seen { len, modified } => (len, Some(modified)),
+            State::Unseen | State::Listed => (!self.entry.is_no_directory, None, None),
+            State::Seen { len, modified } => (len.is_none(), len, Some(modified)),
         };
-        let slash = if len.is_none() { "/" } else { "" };
+        let slash = if is_directory { "/" } else { "" };
         let name = &self.entry.name;
         let _ = write!(page, "<tr><td><a href=\"{}{slash}\"><bdi>", encode_name(name.as_bytes()));
         escape(&name.to_string_lossy(), page);

@@ -85,6 +85,8 @@ pub(crate) struct Entry {
     /// As far as the directory itself says so: a link to a directory is none.
     pub(crate) is_no_directory: bool,
     pub(crate) name: OsString,
+    /// Whether it may be a link, so that only a look can tell whether it is served.
+    pub(crate) may_be_link: bool,
 }
 
 impl Tree {
@@ -155,7 +157,8 @@ impl Tree {
             }
             let name = OsString::from_vec(name.to_vec());
             let kind = match entry.file_type() {
-                // The directory does not say: ask the entry itself.
+                // The directory does not say: ask the entry itself, if that is quick.
+                FileType::Unknown if wait == Wait::Anything => FileType::Symlink,
                 FileType::Unknown => match directory.look_at_entry(Path::new(&name), wait) {
                     Ok(found) => found.kind,
                     Err(NotFound::Elsewhere) => FileType::Symlink,
@@ -164,8 +167,11 @@ impl Tree {
                 kind => kind,
             };
             let entry = match kind {
-                FileType::Directory => Entry { is_no_directory: false, name },
-                FileType::RegularFile | FileType::Symlink => Entry { is_no_directory: true, name },
+                FileType::Directory | FileType::RegularFile | FileType::Symlink => Entry {
+                    is_no_directory: kind != FileType::Directory,
+                    name,
+                    may_be_link: kind == FileType::Symlink,
+                },
                 _ => continue,
             };
             if after.is_none_or(|after| entry > *after) {
@@ -175,7 +181,7 @@ impl Tree {
         Ok(first.into_sorted())
     }
 
-    /// What is to be said of the `entry` of a directory at `path`. `Err` with [`Refusal::Elsewhere`]: ask again
+    /// What an entry of a directory at `path` is, or leads to. With [`Refusal::Elsewhere`]: [`Tree::look`] at it,
     /// with [`Wait::Anything`].
     pub(crate) fn look_at_entry(
         &self,

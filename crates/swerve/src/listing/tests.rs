@@ -12,8 +12,12 @@ fn parts(tree: &Tree, path: &str, most: usize) -> Vec<String> {
     page.most = most;
     let mut parts = Vec::new();
     loop {
-        let part = page.next(tree).unwrap();
-        assert!(part.rows.len() <= ROWS && !part.leads_elsewhere());
+        let mut part = page.next(tree).unwrap();
+        assert!(part.rows.len() <= ROWS);
+        if let Some((details, seen)) = page.details(&part) {
+            details.look(tree);
+            part.fill_in(std::mem::take(&mut seen.lock().unwrap()));
+        }
         parts.push(page.render(&part));
         if part.is_last() {
             return parts;
@@ -110,4 +114,22 @@ fn a_cut_page_shows_the_first() {
         assert_eq!(page.matches("<html").count() + page.matches("</html>").count(), 2);
         assert!(parts.len() <= most / ROWS + 1);
     }
+}
+
+/// What another file system does not say in time is not shown; what the directory itself says is.
+#[test]
+fn what_is_not_seen_in_time() {
+    let (dir, tree) = tree(&[b"a", b"b"], &["d"]);
+    std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
+    let found = tree.look(Path::new(""), Wait::Anything).unwrap();
+    let mut page = Page::new(found, PathBuf::new(), Wait::Anything);
+    let mut part = page.next(&tree).unwrap();
+    let (details, seen) = page.details(&part).unwrap();
+    assert_eq!(details.paths.len(), 4);
+    // The first is seen, and the second hangs.
+    part.fill_in(vec![State::of(tree.look(Path::new("d"), Wait::Anything))]);
+    assert!(seen.lock().unwrap().is_empty());
+    let page = page.render(&part);
+    assert!(page.contains("<bdi>a</bdi></a></td><td>-</td><td></td>"), "{page}");
+    assert!(page.contains("href=\"d/\"") && page.contains("href=\"b\"") && !page.contains("link"));
 }
