@@ -641,7 +641,7 @@ mod tests {
         Machine::builder().vps(1).build().unwrap().block_on(async {
             let mut config = Config::new(dir.path(), ([127, 0, 0, 1], 0).into());
             config.disk_timeout = Duration::from_millis(50);
-            let files = FileProcessor::new(tree, &config);
+            let files = FileProcessor::new(tree, &config, ErrorLog::off());
             let get = async |path: &'static str| {
                 let (method, uri) = (Method::GET, Uri::from_static(path));
                 files.start(Ask { method, uri, headers: HeaderMap::new() }).recv().await.unwrap().status()

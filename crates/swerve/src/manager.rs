@@ -95,8 +95,7 @@ pub(crate) async fn manage(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Mode};
-    use crate::disk::Disk;
+    use crate::config::Config;
     use crate::errors::ErrorLog;
     use crate::files::FileProcessor;
     use crate::meter::Patience;
@@ -109,8 +108,9 @@ mod tests {
         let dir = tempfile::TempDir::new().unwrap();
         Machine::builder().vps(1).build().unwrap().block_on(async {
             let tree = Tree::new(dir.path(), false).unwrap();
-            let files = FileProcessor::new(tree, &Config::new(dir.path()), ErrorLog::off());
-            let patience = Patience::of(&Config::new(dir.path(), ([127, 0, 0, 1], 0).into()));
+            let config = Config::new(dir.path(), ([127, 0, 0, 1], 0).into());
+            let files = FileProcessor::new(tree, &config, ErrorLog::off());
+            let patience = Patience::of(&config);
             let stop = Stop::new();
             let shared = Shared { files, log: None, stop: stop.clone(), patience };
             let (arrive, arrivals) = channel();
