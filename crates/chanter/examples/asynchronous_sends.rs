@@ -6,7 +6,8 @@
 
 use chanter::prelude::*;
 
-#[chanter::main]
+// The compiler cannot see that what an asynchronous event keeps of `&str` is `Send`: `main` stays here.
+#[chanter::main(local)]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (tx, rx) = channel();
     let (reports, reported) = mailbox();

@@ -365,7 +365,7 @@ fn an_unseen_panic_is_reported_with_name_and_ancestry() {
     assert!(text.contains("chanter: this OS thread runs thread 'worker'\n"), "{text}");
     // Of one machine after that of the other; a parasite may have been queued.
     let report = |half: usize, what| {
-        &*reports[2 * half..2 * half + 2].iter().find(|r| r.ends_with(what)).unwrap().as_str()
+        reports[2 * half..2 * half + 2].iter().find(|r| r.ends_with(what)).unwrap().as_str()
     };
     let (worker, parasite) = (report(0, "oh"), report(0, "ah"));
     assert!(worker.starts_with("chanter: a thread that nobody joined (2 'worker', spawned at "), "{worker}");
