@@ -114,8 +114,6 @@ orders! {
     state_begin = Acquire;
     /// `State::end`: publishes the frame to its next runner.
     state_end = Release;
-    /// `State::revive`: publishes the frame to who finds its first token.
-    state_revive = Release;
     /// `Home::at_home`: publishes the last rest, to who reads this store instead of the last leave's.
     home_enter = Release;
     /// `Home::at_home`: publishes a thread's rest, and the thread, to the revoker.

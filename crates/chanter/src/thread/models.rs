@@ -503,40 +503,6 @@ fn revived_for_another() {
     assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
 }
 
-/// The same, and it is woken while it is polled: the thief makes the first token good.
-fn revived_by_its_runner() {
-    let to = To::new(State::new_host(), 2);
-    let life = Arc::clone(&to.frame().life);
-    to.frame().state.retain();
-    to.frame().state.retain();
-    let finder = thread::spawn(move || to.run_on());
-    if to.frame().state.demand(true) == Demanded::Stolen {
-        if to.poll(|_| assert!(!to.tell(), "it is being polled")) {
-            to.run_on();
-        }
-    } else if to.tell() {
-        to.run_on();
-    }
-    if to.tell() {
-        to.run_on();
-    }
-    if to.frame().state.release() {
-        to.free();
-    }
-    finder.join().unwrap();
-    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
-}
-
-#[test]
-fn runners_revive_tokens() {
-    check(revived_by_its_runner);
-}
-
-#[test]
-fn runners_that_revive_must_release() {
-    needs("state_revive", Relaxed, revived_by_its_runner);
-}
-
 #[test]
 fn revived_tokens_are_found() {
     check(revived_for_another);

@@ -534,8 +534,8 @@ impl State {
     fn revive(&self) -> Ended {
         let mut word = self.word();
         while word & STALE != 0 {
-            // ORDER: Release publishes the frame to who finds the token.
-            match self.change(word, forget_stale(word), order::state_revive()) {
+            // ORDER: Release publishes the frame to who finds the token (if `end` has not).
+            match self.change(word, forget_stale(word), order::state_end()) {
                 // The frame is theirs now.
                 Ok(()) => return Ended::Idle,
                 Err(now) => word = now,
