@@ -8,8 +8,8 @@
 //! |---|---|---|
 //! | own disk | opening and reading on the served directory's own disk | [`OWN`] |
 //! | listings | reading directories on that disk | [`LISTINGS`] |
-//! | each way out of its file system | whatever goes that way: a mounted server, say | [`AT_A_PLACE`], and [`ELSEWHERE`] for all ways together |
-//! | details, for each way out | what listings say of files there, and can do without | the same |
+//! | each way out of its file system | whatever goes that way: to a mounted server, say | [`AT_A_PLACE`], and [`ELSEWHERE`] for all ways together |
+//! | details, for each way out | what listings say of files there, and can do without | the same, and [`DETAILS`] together |
 //!
 //! Within a way out, one file has at most [`ON_A_FILE`] threads: requests for one that hangs leave the
 //! others to its neighbours. Whoever waits, for a thread or for an answer, waits for a bounded time. A
@@ -40,6 +40,8 @@ const LISTINGS: usize = 2;
 const AT_A_PLACE: usize = 16;
 /// For all of them together.
 const ELSEWHERE: usize = 64;
+/// For the details of listings, together.
+const DETAILS: usize = 16;
 /// For each file there.
 const ON_A_FILE: usize = 2;
 /// How many files of a place may wait to be closed before no more of its files are opened.
@@ -59,7 +61,9 @@ struct Shared {
     listings: Arc<Place>,
     ways_out: Mutex<Named<Place>>,
     details: Mutex<Named<Place>>,
+    /// The threads of all ways out, and of all details.
     elsewhere: Arc<Semaphore>,
+    for_details: Arc<Semaphore>,
     patience: Duration,
 }
 
@@ -72,7 +76,8 @@ pub(crate) struct Place {
 
 struct Beyond {
     pool: Arc<Pool>,
-    elsewhere: Arc<Semaphore>,
+    /// The threads of all places of this kind.
+    together: Arc<Semaphore>,
     files: Mutex<Named<Semaphore>>,
     unclosed: Mutex<Unclosed>,
 }
@@ -118,6 +123,7 @@ impl Disk {
                 ways_out: Mutex::default(),
                 details: Mutex::default(),
                 elsewhere: Arc::new(Semaphore::new(ELSEWHERE)),
+                for_details: Arc::new(Semaphore::new(DETAILS)),
                 patience,
             }),
         }
@@ -135,12 +141,14 @@ impl Disk {
 
     /// A way out of the served directory's file system.
     pub(crate) fn beyond(&self, way_out: &Path) -> Arc<Place> {
-        lock(&self.shared.ways_out).get(way_out, || self.shared.place_beyond())
+        let Shared { ways_out, elsewhere, .. } = &*self.shared;
+        lock(ways_out).get(way_out, || self.shared.place_beyond(elsewhere))
     }
 
     /// The same, for calls whose answers can be missed: they take no thread from the others there.
     pub(crate) fn details(&self, way_out: &Path) -> Arc<Place> {
-        lock(&self.shared.details).get(way_out, || self.shared.place_beyond())
+        let Shared { details, for_details, .. } = &*self.shared;
+        lock(details).get(way_out, || self.shared.place_beyond(for_details))
     }
 
     /// How long a call may wait for a thread, and how long it may take then.
@@ -189,10 +197,11 @@ impl Disk {
 }
 
 impl Shared {
-    fn place_beyond(&self) -> Place {
+    /// A place that shares `together` with others of its kind.
+    fn place_beyond(&self, together: &Arc<Semaphore>) -> Place {
         let beyond = Beyond {
             pool: self.pool.clone(),
-            elsewhere: self.elsewhere.clone(),
+            together: together.clone(),
             files: Mutex::default(),
             unclosed: Mutex::default(),
         };
@@ -223,8 +232,8 @@ impl Place {
         let file = lock(&beyond.files).get(path, || Semaphore::new(ON_A_FILE));
         let file = permit(file, deadline).await?;
         let here = permit(self.threads.clone(), deadline).await?;
-        let elsewhere = permit(beyond.elsewhere.clone(), deadline).await?;
-        Ok((Some(file), [Some(here), Some(elsewhere)]))
+        let together = permit(beyond.together.clone(), deadline).await?;
+        Ok((Some(file), [Some(here), Some(together)]))
     }
 
     /// Closes a file of this place without waiting for it.
@@ -284,7 +293,7 @@ impl Beyond {
     }
 }
 
-/// The right to a thread: of the place, and of all ways out.
+/// The right to a thread: of the place, and of all places of its kind.
 type Permits = [Option<OwnedPermit>; 2];
 
 async fn permit(of: Arc<Semaphore>, deadline: Instant) -> Result<OwnedPermit, Unanswered> {

@@ -2,8 +2,9 @@
 //! of more than a chunk, goes on to send the chunks.
 //!
 //! It runs in place while memory holds what it needs (files that are kept, directory entries and pages) of the
-//! served directory's own file system, and sends the rest to the disk threads: nothing here waits for a disk. On parasites, a request for a small file in memory is therefore one
-//! plain call, and the processor of a large file moves to the connection that takes its chunks.
+//! served directory's own file system, and sends the rest to the disk threads: nothing here waits for a disk.
+//! On parasites, a request for a small file in memory is therefore one plain call, and the processor of a large
+//! file moves to the connection that takes its chunks.
 
 use std::fs::File;
 use std::io;

@@ -93,6 +93,15 @@ fn the_threads_that_hang_are_bounded() {
             }
         }
         assert_eq!(late, ELSEWHERE);
+        // Neither do those who ask for files hold up listings, nor the other way round.
+        for i in 0..DETAILS {
+            let place = disk.details(Path::new(&format!("mounted {i}")));
+            assert_eq!(hangs(&disk, &place, "directory", &hang).await, Err(Unanswered::Late));
+        }
+        assert_eq!(
+            hangs(&disk, &disk.details(Path::new("another")), "directory", &hang).await,
+            Err(Unanswered::Crowded)
+        );
         assert_eq!(answers(&disk, &disk.own(), "file").await, Ok(7));
     });
 }
