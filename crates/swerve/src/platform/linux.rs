@@ -167,7 +167,7 @@ mod tests {
         let root = File::open(dir.path()).unwrap();
         let name = Path::new("file");
         std::fs::write(dir.path().join(name), "one").unwrap();
-        let found = look_beneath(root.as_fd(), name, Wait::Never).unwrap();
+        let found = look_beneath(root.as_fd(), name, Wait::OwnDisk).unwrap();
         found.open_by_name(root.as_fd(), name).unwrap();
         std::fs::write(dir.path().join("next"), "two").unwrap();
         std::fs::rename(dir.path().join("next"), dir.path().join(name)).unwrap();

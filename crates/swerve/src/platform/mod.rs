@@ -35,6 +35,7 @@ pub(crate) enum Wait {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotFound {
     /// The answer is not in memory: ask again with [`Wait::OwnDisk`].
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no way to ask"))]
     WouldWait,
     /// The path leads to another file system, or passes through a symbolic link that this call does not
     /// follow. The link may still lead to a place beneath the directory: [`walk`] can tell.
