@@ -619,7 +619,8 @@ impl State {
             // Delayed. A shutdown may claim it meanwhile, so the last handle is not given up:
             // who has it takes the thread, as the shutdown does.
             let is_last = word / REFERENCE == 1;
-            let next = if is_last { word | ACTIVE } else { word - REFERENCE };
+            // ENDING, so that nobody seizes it either.
+            let next = if is_last { word | ACTIVE | ENDING } else { word - REFERENCE };
             // ORDER: as below.
             match self.change(word, next, order::state_release()) {
                 Ok(()) => return is_last,
