@@ -12,7 +12,7 @@ use std::convert::Infallible;
 use std::fs::Metadata;
 use std::io::{self, SeekFrom, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -181,6 +181,15 @@ fn beneath(directory: &Path, raw: &str) -> Option<PathBuf> {
     Some(path)
 }
 
+/// What an entity tag of Swerve's has beside the length and the time: so the same requests get the same answers.
+fn digest(file: &Metadata) -> u64 {
+    let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()].map(|time| time as u64);
+    [file.ino(), file.len()].into_iter().chain(times).fold(0xcbf2_9ce4_8422_2325_u64, |hash, word| {
+        let product = u128::from(hash ^ word) * 0x9e37_79b9_7f4a_7c15;
+        (product >> 64) as u64 ^ product as u64
+    })
+}
+
 /// What tells one version of a file from another, written as Swerve writes it.
 struct Validators {
     etag: String,
@@ -190,7 +199,8 @@ struct Validators {
 impl Validators {
     fn of(metadata: &Metadata) -> Self {
         let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let etag = format!("\"{:x}-{:x}\"", metadata.len(), since.map_or(0, |since| since.as_nanos()));
+        let nanos = since.map_or(0, |since| since.as_nanos());
+        let etag = format!("\"{:x}-{nanos:x}-{:x}\"", metadata.len(), digest(metadata));
         Self { etag, modified: since.map(|since| UNIX_EPOCH + Duration::from_secs(since.as_secs())) }
     }
 
