@@ -40,7 +40,7 @@ const NAMED: usize = 8;
 /// library puts one of its own behind it, which tells [`JoinError`](crate::JoinError) where a panic happened, and
 /// prints the thread's name if it has one.)
 ///
-/// ```
+/// ```standalone_crate
 /// # use chanter::prelude::*;
 /// std::panic::set_hook(Box::new(|info| {
 ///     let thread = current_thread();
