@@ -187,7 +187,7 @@ impl Builder {
     /// Includes [`genealogy`](Self::genealogy), and its price. Not set, it costs
     /// nothing.
     ///
-    /// ```should_panic
+    /// ```should_panic,standalone_crate
     /// # use chanter::prelude::*;
     /// # // Where nothing can be known, the example has nothing to show.
     /// # if !cfg!(target_os = "linux") { panic!() }
