@@ -97,6 +97,88 @@ fn hungry_processors_get_a_share_and_each_leaf_is_visited_once() {
     }
 }
 
+/// Waits until somebody else says so.
+fn await_flag(flag: &AtomicBool) {
+    while !flag.load(Ordering::SeqCst) {
+        std::hint::spin_loop();
+    }
+}
+
+/// Forks once; the first half ends when the second one has begun.
+fn two_halves_that_meet() {
+    let begun = AtomicBool::new(false);
+    fork_join(|| await_flag(&begun), || begun.store(true, Ordering::SeqCst));
+}
+
+#[test]
+fn an_idle_processor_takes_the_second_half_of_a_lone_fork() {
+    watchdog!();
+    let rounds = std::env::var("CHANTER_STRESS_ROUNDS").map_or(20, |rounds| rounds.parse().unwrap());
+    for vps in [2, 4] {
+        for _ in 0..rounds {
+            let machine = Machine::builder().vps(vps).build().unwrap();
+            // The first turn; another one, when all have slept; and many in one.
+            machine.block_on(async { two_halves_that_meet() });
+            machine.block_on(async { two_halves_that_meet() });
+            machine.block_on(async { (0..100).for_each(|_| two_halves_that_meet()) });
+        }
+    }
+}
+
+#[test]
+fn who_becomes_idle_later_takes_a_half_that_was_forked_before() {
+    watchdog!();
+    let machine = Machine::builder().vps(2).build().unwrap();
+    for _ in 0..100 {
+        machine.block_on(async {
+            let (occupied, free) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let occupant = {
+                let (occupied, free) = (Arc::clone(&occupied), Arc::clone(&free));
+                spawn_on(1, async move {
+                    occupied.store(true, Ordering::SeqCst);
+                    await_flag(&free);
+                })
+            };
+            await_flag(&occupied);
+            let begun = AtomicBool::new(false);
+            fork_join(
+                || {
+                    free.store(true, Ordering::SeqCst);
+                    await_flag(&begun);
+                },
+                || begun.store(true, Ordering::SeqCst),
+            );
+            occupant.join().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn the_next_half_is_taken_when_the_oldest_one_is_gone() {
+    watchdog!();
+    let machine = Machine::builder().vps(2).build().unwrap();
+    for _ in 0..100 {
+        machine.block_on(async {
+            let begun = [const { AtomicBool::new(false) }; 3];
+            let begin = |half: usize| begun[half].store(true, Ordering::SeqCst);
+            // The halves lie on the stack, one above the other, and are taken one by one.
+            fork_join(
+                || {
+                    await_flag(&begun[0]);
+                    fork_join(
+                        || {
+                            await_flag(&begun[1]);
+                            fork_join(|| await_flag(&begun[2]), || begin(2));
+                        },
+                        || begin(1),
+                    );
+                },
+                || begin(0),
+            );
+        });
+    }
+}
+
 #[test]
 fn a_panic_waits_for_the_other_half_and_goes_on() {
     watchdog!();

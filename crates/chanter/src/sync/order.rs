@@ -97,6 +97,14 @@ orders! {
     permit_take = Acquire;
     /// `Permits::give`: publishes what was done with the permits.
     permit_give = Release;
+    /// `Exposed::put`: the job is complete.
+    exposed_put = Release;
+    /// `Exposed::steal`: sees the job complete.
+    exposed_steal = Acquire;
+    /// `Shared::set`: the share is complete.
+    share_set = Release;
+    /// `Shared::is_set`: sees the share complete.
+    share_is_set = Acquire;
     /// `LazyQueue::make`: the queue is whole.
     queue_publish = Release;
     /// `LazyQueue::get`: sees the queue whole.

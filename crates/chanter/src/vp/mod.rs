@@ -452,7 +452,7 @@ impl Vp {
             }
             return Spawn::Promote;
         }
-        if !self.is_to_share(false) {
+        if !self.is_to_share() {
             return Spawn::InPlace;
         }
         if self.sample().is_some_and(|mean| mean >= LONG_PARASITE) {
@@ -476,16 +476,14 @@ impl Vp {
     }
 
     /// The guard has asked for a closer look: is somebody hungry, and has the
-    /// heartbeat passed? `eager`: to wake somebody who sleeps is worth it, even
-    /// if nobody has asked; and it has passed if this one has been busy for as long.
-    pub(crate) fn is_to_share(&self, eager: bool) -> bool {
+    /// heartbeat passed?
+    fn is_to_share(&self) -> bool {
         let now = Instant::now();
         if self.machine().is_unwatched() {
             // Only who stays busy is worth a watch.
             if now.duration_since(self.risen.get()) >= HEARTBEAT {
                 self.machine().wake_one(self);
                 self.trust_guard();
-                return eager;
             }
             return false;
         }
@@ -494,8 +492,8 @@ impl Vp {
             // The first request in this busy period: the heartbeat begins.
             self.asked_since.set(now);
         }
-        let since = if eager { self.risen.get() } else { self.asked_since.get() };
-        let promote = now.duration_since(since) >= HEARTBEAT && self.machine().has_sleepers();
+        let promote =
+            now.duration_since(self.asked_since.get()) >= HEARTBEAT && self.machine().has_sleepers();
         if promote && self.machine().genealogy().is_some() {
             // Every birth comes here, asked for or not: one in a heartbeat.
             self.asked_since.set(now);
@@ -503,8 +501,8 @@ impl Vp {
         promote
     }
 
-    /// The next spawns need only look at the stack.
-    fn trust_guard(&self) {
+    /// The next spawns and forks need only look at the stack.
+    pub(crate) fn trust_guard(&self) {
         if self.machine().genealogy().is_some() {
             // Every birth is to be seen.
             return;
@@ -513,7 +511,7 @@ impl Vp {
         self.guard.store(self.stack_limit.get(), Ordering::Relaxed);
     }
 
-    /// Sends the next spawn of a parasite here through the slow path.
+    /// Sends the next spawn of a parasite, or fork, here through the slow path.
     pub(crate) fn ask_closer_look(&self) {
         // ORDER: Relaxed: only a request.
         self.guard.store(LOOK_CLOSER, Ordering::Relaxed);
@@ -757,17 +755,6 @@ impl Shared {
     /// Whether some driver waits for a part of its computation (a hint).
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiters.load(Ordering::Relaxed) > 0
-    }
-
-    /// A virtual processor other than `busy` that sleeps, and whose core is free (a hint).
-    pub(crate) fn idle_beside(&self, busy: &Vp) -> Option<&Vp> {
-        let is_idle = |vp: &&Vp| {
-            vp.index != busy.index
-                && !vp.leader().sleeper.is_awake()
-                && !self.is_reserved(vp)
-                && !vp.computes_aside.load(Ordering::Relaxed)
-        };
-        self.vps.iter().map(|vp| &**vp).find(is_idle)
     }
 
     /// Whether all slept, and nobody watches those that are busy since.

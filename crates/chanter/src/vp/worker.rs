@@ -100,6 +100,7 @@ impl Hungry<'_> {
     /// Runs something after all.
     pub(crate) fn pause(&self, f: impl FnOnce()) {
         self.vp.machine().awake.fetch_add(1, Ordering::SeqCst);
+        self.vp.see_whether_watched();
         f();
         self.vp.machine().awake.fetch_sub(1, Ordering::SeqCst);
     }
@@ -116,6 +117,7 @@ impl Drop for Hungry<'_> {
     fn drop(&mut self) {
         self.vp.machine().awake.fetch_add(1, Ordering::SeqCst);
         self.vp.machine().waiters.fetch_sub(1, Ordering::Relaxed);
+        self.vp.see_whether_watched();
     }
 }
 
@@ -401,7 +403,9 @@ impl Vp {
             self.sleeper.announce();
         }
         vp.sleeper.announce();
-        let waits = |other: &Self| !ptr::eq(other, vp) && other.gives() > 1;
+        let waits = |other: &Self| {
+            (!ptr::eq(other, vp) && other.gives() > 1) || (!ptr::eq(other, self) && other.forks.has_exposed())
+        };
         let others_wait = || !self.has_enough() && machine.vps.iter().any(|other| waits(other));
         let mut is_asleep = false;
         if !over() && !self.has_local_work() && !others_wait() {
@@ -441,10 +445,15 @@ impl Vp {
         }
     }
 
-    /// If nobody watches the machine, parasites are counted on to say so.
+    /// If nobody watches the machine, parasites and forks are counted on to say so.
     pub(super) fn begin_to_be_busy(&self) {
         self.risen.set(Instant::now());
         monitor::wake(self.machine());
+        self.see_whether_watched();
+    }
+
+    /// The driver has counted itself as awake.
+    fn see_whether_watched(&self) {
         // ORDER: SeqCst: `watch_for`, or we, see the other.
         if self.machine().unwatched.load(Ordering::SeqCst) {
             self.ask_closer_look();
@@ -531,6 +540,10 @@ impl Vp {
         // Those who give may return nothing, or panic, and yet have left some with us: then nobody else tells us.
         let found = if thief.has_loot() { found.or_else(|| self.policy().next()) } else { found };
         drop(visit);
+        let found = found.or_else(|| {
+            let has_stolen = self.sitter.hold(|| thread::steal_job(self));
+            has_stolen.then(|| self.next(self.principal())).flatten()
+        });
         machine.searching.fetch_sub(1, Ordering::SeqCst);
         found
     }

@@ -1,28 +1,66 @@
 //! Jobs: second halves that nobody has begun, on the stacks of their owners.
 
 use std::cell::{Cell, UnsafeCell};
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
-use super::lineage::{Context, Share, Taker, schedule};
+use super::exposed::Exposed;
+use super::lineage::{Context, Share, enqueue};
 use super::wait;
+use crate::sync::atomic::{AtomicPtr, Ordering, fence};
+use crate::sync::order;
 use crate::thread::body::contain;
 use crate::vp::Vp;
 
 /// A second half, whose types are forgotten.
 ///
 /// INV-FORK: a job is in the list of the virtual processor on whose stack it
-/// lies from its making until it is shared or joined, both by the driver. One
-/// that is shared belongs to the thread that runs it, until that is determined;
-/// its owner stays until then.
+/// lies from its making until the driver joins it, shares it, or sees that it
+/// was stolen. The oldest one there is exposed, or stolen. One that is shared
+/// belongs to the thread that runs it, until that is determined; its owner stays
+/// until then.
 pub(super) struct Job {
     /// The next older one in the list.
     older: Cell<*const Self>,
     /// Calls it: only for the thread that it is shared with.
     pub(super) run: unsafe fn(*const Self),
-    /// Set when it is shared.
-    share: Cell<Option<Box<Share>>>,
+    pub(super) share: Shared<Share>,
+    /// Within which shared job it was forked. Set when it is exposed.
+    context: Cell<MaybeUninit<*const Context>>,
+}
+
+/// In the place of an older job: this one is in no list any more, since it is shared.
+const OUT: *const Job = ptr::without_provenance(1);
+
+/// The owner's part of a job that is shared, once it is.
+pub(super) struct Shared<S>(AtomicPtr<S>);
+
+impl<S> Shared<S> {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Whoever shares it, once. The job is its owner's from then on.
+    pub(super) fn set(&self, share: Box<S>) {
+        // ORDER: the share is complete before the owner uses it.
+        self.0.store(Box::into_raw(share), order::share_set());
+    }
+
+    #[inline(always)]
+    pub(super) fn is_set(&self) -> bool {
+        // ORDER: pairs with `set`.
+        !self.0.load(order::share_is_set()).is_null()
+    }
+
+    /// The owner.
+    pub(super) fn take(&self) -> Option<Box<S>> {
+        // ORDER: Relaxed: the owner has seen it set.
+        let share = self.0.swap(ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: it is from `set`, and taken once.
+        (!share.is_null()).then(|| unsafe { Box::from_raw(share) })
+    }
 }
 
 /// The jobs of a virtual processor, for its driver: newest first.
@@ -32,50 +70,148 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(crate) struct Forks {
     newest: Cell<*const Job>,
+    /// The oldest, for everybody.
+    exposed: Exposed<Job>,
     /// What the innermost shared job is that runs here.
     context: Cell<*const Context>,
 }
 
 impl Forks {
     pub(crate) fn new() -> Self {
-        Self { newest: Cell::new(ptr::null()), context: Cell::new(ptr::null()) }
+        Self { newest: Cell::new(ptr::null()), exposed: Exposed::new(), context: Cell::new(ptr::null()) }
+    }
+
+    /// Whether another virtual processor may steal a job here (a hint).
+    pub(crate) fn has_exposed(&self) -> bool {
+        !self.exposed.is_empty()
     }
 
     /// # Safety
     /// The caller is the driver; the job stays where it is until it is taken.
     #[inline(always)]
     pub(super) unsafe fn push(&self, job: *const Job) {
+        let older = self.newest.replace(job);
         // SAFETY: the caller's contract.
-        unsafe { (*job).older.set(self.newest.replace(job)) };
-    }
-
-    /// Takes a job out of the list.
-    ///
-    /// # Safety
-    /// The caller is the driver; the job is in the list.
-    #[inline(always)]
-    unsafe fn take(&self, job: *const Job) {
-        // SAFETY: what is in the list is alive.
         unsafe {
-            if ptr::eq(self.newest.get(), job) {
-                self.newest.set((*job).older.get());
-            } else {
-                self.take_from_below(job);
+            (*job).older.set(older);
+            if older.is_null() {
+                self.expose(job, self.context.get());
             }
         }
     }
 
     /// # Safety
+    /// The job is the oldest one, and was forked within `context`; no other one is exposed.
+    #[inline(always)]
+    unsafe fn expose(&self, job: *const Job, context: *const Context) {
+        // SAFETY: what is in the list is alive.
+        unsafe { (*job).context.set(MaybeUninit::new(context)) };
+        self.exposed.put(job);
+    }
+
+    /// Takes a job out of the list, to call it. `false`: it is shared, or will be in a moment.
+    ///
+    /// # Safety
+    /// The caller is the driver; the job is in the list, or was, and is shared.
+    #[inline(always)]
+    unsafe fn take(&self, job: *const Job) -> bool {
+        if !ptr::eq(self.newest.get(), job) {
+            // SAFETY: the caller's contract.
+            return unsafe { self.take_from_below(job) };
+        }
+        // SAFETY: as above.
+        let older = unsafe { (*job).older.get() };
+        self.newest.set(older);
+        // Only the oldest one can be stolen.
+        !older.is_null() || self.exposed.withdraw()
+    }
+
+    /// # Safety
     /// As for [`Forks::take`].
     #[cold]
-    unsafe fn take_from_below(&self, job: *const Job) {
-        let mut newer = self.newest.get();
+    unsafe fn take_from_below(&self, job: *const Job) -> bool {
+        // SAFETY: what is in the list is alive.
+        unsafe {
+            let older = (*job).older.get();
+            if ptr::eq(older, OUT) {
+                return false;
+            }
+            let is_ours = !older.is_null() || self.exposed.withdraw();
+            self.unlink(job);
+            if older.is_null() {
+                self.expose_oldest();
+            }
+            is_ours
+        }
+    }
+
+    /// Takes a job out of the list, wherever it is there.
+    ///
+    /// # Safety
+    /// The caller is the driver; the job is in the list, and not exposed.
+    unsafe fn unlink(&self, job: *const Job) {
         // SAFETY: what is in the list is alive, and the job is in it.
         unsafe {
+            let older = (*job).older.replace(OUT);
+            Context::forget_base(self.context.get(), job, older);
+            if ptr::eq(self.newest.get(), job) {
+                return self.newest.set(older);
+            }
+            let mut newer = self.newest.get();
             while !ptr::eq((*newer).older.get(), job) {
                 newer = (*newer).older.get();
             }
-            (*newer).older.set((*job).older.get());
+            (*newer).older.set(older);
+        }
+    }
+
+    /// The oldest job, and within which shared one it was forked.
+    ///
+    /// # Safety
+    /// The caller is the driver.
+    unsafe fn oldest(&self) -> (*const Job, *const Context) {
+        let (mut oldest, mut context) = (self.newest.get(), self.context.get());
+        // SAFETY: what is in the list is alive, and so are the contexts of those who run here.
+        unsafe {
+            while let Some(job) = oldest.as_ref().filter(|job| !job.older.get().is_null()) {
+                oldest = job.older.get();
+                // It was there before the job of that context began.
+                while let Some(inner) = context.as_ref().filter(|inner| inner.is_based_on(oldest)) {
+                    context = inner.outer();
+                }
+            }
+        }
+        (oldest, context)
+    }
+
+    /// The oldest job has changed, and is not exposed.
+    ///
+    /// # Safety
+    /// The caller is the driver.
+    unsafe fn expose_oldest(&self) {
+        // SAFETY: the caller's contract.
+        let (oldest, context) = unsafe { self.oldest() };
+        if !oldest.is_null() {
+            // SAFETY: as above.
+            unsafe { self.expose(oldest, context) };
+        }
+    }
+
+    /// If the oldest job was stolen, it goes out of the list, and the next one is exposed.
+    ///
+    /// # Safety
+    /// The caller is the driver.
+    unsafe fn replace_stolen(&self) {
+        if self.has_exposed() {
+            return;
+        }
+        // SAFETY: the caller's contract.
+        unsafe {
+            let (oldest, _) = self.oldest();
+            if !oldest.is_null() {
+                self.unlink(oldest);
+                self.expose_oldest();
+            }
         }
     }
 
@@ -88,34 +224,77 @@ impl Forks {
     }
 }
 
-/// A virtual processor may be hungry: shares the oldest job.
+/// Somebody has asked for a part: wakes one who may steal the oldest job. Who waits for a
+/// part of a certain job cannot steal: for that, the oldest becomes a thread.
 #[cold]
 #[inline(never)]
 pub(super) fn share(vp: &Vp) {
-    if vp.simulated.is_some() || !vp.has_stack() || !vp.is_to_share(true) {
+    if vp.simulated.is_some() || !vp.has_stack() {
         return;
     }
-    let Some(taker) = Taker::find(vp) else { return };
-    let mut oldest = vp.forks.newest();
-    let mut context = vp.forks.context().get();
-    // SAFETY: what is in the list is alive, and so are the contexts of those who
-    // run here. We drive `vp`.
-    unsafe {
-        while !(*oldest).older.get().is_null() {
-            oldest = (*oldest).older.get();
-            // It was there before the job of that context began.
-            while let Some(inner) = context.as_ref().filter(|inner| inner.is_based_on(oldest)) {
-                context = inner.outer();
-            }
-        }
-        vp.forks.take(oldest);
-        Context::forget_base(vp.forks.context().get(), oldest, (*oldest).older.get());
-        let share = Share::new(vp, oldest, context.as_ref());
-        let thread = share.thread.again();
-        (*oldest).share.set(Some(Box::new(share)));
-        // From here on its owner waits for it, whatever becomes of the thread.
-        schedule(vp, &thread, taker);
+    vp.trust_guard();
+    // ORDER: INV-EXPOSED, the owner's side: the request is gone.
+    fence(Ordering::SeqCst);
+    // SAFETY: we drive `vp`.
+    unsafe { vp.forks.replace_stolen() };
+    let machine = vp.machine();
+    if machine.has_waiters() {
+        // SAFETY: as above.
+        unsafe { share_oldest(vp) };
     }
+    machine.wake_one(vp);
+}
+
+/// # Safety
+/// The caller drives `vp`.
+unsafe fn share_oldest(vp: &Vp) {
+    let forks = &vp.forks;
+    // SAFETY: the caller's contract; what is in the list is alive, and so are the contexts
+    // of those who run here.
+    unsafe {
+        let (oldest, context) = forks.oldest();
+        if oldest.is_null() || !forks.exposed.withdraw() {
+            return;
+        }
+        forks.unlink(oldest);
+        forks.expose_oldest();
+        make_thread(vp, oldest, context);
+    }
+}
+
+/// The job becomes a thread, which is ready on `vp`, or already with whoever has waited for it.
+///
+/// # Safety
+/// The caller drives `vp`, and has the job, which was forked within `context`.
+unsafe fn make_thread(vp: &Vp, job: *const Job, context: *const Context) {
+    // SAFETY: the caller's contract; the context outlives what was forked within it.
+    unsafe {
+        let share = Share::new(vp, job, context.as_ref());
+        let thread = share.thread.again();
+        // From here on its owner waits for it, whatever becomes of the thread.
+        (*job).share.set(Box::new(share));
+        enqueue(&thread);
+    }
+}
+
+/// Nothing is ready on `thief`: steals a job, which is ready then. Whether there was one.
+///
+/// The caller drives `thief`.
+pub(crate) fn steal(thief: &Vp) -> bool {
+    let vps = &thief.machine().vps;
+    let (before, after) = vps.split_at(thief.index);
+    for victim in after.iter().chain(before).filter(|vp| !ptr::eq(&***vp, thief)) {
+        let job = victim.forks.exposed.steal();
+        if !job.is_null() {
+            // ORDER: INV-EXPOSED, the thief's side: the job is gone.
+            fence(Ordering::SeqCst);
+            victim.ask_closer_look();
+            // SAFETY: INV-EXPOSED: it is ours; it has its context since it was exposed.
+            unsafe { make_thread(thief, job, (*job).context.get().assume_init()) };
+            return true;
+        }
+    }
+    false
 }
 
 /// A job with its closure and, once a thread has run it, its result.
@@ -131,7 +310,12 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
     #[inline(always)]
     pub(super) fn new(body: B) -> Self {
         Self {
-            job: Job { older: Cell::new(ptr::null()), run: Self::run, share: Cell::new(None) },
+            job: Job {
+                older: Cell::new(ptr::null()),
+                run: Self::run,
+                share: Shared::new(),
+                context: Cell::new(MaybeUninit::uninit()),
+            },
             body: UnsafeCell::new(ManuallyDrop::new(body)),
             result: UnsafeCell::new(None),
         }
@@ -162,8 +346,7 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
         // SAFETY: the job is the driver's as long as it is not shared, and ours
         // when its thread is determined.
         unsafe {
-            if !self.is_shared() {
-                vp.forks.take(self.job());
+            if vp.forks.take(self.job()) {
                 return ManuallyDrop::take(&mut *self.body.get())();
             }
             match self.wait(vp) {
@@ -182,9 +365,9 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
     pub(super) unsafe fn abandon(&self, vp: &Vp) {
         // SAFETY: as in `join`.
         unsafe {
-            if !self.is_shared() {
-                vp.forks.take(self.job());
-            } else if let Some(result) = self.wait(vp) {
+            if !vp.forks.take(self.job())
+                && let Some(result) = self.wait(vp)
+            {
                 // One panic is on its way already.
                 return contain(|| drop(result));
             }
@@ -192,16 +375,10 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
         }
     }
 
-    #[inline(always)]
-    fn is_shared(&self) -> bool {
-        // SAFETY: only the driver, which we are on, changes it.
-        unsafe { (*self.job.share.as_ptr()).is_some() }
-    }
-
     #[cold]
     #[inline(never)]
     fn wait(&self, vp: &Vp) -> Option<std::thread::Result<R>> {
-        let share = self.job.share.take().expect("it is shared");
+        let share = wait::until_shared(&self.job);
         wait::until_determined(vp, &share);
         // SAFETY: its thread is determined, and was the only other user.
         unsafe { (*self.result.get()).take() }

@@ -91,29 +91,6 @@ impl Sent {
     }
 }
 
-/// Who is to run a shared job, if its owner does not come first.
-#[derive(Clone, Copy)]
-pub(super) enum Taker<'a> {
-    /// Whoever steals it from its owner's queue.
-    Anybody,
-    /// The owner is away, and what is ready there competes with it for a core:
-    /// an idle one, to which it is sent.
-    Idle(&'a Vp),
-    /// Likewise, but nobody is idle: one who waits for a part.
-    Waiter,
-}
-
-impl Taker<'_> {
-    /// For what is shared here; `None`: there would be none.
-    pub(super) fn find(vp: &Vp) -> Option<Taker<'_>> {
-        if !vp.is_away() {
-            return Some(Taker::Anybody);
-        }
-        let machine = vp.machine();
-        machine.idle_beside(vp).map(Taker::Idle).or_else(|| machine.has_waiters().then_some(Taker::Waiter))
-    }
-}
-
 impl Share {
     /// Makes a thread for `job`, which was forked within `context`.
     ///
@@ -133,16 +110,10 @@ impl Share {
     }
 }
 
-/// Lets `taker` have the thread of a shared job, unless a waiter has taken it already. The
-/// caller drives `vp`.
-pub(super) fn schedule(vp: &Vp, thread: &Thread<()>, taker: Taker<'_>) {
-    // SAFETY: the handle is a reference; all are of one machine.
-    let schedule = |on| unsafe { run::schedule(thread.frame(), on) };
-    match taker {
-        Taker::Anybody if schedule(None) => vp.machine().wake_one(vp),
-        Taker::Idle(idle) => drop(schedule(Some(idle))),
-        Taker::Anybody | Taker::Waiter => (),
-    }
+/// The thread of a shared job becomes ready here, unless a waiter has taken it already.
+pub(super) fn enqueue(thread: &Thread<()>) {
+    // SAFETY: the handle is a reference.
+    unsafe { run::schedule(thread.frame(), None) };
 }
 
 /// The shared jobs of a machine.

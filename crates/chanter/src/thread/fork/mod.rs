@@ -10,14 +10,18 @@
 //! back, or waits for it. Who waits runs nothing but what it waits for: jobs that
 //! were forked, directly or not, by the one that it waits for.
 
+mod exposed;
 mod job;
 mod lineage;
 mod wait;
 
+#[cfg(all(test, loom))]
+mod models;
+
 use std::mem::ManuallyDrop;
 
 use self::job::StackJob;
-pub(crate) use job::Forks;
+pub(crate) use job::{Forks, steal as steal_job};
 pub(crate) use lineage::Shares;
 
 use crate::vp::Vp;

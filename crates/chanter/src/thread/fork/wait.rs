@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::job::Job;
 use super::lineage::Share;
 use crate::thread::run::demand;
 use crate::vp::Vp;
@@ -11,6 +12,21 @@ const LOOKS: u32 = 2_000;
 /// How long it sleeps at first, and at most.
 const NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_millis(1);
+
+/// The share of a job that somebody has: a thief makes it as soon as it has stolen the job.
+pub(super) fn until_shared(job: &Job) -> Box<Share> {
+    let mut looks = 0;
+    while !job.share.is_set() {
+        looks += 1;
+        if looks < LOOKS {
+            std::hint::spin_loop();
+        } else {
+            // The thief has no core.
+            std::thread::yield_now();
+        }
+    }
+    job.share.take().expect("it is set")
+}
 
 /// Runs `share`'s job if nobody has begun it, and waits for its end otherwise:
 /// helps with what it has forked itself, and asks for more of that.

@@ -1,0 +1,86 @@
+//! Loom models of the steal of a job.
+//!
+//! How to run them: see `sync/models.rs`.
+
+use std::ptr;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::exposed::Exposed;
+use super::job::Shared;
+use crate::sync::Cell;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::models::{check, needs};
+
+/// A job: what its owner wrote, and where a thief leaves its share. Loom checks the uses.
+struct Job {
+    body: Cell<u32>,
+    share: Shared<Cell<u32>>,
+}
+
+struct Processor {
+    exposed: Exposed<Job>,
+    jobs: [Job; 2],
+}
+
+// SAFETY: that is what the models are about.
+unsafe impl Sync for Processor {}
+// SAFETY: as above.
+unsafe impl Send for Processor {}
+
+/// The owner exposes two jobs in turn, and takes each back unless the thief has it.
+fn stolen_once() {
+    let job = || Job { body: Cell::new(0), share: Shared::new() };
+    let processor = Arc::new(Processor { exposed: Exposed::new(), jobs: [job(), job()] });
+    let other = Arc::clone(&processor);
+    let thief = thread::spawn(move || {
+        let job = other.exposed.steal();
+        // SAFETY: INV-EXPOSED.
+        if let Some(job) = unsafe { job.as_ref() } {
+            job.body.set(job.body.get() + 1);
+            job.share.set(Box::new(Cell::new(job.body.get())));
+        }
+    });
+    for (index, job) in processor.jobs.iter().enumerate() {
+        let number = 10 * index as u32;
+        job.body.set(number);
+        processor.exposed.put(ptr::from_ref(job));
+        if processor.exposed.withdraw() {
+            job.body.set(job.body.get() + 1);
+            assert!(!job.share.is_set(), "the owner runs it");
+        } else {
+            while !job.share.is_set() {
+                thread::yield_now();
+            }
+            assert_eq!(job.share.take().unwrap().get(), number + 1, "the thief has run it");
+        }
+        assert_eq!(job.body.get(), number + 1);
+    }
+    thief.join().unwrap();
+}
+
+#[test]
+fn a_job_is_run_by_one() {
+    check(stolen_once);
+}
+
+#[test]
+fn exposed_put_needs_release() {
+    needs("exposed_put", Relaxed, stolen_once);
+}
+
+#[test]
+fn exposed_steal_needs_acquire() {
+    needs("exposed_steal", Relaxed, stolen_once);
+}
+
+#[test]
+fn share_set_needs_release() {
+    needs("share_set", Relaxed, stolen_once);
+}
+
+#[test]
+fn share_is_set_needs_acquire() {
+    needs("share_is_set", Relaxed, stolen_once);
+}
