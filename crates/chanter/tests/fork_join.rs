@@ -180,6 +180,25 @@ fn the_next_half_is_taken_when_the_oldest_one_is_gone() {
 }
 
 #[test]
+fn who_waits_for_a_half_takes_a_part_of_it() {
+    watchdog!();
+    let machine = Machine::builder().vps(2).build().unwrap();
+    for _ in 0..100 {
+        machine.block_on(async {
+            let begun = AtomicBool::new(false);
+            // The first half ends when the second one runs elsewhere: its owner has to wait for it.
+            fork_join(
+                || await_flag(&begun),
+                || {
+                    begun.store(true, Ordering::SeqCst);
+                    two_halves_that_meet();
+                },
+            );
+        });
+    }
+}
+
+#[test]
 fn a_panic_waits_for_the_other_half_and_goes_on() {
     watchdog!();
     for vps in [1, 2] {

@@ -63,8 +63,6 @@ pub(crate) struct Shared {
     /// (For a moment fewer than none, when one that waits for a part of its
     /// computation is handed over.)
     pub(super) awake: AtomicIsize,
-    /// Drivers that wait for parts of their computations.
-    pub(super) waiters: AtomicUsize,
     /// Virtual processors that look for threads of others.
     pub(super) searching: AtomicUsize,
     /// Every virtual processor sleeps without a watch: who becomes busy must
@@ -173,7 +171,6 @@ impl Machine {
             inflates: builder.inflates,
             crews,
             awake: AtomicIsize::new(0),
-            waiters: AtomicUsize::new(0),
             searching: AtomicUsize::new(0),
             unwatched: AtomicBool::new(false),
             spread: Spread::new(),

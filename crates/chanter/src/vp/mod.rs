@@ -752,11 +752,6 @@ impl Shared {
         self.awake.load(Ordering::Relaxed) < self.crews as isize
     }
 
-    /// Whether some driver waits for a part of its computation (a hint).
-    pub(crate) fn has_waiters(&self) -> bool {
-        self.waiters.load(Ordering::Relaxed) > 0
-    }
-
     /// Whether all slept, and nobody watches those that are busy since.
     #[inline(always)]
     pub(crate) fn is_unwatched(&self) -> bool {

@@ -116,7 +116,6 @@ impl Hungry<'_> {
 impl Drop for Hungry<'_> {
     fn drop(&mut self) {
         self.vp.machine().awake.fetch_add(1, Ordering::SeqCst);
-        self.vp.machine().waiters.fetch_sub(1, Ordering::Relaxed);
         self.vp.see_whether_watched();
     }
 }
@@ -522,7 +521,6 @@ impl Vp {
 
     /// The driver waits for a part of a computation that another one has.
     pub(crate) fn be_hungry(&self) -> Hungry<'_> {
-        self.machine().waiters.fetch_add(1, Ordering::Relaxed);
         self.machine().awake.fetch_sub(1, Ordering::SeqCst);
         Hungry { vp: self }
     }

@@ -4,13 +4,15 @@ use std::cell::{Cell, UnsafeCell};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
+use std::sync::Arc;
 
 use super::exposed::Exposed;
-use super::lineage::{Context, Share, enqueue};
+use super::lineage::{Context, Lineage, Share, enqueue};
 use super::wait;
-use crate::sync::atomic::{AtomicPtr, Ordering, fence};
+use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use crate::sync::order;
 use crate::thread::body::contain;
+use crate::thread::join::Thread;
 use crate::vp::Vp;
 
 /// A second half, whose types are forgotten.
@@ -72,13 +74,20 @@ pub(crate) struct Forks {
     newest: Cell<*const Job>,
     /// The oldest, for everybody.
     exposed: Exposed<Job>,
+    /// The name of the lineage in which the exposed one was forked, or 0 (a hint).
+    within: AtomicUsize,
     /// What the innermost shared job is that runs here.
     context: Cell<*const Context>,
 }
 
 impl Forks {
     pub(crate) fn new() -> Self {
-        Self { newest: Cell::new(ptr::null()), exposed: Exposed::new(), context: Cell::new(ptr::null()) }
+        Self {
+            newest: Cell::new(ptr::null()),
+            exposed: Exposed::new(),
+            within: AtomicUsize::new(0),
+            context: Cell::new(ptr::null()),
+        }
     }
 
     /// Whether another virtual processor may steal a job here (a hint).
@@ -104,8 +113,12 @@ impl Forks {
     /// The job is the oldest one, and was forked within `context`; no other one is exposed.
     #[inline(always)]
     unsafe fn expose(&self, job: *const Job, context: *const Context) {
-        // SAFETY: what is in the list is alive.
-        unsafe { (*job).context.set(MaybeUninit::new(context)) };
+        // SAFETY: what is in the list is alive, and so are the contexts of those who run here.
+        let within = unsafe {
+            (*job).context.set(MaybeUninit::new(context));
+            context.as_ref().map_or(0, Context::name)
+        };
+        self.within.store(within, Ordering::Relaxed);
         self.exposed.put(job);
     }
 
@@ -224,11 +237,11 @@ impl Forks {
     }
 }
 
-/// Somebody has asked for a part: wakes one who may steal the oldest job. Who waits for a
-/// part of a certain job cannot steal: for that, the oldest becomes a thread.
+/// Somebody has asked for a part: exposes the next job if the oldest one is gone, and wakes one
+/// who may steal it.
 #[cold]
 #[inline(never)]
-pub(super) fn share(vp: &Vp) {
+pub(super) fn look_closer(vp: &Vp) {
     if vp.simulated.is_some() || !vp.has_stack() {
         return;
     }
@@ -237,64 +250,61 @@ pub(super) fn share(vp: &Vp) {
     fence(Ordering::SeqCst);
     // SAFETY: we drive `vp`.
     unsafe { vp.forks.replace_stolen() };
-    let machine = vp.machine();
-    if machine.has_waiters() {
-        // SAFETY: as above.
-        unsafe { share_oldest(vp) };
-    }
-    machine.wake_one(vp);
-}
-
-/// # Safety
-/// The caller drives `vp`.
-unsafe fn share_oldest(vp: &Vp) {
-    let forks = &vp.forks;
-    // SAFETY: the caller's contract; what is in the list is alive, and so are the contexts
-    // of those who run here.
-    unsafe {
-        let (oldest, context) = forks.oldest();
-        if oldest.is_null() || !forks.exposed.withdraw() {
-            return;
-        }
-        forks.unlink(oldest);
-        forks.expose_oldest();
-        make_thread(vp, oldest, context);
-    }
-}
-
-/// The job becomes a thread, which is ready on `vp`, or already with whoever has waited for it.
-///
-/// # Safety
-/// The caller drives `vp`, and has the job, which was forked within `context`.
-unsafe fn make_thread(vp: &Vp, job: *const Job, context: *const Context) {
-    // SAFETY: the caller's contract; the context outlives what was forked within it.
-    unsafe {
-        let share = Share::new(vp, job, context.as_ref());
-        let thread = share.thread.again();
-        // From here on its owner waits for it, whatever becomes of the thread.
-        (*job).share.set(Box::new(share));
-        enqueue(&thread);
-    }
+    vp.machine().wake_one(vp);
 }
 
 /// Nothing is ready on `thief`: steals a job, which is ready then. Whether there was one.
 ///
 /// The caller drives `thief`.
 pub(crate) fn steal(thief: &Vp) -> bool {
-    let vps = &thief.machine().vps;
-    let (before, after) = vps.split_at(thief.index);
-    for victim in after.iter().chain(before).filter(|vp| !ptr::eq(&***vp, thief)) {
-        let job = victim.forks.exposed.steal();
-        if !job.is_null() {
-            // ORDER: INV-EXPOSED, the thief's side: the job is gone.
-            fence(Ordering::SeqCst);
-            victim.ask_closer_look();
-            // SAFETY: INV-EXPOSED: it is ours; it has its context since it was exposed.
-            unsafe { make_thread(thief, job, (*job).context.get().assume_init()) };
-            return true;
-        }
+    let stolen = others(thief).find_map(|victim| steal_from(victim, thief));
+    stolen.inspect(|(thread, _)| enqueue(thread)).is_some()
+}
+
+/// `thief` waits for `ancestor`: steals a job that was forked within that, if it finds one, and
+/// returns its thread, which has not begun. (If it has found another one, that is ready here.)
+///
+/// The caller drives `thief`.
+pub(super) fn steal_within(thief: &Vp, ancestor: &Arc<Lineage>) -> Option<Thread<()>> {
+    let shares = &thief.machine().shares;
+    let seems_within = |victim: &&Vp| {
+        let within = victim.forks.within.load(Ordering::Relaxed);
+        within != 0 && victim.forks.has_exposed() && shares.is_within(within, ancestor)
+    };
+    let victim = others(thief).find(seems_within)?;
+    let (thread, lineage) = steal_from(victim, thief)?;
+    if !lineage.is_within(ancestor) {
+        enqueue(&thread);
+        return None;
     }
-    false
+    Some(thread)
+}
+
+/// All virtual processors but the caller's, beginning behind that.
+fn others(thief: &Vp) -> impl Iterator<Item = &Vp> {
+    let (before, after) = thief.machine().vps.split_at(thief.index);
+    after.iter().chain(before).map(|vp| &**vp).filter(|vp| !ptr::eq(*vp, thief))
+}
+
+/// Steals the job that is exposed: its thread, which is delayed, and its lineage.
+fn steal_from(victim: &Vp, thief: &Vp) -> Option<(Thread<()>, Arc<Lineage>)> {
+    let job = victim.forks.exposed.steal();
+    if job.is_null() {
+        return None;
+    }
+    // ORDER: INV-EXPOSED, the thief's side: the job is gone.
+    fence(Ordering::SeqCst);
+    victim.ask_closer_look();
+    // SAFETY: INV-EXPOSED: it is ours, and has had its context since it was exposed, which
+    // outlives what was forked within it. The callers drive `thief`.
+    unsafe {
+        let context = (*job).context.get().assume_init();
+        let share = Share::new(thief, job, context.as_ref());
+        let stolen = (share.thread.again(), Arc::clone(&share.lineage));
+        // From here on its owner waits for it, whatever becomes of the thread.
+        (*job).share.set(Box::new(share));
+        Some(stolen)
+    }
 }
 
 /// A job with its closure and, once a thread has run it, its result.

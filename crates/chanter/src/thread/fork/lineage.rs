@@ -20,7 +20,7 @@ pub(crate) struct Lineage {
 }
 
 impl Lineage {
-    fn is_within(&self, ancestor: &Arc<Self>) -> bool {
+    pub(super) fn is_within(&self, ancestor: &Arc<Self>) -> bool {
         let mut next = self.parent.as_ref();
         while let Some(lineage) = next {
             if Arc::ptr_eq(lineage, ancestor) {
@@ -44,6 +44,11 @@ pub(crate) struct Context {
 impl Context {
     pub(super) fn is_based_on(&self, job: *const Job) -> bool {
         ptr::eq(self.base.get(), job)
+    }
+
+    /// No other one that is alive has the same.
+    pub(super) fn name(&self) -> usize {
+        Arc::as_ptr(&self.lineage).addr()
     }
 
     pub(super) fn outer(&self) -> *const Self {
@@ -147,6 +152,14 @@ impl Shares {
         all.iter()
             .find(|(lineage, thread)| thread.is_fresh() && lineage.is_within(ancestor))
             .map(|(_, thread)| thread.again())
+    }
+
+    /// Whether what is forked within the job of that name is forked within `ancestor`.
+    pub(super) fn is_within(&self, name: usize, ancestor: &Arc<Lineage>) -> bool {
+        let all = self.all.lock();
+        all.iter()
+            .find(|(lineage, _)| Arc::as_ptr(lineage).addr() == name)
+            .is_some_and(|(lineage, _)| Arc::ptr_eq(lineage, ancestor) || lineage.is_within(ancestor))
     }
 
     /// The owner of `share` has what it waited for.

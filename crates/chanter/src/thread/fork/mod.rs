@@ -3,11 +3,11 @@
 //!
 //! The second half waits as a [`Job`] on its owner's stack, in a list of the
 //! virtual processor. Mostly its owner comes to it first, and calls it: that is
-//! all, and costs a few stores. A hungry virtual processor asks for work once a
-//! heartbeat (heartbeat scheduling, PLDI 2018; as for parasites): then the oldest
-//! job, which tends to be the largest, becomes a host that the hungry one takes
-//! (`lineage.rs`). Its owner, when it comes to it, demands its value: steals it
-//! back, or waits for it. Who waits runs nothing but what it waits for: jobs that
+//! all, and costs a few stores. The oldest job, which tends to be the largest, is
+//! exposed (`exposed.rs`): an idle virtual processor steals it, and makes a host of
+//! it (`lineage.rs`). The next one is exposed at the owner's next fork, which the thief
+//! asks for a closer look. The owner of a stolen job, when it comes to it, demands its value:
+//! runs it if nobody has begun, or waits for it. Who waits runs nothing but what it waits for: jobs that
 //! were forked, directly or not, by the one that it waits for.
 
 mod exposed;
@@ -28,9 +28,10 @@ use crate::vp::Vp;
 
 /// Runs `a` and `b`, perhaps beside each other, and returns both results.
 ///
-/// `a` runs here. So does `b`, afterwards, unless another virtual processor is
-/// hungry meanwhile and takes it. So a call costs little more than the two: some
-/// nanoseconds, and nothing is allocated. Fork as finely as you please.
+/// `a` runs here. So does `b`, afterwards, unless another virtual processor has nothing to do
+/// meanwhile and takes it, whatever its policy. So a call costs little more than the two: some
+/// nanoseconds, and nothing is allocated. Fork as finely as you please. Of forks within
+/// forks the outermost half is taken first, and each next one once its owner forks again.
 ///
 /// While the caller waits for a `b` that somebody else is running, it runs
 /// nothing but parts of that: never an unrelated thread. So it is safe to hold a
@@ -76,7 +77,7 @@ where
     unsafe { vp.forks.push(job.job()) };
     let guard = Joining { vp, job: &job };
     if !vp.may_spawn_in_place() {
-        job::share(vp);
+        job::look_closer(vp);
     }
     let first = a();
     let guard = ManuallyDrop::new(guard);

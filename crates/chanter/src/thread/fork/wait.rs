@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use super::job::Job;
+use super::job::{Job, steal_within};
 use super::lineage::Share;
 use crate::thread::run::demand;
 use crate::vp::Vp;
 
 /// How often a waiter looks before it sleeps in between.
-const LOOKS: u32 = 2_000;
+const LOOKS: u32 = 2_048;
+/// At one look in so many, which divides them, it looks for a job to steal: that may take a lock.
+const LOOKS_A_STEAL: u32 = 64;
 /// How long it sleeps at first, and at most.
 const NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_millis(1);
@@ -29,30 +31,31 @@ pub(super) fn until_shared(job: &Job) -> Box<Share> {
 }
 
 /// Runs `share`'s job if nobody has begun it, and waits for its end otherwise:
-/// helps with what it has forked itself, and asks for more of that.
+/// helps with what it has forked itself.
 pub(super) fn until_determined(vp: &Vp, share: &Share) {
     let machine = vp.machine();
     // SAFETY: the handle is a reference.
     unsafe { demand(share.thread.frame()) };
     if !share.thread.is_determined() {
         let hungry = vp.be_hungry();
-        hungry.ask();
         let (mut looks, mut nap, mut seen) = (0, NAP, None);
         while !share.thread.is_determined() {
+            let mut part = None;
+            if looks % LOOKS_A_STEAL == 0 {
+                part = steal_within(vp, &share.lineage);
+            }
             let count = Some(machine.shares.count());
-            if seen != count
-                && let Some(part) = machine.shares.find_within(&share.lineage)
-            {
-                hungry.pause(|| {
-                    // SAFETY: the handle is a reference.
-                    unsafe { demand(part.frame()) };
-                });
+            if part.is_none() && seen != count {
+                part = machine.shares.find_within(&share.lineage);
+                seen = count;
+            }
+            if let Some(part) = part {
+                // SAFETY: the handle is a reference.
+                hungry.pause(|| unsafe { demand(part.frame()) });
                 (looks, nap, seen) = (0, NAP, None);
-                hungry.ask();
                 continue;
             }
-            seen = count;
-            looks += 1;
+            looks = LOOKS.min(looks + 1);
             if looks < LOOKS {
                 std::hint::spin_loop();
                 continue;
