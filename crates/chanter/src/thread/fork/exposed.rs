@@ -26,7 +26,11 @@ impl<T> Exposed<T> {
     #[inline(always)]
     pub(super) fn put(&self, job: *const T) {
         // ORDER: the job is complete before a thief uses it.
+        #[cfg(not(loom))]
         self.job.store(job.cast_mut(), order::exposed_put());
+        // Loom does not order a store behind the swap of a thief that came before it.
+        #[cfg(loom)]
+        self.job.swap(job.cast_mut(), order::exposed_put());
     }
 
     /// Owner: takes it back. `false`: somebody has stolen it.

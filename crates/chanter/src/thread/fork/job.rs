@@ -44,10 +44,14 @@ impl<S> Shared<S> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Whoever shares it, once. The job is its owner's from then on.
-    pub(super) fn set(&self, share: Box<S>) {
+    /// Whoever shares it, once. The last access: the owner may free the job then (INV-LAST).
+    ///
+    /// # Safety
+    /// `this` is alive.
+    pub(super) unsafe fn set(this: *const Self, share: Box<S>) {
         // ORDER: the share is complete before the owner uses it.
-        self.0.store(Box::into_raw(share), order::share_set());
+        // SAFETY: the caller's contract.
+        unsafe { (*this).0.store(Box::into_raw(share), order::share_set()) };
     }
 
     #[inline(always)]
@@ -302,7 +306,7 @@ fn steal_from(victim: &Vp, thief: &Vp) -> Option<(Thread<()>, Arc<Lineage>)> {
         let share = Share::new(thief, job, context.as_ref());
         let stolen = (share.thread.again(), Arc::clone(&share.lineage));
         // From here on its owner waits for it, whatever becomes of the thread.
-        (*job).share.set(Box::new(share));
+        Shared::set(&raw const (*job).share, Box::new(share));
         Some(stolen)
     }
 }

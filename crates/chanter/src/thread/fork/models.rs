@@ -39,25 +39,27 @@ fn stolen_once() {
         // SAFETY: INV-EXPOSED.
         if let Some(job) = unsafe { job.as_ref() } {
             job.body.set(job.body.get() + 1);
-            job.share.set(Box::new(Cell::new(job.body.get())));
+            // SAFETY: the owner keeps it.
+            unsafe { Shared::set(&raw const job.share, Box::new(Cell::new(job.body.get()))) };
         }
     });
-    for (index, job) in processor.jobs.iter().enumerate() {
-        let number = 10 * index as u32;
-        job.body.set(number);
+    let mut in_work = None;
+    for (number, job) in (0..).zip(&processor.jobs) {
+        job.body.set(10 * number);
         processor.exposed.put(ptr::from_ref(job));
         if processor.exposed.withdraw() {
-            job.body.set(job.body.get() + 1);
             assert!(!job.share.is_set(), "the owner runs it");
+            job.body.set(10 * number + 1);
+        } else if job.share.is_set() {
+            assert_eq!(job.share.take().unwrap().get(), 10 * number + 1);
         } else {
-            while !job.share.is_set() {
-                thread::yield_now();
-            }
-            assert_eq!(job.share.take().unwrap().get(), number + 1, "the thief has run it");
+            in_work = Some(job);
         }
-        assert_eq!(job.body.get(), number + 1);
     }
     thief.join().unwrap();
+    let left = in_work.and_then(|job| job.share.take());
+    assert_eq!(left.is_some(), in_work.is_some(), "the thief shares what it has stolen");
+    assert_eq!([0, 1].map(|number| processor.jobs[number].body.get()), [1, 11], "each has run once");
 }
 
 #[test]
