@@ -307,3 +307,86 @@ fn long_parasites_are_shared_for_as_long_as_they_come() {
         assert!(spawned >= 500);
     });
 }
+
+#[test]
+fn a_spawner_that_never_pauses_promotes_no_short_parasites() {
+    watchdog!();
+    let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
+    const PARASITES: u64 = 10_000;
+    let sum = machine.block_on(async {
+        let (tx, rx) = mailbox();
+        let spawner = spawn(async move {
+            for number in 0..PARASITES {
+                let tx = tx.clone();
+                spawn_parasite(async move { tx.send(number).await.unwrap() });
+            }
+        });
+        spawner.join().await.unwrap();
+        let mut sum = 0;
+        while let Ok(number) = rx.recv().await {
+            sum += number;
+        }
+        sum
+    });
+    assert_eq!(sum, PARASITES * (PARASITES - 1) / 2);
+    let stats = machine.stats();
+    assert_eq!((stats.promoted, stats.reified), (0, 0), "each could send at once");
+}
+
+#[test]
+fn what_parasites_do_does_not_keep_their_spawner_from_yielding() {
+    watchdog!();
+    let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
+    machine.block_on(async {
+        let (tx, rx) = mailbox();
+        let (mine, kept) = mailbox();
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counts = sent.clone();
+        let spawner = spawn(async move {
+            for number in 0..10_000 {
+                let tx = tx.clone();
+                spawn_parasite(async move { tx.send(number).await.unwrap() });
+                mine.send(number).await.unwrap();
+                counts.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        // Woken by the first message; it runs when the spawner's budget is spent.
+        let first = spawn(async move { rx.recv().await.map(|_| rx) });
+        let rx = first.join().await.unwrap().unwrap();
+        let sent = sent.load(Ordering::Relaxed);
+        assert!(sent < 9_000, "{sent} were sent in one turn");
+        spawner.join().await.unwrap();
+        drop((rx, kept));
+    });
+}
+
+#[test]
+fn a_long_parasite_is_found_though_its_spawner_has_no_budget_left() {
+    watchdog!();
+    let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
+    machine.block_on(async {
+        let spawner = spawn(async {
+            for _ in 0..2_000 {
+                spawn_parasite(async {});
+            }
+            let (tx, rx) = mailbox();
+            for _ in 0..300 {
+                let tx = tx.clone();
+                spawn_parasite(async move { tx.send(()).await.unwrap() });
+            }
+            let (long, longs) = mailbox();
+            let sent = Arc::new(AtomicUsize::new(0));
+            let counts = sent.clone();
+            spawn_parasite(async move {
+                for number in 0..1_000 {
+                    long.send(number).await.unwrap();
+                    counts.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            assert!(sent.load(Ordering::Relaxed) < 1_000, "its quantum is shorter");
+            drop((rx, longs));
+        });
+        spawner.join().await.unwrap();
+    });
+    assert!(machine.stats().inflated >= 1);
+}

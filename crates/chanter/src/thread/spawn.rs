@@ -447,7 +447,7 @@ where
 {
     let future = future.into_future();
     match Vp::current() {
-        Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() => {
+        Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= FEW => {
             // SAFETY: we drive `vp`, and the frame fits.
             unsafe { spawn_in_place(vp, future, |_| (), |_| ()) };
         }
@@ -521,6 +521,23 @@ unsafe fn leave_in_place(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
     }
 }
 
+/// A spawner that has fewer operations left does not share them with its parasites: what is left would not
+/// tell a long parasite from a short one.
+const FEW: u32 = 8;
+
+impl Vp {
+    /// `spawn` polls a parasite in place: if its spawner's budget is nearly spent, on one of its own.
+    fn lend_budget(&self, spawn: impl FnOnce()) {
+        let spawners = self.budget.get();
+        if spawners >= FEW || self.simulated.is_some() {
+            return spawn();
+        }
+        self.budget.set(self.quantum());
+        spawn();
+        self.budget.set(spawners);
+    }
+}
+
 /// Parasites that a thread spawns as hosts after one was long
 /// (Featherweight Threads, section 5.3).
 const PENALTY: u8 = 10;
@@ -537,16 +554,16 @@ fn spawn_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Site) {
 fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Site) {
     let kind = match if vp.may_spawn_in_place() { Spawn::InPlace } else { vp.look_closer() } {
         Spawn::InPlace => {
-            // SAFETY: we drive `vp`; the caller has made it fit.
-            return unsafe {
-                let machine = vp.machine();
-                let dies = |frame| {
-                    if let Some(genealogy) = machine.genealogy() {
-                        genealogy.died(frame);
-                    }
-                };
-                spawn_in_place(vp, future, |frame| machine.born(frame, site), dies)
+            let machine = vp.machine();
+            let dies = |frame| {
+                if let Some(genealogy) = machine.genealogy() {
+                    genealogy.died(frame);
+                }
             };
+            return vp.lend_budget(|| {
+                // SAFETY: we drive `vp`; the caller has made it fit.
+                unsafe { spawn_in_place(vp, future, |frame| machine.born(frame, site), dies) };
+            });
         }
         Spawn::Queue => {
             vp.counters.queued.add_one();

@@ -18,6 +18,7 @@ pub mod entry;
 mod groups;
 mod hand_over;
 mod handle;
+mod linger;
 mod machine;
 mod observe;
 mod processor;
@@ -72,6 +73,7 @@ use crate::thread::{self, Forks, Home, Seized};
 use crate::time::Timers;
 use counters::Counters;
 use hand_over::{Seat, Sitter};
+use linger::Linger;
 use replace::Cause;
 pub(crate) use replace::Replacement;
 use simulation::Simulated;
@@ -154,6 +156,8 @@ pub(crate) struct Vp {
     is_talking: Cell<bool>,
     /// The driver's time, while the machine is spread.
     account: Account,
+    /// Driver: whether to linger before it sleeps.
+    linger: Linger,
     /// How many polls others have seen here when they last wanted a thread.
     seen_polls: AtomicUsize,
     /// Driver: turns until the clock is looked at.
@@ -261,6 +265,7 @@ impl Vp {
             arrivals: Cell::new(0),
             is_talking: Cell::new(false),
             account: Account::default(),
+            linger: Linger::default(),
             seen_polls: AtomicUsize::new(0),
             soon_runs: Cell::new(0),
             overtook: Cell::new(0),

@@ -22,20 +22,17 @@
 
 use std::mem::replace;
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use super::linger::cores;
 use super::worker::TINY_TURN;
 use super::{MANY, Shared, Turn, Vp};
 use crate::policy::Ready;
+use crate::sync::Lock;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use crate::sync::{Lock, pause};
 use crate::thread::frame::Kind;
 
-/// Who is hungry stays awake so long for what others may send.
-const LINGER: Duration = Duration::from_micros(50);
 /// So many nanoseconds to spare pay for the move of a thread. Also what a move is taken to
 /// cost, and a message across, both sides together.
 const MOVE: u64 = 2_000;
@@ -168,12 +165,6 @@ impl Trial {
         self.looks -= u32::from(settles);
         (!settles).then_some(pays)
     }
-}
-
-/// How many cores the process has, as far as the system says.
-fn cores() -> u64 {
-    static CORES: OnceLock<u64> = OnceLock::new();
-    *CORES.get_or_init(|| available_parallelism().map_or(u64::MAX, |cores| cores.get() as u64))
 }
 
 fn nanoseconds(time: Duration) -> u64 {
@@ -344,24 +335,6 @@ impl Vp {
         if let Some(host) = host {
             settler.store(0, Relaxed);
             self.machine().vps[index - 1].push(host);
-        }
-    }
-
-    /// There is nothing to run, while the machine is spread: waits a moment for what
-    /// others may send. Whether something has come. The caller is inside.
-    pub(super) fn linger(&self, over: &dyn Fn() -> bool) -> bool {
-        let from = Instant::now();
-        loop {
-            for _ in 0..16 {
-                pause();
-                self.entrance.get().agree();
-                if !self.inbox.is_empty() {
-                    return true;
-                }
-            }
-            if over() || from.elapsed() >= LINGER {
-                return false;
-            }
         }
     }
 

@@ -180,10 +180,16 @@ impl Vp {
 
     #[inline]
     pub(super) fn run(&self, thread: Ready) {
-        self.budget.set(self.quantum.get());
+        self.budget.set(self.quantum());
         self.counters.polls.add_one();
         // SAFETY: this OS thread drives us.
         unsafe { thread::run(self, thread) };
+    }
+
+    /// How many operations a turn has, as the policy says.
+    #[inline(always)]
+    pub(crate) fn quantum(&self) -> u32 {
+        self.quantum.get()
     }
 
     /// The next thread. The caller is inside, as in what follows; `of`: its principal.
@@ -249,6 +255,7 @@ impl Vp {
 
     #[inline(never)]
     fn drain_inbox_now(&self) {
+        self.linger.was_sent();
         self.sitter.hold(|| {
             for frame in self.inbox.take_all().oldest_first() {
                 // SAFETY: inboxes hold tokens.
@@ -378,10 +385,10 @@ impl Vp {
         }
         if self.machine().is_spread() {
             self.review_spread(now);
-            if self.linger(over) {
-                self.exit();
-                return self.was_idle(now);
-            }
+        }
+        if self.linger(over) {
+            self.exit();
+            return self.was_idle(now);
         }
         if !self.has_enough()
             && let Some(thread) = self.search()
@@ -402,12 +409,8 @@ impl Vp {
             self.sleeper.announce();
         }
         vp.sleeper.announce();
-        let waits = |other: &Self| {
-            (!ptr::eq(other, vp) && other.gives() > 1) || (!ptr::eq(other, self) && other.forks.has_exposed())
-        };
-        let others_wait = || !self.has_enough() && machine.vps.iter().any(|other| waits(other));
         let mut is_asleep = false;
-        if !over() && !self.has_local_work() && !others_wait() {
+        if !over() && !self.has_local_work() && !self.others_wait() {
             is_asleep = true;
             let due = vp.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
             let timeout = match (due, self.watch_for()) {
@@ -442,6 +445,15 @@ impl Vp {
         if machine.reports_deadlocks {
             self.look_for_deadlock();
         }
+    }
+
+    /// Whether others have something for us.
+    pub(super) fn others_wait(&self) -> bool {
+        let vp = self.principal();
+        let waits = |other: &Self| {
+            (!ptr::eq(other, vp) && other.gives() > 1) || (!ptr::eq(other, self) && other.forks.has_exposed())
+        };
+        !self.has_enough() && self.machine().vps.iter().any(|other| waits(other))
     }
 
     /// If nobody watches the machine, parasites and forks are counted on to say so.
