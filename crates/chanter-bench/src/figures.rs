@@ -189,6 +189,28 @@ fn all() -> Vec<Figure> {
         chanter("par-fib", "fork_join", 2),
         AtLeast(1.8),
     ));
+    for bench in ["leaves-2", "leaves-4", "leaves-16", "word-count"] {
+        figures.extend(against(bench, "fork_join", 2, &[("rayon", 1.05)]));
+    }
+    figures.push(Figure {
+        name: "word-count, 16 scope threads / rayon, processor time, 2 VP".to_owned(),
+        quantity: Quantity::DetailRatio(
+            chanter("word-count", "16 scope threads", 2),
+            peer("word-count", "rayon", 2),
+            "cpu_ms",
+        ),
+        bound: AtMost(1.05),
+    });
+    for (name, bench, variant) in [
+        ("ping-pong across two VPs: ns a message", "pingpong", "host, a VP each"),
+        ("spawn across two VPs and wait: ns a thread", "host", "spawn-join, on the other VP"),
+    ] {
+        figures.push(Figure {
+            name: name.to_owned(),
+            quantity: Quantity::Time(chanter(bench, variant, 2)),
+            bound: AtMost(3_333.0),
+        });
+    }
     // Not those of `httperf`, which take minutes: `bench swerve` has them.
     figures.extend(swerve_figures(1).into_iter().filter(|figure| !figure.is_of(swerve::RATES)));
     figures.extend(paper(2));

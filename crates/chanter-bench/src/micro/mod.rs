@@ -9,6 +9,7 @@ pub(crate) mod fiber;
 pub(crate) mod fork;
 pub(crate) mod gather;
 pub(crate) mod idle;
+pub(crate) mod leaves;
 pub(crate) mod locks;
 pub(crate) mod lost_choice;
 pub(crate) mod pingpong;
@@ -37,6 +38,7 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         fiber::cases(vps),
         delayed::cases(vps),
         fork::cases(vps),
+        leaves::cases(vps),
         super::policies::custom_fifo(vps),
         super::policies::endless(vps),
     ]

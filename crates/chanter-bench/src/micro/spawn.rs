@@ -19,6 +19,9 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
         Case::new("host", "tokio", "multi_thread", tokio::spawn_multi_thread).load_of(200_000, vps),
         go::case("host", "goroutine").load_of(200_000, vps),
     ];
+    if vps > 1 {
+        cases.push(Case::new("host", "chanter", "spawn-join, on the other VP", across).load_of(100_000, vps));
+    }
     if vps == 1 {
         cases.push(Case::new("call", "plain", "non-inlined", call).load_of(20_000_000, 1));
         cases.push(
@@ -106,18 +109,31 @@ async fn all_marked(size: usize, colour: u8) -> Result<(), Failure> {
 
 /// Spawn a host and join it, one after the other.
 fn host(load: Load) -> Outcome {
-    let (sum, elapsed) = on_machine(load.vps, async move {
-        value_of(spawn(async move {
-            let clock = Instant::now();
-            let mut sum = 0;
-            for value in 0..load.n {
-                sum += spawn(async move { value }).await?;
-            }
-            Ok::<_, JoinError>((sum, clock.elapsed()))
-        }))
-        .await
-    })??
-    .map_err(|error| Failure::Broken(error.to_string()))?;
+    on_machine(load.vps, async move {
+        joined(load, spawn(spawn_and_join(load, |value| spawn(async move { value })))).await
+    })?
+}
+
+/// The same, with the host on another virtual processor: two messages across for each.
+fn across(load: Load) -> Outcome {
+    let spawner = spawn_and_join(load, |value| spawn_on(1, async move { value }));
+    on_machine(load.vps, async move { joined(load, spawn_on(0, spawner)).await })?
+}
+
+async fn spawn_and_join(
+    load: Load,
+    spawn: impl Fn(u64) -> Thread<u64>,
+) -> Result<(u64, Duration), JoinError> {
+    let clock = Instant::now();
+    let mut sum = 0;
+    for value in 0..load.n {
+        sum += spawn(value).await?;
+    }
+    Ok((sum, clock.elapsed()))
+}
+
+async fn joined(load: Load, spawner: Thread<Result<(u64, Duration), JoinError>>) -> Outcome {
+    let (sum, elapsed) = value_of(spawner).await?.map_err(|error| Failure::Broken(error.to_string()))?;
     expect("sum of results", sum, sum_below(load.n))?;
     Ok(Sample::new(load.n, elapsed))
 }

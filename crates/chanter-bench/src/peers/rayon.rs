@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use rayon::ThreadPoolBuilder;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::case::{Failure, Load, Outcome, Sample, expect};
 use crate::micro::fork::{FIBS, calls, number};
@@ -15,11 +15,14 @@ fn fib(n: u64) -> u64 {
     one + other
 }
 
+pub(crate) fn pool(threads: usize) -> Result<ThreadPool, Failure> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+    pool.map_err(|error| Failure::Broken(error.to_string()))
+}
+
 pub(crate) fn par_fib(load: Load) -> Outcome {
-    let pool = ThreadPoolBuilder::new().num_threads(load.vps).build();
-    let pool = pool.map_err(|error| Failure::Broken(error.to_string()))?;
     let n = number(load.n);
-    let (value, elapsed) = pool.install(|| {
+    let (value, elapsed) = pool(load.vps)?.install(|| {
         let clock = Instant::now();
         let value = fib(n);
         (value, clock.elapsed())
