@@ -93,6 +93,24 @@ fn threads_beside_an_endless_computation_run() {
 }
 
 #[test]
+fn every_one_of_many_endless_computations_begins_and_the_rest_runs() {
+    // Each that computes without a seat makes the next one's turn last longer, but not for ever.
+    let machine = Machine::builder().vps(1).hand_over_after(Some(Duration::from_millis(1))).build().unwrap();
+    let endless: Vec<_> = (0..5).map(|_| Endless::new()).collect();
+    for endless in &endless {
+        let (stop, begun) = (endless.stop.clone(), endless.begun.clone());
+        machine.spawn(async move {
+            begun.store(true, Ordering::SeqCst);
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+    }
+    endless.iter().for_each(Endless::wait_begun);
+    assert_eq!(machine.spawn(async { 7 }).join().sync_blocking().unwrap(), 7);
+}
+
+#[test]
 fn every_policy_is_handed_over() {
     let global = GlobalQueue::new();
     type Maker = Box<dyn Fn(usize) -> Box<dyn Policy>>;

@@ -105,7 +105,9 @@ impl Builder {
     /// back when the computation ends its turn. No signals are used, and
     /// nothing changes for the computation; the OS shares its cores among the
     /// two. (While the computation uses its core, the other one runs what becomes ready on this
-    /// virtual processor, and takes nothing from others.) Threads that are bound to the OS thread (`spawn_local`, fibers that
+    /// virtual processor, and takes nothing from others. If that computes, too, its turn may last four times
+    /// as long before it is handed over, the next one sixteen times, up to 256: so the cores are shared among
+    /// few.) Threads that are bound to the OS thread (`spawn_local`, fibers that
     /// have begun, the future of [`Machine::block_on`]) wait for it. A machine
     /// has at most 128 such OS threads, which end when they have had nothing to do
     /// for a few seconds; [`Stats::hand_overs`] counts.

@@ -10,6 +10,10 @@
 //! over. Not if the driver uses its seat, is about to wake up, waits for a core, or,
 //! as a stand-in, has not begun: another one would wait too.
 //!
+//! The more of a virtual processor's OS threads compute without a seat, the longer the next turn may last
+//! ([`quantum_beside`]): each is one more for the kernel to multiplex, which is slower than to compute one after the other. So a
+//! program that only computes has few of them, and one with endless computations still gets to all others.
+//!
 //! From the time that OS threads get it also knows whether those that have lost their seats
 //! compute. A stand-in that goes to sleep, and finds that it has enough, is notified when
 //! it has not any more: as in INV-SLEEP, the flag in the queue's place.
@@ -32,6 +36,8 @@ use crate::sync::{fence_pair, process};
 const PATIENCE: u32 = 4;
 /// How long a turn has for a checkpoint once it was asked, at most.
 const GRACE: Duration = Duration::from_millis(1);
+/// Turns are not longer than a quantum times 4 to this number.
+const MOST_BESIDE: u32 = 4;
 /// The monitor's own stack.
 const STACK: usize = 128 << 10;
 
@@ -58,8 +64,15 @@ struct Watched {
     aside: Vec<Turn>,
     /// What the workers had used at the last look, of those who have lost their seats.
     workers: Vec<Usage>,
+    /// How many computed without a seat then, of each virtual processor.
+    beside: Vec<u32>,
     /// How often somebody had gone to sleep at the last look.
     sleeps: u64,
+}
+
+/// How long a turn may last if so many of the same virtual processor compute without a seat.
+fn quantum_beside(quantum: Duration, beside: u32) -> Duration {
+    quantum.saturating_mul(4_u32.pow(beside.min(MOST_BESIDE)))
 }
 
 /// What was seen of a virtual processor last.
@@ -110,7 +123,8 @@ fn wake_now(machine: &Shared) {
     if !machine.is_watched.swap(true, Ordering::Relaxed) {
         let turns = vec![Turn::none(); machine.vps.len()];
         let workers = vec![Usage::unknown(Instant::now()); machine.vps.len()];
-        watch.machines.push(Watched { machine, turns, aside: Vec::new(), workers, sleeps: 0 });
+        let beside = vec![0; machine.vps.len()];
+        watch.machines.push(Watched { machine, turns, aside: Vec::new(), workers, beside, sleeps: 0 });
     }
     IS_ASLEEP.store(false, process::Ordering::SeqCst);
     if watch.is_started {
@@ -192,8 +206,10 @@ impl Watch {
             is_busy |= machine.awake.load(Ordering::SeqCst) > 0 || sleeps != watched.sleeps;
             watched.sleeps = sleeps;
             let mut wait = quantum / 2;
-            for ((vp, turn), worker) in machine.vps.iter().zip(&mut watched.turns).zip(&mut watched.workers) {
-                wait = wait.min(turn.look(vp, now, quantum, worker, asked));
+            let Watched { turns, workers, beside, .. } = watched;
+            for (((vp, turn), worker), beside) in machine.vps.iter().zip(turns).zip(workers).zip(beside) {
+                let patience = quantum_beside(quantum, *beside);
+                wait = wait.min(turn.look(vp, now, (quantum, patience), worker, asked));
             }
             watched.look_aside(machine, now, quantum, asked);
             next = Some(next.map_or(wait, |next| next.min(wait)));
@@ -216,19 +232,17 @@ impl Watched {
     ) {
         let stand_ins = machine.stand_ins();
         self.aside.resize(stand_ins.len(), Turn::none());
-        let mut computes: Vec<bool> = machine
-            .vps
-            .iter()
-            .zip(&mut self.workers)
-            .map(|(vp, worker)| worker.look_aside(vp, now))
-            .collect();
+        for ((beside, vp), worker) in self.beside.iter_mut().zip(&machine.vps).zip(&mut self.workers) {
+            *beside = u32::from(worker.look_aside(vp, now));
+        }
         for (stand_in, turn) in stand_ins.iter().zip(&mut self.aside) {
             let vp = &*stand_in.vp;
             turn.look_aside(vp, now, quantum, asked);
-            computes[vp.index] |= !turn.holder.is_null() && turn.usage.look_aside(vp, now);
+            self.beside[vp.index] += u32::from(!turn.holder.is_null() && turn.usage.look_aside(vp, now));
         }
         drop(stand_ins);
-        for (vp, computes) in machine.vps.iter().zip(computes) {
+        for (vp, beside) in machine.vps.iter().zip(&self.beside) {
+            let computes = *beside > 0;
             if vp.computes_aside.load(Ordering::Relaxed) != computes {
                 vp.computes_aside.store(computes, Ordering::Relaxed);
                 if !computes {
@@ -259,7 +273,7 @@ impl Usage {
         self.until(later).is_some_and(|used| used >= later.at.saturating_duration_since(self.at) / 2)
     }
 
-    /// Whether `vp`, if it has lost its seat, has computed since the last look.
+    /// Whether `vp`, if it has lost its seat, has computed since the last look, or waits for a core to do so.
     fn look_aside(&mut self, vp: &Vp, now: Instant) -> bool {
         if !vp.principal().seat.is_taken_from(&vp.sitter) {
             return false;
@@ -269,9 +283,10 @@ impl Usage {
             return vp.principal().computes_aside.load(Ordering::Relaxed);
         }
         let later = Self::of(vp, now);
-        let computed = self.computed_until(&later);
+        let computes =
+            self.computed_until(&later) || os_thread::is_runnable(vp.os_thread.load(Ordering::Relaxed));
         *self = later;
-        computed
+        computes
     }
 }
 
@@ -300,12 +315,13 @@ impl Turn {
         }
     }
 
-    /// How long until the next look.
+    /// How long until the next look. A turn is asked to end after the quantum, and handed over after the
+    /// patience.
     fn look(
         &mut self,
         vp: &Vp,
         now: Instant,
-        quantum: Duration,
+        (quantum, patience): (Duration, Duration),
         worker: &mut Usage,
         asked: &mut Vec<(*const Vp, u64)>,
     ) -> Duration {
@@ -337,6 +353,9 @@ impl Turn {
         if now.duration_since(when) < grace {
             return grace;
         }
+        if now.duration_since(self.since) < patience {
+            return quantum / 2;
+        }
         let usage = Usage::of(holder, now);
         if self.usage.until(&usage).is_some_and(|used| used < grace / 8)
             && os_thread::is_runnable(holder.os_thread.load(Ordering::Relaxed))
@@ -352,5 +371,19 @@ impl Turn {
             *self = Self { holder: stand_in, number, since: now, unbegun: true, ..Self::none() };
         }
         quantum / 2
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_compute_without_a_seat_the_longer_a_turn_may_last() {
+        let quantum = Duration::from_millis(10);
+        let lasts = |beside| quantum_beside(quantum, beside).as_millis();
+        assert_eq!([0, 1, 2, 3].map(lasts), [10, 40, 160, 640]);
+        assert_eq!(lasts(5), lasts(4), "but it ends");
+        assert_eq!(quantum_beside(Duration::MAX, 3), Duration::MAX);
     }
 }
