@@ -20,6 +20,8 @@ pub(super) const ROWS: &[Row] = &[
     row("sendEvt", |work| produce(work, synchronously)),
     row("aSendEvt on hosts", |work| produce(work, on_hosts)),
     row("aSendEvt on parasites", |work| produce(work, on_parasites)),
+    row("parasites, as in the paper", |work| produce(work, by_parasites)),
+    row("asynchronously(send)", |work| produce(work, as_events)),
     row("Sender::asend", |work| produce(work, in_short)),
 ];
 
@@ -41,6 +43,23 @@ async fn on_hosts(tx: Sender<u64>, messages: u64) {
 async fn on_parasites(tx: Sender<u64>, messages: u64) {
     for value in 0..messages {
         asend(&tx, value).async_sync().await;
+        breathe(value).await;
+    }
+}
+
+/// Each message is sent by a parasite, which blocks, is reified, and is attached by who receives.
+async fn by_parasites(tx: Sender<u64>, messages: u64) {
+    for value in 0..messages {
+        let tx = tx.clone();
+        spawn_parasite(async move { tx.send(value).await.is_ok() });
+        breathe(value).await;
+    }
+}
+
+/// The same, by the combinator that makes any event asynchronous.
+async fn as_events(tx: Sender<u64>, messages: u64) {
+    for value in 0..messages {
+        asynchronously(tx.send(value)).async_sync().await;
         breathe(value).await;
     }
 }
