@@ -18,6 +18,7 @@ use super::join::{JoinError, Joiners};
 use super::state::Left;
 use crate::policy::Attributes;
 use crate::sync::Lock;
+use crate::vp::Vp;
 
 /// How to handle a body whose type is forgotten. Each function is called by
 /// the runner only.
@@ -159,6 +160,11 @@ impl<F: Future> ParasiteFrame<F> {
 /// The caller keeps the frame.
 #[cold]
 unsafe fn panicked(payload: Box<dyn Any + Send>, frame: NonNull<Header>) -> JoinError {
+    if Vp::current().is_some_and(|vp| vp.fibers.is_ending()) {
+        // What unwinds the fiber on whose stack it ran.
+        // SAFETY: the caller's contract.
+        return unsafe { cancelled(frame) };
+    }
     // SAFETY: the caller's contract.
     JoinError::panicked_in(payload, unsafe { about(frame) })
 }

@@ -79,6 +79,7 @@ pub(crate) use replace::Replacement;
 use simulation::Simulated;
 use sleep::{Sleeper, Wake};
 use spread::Account;
+pub(crate) use stack::pointer as stack_pointer;
 use worker::SOON_RUNS;
 
 /// Attaches may nest this deep.

@@ -267,8 +267,8 @@ fn a_yield_with_wakers_abroad() {
     });
 }
 
-/// Who demands the value of a fiber that has not begun runs it at once; it
-/// still has its own stack, and may block on it.
+/// Who demands the value of a fiber that has not begun runs it at once: on a stack of
+/// its own, or on that of a fiber that waits for it alone.
 #[test]
 fn fibers_steal_and_are_stolen() {
     watchdog!();

@@ -7,6 +7,7 @@
 mod common;
 
 mod blocking;
+mod demanded;
 mod ends;
 mod many;
 mod overflow;

@@ -1,5 +1,9 @@
 //! The body of a fiber, as a future: to poll it is to run the closure on its
 //! stack until it blocks.
+//!
+//! A fiber that has not begun when another one demands its value, and waits for nothing else, needs no stack: the
+//! closure is called on that of its demander. If it blocks, the demander is suspended, which waits for it anyway.
+//! STING, section 4.1.1 (a thread that is stolen runs in the control block of who touches it).
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -20,6 +24,8 @@ use crate::vp::Vp;
 /// How a fiber is to start.
 pub(super) struct Plan {
     pub(super) size: usize,
+    /// Nobody has asked for a stack of that size, nor for a name.
+    pub(super) is_plain: bool,
     pub(super) name: Option<Arc<str>>,
     pub(super) site: &'static Location<'static>,
 }
@@ -66,7 +72,7 @@ impl<F: FnOnce() -> T, T> Body<F, T> {
     fn begin(&mut self) {
         let vp = Vp::current().expect("threads are polled by a driver");
         let frame = NonNull::new(vp.running.get()).expect("a thread is being polled");
-        let Plan { size, name, site } = &mut self.plan;
+        let Plan { size, name, site, .. } = &mut self.plan;
         let stack = match Head::begin(vp, frame, *size, name.take(), site) {
             Ok(stack) => stack,
             Err(error) => self.refused(&error),
@@ -88,7 +94,7 @@ impl<F: FnOnce() -> T, T> Body<F, T> {
 
 /// # Safety
 /// `work` is the body's own, which is pinned, and touched by nobody else until
-/// the coroutine has ended.
+/// this has returned.
 unsafe fn perform<F: FnOnce() -> T, T>(work: *mut Work<F, T>) {
     // SAFETY: the caller's contract.
     let Work::New(closure) = (unsafe { &*work }) else { unreachable!("a fiber begins once") };
@@ -111,6 +117,12 @@ impl<F: FnOnce() -> T, T> Future for Body<F, T> {
         // SAFETY: nothing is moved.
         let this = unsafe { self.get_unchecked_mut() };
         if this.begun.is_none() {
+            let has_room = |vp: &Vp| vp.fibers.has_room_for(vp.running.get());
+            if this.plan.is_plain && Vp::current().is_some_and(has_room) {
+                // SAFETY: it is pinned, and touched by nobody else until the closure has returned.
+                unsafe { perform(this.work.get()) };
+                return this.value();
+            }
             this.begin();
         }
         let Some(Begun { coroutine, head }) = &mut this.begun else { unreachable!("it has begun") };
@@ -120,15 +132,20 @@ impl<F: FnOnce() -> T, T> Future for Body<F, T> {
             return Poll::Pending;
         }
         this.end();
-        match std::mem::replace(this.work.get_mut(), Work::Running) {
+        this.value()
+    }
+}
+
+impl<F, T> Body<F, T> {
+    #[inline]
+    fn value(&mut self) -> Poll<T> {
+        match std::mem::replace(self.work.get_mut(), Work::Running) {
             Work::Done(Ok(value)) => Poll::Ready(value),
             Work::Done(Err(payload)) => resume_unwind(payload),
             _ => unreachable!("a fiber that has ended has left its value"),
         }
     }
-}
 
-impl<F, T> Body<F, T> {
     /// The coroutine is done: its stack goes back.
     #[inline]
     fn end(&mut self) {

@@ -21,7 +21,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::os_thread;
 use crate::thread::frame::Header;
 use crate::thread::run::{Seized, claim, waker_of};
-use crate::vp::{DEPTH, Vp};
+use crate::vp::{DEPTH, Vp, stack_pointer};
 use std::cell::{Cell, UnsafeCell};
 
 /// What of a stack a parasite that is nested on it leaves to the fiber.
@@ -49,6 +49,8 @@ pub(crate) struct Head {
     nest_limit: usize,
     /// How deep attaches are nested on it.
     depth: Cell<u32>,
+    /// The thread that it waits for, and for nothing else.
+    demanded: Cell<*const Header>,
     /// Counts resumptions.
     turns: Cell<u32>,
     /// It is being ended: who would block unwinds.
@@ -109,6 +111,26 @@ impl Fibers {
     pub(super) fn running(&self) -> Option<&Head> {
         // SAFETY: as in `current`.
         unsafe { self.current.get().as_ref() }
+    }
+
+    /// The fiber on whose stack the caller is, if it is on one, is going to wait for the thread in `frame` and nothing
+    /// else, for as long as the result lives.
+    ///
+    /// # Safety
+    /// The frame lives for as long.
+    pub(crate) unsafe fn demand_alone(&self, frame: NonNull<Header>) -> Option<Alone<'_>> {
+        let head = self.current()?;
+        Some(Alone { head, outer: head.demanded.replace(frame.as_ptr()) })
+    }
+
+    /// Whether a thread that begins, polled on the caller's stack, may stay there: a fiber waits for it
+    /// alone, and has room for what it does.
+    pub(super) fn has_room_for(&self, frame: *const Header) -> bool {
+        self.current().is_some_and(|head| {
+            ptr::eq(head.demanded.get(), frame)
+                && !head.ending.get()
+                && stack_pointer() >= head.guard.1 + default_size() / 2
+        })
     }
 
     /// Whether the caller, who drives, is on the stack of a fiber that is being
@@ -230,6 +252,7 @@ impl Head {
                 size: stack.size(),
                 nest_limit: guard.1 + (stack.size() / 4).max(RESERVE),
                 depth: Cell::new(0),
+                demanded: Cell::new(ptr::null()),
                 turns: Cell::new(0),
                 ending: Cell::new(false),
                 below: Cell::new(ptr::null()),
@@ -345,6 +368,8 @@ impl Head {
         loop {
             let turn = self.turns.get();
             match future.as_mut().poll(&mut cx) {
+                // A thread that ran on this stack has ended instead of us.
+                Poll::Ready(_value) if self.ending.get() => self.suspend(),
                 Poll::Ready(value) => return value,
                 Poll::Pending if self.turns.get() == turn => self.suspend(),
                 // The poll itself has blocked, and may have used up a wake-up
@@ -370,6 +395,18 @@ impl Head {
         } else {
             self.block(crate::thread::yield_now());
         }
+    }
+}
+
+/// A fiber waits for one thread alone.
+pub(crate) struct Alone<'a> {
+    head: &'a Head,
+    outer: *const Header,
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.head.demanded.set(self.outer);
     }
 }
 

@@ -35,8 +35,9 @@
 //!
 //! Until it begins a fiber is a host like others: the policy decides where it
 //! starts, or [`Builder::on`] does, or who demands its value before (see
-//! [`delay`](crate::delay)) starts it there and then. With its first turn it gets a stack, and is
-//! bound to the OS thread that it runs on, since what lies on a stack need not
+//! [`delay`](crate::delay)) starts it there and then. If that is a fiber, in `join().sync_blocking()`, the closure is
+//! called on its stack: as long as there is half of a usual stack left, and unless a size or a name was asked for. All others get a
+//! stack with their first turn. A fiber that has begun is bound to the OS thread that it runs on, since what lies on a stack need not
 //! be `Send`. When that OS thread stops driving its virtual processor (a
 //! [`Machine::block_on`](crate::Machine::block_on) returns, or the machine ends) the fiber *is ended*: it
 //! unwinds from where it blocks, its destructors run, and those who join it get
@@ -78,8 +79,8 @@ use std::future::Future;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::Thread;
 use super::spawn::{OUTSIDE, spawn_fiber_here, spawn_fiber_in, spawn_named_fiber};
+use super::{Thread, ThreadBuilder};
 use crate::Machine;
 #[allow(unused_imports, reason = "for the documentation")]
 use crate::event::Event;
@@ -215,6 +216,53 @@ impl Builder {
         }
     }
 
+    /// Makes a fiber that is delayed: it runs when its value is demanded, or when it is
+    /// [scheduled](Thread::run); see [`delay`](crate::delay). A fiber that demands it, in
+    /// `join().sync_blocking()`, calls the closure on its own stack.
+    ///
+    /// # Panics
+    /// As for [`spawn`](Self::spawn).
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// # use chanter::fiber;
+    /// fn leaves(depth: u32) -> u64 {
+    ///     if depth == 0 {
+    ///         return 1;
+    ///     }
+    ///     let left = fiber::Builder::new().delay(move || leaves(depth - 1));
+    ///     leaves(depth - 1) + left.join().sync_blocking().unwrap()
+    /// }
+    ///
+    /// # chanter::block_on(async {
+    /// assert_eq!(spawn_fiber(|| leaves(8)).await.unwrap(), 256);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn delay<F, T>(self, closure: F) -> Thread<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let (name, on) = (self.name.clone(), self.on);
+        let (body, _) = self.body(closure, Location::caller());
+        match Vp::current() {
+            Some(vp) => vp.counters.fibers.add_one(),
+            None => entered().expect(OUTSIDE).outside.fibers.add_one_shared(),
+        }
+        if name.is_none() && on.is_none() {
+            return crate::delay(body);
+        }
+        let mut builder = ThreadBuilder::new();
+        if let Some(name) = name {
+            builder = builder.name(name);
+        }
+        if let Some(vp) = on {
+            builder = builder.on(vp);
+        }
+        builder.delay(body)
+    }
+
     #[inline]
     fn body<F: FnOnce() -> T, T>(
         self,
@@ -222,7 +270,8 @@ impl Builder {
         site: &'static Location<'static>,
     ) -> (Body<F, T>, &'static Location<'static>) {
         let size = self.size.unwrap_or_else(head::default_size);
-        (Body::new(closure, Plan { size, name: self.name, site }), site)
+        let is_plain = self.size.is_none() && self.name.is_none();
+        (Body::new(closure, Plan { size, is_plain, name: self.name, site }), site)
     }
 }
 
