@@ -199,6 +199,37 @@ fn who_waits_for_a_half_takes_a_part_of_it() {
 }
 
 #[test]
+fn who_stands_in_steals_a_half_and_parts_of_it_are_stolen_from_there() {
+    watchdog!();
+    let quantum = Some(Duration::from_millis(1));
+    let machine = Machine::builder().vps(2).hand_over_after(quantum).build().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    // It blocks, rather than computes: its core is free for who stands in.
+    machine.spawn_on(1, async move {
+        while !stopped.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    });
+    while machine.stats().hand_overs == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..20 {
+        machine.block_on(async {
+            let begun = AtomicBool::new(false);
+            fork_join(
+                || await_flag(&begun),
+                || {
+                    begun.store(true, Ordering::SeqCst);
+                    two_halves_that_meet();
+                },
+            );
+        });
+    }
+    stop.store(true, Ordering::SeqCst);
+}
+
+#[test]
 fn a_panic_waits_for_the_other_half_and_goes_on() {
     watchdog!();
     for vps in [1, 2] {

@@ -90,6 +90,8 @@ pub(crate) struct Shared {
     /// The monitor knows the machine.
     pub(super) is_watched: AtomicBool,
     stand_ins: Mutex<Vec<StandIn>>,
+    /// There are some.
+    pub(super) has_stand_ins: AtomicBool,
     record: Mutex<Record>,
     pub(super) this: Weak<Self>,
     /// Who drives.
@@ -186,6 +188,7 @@ impl Machine {
             hands_over: builder.hand_over_after.is_some() && !counts_workers && crews == count && !cfg!(loom),
             is_watched: AtomicBool::new(false),
             stand_ins: Mutex::new(Vec::new()),
+            has_stand_ins: AtomicBool::new(false),
             record: Mutex::new(Record::default()),
             this: this.clone(),
             workers: Workers::default(),
@@ -426,6 +429,18 @@ impl Shared {
     /// Those who have stood in for a virtual processor, and may again.
     pub(super) fn stand_ins(&self) -> MutexGuard<'_, Vec<StandIn>> {
         self.stand_ins.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A stand-in of which `is_wanted` holds, which is code of ours.
+    pub(crate) fn find_stand_in(&self, is_wanted: impl Fn(&Vp) -> bool) -> Option<&Vp> {
+        // ORDER: Relaxed: a hint: most machines never had one.
+        if !self.has_stand_ins.load(Ordering::Relaxed) {
+            return None;
+        }
+        let stand_ins = self.stand_ins();
+        let found: *const Vp = stand_ins.iter().find(|other| is_wanted(&other.vp))?.vp.as_ptr();
+        // SAFETY: stand-ins stay until the machine's memory goes.
+        Some(unsafe { &*found })
     }
 
     /// Whether somebody sits in for a worker that is away.

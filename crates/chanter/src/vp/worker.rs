@@ -450,10 +450,11 @@ impl Vp {
     /// Whether others have something for us.
     pub(super) fn others_wait(&self) -> bool {
         let vp = self.principal();
-        let waits = |other: &Self| {
-            (!ptr::eq(other, vp) && other.gives() > 1) || (!ptr::eq(other, self) && other.forks.has_exposed())
-        };
-        !self.has_enough() && self.machine().vps.iter().any(|other| waits(other))
+        let exposes = |other: &Self| !ptr::eq(other, self) && other.forks.has_exposed();
+        let waits = |other: &Self| (!ptr::eq(other, vp) && other.gives() > 1) || exposes(other);
+        let machine = self.machine();
+        !self.has_enough()
+            && (machine.vps.iter().any(|other| waits(other)) || machine.find_stand_in(exposes).is_some())
     }
 
     /// If nobody watches the machine, parasites and forks are counted on to say so.

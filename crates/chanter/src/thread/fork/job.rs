@@ -261,7 +261,9 @@ pub(super) fn look_closer(vp: &Vp) {
 ///
 /// The caller drives `thief`.
 pub(crate) fn steal(thief: &Vp) -> bool {
-    let stolen = others(thief).find_map(|victim| steal_from(victim, thief));
+    let exposes = |vp: &Vp| !ptr::eq(vp, thief) && vp.forks.has_exposed();
+    let stand_in = || steal_from(thief.machine().find_stand_in(exposes)?, thief);
+    let stolen = others(thief).find_map(|victim| steal_from(victim, thief)).or_else(stand_in);
     stolen.inspect(|(thread, _)| enqueue(thread)).is_some()
 }
 
@@ -271,11 +273,12 @@ pub(crate) fn steal(thief: &Vp) -> bool {
 /// The caller drives `thief`.
 pub(super) fn steal_within(thief: &Vp, ancestor: &Arc<Lineage>) -> Option<Thread<()>> {
     let shares = &thief.machine().shares;
-    let seems_within = |victim: &&Vp| {
+    let seems_within = |victim: &Vp| {
         let within = victim.forks.within.load(Ordering::Relaxed);
         within != 0 && victim.forks.has_exposed() && shares.is_within(within, ancestor)
     };
-    let victim = others(thief).find(seems_within)?;
+    let stand_in = || thief.machine().find_stand_in(|vp| !ptr::eq(vp, thief) && seems_within(vp));
+    let victim = others(thief).find(|vp| seems_within(vp)).or_else(stand_in)?;
     let (thread, lineage) = steal_from(victim, thief)?;
     if !lineage.is_within(ancestor) {
         enqueue(&thread);
@@ -284,7 +287,7 @@ pub(super) fn steal_within(thief: &Vp, ancestor: &Arc<Lineage>) -> Option<Thread
     Some(thread)
 }
 
-/// All virtual processors but the caller's, beginning behind that.
+/// All virtual processors but the caller's, beginning behind that; without stand-ins.
 fn others(thief: &Vp) -> impl Iterator<Item = &Vp> {
     let (before, after) = thief.machine().vps.split_at(thief.index);
     after.iter().chain(before).map(|vp| &**vp).filter(|vp| !ptr::eq(*vp, thief))

@@ -15,7 +15,7 @@
 //! program that only computes has few of them, and one with endless computations still gets to all others.
 //!
 //! From the time that OS threads get it also knows whether those that have lost their seats
-//! compute. A stand-in that goes to sleep, and finds that it has enough, is notified when
+//! compute; it does not sleep before they have stopped. A stand-in that goes to sleep, and finds that it has enough, is notified when
 //! it has not any more: as in INV-SLEEP, the flag in the queue's place.
 //!
 //! Falling asleep is store buffering, as in INV-SLEEP of `vp/sleep.rs`: the
@@ -212,6 +212,8 @@ impl Watch {
                 wait = wait.min(turn.look(vp, now, (quantum, patience), worker, asked));
             }
             watched.look_aside(machine, now, quantum, asked);
+            // Who stands in for one that computes waits to hear that it does not any more.
+            is_busy |= watched.beside.iter().any(|beside| *beside > 0);
             next = Some(next.map_or(wait, |next| next.min(wait)));
         }
         // SAFETY: they belong to machines that have not ended.

@@ -81,6 +81,7 @@ impl Vp {
             None if stand_ins.len() >= MOST => return None,
             None => {
                 stand_ins.push(StandIn::new(self));
+                self.machine().has_stand_ins.store(true, Ordering::Relaxed);
                 stand_ins.len() - 1
             }
         };
