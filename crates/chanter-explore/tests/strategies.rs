@@ -157,6 +157,59 @@ fn pct_finds_a_bug_of_depth_two_with_depth_two_only() {
     assert!(matches!(failure.kind, FailureKind::Failed(message) if message.contains("an update was lost")));
 }
 
+/// Fails where threads log in this order, and main joins them. Each thread is
+/// given the entries that are its own, and may be preempted before each.
+fn fails_in_order(order: &'static [u32]) -> impl Fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
+    move || {
+        Box::pin(async move {
+            let log = Log::default();
+            let mut threads = Vec::new();
+            let mut ids: Vec<u32> = order.iter().map(|entry| entry / 10).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            for id in ids {
+                let log = log.clone();
+                threads.push(spawn(async move {
+                    for entry in order.iter().filter(|entry| **entry / 10 == id) {
+                        always(()).await;
+                        log.add(*entry);
+                    }
+                }));
+            }
+            for thread in threads {
+                thread.join().await.unwrap();
+            }
+            assert_ne!(*log.0.lock().unwrap(), order, "the order that fails");
+        })
+    }
+}
+
+/// The first thread falls behind the second, and the second, later, behind the
+/// third, but not behind the first: of two that have fallen either may go first.
+#[test]
+fn pct_finds_an_order_of_depth_three() {
+    let program = fails_in_order(&[11, 21, 31, 22, 12]);
+    for seed in 0..5 {
+        let report = Explorer::new().pct(10_000, 3).seed(seed).check(&program);
+        assert!(report.has_failed(), "seed {seed}: {report}");
+    }
+    // And the other way round.
+    let program = fails_in_order(&[11, 21, 31, 12, 22]);
+    assert!(Explorer::new().pct(10_000, 3).check(&program).has_failed());
+}
+
+/// A thread that is preempted by one that has been ready all along takes a
+/// change point: so many preemptions of that kind are of that depth and one.
+#[test]
+fn four_preemptions_are_of_depth_five() {
+    let program = fails_in_order(&[11, 21, 12, 22, 13, 23]);
+    assert!(!Explorer::new().exhaustive().preemptions(3).check(&program).has_failed());
+    assert!(Explorer::new().exhaustive().preemptions(4).check(&program).has_failed());
+    Explorer::new().pct(10_000, 4).check(&program).unwrap();
+    let report = Explorer::new().pct(100_000, 5).check(&program);
+    assert!(report.has_failed(), "{report}");
+}
+
 #[test]
 fn the_bound_counts_preemptions() {
     let bounded = |bound| Explorer::new().exhaustive().preemptions(bound).check(lost_update);

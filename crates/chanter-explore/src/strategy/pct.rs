@@ -2,9 +2,17 @@
 //! Nagarakatte, ASPLOS 2010).
 //!
 //! Each thread gets a random priority, and the highest that is ready runs. At
-//! `depth - 1` random steps the running thread falls below all others. A bug
-//! of depth d, one that needs d ordering constraints, is found by a schedule
-//! with probability at least 1/(n k^(d-1)) for n threads and k steps.
+//! `depth - 1` random steps the running thread falls below all that have not
+//! fallen. A bug of depth d, one that needs d ordering constraints, is found by
+//! a schedule with probability at least 1/(n k^(d-1)) for n threads and k steps.
+//!
+//! Where a thread falls to belongs to the change point, not to its time: change
+//! point i has priority i, and the points lie in any order. So of two that have
+//! fallen either may go first, as a bug of depth 3 may need.
+//!
+//! A step is a decision with several alternatives: where only one thread can
+//! run, none of the orders that make a bug is at stake. k is the longest
+//! schedule so far.
 
 use super::{Decision, Kind, Strategy};
 use crate::random::Random;
@@ -18,14 +26,12 @@ pub(crate) struct Pct {
     random: Random,
     /// By thread; 0: not drawn yet.
     priorities: Vec<u64>,
-    /// The steps at which the running thread falls.
+    /// The steps at which the running thread falls: to priority 1 at the first of
+    /// the list, to 2 at the second, and so on.
     changes: Vec<u64>,
     step: u64,
     /// The most steps that a schedule has taken.
     longest: u64,
-    /// The next priority for who falls: below all that are drawn, and below
-    /// who fell before.
-    lowest: u64,
 }
 
 /// Priorities that are drawn are above this, those of the fallen below.
@@ -43,7 +49,6 @@ impl Pct {
             changes: Vec::new(),
             step: 0,
             longest: 1,
-            lowest: FALLEN,
         }
     }
 
@@ -76,7 +81,6 @@ impl Strategy for Pct {
         self.random = Random::new(self.seed, self.next);
         self.priorities.clear();
         self.step = 0;
-        self.lowest = FALLEN;
         let span = self.longest as usize;
         self.changes = (1..self.depth).map(|_| 1 + self.random.below(span) as u64).collect();
         self.next += 1;
@@ -88,14 +92,13 @@ impl Strategy for Pct {
             return self.random.below(decision.alternatives);
         }
         self.step += 1;
-        for _ in self.changes.iter().filter(|change| **change == self.step) {
-            self.lowest -= 1;
-        }
-        if self.changes.contains(&self.step) {
-            // Who runs, or would run, falls.
-            let falls = self.highest(decision.threads);
-            let thread = decision.threads[falls] as usize;
-            self.priorities[thread] = self.lowest;
+        for change in 0..self.changes.len() {
+            if self.changes[change] == self.step {
+                // Who runs, or would run, falls.
+                let falls = self.highest(decision.threads);
+                let thread = decision.threads[falls] as usize;
+                self.priorities[thread] = change as u64 + 1;
+            }
         }
         self.highest(decision.threads)
     }
