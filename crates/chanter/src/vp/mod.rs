@@ -57,7 +57,8 @@ pub(crate) use machine::{Shared, entered};
 pub(crate) use observe::Site;
 use processor::Binding;
 pub use processor::{VirtualProcessor, current_vp};
-pub use simulation::{Outcome, Simulation};
+pub(crate) use simulation::Simulated;
+pub use simulation::{Note, Outcome, Simulation};
 pub use topology::{Neighbours, Topology};
 
 use crate::channel::Spares;
@@ -74,7 +75,6 @@ use counters::Counters;
 use hand_over::{Seat, Sitter};
 use replace::Cause;
 pub(crate) use replace::Replacement;
-use simulation::Simulated;
 use sleep::{Sleeper, Wake};
 use spread::Account;
 use worker::SOON_RUNS;
