@@ -10,11 +10,13 @@
 //! point i has priority i, and the points lie in any order. So of two that have
 //! fallen either may go first, as a bug of depth 3 may need.
 //!
+//! The clock is one of the threads, where timers may fire early.
+//!
 //! A step is a decision with several alternatives: where only one thread can
 //! run, none of the orders that make a bug is at stake. k is the longest
 //! schedule so far.
 
-use super::{Decision, Kind, Strategy};
+use super::{CLOCK, Decision, Kind, Strategy};
 use crate::random::Random;
 
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub(crate) struct Pct {
     random: Random,
     /// By thread; 0: not drawn yet.
     priorities: Vec<u64>,
+    /// As one of them, the clock's.
+    clock: u64,
     /// The steps at which the running thread falls: to priority 1 at the first of
     /// the list, to 2 at the second, and so on.
     changes: Vec<u64>,
@@ -46,6 +50,7 @@ impl Pct {
             depth: depth.max(1),
             random: Random::new(seed, 0),
             priorities: Vec::new(),
+            clock: 0,
             changes: Vec::new(),
             step: 0,
             longest: 1,
@@ -63,15 +68,23 @@ impl Pct {
         best.0
     }
 
-    fn priority(&mut self, thread: u64) -> u64 {
+    /// The priority of a thread, to be drawn if it is 0.
+    fn place(&mut self, thread: u64) -> &mut u64 {
+        if thread == CLOCK {
+            return &mut self.clock;
+        }
         let place = thread as usize;
         if place >= self.priorities.len() {
             self.priorities.resize(place + 1, 0);
         }
-        if self.priorities[place] == 0 {
-            self.priorities[place] = FALLEN + 1 + self.random.next() / 2;
+        &mut self.priorities[place]
+    }
+
+    fn priority(&mut self, thread: u64) -> u64 {
+        if *self.place(thread) == 0 {
+            *self.place(thread) = FALLEN + 1 + self.random.next() / 2;
         }
-        self.priorities[place]
+        *self.place(thread)
     }
 }
 
@@ -80,6 +93,7 @@ impl Strategy for Pct {
         self.longest = self.longest.max(self.step);
         self.random = Random::new(self.seed, self.next);
         self.priorities.clear();
+        self.clock = 0;
         self.step = 0;
         let span = self.longest as usize;
         self.changes = (1..self.depth).map(|_| 1 + self.random.below(span) as u64).collect();
@@ -96,8 +110,7 @@ impl Strategy for Pct {
             if self.changes[change] == self.step {
                 // Who runs, or would run, falls.
                 let falls = self.highest(decision.threads);
-                let thread = decision.threads[falls] as usize;
-                self.priorities[thread] = change as u64 + 1;
+                *self.place(decision.threads[falls]) = change as u64 + 1;
             }
         }
         self.highest(decision.threads)
