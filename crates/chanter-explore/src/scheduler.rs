@@ -189,11 +189,6 @@ impl State {
         made
     }
 
-    /// Whether a timer may fire although threads are ready.
-    fn may_jump(&self) -> bool {
-        self.has_timer && self.clock_yields_to.is_empty()
-    }
-
     /// The clock is about to jump early.
     fn take_clock(&mut self) {
         self.clock_yields_to.clear();
@@ -283,7 +278,7 @@ impl Simulation for Scheduler {
         if nested || std::mem::take(&mut state.known(thread).is_paused) {
             return false;
         }
-        let may_jump = self.early_timers && state.may_jump();
+        let may_jump = self.early_timers && state.has_timer && state.clock_yields_to.is_empty();
         if state.ready.is_empty() && !may_jump {
             return false;
         }
@@ -319,11 +314,11 @@ impl Simulation for Scheduler {
 
     fn jumps(&self) -> bool {
         let state = &mut *self.state();
-        state.has_timer = true;
         if !self.early_timers || state.over || state.ready.is_empty() {
             return false;
         }
-        if state.chosen.is_none() && state.may_jump() {
+        // (A timer is set: we would not be asked.)
+        if state.chosen.is_none() && state.clock_yields_to.is_empty() {
             state.collect_alternatives(None);
             state.alternatives.push(CLOCK);
             let made = state.decide(Kind::Switch, state.alternatives.len());

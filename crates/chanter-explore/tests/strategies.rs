@@ -402,6 +402,38 @@ fn branches_that_are_never_ready_are_no_decisions() {
     }
 }
 
+/// Nor where a choice is only tried, or tries a lock again.
+#[test]
+fn branches_that_are_never_ready_are_no_decisions_elsewhere() {
+    let schedules = |program: fn(usize) -> std::pin::Pin<Box<dyn Future<Output = ()>>>, more: usize| {
+        let report = Explorer::new().exhaustive().check(|| program(more));
+        assert!(report.is_complete, "{report}");
+        report.schedules
+    };
+    let tried = |more: usize| -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move {
+            let unset: Vec<BoxEvent<'_, u32>> = (0..more).map(|_| IVar::new().get().boxed()).collect();
+            assert_eq!(choose((choose(unset), always(1))).try_sync(), Some(1));
+        })
+    };
+    assert_eq!([0, 3].map(|more| schedules(tried, more)), [1, 1]);
+    let locked = |more: usize| -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move {
+            let lock = Arc::new(chanter::lock::Mutex::new(()));
+            let guard = lock.clone().lock_owned().await;
+            let waits = spawn(async move {
+                let unset: Vec<BoxEvent<'_, ()>> = (0..more).map(|_| IVar::new().get().boxed()).collect();
+                choose((choose(unset), lock.lock_owned().wrap(drop))).await;
+            });
+            // It waits, and is woken.
+            yield_now().await;
+            drop(guard);
+            waits.join().await.unwrap();
+        })
+    };
+    assert_eq!(schedules(locked, 3), schedules(locked, 0));
+}
+
 /// A thread that has not ended, and one that does: only the order of the threads is
 /// decided, and it is the same whether or not somebody waits for the first.
 #[test]

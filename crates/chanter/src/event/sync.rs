@@ -185,7 +185,6 @@ impl<E, B: Branch> Synchronization<E, B> {
         if leaves == 0 || leaves > 64 || branch.is_biased() {
             return Self::poll_phase(branch, wakes);
         }
-        let bits = |list: &[usize]| list.iter().fold(0, |bits, leaf| bits | 1_u64 << leaf);
         let mut open = branch.hints() & (u64::MAX >> (64 - leaves));
         let mut unsure = 0;
         if waits.list.len() == leaves {
@@ -277,7 +276,26 @@ pub(crate) fn is_of_user(place: &Place) -> bool {
 /// Fair choices begin at a random leaf, biased ones at the first.
 #[inline(always)]
 fn first_leaf<B: Branch>(branch: &B, leaves: usize) -> usize {
-    if B::SINGLE || leaves < 2 || branch.is_biased() { 0 } else { random_one_of(leaves, || branch.hints()) }
+    if B::SINGLE || leaves < 2 || branch.is_biased() {
+        0
+    } else {
+        random_one_of(leaves, || prospects(branch))
+    }
+}
+
+/// The hints of a branch, less those that it does not give because they would take
+/// time: for an explorer.
+#[cold]
+fn prospects<B: Branch>(branch: &B) -> u64 {
+    let leaves = branch.leaves();
+    let mut waits = Waits::default();
+    branch.waits(&mut waits);
+    let is_told = leaves <= 64 && waits.list.len() == leaves;
+    branch.hints() & if is_told { !bits(&waits.shut) } else { u64::MAX }
+}
+
+fn bits(leaves: &[usize]) -> u64 {
+    leaves.iter().fold(0, |bits, leaf| bits | 1 << leaf)
 }
 
 impl<E, B: Branch> Synchronization<E, B> {

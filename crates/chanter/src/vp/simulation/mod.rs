@@ -63,7 +63,8 @@ pub trait Simulation: Policy {
     /// not ready. The next that was ready has been, counted round; `None`: none was.
     fn came_to(&self, _alternative: Option<usize>) {}
 
-    /// A timer is set, or none is: told before each [`point`](Simulation::point).
+    /// A timer is set, or none is any more: told before a [`point`](Simulation::point),
+    /// if it has changed since the last one. A schedule begins without any.
     fn has_timer(&self, _is_set: bool) {}
 
     /// Whether the clock jumps to the next timer although threads may be ready. Asked
@@ -134,6 +135,8 @@ pub(crate) struct Simulated {
     takes_notes: Cell<bool>,
     /// The numbers of what notes, and the report, name.
     numbers: RefCell<Numbers>,
+    /// A timer is set, as the simulation knows.
+    has_timer: Cell<bool>,
     /// How many choices have been made.
     choices: Cell<u64>,
 }
@@ -188,6 +191,7 @@ impl Simulated {
             stuck: Cell::new(None),
             takes_notes: Cell::new(false),
             numbers: RefCell::default(),
+            has_timer: Cell::new(false),
             choices: Cell::new(0),
         }
     }
@@ -255,7 +259,10 @@ impl Simulated {
         let point = |nested| {
             let thread = vp.running_tag().unwrap_or(0);
             self.ask(true, |simulation| {
-                simulation.has_timer(!vp.timers.is_empty());
+                let has_timer = !vp.timers.is_empty();
+                if self.has_timer.replace(has_timer) != has_timer {
+                    simulation.has_timer(has_timer);
+                }
                 simulation.point(thread, nested)
             })
         };
@@ -348,6 +355,7 @@ impl Simulated {
         self.takes_notes.set(self.simulation.takes_notes());
         self.numbers.replace(Numbers::default());
         self.choices.set(0);
+        self.has_timer.set(false);
         if self.has_failed.replace(false) {
             vp.put_in_force_again(Box::new(SimulatedPolicy(Arc::clone(&self.simulation))));
         }
