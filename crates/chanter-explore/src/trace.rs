@@ -44,7 +44,10 @@ pub enum What {
     Did(Waiting),
     /// The thread has synchronized on one of these, without waiting.
     DidOneOf(Vec<Waiting>),
-    /// The thread begins to wait for one of these.
+    /// The thread polls a stream, to see whether it could do one of these.
+    Looks(Vec<Waiting>),
+    /// The thread begins to wait for one of these; for a stream, or a future that is no
+    /// event, if there is none.
     Waits(Vec<Waiting>),
     /// The thread is about to begin an operation, and another one goes first.
     Preempted,
@@ -98,7 +101,10 @@ impl fmt::Display for What {
             Self::Spawned { thread, name: Some(name) } => write!(f, "spawns thread {thread} '{name}'"),
             Self::Did(what) => write!(f, "{}", Doing(what)),
             Self::DidOneOf(several) => write!(f, "was ready to {}", AnyOf(several)),
-            Self::Waits(several) if several.is_empty() => f.write_str("waits"),
+            Self::Looks(several) => write!(f, "looks whether it can {}", AnyOf(several)),
+            Self::Waits(several) if several.is_empty() => {
+                f.write_str("waits on a stream, or on a future that is no event")
+            }
             Self::Waits(several) => write!(f, "waits to {}", AnyOf(several)),
             Self::Preempted => f.write_str("is preempted before its next operation"),
             Self::Yields => f.write_str("yields"),
@@ -163,6 +169,8 @@ pub(crate) struct Trace {
     /// What each thread began to wait for, and has not gone on since; empty: it has
     /// run, and does not wait.
     waiting: BTreeMap<u64, Vec<Waiting>>,
+    /// The thread that has begun to wait in its present turn.
+    blocks: Option<u64>,
     /// Whose turn it is.
     running: Option<u64>,
 }
@@ -186,6 +194,7 @@ impl Trace {
 
     /// A thread's turn begins.
     pub(crate) fn turn(&mut self, step: u64, thread: u64) {
+        self.blocks = None;
         let before = self.waiting.insert(thread, Vec::new());
         let has_changed = self.running.replace(thread) != Some(thread);
         match before {
@@ -219,10 +228,17 @@ impl Trace {
                     None if is_done => What::DidOneOf(on),
                     None => {
                         self.waiting.insert(thread, on.clone());
+                        self.blocks = Some(thread);
                         What::Waits(on)
                     }
                 };
                 self.push(step, Some(thread), what, place);
+            }
+            Note::Looked { thread, on, .. } => {
+                self.push(step, Some(thread), What::Looks(on), None);
+            }
+            Note::Blocked { thread, .. } if self.blocks != Some(thread) => {
+                self.push(step, Some(thread), What::Waits(Vec::new()), None);
             }
             Note::Woken { thread, by: None, .. } => self.push(step, Some(thread), What::Woken, None),
             Note::Woken { thread, by, .. } => self.push(step, by, What::Woke(thread), None),

@@ -263,6 +263,39 @@ fn places_are_those_of_awaits() {
     assert_eq!([place(0), place(1)], [line("; // there"), line("; // here")], "{failure}");
 }
 
+/// Also of streams, and of futures that are no events.
+#[test]
+fn other_waits_are_told_too() {
+    let failure = Explorer::new()
+        .exhaustive()
+        .check(|| async {
+            let (tx, rx) = mailbox::<u32>();
+            let mut rx = std::pin::pin!(rx);
+            let told = futures::channel::oneshot::channel::<()>();
+            spawn(async move {
+                tx.try_send(1).unwrap();
+                drop(told.0);
+            });
+            std::future::poll_fn(|cx| futures_core::Stream::poll_next(rx.as_mut(), cx)).await;
+            told.1.await.unwrap_err();
+            std::future::pending::<()>().await;
+        })
+        .unwrap_failure();
+    let of_main = |step: &&chanter_explore::Step| step.thread == Some(0);
+    let said: Vec<String> = failure.trace.iter().filter(of_main).map(|step| step.what.to_string()).collect();
+    assert_eq!(
+        said[2..],
+        [
+            "looks whether it can receive from channel #1",
+            "waits on a stream, or on a future that is no event",
+            "goes on",
+            "looks whether it can receive from channel #1",
+            "waits on a stream, or on a future that is no event",
+        ],
+        "{failure}"
+    );
+}
+
 /// A stranger can read what happened.
 #[test]
 fn a_failure_is_told_step_by_step() {

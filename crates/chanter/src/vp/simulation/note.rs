@@ -44,6 +44,22 @@ pub enum Note {
         /// Where, if that is known.
         place: Option<&'static Location<'static>>,
     },
+    /// A thread polls what is no event, and is about to see whether it is ready: a
+    /// stream.
+    #[non_exhaustive]
+    Looked {
+        /// The thread.
+        thread: u64,
+        /// What it polls.
+        on: Vec<Waiting>,
+    },
+    /// A thread's turn has ended, and it waits: for what it has begun to wait for, or
+    /// for a future that is no event.
+    #[non_exhaustive]
+    Blocked {
+        /// The thread.
+        thread: u64,
+    },
     /// A thread that waited is ready.
     #[non_exhaustive]
     Woken {
@@ -110,13 +126,25 @@ impl Simulated {
         });
     }
 
-    /// Notes that the thread whose turn it was has ended, if it has.
-    pub(super) fn note_end(&self, frame: *const Header, thread: u64) {
+    /// The running thread polls something that says what it waits for.
+    pub(in crate::vp) fn note_look(&self, vp: &Vp, waits: Waits) {
+        let Some(thread) = vp.running_tag() else { return };
+        let mut on = waits.list;
+        if !on.is_empty() {
+            self.numbers.borrow_mut().number(&mut on);
+            self.note(|| Note::Looked { thread, on });
+        }
+    }
+
+    /// A turn is over: notes what has become of its thread, if it is not ready.
+    pub(super) fn note_turn(&self, vp: &Vp, frame: *const Header, thread: u64) {
         // SAFETY: frames' memory stays while the machine lives.
         let header = unsafe { &*frame };
         let lives = header.state.in_use() && !header.state.is_complete() && header.tag.get() == thread;
         if !lives {
             self.note(|| Note::Ended { thread });
+        } else if header.state.is_idle() || header.state.rests(&header.rest, &vp.home) {
+            self.note(|| Note::Blocked { thread });
         }
     }
 }
