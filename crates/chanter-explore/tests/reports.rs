@@ -260,7 +260,10 @@ fn places_are_those_of_awaits() {
         source.lines().position(ends).unwrap() as u32 + 1
     };
     let place = |id| failure.deadlock().unwrap().thread(id).unwrap().place.unwrap().line();
-    assert_eq!([place(0), place(1)], [line("; // there"), line("; // here")], "{failure}");
+    assert_eq!(place(0), line("; // there"), "{failure}");
+    if cfg!(debug_assertions) {
+        assert_eq!(place(1), line("; // here"), "{failure}");
+    }
 }
 
 /// Also of streams, and of futures that are no events.
@@ -316,8 +319,8 @@ fn a_failure_is_told_step_by_step() {
         .unwrap_failure();
     let said: Vec<String> = failure.trace.iter().map(ToString::to_string).collect();
     let here = |text: &str| -> String {
-        let at = text.find(" at #").unwrap();
-        assert_eq!(text.len(), at + 5, "{text}");
+        let at = text.find(", at #").unwrap();
+        assert_eq!(text.len(), at + 6, "{text}");
         text[..at].to_owned()
     };
     let expected = [
@@ -343,7 +346,10 @@ fn a_failure_is_told_step_by_step() {
     for (said, expected) in said.iter().zip(expected) {
         if expected.ends_with('#') {
             let start = here(expected);
-            assert!(said.starts_with(&start) && said.contains("tests/reports.rs:"), "{said}");
+            assert!(said.starts_with(&start), "{said}");
+            // It would cost a timer's poll an instruction.
+            let is_known = cfg!(debug_assertions) || !expected.contains("see a time come");
+            assert_eq!(said.contains("tests/reports.rs:"), is_known, "{said}");
         } else {
             assert_eq!(said, expected);
         }

@@ -92,7 +92,8 @@ pub struct ThreadReport {
     /// Where it was spawned, if that was recorded.
     pub site: Option<&'static Location<'static>>,
     /// Where it awaits what it waits on, if that is known: the place of an `.await`
-    /// of an event. (Of a choice it is known in builds with debug assertions only.)
+    /// of an event. (In builds without debug assertions, of a send, a receive, a join
+    /// and a lock only.)
     pub place: Option<&'static Location<'static>>,
     /// Whether it is a parasite.
     pub is_parasite: bool,
