@@ -126,6 +126,32 @@ fn the_cycle_is_found_in_a_scope_of_main() {
     assert_eq!(cycle(&failure), [1, 2], "{failure}");
 }
 
+/// Threads that belong to another one end before it, whatever it waits for.
+#[test]
+fn members_of_gatherings_and_fibers_are_asked_too() {
+    let failure = deadlock(|| async {
+        let lock = Arc::new(Mutex::new(()));
+        let (tx, rx) = channel::<u32>();
+        let (hold, held) = (lock.clone(), lock.clone());
+        let fiber = spawn_fiber(move || {
+            let _guard = hold.lock_owned().sync_blocking();
+            rx.recv().sync_blocking().unwrap();
+        });
+        yield_now().await;
+        let slow = from_future(async move {
+            drop(held.lock_owned().await);
+            tx.send(1).await.unwrap();
+        });
+        gather((slow, lock.lock_owned().wrap(drop))).await;
+        fiber.join().await.unwrap();
+    });
+    let said = failure.to_string();
+    assert!(said.contains("(held by thread 1), at "), "{said}");
+    let cycle = cycle(&failure);
+    assert_eq!(cycle.len(), 2, "{said}");
+    assert!(cycle.contains(&1), "{said}");
+}
+
 /// Main is in the cycle if there is none without it.
 #[test]
 fn main_may_be_in_the_cycle() {
