@@ -21,7 +21,7 @@ async fn messages_are_forwarded() {
     assert_eq!(rx.recv().await, Ok(1));
 }
 
-#[chanter::test(explore)]
+#[chanter::test(explore(early_timers = false))]
 async fn messages_are_forwarded_in_order() {
     let ((tx, from), (to, rx)) = (channel(), channel());
     spawn(forward(from, to));

@@ -56,6 +56,8 @@ pub struct Explorer {
     schedules: u64,
     steps: u64,
     parasites: Parasites,
+    /// `None`: as the strategy does.
+    early_timers: Option<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -82,6 +84,7 @@ impl Explorer {
             schedules: 100_000,
             steps: 10_000,
             parasites: Parasites::InPlace,
+            early_timers: None,
         }
     }
 
@@ -154,8 +157,36 @@ impl Explorer {
         self
     }
 
+    /// Whether timers may fire while threads are ready, so that work races with its
+    /// time-out; if not set, they may in random and PCT schedules, and not in an
+    /// exhaustive search, where each counts as a preemption.
+    ///
+    /// The clock is then one more thread that could run: it jumps to the next timer,
+    /// and the threads that were ready have a turn before it jumps again. Timers keep
+    /// their order. Without it they fire when no thread is ready, as if the
+    /// machine were fast and every time-out long enough.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use chanter::prelude::*;
+    /// # use chanter_explore::Explorer;
+    /// async fn answers_within_a_second() {
+    ///     let (tx, rx) = channel();
+    ///     spawn(async move { tx.send(7).await });
+    ///     assert_eq!(rx.recv().timeout(Duration::from_secs(1)).await, Some(Ok(7)));
+    /// }
+    /// let explorer = Explorer::new().exhaustive();
+    /// explorer.clone().check(answers_within_a_second).unwrap();
+    /// assert!(explorer.early_timers(true).check(answers_within_a_second).has_failed());
+    /// ```
+    pub fn early_timers(mut self, may: bool) -> Self {
+        self.early_timers = Some(may);
+        self
+    }
+
     /// Explores `program`, which is called once for each schedule, and reports
-    /// the first failure.
+    /// the first failure. (In an exhaustive search a schedule that turns out to be
+    /// like an earlier one is not finished, and does not count.)
     ///
     /// A schedule begins with what `program` returns as the main thread, and
     /// ends when that ends; threads that are left are dropped. It fails if
@@ -176,20 +207,27 @@ impl Explorer {
         let phases = if self.phases.is_empty() { &all[..] } else { &self.phases };
         let mut report = Report { schedules: 0, steps: 0, is_complete: false, failure: None };
         for phase in phases {
-            let parasites = match phase {
-                Phase::Replay(schedule) => schedule.parasites,
-                _ => self.parasites,
+            let search = match phase {
+                Phase::Replay(schedule) => Search::new(schedule.parasites, schedule.early_timers, self.steps),
+                Phase::Exhaustive => Search::new(self.parasites, self.early_timers == Some(true), self.steps),
+                _ => Search::new(self.parasites, self.early_timers != Some(false), self.steps),
             };
-            let search = Search::new(parasites, self.steps);
             let mut strategy = self.strategy(phase);
             while strategy.begin() {
-                report.schedules += 1;
                 let failure;
                 (strategy, failure) = search.schedule(strategy, &program, false);
                 report.steps += search.scheduler.steps();
+                if search.scheduler.is_redundant() {
+                    continue;
+                }
+                report.schedules += 1;
                 if let Some(kind) = failure {
                     let found = self.describe(phase, report.schedules);
-                    report.failure = Some(search.explain(kind, found, &program));
+                    let replayed = match phase {
+                        Phase::Replay(schedule) => Some(schedule.clone()),
+                        _ => None,
+                    };
+                    report.failure = Some(search.explain(kind, found, replayed, &program));
                     return report;
                 }
             }
@@ -245,17 +283,18 @@ struct Search {
     machine: Machine,
     scheduler: Arc<Scheduler>,
     parasites: Parasites,
+    early_timers: bool,
 }
 
 impl Search {
-    fn new(parasites: Parasites, steps: u64) -> Self {
-        let scheduler = Arc::new(Scheduler::new(parasites, steps));
+    fn new(parasites: Parasites, early_timers: bool, steps: u64) -> Self {
+        let scheduler = Arc::new(Scheduler::new(parasites, early_timers, steps));
         let machine = Machine::builder()
             .name("explore")
             .simulation(Arc::clone(&scheduler) as _)
             .build()
             .expect("a simulated machine needs nothing of the OS");
-        Self { machine, scheduler, parasites }
+        Self { machine, scheduler, parasites, early_timers }
     }
 
     /// Runs one schedule, which `strategy` has begun.
@@ -269,13 +308,22 @@ impl Search {
         P: Fn() -> F,
         F: Future<Output: Verdict>,
     {
-        self.scheduler.begin(strategy);
+        self.scheduler.begin(strategy, explains);
         // Made on the machine, so that it may spawn.
         let main = async { program().await.failure() };
         let outcome = self.machine.simulate(main, explains);
         let strategy = self.scheduler.finish();
+        let step = self.scheduler.steps();
         if strategy.is_confused() {
-            return (strategy, Some(FailureKind::Nondeterministic));
+            let kind = if strategy.is_replay() {
+                FailureKind::OtherProgram { step, is_over: false }
+            } else {
+                FailureKind::Nondeterministic
+            };
+            return (strategy, Some(kind));
+        }
+        if strategy.is_short() {
+            return (strategy, Some(FailureKind::OtherProgram { step, is_over: true }));
         }
         let failure = match outcome {
             Outcome::Done(None) if !self.scheduler.has_failed() => None,
@@ -289,14 +337,22 @@ impl Search {
     }
 
     /// Runs the schedule that failed again, to see that it does, and to learn
-    /// more.
-    fn explain<P, F>(&self, kind: FailureKind, strategy: String, program: &P) -> Failure
+    /// more. `replayed`: what was asked for.
+    fn explain<P, F>(
+        &self,
+        kind: FailureKind,
+        strategy: String,
+        replayed: Option<Schedule>,
+        program: &P,
+    ) -> Failure
     where
         P: Fn() -> F,
         F: Future<Output: Verdict>,
     {
         let run = self.scheduler.run();
-        let schedule = Schedule::new(self.parasites, run.decisions.clone());
+        let found = || Schedule::new(self.parasites, self.early_timers, run.decisions.clone(), &run.marks);
+        // One that does not fit has been left before its end.
+        let schedule = replayed.unwrap_or_else(found);
         let mut replay: Box<dyn Strategy> = Box::new(Replay::new(schedule.clone()));
         replay.begin();
         let (_, again) = self.schedule(replay, program, true);
@@ -305,8 +361,9 @@ impl Search {
             let same = std::mem::discriminant(again) == std::mem::discriminant(&kind);
             same && self.scheduler.steps() == steps
         });
+        let trace = if is_reproduced { self.scheduler.trace() } else { Vec::new() };
         let kind = if is_reproduced { again.unwrap_or(kind) } else { kind };
-        Failure { kind, strategy, schedule, turns: run.turns, steps, is_reproduced }
+        Failure { kind, strategy, schedule, turns: run.turns, steps, trace, is_reproduced }
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use chanter::deadlock::{Deadlock, ThreadState};
 
 use crate::schedule::Schedule;
+use crate::trace::Step;
 
 /// A schedule in which the program failed.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct Failure {
     pub turns: Vec<u64>,
     /// Turns and operations until it failed.
     pub steps: u64,
+    /// What happened, step by step; nothing if it did not happen again.
+    pub trace: Vec<Step>,
     /// Whether the schedule failed again when it was run again. If not, the
     /// program does something that the explorer cannot see: it reads a clock,
     /// draws random numbers, or shares state between runs.
@@ -47,6 +50,14 @@ pub enum FailureKind {
     },
     /// The same decisions led elsewhere: the program is not deterministic.
     Nondeterministic,
+    /// The schedule that was to be replayed is of another program, or of an earlier
+    /// state of this one.
+    OtherProgram {
+        /// The step at which it stopped to fit.
+        step: u64,
+        /// The program ended there, and the schedule went on.
+        is_over: bool,
+    },
 }
 
 impl Failure {
@@ -74,7 +85,7 @@ impl Failure {
     }
 }
 
-/// Turns that are printed.
+/// Turns, and steps, that are printed.
 const SHOWN: usize = 60;
 
 impl fmt::Display for Failure {
@@ -102,8 +113,21 @@ impl fmt::Display for Failure {
                 "the program is not deterministic: the same decisions led elsewhere (a clock, random numbers, \
                  the order of a hash table, or state that survives a run)"
             )?,
+            FailureKind::OtherProgram { step, is_over } => writeln!(
+                f,
+                "this schedule is of another program, or this one has changed: it fits until step {step}, where {}",
+                if *is_over { "the program ended" } else { "other threads could run" }
+            )?,
         }
         writeln!(f, "  found by: {}", self.strategy)?;
+        let hidden = self.trace.len().saturating_sub(SHOWN);
+        if !self.trace.is_empty() {
+            writeln!(f, "  what happened, by the numbers of the steps:")?;
+        }
+        if hidden > 0 {
+            writeln!(f, "    ({hidden} lines are left out)")?;
+        }
+        self.trace[hidden..].iter().try_for_each(|step| writeln!(f, "{:8} {step}", step.step))?;
         let hidden = self.turns.len().saturating_sub(SHOWN);
         write!(f, "  threads ran in this order:")?;
         if hidden > 0 {

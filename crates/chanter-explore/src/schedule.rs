@@ -10,33 +10,83 @@ use crate::explorer::Parasites;
 ///
 /// At each decision the alternatives are numbered, and 0 is the ordinary one:
 /// the running thread goes on, or the oldest thread that is ready runs. As text:
-/// a version, how parasites start (`p`: in place, `h`: as hosts), a dot, and
-/// for each decision other than 0 how many zeros come before it, and itself as
-/// a letter (`a` is 1) or, beyond `z`, as a number in parentheses.
+/// a version, how parasites start (`p`: in place, `h`: as hosts), `t` if timers
+/// could fire early, a dot, and for each decision other than 0 how many zeros
+/// come before it, and itself as a letter (`a` is 1) or, beyond `z`, as a number in
+/// parentheses. What follows a `-` says what the program looked like at some of the
+/// decisions, so that another program is told: without it, that may not be noticed.
 ///
 /// ```
 /// # use chanter_explore::Schedule;
-/// let schedule: Schedule = "1p.12a3b".parse().unwrap();
-/// assert_eq!(schedule.to_string(), "1p.12a3b");
+/// let schedule: Schedule = "1p.12a3b-0KxY2".parse().unwrap();
+/// assert_eq!(schedule.to_string(), "1p.12a3b-0KxY2");
 /// assert_eq!(schedule.decisions().iter().sum::<u32>(), 3);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     pub(crate) parasites: Parasites,
+    pub(crate) early_timers: bool,
     decisions: Vec<u32>,
+    marks: Marks,
+}
+
+/// What a program looked like: six bits at every 2^`spacing`-th decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Marks {
+    spacing: u32,
+    marks: Vec<u8>,
+}
+
+/// Marks in a schedule: so many at most.
+const MARKS: usize = 48;
+
+/// The digits of marks.
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+_";
+
+impl Marks {
+    /// Of all the marks of a run, those that are kept.
+    fn of(all: &[u8]) -> Self {
+        let spacing = all.len().div_ceil(MARKS).max(1).next_power_of_two().trailing_zeros();
+        let marks = all.chunks_exact(1 << spacing).map(|part| part[part.len() - 1]).collect();
+        Self { spacing, marks }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let digit = |byte: u8| DIGITS.iter().position(|digit| *digit == byte);
+        let (spacing, marks) = text.as_bytes().split_first()?;
+        let spacing = char::from(*spacing).to_digit(36).filter(|spacing| *spacing <= MOST.ilog2())?;
+        let marks = marks.iter().map(|byte| digit(*byte).map(|digit| digit as u8)).collect::<Option<_>>()?;
+        Some(Self { spacing, marks })
+    }
 }
 
 impl Schedule {
-    pub(crate) fn new(parasites: Parasites, mut decisions: Vec<u32>) -> Self {
+    /// `marks` has one mark for each decision.
+    pub(crate) fn new(
+        parasites: Parasites,
+        early_timers: bool,
+        mut decisions: Vec<u32>,
+        marks: &[u8],
+    ) -> Self {
         while decisions.last() == Some(&0) {
             decisions.pop();
         }
-        Self { parasites, decisions }
+        Self { parasites, early_timers, decisions, marks: Marks::of(marks) }
     }
 
     /// The decisions, up to the last one that is not 0.
     pub fn decisions(&self) -> &[u32] {
         &self.decisions
+    }
+
+    /// What the program has to look like at a decision, if that is known.
+    pub(crate) fn mark(&self, decision: usize) -> Option<u8> {
+        let Marks { spacing, marks } = &self.marks;
+        let after = decision + 1;
+        if !after.is_multiple_of(1 << spacing) {
+            return None;
+        }
+        marks.get((after >> spacing) - 1).copied()
     }
 }
 
@@ -46,7 +96,8 @@ impl fmt::Display for Schedule {
             Parasites::InPlace => 'p',
             Parasites::AsHosts => 'h',
         };
-        write!(f, "1{parasites}.")?;
+        let early = if self.early_timers { "t" } else { "" };
+        write!(f, "1{parasites}{early}.")?;
         let mut zeros = 0;
         for decision in &self.decisions {
             if *decision == 0 {
@@ -62,6 +113,13 @@ impl fmt::Display for Schedule {
                 _ => write!(f, "({decision})")?,
             }
         }
+        if !self.marks.marks.is_empty() {
+            let spacing = char::from_digit(self.marks.spacing, 36).unwrap_or('0');
+            write!(f, "-{spacing}")?;
+            for mark in &self.marks.marks {
+                write!(f, "{}", char::from(DIGITS[usize::from(mark % 64)]))?;
+            }
+        }
         Ok(())
     }
 }
@@ -72,7 +130,7 @@ pub struct BadSchedule;
 
 impl fmt::Display for BadSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a schedule of this version: expected something like `1p.12a3b`")
+        f.write_str("not a schedule of this version: expected something like `1p.12a3b-0KxY2`")
     }
 }
 
@@ -86,10 +144,16 @@ impl FromStr for Schedule {
 
     fn from_str(text: &str) -> Result<Self, BadSchedule> {
         let (head, body) = text.trim().split_once('.').ok_or(BadSchedule)?;
-        let parasites = match head {
-            "1p" => Parasites::InPlace,
-            "1h" => Parasites::AsHosts,
+        let (parasites, early_timers) = match head {
+            "1p" => (Parasites::InPlace, false),
+            "1h" => (Parasites::AsHosts, false),
+            "1pt" => (Parasites::InPlace, true),
+            "1ht" => (Parasites::AsHosts, true),
             _ => return Err(BadSchedule),
+        };
+        let (body, marks) = match body.split_once('-') {
+            Some((body, marks)) => (body, Marks::parse(marks).ok_or(BadSchedule)?),
+            None => (body, Marks::default()),
         };
         let mut decisions = Vec::new();
         let mut rest = body;
@@ -112,7 +176,7 @@ impl FromStr for Schedule {
             };
             decisions.push(decision);
         }
-        Ok(Self::new(parasites, decisions))
+        Ok(Self { marks, ..Self::new(parasites, early_timers, decisions, &[]) })
     }
 }
 
@@ -129,17 +193,47 @@ mod tests {
             vec![26, 27, 0, 1000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
             vec![3, 0, 0],
         ] {
-            for parasites in [Parasites::InPlace, Parasites::AsHosts] {
-                let schedule = Schedule::new(parasites, decisions.clone());
-                assert_eq!(schedule.to_string().parse(), Ok(schedule));
+            for (parasites, early) in [(Parasites::InPlace, false), (Parasites::AsHosts, true)] {
+                for marks in [vec![], vec![0], (0..64).collect(), vec![7; 10_000]] {
+                    let schedule = Schedule::new(parasites, early, decisions.clone(), &marks);
+                    assert_eq!(schedule.to_string().parse(), Ok(schedule));
+                }
             }
         }
     }
 
     #[test]
+    fn marks_are_few_and_those_of_their_decisions() {
+        for many in [1, 47, 48, 49, 96, 97, 1000] {
+            let all: Vec<u8> = (0..many).map(|n| (n % 61) as u8).collect();
+            let schedule = Schedule::new(Parasites::InPlace, false, vec![], &all);
+            let marks: Vec<_> = (0..many + 100).map(|at| schedule.mark(at)).collect();
+            let known = marks.iter().flatten().count();
+            assert!(known <= MARKS && known * 4 > MARKS.min(many), "{known} of {many}");
+            assert!(marks.iter().zip(&all).all(|(mark, one)| mark.is_none_or(|mark| mark == *one)));
+            assert!(marks[many..].iter().all(Option::is_none));
+        }
+    }
+
+    #[test]
     fn what_is_no_schedule_is_refused() {
-        for text in ["", "1p", "2p.a", "1x.", "1p.3", "1p.A", "1p.(3", "1p.(x)", "1p.99999999999a", "1p.a 3b"]
-        {
+        for text in [
+            "",
+            "1p",
+            "2p.a",
+            "1x.",
+            "1p.3",
+            "1p.A",
+            "1p.(3",
+            "1p.(x)",
+            "1p.99999999999a",
+            "1p.a 3b",
+            "1pp.a",
+            "1p.a-",
+            "1p.a-?",
+            "1p.a-0?",
+            "1tp.a",
+        ] {
             assert_eq!(text.parse::<Schedule>(), Err(BadSchedule), "{text}");
         }
     }

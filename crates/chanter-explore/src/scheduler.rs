@@ -3,16 +3,19 @@
 use std::sync::{Mutex, MutexGuard};
 
 use chanter::policy::{Policy, Ready, Reason};
-use chanter::simulation::Simulation;
+use chanter::simulation::{Note, Simulation};
 
 use crate::explorer::Parasites;
-use crate::strategy::{Decision, Kind, Strategy};
+use crate::strategy::{CLOCK, Decision, Kind, Strategy};
+use crate::trace::{Step, Trace};
 
 /// One machine's policy. The lock is never contended: one OS thread runs
 /// everything.
 pub(crate) struct Scheduler {
     state: Mutex<State>,
     parasites: Parasites,
+    /// Timers may fire while threads are ready.
+    early_timers: bool,
     /// More steps than this are too many.
     steps: u64,
 }
@@ -26,8 +29,17 @@ struct State {
     threads: Vec<Known>,
     /// The thread that runs, and has been told to pause.
     pausing: Option<u64>,
-    /// Who was chosen instead.
+    /// Who was chosen instead, or to be next.
     chosen: Option<u64>,
+    /// A timer is set.
+    has_timer: bool,
+    /// The clock has jumped early, and these have not run since: it lets them go
+    /// first, or a thread that ticks would starve them.
+    clock_yields_to: Vec<u64>,
+    /// The schedule is told step by step.
+    trace: Option<Trace>,
+    /// What the program looks like so far.
+    shape: u64,
     run: Run,
     over: bool,
     ended: bool,
@@ -50,11 +62,15 @@ struct Known {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
     pub(crate) decisions: Vec<u32>,
+    /// What the program looked like at each of them.
+    pub(crate) marks: Vec<u8>,
     /// Who ran, turn by turn.
     pub(crate) turns: Vec<u64>,
     /// Turns, and operations.
     pub(crate) steps: u64,
     pub(crate) is_too_long: bool,
+    /// Like a schedule that has been run.
+    pub(crate) is_redundant: bool,
     /// Panics that nobody saw.
     pub(crate) panics: Vec<String>,
     /// When each thread ran last, by id.
@@ -67,22 +83,28 @@ pub(crate) struct Run {
 const TURNS: usize = 1 << 16;
 
 impl Scheduler {
-    pub(crate) fn new(parasites: Parasites, steps: u64) -> Self {
-        Self { state: Mutex::default(), parasites, steps }
+    pub(crate) fn new(parasites: Parasites, early_timers: bool, steps: u64) -> Self {
+        Self { state: Mutex::default(), parasites, early_timers, steps }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Gets ready for a schedule of `strategy`.
-    pub(crate) fn begin(&self, strategy: Box<dyn Strategy>) {
+    /// Gets ready for a schedule of `strategy`, perhaps one that is traced.
+    pub(crate) fn begin(&self, strategy: Box<dyn Strategy>, is_traced: bool) {
         let state = &mut *self.state();
         state.strategy = Some(strategy);
+        state.trace = is_traced.then(Trace::default);
+        state.shape = 0;
+        state.has_timer = false;
+        state.clock_yields_to.clear();
         state.threads.clear();
         state.pausing = None;
         state.chosen = None;
         state.run.decisions.clear();
+        state.run.marks.clear();
+        state.run.is_redundant = false;
         state.run.turns.clear();
         state.run.steps = 0;
         state.run.is_too_long = false;
@@ -105,6 +127,16 @@ impl Scheduler {
 
     pub(crate) fn steps(&self) -> u64 {
         self.state().run.steps
+    }
+
+    /// Whether the schedule is like one that has been run, and was not finished.
+    pub(crate) fn is_redundant(&self) -> bool {
+        self.state().run.is_redundant
+    }
+
+    /// What happened in the schedule, if it was traced.
+    pub(crate) fn trace(&self) -> Vec<Step> {
+        self.state().trace.take().map(|trace| trace.steps).unwrap_or_default()
     }
 
     /// All about the schedule that has ended.
@@ -145,9 +177,22 @@ impl State {
         }
         let Some(strategy) = &mut self.strategy else { return 0 };
         let threads = if kind == Kind::Number { &[][..] } else { &self.alternatives };
-        let made = strategy.decide(&Decision { kind, threads, alternatives });
+        for part in [kind as u64, alternatives as u64].iter().chain(threads) {
+            self.shape = (self.shape.rotate_left(5) ^ part).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        }
+        let mark = (self.shape >> 58) as u8;
+        let made = strategy.decide(&Decision { kind, threads, alternatives, mark });
         self.run.decisions.push(made as u32);
+        self.run.marks.push(mark);
+        // The program is not the one that it should be.
+        self.over |= strategy.is_confused();
         made
+    }
+
+    /// The clock is about to jump early.
+    fn take_clock(&mut self) {
+        self.clock_yields_to.clear();
+        self.clock_yields_to.extend(self.ready.iter().map(Ready::tag));
     }
 
     fn count_step(&mut self, most: u64) {
@@ -170,8 +215,12 @@ impl State {
                 other.yields_to.retain(|id| *id != thread);
             }
         }
+        self.clock_yields_to.retain(|id| *id != thread);
         if self.run.turns.len() < TURNS {
             self.run.turns.push(thread);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.turn(step, thread);
         }
         Some(self.ready.remove(place))
     }
@@ -182,7 +231,11 @@ impl Policy for Scheduler {
         let state = &mut *self.state();
         let id = thread.tag();
         if matches!(reason, Reason::Spent | Reason::Yielded) && !state.ended {
-            if state.pausing == Some(id) {
+            let is_preempted = state.pausing == Some(id);
+            if let Some(trace) = &mut state.trace {
+                trace.pause(state.run.steps, id, is_preempted);
+            }
+            if is_preempted {
                 state.pausing = None;
             } else {
                 let others = state.ready.iter().map(Ready::tag).collect();
@@ -222,10 +275,15 @@ impl Simulation for Scheduler {
         if state.over {
             return true;
         }
-        if nested || std::mem::take(&mut state.known(thread).is_paused) || state.ready.is_empty() {
+        if nested || std::mem::take(&mut state.known(thread).is_paused) {
+            return false;
+        }
+        let may_jump = self.early_timers && state.has_timer && state.clock_yields_to.is_empty();
+        if state.ready.is_empty() && !may_jump {
             return false;
         }
         state.collect_alternatives(Some(thread));
+        state.alternatives.extend(may_jump.then_some(CLOCK));
         let made = state.decide(Kind::Preempt, state.alternatives.len());
         if made == 0 {
             return false;
@@ -238,6 +296,54 @@ impl Simulation for Scheduler {
 
     fn choose(&self, alternatives: usize) -> usize {
         self.state().decide(Kind::Number, alternatives)
+    }
+
+    fn came_to(&self, alternative: Option<usize>) {
+        let state = &mut *self.state();
+        if let Some(strategy) = &mut state.strategy
+            && strategy.came_to(alternative)
+        {
+            state.run.is_redundant = true;
+            state.over = true;
+        }
+    }
+
+    fn has_timer(&self, is_set: bool) {
+        self.state().has_timer = is_set;
+    }
+
+    fn jumps(&self) -> bool {
+        let state = &mut *self.state();
+        if !self.early_timers || state.over || state.ready.is_empty() {
+            return false;
+        }
+        // (A timer is set: we would not be asked.)
+        if state.chosen.is_none() && state.clock_yields_to.is_empty() {
+            state.collect_alternatives(None);
+            state.alternatives.push(CLOCK);
+            let made = state.decide(Kind::Switch, state.alternatives.len());
+            state.chosen = Some(state.alternatives[made]);
+        }
+        let jumps = state.chosen == Some(CLOCK);
+        if jumps {
+            state.chosen = None;
+            state.count_step(self.steps);
+            state.take_clock();
+        }
+        jumps
+    }
+
+    fn takes_notes(&self) -> bool {
+        self.state().trace.is_some()
+    }
+
+    fn note(&self, note: Note) {
+        let state = &mut *self.state();
+        if let Some(trace) = &mut state.trace
+            && !state.ended
+        {
+            trace.note(state.run.steps, note);
+        }
     }
 
     fn is_in_place(&self) -> bool {

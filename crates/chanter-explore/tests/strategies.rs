@@ -157,6 +157,59 @@ fn pct_finds_a_bug_of_depth_two_with_depth_two_only() {
     assert!(matches!(failure.kind, FailureKind::Failed(message) if message.contains("an update was lost")));
 }
 
+/// Fails where threads log in this order, and main joins them. Each thread is
+/// given the entries that are its own, and may be preempted before each.
+fn fails_in_order(order: &'static [u32]) -> impl Fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
+    move || {
+        Box::pin(async move {
+            let log = Log::default();
+            let mut threads = Vec::new();
+            let mut ids: Vec<u32> = order.iter().map(|entry| entry / 10).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            for id in ids {
+                let log = log.clone();
+                threads.push(spawn(async move {
+                    for entry in order.iter().filter(|entry| **entry / 10 == id) {
+                        always(()).await;
+                        log.add(*entry);
+                    }
+                }));
+            }
+            for thread in threads {
+                thread.join().await.unwrap();
+            }
+            assert_ne!(*log.0.lock().unwrap(), order, "the order that fails");
+        })
+    }
+}
+
+/// The first thread falls behind the second, and the second, later, behind the
+/// third, but not behind the first: of two that have fallen either may go first.
+#[test]
+fn pct_finds_an_order_of_depth_three() {
+    let program = fails_in_order(&[11, 21, 31, 22, 12]);
+    for seed in 0..5 {
+        let report = Explorer::new().pct(10_000, 3).seed(seed).check(&program);
+        assert!(report.has_failed(), "seed {seed}: {report}");
+    }
+    // And the other way round.
+    let program = fails_in_order(&[11, 21, 31, 12, 22]);
+    assert!(Explorer::new().pct(10_000, 3).check(&program).has_failed());
+}
+
+/// A thread that is preempted by one that has been ready all along takes a
+/// change point: so many preemptions of that kind are of that depth and one.
+#[test]
+fn four_preemptions_are_of_depth_five() {
+    let program = fails_in_order(&[11, 21, 12, 22, 13, 23]);
+    assert!(!Explorer::new().exhaustive().preemptions(3).check(&program).has_failed());
+    assert!(Explorer::new().exhaustive().preemptions(4).check(&program).has_failed());
+    Explorer::new().pct(10_000, 4).check(&program).unwrap();
+    let report = Explorer::new().pct(100_000, 5).check(&program);
+    assert!(report.has_failed(), "{report}");
+}
+
 #[test]
 fn the_bound_counts_preemptions() {
     let bounded = |bound| Explorer::new().exhaustive().preemptions(bound).check(lost_update);
@@ -180,11 +233,67 @@ fn a_failure_is_replayed_exactly() {
     }
 }
 
+/// So many threads, each with so many points.
+fn threads(
+    threads: u32,
+    points: u32,
+    fails: bool,
+) -> impl Fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
+    move || {
+        Box::pin(async move {
+            let thread = || async move {
+                for _ in 0..points {
+                    always(()).await;
+                }
+            };
+            let threads: Vec<_> = (0..threads).map(|_| spawn(thread())).collect();
+            for thread in threads {
+                thread.join().await.unwrap();
+            }
+            assert!(!fails, "as it should");
+        })
+    }
+}
+
 #[test]
 fn a_schedule_of_another_program_is_told() {
+    let found = Explorer::new().exhaustive().check(threads(3, 4, true)).unwrap_failure();
+    let schedule = found.schedule.to_string();
+    assert!(found.schedule.decisions().is_empty(), "all are the ordinary ones");
+    let replay = |threads: u32, points: u32, fails: bool| {
+        let report = Explorer::new().replay(&schedule).check(self::threads(threads, points, fails));
+        report.failure
+    };
+    // The same program, and one that does not fail any more.
+    assert!(replay(3, 4, true).unwrap().is_panic());
+    assert!(replay(3, 4, false).is_none());
+    // Others, which fit for a while.
+    for (threads, points, least) in [(2, 4, 1), (4, 4, 1), (3, 3, 5), (3, 5, 5)] {
+        for fails in [false, true] {
+            let failure = replay(threads, points, fails).expect("it does not fit");
+            let FailureKind::OtherProgram { step, .. } = failure.kind else { panic!("{failure}") };
+            assert!((least..found.steps).contains(&step), "{failure}");
+            assert!(failure.is_reproduced, "{failure}");
+            assert_eq!(failure.schedule, found.schedule);
+            let said = failure.to_string();
+            assert!(said.contains("this schedule is of another program"), "{said}");
+            assert!(said.contains(&format!("fits until step {step}")), "{said}");
+            // What happened until then.
+            assert!(failure.trace.iter().all(|line| line.step <= step), "{said}");
+        }
+    }
+}
+
+/// What ends before the schedule does.
+#[test]
+fn a_schedule_that_goes_on_behind_the_end_is_told() {
     let found = Explorer::new().exhaustive().check(lost_update).unwrap_failure();
-    let other = Explorer::new().replay(found.schedule.to_string()).check(|| async {});
-    assert!(matches!(other.unwrap_failure().kind, FailureKind::Nondeterministic));
+    let other = Explorer::new().replay(found.schedule.to_string()).check(|| async {}).unwrap_failure();
+    assert!(matches!(other.kind, FailureKind::OtherProgram { is_over: true, .. }), "{other}");
+    assert!(other.to_string().contains("where the program ended"), "{other}");
+    // Written by hand: nothing tells the program, but there are not so many threads.
+    let other = Explorer::new().replay("1p.z").check(lost_update).unwrap_failure();
+    assert!(matches!(other.kind, FailureKind::OtherProgram { is_over: false, .. }), "{other}");
 }
 
 #[test]
@@ -228,4 +337,147 @@ fn the_environment_replays() {
     let explored = run(None);
     assert!(explored.contains("found by: random, seed 0"), "{explored}");
     assert!(run(Some("nonsense".to_owned())).contains("not a schedule"));
+}
+
+/// A branch that cannot be ready is nothing to decide: neither where it is, nor how
+/// many there are.
+#[test]
+fn branches_that_are_never_ready_are_no_decisions() {
+    let schedules = |program: Program, more: u32| {
+        let report = Explorer::new().exhaustive().check(|| async move {
+            let (tx, rx) = mailbox::<u32>();
+            tx.try_send(1).unwrap();
+            for round in 0..3 {
+                let first: Unready = program(more);
+                let last: Unready = program(more);
+                let work =
+                    if round == 1 { rx.recv().wrap(Result::unwrap).boxed() } else { always(1).boxed() };
+                assert_eq!(choose((choose(first), work, choose(last))).await, 1);
+            }
+        });
+        assert!(report.is_complete, "{report}");
+        report.schedules
+    };
+    type Unready = Vec<BoxEvent<'static, u32>>;
+    type Program = fn(u32) -> Unready;
+    fn many(more: u32, event: impl Fn() -> BoxEvent<'static, u32>) -> Unready {
+        (0..more).map(|_| event()).collect()
+    }
+    let unready: [(&str, Program); 10] = [
+        ("never", |more| many(more, || never().boxed())),
+        ("an unset CVar", |more| many(more, || CVar::new().wait().wrap(|()| 2).boxed())),
+        ("an unset IVar", |more| many(more, || IVar::new().get().boxed())),
+        ("an empty MVar", |more| many(more, || MVar::empty().take().boxed())),
+        ("a pending future", |more| many(more, || from_cancel_safe(std::future::pending()).boxed())),
+        ("a guarded future", |more| {
+            many(more, || guard(|| from_cancel_safe(std::future::pending()).on_abort(|| ())).boxed())
+        }),
+        ("a swap", |more| {
+            many(more, || {
+                let (end, other) = swap::<u32, u32>();
+                end.swap(1)
+                    .wrap(|got| {
+                        drop(other);
+                        got.unwrap()
+                    })
+                    .boxed()
+            })
+        }),
+        ("a barrier", |more| many(more, || Barrier::new(2).wait().wrap(|_| 2).boxed())),
+        ("a time", |more| many(more, || after(std::time::Duration::from_secs(1)).wrap(|()| 2).boxed())),
+        ("a channel", |more| {
+            many(more, || {
+                let (tx, rx) = channel::<u32>();
+                rx.recv()
+                    .wrap(move |got| {
+                        drop(tx);
+                        got.unwrap()
+                    })
+                    .boxed()
+            })
+        }),
+    ];
+    for (name, program) in unready {
+        assert_eq!([0, 1, 3].map(|more| schedules(program, more)), [1, 1, 1], "{name}");
+    }
+}
+
+/// Nor where a choice is only tried, or tries a lock again.
+#[test]
+fn branches_that_are_never_ready_are_no_decisions_elsewhere() {
+    let schedules = |program: fn(usize) -> std::pin::Pin<Box<dyn Future<Output = ()>>>, more: usize| {
+        let report = Explorer::new().exhaustive().check(|| program(more));
+        assert!(report.is_complete, "{report}");
+        report.schedules
+    };
+    let tried = |more: usize| -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move {
+            let unset: Vec<BoxEvent<'_, u32>> = (0..more).map(|_| IVar::new().get().boxed()).collect();
+            assert_eq!(choose((choose(unset), always(1))).try_sync(), Some(1));
+        })
+    };
+    assert_eq!([0, 3].map(|more| schedules(tried, more)), [1, 1]);
+    let locked = |more: usize| -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move {
+            let lock = Arc::new(chanter::lock::Mutex::new(()));
+            let guard = lock.clone().lock_owned().await;
+            let waits = spawn(async move {
+                let unset: Vec<BoxEvent<'_, ()>> = (0..more).map(|_| IVar::new().get().boxed()).collect();
+                choose((choose(unset), lock.lock_owned().wrap(drop))).await;
+            });
+            // It waits, and is woken.
+            yield_now().await;
+            drop(guard);
+            waits.join().await.unwrap();
+        })
+    };
+    assert_eq!(schedules(locked, 3), schedules(locked, 0));
+}
+
+/// A thread that has not ended, and one that does: only the order of the threads is
+/// decided, and it is the same whether or not somebody waits for the first.
+#[test]
+fn threads_that_have_not_ended_are_no_decisions() {
+    let schedules = |more: usize| {
+        let report = Explorer::new().exhaustive().check(|| async move {
+            let stuck: Vec<_> =
+                (0..more).map(|_| from_future(std::future::pending::<u32>()).boxed()).collect();
+            let answer = choose((choose(stuck), always(1)));
+            assert_eq!(answer.await, 1);
+        });
+        assert!(report.is_complete, "{report}");
+        report.schedules
+    };
+    assert_eq!([schedules(0), schedules(2)], [1, 1]);
+}
+
+/// Each future that is ready wins in some schedule, and no schedule is seen twice,
+/// wherever those that are not ready stand.
+#[test]
+fn futures_that_are_ready_are_decisions() {
+    use std::future::{pending, ready};
+    for (futures, expected) in [
+        (vec![Some(1), None, Some(2)], vec![1, 2]),
+        (vec![None, Some(1), None, None], vec![1]),
+        (vec![Some(1), None], vec![1]),
+        (vec![None, None, Some(1), Some(2), None, Some(3)], vec![1, 2, 3]),
+    ] {
+        let (report, logs) = logs(Explorer::new().exhaustive(), |log| {
+            let futures = futures.clone();
+            async move {
+                let branches: Vec<BoxEvent<'_, u32>> = futures
+                    .into_iter()
+                    .map(|value| match value {
+                        Some(value) => from_cancel_safe(ready(value)).boxed(),
+                        None => from_cancel_safe(pending()).boxed(),
+                    })
+                    .collect();
+                log.add(choose(branches).await);
+                always(()).await;
+            }
+        });
+        assert!(report.is_complete, "{report}");
+        assert_eq!(logs.concat(), expected);
+        assert_eq!(report.schedules as usize, expected.len());
+    }
 }

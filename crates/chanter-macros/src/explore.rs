@@ -18,8 +18,7 @@ pub(crate) struct Explore {
     settings: Vec<TokenStream>,
 }
 
-const OPTIONS: &str =
-    "`strategy`, `schedules`, `seed`, `depth`, `preemptions`, `steps`, `parasites` and `crate`";
+const OPTIONS: &str = "`strategy`, `schedules`, `seed`, `depth`, `preemptions`, `steps`, `early_timers`, `parasites` and `crate`";
 
 impl Explore {
     /// Parses what follows `key`: nothing, or options in parentheses.
@@ -74,6 +73,10 @@ impl Explore {
             "seed" | "preemptions" | "steps" => {
                 let value = number(input)?;
                 self.settings.push(quote!(.#option(#value)));
+            }
+            "early_timers" => {
+                let value: syn::LitBool = input.parse()?;
+                self.settings.push(quote!(.early_timers(#value)));
             }
             "crate" => self.krate = input.call(Path::parse_mod_style)?,
             other => {

@@ -177,6 +177,7 @@ pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
 /// | `depth = N` | of PCT: ordering constraints of the bugs that it is to find | 3 |
 /// | `preemptions = N` | exhaustive: at most so many in a schedule | 3 |
 /// | `steps = N` | a schedule that takes more has failed | 10,000 |
+/// | `early_timers = B` | whether timers may fire while threads are ready | `true` for random and PCT, `false` for exhaustive |
 /// | `parasites = ".."` | `"in place"` or `"as hosts"` | in place |
 /// | `crate = path` | where `chanter-explore` is | `::chanter_explore` |
 ///

@@ -67,7 +67,7 @@ mod vp;
 /// Simulated machines: what explorers of schedules are built on, such as the
 /// crate `chanter-explore`.
 pub mod simulation {
-    pub use crate::vp::{Outcome, Simulation};
+    pub use crate::vp::{Note, Outcome, Simulation};
 }
 
 pub use channel::{

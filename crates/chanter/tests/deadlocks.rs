@@ -7,8 +7,10 @@
 #![cfg(all(target_os = "linux", not(miri)))]
 
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chanter::lock::{Mutex, RwLock};
 use chanter::prelude::*;
 
 const CASE: &str = "CHANTER_TEST_CASE";
@@ -136,6 +138,73 @@ fn threads_that_join_each_other_are_a_cycle() {
         let second = spawn(async move { joins_first.await.unwrap() });
         tx.send(second).await.unwrap();
         never::<()>().await;
+    });
+}
+
+/// What threads say that they hold is known without an explorer, too.
+#[test]
+fn the_cycle_goes_through_what_threads_say_that_they_hold() {
+    const NAME: &str = "the_cycle_goes_through_what_threads_say_that_they_hold";
+    if !is_alone(NAME) {
+        let said = report_of(NAME, &[]);
+        assert!(said.contains("cycle: thread 1 -> thread 2 -> thread 1"), "{said}");
+        let line = said.lines().find(|line| line.contains("  thread 2")).unwrap();
+        assert!(line.contains(": waits to send on channel #"), "{line}");
+        let place = line.split(", at ").last().unwrap();
+        assert!(place.starts_with(file!()), "{line}");
+        return;
+    }
+    machine(1).block_on(async {
+        let (to_a, from_b) = channel::<u32>();
+        let (to_b, from_a) = channel::<u32>();
+        // Main's do not matter.
+        let kept = (to_a.clone(), from_a.clone());
+        let handles = [(to_b, from_b), (to_a, from_a)];
+        let threads = handles.map(|handles| {
+            spawn(chanter::deadlock::holding(handles, async |(tx, rx)| {
+                tx.send(1).await.unwrap();
+                rx.recv().await.unwrap();
+            }))
+        });
+        for thread in threads {
+            thread.join().await.unwrap();
+        }
+        drop(kept);
+    });
+}
+
+/// Nobody writes down who holds a lock, but which it is, and where it is awaited.
+#[test]
+fn locks_are_named() {
+    const NAME: &str = "locks_are_named";
+    if !is_alone(NAME) {
+        let said = report_of(NAME, &[]);
+        let line = said.lines().find(|line| line.contains("  thread 1")).unwrap();
+        assert!(
+            line.contains(&format!("waits to lock Mutex<alloc::string::String> #1, at {}:", file!())),
+            "{line}"
+        );
+        let line = said.lines().find(|line| line.contains("  thread 2")).unwrap();
+        assert!(line.contains("waits to lock Mutex<alloc::string::String> #1, at "), "{line}");
+        let line = said.lines().find(|line| line.contains("  thread 3")).unwrap();
+        assert!(line.contains("waits to write RwLock<i32> #2, at "), "{line}");
+        return;
+    }
+    machine(1).block_on(async {
+        let lock = Arc::new(Mutex::new(String::new()));
+        let other = Arc::new(RwLock::new(0));
+        let guards = (lock.clone().lock_owned().await, other.clone().read_owned().await);
+        let mut threads: Vec<_> = (0..2)
+            .map(|_| {
+                let lock = lock.clone();
+                spawn(async move { lock.lock().await.push('a') })
+            })
+            .collect();
+        threads.push(spawn(async move { *other.write().await += 1 }));
+        for thread in threads {
+            thread.join().await.unwrap();
+        }
+        drop(guards);
     });
 }
 

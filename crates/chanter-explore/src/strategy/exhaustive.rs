@@ -2,9 +2,9 @@
 //! (Parallel CML, section 7; Musuvathi and Qadeer, PLDI 2007).
 //!
 //! Switches where the running thread blocks, yields or ends are free: a bound
-//! of 0 still tries every order of blocks.
+//! of 0 still tries every order of blocks. A timer that fires early preempts.
 
-use super::{Decision, Kind, Strategy};
+use super::{CLOCK, Decision, Kind, Strategy};
 
 #[derive(Debug)]
 pub(crate) struct Exhaustive {
@@ -13,13 +13,26 @@ pub(crate) struct Exhaustive {
     /// At most so many schedules.
     schedules: u64,
     next: u64,
-    /// The decisions of the present schedule: what, of how many.
-    path: Vec<(usize, usize)>,
+    /// The decisions of the present schedule.
+    path: Vec<Branching>,
     /// How many of them have been made in it.
     at: usize,
+    /// The last decision of a number.
+    number: usize,
     preempted: u32,
     confused: bool,
     complete: bool,
+    /// The present schedule is like one that has been run.
+    redundant: bool,
+}
+
+/// A decision.
+#[derive(Clone, Copy, Debug)]
+struct Branching {
+    made: usize,
+    /// The next alternative that has not been seen.
+    next: usize,
+    of: usize,
 }
 
 impl Exhaustive {
@@ -30,9 +43,11 @@ impl Exhaustive {
             next: 0,
             path: Vec::new(),
             at: 0,
+            number: 0,
             preempted: 0,
             confused: false,
             complete: false,
+            redundant: false,
         }
     }
 
@@ -40,9 +55,9 @@ impl Exhaustive {
     /// it, and what followed is open again. False: there is none.
     fn advance(&mut self) -> bool {
         self.path.truncate(self.at);
-        while let Some((made, of)) = self.path.pop() {
-            if made + 1 < of {
-                self.path.push((made + 1, of));
+        while let Some(Branching { next, of, .. }) = self.path.pop() {
+            if next < of {
+                self.path.push(Branching { made: next, next: next + 1, of });
                 return true;
             }
         }
@@ -56,31 +71,64 @@ impl Strategy for Exhaustive {
             self.complete = !self.confused;
             return false;
         }
-        self.next += 1;
+        if !std::mem::take(&mut self.redundant) {
+            self.next += 1;
+        }
         self.at = 0;
         self.preempted = 0;
         self.next <= self.schedules
     }
 
     fn decide(&mut self, decision: &Decision<'_>) -> usize {
-        if decision.kind == Kind::Preempt && self.preempted == self.preemptions {
-            return 0;
+        let mut alternatives = decision.alternatives;
+        if self.preempted == self.preemptions {
+            if decision.kind == Kind::Preempt {
+                return 0;
+            }
+            // The clock is the last alternative, if it is one.
+            if decision.threads.last() == Some(&CLOCK) {
+                alternatives -= 1;
+            }
+            if alternatives < 2 {
+                return 0;
+            }
         }
         let made = match self.path.get(self.at) {
-            Some((made, of)) => {
-                self.confused |= *of != decision.alternatives;
-                *made
+            Some(branching) => {
+                self.confused |= branching.of != alternatives;
+                branching.made.min(alternatives - 1)
             }
             None => {
-                self.path.push((0, decision.alternatives));
+                self.path.push(Branching { made: 0, next: 1, of: alternatives });
                 0
             }
         };
+        if decision.kind == Kind::Number {
+            self.number = self.at;
+        }
         self.at += 1;
-        if decision.kind == Kind::Preempt && made > 0 {
+        let jumps = decision.threads.get(made) == Some(&CLOCK);
+        if jumps || decision.kind == Kind::Preempt && made > 0 {
             self.preempted += 1;
         }
-        made.min(decision.alternatives - 1)
+        made
+    }
+
+    fn came_to(&mut self, alternative: Option<usize>) -> bool {
+        let Some(branching) = self.path.get_mut(self.number) else { return false };
+        match alternative {
+            // Those in between are not ready either.
+            Some(taken) if taken > branching.made => {
+                branching.next = branching.next.max(taken + 1);
+                false
+            }
+            _ => {
+                // None behind is ready, and those before have been seen.
+                branching.next = branching.of;
+                self.redundant = branching.made > 0;
+                self.redundant
+            }
+        }
     }
 
     fn is_confused(&self) -> bool {

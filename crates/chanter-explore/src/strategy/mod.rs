@@ -14,10 +14,16 @@ pub(crate) use replay::Replay;
 #[derive(Debug)]
 pub(crate) struct Decision<'a> {
     pub(crate) kind: Kind,
-    /// The threads to choose from; empty for a [`Kind::Number`].
+    /// The threads to choose from, and last the [`CLOCK`], if a timer may fire early;
+    /// empty for a [`Kind::Number`].
     pub(crate) threads: &'a [u64],
     pub(crate) alternatives: usize,
+    /// What the program looks like so far, in six bits.
+    pub(crate) mark: u8,
 }
+
+/// The clock, as one of several threads: it jumps to the next timer.
+pub(crate) const CLOCK: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -38,9 +44,26 @@ pub(crate) trait Strategy: Send {
     /// An alternative of `decision`.
     fn decide(&mut self, decision: &Decision<'_>) -> usize;
 
+    /// The number that was decided last could not be taken; the next one that could
+    /// has been, counted round, if there was one. True: this schedule is like one
+    /// that has been run.
+    fn came_to(&mut self, _alternative: Option<usize>) -> bool {
+        false
+    }
+
     /// What was done before was not what it is now: the program is not
-    /// deterministic.
+    /// deterministic, or it is another one.
     fn is_confused(&self) -> bool {
+        false
+    }
+
+    /// It replays a schedule.
+    fn is_replay(&self) -> bool {
+        false
+    }
+
+    /// The program has ended before the last decision: it is another one.
+    fn is_short(&self) -> bool {
         false
     }
 

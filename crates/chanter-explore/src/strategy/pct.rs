@@ -2,11 +2,21 @@
 //! Nagarakatte, ASPLOS 2010).
 //!
 //! Each thread gets a random priority, and the highest that is ready runs. At
-//! `depth - 1` random steps the running thread falls below all others. A bug
-//! of depth d, one that needs d ordering constraints, is found by a schedule
-//! with probability at least 1/(n k^(d-1)) for n threads and k steps.
+//! `depth - 1` random steps the running thread falls below all that have not
+//! fallen. A bug of depth d, one that needs d ordering constraints, is found by
+//! a schedule with probability at least 1/(n k^(d-1)) for n threads and k steps.
+//!
+//! Where a thread falls to belongs to the change point, not to its time: change
+//! point i has priority i, and the points lie in any order. So of two that have
+//! fallen either may go first, as a bug of depth 3 may need.
+//!
+//! The clock is one of the threads, where timers may fire early.
+//!
+//! A step is a decision with several alternatives: where only one thread can
+//! run, none of the orders that make a bug is at stake. k is the longest
+//! schedule so far.
 
-use super::{Decision, Kind, Strategy};
+use super::{CLOCK, Decision, Kind, Strategy};
 use crate::random::Random;
 
 #[derive(Debug)]
@@ -18,14 +28,14 @@ pub(crate) struct Pct {
     random: Random,
     /// By thread; 0: not drawn yet.
     priorities: Vec<u64>,
-    /// The steps at which the running thread falls.
+    /// As one of them, the clock's.
+    clock: u64,
+    /// The steps at which the running thread falls: to priority 1 at the first of
+    /// the list, to 2 at the second, and so on.
     changes: Vec<u64>,
     step: u64,
     /// The most steps that a schedule has taken.
     longest: u64,
-    /// The next priority for who falls: below all that are drawn, and below
-    /// who fell before.
-    lowest: u64,
 }
 
 /// Priorities that are drawn are above this, those of the fallen below.
@@ -40,10 +50,10 @@ impl Pct {
             depth: depth.max(1),
             random: Random::new(seed, 0),
             priorities: Vec::new(),
+            clock: 0,
             changes: Vec::new(),
             step: 0,
             longest: 1,
-            lowest: FALLEN,
         }
     }
 
@@ -58,15 +68,23 @@ impl Pct {
         best.0
     }
 
-    fn priority(&mut self, thread: u64) -> u64 {
+    /// The priority of a thread, to be drawn if it is 0.
+    fn place(&mut self, thread: u64) -> &mut u64 {
+        if thread == CLOCK {
+            return &mut self.clock;
+        }
         let place = thread as usize;
         if place >= self.priorities.len() {
             self.priorities.resize(place + 1, 0);
         }
-        if self.priorities[place] == 0 {
-            self.priorities[place] = FALLEN + 1 + self.random.next() / 2;
+        &mut self.priorities[place]
+    }
+
+    fn priority(&mut self, thread: u64) -> u64 {
+        if *self.place(thread) == 0 {
+            *self.place(thread) = FALLEN + 1 + self.random.next() / 2;
         }
-        self.priorities[place]
+        *self.place(thread)
     }
 }
 
@@ -75,8 +93,8 @@ impl Strategy for Pct {
         self.longest = self.longest.max(self.step);
         self.random = Random::new(self.seed, self.next);
         self.priorities.clear();
+        self.clock = 0;
         self.step = 0;
-        self.lowest = FALLEN;
         let span = self.longest as usize;
         self.changes = (1..self.depth).map(|_| 1 + self.random.below(span) as u64).collect();
         self.next += 1;
@@ -88,14 +106,12 @@ impl Strategy for Pct {
             return self.random.below(decision.alternatives);
         }
         self.step += 1;
-        for _ in self.changes.iter().filter(|change| **change == self.step) {
-            self.lowest -= 1;
-        }
-        if self.changes.contains(&self.step) {
-            // Who runs, or would run, falls.
-            let falls = self.highest(decision.threads);
-            let thread = decision.threads[falls] as usize;
-            self.priorities[thread] = self.lowest;
+        for change in 0..self.changes.len() {
+            if self.changes[change] == self.step {
+                // Who runs, or would run, falls.
+                let falls = self.highest(decision.threads);
+                *self.place(decision.threads[falls]) = change as u64 + 1;
+            }
         }
         self.highest(decision.threads)
     }

@@ -24,13 +24,21 @@ impl Strategy for Replay {
 
     fn decide(&mut self, decision: &Decision<'_>) -> usize {
         let made = self.schedule.decisions().get(self.at).map_or(0, |made| *made as usize);
-        self.at += 1;
         self.confused |= made >= decision.alternatives;
+        self.confused |= self.schedule.mark(self.at).is_some_and(|mark| mark != decision.mark);
+        self.at += 1;
         made.min(decision.alternatives - 1)
     }
 
     fn is_confused(&self) -> bool {
-        // A run that ends before its last decision is not the same run either.
-        self.confused || self.at < self.schedule.decisions().len()
+        self.confused
+    }
+
+    fn is_replay(&self) -> bool {
+        true
+    }
+
+    fn is_short(&self) -> bool {
+        self.at < self.schedule.decisions().len()
     }
 }

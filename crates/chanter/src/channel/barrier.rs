@@ -104,6 +104,7 @@ impl fmt::Debug for Barrier {
 
 #[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
 impl Place for Barrier {
+    const MEETS: bool = true;
     type Note = BarrierPass;
     type State = State;
 

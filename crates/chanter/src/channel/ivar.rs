@@ -146,7 +146,7 @@ unsafe impl<T: Clone> Branch for GetBranch<T> {
     }
 
     fn waits(&self, waits: &mut Waits) {
-        waits.push(Waiting::Read);
+        waits.push_if(self.is_written(), Waiting::Read);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

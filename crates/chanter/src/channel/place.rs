@@ -18,12 +18,16 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::Waker;
 
+use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, Wakes};
 use crate::sync::UnsafeCell;
 
 /// A share of a place at which operations wait.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
 pub trait Place {
+    /// It has a `meet` of its own: one that is not ready may commit, too.
+    const MEETS: bool = false;
+
     /// What an operation brings and takes away.
     type Note;
     /// What is behind the lock.
@@ -271,6 +275,19 @@ unsafe impl<O: Operation> Branch for PlaceBranch<O> {
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> O::Output {
         // SAFETY: settled: the note is ours.
         O::finish(&self.place, unsafe { self.slot.note() })
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        let wait = Waiting::Other("an event");
+        let state = self.place.lock();
+        // SAFETY: we hold the lock, and the owner asks.
+        let is_ready = self.place.is_ready(&state, unsafe { self.slot.note() });
+        drop(state);
+        if O::Place::MEETS && !is_ready {
+            waits.push_unsure(wait);
+        } else {
+            waits.push_if(is_ready, wait);
+        }
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

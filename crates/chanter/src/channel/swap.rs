@@ -72,6 +72,7 @@ impl Core {
 
 #[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
 impl<A, B> Place for Swap<A, B> {
+    const MEETS: bool = true;
     type Note = Note<A, B>;
     type State = State;
 

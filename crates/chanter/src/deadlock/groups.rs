@@ -10,7 +10,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::waits::Waiter;
-use super::{Census, Deadlock, Held, Holder, ThreadReport};
+use super::{Census, Deadlock, Held, Holder, Resource, ThreadReport};
 
 /// A thread that blocks: it cannot run while this is known of it.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ fn report(group: Vec<Member>) -> Deadlock {
     for member in group {
         let thread = member.report.id;
         for Held { channel, sends, .. } in member.held {
-            holders.push(Holder { channel, sends, thread });
+            holders.push(Holder { resource: Resource::end(channel, sends), thread });
         }
         threads.push(member.report);
     }
@@ -151,12 +151,9 @@ mod tests {
         Member {
             frame: id as usize,
             report: ThreadReport {
-                name: None,
                 id,
-                parent: None,
-                site: None,
-                is_parasite: false,
                 state: ThreadState::Blocked(waits.iter().map(waiting).collect()),
+                ..ThreadReport::default()
             },
             joins: joins.to_vec(),
             waiters: waits.iter().map(waiter).collect(),

@@ -7,6 +7,7 @@
 mod cycle;
 mod groups;
 mod holding;
+mod numbers;
 mod waits;
 mod watchdog;
 
@@ -16,8 +17,9 @@ use std::sync::Arc;
 
 pub(crate) use groups::{Channel, Member, stuck};
 pub use holding::{Holds, holding};
-pub use waits::Waiting;
-pub(crate) use waits::{Census, Held, Look, Probe, Waits};
+pub(crate) use numbers::Numbers;
+pub(crate) use waits::{Census, Held, LockProbe, Look, Place, Probe, Waits};
+pub use waits::{Waiting, Wanted};
 pub use watchdog::Watchdog;
 pub(crate) use watchdog::watchers;
 
@@ -78,7 +80,7 @@ pub fn partial() -> Vec<Deadlock> {
 }
 
 /// What is known of one thread when a report is made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ThreadReport {
     /// Counts up from 0 in the order of birth: 0 is the main thread.
@@ -89,6 +91,10 @@ pub struct ThreadReport {
     pub name: Option<Arc<str>>,
     /// Where it was spawned, if that was recorded.
     pub site: Option<&'static Location<'static>>,
+    /// Where it awaits what it waits on, if that is known: the place of an `.await`
+    /// of an event. (In builds without debug assertions, of a send, a receive, a join
+    /// and a lock only.)
+    pub place: Option<&'static Location<'static>>,
     /// Whether it is a parasite.
     pub is_parasite: bool,
     /// Whether it blocks, and on what.
@@ -96,10 +102,11 @@ pub struct ThreadReport {
 }
 
 /// Whether a thread of a report can run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ThreadState {
     /// It is running, or ready to.
+    #[default]
     Ready,
     /// It waits for one of these events; for a future that is not an event if
     /// there is none.
@@ -117,15 +124,36 @@ pub struct Deadlock {
     /// The threads that have not ended, by id.
     pub threads: Vec<ThreadReport>,
     /// Threads that wait for each other in a circle, each for the next one and
-    /// the last for the first; empty if there is none, or none is known.
+    /// the last for the first; empty if there is none, or none is known. Main, and
+    /// others that only join, are in it for the handles that they hold only if there
+    /// is none without.
     pub cycle: Vec<u64>,
 }
 
 impl Deadlock {
-    pub(crate) fn new(mut threads: Vec<ThreadReport>, holders: &[Holder]) -> Self {
+    pub(crate) fn new(threads: Vec<ThreadReport>, holders: &[Holder]) -> Self {
+        Self::numbered(threads, holders, &mut Numbers::default())
+    }
+
+    /// As `new`; channels and locks may have numbers already.
+    pub(crate) fn numbered(
+        mut threads: Vec<ThreadReport>,
+        holders: &[Holder],
+        numbers: &mut Numbers,
+    ) -> Self {
         threads.sort_by_key(|thread| thread.id);
         let cycle = cycle::find(&threads, holders);
-        waits::number_channels(&mut threads);
+        for thread in &mut threads {
+            let ThreadState::Blocked(waits) = &mut thread.state else { continue };
+            for wait in &mut *waits {
+                if let Waiting::Lock { lock, holders: of_lock, .. } = wait {
+                    let holds = |holder: &&Holder| holder.resource == Resource::Lock(*lock);
+                    *of_lock = holders.iter().filter(holds).map(|holder| holder.thread).collect();
+                    of_lock.sort_unstable();
+                }
+            }
+            numbers.number(waits);
+        }
         Self { threads, cycle }
     }
 
@@ -135,15 +163,49 @@ impl Deadlock {
     }
 }
 
-/// A thread that alone can end the wait of others: it holds an end of a
-/// channel.
+/// A thread that can end the wait of others by what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
-    /// The channel's address.
-    pub(crate) channel: usize,
-    /// Whether it holds a sender, or else a receiver.
-    pub(crate) sends: bool,
+    pub(crate) resource: Resource,
     pub(crate) thread: u64,
+}
+
+/// What others wait for, by the address of the channel or the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Resource {
+    Sender(usize),
+    Receiver(usize),
+    /// A guard, or a permit.
+    Lock(usize),
+}
+
+impl Resource {
+    /// An end of a channel.
+    pub(crate) fn end(channel: usize, sends: bool) -> Self {
+        if sends { Self::Sender(channel) } else { Self::Receiver(channel) }
+    }
+}
+
+/// Those who wait for a lock.
+pub(crate) trait Gauged {
+    /// Follows how many permits of the lock are free.
+    fn gauge(self: Arc<Self>) -> Box<dyn Gauge>;
+}
+
+/// Tells how many permits of a lock are free, also when the lock is gone.
+pub(crate) trait Gauge {
+    fn free(&self) -> usize;
+}
+
+/// Threads by their numbers.
+struct Threads<'a>(&'a [u64]);
+
+impl fmt::Display for Threads<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((first, rest)) = self.0.split_first() else { return Ok(()) };
+        write!(f, "thread{} {first}", if rest.is_empty() { "" } else { "s" })?;
+        rest.iter().try_for_each(|id| write!(f, ", {id}"))
+    }
 }
 
 impl fmt::Display for Deadlock {
@@ -186,7 +248,9 @@ impl fmt::Display for ThreadReport {
                 None => write!(f, ": waits on a future that is no event"),
                 Some((first, rest)) => {
                     write!(f, ": waits to {first}")?;
-                    rest.iter().try_for_each(|wait| write!(f, ", or to {wait}"))
+                    rest.iter().try_for_each(|wait| write!(f, ", or to {wait}"))?;
+                    let Some(place) = self.place else { return Ok(()) };
+                    write!(f, ", at {}:{}:{}", place.file(), place.line(), place.column())
                 }
             },
         }

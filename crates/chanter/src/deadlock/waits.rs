@@ -1,15 +1,17 @@
 //! What a blocked synchronization waits on.
 
-use std::collections::HashMap;
 use std::fmt;
+use std::panic::Location;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::{ThreadReport, ThreadState};
+use super::{Gauged, Threads};
 use crate::event::Offer;
 
 /// Something that a blocked thread waits on. Channels are numbered from 1 in
-/// the order in which a report names them.
+/// the order in which a report, or the explorer's account of the schedule before it,
+/// names them, and so are locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiting {
@@ -28,6 +30,18 @@ pub enum Waiting {
         /// Which one, if it is known.
         thread: Option<u64>,
     },
+    /// For a lock, or for permits of a semaphore.
+    Lock {
+        /// The lock's number in this report.
+        lock: usize,
+        /// What it is, and what is wanted of it.
+        wants: Wanted,
+        /// The type of what it protects.
+        of: &'static str,
+        /// The threads that are known to hold it. A report of the explorer knows
+        /// them all, others know none.
+        holders: Vec<u64>,
+    },
     /// For an `IVar` to be written.
     Read,
     /// For a negative acknowledgement.
@@ -38,10 +52,26 @@ pub enum Waiting {
     Io,
     /// For somebody to attach it, after `reify`.
     Attach,
+    /// For what is always ready: a thread passes it, and does not block there.
+    Always,
     /// For what never happens.
     Never,
     /// For something else.
     Other(&'static str),
+}
+
+/// What a thread that waits for a lock wants of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wanted {
+    /// A `Mutex`.
+    Mutex,
+    /// An `RwLock`, to read.
+    Read,
+    /// An `RwLock`, to write.
+    Write,
+    /// So many permits of a `Semaphore`.
+    Permits(usize),
 }
 
 impl fmt::Display for Waiting {
@@ -52,11 +82,25 @@ impl fmt::Display for Waiting {
             Self::Receive { channel } => write!(f, "receive from channel #{channel}"),
             Self::Join { thread: Some(thread) } => write!(f, "join thread {thread}"),
             Self::Join { thread: None } => write!(f, "join a thread"),
+            Self::Lock { lock, wants, of, holders } => {
+                match wants {
+                    Wanted::Mutex => write!(f, "lock Mutex<{of}> #{lock}")?,
+                    Wanted::Read => write!(f, "read RwLock<{of}> #{lock}")?,
+                    Wanted::Write => write!(f, "write RwLock<{of}> #{lock}")?,
+                    Wanted::Permits(1) => write!(f, "take a permit of Semaphore #{lock}")?,
+                    Wanted::Permits(many) => write!(f, "take {many} permits of Semaphore #{lock}")?,
+                }
+                match holders.is_empty() {
+                    true => Ok(()),
+                    false => write!(f, " (held by {})", Threads(holders)),
+                }
+            }
             Self::Read => write!(f, "read an IVar that nobody has written"),
             Self::Nack => write!(f, "hear a nack"),
             Self::Time(_) => write!(f, "see a time come"),
             Self::Io => write!(f, "use a socket"),
             Self::Attach => write!(f, "be attached"),
+            Self::Always => write!(f, "pass what is always ready"),
             Self::Never => write!(f, "see what never happens"),
             Self::Other(what) => write!(f, "synchronize on {what}"),
         }
@@ -64,14 +108,22 @@ impl fmt::Display for Waiting {
 }
 
 /// Collects what one thread waits on.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Waits {
     /// Channels by their addresses, threads by their frames' (until numbered).
     pub(crate) list: Vec<Waiting>,
+    /// Entries of `list` that cannot be ready before somebody else does something.
+    pub(crate) shut: Vec<usize>,
+    /// Those of which only an attempt can tell.
+    pub(crate) unsure: Vec<usize>,
+    /// Where the thread awaits, if that is known.
+    pub(crate) place: Option<Place>,
     /// Frames of threads that are waited for, by their place in `list`.
     pub(crate) joins: Vec<(usize, usize)>,
     /// Channels that are waited for.
     pub(crate) channels: Vec<Probe>,
+    /// Locks that are waited for.
+    pub(crate) locks: Vec<LockProbe>,
     /// The offers that it has left there.
     pub(crate) offers: Vec<Waiter>,
     /// The handles that it is known to hold, and where.
@@ -80,6 +132,16 @@ pub(crate) struct Waits {
     pub(crate) went_on: bool,
     /// It waits, besides, for something that is no event of ours.
     pub(crate) strangers: bool,
+}
+
+/// A place in a program.
+pub(crate) type Place = &'static Location<'static>;
+
+/// A lock that a blocked thread waits for.
+pub(crate) struct LockProbe {
+    /// Its address.
+    pub(crate) lock: usize,
+    pub(crate) line: Arc<dyn Gauged>,
 }
 
 /// An offer that waits at a channel.
@@ -131,9 +193,23 @@ impl Waits {
         self.list.push(wait);
     }
 
-    pub(crate) fn join(&mut self, frame: usize) {
+    /// As `push`, of what may be ready now, or not.
+    pub(crate) fn push_if(&mut self, is_open: bool, wait: Waiting) {
+        if !is_open {
+            self.shut.push(self.list.len());
+        }
+        self.push(wait);
+    }
+
+    /// As `push`, of what says whether it is ready only when it is tried.
+    pub(crate) fn push_unsure(&mut self, wait: Waiting) {
+        self.unsure.push(self.list.len());
+        self.push(wait);
+    }
+
+    pub(crate) fn join(&mut self, frame: usize, has_ended: bool) {
         self.joins.push((self.list.len(), frame));
-        self.push(Waiting::Join { thread: None });
+        self.push_if(has_ended, Waiting::Join { thread: None });
     }
 
     pub(crate) fn offer(&mut self, channel: NonNull<()>, sends: bool, counts: bool, offer: NonNull<Offer>) {
@@ -145,20 +221,5 @@ impl Waits {
         let channel = probe.channel.as_ptr() as usize;
         self.channels.push(probe);
         self.push(if sends { Waiting::Send { channel } } else { Waiting::Receive { channel } });
-    }
-}
-
-/// Replaces addresses of channels by numbers, so that reports of one schedule
-/// are the same each time.
-pub(super) fn number_channels(threads: &mut [ThreadReport]) {
-    let mut numbers = HashMap::new();
-    for thread in threads {
-        let ThreadState::Blocked(waits) = &mut thread.state else { continue };
-        for wait in waits {
-            if let Waiting::Send { channel } | Waiting::Receive { channel } = wait {
-                let next = numbers.len() + 1;
-                *channel = *numbers.entry(*channel).or_insert(next);
-            }
-        }
     }
 }

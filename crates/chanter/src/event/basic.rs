@@ -73,6 +73,10 @@ unsafe impl<T> Branch for AlwaysBranch<T> {
         // SAFETY: the value is never pinned.
         unsafe { self.get_unchecked_mut() }.value.take().expect("finish is called once")
     }
+
+    fn waits(&self, waits: &mut Waits) {
+        waits.push(Waiting::Always);
+    }
 }
 
 /// See [`never()`].
@@ -110,6 +114,11 @@ unsafe impl<T> Branch for Never<T> {
     type Output = T;
     const SINGLE: bool = true;
 
+    #[inline(always)]
+    fn hints(&self) -> u64 {
+        0
+    }
+
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, _wakes: &mut Wakes) -> bool {
         false
     }
@@ -125,6 +134,6 @@ unsafe impl<T> Branch for Never<T> {
     }
 
     fn waits(&self, waits: &mut Waits) {
-        waits.push(Waiting::Never);
+        waits.push_if(false, Waiting::Never);
     }
 }

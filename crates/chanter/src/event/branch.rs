@@ -98,9 +98,10 @@ pub unsafe trait Branch {
         walk.skip(self.leaves());
     }
 
-    /// Adds what the leaves wait on, for a report of those who block.
+    /// Adds what the leaves wait on, for a report of those who block; for an
+    /// explorer, before anything has been offered, with what cannot be ready.
     fn waits(&self, waits: &mut Waits) {
-        waits.push(Waiting::Other("an event"));
+        waits.push_unsure(Waiting::Other("an event"));
     }
 
     /// Runs `f` under the lock of the only leaf's queue.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::deadlock::{Waiting, Waits};
 
 /// The event that commits when `future` is ready, polled in place: its output.
 ///
@@ -239,6 +240,10 @@ unsafe impl<P: Place> Branch for FutureBranch<P> {
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> Self::Output {
         // SAFETY: `place` is pinned with the whole.
         unsafe { self.map_unchecked_mut(|this| &mut this.place) }.resumable().take()
+    }
+
+    fn waits(&self, waits: &mut Waits) {
+        waits.push_unsure(Waiting::Other("a future"));
     }
 
     fn walk(mut self: Pin<&mut Self>, walk: &mut Walk<'_>) {

@@ -111,7 +111,7 @@ unsafe impl Branch for NackBranch {
     fn finish(self: Pin<&mut Self>, _leaf: usize) {}
 
     fn waits(&self, waits: &mut Waits) {
-        waits.push(Waiting::Nack);
+        waits.push_if(self.nack.is_enabled(), Waiting::Nack);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

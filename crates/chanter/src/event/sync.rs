@@ -5,14 +5,16 @@ use std::fmt;
 use std::future::Future;
 use std::marker::{PhantomData, PhantomPinned};
 use std::mem::ManuallyDrop;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::protocol::{Group, Phase};
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offered, Offering, Wakes};
+use crate::deadlock::{Place, Waits};
 use crate::thread::{self, random_one_of};
-use crate::vp::{Vp, budget};
+use crate::vp::{Simulated, Vp, budget};
 
 /// The future of one synchronization; made by `.await` or [`Event::sync`].
 ///
@@ -132,14 +134,94 @@ impl<E, B: Branch> Synchronization<E, B> {
         Self::block_phase(branch, group, waker, wakes)
     }
 
+    /// As `begin`, on a simulated machine, which decides who commits and is told what
+    /// happens.
+    #[cold]
+    #[inline(never)]
+    fn begin_simulated(
+        branch: &mut Pin<&mut B>,
+        group: &Group,
+        waker: &Waker,
+        wakes: &mut Wakes,
+        place: Option<Place>,
+    ) -> Option<usize> {
+        let Some((vp, simulated)) = Vp::current().and_then(|vp| Some((vp, vp.simulated.as_ref()?))) else {
+            return Self::begin(branch, group, waker, wakes);
+        };
+        branch.as_mut().force();
+        if B::WALKED {
+            branch.as_mut().walk(&mut Walk::new(What::Attend(waker)));
+        }
+        let mut waits = Waits::default();
+        if !B::SINGLE || simulated.takes_notes() {
+            branch.waits(&mut waits);
+        }
+        let mut winner = None;
+        if !B::SINGLE {
+            winner = Self::explored_phase(branch, simulated, &waits, wakes);
+        }
+        if winner.is_none() {
+            if !B::SINGLE {
+                group.phase.set(Phase::Offered);
+            }
+            winner = Self::block_phase(branch, group, waker, wakes);
+            if winner.is_none() {
+                group.phase.set(Phase::Offered);
+            }
+        }
+        simulated.note_synchronization(vp, waits, winner, place);
+        winner
+    }
+
+    /// As `poll_phase`, where the explorer decides among those that may commit. What
+    /// turns out not to be ready was no alternative: the explorer is told.
+    fn explored_phase(
+        branch: &mut Pin<&mut B>,
+        simulated: &Simulated,
+        waits: &Waits,
+        wakes: &mut Wakes,
+    ) -> Option<usize> {
+        let leaves = branch.leaves();
+        if leaves == 0 || leaves > 64 || branch.is_biased() {
+            return Self::poll_phase(branch, wakes);
+        }
+        let mut open = branch.hints() & (u64::MAX >> (64 - leaves));
+        let mut unsure = 0;
+        if waits.list.len() == leaves {
+            open &= !bits(&waits.shut);
+            unsure = bits(&waits.unsure);
+        }
+        let each = |bits: u64| (0..leaves).filter(move |leaf| bits & 1 << leaf != 0);
+        // Those that may fail first: who follows them has then not been tried.
+        let order: Vec<usize> = each(open & unsure).chain(each(open & !unsure)).collect();
+        let first = if order.len() < 2 { 0 } else { simulated.choose(order.len()) };
+        let choices = simulated.choices();
+        let tried = (first..order.len()).chain(0..first);
+        let winner = tried.into_iter().find(|at| branch.as_mut().try_leaf(order[*at], wakes));
+        // (What is tried may have chosen, too.)
+        if order.len() > 1 && winner != Some(first) && choices == simulated.choices() {
+            simulated.came_to(winner);
+        }
+        winner.map(|at| order[at])
+    }
+
     /// Polled again while offers wait: a spurious wake-up, another task, or a
     /// leaf that retries.
     #[cold]
     #[inline(never)]
-    fn wait_on(branch: &mut Pin<&mut B>, group: &Group, waker: &Waker, wakes: &mut Wakes) -> Option<u32> {
+    fn wait_on(
+        branch: &mut Pin<&mut B>,
+        group: &Group,
+        waker: &Waker,
+        wakes: &mut Wakes,
+        place: Option<Place>,
+    ) -> Option<u32> {
         // Perhaps to be asked, for a report.
         if let Some(vp) = Vp::current() {
-            vp.answer(|waits| branch.waits(waits));
+            vp.answer(|waits| {
+                waits.place = place.filter(is_of_user).or(waits.place);
+                branch.waits(waits);
+            });
         }
         let unmasked = thread::unmasked(waker);
         let waker = unmasked.as_deref().unwrap_or(waker);
@@ -183,25 +265,60 @@ impl<E, B: Branch> Synchronization<E, B> {
     }
 }
 
+/// Whether a place is in a program rather than in this library, whose own futures
+/// await too, and whose trait objects call from nowhere else.
+pub(crate) fn is_of_user(place: &Place) -> bool {
+    let own = file!();
+    let sources = own.len() - "event/sync.rs".len();
+    !place.file().starts_with(&own[..sources])
+}
+
 /// Fair choices begin at a random leaf, biased ones at the first.
 #[inline(always)]
 fn first_leaf<B: Branch>(branch: &B, leaves: usize) -> usize {
-    if B::SINGLE || leaves < 2 || branch.is_biased() { 0 } else { random_one_of(leaves, || branch.hints()) }
+    if B::SINGLE || leaves < 2 || branch.is_biased() {
+        0
+    } else {
+        random_one_of(leaves, || prospects(branch))
+    }
+}
+
+/// The hints of a branch, less those that it does not give because they would take
+/// time: for an explorer.
+#[cold]
+fn prospects<B: Branch>(branch: &B) -> u64 {
+    let leaves = branch.leaves();
+    let mut waits = Waits::default();
+    branch.waits(&mut waits);
+    let is_told = leaves <= 64 && waits.list.len() == leaves;
+    branch.hints() & if is_told { !bits(&waits.shut) } else { u64::MAX }
+}
+
+fn bits(leaves: &[usize]) -> u64 {
+    leaves.iter().fold(0, |bits, leaf| bits | 1 << leaf)
 }
 
 impl<E, B: Branch> Synchronization<E, B> {
     #[inline(always)]
-    fn advance<const PAID: bool>(&mut self, cx: &mut Context<'_>) -> Poll<B::Output> {
+    fn advance<const SIMULATED: bool>(
+        &mut self,
+        cx: &mut Context<'_>,
+        place: Option<Place>,
+    ) -> Poll<B::Output> {
         // SAFETY: `branch` stays pinned; `group` is not moved.
         let mut branch = unsafe { Pin::new_unchecked(&mut *self.branch.0) };
         let group = &self.group.0;
         let mut wakes = Wakes::new();
         let (winner, settled) = match group.phase.get() {
             Phase::New => {
-                if !PAID && !budget::pay() {
-                    return self.advance_unpaid(cx);
+                if !SIMULATED && !budget::pay() {
+                    return self.advance_unpaid(cx, place);
                 }
-                let winner = Self::begin(&mut branch, group, cx.waker(), &mut wakes);
+                let winner = if SIMULATED {
+                    Self::begin_simulated(&mut branch, group, cx.waker(), &mut wakes, place)
+                } else {
+                    Self::begin(&mut branch, group, cx.waker(), &mut wakes)
+                };
                 let unoffered = group.phase.get() == Phase::New;
                 (winner, B::SINGLE && B::LEAN || B::TRACELESS && unoffered)
             }
@@ -209,7 +326,7 @@ impl<E, B: Branch> Synchronization<E, B> {
                 if B::WALKED {
                     branch.as_mut().walk(&mut Walk::new(What::Attend(cx.waker())));
                 }
-                let wait_on = || Self::wait_on(&mut branch, group, cx.waker(), &mut wakes);
+                let wait_on = || Self::wait_on(&mut branch, group, cx.waker(), &mut wakes, place);
                 let mut winner = group.outcome().or_else(wait_on);
                 if B::WALKED && winner.is_none() {
                     winner = Self::poll_futures(&mut branch, group);
@@ -234,18 +351,23 @@ impl<E, B: Branch> Synchronization<E, B> {
         Poll::Ready(branch.finish(leaf))
     }
 
-    /// The budget is spent; or somebody watches, and may let the operation go
-    /// ahead. A copy of its own, so that the usual one does not have to come
-    /// back from here.
+    /// The budget is spent; or somebody watches: an explorer, which may let the
+    /// operation go ahead. A copy of its own, so that the usual one does not have to
+    /// come back from here.
     #[cold]
     #[inline(never)]
-    fn advance_unpaid(&mut self, cx: &mut Context<'_>) -> Poll<B::Output> {
-        if budget::is_refused(cx) { Poll::Pending } else { self.advance::<true>(cx) }
+    fn advance_unpaid(&mut self, cx: &mut Context<'_>, place: Option<Place>) -> Poll<B::Output> {
+        if budget::is_refused(cx) { Poll::Pending } else { self.advance::<true>(cx, place) }
     }
 
     #[inline(never)]
     fn advance_choice(&mut self, cx: &mut Context<'_>) -> Poll<B::Output> {
-        self.advance::<false>(cx)
+        self.advance::<false>(cx, None)
+    }
+
+    #[inline(never)]
+    fn advance_choice_at(&mut self, cx: &mut Context<'_>, place: Place) -> Poll<B::Output> {
+        self.advance::<false>(cx, Some(place))
     }
 }
 
@@ -253,12 +375,20 @@ impl<E, B: Branch> Future for Synchronization<E, B> {
     type Output = B::Output;
 
     /// Inlined where that is a small operation: a message then costs a third
-    /// less.
+    /// less. The place is then a constant, which cold paths only use; elsewhere it
+    /// would be an argument of each call, and only debug builds pass it.
     #[inline(always)]
+    #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<B::Output> {
         // SAFETY: `advance` moves nothing that is pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        if B::SINGLE && B::LEAN { this.advance::<false>(cx) } else { this.advance_choice(cx) }
+        if B::SINGLE && B::LEAN {
+            this.advance::<false>(cx, Some(Location::caller()))
+        } else if cfg!(debug_assertions) {
+            this.advance_choice_at(cx, Location::caller())
+        } else {
+            this.advance_choice(cx)
+        }
     }
 }
 

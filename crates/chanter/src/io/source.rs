@@ -360,7 +360,7 @@ unsafe impl Branch for ReadinessBranch {
     }
 
     fn waits(&self, waits: &mut Waits) {
-        waits.push(Waiting::Io);
+        waits.push_if(self.readiness.direction().is_ready(), Waiting::Io);
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::line::Waiter;
 use super::permits::{Attempt, Outcome, Permits};
-use crate::deadlock::{Waiting, Waits};
+use crate::deadlock::{Waits, Wanted};
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
 
 /// What is acquired, and how it is handed out. Implemented by this crate only.
@@ -18,6 +18,9 @@ pub trait Request {
     /// How many permits, and how many bypasses are borne.
     #[doc(hidden)]
     fn terms(&self) -> (usize, u32);
+    /// For a report: what is wanted, and the type of what the lock protects.
+    #[doc(hidden)]
+    fn wanted(&self) -> (Wanted, &'static str);
     /// The permits are the result's, if they were granted.
     #[doc(hidden)]
     fn hand_out(self, outcome: Outcome) -> Self::Output;
@@ -180,7 +183,9 @@ unsafe impl<R: Request> Branch for AcquireBranch<R> {
     }
 
     fn waits(&self, waits: &mut Waits) {
-        waits.push(Waiting::Other("a lock"));
+        if let Some(request) = &self.request {
+            request.permits().waits(request.wanted(), request.terms().0, waits);
+        }
     }
 
     #[inline(always)]

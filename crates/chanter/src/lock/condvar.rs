@@ -282,7 +282,7 @@ unsafe impl<G: Guard> Branch for WaitBranch<'_, G> {
         if self.notified {
             self.lock.waits(waits);
         } else {
-            waits.push(Waiting::Other("a condition"));
+            waits.push_if(false, Waiting::Other("a condition"));
         }
     }
 

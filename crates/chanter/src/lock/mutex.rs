@@ -1,5 +1,6 @@
 //! `Mutex`: a value that one thread at a time may use.
 
+use std::any::type_name;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use super::acquire::{Acquire, Request};
 use super::permits::{BYPASSES, Outcome, Permits};
+use crate::deadlock::Wanted;
 use crate::sync::const_unless_loom;
 
 /// A value that one thread at a time may use, across await points if need be.
@@ -137,6 +139,10 @@ impl<'a, T: ?Sized> Request for &'a Mutex<T> {
         (1, BYPASSES)
     }
 
+    fn wanted(&self) -> (Wanted, &'static str) {
+        (Wanted::Mutex, type_name::<T>())
+    }
+
     #[inline(always)]
     fn hand_out(self, _outcome: Outcome) -> MutexGuard<'a, T> {
         // A mutex is never closed.
@@ -156,6 +162,10 @@ impl<T: ?Sized> Request for Arc<Mutex<T>> {
     #[inline(always)]
     fn terms(&self) -> (usize, u32) {
         (1, BYPASSES)
+    }
+
+    fn wanted(&self) -> (Wanted, &'static str) {
+        (Wanted::Mutex, type_name::<T>())
     }
 
     #[inline(always)]

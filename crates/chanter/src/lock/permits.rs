@@ -23,6 +23,7 @@ use std::task::Waker;
 
 use super::line::Waiter;
 use super::watch::{LazyQueue, Queue};
+use crate::deadlock::{LockProbe, Waiting, Waits, Wanted};
 use crate::event::{Offering, Wakes};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{const_unless_loom, order};
@@ -89,6 +90,16 @@ impl Permits {
 
     pub(super) fn queue(&self) -> &Queue {
         self.queue.get_or_make()
+    }
+
+    /// For a report: adds what a thread waits for.
+    #[cold]
+    pub(super) fn waits(&self, (wants, of): (Wanted, &'static str), permits: usize, waits: &mut Waits) {
+        let lock = std::ptr::from_ref(self) as usize;
+        waits.push_if(self.may_grant(permits), Waiting::Lock { lock, wants, of, holders: Vec::new() });
+        if let Some(line) = self.queue.get().and_then(Queue::gauged) {
+            waits.locks.push(LockProbe { lock, line });
+        }
     }
 
     /// Whether so many might be granted now (a hint), or never.

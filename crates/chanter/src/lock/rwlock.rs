@@ -1,5 +1,6 @@
 //! `RwLock`: a value that many may read, or one may write.
 
+use std::any::type_name;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use super::acquire::{Acquire, Request};
 use super::permits::{BYPASSES, MAX, Outcome, Permits};
+use crate::deadlock::Wanted;
 use crate::sync::const_unless_loom;
 
 /// A value that many threads may read at a time, or one may write.
@@ -126,7 +128,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
 }
 
 macro_rules! request {
-    ([$($generics:tt)*] $(#[$doc:meta])* $request:ident($lock:ty) -> $guard:ty, $terms:expr) => {
+    ([$($generics:tt)*] $(#[$doc:meta])* $request:ident($lock:ty) -> $guard:ty, $terms:expr, $wanted:expr) => {
         $(#[$doc])*
         pub struct $request<$($generics)* T: ?Sized>($lock);
 
@@ -156,6 +158,10 @@ macro_rules! request {
                 $terms
             }
 
+            fn wanted(&self) -> (Wanted, &'static str) {
+                ($wanted, type_name::<T>())
+            }
+
             #[inline(always)]
             fn hand_out(self, _outcome: Outcome) -> $guard {
                 // A lock is never closed.
@@ -167,17 +173,17 @@ macro_rules! request {
 
 request!(['a,]
     /// What [`RwLock::read`] asks for.
-    Reading(&'a RwLock<T>) -> ReadGuard<'a, T>, (1, BYPASSES));
+    Reading(&'a RwLock<T>) -> ReadGuard<'a, T>, (1, BYPASSES), Wanted::Read);
 request!([]
     /// What [`RwLock::read_owned`] asks for.
-    ReadingOwned(Arc<RwLock<T>>) -> OwnedReadGuard<T>, (1, BYPASSES));
+    ReadingOwned(Arc<RwLock<T>>) -> OwnedReadGuard<T>, (1, BYPASSES), Wanted::Read);
 // A writer bears no bypass once it is first in line.
 request!(['a,]
     /// What [`RwLock::write`] asks for.
-    Writing(&'a RwLock<T>) -> WriteGuard<'a, T>, (MAX, 0));
+    Writing(&'a RwLock<T>) -> WriteGuard<'a, T>, (MAX, 0), Wanted::Write);
 request!([]
     /// What [`RwLock::write_owned`] asks for.
-    WritingOwned(Arc<RwLock<T>>) -> OwnedWriteGuard<T>, (MAX, 0));
+    WritingOwned(Arc<RwLock<T>>) -> OwnedWriteGuard<T>, (MAX, 0), Wanted::Write);
 
 macro_rules! guard {
     ([$($generics:tt)*] $(#[$doc:meta])* $guard:ident, $lock:ty, $like:ty, $permits:expr) => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::acquire::{Acquire, Request};
 use super::permits::{BYPASSES, MAX, Outcome, Permits};
+use crate::deadlock::Wanted;
 use crate::sync::const_unless_loom;
 
 /// A number of permits that are acquired and given back.
@@ -145,6 +146,10 @@ impl<'a> Request for Acquiring<'a> {
         (self.permits, BYPASSES)
     }
 
+    fn wanted(&self) -> (Wanted, &'static str) {
+        (Wanted::Permits(self.permits), "()")
+    }
+
     fn hand_out(self, outcome: Outcome) -> Self::Output {
         match outcome {
             Outcome::Granted => Ok(Permit { semaphore: self.semaphore, permits: self.permits }),
@@ -170,6 +175,10 @@ impl Request for AcquiringOwned {
 
     fn terms(&self) -> (usize, u32) {
         (self.permits, BYPASSES)
+    }
+
+    fn wanted(&self) -> (Wanted, &'static str) {
+        (Wanted::Permits(self.permits), "()")
     }
 
     fn hand_out(self, outcome: Outcome) -> Self::Output {

@@ -14,7 +14,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use super::line::Line;
+use super::line::{Line, Waiter};
+use crate::deadlock::{Gauge, Gauged};
 use crate::event::Wakes;
 use crate::sync::atomic::AtomicPtr;
 use crate::sync::{self, Guard, Lock, const_unless_loom, order};
@@ -49,6 +50,12 @@ impl Queue {
         self.line.lock()
     }
 
+    /// For a report.
+    pub(super) fn gauged(&self) -> Option<Arc<dyn Gauged>> {
+        let this = self.this.upgrade()?;
+        Some(this)
+    }
+
     /// Sets the alarm that [`Line::watch`] asked for. The line is not locked.
     pub(super) fn set_alarm(&self, duration: Option<Duration>) {
         if let Some(duration) = duration
@@ -79,6 +86,36 @@ impl Queue {
         self.set_alarm(next);
         // A foreign waker may panic: the time goes on.
         contain(|| wakes.queue());
+    }
+}
+
+impl Gauged for Queue {
+    fn gauge(self: Arc<Self>) -> Box<dyn Gauge> {
+        let last = Box::pin(Waiter::new());
+        // SAFETY: pinned, and leaves when the gauge is dropped.
+        unsafe { self.lock().join(&last, usize::MAX, u32::MAX, Waker::noop().clone()) };
+        Box::new(QueueGauge { queue: self, last })
+    }
+}
+
+/// Follows how many permits are free: while somebody waits, whoever gives some back
+/// tells the line. So one more waits, for more permits than there are.
+struct QueueGauge {
+    queue: Arc<Queue>,
+    last: Pin<Box<Waiter>>,
+}
+
+impl Gauge for QueueGauge {
+    fn free(&self) -> usize {
+        self.queue.lock().free
+    }
+}
+
+impl Drop for QueueGauge {
+    fn drop(&mut self) {
+        // SAFETY: it has joined this line.
+        let left = unsafe { self.queue.lock().leave(&self.last) };
+        drop(left);
     }
 }
 

@@ -37,6 +37,7 @@ impl<T> Future for Demand<T> {
     type Output = Result<T, JoinError>;
 
     #[inline(always)]
+    #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: the synchronization is not moved once it is there.
         let stage = unsafe { &mut self.get_unchecked_mut().stage };
@@ -64,6 +65,7 @@ impl<T> Demand<T> {
     }
 
     #[inline(always)]
+    #[track_caller]
     fn join(stage: &mut Stage<T>, cx: &mut Context<'_>) -> Poll<Result<T, JoinError>> {
         match stage {
             // SAFETY: it stays where it is until it is dropped.

@@ -406,7 +406,7 @@ unsafe impl<T> Branch for JoinBranch<T> {
     }
 
     fn waits(&self, waits: &mut Waits) {
-        waits.join(self.thread.frame.as_ptr() as usize);
+        waits.join(self.thread.frame.as_ptr() as usize, self.thread.is_determined());
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

@@ -184,7 +184,13 @@ unsafe impl Branch for AfterBranch {
     fn finish(self: Pin<&mut Self>, _leaf: usize) {}
 
     fn waits(&self, waits: &mut Waits) {
-        waits.push(self.due.map_or(Waiting::Never, Waiting::Time));
+        let due = match self.when {
+            _ if self.forced => self.due,
+            When::After(duration) => self::now().checked_add(duration),
+            When::At(instant) => Some(instant),
+        };
+        let is_due = !self.has_just_begun() && due.is_some_and(|due| due <= self::now());
+        waits.push_if(is_due, due.map_or(Waiting::Never, Waiting::Time));
     }
 
     fn locked(self: Pin<&mut Self>, f: &mut dyn FnMut()) {

@@ -55,7 +55,13 @@ fn look_up(vp: &Vp, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
         return true;
     }
     if let Some(simulated) = &vp.simulated {
-        return simulated.pause(vp, cx);
+        let pauses = simulated.pause(vp, cx);
+        if !pauses && simulated.takes_notes() {
+            let mut told = Waits::default();
+            waits(&mut told);
+            simulated.note_look(vp, told);
+        }
+        return pauses;
     }
     if !thread::is_own(cx.waker()) {
         // Another executor polls inside of a thread: it may come back without

@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::time::Duration;
 
+use super::observe::Probes;
 use super::{Shared, Vp};
 use crate::channel::mailbox;
 use crate::deadlock::{Deadlock, ThreadReport, ThreadState, Waiting};
@@ -180,6 +181,7 @@ impl Vp {
             parent: None,
             name: None,
             site: None,
+            place: None,
             is_parasite: header.kind.get() == Kind::Parasite,
             state,
         };
@@ -205,8 +207,9 @@ impl Vp {
         for (place, joined) in std::mem::take(&mut waits.joins) {
             waits.list[place] = Waiting::Join { thread: Some(joined as u64) };
         }
-        let state = self.state_of(waits, &mut Vec::new());
-        Some(ThreadReport { name, is_parasite, ..report(state) })
+        let place = waits.place;
+        let state = self.state_of(waits, &mut Probes::default());
+        Some(ThreadReport { name, is_parasite, place, ..report(state) })
     }
 }
 

@@ -115,6 +115,7 @@ impl Vp {
                 parent: living.parent,
                 site: Some(living.site),
                 name: living.name,
+                place: waits.place,
                 is_parasite: header.kind.get() == thread::frame::Kind::Parasite,
                 state: ThreadState::Blocked(waits.list),
             },

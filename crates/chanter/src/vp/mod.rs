@@ -58,7 +58,8 @@ pub(crate) use machine::{Shared, entered};
 pub(crate) use observe::Site;
 use processor::Binding;
 pub use processor::{VirtualProcessor, current_vp};
-pub use simulation::{Outcome, Simulation};
+pub(crate) use simulation::Simulated;
+pub use simulation::{Note, Outcome, Simulation};
 pub use topology::{Neighbours, Topology};
 
 use crate::channel::Spares;
@@ -76,7 +77,6 @@ use hand_over::{Seat, Sitter};
 use linger::Linger;
 use replace::Cause;
 pub(crate) use replace::Replacement;
-use simulation::Simulated;
 use sleep::{Sleeper, Wake};
 use spread::Account;
 pub(crate) use stack::pointer as stack_pointer;

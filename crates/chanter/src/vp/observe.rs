@@ -8,9 +8,10 @@
 
 use std::panic::Location;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use super::{Shared, Vp};
-use crate::deadlock::{Probe, ThreadReport, ThreadState, Waiting, Waits};
+use crate::deadlock::{Holder, LockProbe, Place, Probe, Resource, ThreadReport, ThreadState, Waiting, Waits};
 use crate::policy::Ready;
 use crate::sync::atomic::Ordering;
 use crate::thread;
@@ -48,8 +49,12 @@ impl Shared {
         if is_host {
             self.host_bytes.add_many_shared((vtable.size - size_of::<Header>()) as u64);
         }
-        if self.vps[0].simulated.is_some() {
+        let vp = &self.vps[0];
+        if let Some(simulated) = &vp.simulated {
             header.tag.set(id);
+            // SAFETY: the new thread is nobody else's.
+            let name = unsafe { (vtable.name)(frame).map(|name| Arc::clone(name.as_ref())) };
+            simulated.note_birth(vp, id, site, name);
         }
     }
 
@@ -64,14 +69,23 @@ impl Shared {
     }
 }
 
+/// What threads that block wait on, each once.
+#[derive(Default)]
+pub(super) struct Probes {
+    pub(super) channels: Vec<Probe>,
+    pub(super) locks: Vec<LockProbe>,
+}
+
 /// What a snapshot found.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Snapshot {
     pub(crate) threads: Vec<ThreadReport>,
     /// The frames of those that block, in the same order as their ids.
     pub(crate) blocked: Vec<(u64, NonNull<Header>)>,
-    /// The channels that they wait on, each once.
-    pub(crate) channels: Vec<Probe>,
+    /// What they wait on.
+    pub(super) probes: Probes,
+    /// What threads have said to [hold](crate::deadlock::holding).
+    pub(crate) holders: Vec<Holder>,
 }
 
 impl Vp {
@@ -117,11 +131,12 @@ impl Vp {
             let frame = living.frame;
             // SAFETY: frames' memory stays while the machine lives.
             let header = unsafe { frame.as_ref() };
-            let report = |is_parasite, state| ThreadReport {
+            let report = |is_parasite, place: Option<Place>, state| ThreadReport {
                 id: living.id,
                 parent: living.parent,
                 name: living.name.clone(),
                 site: Some(living.site),
+                place,
                 is_parasite,
                 state,
             };
@@ -137,7 +152,7 @@ impl Vp {
             let Some(thread) = thread else {
                 if all {
                     let is_parasite = header.kind.get() == Kind::Parasite;
-                    snapshot.threads.push(report(is_parasite, ThreadState::Ready));
+                    snapshot.threads.push(report(is_parasite, None, ThreadState::Ready));
                 }
                 continue;
             };
@@ -147,9 +162,15 @@ impl Vp {
             }
             let is_parasite = thread.is_parasite();
             let waits = self.ask(thread);
-            let state = self.state_of(waits, &mut snapshot.channels);
-            snapshot.blocked.push((living.id, frame));
-            snapshot.threads.push(report(is_parasite, state));
+            let thread = living.id;
+            snapshot.holders.extend(waits.held.iter().flat_map(|(_, held)| held).map(|held| {
+                let resource = Resource::end(held.channel, held.sends);
+                Holder { resource, thread }
+            }));
+            let place = waits.place;
+            let state = self.state_of(waits, &mut snapshot.probes);
+            snapshot.blocked.push((thread, frame));
+            snapshot.threads.push(report(is_parasite, place, state));
         }
         snapshot
     }
@@ -176,18 +197,28 @@ impl Vp {
         waits
     }
 
-    pub(super) fn state_of(&self, mut waits: Waits, channels: &mut Vec<Probe>) -> ThreadState {
+    pub(super) fn state_of(&self, mut waits: Waits, probes: &mut Probes) -> ThreadState {
         if waits.went_on {
             return ThreadState::Missed;
         }
-        for (place, frame) in waits.joins {
-            waits.list[place] = Waiting::Join { thread: self.machine().id_of(frame) };
-        }
+        self.name_joined(&mut waits);
         for probe in waits.channels {
-            if !channels.iter().any(|known| known.channel == probe.channel) {
-                channels.push(probe);
+            if !probes.channels.iter().any(|known| known.channel == probe.channel) {
+                probes.channels.push(probe);
+            }
+        }
+        for probe in waits.locks {
+            if !probes.locks.iter().any(|known| known.lock == probe.lock) {
+                probes.locks.push(probe);
             }
         }
         ThreadState::Blocked(waits.list)
+    }
+
+    /// Says which threads are joined.
+    pub(super) fn name_joined(&self, waits: &mut Waits) {
+        for (place, frame) in std::mem::take(&mut waits.joins) {
+            waits.list[place] = Waiting::Join { thread: self.machine().id_of(frame) };
+        }
     }
 }

@@ -80,14 +80,15 @@ impl Vp {
         if !was_quiet || !is_alone(machine) {
             return;
         }
-        let threads = self.snapshot(false).threads;
+        let snapshot = self.snapshot(false);
+        let threads = snapshot.threads;
         let went_on = threads.iter().any(|thread| thread.state == ThreadState::Missed);
         // To poll a thread may have woken others: they run now. And the last
         // word is that of the OS.
         if went_on || self.dispatch() || !machine.is_quiet(1) || !is_alone(machine) {
             return;
         }
-        machine.leave_deadlock(Deadlock::new(threads, &[]));
+        machine.leave_deadlock(Deadlock::new(threads, &snapshot.holders));
     }
 }
 

@@ -340,7 +340,10 @@ unsafe impl<P: Gathers, R: Reclaim<P::Partial>> Branch for GatherBranch<P, R> {
     fn waits(&self, waits: &mut Waits) {
         match self.direct.get_ref() {
             Some(direct) => direct.waits(waits),
-            None => waits.push(Waiting::Other("a gathering")),
+            None => {
+                let is_over = self.shared.as_ref().is_some_and(|shared| shared.is_over());
+                waits.push_if(is_over, Waiting::Other("a gathering"));
+            }
         }
     }
 

@@ -7,13 +7,17 @@
 //! operation takes the cold path of `budget.rs`, which leads here, and the hot
 //! paths of other machines stay as they are.
 //!
-//! Time stands still while threads are ready. When none is, the clock jumps to
-//! the next timer; when there is none either, nothing can ever run again: the
-//! future that is simulated, and everything that it started, is a closed
-//! world, without I/O and without help from other OS threads.
+//! Time stands still while threads are ready, unless the simulation says
+//! otherwise. When none is, the clock jumps to the next timer; when there is none
+//! either, nothing can ever run again: the future that is simulated, and
+//! everything that it started, is a closed world, without I/O and without help
+//! from other OS threads.
+
+mod explain;
+mod note;
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::panic::{Location, resume_unwind};
@@ -22,10 +26,12 @@ use std::sync::{Arc, OnceLock};
 use std::task::Context;
 use std::time::Instant;
 
+pub use note::Note;
+
 use super::replace::Cause;
 use super::worker::{AbortOnUnwind, Driving};
 use super::{Entered, Machine, Vp};
-use crate::deadlock::{Deadlock, Holder};
+use crate::deadlock::{Deadlock, Holder, Numbers, ThreadReport};
 use crate::event::Wakes;
 use crate::policy::{Payload, Policy, Ready, Reason, call};
 use crate::thread::body::contain;
@@ -52,6 +58,28 @@ pub trait Simulation: Policy {
 
     /// A number below `alternatives`: where a fair choice begins to look.
     fn choose(&self, alternatives: usize) -> usize;
+
+    /// What [`choose`](Simulation::choose) has chosen last could not be taken: it was
+    /// not ready. The next that was ready has been, counted round; `None`: none was.
+    fn came_to(&self, _alternative: Option<usize>) {}
+
+    /// A timer is set, or none is any more: told before a [`point`](Simulation::point),
+    /// if it has changed since the last one. A schedule begins without any.
+    fn has_timer(&self, _is_set: bool) {}
+
+    /// Whether the clock jumps to the next timer although threads may be ready. Asked
+    /// before each turn while a timer is set. (It jumps in any case when none is.)
+    fn jumps(&self) -> bool {
+        false
+    }
+
+    /// Whether [`note`](Simulation::note) is to be told what happens.
+    fn takes_notes(&self) -> bool {
+        false
+    }
+
+    /// Something has happened.
+    fn note(&self, _note: Note) {}
 
     /// Whether a parasite starts in its spawner's place; if not, as a host.
     fn is_in_place(&self) -> bool {
@@ -95,12 +123,22 @@ pub(crate) struct Simulated {
     /// The thread that the present turn began with: others that run are
     /// nested in it.
     turn: Cell<*const Header>,
+    /// Its number.
+    turn_of: Cell<Option<u64>>,
     /// It has been told to pause in this turn.
     paused: Cell<bool>,
     /// Nothing runs any more: who would begin an operation pauses.
     ended: Cell<bool>,
     /// Found in the middle of a turn, in a thread that blocks its processor.
     stuck: Cell<Option<Deadlock>>,
+    /// The simulation takes notes of this schedule.
+    takes_notes: Cell<bool>,
+    /// The numbers of what notes, and the report, name.
+    numbers: RefCell<Numbers>,
+    /// A timer is set, as the simulation knows.
+    has_timer: Cell<bool>,
+    /// How many choices have been made.
+    choices: Cell<u64>,
 }
 
 impl fmt::Debug for Simulated {
@@ -114,6 +152,13 @@ pub(super) struct SimulatedPolicy(pub(super) Arc<dyn Simulation>);
 
 impl Policy for SimulatedPolicy {
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
+        if matches!(reason, Reason::Woken { .. } | Reason::Timer | Reason::Remote)
+            && let Some((vp, simulated)) = Vp::current().and_then(|vp| Some((vp, vp.simulated.as_ref()?)))
+        {
+            // At its end a thread wakes others when it does not run any more.
+            let by = vp.running_tag().or(simulated.turn_of.get());
+            simulated.note(|| Note::Woken { thread: thread.tag(), by });
+        }
         self.0.enqueue(thread, reason)
     }
 
@@ -140,9 +185,14 @@ impl Simulated {
             has_failed: Cell::new(false),
             now: Cell::new(epoch()),
             turn: Cell::new(ptr::null()),
+            turn_of: Cell::new(None),
             paused: Cell::new(false),
             ended: Cell::new(false),
             stuck: Cell::new(None),
+            takes_notes: Cell::new(false),
+            numbers: RefCell::default(),
+            has_timer: Cell::new(false),
+            choices: Cell::new(0),
         }
     }
 
@@ -151,7 +201,18 @@ impl Simulated {
     }
 
     pub(crate) fn choose(&self, alternatives: usize) -> usize {
+        self.choices.set(self.choices.get() + 1);
         self.ask(0, |simulation| simulation.choose(alternatives)).min(alternatives - 1)
+    }
+
+    /// How many choices have been made so far.
+    pub(crate) fn choices(&self) -> u64 {
+        self.choices.get()
+    }
+
+    /// What was chosen last was not ready; another was taken, or none.
+    pub(crate) fn came_to(&self, alternative: Option<usize>) {
+        self.ask((), |simulation| simulation.came_to(alternative));
     }
 
     pub(crate) fn is_in_place(&self) -> bool {
@@ -195,21 +256,27 @@ impl Simulated {
     /// `Pending`.
     pub(super) fn pause(&self, vp: &Vp, cx: &Context<'_>) -> bool {
         let own = thread::is_own(cx.waker());
+        let point = |nested| {
+            let thread = vp.running_tag().unwrap_or(0);
+            self.ask(true, |simulation| {
+                let has_timer = !vp.timers.is_empty();
+                if self.has_timer.replace(has_timer) != has_timer {
+                    simulation.has_timer(has_timer);
+                }
+                simulation.point(thread, nested)
+            })
+        };
         let pauses = if self.is_over() {
             // Also for another executor, which may poll again at once: it is
             // thrown out of when it blocks, or ends at the next pause.
             own || !self.paused.replace(true)
         } else if !ptr::eq(vp.running.get(), self.turn.get()) {
-            // SAFETY: the running thread is being polled by us.
-            let thread = unsafe { vp.running.get().as_ref() }.map_or(0, |header| header.tag.get());
-            self.ask(true, |simulation| simulation.point(thread, true)) && self.is_over()
+            point(true) && self.is_over()
         } else if self.paused.get() {
             // Other operations of a thread that has been told to pause.
             own
         } else {
-            // SAFETY: as above.
-            let thread = unsafe { vp.running.get().as_ref() }.map_or(0, |header| header.tag.get());
-            let pauses = self.ask(true, |simulation| simulation.point(thread, false));
+            let pauses = point(false);
             self.paused.set(pauses);
             pauses
         };
@@ -223,9 +290,15 @@ impl Simulated {
     /// will ever run again.
     fn step(&self, vp: &Vp) -> bool {
         vp.drain_inbox();
-        let Some(thread) = vp.policy().next() else { return self.jump(vp) };
+        let is_early = !vp.timers.is_empty() && self.ask(false, |simulation| simulation.jumps());
+        if is_early {
+            return self.jump(vp, true);
+        }
+        let Some(thread) = vp.policy().next() else { return self.jump(vp, false) };
         let Some(thread) = vp.admit(thread) else { return true };
+        let (frame, tag) = (ptr::from_ref(thread.header()), thread.tag());
         let turn = self.turn.replace(thread.header());
+        let turn_of = self.turn_of.replace(Some(tag));
         let paused = self.paused.replace(false);
         let budget = vp.budget.replace(0);
         vp.counters.polls.add_one();
@@ -234,11 +307,15 @@ impl Simulated {
         vp.budget.set(budget);
         self.paused.set(paused);
         self.turn.set(turn);
+        self.turn_of.set(turn_of);
+        self.note_turn(vp, frame, tag);
         true
     }
 
-    fn jump(&self, vp: &Vp) -> bool {
+    fn jump(&self, vp: &Vp, is_early: bool) -> bool {
         let Some(due) = vp.timers.next_due() else { return false };
+        let by = due.saturating_duration_since(self.now.get());
+        self.note(|| Note::Jumped { by, is_early });
         self.now.set(due.max(self.now.get()));
         let mut wakes = Wakes::new();
         vp.timers.fire(self.now.get(), &mut wakes);
@@ -257,7 +334,8 @@ impl Simulated {
             resume_unwind(Box::new(Ended));
         }
         if !self.step(vp) {
-            self.stuck.set(Some(Deadlock::new(vp.snapshot(false).threads, &[])));
+            let snapshot = vp.snapshot(false);
+            self.stuck.set(Some(self.report(snapshot.threads, &snapshot.holders)));
             resume_unwind(Box::new(Ended));
         }
     }
@@ -267,8 +345,17 @@ impl Simulated {
         self.paused.replace(false)
     }
 
+    /// The report of a deadlock: what has a number in notes keeps it.
+    fn report(&self, threads: Vec<ThreadReport>, holders: &[Holder]) -> Deadlock {
+        Deadlock::numbered(threads, holders, &mut self.numbers.borrow_mut())
+    }
+
     /// A schedule begins; the one before may have ended with a panic of the simulation's.
     fn begin(&self, vp: &Vp) {
+        self.takes_notes.set(self.simulation.takes_notes());
+        self.numbers.replace(Numbers::default());
+        self.choices.set(0);
+        self.has_timer.set(false);
         if self.has_failed.replace(false) {
             vp.put_in_force_again(Box::new(SimulatedPolicy(Arc::clone(&self.simulation))));
         }
@@ -371,14 +458,14 @@ impl Machine {
                     break None;
                 }
                 if !simulated.step(vp) {
-                    break Some(vp.explain(explains));
+                    break Some(vp.explain(simulated, explains));
                 }
             };
             let stop = match (stop, simulated.stuck.take()) {
                 (_, Some(stuck)) => Some(Outcome::Deadlocked(stuck)),
                 (Some(deadlock), _) => Some(Outcome::Deadlocked(deadlock)),
                 (None, None) if !main.is_determined() => {
-                    Some(Outcome::Stopped(Deadlock::new(vp.snapshot(true).threads, &[])))
+                    Some(Outcome::Stopped(simulated.report(vp.snapshot(true).threads, &[])))
                 }
                 (None, None) => None,
             };
@@ -405,44 +492,5 @@ impl Machine {
         };
         vp.sleeper.vacate();
         outcome.unwrap_or_else(|payload| resume_unwind(payload))
-    }
-}
-
-impl Vp {
-    /// Who waits on what; with `holders`, ends the threads one by one to see
-    /// which ends of channels each of them holds.
-    fn explain(&self, holders: bool) -> Deadlock {
-        let snapshot = self.snapshot(false);
-        if !holders {
-            return Deadlock::new(snapshot.threads, &[]);
-        }
-        if let Some(simulated) = &self.simulated {
-            // What destructors begin does not matter any more.
-            simulated.ended.set(true);
-        }
-        let channels = snapshot.channels;
-        // SAFETY: those who wait there have not gone on: a share each.
-        channels.iter().for_each(|probe| unsafe { (probe.retain)(probe.channel) });
-        // SAFETY: our shares.
-        let count =
-            || channels.iter().map(|probe| unsafe { (probe.handles)(probe.channel) }).collect::<Vec<_>>();
-        let mut found = Vec::new();
-        let mut before = count();
-        for (thread, frame) in snapshot.blocked {
-            self.cancel_idle(frame);
-            let after = count();
-            for (index, probe) in channels.iter().enumerate() {
-                for (side, sends) in [(0, true), (1, false)] {
-                    if after[index][side] < before[index][side] {
-                        found.push(Holder { channel: probe.channel.as_ptr() as usize, sends, thread });
-                    }
-                }
-            }
-            before = after;
-        }
-        let deadlock = Deadlock::new(snapshot.threads, &found);
-        // SAFETY: taken above.
-        channels.iter().for_each(|probe| unsafe { (probe.release)(probe.channel) });
-        deadlock
     }
 }
