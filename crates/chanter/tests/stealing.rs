@@ -154,3 +154,24 @@ fn threads_that_block_wait_for_threads_that_come_later() {
         assert_eq!(answered.load(Ordering::SeqCst), 16);
     }
 }
+
+#[test]
+fn tokens_of_threads_that_were_awaited_at_once_do_not_pile_up() {
+    watchdog!();
+    let machine = Machine::builder().vps(2).build().unwrap();
+    const THREADS: u64 = 200_000;
+    let sum = machine.block_on(async {
+        let spawner = spawn(async {
+            let mut sum = 0;
+            for number in 0..THREADS {
+                // It runs here, on the spot; its token stays in the queue.
+                sum += spawn(async move { number }).join().await.unwrap();
+            }
+            sum
+        });
+        spawner.join().await.unwrap()
+    });
+    assert_eq!(sum, THREADS * (THREADS - 1) / 2);
+    let made = machine.stats().frames_created;
+    assert!(made < THREADS / 4, "{made} frames");
+}

@@ -39,9 +39,12 @@ pub(crate) unsafe fn run(vp: &Vp, thread: Ready) {
                 return;
             }
         },
-        Begun::Stale => return,
-        // SAFETY: `Free` says so.
-        Begun::Free => return unsafe { bury(frame) },
+        Begun::Stale => return vp.was_stale(),
+        Begun::Free => {
+            vp.was_stale();
+            // SAFETY: `Free` says so.
+            return unsafe { bury(frame) };
+        }
     }
     if header.penalty.get() > 0 {
         vp.ask_closer_look();

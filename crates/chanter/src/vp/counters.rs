@@ -50,6 +50,8 @@ pub(crate) struct Counters {
     /// But those that were created delayed.
     pub(crate) hosts: Counter,
     pub(crate) queued: Counter,
+    /// Turns of tokens that were dead.
+    pub(crate) stale: Counter,
     pub(crate) promoted: Counter,
     pub(crate) reified: Counter,
     pub(crate) reified_bytes: Counter,

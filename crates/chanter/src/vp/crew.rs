@@ -179,7 +179,7 @@ impl Vp {
     /// Looks for threads of others, and runs the one that it finds.
     fn run_found(&self) -> bool {
         self.sit();
-        let thread = self.search().and_then(|thread| self.admit(thread));
+        let thread = self.search(true).and_then(|thread| self.admit(thread));
         self.stand_up();
         let found = thread.is_some();
         if let Some(thread) = thread {

@@ -29,6 +29,7 @@ mod simulation;
 mod sleep;
 mod spread;
 mod stack;
+mod theft;
 mod topology;
 mod worker;
 mod workers;
@@ -80,6 +81,7 @@ pub(crate) use replace::Replacement;
 use sleep::{Sleeper, Wake};
 use spread::Account;
 pub(crate) use stack::pointer as stack_pointer;
+use theft::Thefts;
 use worker::SOON_RUNS;
 
 /// Attaches may nest this deep.
@@ -159,6 +161,8 @@ pub(crate) struct Vp {
     account: Account,
     /// Driver: whether to linger before it sleeps.
     linger: Linger,
+    /// The driver's: whether to steal.
+    thefts: Thefts,
     /// How many polls others have seen here when they last wanted a thread.
     seen_polls: AtomicUsize,
     /// Driver: turns until the clock is looked at.
@@ -267,6 +271,7 @@ impl Vp {
             is_talking: Cell::new(false),
             account: Account::default(),
             linger: Linger::default(),
+            thefts: Thefts::new(),
             seen_polls: AtomicUsize::new(0),
             soon_runs: Cell::new(0),
             overtook: Cell::new(0),
@@ -776,7 +781,8 @@ impl Shared {
         let count = self.vps.len();
         for step in 1..count {
             let vp = self.vps[(busy.index + step) % count].leader();
-            if self.is_reserved(vp) || vp.computes_aside.load(Ordering::Relaxed) {
+            let is_pausing = vp.thefts.is_pausing() && !busy.forks.has_exposed();
+            if self.is_reserved(vp) || vp.computes_aside.load(Ordering::Relaxed) || is_pausing {
                 continue;
             }
             match vp.sleeper.wake_fenced() {

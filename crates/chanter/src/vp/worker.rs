@@ -240,6 +240,13 @@ impl Vp {
         unsafe { self.soon() }.pop_front()
     }
 
+    /// The token that was to run is dead. Where it comes from there may be many, of threads that were awaited before
+    /// they could run: the policy is asked again, so that they do not pile up.
+    pub(crate) fn was_stale(&self) {
+        self.counters.stale.add_one();
+        self.soon_runs.set(self.soon_runs.get().max(SOON_RUNS));
+    }
+
     /// The present turn was long: threads of the policy go before those that
     /// are to run soon, some of them.
     pub(super) fn ask_policy_next(&self) {
@@ -390,8 +397,9 @@ impl Vp {
             self.exit();
             return self.was_idle(now);
         }
+        let may_steal = self.thefts.may_begin(self.turns_that_ran(), now);
         if !self.has_enough()
-            && let Some(thread) = self.search()
+            && let Some(thread) = self.search(may_steal)
         {
             self.was_idle(now);
             self.watch.set(HEARTBEAT);
@@ -419,7 +427,8 @@ impl Vp {
             };
             let stacks = self.fibers.patience();
             let visitors = self.patience_for_visitors();
-            let timeout = [timeout, self.patience(), stacks, visitors].into_iter().flatten().min();
+            let pause = self.thefts.rest_of_pause(now);
+            let timeout = [timeout, self.patience(), stacks, visitors, pause].into_iter().flatten().min();
             self.counters.sleeps.add_one();
             // The seat may be taken while we wait.
             self.exit();
@@ -451,7 +460,8 @@ impl Vp {
     pub(super) fn others_wait(&self) -> bool {
         let vp = self.principal();
         let exposes = |other: &Self| !ptr::eq(other, self) && other.forks.has_exposed();
-        let waits = |other: &Self| (!ptr::eq(other, vp) && other.gives() > 1) || exposes(other);
+        let may_steal = !self.thefts.is_pausing();
+        let waits = |other: &Self| (may_steal && !ptr::eq(other, vp) && other.gives() > 1) || exposes(other);
         let machine = self.machine();
         !self.has_enough()
             && (machine.vps.iter().any(|other| waits(other)) || machine.find_stand_in(exposes).is_some())
@@ -538,12 +548,29 @@ impl Vp {
         Hungry { vp: self }
     }
 
-    pub(super) fn search(&self) -> Option<Ready> {
+    /// Turns that were not over before they began, since somebody else had run the thread.
+    fn turns_that_ran(&self) -> u64 {
+        self.counters.polls.get() - self.counters.stale.get()
+    }
+
+    /// A thread of the others', if that may be stolen, or a job.
+    pub(super) fn search(&self, may_steal: bool) -> Option<Ready> {
         let machine = self.machine();
         if machine.vps.len() == 1 {
             return None;
         }
         machine.searching.fetch_add(1, Ordering::SeqCst);
+        let found = if may_steal { self.search_policies() } else { None };
+        let found = found.or_else(|| {
+            let has_stolen = self.sitter.hold(|| thread::steal_job(self));
+            has_stolen.then(|| self.next(self.principal())).flatten()
+        });
+        machine.searching.fetch_sub(1, Ordering::SeqCst);
+        found
+    }
+
+    fn search_policies(&self) -> Option<Ready> {
+        let machine = self.machine();
         let visit = self.principal().policies.visit();
         // SAFETY: the visit lasts for longer than the call.
         let thief = unsafe { Thief::new(self.principal(), &visit) };
@@ -551,11 +578,9 @@ impl Vp {
         // Those who give may return nothing, or panic, and yet have left some with us: then nobody else tells us.
         let found = if thief.has_loot() { found.or_else(|| self.policy().next()) } else { found };
         drop(visit);
-        let found = found.or_else(|| {
-            let has_stolen = self.sitter.hold(|| thread::steal_job(self));
-            has_stolen.then(|| self.next(self.principal())).flatten()
-        });
-        machine.searching.fetch_sub(1, Ordering::SeqCst);
+        if found.is_some() {
+            self.thefts.begin(self.turns_that_ran());
+        }
         found
     }
 
