@@ -38,6 +38,10 @@ impl Program for Mergesort {
         serial::sorted(numbers.clone())
     }
 
+    fn serial_same(numbers: &Vec<u32>) -> Vec<u32> {
+        serial::sorted_by_merging(numbers.clone())
+    }
+
     async fn threads(numbers: Arc<Vec<u32>>, form: Form) -> Done<Vec<u32>> {
         let own = numbers.to_vec();
         let sorted = match form {
@@ -45,7 +49,7 @@ impl Program for Mergesort {
             Form::AsynchronousHosts => chanter::sorted::<AsynchronousHosts>(own).await,
             Form::AsynchronousParasites => chanter::sorted::<AsynchronousParasites>(own).await,
             Form::Stolen => chanter::stolen(own).await,
-            Form::Forked | Form::Serial => return Done::new(chanter::forked(own)),
+            _ => return Done::new(chanter::forked(own)),
         };
         Done::new(sorted).communications(halves(numbers.len()))
     }
