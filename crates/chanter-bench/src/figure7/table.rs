@@ -24,7 +24,7 @@ const SPEED_UPS: [(&str, &str); 2] =
 
 const MAPPING: &str = "\
 best serial: the best algorithm without threads; same serial: the threads' algorithm without them, which is the same
-program, with the same figure, except in primes.
+program, with the same figure, except in primes and boyer.
 lifo: futures are scheduled, one LIFO queue for all, as in the paper; default: the same under work stealing;
 delayed: only a demand runs them. A TCB is a dynamic context that a thread takes when it first runs. Here a thread has
 a frame from its birth, also one that will be stolen, so the three lines count frames, and add up to all threads:
