@@ -31,8 +31,7 @@ fn value<T>(value: Result<T, JoinError>) -> T {
 fn rewrite(problem: Arc<Problem>, mut term: Term, on_demand: bool) -> Threaded<(Term, u64)> {
     Box::pin(async move {
         let mut rewrites = 0;
-        loop {
-            let &Term::Apply(function, ref args) = &term else { break };
+        while let &Term::Apply(function, ref args) = &term {
             let large = args.iter().filter(|arg| arg.has(NODES)).count();
             if large == 0 {
                 break;
