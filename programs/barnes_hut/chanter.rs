@@ -46,11 +46,11 @@ fn grow<S: Style>(
         }
         let Some(parts) = space.divide(&mut bodies) else { return (Tree::of(space, &mut bodies), 0) };
         let (tx, rx) = channel();
-        let mut messages = 0;
+        let mut begun = 0;
         for (index, (space, bodies)) in parts.into_iter().enumerate() {
             if !bodies.is_empty() {
                 let (tx, bodies) = (tx.clone(), bodies.to_vec());
-                messages += 1;
+                begun += 1;
                 spawn(async move {
                     let grown = grow::<S>(space, bodies, share).await;
                     S::send(&tx, (index, grown)).await;
@@ -58,7 +58,8 @@ fn grow<S: Style>(
             }
         }
         let mut parts: [Tree; 8] = Default::default();
-        for _ in 0..messages {
+        let mut messages = begun;
+        for _ in 0..begun {
             let (index, (part, more)) = rx.recv().await.expect("each part is sent");
             parts[index] = part;
             messages += more;
