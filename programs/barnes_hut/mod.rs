@@ -13,7 +13,7 @@ use crate::kit::{
 
 pub use body::Body;
 use body::Vector;
-use tree::{Tree, pull};
+use tree::{FAR, Mass, Space, Tree, pull};
 
 /// Bodies, and for how many steps they move.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ impl Program for BarnesHut {
 
     fn input(size: Size) -> Bodies {
         match size {
-            Size::Quick => Bodies { bodies: Body::disc(96), steps: 2 },
-            Size::Paper => Bodies { bodies: Body::disc(1024), steps: 8 },
+            Size::Quick => Bodies { bodies: Body::ball(96), steps: 2 },
+            Size::Paper => Bodies { bodies: Body::ball(1024), steps: 8 },
         }
     }
 
@@ -46,12 +46,11 @@ impl Program for BarnesHut {
     }
 
     async fn threads(input: Arc<Bodies>, form: Form) -> Done<Vec<Body>> {
-        let bodies = match form {
+        match form {
             Form::Synchronous => chanter::run::<Synchronous>(&input.bodies, input.steps).await,
             Form::AsynchronousHosts => chanter::run::<AsynchronousHosts>(&input.bodies, input.steps).await,
             _ => chanter::run::<AsynchronousParasites>(&input.bodies, input.steps).await,
-        };
-        Done::new(bodies).communications((input.bodies.len() * input.steps) as u64)
+        }
     }
 
     fn check(_: Size, input: &Bodies, answer: &Vec<Body>) -> Result<(), Failure> {
@@ -70,12 +69,12 @@ fn momentum(bodies: &[Body]) -> Vector {
 
 /// How far the tree is off, in the mean, as a part of the mean force.
 fn mean_error(bodies: &[Body]) -> f64 {
-    let tree = Tree::of(bodies);
+    let tree = serial::tree(bodies);
     let mut off = 0.0;
     let mut all = 0.0;
     for body in bodies {
         let exact = bodies.iter().fold(Vector::ZERO, |sum, b| sum + pull(b.place - body.place, b.mass));
-        off += (tree.acceleration(body.place) - exact).square().sqrt();
+        off += (tree.acceleration(body.place, FAR) - exact).square().sqrt();
         all += exact.square().sqrt();
     }
     off / all

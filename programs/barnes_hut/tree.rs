@@ -1,88 +1,179 @@
-//! The tree of squares.
+//! The tree of cubes.
 
 use super::body::{Body, Vector};
 
-/// A group is far if its square's side is less than this part of its distance.
-const FAR: f64 = 0.5;
+/// A group is far if its cube's side is less than this part of its distance.
+pub(super) const FAR: f64 = 0.5;
 /// Bodies do not come closer than this, squared.
 const SOFT: f64 = 1e-4;
-/// Squares are not divided further than this: bodies at one place would be never apart.
+/// Cubes are not divided further than this: bodies at one place would be never apart.
 const DEEPEST: u32 = 48;
 
-/// A square with what is in it: the mass, and its centre.
-#[derive(Debug)]
-struct Square {
+/// What attracts: a body, or several together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mass {
     mass: f64,
     centre: Vector,
+}
+
+impl Mass {
+    pub(super) fn of(body: &Body) -> Self {
+        Self { mass: body.mass, centre: body.place }
+    }
+
+    /// Several, added in their order. One alone stays exactly where it is.
+    fn sum(mut all: impl Iterator<Item = Self>) -> Self {
+        let first = all.next().unwrap_or(Self { mass: 0.0, centre: Vector::ZERO });
+        let Some(second) = all.next() else { return first };
+        let begin = (first.mass, first.centre * first.mass);
+        let (mass, moment) = std::iter::once(second)
+            .chain(all)
+            .fold(begin, |(mass, m), one| (mass + one.mass, m + one.centre * one.mass));
+        Self { mass, centre: moment * (1.0 / mass) }
+    }
+}
+
+/// A part of space: a cube.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Space {
+    middle: Vector,
+    half: f64,
+    /// How often the whole was halved.
+    depth: u32,
+}
+
+impl Space {
+    /// One that holds all bodies.
+    pub(super) fn around(bodies: &[Mass]) -> Self {
+        let reach = |far: f64, mass: &Mass| {
+            [mass.centre.x, mass.centre.y, mass.centre.z].iter().fold(far, |far, at| far.max(at.abs()))
+        };
+        Self { middle: Vector::ZERO, half: bodies.iter().fold(0.0, reach) + 1e-9, depth: 0 }
+    }
+
+    /// One of its eight parts.
+    fn octant(self, index: usize) -> Self {
+        let half = self.half / 2.0;
+        let off = |bit: usize| if index & bit == 0 { -half } else { half };
+        let middle = self.middle + Vector { x: off(1), y: off(2), z: off(4) };
+        Self { middle, half, depth: self.depth + 1 }
+    }
+
+    /// Which of the parts a place is in.
+    fn octant_of(self, place: Vector) -> usize {
+        let beyond = |at: f64, middle: f64| usize::from(at >= middle);
+        beyond(place.x, self.middle.x)
+            + 2 * beyond(place.y, self.middle.y)
+            + 4 * beyond(place.z, self.middle.z)
+    }
+
+    /// Whether a cube with so many bodies stays whole.
+    fn is_leaf(self, bodies: usize) -> bool {
+        bodies == 1 || self.depth == DEEPEST
+    }
+
+    /// Divides the bodies among the parts; those of a part keep their order. `None`: the cube stays whole.
+    pub(super) fn divide(self, bodies: &mut [Mass]) -> Option<[(Self, &mut [Mass]); 8]> {
+        if self.is_leaf(bodies.len()) {
+            return None;
+        }
+        bodies.sort_by_key(|body| self.octant_of(body.centre));
+        let mut rest = bodies;
+        Some(std::array::from_fn(|index| {
+            let end = rest.partition_point(|body| self.octant_of(body.centre) <= index);
+            let (these, others) = std::mem::take(&mut rest).split_at_mut(end);
+            rest = others;
+            (self.octant(index), these)
+        }))
+    }
+}
+
+/// A cube with what is in it.
+#[derive(Clone, Debug, PartialEq)]
+struct Cube {
+    all: Mass,
     side: f64,
-    /// Four squares, by their places in the list; none if one body, or several at one place, are in it.
-    below: [u32; 4],
+    /// How much further on in the list each part is; 0: nothing is in it.
+    below: [u32; 8],
     is_leaf: bool,
 }
 
-/// The tree of one step; its first square is the whole.
-#[derive(Debug)]
+/// The tree of a cube that has bodies in it: the cube first, then the trees of its parts, in their order. So trees of
+/// parts that were made elsewhere are put together as they are.
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Tree {
-    squares: Vec<Square>,
+    cubes: Vec<Cube>,
 }
 
-const NONE: u32 = u32::MAX;
-
 impl Tree {
-    pub(super) fn of(bodies: &[Body]) -> Self {
-        let reach =
-            bodies.iter().fold(0.0_f64, |r, body| r.max(body.place.x.abs()).max(body.place.y.abs())) + 1e-9;
-        let mut tree = Self { squares: Vec::with_capacity(2 * bodies.len()) };
-        let mut all: Vec<&Body> = bodies.iter().collect();
-        tree.add(&mut all, Vector { x: 0.0, y: 0.0 }, reach, 0);
+    /// The tree of some bodies; none has an empty one.
+    pub(super) fn of(space: Space, bodies: &mut [Mass]) -> Self {
+        let mut tree = Self { cubes: Vec::with_capacity(2 * bodies.len()) };
+        if !bodies.is_empty() {
+            tree.add(space, bodies);
+        }
         tree
     }
 
-    /// Adds the square around `middle` that holds `bodies`; returns its place.
-    fn add(&mut self, bodies: &mut [&Body], middle: Vector, half: f64, depth: u32) -> u32 {
-        if bodies.is_empty() {
-            return NONE;
-        }
-        let mass: f64 = bodies.iter().map(|body| body.mass).sum();
-        let moment = bodies.iter().fold(Vector::ZERO, |m, body| m + body.place * body.mass);
-        let is_leaf = bodies.len() == 1 || depth == DEEPEST;
-        let place = self.squares.len() as u32;
-        let (centre, side) = (moment * (1.0 / mass), 2.0 * half);
-        self.squares.push(Square { mass, centre, side, below: [NONE; 4], is_leaf });
-        if !is_leaf {
-            let quarter = |body: &&Body| {
-                usize::from(body.place.x >= middle.x) + 2 * usize::from(body.place.y >= middle.y)
-            };
-            bodies.sort_by_key(quarter);
-            let mut rest = bodies;
-            for index in 0..4 {
-                let end = rest.partition_point(|body| quarter(body) <= index);
-                let (these, others) = std::mem::take(&mut rest).split_at_mut(end);
-                let off = |bit: usize| if index & bit == 0 { -half / 2.0 } else { half / 2.0 };
-                let at = Vector { x: middle.x + off(1), y: middle.y + off(2) };
-                self.squares[place as usize].below[index] = self.add(these, at, half / 2.0, depth + 1);
-                rest = others;
+    fn add(&mut self, space: Space, bodies: &mut [Mass]) {
+        let place = self.cubes.len();
+        self.push(space, Mass::sum(bodies.iter().copied()), true);
+        let Some(parts) = space.divide(bodies) else { return };
+        self.cubes[place].is_leaf = false;
+        for (index, (space, bodies)) in parts.into_iter().enumerate() {
+            if !bodies.is_empty() {
+                self.cubes[place].below[index] = (self.cubes.len() - place) as u32;
+                self.add(space, bodies);
             }
         }
-        place
+        self.weigh(place);
     }
 
-    /// What the whole does to a body at `place`.
-    pub(super) fn acceleration(&self, place: Vector) -> Vector {
+    /// The tree of a cube from those of its parts: the same, to the last bit, that [`of`](Self::of) makes.
+    pub(super) fn join(space: Space, parts: [Self; 8]) -> Self {
+        let count = parts.iter().map(|part| part.cubes.len()).sum::<usize>();
+        let mut tree = Self { cubes: Vec::with_capacity(1 + count) };
+        tree.push(space, Mass { mass: 0.0, centre: Vector::ZERO }, false);
+        for (index, part) in parts.into_iter().enumerate() {
+            if !part.cubes.is_empty() {
+                tree.cubes[0].below[index] = tree.cubes.len() as u32;
+                tree.cubes.extend(part.cubes);
+            }
+        }
+        tree.weigh(0);
+        tree
+    }
+
+    fn push(&mut self, space: Space, all: Mass, is_leaf: bool) {
+        self.cubes.push(Cube { all, side: 2.0 * space.half, below: [0; 8], is_leaf });
+    }
+
+    /// Adds up the parts of a cube, so that the order does not depend on who made them.
+    fn weigh(&mut self, place: usize) {
+        let cube = &self.cubes[place];
+        let parts = cube.below.iter().filter(|&&on| on > 0);
+        let all = Mass::sum(parts.map(|&on| self.cubes[place + on as usize].all));
+        self.cubes[place].all = all;
+    }
+
+    /// What the whole does to a body at `place`. Groups are far that are seen under less than `far`.
+    pub(super) fn acceleration(&self, place: Vector, far: f64) -> Vector {
         let mut sum = Vector::ZERO;
-        self.walk(0, place, &mut sum);
+        if !self.cubes.is_empty() {
+            self.walk(0, place, far, &mut sum);
+        }
         sum
     }
 
-    fn walk(&self, square: u32, place: Vector, sum: &mut Vector) {
-        let Some(square) = self.squares.get(square as usize) else { return };
-        let apart = square.centre - place;
-        if square.is_leaf || square.side * square.side < FAR * FAR * apart.square() {
-            *sum = *sum + pull(apart, square.mass);
+    fn walk(&self, at: usize, place: Vector, far: f64, sum: &mut Vector) {
+        let cube = &self.cubes[at];
+        let apart = cube.all.centre - place;
+        if cube.is_leaf || cube.side * cube.side < far * far * apart.square() {
+            *sum = *sum + pull(apart, cube.all.mass);
             return;
         }
-        for below in square.below {
-            self.walk(below, place, sum);
+        for on in cube.below.into_iter().filter(|&on| on > 0) {
+            self.walk(at + on as usize, place, far, sum);
         }
     }
 }
@@ -91,4 +182,58 @@ impl Tree {
 pub(super) fn pull(apart: Vector, mass: f64) -> Vector {
     let square = apart.square() + SOFT;
     apart * (mass / (square * square.sqrt()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(bodies: &[Body]) -> Tree {
+        let mut all: Vec<_> = bodies.iter().map(Mass::of).collect();
+        Tree::of(Space::around(&all), &mut all)
+    }
+
+    /// What all bodies do, each by itself; and how much that is if none is taken against another.
+    fn direct(bodies: &[Body], place: Vector) -> (Vector, f64) {
+        bodies.iter().fold((Vector::ZERO, 0.0), |(sum, size), body| {
+            let one = pull(body.place - place, body.mass);
+            (sum + one, size + one.square().sqrt())
+        })
+    }
+
+    #[test]
+    fn forces_are_those_of_all_pairs_within_the_error_of_the_angle() {
+        for count in [1, 2, 9, 100, 400] {
+            let bodies = Body::ball(count);
+            let tree = tree(&bodies);
+            for body in &bodies {
+                let (exact, size) = direct(&bodies, body.place);
+                let off = |far: f64| (tree.acceleration(body.place, far) - exact).square().sqrt();
+                // No group is far: the same sum, in another order.
+                assert!(off(0.0) <= 1e-12 * size, "{count}: {} of {size}", off(0.0));
+                // The first term that a group's centre of mass leaves out is quadratic in the angle.
+                for far in [0.1, FAR, 0.8] {
+                    assert!(off(far) <= far * far * size, "{count}, {far}: {} of {size}", off(far));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_tree_of_parts_made_apart_is_the_same_to_the_last_bit() {
+        let mut all: Vec<_> = Body::ball(300).iter().map(Mass::of).collect();
+        let space = Space::around(&all);
+        let whole = Tree::of(space, &mut all.clone());
+        let parts = space.divide(&mut all).unwrap().map(|(space, bodies)| Tree::of(space, bodies));
+        assert_eq!(Tree::join(space, parts), whole);
+        assert!(whole.cubes.len() > 300);
+    }
+
+    #[test]
+    fn bodies_at_one_place_are_a_tree_too() {
+        let same = [Body::ball(1)[0]; 3];
+        let tree = tree(&same);
+        assert_eq!(tree.cubes.len() as u32, DEEPEST + 1);
+        assert!(tree.acceleration(same[0].place, FAR).square() < 1e-18);
+    }
 }

@@ -1,4 +1,4 @@
-//! A thread for each case.
+//! A thread for each large argument that is rewritten, and for each case.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,25 +6,97 @@ use std::sync::Arc;
 
 use chanter::prelude::*;
 
-use super::{Case, Problem, Verdict};
+use super::proof::{Case, Verdict};
+use super::term::Term;
+use super::{NODES, Problem, Proof};
 
-type Proof = Pin<Box<dyn Future<Output = bool> + Send>>;
+type Threaded<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Rewrites the formula, and then looks at its cases: all that are open at once, or each when it is asked for.
+pub(super) async fn prove(problem: Arc<Problem>, on_demand: bool) -> Proof {
+    let (formula, rewrites) = rewrite(Arc::clone(&problem), problem.formula.clone(), on_demand).await;
+    let prove = if on_demand { one_after_the_other } else { speculatively };
+    Proof { is_tautology: prove(formula, Case::default()).await, rewrites }
+}
+
+fn start<T: Send + 'static>(work: Threaded<T>, on_demand: bool) -> Thread<T> {
+    if on_demand { delay(work) } else { spawn(work) }
+}
+
+fn value<T>(value: Result<T, JoinError>) -> T {
+    value.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The normal form of a term, and how many terms were rewritten for it.
+fn rewrite(problem: Arc<Problem>, mut term: Term, on_demand: bool) -> Threaded<(Term, u64)> {
+    Box::pin(async move {
+        let mut rewrites = 0;
+        while let &Term::Apply(function, ref args) = &term {
+            let large = args.iter().filter(|arg| arg.has(NODES)).count();
+            if large == 0 {
+                break;
+            }
+            rewrites += 1;
+            let args = Arc::clone(args);
+            let mut normal = Vec::with_capacity(args.len());
+            for (arg, more) in rewrite_all(&problem, &args, large, on_demand).await {
+                rewrites += more;
+                normal.push(arg);
+            }
+            let inside = Term::Apply(function, normal.into());
+            match problem.lemmas.apply(function, &inside, &mut Vec::new()) {
+                Some(right) => term = right,
+                None => return (inside, rewrites),
+            }
+        }
+        let (normal, more) = problem.lemmas.rewrite(&term);
+        (normal, rewrites + more)
+    })
+}
+
+/// Rewrites the arguments of a term: each of the `large` ones is a thread's, but for the last, which is the caller's.
+async fn rewrite_all(
+    problem: &Arc<Problem>,
+    args: &[Term],
+    mut large: usize,
+    on_demand: bool,
+) -> Vec<(Term, u64)> {
+    let mut begun = Vec::with_capacity(args.len());
+    for arg in args {
+        large -= usize::from(arg.has(NODES));
+        let begin = || start(rewrite(Arc::clone(problem), arg.clone(), on_demand), on_demand);
+        begun.push((large > 0 && arg.has(NODES)).then(begin));
+    }
+    // The caller's own first: meanwhile others take what was begun.
+    let mut own = Vec::with_capacity(args.len());
+    for arg in args.iter().zip(&begun).filter(|(_, thread)| thread.is_none()).map(|(arg, _)| arg) {
+        own.push(rewrite(Arc::clone(problem), arg.clone(), on_demand).await);
+    }
+    let mut own = own.into_iter();
+    let mut normal = Vec::with_capacity(args.len());
+    for thread in begun {
+        normal.extend(match thread {
+            Some(thread) => Some(value(thread.await)),
+            None => own.next(),
+        });
+    }
+    normal
+}
 
 /// Both cases of a split at once; the first refutation decides, and ends the other case.
-pub(super) fn prove_speculatively(problem: Arc<Problem>, case: Case) -> Proof {
+fn speculatively(term: Term, case: Case) -> Threaded<bool> {
     Box::pin(async move {
-        let atom = match problem.judge(&case) {
+        let (condition, [yes, no]) = match case.judge(&term) {
             Verdict::Decided(holds) => return holds,
-            Verdict::Open(atom) => atom,
+            Verdict::Open { condition, cases } => (condition, cases),
         };
-        let assume = |holds| {
-            Speculative(spawn(prove_speculatively(Arc::clone(&problem), case.and(atom.clone(), holds))))
-        };
-        let cases = [assume(true), assume(false)];
+        let assume =
+            |term, holds| Speculative(spawn(speculatively(term, case.and(condition.clone(), holds))));
+        let cases = [assume(yes, true), assume(no, false)];
         let [one, other] = &cases;
         let first = choose((one.0.join().wrap(|case| (case, 1)), other.0.join().wrap(|case| (case, 0))));
         let (case, rest) = first.await;
-        proved(case) && proved(cases[rest].0.join().await)
+        value(case) && value(cases[rest].0.join().await)
     })
 }
 
@@ -40,18 +112,14 @@ impl Drop for Speculative {
 }
 
 /// The second case only when the first is proved.
-pub(super) fn prove_on_demand(problem: Arc<Problem>, case: Case) -> Proof {
+fn one_after_the_other(term: Term, case: Case) -> Threaded<bool> {
     Box::pin(async move {
-        let atom = match problem.judge(&case) {
+        let (condition, [yes, no]) = match case.judge(&term) {
             Verdict::Decided(holds) => return holds,
-            Verdict::Open(atom) => atom,
+            Verdict::Open { condition, cases } => (condition, cases),
         };
-        let assume = |holds| delay(prove_on_demand(Arc::clone(&problem), case.and(atom.clone(), holds)));
-        let (one, other) = (assume(true), assume(false));
-        proved(one.await) && proved(other.await)
+        let assume = |term, holds| delay(one_after_the_other(term, case.and(condition.clone(), holds)));
+        let (one, other) = (assume(yes, true), assume(no, false));
+        value(one.await) && value(other.await)
     })
-}
-
-fn proved(case: Result<bool, JoinError>) -> bool {
-    case.unwrap_or_else(|error| panic!("{error}"))
 }

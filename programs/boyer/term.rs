@@ -1,71 +1,137 @@
 //! Terms, and how they are written.
 
-use std::fmt;
 use std::sync::Arc;
 
-/// A variable, or a function applied to terms. Clones share.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) enum Term {
-    Variable(char),
-    Apply(&'static str, Arc<[Term]>),
+/// A name, by its place in a [`Vocabulary`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Symbol(u16);
+
+impl Symbol {
+    /// For tables of what belongs to each name.
+    pub(super) fn index(self) -> usize {
+        self.0.into()
+    }
 }
 
-impl Term {
-    /// Reads a term: a letter is a variable, `(f a b)` an application.
+/// All names that were read. Every one but the first few is whatever its place says.
+#[derive(Debug)]
+pub(super) struct Vocabulary(Vec<&'static str>);
+
+impl Vocabulary {
+    pub(super) const IF: Symbol = Symbol(0);
+    pub(super) const TRUE: Symbol = Symbol(1);
+    pub(super) const FALSE: Symbol = Symbol(2);
+
+    pub(super) fn new() -> Self {
+        Self(vec!["if", "t", "f"])
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn symbol(&mut self, name: &'static str) -> Symbol {
+        let known = self.0.iter().position(|known| *known == name);
+        let place = known.unwrap_or_else(|| {
+            self.0.push(name);
+            self.0.len() - 1
+        });
+        Symbol(u16::try_from(place).expect("a few hundred names"))
+    }
+
+    /// Reads a term: a number, a variable, or `(f a b)`, a function and its arguments.
     ///
     /// # Panics
     /// If the text is something else: it is ours.
-    pub(super) fn read(text: &'static str) -> Self {
+    pub(super) fn read(&mut self, text: &'static str) -> Term {
         let mut rest = text;
-        let term = Self::read_one(&mut rest);
+        let term = self.read_one(&mut rest);
         assert!(rest.trim().is_empty(), "{rest:?} is left of {text:?}");
         term
     }
 
-    fn read_one(rest: &mut &'static str) -> Self {
+    fn read_one(&mut self, rest: &mut &'static str) -> Term {
         let word = next_word(rest);
         if word != "(" {
-            let letter = word.chars().next().filter(|_| word.len() == 1);
-            return Self::Variable(letter.unwrap_or_else(|| panic!("{word:?} is no variable")));
+            return word.parse().map_or_else(|_| Term::Variable(self.symbol(word)), Term::Number);
         }
-        let function = next_word(rest);
+        let function = self.symbol(next_word(rest));
         let mut args = Vec::new();
         while !rest.trim_start().starts_with(')') {
-            args.push(Self::read_one(rest));
+            args.push(self.read_one(rest));
         }
         next_word(rest);
-        Self::Apply(function, args.into())
+        Term::Apply(function, args.into())
     }
+}
 
+/// A variable, a number, or a function applied to terms. Clones share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Term {
+    Variable(Symbol),
+    Number(u8),
+    Apply(Symbol, Arc<[Self]>),
+}
+
+/// Which terms variables stand for.
+pub(super) type Bindings = Vec<(Symbol, Term)>;
+
+fn bound(bindings: &[(Symbol, Term)], name: Symbol) -> Option<&Term> {
+    bindings.iter().find(|(bound, _)| *bound == name).map(|(_, term)| term)
+}
+
+impl Term {
     /// With terms for variables; those that `bindings` does not know stay.
-    pub(super) fn with(&self, bindings: &[(char, Self)]) -> Self {
+    pub(super) fn with(&self, bindings: &[(Symbol, Self)]) -> Self {
         match self {
-            Self::Variable(name) => {
-                let bound = bindings.iter().find(|(bound, _)| bound == name);
-                bound.map_or_else(|| self.clone(), |(_, term)| term.clone())
-            }
+            Self::Variable(name) => bound(bindings, *name).unwrap_or(self).clone(),
+            Self::Number(_) => self.clone(),
             Self::Apply(function, args) => {
-                Self::Apply(function, args.iter().map(|arg| arg.with(bindings)).collect())
+                Self::Apply(*function, args.iter().map(|arg| arg.with(bindings)).collect())
             }
         }
     }
 
     /// Whether `self`, with terms for its variables, is `other`: then `bindings` has them.
-    pub(super) fn matches(&self, other: &Self, bindings: &mut Vec<(char, Self)>) -> bool {
+    pub(super) fn matches(&self, other: &Self, bindings: &mut Bindings) -> bool {
         match (self, other) {
-            (Self::Variable(name), term) => match bindings.iter().find(|(bound, _)| bound == name) {
-                Some((_, bound)) => bound == term,
+            (Self::Variable(name), term) => match bound(bindings, *name) {
+                Some(known) => known == term,
                 None => {
                     bindings.push((*name, term.clone()));
                     true
                 }
             },
-            (Self::Apply(f, args), Self::Apply(g, others)) => {
-                f == g
+            (Self::Apply(function, args), Self::Apply(other, others)) => {
+                function == other
                     && args.len() == others.len()
                     && args.iter().zip(others.iter()).all(|(arg, other)| arg.matches(other, bindings))
             }
-            _ => false,
+            _ => self == other,
+        }
+    }
+
+    /// Whether it is the other one, without a look at its arguments.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Apply(function, args), Self::Apply(other, others)) => {
+                function == other && Arc::ptr_eq(args, others)
+            }
+            _ => self == other,
+        }
+    }
+
+    /// Whether it has at least so many nodes. Looks at no more.
+    pub(super) fn has(&self, nodes: usize) -> bool {
+        self.without(nodes) == 0
+    }
+
+    /// What is left of `nodes` when those of the term are taken away.
+    fn without(&self, nodes: usize) -> usize {
+        match self {
+            _ if nodes == 0 => 0,
+            Self::Apply(_, args) => args.iter().fold(nodes - 1, |left, arg| arg.without(left)),
+            _ => nodes - 1,
         }
     }
 }
@@ -82,17 +148,4 @@ fn next_word(rest: &mut &'static str) -> &'static str {
     assert!(!word.is_empty(), "a term ends too early");
     *rest = after;
     word
-}
-
-impl fmt::Debug for Term {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Variable(name) => write!(f, "{name}"),
-            Self::Apply(function, args) => {
-                write!(f, "({function}")?;
-                args.iter().try_for_each(|arg| write!(f, " {arg:?}"))?;
-                f.write_str(")")
-            }
-        }
-    }
 }

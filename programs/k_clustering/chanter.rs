@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use chanter::prelude::*;
 
-use super::{Clusters, Nearest, Point, Points, Sum};
+use super::{Block, Clusters, Nearest, Point, Points, Sum};
 use crate::kit::Style;
 
-/// A block on its way.
-struct Block {
-    points: Arc<[Point]>,
+/// A block on its way, and what is known of it.
+struct Travelling {
+    block: Arc<Block>,
     nearest: Nearest,
 }
 
@@ -25,28 +25,28 @@ pub(super) async fn cluster<S: Style>(points: &Points) -> Clusters {
 async fn round<S: Style>(points: &Points, centres: &[Point]) -> Vec<Sum> {
     let blocks = points.blocks.len();
     let (source, mut last) = channel();
-    for (cluster, centre) in centres.iter().copied().enumerate() {
+    for (cluster, centre) in (0..).zip(centres.iter().copied()) {
         let (tx, rx) = channel();
         let before = std::mem::replace(&mut last, rx);
         spawn(async move {
             for _ in 0..blocks {
-                let mut block: Block = before.recv().await.expect("the stage before sends each block");
-                block.nearest.compare(&block.points, cluster, centre);
-                S::send(&tx, block).await;
+                let mut here: Travelling = before.recv().await.expect("the stage before sends each block");
+                here.nearest.compare(&here.block, cluster, &[centre]);
+                S::send(&tx, here).await;
             }
         });
     }
     let all = points.blocks.clone();
     spawn(async move {
-        for points in all {
-            let nearest = Nearest::new(points.len());
-            S::send(&source, Block { points, nearest }).await;
+        for block in all {
+            let nearest = Nearest::new(&block);
+            S::send(&source, Travelling { block, nearest }).await;
         }
     });
     let mut sums = vec![Sum::default(); centres.len()];
     for _ in 0..blocks {
-        let block = last.recv().await.expect("the last stage sends each block");
-        block.nearest.add_to(&mut sums, &block.points);
+        let here = last.recv().await.expect("the last stage sends each block");
+        here.nearest.add_to(&mut sums, &here.block);
     }
     sums
 }

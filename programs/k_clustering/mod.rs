@@ -9,25 +9,56 @@ use crate::kit::{
     AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Random, Size, Synchronous, ensure,
 };
 
-/// A place. Its numbers are whole, and so small that all sums are exact.
+/// A place. Its numbers are whole and small: they are exact, and so are sums of them, and of squared distances, in
+/// twice as many bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    x: f64,
-    y: f64,
+    x: f32,
+    y: f32,
 }
 
 impl Point {
     /// The square of their distance.
-    fn distance(self, other: Self) -> f64 {
+    #[inline]
+    fn distance(self, other: Self) -> f32 {
         let (x, y) = (self.x - other.x, self.y - other.y);
         x * x + y * y
+    }
+}
+
+/// Points that are looked at together: what is known of so many stays in registers.
+const LANES: usize = 8;
+
+/// Points whose equal coordinates lie together, so that one instruction takes several.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    xs: [f32; LANES],
+    ys: [f32; LANES],
+}
+
+/// Points that travel together.
+#[derive(Debug)]
+struct Block(Box<[Group]>);
+
+impl Block {
+    /// A block of `groups * LANES` points.
+    fn of(groups: usize, mut point: impl FnMut() -> Point) -> Self {
+        let group = |_| {
+            let points: [Point; LANES] = std::array::from_fn(|_| point());
+            Group { xs: points.map(|point| point.x), ys: points.map(|point| point.y) }
+        };
+        Self((0..groups).map(group).collect())
+    }
+
+    fn points(&self) -> impl Iterator<Item = Point> {
+        self.0.iter().flat_map(|group| std::iter::zip(group.xs, group.ys)).map(|(x, y)| Point { x, y })
     }
 }
 
 /// What is to be divided.
 #[derive(Debug)]
 pub struct Points {
-    blocks: Vec<Arc<[Point]>>,
+    blocks: Vec<Arc<Block>>,
     clusters: usize,
     rounds: usize,
 }
@@ -61,17 +92,17 @@ impl Points {
             let off = Self::somewhere(&mut random, 6_000);
             Point { x: place.x + off.x - 3_000.0, y: place.y + off.y - 3_000.0 }
         };
-        let blocks = (0..blocks).map(|_| (0..block).map(|_| point()).collect()).collect();
-        Self { blocks, clusters, rounds }
+        let mut block = || Arc::new(Block::of(block / LANES, &mut point));
+        Self { blocks: (0..blocks).map(|_| block()).collect(), clusters, rounds }
     }
 
     const fn somewhere(random: &mut Random, bound: u64) -> Point {
-        Point { x: random.below(bound) as f64, y: random.below(bound) as f64 }
+        Point { x: random.below(bound) as f32, y: random.below(bound) as f32 }
     }
 
     /// The first centres: points far apart in the list.
     fn begin(&self) -> Clusters {
-        let all: Vec<Point> = self.blocks.iter().flat_map(|block| block.iter().copied()).collect();
+        let all: Vec<Point> = self.blocks.iter().flat_map(|block| block.points()).collect();
         let step = all.len() / self.clusters;
         let centres = all.into_iter().step_by(step).take(self.clusters).collect();
         Clusters { centres, sizes: vec![0.0; self.clusters], spreads: Vec::new() }
@@ -88,7 +119,8 @@ impl Clusters {
     fn advance(&mut self, sums: &[Sum]) {
         for ((centre, size), sum) in self.centres.iter_mut().zip(&mut self.sizes).zip(sums) {
             if sum.points > 0.0 {
-                *centre = Point { x: (sum.x / sum.points).trunc(), y: (sum.y / sum.points).trunc() };
+                let mean = |of: f64| (of / sum.points).trunc() as f32;
+                *centre = Point { x: mean(sum.x), y: mean(sum.y) };
             }
             *size = sum.points;
         }
@@ -96,34 +128,48 @@ impl Clusters {
     }
 }
 
-/// What is known of a block of points so far: how far the nearest centre is from each, and which it is.
-struct Nearest {
-    distances: Box<[f64]>,
-    clusters: Box<[u64]>,
+/// What is known of a group so far: how far the nearest centre is from each point, and which it is.
+#[derive(Clone, Copy)]
+struct Known {
+    distances: [f32; LANES],
+    clusters: [u32; LANES],
 }
 
+/// What is known of a block.
+struct Nearest(Box<[Known]>);
+
 impl Nearest {
-    fn new(points: usize) -> Self {
-        Self { distances: vec![f64::INFINITY; points].into(), clusters: vec![0; points].into() }
+    fn new(block: &Block) -> Self {
+        let nothing = Known { distances: [f32::INFINITY; LANES], clusters: [0; LANES] };
+        Self(vec![nothing; block.0.len()].into())
     }
 
-    /// Compares each point with one more centre.
-    fn compare(&mut self, points: &[Point], cluster: usize, centre: Point) {
-        for ((point, nearest), of) in points.iter().zip(&mut self.distances).zip(&mut self.clusters) {
-            let distance = point.distance(centre);
-            if distance < *nearest {
-                (*nearest, *of) = (distance, cluster as u64);
+    /// Compares each point with more centres, which are numbered from `first`: all of them for a group, and then for
+    /// the next.
+    fn compare(&mut self, block: &Block, first: u32, centres: &[Point]) {
+        for (group, known) in block.0.iter().zip(&mut self.0) {
+            let Known { mut distances, mut clusters } = *known;
+            for (cluster, centre) in (first..).zip(centres) {
+                for lane in 0..LANES {
+                    let distance = Point { x: group.xs[lane], y: group.ys[lane] }.distance(*centre);
+                    let is_nearer = distance < distances[lane];
+                    // No branch: all lanes go the same way.
+                    distances[lane] = if is_nearer { distance } else { distances[lane] };
+                    clusters[lane] = if is_nearer { cluster } else { clusters[lane] };
+                }
             }
+            *known = Known { distances, clusters };
         }
     }
 
-    fn add_to(&self, sums: &mut [Sum], points: &[Point]) {
-        for ((point, distance), cluster) in points.iter().zip(&self.distances).zip(&self.clusters) {
-            let sum = &mut sums[*cluster as usize];
+    fn add_to(&self, sums: &mut [Sum], block: &Block) {
+        let known = self.0.iter().flat_map(|known| std::iter::zip(known.distances, known.clusters));
+        for (point, (distance, cluster)) in block.points().zip(known) {
+            let sum = &mut sums[cluster as usize];
             sum.points += 1.0;
-            sum.x += point.x;
-            sum.y += point.y;
-            sum.spread += distance;
+            sum.x += f64::from(point.x);
+            sum.y += f64::from(point.y);
+            sum.spread += f64::from(distance);
         }
     }
 }
@@ -135,8 +181,13 @@ pub struct KClustering;
 impl Program for KClustering {
     const NAME: &'static str = "k-clustering";
     const ABOUT: &'static str = "k-means, a server for each stage";
-    const FORMS: &'static [Form] =
-        &[Form::Serial, Form::Synchronous, Form::AsynchronousHosts, Form::AsynchronousParasites];
+    const FORMS: &'static [Form] = &[
+        Form::Serial,
+        Form::SerialSame,
+        Form::Synchronous,
+        Form::AsynchronousHosts,
+        Form::AsynchronousParasites,
+    ];
     type Input = Points;
     type Answer = Clusters;
 
@@ -151,6 +202,10 @@ impl Program for KClustering {
         serial::cluster(points)
     }
 
+    fn serial_same(points: &Points) -> Clusters {
+        serial::cluster_by_stages(points)
+    }
+
     async fn threads(points: Arc<Points>, form: Form) -> Done<Clusters> {
         let clusters = match form {
             Form::Synchronous => chanter::cluster::<Synchronous>(&points).await,
@@ -161,7 +216,7 @@ impl Program for KClustering {
     }
 
     fn check(_: Size, points: &Points, answer: &Clusters) -> Result<(), Failure> {
-        let count: usize = points.blocks.iter().map(|block| block.len()).sum();
+        let count: usize = points.blocks.iter().map(|block| block.0.len() * LANES).sum();
         ensure("the points of all clusters", &answer.sizes.iter().sum(), &(count as f64))?;
         let grows = answer.spreads.windows(2).find(|pair| pair[1] > pair[0] * (1.0 + 1e-6));
         ensure("a round that spreads them more", &grows, &None)

@@ -14,8 +14,11 @@ pub enum Size {
 /// How a program's work is divided among threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// No threads: the yardstick.
+    /// No threads, and the best algorithm for them: the yardstick.
     Serial,
+    /// No threads, and the algorithm that the threads divide among them. Only programs whose best serial algorithm is
+    /// another one have this form.
+    SerialSame,
     /// Hosts that communicate synchronously (the papers' programs without parasites).
     Synchronous,
     /// Asynchronous communication and implicit threads, made of hosts.
@@ -30,7 +33,18 @@ pub enum Form {
 
 impl Form {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
+        Self::Serial,
+        Self::SerialSame,
+        Self::Synchronous,
+        Self::AsynchronousHosts,
+        Self::AsynchronousParasites,
+        Self::Stolen,
+        Self::Forked,
+    ];
+
+    /// Those of a program whose best serial algorithm is the one that its threads divide.
+    pub const WITHOUT_SAME: [Self; 6] = [
         Self::Serial,
         Self::Synchronous,
         Self::AsynchronousHosts,
@@ -39,10 +53,16 @@ impl Form {
         Self::Forked,
     ];
 
+    /// Whether it has no threads.
+    pub const fn is_serial(self) -> bool {
+        matches!(self, Self::Serial | Self::SerialSame)
+    }
+
     /// Its name on the command line and in records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Serial => "serial",
+            Self::SerialSame => "serial-same",
             Self::Synchronous => "sync-hosts",
             Self::AsynchronousHosts => "async-hosts",
             Self::AsynchronousParasites => "async-parasites",

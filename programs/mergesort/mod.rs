@@ -12,7 +12,10 @@ use crate::kit::{
 };
 
 /// Pieces of so many numbers are sorted at once.
-const PIECE: usize = 8;
+const PIECE: usize = 16;
+
+/// Numbers of a message.
+const EACH: usize = 6;
 
 /// The program.
 #[derive(Debug)]
@@ -38,16 +41,20 @@ impl Program for Mergesort {
         serial::sorted(numbers.clone())
     }
 
+    fn serial_same(numbers: &Vec<u32>) -> Vec<u32> {
+        serial::sorted_by_merging(numbers.clone())
+    }
+
     async fn threads(numbers: Arc<Vec<u32>>, form: Form) -> Done<Vec<u32>> {
         let own = numbers.to_vec();
         let sorted = match form {
             Form::Synchronous => chanter::sorted::<Synchronous>(own).await,
             Form::AsynchronousHosts => chanter::sorted::<AsynchronousHosts>(own).await,
             Form::AsynchronousParasites => chanter::sorted::<AsynchronousParasites>(own).await,
-            Form::Stolen => chanter::stolen(own).await,
-            Form::Forked | Form::Serial => return Done::new(chanter::forked(own)),
+            Form::Stolen => return Done::new(chanter::stolen(own).await),
+            _ => return Done::new(chanter::forked(own)),
         };
-        Done::new(sorted).communications(halves(numbers.len()))
+        Done::new(sorted).communications(messages(numbers.len()))
     }
 
     fn check(_: Size, numbers: &Vec<u32>, answer: &Vec<u32>) -> Result<(), Failure> {
@@ -57,9 +64,13 @@ impl Program for Mergesort {
     }
 }
 
-/// How many halves there are altogether.
-fn halves(count: usize) -> u64 {
-    if count <= PIECE { 0 } else { 2 + halves(count / 2) + halves(count - count / 2) }
+/// How many messages a thread receives that sorts so many numbers, and those below it.
+fn messages(count: usize) -> u64 {
+    if count <= PIECE {
+        return 0;
+    }
+    let halves = [count / 2, count - count / 2];
+    halves.iter().map(|&half| half.div_ceil(EACH) as u64 + messages(half)).sum()
 }
 
 /// Merges two sorted halves.
@@ -67,4 +78,26 @@ fn merged(one: &[u32], other: &[u32]) -> Vec<u32> {
     let mut both = vec![0; one.len() + other.len()];
     merge(one, other, &mut both);
     both
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::{Entry, Load};
+
+    /// Each thread and each message is a parasite, so the runtime counts both.
+    #[test]
+    fn there_are_as_many_messages_as_are_counted() {
+        let program = Entry::of::<Mergesort>().prepare(Size::Quick).unwrap();
+        let run = program.run(&Load::new(Form::AsynchronousParasites, 1)).unwrap();
+        let halves = program.run(&Load::new(Form::Stolen, 1)).unwrap().stats.delayed;
+        assert_eq!(halves, 254);
+        assert_eq!(run.stats.parasites_created, halves + run.communications);
+    }
+
+    /// The paper has 2,698,766.
+    #[test]
+    fn a_million_numbers_take_as_many_messages_as_in_the_paper() {
+        assert_eq!(messages(1_000_000), 2_732_888);
+    }
 }

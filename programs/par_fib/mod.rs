@@ -16,7 +16,7 @@ pub struct ParFib;
 impl Program for ParFib {
     const NAME: &'static str = "par-fib";
     const ABOUT: &'static str = "Fibonacci numbers, a thread for each call";
-    const FORMS: &'static [Form] = &Form::ALL;
+    const FORMS: &'static [Form] = &Form::WITHOUT_SAME;
     type Input = u64;
     type Answer = u64;
 
@@ -38,7 +38,7 @@ impl Program for ParFib {
             Form::AsynchronousHosts => chanter::call::<AsynchronousHosts>(n).await,
             Form::AsynchronousParasites => chanter::call::<AsynchronousParasites>(n).await,
             Form::Stolen => chanter::stolen(n).await,
-            Form::Forked | Form::Serial => chanter::forked(n),
+            _ => chanter::forked(n),
         };
         let messages = if matches!(form, Form::Stolen | Form::Forked) { 0 } else { calls(n) - 1 };
         Done::new(value).communications(messages)

@@ -19,7 +19,7 @@ pub struct ParTak;
 impl Program for ParTak {
     const NAME: &'static str = "par-tak";
     const ABOUT: &'static str = "Takeuchi's function, a thread for each call";
-    const FORMS: &'static [Form] = &Form::ALL;
+    const FORMS: &'static [Form] = &Form::WITHOUT_SAME;
     type Input = Arguments;
     type Answer = i64;
 
@@ -41,7 +41,7 @@ impl Program for ParTak {
             Form::AsynchronousHosts => chanter::call::<AsynchronousHosts>(arguments).await,
             Form::AsynchronousParasites => chanter::call::<AsynchronousParasites>(arguments).await,
             Form::Stolen => chanter::stolen(arguments).await,
-            Form::Forked | Form::Serial => return Done::new(chanter::forked(arguments)),
+            _ => return Done::new(chanter::forked(arguments)),
         };
         let (_, calls) = serial::counted(arguments);
         Done::new(value).communications(calls - 1)

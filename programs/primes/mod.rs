@@ -37,7 +37,7 @@ pub struct Primes;
 impl Program for Primes {
     const NAME: &'static str = "primes";
     const ABOUT: &'static str = "the first primes, by a chain of futures";
-    const FORMS: &'static [Form] = &[Form::Serial, Form::Synchronous, Form::Stolen];
+    const FORMS: &'static [Form] = &[Form::Serial, Form::SerialSame, Form::Synchronous, Form::Stolen];
     /// How many futures.
     type Input = usize;
     type Answer = Vec<u32>;
@@ -51,6 +51,10 @@ impl Program for Primes {
 
     fn serial(futures: &usize) -> Vec<u32> {
         serial::primes(*futures)
+    }
+
+    fn serial_same(futures: &usize) -> Vec<u32> {
+        serial::primes_by_division(*futures)
     }
 
     async fn threads(futures: Arc<usize>, form: Form) -> Done<Vec<u32>> {

@@ -1,166 +1,203 @@
-//! What there is to see, and how a ray sees it.
+//! What there is to see, as a file says it; `scene.toml` explains its words.
 
-use std::ops::{Add, Mul, Neg, Sub};
+use std::fmt;
+use std::str::FromStr;
 
-/// A place, or a direction: to the right, up, and away.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Vector {
-    pub(super) x: f64,
-    pub(super) y: f64,
-    pub(super) z: f64,
+use serde::{Deserialize, Deserializer, de::Error};
+
+use super::vector::{Vector, vector};
+
+/// The scene of the benchmark.
+pub(super) const OURS: &str = include_str!("scene.toml");
+
+/// Rays that are mirrored more often than this would end the stack before the picture.
+const MOST_MIRRORED: u32 = 64;
+
+/// A scene: what there is to see, from where, and in what light.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scene {
+    #[serde(deserialize_with = "place")]
+    pub(super) eye: Vector,
+    #[serde(deserialize_with = "colour")]
+    pub(super) sky: Vector,
+    #[serde(deserialize_with = "mirrored")]
+    pub(super) mirrored: u32,
+    pub(super) light: Light,
+    pub(super) floor: Floor,
+    #[serde(default)]
+    pub(super) balls: Vec<Ball>,
 }
 
-/// How bright, from 0 to 1.
-type Light = f64;
-
-const fn vector(x: f64, y: f64, z: f64) -> Vector {
-    Vector { x, y, z }
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Light {
+    /// Of length 1.
+    #[serde(deserialize_with = "direction")]
+    pub(super) towards: Vector,
+    #[serde(deserialize_with = "part")]
+    pub(super) shadow: f64,
 }
 
-impl Add for Vector {
-    type Output = Self;
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Floor {
+    #[serde(deserialize_with = "colours")]
+    pub(super) colours: [Vector; 2],
+    #[serde(deserialize_with = "part")]
+    pub(super) mirrors: f64,
+}
 
-    fn add(self, other: Self) -> Self {
-        vector(self.x + other.x, self.y + other.y, self.z + other.z)
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ball {
+    #[serde(deserialize_with = "place")]
+    pub(super) centre: Vector,
+    #[serde(deserialize_with = "length")]
+    pub(super) radius: f64,
+    #[serde(deserialize_with = "colour")]
+    pub(super) colour: Vector,
+    #[serde(deserialize_with = "part")]
+    pub(super) mirrors: f64,
+}
+
+/// Why a text is no scene.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoScene {
+    /// Counted from 1; that of the part that is wrong, or where a part that lacks something begins.
+    pub line: usize,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl fmt::Display for NoScene {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
     }
 }
 
-impl Sub for Vector {
-    type Output = Self;
+impl std::error::Error for NoScene {}
 
-    fn sub(self, other: Self) -> Self {
-        self + -other
+impl FromStr for Scene {
+    type Err = NoScene;
+
+    /// Reads a scene in TOML, in the words of `scene.toml`.
+    ///
+    /// # Errors
+    /// [`NoScene`]: the text is not TOML; a word is missing, unknown or twice there; or a number is not one that its
+    /// word can have.
+    fn from_str(text: &str) -> Result<Self, NoScene> {
+        toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = 1 + text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count();
+            NoScene { line, what: error.message().to_owned() }
+        })
     }
 }
 
-impl Neg for Vector {
-    type Output = Self;
+/// A value that passes a check.
+fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de> + fmt::Debug>(
+    from: D,
+    is_right: impl Fn(&T) -> bool,
+    want: &str,
+) -> Result<T, D::Error> {
+    let value = T::deserialize(from)?;
+    if is_right(&value) { Ok(value) } else { Err(D::Error::custom(format!("{value:?} is not {want}"))) }
+}
 
-    fn neg(self) -> Self {
-        self * -1.0
+fn is_finite(numbers: &[f64; 3]) -> bool {
+    numbers.iter().all(|number| number.is_finite())
+}
+
+fn is_colour(parts: &[f64; 3]) -> bool {
+    parts.iter().all(is_part)
+}
+
+fn is_part(number: &f64) -> bool {
+    (0.0..=1.0).contains(number)
+}
+
+fn as_vector([x, y, z]: [f64; 3]) -> Vector {
+    vector(x, y, z)
+}
+
+fn place<'de, D: Deserializer<'de>>(from: D) -> Result<Vector, D::Error> {
+    checked(from, is_finite, "a place").map(as_vector)
+}
+
+fn direction<'de, D: Deserializer<'de>>(from: D) -> Result<Vector, D::Error> {
+    let goes_somewhere = |to: &[f64; 3]| {
+        let length = as_vector(*to).dot(as_vector(*to));
+        length.is_normal()
+    };
+    checked(from, goes_somewhere, "a direction").map(|to| as_vector(to).unit())
+}
+
+fn colour<'de, D: Deserializer<'de>>(from: D) -> Result<Vector, D::Error> {
+    checked(from, is_colour, "a colour, of parts from 0 to 1").map(as_vector)
+}
+
+fn colours<'de, D: Deserializer<'de>>(from: D) -> Result<[Vector; 2], D::Error> {
+    let are_colours = |colours: &[[f64; 3]; 2]| colours.iter().all(is_colour);
+    checked(from, are_colours, "two colours, of parts from 0 to 1").map(|colours| colours.map(as_vector))
+}
+
+fn part<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    checked(from, is_part, "a part, from 0 to 1")
+}
+
+fn length<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    checked(from, |length: &f64| length.is_finite() && *length > 0.0, "a length, more than 0")
+}
+
+fn mirrored<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    checked(from, |times| *times <= MOST_MIRRORED, "at most 64")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_is_a_scene() {
+        let scene: Scene = OURS.parse().unwrap();
+        assert_eq!((scene.balls.len(), scene.mirrored), (7, 4));
+        assert!((scene.light.towards.dot(scene.light.towards) - 1.0).abs() < 1e-12);
     }
-}
 
-impl Mul<f64> for Vector {
-    type Output = Self;
-
-    fn mul(self, by: f64) -> Self {
-        vector(self.x * by, self.y * by, self.z * by)
-    }
-}
-
-impl Vector {
-    fn dot(self, other: Self) -> f64 {
-        self.x * other.x + self.y * other.y + self.z * other.z
-    }
-
-    fn unit(self) -> Self {
-        self * (1.0 / self.dot(self).sqrt())
-    }
-
-    fn mirrored(self, normal: Self) -> Self {
-        self - normal * (2.0 * self.dot(normal))
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Ball {
-    centre: Vector,
-    radius: f64,
-    mirrors: f64,
-}
-
-/// Where a ray comes from, and where it goes, at length 1.
-#[derive(Clone, Copy, Debug)]
-struct Ray {
-    from: Vector,
-    to: Vector,
-}
-
-/// What a ray meets.
-struct Hit {
-    place: Vector,
-    normal: Vector,
-    colour: Light,
-    mirrors: f64,
-}
-
-const BALLS: [Ball; 7] = [
-    Ball { centre: vector(0.0, 1.0, 5.0), radius: 1.0, mirrors: 0.3 },
-    Ball { centre: vector(-2.1, 0.7, 6.0), radius: 0.7, mirrors: 0.6 },
-    Ball { centre: vector(2.1, 0.7, 6.0), radius: 0.7, mirrors: 0.6 },
-    Ball { centre: vector(-1.0, 0.35, 3.6), radius: 0.35, mirrors: 0.5 },
-    Ball { centre: vector(1.0, 0.35, 3.6), radius: 0.35, mirrors: 0.5 },
-    Ball { centre: vector(-1.3, 1.4, 8.5), radius: 1.4, mirrors: 0.8 },
-    Ball { centre: vector(1.7, 1.3, 9.5), radius: 1.3, mirrors: 0.8 },
-];
-const EYE: Vector = vector(0.0, 1.4, 0.0);
-/// Towards the light.
-const LIGHT: Vector = vector(-1.0, 1.6, -1.0);
-const SKY: Light = 0.7;
-const DARK: Light = 0.12;
-/// What is nearer than this is the place that a ray comes from.
-const NEAR: f64 = 1e-6;
-const MOST_MIRRORS: u32 = 4;
-
-impl Ball {
-    /// How far along the ray it is met.
-    fn meets(&self, ray: Ray) -> Option<f64> {
-        let off = self.centre - ray.from;
-        let along = off.dot(ray.to);
-        let inside = self.radius * self.radius - (off.dot(off) - along * along);
-        if inside < 0.0 {
-            return None;
+    /// Each changes the sample at one place, and the error names its line and says what is wrong.
+    #[test]
+    fn what_is_wrong_is_found_with_its_line() {
+        for (right, wrong, want) in [
+            ("radius = 0.7", "radius = -0.7", "a length, more than 0"),
+            ("radius = 0.7", "radius = nan", "a length, more than 0"),
+            ("shadow = 0.12", "shadow = 1.2", "a part, from 0 to 1"),
+            ("sky = [0.5, 0.7, 0.9]", "sky = [0.5, 0.7, 9.0]", "a colour"),
+            ("colours = [[0.9", "colours = [[-0.9", "two colours"),
+            ("eye = [0.0, 1.4, 0.0]", "eye = [0.0, inf, 0.0]", "a place"),
+            ("eye = [0.0, 1.4, 0.0]", "eye = [0.0, 1.4]", ""),
+            ("towards = [-1.0, 1.6, -1.0]", "towards = [0.0, 0.0, 0.0]", "a direction"),
+            ("mirrored = 4", "mirrored = 65", "at most 64"),
+            ("mirrored = 4", "mirrored = -4", ""),
+            ("mirrors = 0.6", "mirors = 0.6", "mirors"),
+            ("radius = 1.4", "radius 1.4", ""),
+            ("radius = 1.4", "radius = \"wide\"", ""),
+        ] {
+            let at = OURS.find(right).unwrap_or_else(|| panic!("{right}"));
+            let text = OURS.replacen(right, wrong, 1);
+            let line = 1 + OURS[..at].matches('\n').count();
+            let error = text.parse::<Scene>().expect_err(wrong);
+            assert_eq!(error.line, line, "{wrong}: {error}");
+            assert!(error.what.contains(want) && !error.what.is_empty(), "{wrong}: {error}");
+            assert!(error.to_string().starts_with(&format!("line {line}: ")), "{error}");
         }
-        let half = inside.sqrt();
-        [along - half, along + half].into_iter().find(|&length| length > NEAR)
-    }
-}
-
-impl Ray {
-    fn nearest(self) -> Option<Hit> {
-        let mut nearest: Option<(f64, &Ball)> = None;
-        for ball in &BALLS {
-            if let Some(length) = ball.meets(self)
-                && nearest.is_none_or(|(least, _)| length < least)
-            {
-                nearest = Some((length, ball));
-            }
-        }
-        if let Some((length, ball)) = nearest {
-            let place = self.from + self.to * length;
-            let normal = (place - ball.centre).unit();
-            return Some(Hit { place, normal, colour: 0.6, mirrors: ball.mirrors });
-        }
-        let length = -self.from.y / self.to.y;
-        if !(length > NEAR && length < 200.0) {
-            return None;
-        }
-        let place = self.from + self.to * length;
-        let is_light = (place.x.floor() + place.z.floor()).rem_euclid(2.0) < 1.0;
-        let colour = if is_light { 0.9 } else { 0.35 };
-        Some(Hit { place, normal: vector(0.0, 1.0, 0.0), colour, mirrors: 0.15 })
     }
 
-    fn sees(self, mirrors: u32) -> Light {
-        let Some(hit) = self.nearest() else { return SKY };
-        let light = LIGHT.unit();
-        let from = hit.place + hit.normal * (2.0 * NEAR);
-        let shadow = Ray { from, to: light };
-        let is_lit = !BALLS.iter().any(|ball| ball.meets(shadow).is_some());
-        let direct = if is_lit { hit.normal.dot(light).max(0.0) } else { 0.0 };
-        let own = hit.colour * (DARK + (1.0 - DARK) * direct);
-        if mirrors == MOST_MIRRORS || hit.mirrors == 0.0 {
-            return own;
-        }
-        let mirrored = Ray { from, to: self.to.mirrored(hit.normal) }.sees(mirrors + 1);
-        own * (1.0 - hit.mirrors) + mirrored * hit.mirrors
+    #[test]
+    fn what_is_missing_is_named() {
+        let error = OURS.replacen("eye = [0.0, 1.4, 0.0]", "", 1).parse::<Scene>().unwrap_err();
+        assert!(error.what.contains("eye"), "{error}");
+        let error = "".parse::<Scene>().unwrap_err();
+        assert_eq!(error.line, 1);
     }
-}
-
-/// The brightness of a pixel: from 0 to 255. Rows count from the top.
-pub(super) fn pixel(side: usize, row: usize, column: usize) -> u8 {
-    let part = |at: usize| (at as f64 + 0.5) / side as f64 - 0.5;
-    let to = vector(part(column), -part(row) - 0.05, 0.9).unit();
-    (Ray { from: EYE, to }.sees(0) * 255.0).round() as u8
 }

@@ -1,7 +1,7 @@
 //! The sieve of Eratosthenes, a thread for each stage; see the folder's `README.md`.
 
 mod chanter;
-mod serial;
+pub(crate) mod serial;
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ pub type Sieve2000 = Sieve<2000>;
 impl<const PRIMES: usize> Program for Sieve<PRIMES> {
     const NAME: &'static str = if PRIMES == 3000 { "sieve" } else { "sieve-2000" };
     const ABOUT: &'static str = "the sieve of Eratosthenes, a thread for each stage";
-    const FORMS: &'static [Form] = &[Form::Serial, Form::Synchronous, Form::AsynchronousParasites];
+    const FORMS: &'static [Form] =
+        &[Form::Serial, Form::SerialSame, Form::Synchronous, Form::AsynchronousParasites];
     type Input = Last;
     type Answer = Vec<u32>;
 
@@ -37,6 +38,10 @@ impl<const PRIMES: usize> Program for Sieve<PRIMES> {
 
     fn serial(last: &Last) -> Vec<u32> {
         serial::primes(*last)
+    }
+
+    fn serial_same(last: &Last) -> Vec<u32> {
+        serial::primes_by_stages(*last)
     }
 
     async fn threads(last: Arc<Last>, form: Form) -> Done<Vec<u32>> {

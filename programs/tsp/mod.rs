@@ -24,7 +24,7 @@ pub struct Tsp;
 impl Program for Tsp {
     const NAME: &'static str = "tsp";
     const ABOUT: &'static str = "a tour through many cities, by divide and conquer";
-    const FORMS: &'static [Form] = &Form::ALL;
+    const FORMS: &'static [Form] = &Form::WITHOUT_SAME;
     type Input = Vec<City>;
     /// The cities in the order of the tour.
     type Answer = Vec<City>;
@@ -49,7 +49,7 @@ impl Program for Tsp {
             Form::AsynchronousHosts => chanter::tour::<AsynchronousHosts>(own).await,
             Form::AsynchronousParasites => chanter::tour::<AsynchronousParasites>(own).await,
             Form::Stolen => chanter::stolen(own).await,
-            Form::Forked | Form::Serial => return Done::new(chanter::forked(own)),
+            _ => return Done::new(chanter::forked(own)),
         };
         Done::new(tour).communications(parts(cities.len()) - 1)
     }

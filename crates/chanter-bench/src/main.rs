@@ -27,6 +27,7 @@ mod report;
 mod sting;
 mod swerve;
 mod versus;
+mod yardstick;
 
 use std::collections::BTreeSet;
 use std::error::Error;

@@ -10,7 +10,9 @@ use clap::Args;
 
 use super::case::Case;
 use super::micro::{delayed, fiber, fork};
-use super::{Stop, figure7, figures, json_out, known, measure_all, report, show, strictly, table_of};
+use super::{
+    Stop, figure7, figures, json_out, known, measure_all, report, show, strictly, table_of, yardstick,
+};
 
 /// Arguments of `chanter-bench sting`.
 #[derive(Args)]
@@ -51,7 +53,8 @@ pub(super) fn run(args: &StingArgs) -> Result<(), Stop> {
         case.n = if args.quick { case.n.div_ceil(10) } else { case.n };
     }
     let json = json_out(args.json.as_deref())?;
-    let measured = measure_all(cases, if args.quick { 3 } else { 7 })?;
+    let mut measured = measure_all(cases, if args.quick { 3 } else { 7 })?;
+    yardstick::add_speed_ups(&mut measured);
     let mut findings = figures::findings_of(figures::sting(vps), &measured);
     findings.extend(figure7::findings(&measured));
     if let Some(mut out) = json {

@@ -132,17 +132,32 @@ fn figure_7_is_printed_beside_the_papers() {
     let output = chanter(&["sting", "primes", "delayed-memory", "--quick", "--json", json, "--svg", svg]);
     assert!(output.status.success(), "{output:?}");
     let shown = String::from_utf8_lossy(&output.stdout);
-    for text in ["threads stolen", "1499", "1.84 s", "delayed 2", "paper 2"] {
+    for text in [
+        "threads stolen",
+        "best serial",
+        "same serial",
+        "speed-up, same serial",
+        "1499",
+        "1.84 s",
+        "delayed 2",
+        "paper 2",
+    ] {
         assert!(shown.contains(text), "{text}: {shown}");
     }
     let record = std::fs::read_to_string(json).expect("the record is written");
     let lines: Vec<Value> =
         record.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
-    // Serially, and three ways on one virtual processor and on two.
+    // Serially in two ways, and three ways on one virtual processor and on two.
     let programs = lines.iter().filter(|line| line["bench"] == "primes" && line["checked"] == true);
-    assert_eq!(programs.count(), 1 + 3 * 2);
+    assert_eq!(programs.count(), 2 + 3 * 2);
     let delayed = |line: &&Value| line["variant"] == "delayed" && line["vps"] == 1;
     let delayed = lines.iter().find(delayed).expect("a case is called so");
+    for serial in ["best", "same"] {
+        let [speed_up, ns] = [format!("speed_up_{serial}"), format!("serial_{serial}_ns")];
+        let product = delayed[speed_up].as_f64().zip(delayed["ns_per_op"].as_f64()).map(|(s, ns)| s * ns);
+        let (product, ns) = product.zip(delayed[ns].as_f64()).expect("both speed-ups are in the record");
+        assert!((product / ns - 1.0).abs() < 1e-9, "{delayed}");
+    }
     assert_eq!((delayed["threads"].as_f64(), delayed["stolen"].as_f64()), (Some(1501.0), Some(1500.0)));
     let memory = lines.iter().find(|line| line["bench"] == "delayed-memory").expect("a case is called so");
     assert!(
@@ -198,10 +213,12 @@ fn the_papers_programs_are_measured_and_reported() {
     };
     for program in ["mandelbrot", "k-clustering", "barnes-hut", "count-graphs", "ray-tracer"] {
         assert_eq!(of(program, "serial").len(), 1, "{program}");
+        assert_eq!(of(program, "serial-same").len(), usize::from(program == "k-clustering"), "{program}");
         for form in ["sync-hosts", "async-hosts", "async-parasites"] {
             let runs = of(program, form);
             assert_eq!(runs.len(), 2, "{program}, {form}");
             for run in runs {
+                assert!(run["speed_up_best"].is_number() && run["speed_up_same"].is_number(), "{run}");
                 assert_eq!(run["parasites"].as_f64() > Some(0.0), form == "async-parasites", "{run}");
                 assert!(
                     run["communications"].as_f64() > Some(0.0) && run["host_bytes"].as_f64() > Some(0.0),
@@ -220,6 +237,9 @@ fn the_papers_programs_are_measured_and_reported() {
     let page = std::fs::read_to_string(&page).expect("the page was written");
     for id in ["table-1", "figure-9", "figure-10", "figure-16", "table-2", "figure-11", "floors"] {
         assert!(page.contains(&format!("<h2 id=\"{id}\">")), "{id}");
+    }
+    for column in ["best serial, ms", "same serial, ms", "2 VPs, best", "2 VPs, same"] {
+        assert!(page.contains(&format!(">{column}</th>")), "{column}");
     }
     assert!(page.matches("<svg").count() >= 4 + 5 && page.ends_with("</html>\n"));
     assert!(!page.contains("href") && !page.contains("src="), "the page needs no other file");

@@ -20,10 +20,9 @@ use super::Stop;
 use super::case::{Case, Failure, Load, Outcome, Sample};
 use super::figures::{Bound, Finding};
 use super::measure::{Measured, Medians};
+use super::yardstick::{self, PLAIN};
 pub(super) use plot::svg;
 pub(super) use table::table;
-
-const SERIAL: &str = "serial";
 
 /// A way to schedule the programs' threads.
 struct Way {
@@ -58,10 +57,11 @@ pub(super) fn cases(most_vps: usize, is_wanted: impl Fn(&str) -> bool) -> Result
         let unknown = || Stop(1, format!("no program `{name}`"));
         let program = chanter_programs::find(name).ok_or_else(unknown)?;
         let prepared: Arc<dyn Prepared> = Arc::from(program.prepare(Size::Paper)?);
-        let serial = Arc::clone(&prepared);
-        let serially =
-            Case::new(name, "plain", SERIAL, move |load| sample(&*serial, load, Form::Serial, None));
-        cases.push(serially.load_of(RUNS, 1));
+        for form in yardstick::forms(&program) {
+            let serial = Arc::clone(&prepared);
+            let run = move |load| sample(&*serial, load, form, None);
+            cases.push(Case::new(name, PLAIN, form.name(), run).load_of(RUNS, 1));
+        }
         for (way, vps) in WAYS.iter().flat_map(|way| columns(most_vps).map(move |vps| (way, vps))) {
             let (prepared, form, policies) = (Arc::clone(&prepared), way.form, way.policies);
             let case =
@@ -96,7 +96,7 @@ fn sample(program: &dyn Prepared, load: Load, form: Form, policies: Option<fn() 
         last = Some(run);
     }
     let sample = Sample::new(load.n, elapsed);
-    let Some(run) = last.filter(|_| form != Form::Serial) else { return Ok(sample) };
+    let Some(run) = last.filter(|_| !form.is_serial()) else { return Ok(sample) };
     Ok(STATISTICS.into_iter().fold(sample, |sample, (name, of)| sample.with(name, of(&run) as f64)))
 }
 

@@ -131,7 +131,7 @@ mod tests {
         for text in ["1234", "1499", "1.84 s", "6.00 ms", "3.00 ms"] {
             assert!(shown.contains(text), "{text}: {shown}");
         }
-        assert!(!shown.contains("boyer"));
+        assert!(!shown.contains("| boyer"));
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("figure7.svg");
         svg(&path, &measured)?;

@@ -3,9 +3,10 @@
 use comfy_table::{Cell, Table, presets};
 
 use super::paper::{FIGURE, Paper, VPS};
-use super::{SERIAL, WAYS, columns, find};
+use super::{WAYS, columns, find};
 use crate::measure::{Measured, Medians};
 use crate::report::{number, right};
+use crate::yardstick::Yardstick;
 
 /// A line of a program: its name, the paper's numbers, and our detail of that name.
 type Line = (&'static str, fn(&Paper, usize) -> String, &'static str);
@@ -18,7 +19,12 @@ const LINES: [Line; 5] = [
     ("TCBs reused", |paper, column| paper.reused[column].to_string(), "frames_reused"),
 ];
 
+const SPEED_UPS: [(&str, &str); 2] =
+    [("speed-up, best serial", "speed_up_best"), ("speed-up, same serial", "speed_up_same")];
+
 const MAPPING: &str = "\
+best serial: the best algorithm without threads; same serial: the threads' algorithm without them, which is the same
+program, with the same figure, except in primes and boyer.
 lifo: futures are scheduled, one LIFO queue for all, as in the paper; default: the same under work stealing;
 delayed: only a demand runs them. A TCB is a dynamic context that a thread takes when it first runs. Here a thread has
 a frame from its birth, also one that will be stolen, so the three lines count frames, and add up to all threads:
@@ -30,7 +36,7 @@ pub(crate) fn table(measured: &[Measured], most_vps: usize) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     let vps: Vec<usize> = columns(most_vps).collect();
-    let mut header = vec!["figure 7".to_owned(), "serial".to_owned()];
+    let mut header = ["figure 7", "best serial", "same serial"].map(str::to_owned).to_vec();
     for vps in &vps {
         header.extend(WAYS.iter().map(|way| format!("{} {vps}", way.name)));
         header.push(format!("paper {vps}"));
@@ -38,14 +44,27 @@ pub(crate) fn table(measured: &[Measured], most_vps: usize) -> String {
     table.set_header(header);
     let was_measured = |program: &str| measured.iter().any(|m| m.case.bench == program);
     for paper in FIGURE.iter().filter(|paper| was_measured(paper.program)) {
-        let milliseconds = |medians: &Medians| format!("{} ms", number(medians.ns_per_op / 1e6));
+        let in_ms = |ns: f64| format!("{} ms", number(ns / 1e6));
+        let milliseconds = |medians: &Medians| in_ms(medians.ns_per_op);
         let times = row(paper, measured, &vps, milliseconds, |column| format!("{} s", paper.seconds[column]));
-        let serial = find(measured, paper.program, SERIAL, 1).map_or("-".to_owned(), milliseconds);
-        table.add_row([Cell::new(paper.program), right(&serial)].into_iter().chain(times));
+        let serially = Yardstick::of(measured, paper.program);
+        let serially = [serially.map(|y| y.best), serially.map(|y| y.same)]
+            .map(|ns| right(&ns.map_or("-".to_owned(), in_ms)));
+        table.add_row(std::iter::once(Cell::new(paper.program)).chain(serially).chain(times));
+        for (name, of) in SPEED_UPS {
+            let ours =
+                |medians: &Medians| medians.detail.get(of).map_or("-".to_owned(), |&value| number(value));
+            let cells = row(paper, measured, &vps, ours, |_| "-".to_owned());
+            table.add_row(
+                [Cell::new(format!("  {name}")), Cell::new(""), Cell::new("")].into_iter().chain(cells),
+            );
+        }
         for (name, of_paper, detail) in LINES {
             let ours = |medians: &Medians| medians.detail.get(detail).map_or("-".to_owned(), f64::to_string);
             let cells = row(paper, measured, &vps, ours, |column| of_paper(paper, column));
-            table.add_row([Cell::new(format!("  {name}")), Cell::new("")].into_iter().chain(cells));
+            table.add_row(
+                [Cell::new(format!("  {name}")), Cell::new(""), Cell::new("")].into_iter().chain(cells),
+            );
         }
     }
     if table.is_empty() { String::new() } else { format!("{table}\n{MAPPING}\n") }

@@ -7,6 +7,7 @@ use chanter_programs::micro::{self, Row, Work};
 
 use crate::case::{Case, Failure, Outcome, Sample};
 use crate::measure::Measured;
+use crate::yardstick::{self, PLAIN};
 
 /// The forms in which the paper ran its programs.
 pub(super) const FORMS: [Form; 3] = [Form::Synchronous, Form::AsynchronousHosts, Form::AsynchronousParasites];
@@ -17,16 +18,13 @@ pub(crate) const STATE: &str = "reified_bytes";
 /// The detail that holds the average size of a host's.
 pub(super) const HOST_STATE: &str = "host_bytes";
 
-/// What stands for `chanter` where a program runs without threads.
-pub(super) const PLAIN: &str = "plain";
-
 /// The programs that have parasites: those of Featherweight Threads.
 pub(super) fn entries() -> impl Iterator<Item = Entry> {
     let all = chanter_programs::all().into_iter();
     all.filter(|entry| entry.forms.contains(&Form::AsynchronousParasites))
 }
 
-/// Each program serially, and in the paper's forms on 1 to `vps` virtual processors.
+/// Each program serially, in both ways where it has two, and in the paper's forms on 1 to `vps` virtual processors.
 pub(super) fn programs(size: Size, vps: usize) -> Vec<Case> {
     entries().flat_map(|entry| program(entry, size, vps)).collect()
 }
@@ -49,7 +47,7 @@ fn program(entry: Entry, size: Size, vps: usize) -> Vec<Case> {
         })
         .load_of(1, vps)
     };
-    let mut cases = vec![case(PLAIN, Form::Serial, 1)];
+    let mut cases: Vec<_> = yardstick::forms(&entry).map(|form| case(PLAIN, form, 1)).collect();
     for form in FORMS.into_iter().filter(|form| entry.forms.contains(form)) {
         cases.extend((1..=vps).map(|vps| case("chanter", form, vps)));
     }
@@ -65,7 +63,7 @@ fn failed(failure: kit::Failure) -> Failure {
 
 fn run(prepared: &dyn Prepared, load: &Load) -> Outcome {
     let run = prepared.run(load).map_err(failed)?;
-    if load.form == Form::Serial {
+    if load.form.is_serial() {
         return Ok(Sample::new(1, run.elapsed));
     }
     let stats = &run.stats;

@@ -19,7 +19,7 @@ use clap::Args;
 
 use super::case::Case;
 use super::measure::Measured;
-use super::{Stop, figures, json_out, known, measure_all, report, show, strictly, table_of};
+use super::{Stop, figures, json_out, known, measure_all, report, show, strictly, table_of, yardstick};
 use tables::Sheet;
 
 pub(super) use cases::{PARASITES, STATE, figure_cases};
@@ -68,6 +68,7 @@ pub(super) fn run(args: &PaperArgs) -> Result<(), Stop> {
     let unwritable = |error: std::io::Error| Stop(2, format!("{}: {error}", args.html.display()));
     let mut page = std::fs::File::create(&args.html).map_err(unwritable)?;
     let mut measured = measure_all(all, if args.quick { 3 } else { 5 })?;
+    yardstick::add_speed_ups(&mut measured);
     cases::count_hosts(&mut measured, size).map_err(|failure| Stop(1, failure.to_string()))?;
     let mut findings = figures::findings_of(figures::paper(vps), &measured);
     findings.retain(|finding| finding.value.is_some());

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 
 use super::cases::{FORMS, entries};
 use super::published;
-use super::tables::{gathering, speed_up, time, variants};
+use super::tables::{gathering, speed_ups_of, time, variants};
 use crate::measure::Measured;
 
 const SIZE: (u32, u32) = (460, 320);
@@ -116,7 +116,7 @@ fn figure_11(measured: &[Measured], vps: usize) -> Result<Vec<String>, Box<dyn E
     let mut pictures = Vec::new();
     for entry in entries() {
         let line = |form: chanter_programs::kit::Form| {
-            let point = |vps| Some((vps as f64, speed_up(measured, entry.name, form, vps)?));
+            let point = |vps| Some((vps as f64, speed_ups_of(measured, entry.name, form, vps)?[0]));
             (form.name().to_owned(), (1..=vps).filter_map(point).collect::<Vec<_>>())
         };
         let mut lines: Vec<Line> = FORMS.into_iter().rev().map(line).collect();
