@@ -10,6 +10,7 @@ use chanter_libraries::serve;
 use futures::{AsyncReadExt, AsyncWriteExt};
 use serde_json::{Value, json};
 use std::error::Error;
+use std::io;
 
 #[derive(Clone)]
 struct Counts(Sender<(String, Sender<u64>)>);
@@ -43,7 +44,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let server = spawn(serve(listener, router, stop.clone()));
 
     // Two connections, at the same time.
-    let request = async |word: &str| -> Result<String, Box<dyn Error>> {
+    let request = async |word: &str| -> io::Result<String> {
         let mut stream = TcpStream::connect(address).await?;
         let request = format!("POST /words/{word} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;

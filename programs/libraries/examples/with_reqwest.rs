@@ -34,7 +34,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     });
     let router = Router::new()
         .route("/title", get(async || "Featherweight Threads"))
-        .route("/never", get(never::<String>))
+        .route("/never", get(async || never::<String>().await))
         .route("/silent", silent)
         .route("/echo", post(async |body: String| body));
     let listener = TcpListener::bind("127.0.0.1:0")?;

@@ -23,6 +23,16 @@ async fn number_of(pool: SqlitePool, kind: &'static str) -> sqlx::Result<i64> {
     sqlx::query_scalar("SELECT COUNT(*) FROM threads WHERE kind = ?").bind(kind).fetch_one(&pool).await
 }
 
+/// A transaction that is dropped is rolled back.
+async fn roll_back(pool: SqlitePool) -> sqlx::Result<()> {
+    let mut transaction = pool.begin().await?;
+    sqlx::query("DELETE FROM threads").execute(&mut *transaction).await?;
+    drop(transaction);
+    assert_eq!(number_of(pool.clone(), "host").await?, 4);
+    pool.close().await;
+    Ok(())
+}
+
 #[chanter::main]
 pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let tokio = shared_handle();
@@ -49,16 +59,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let parasites = on_tokio(number_of(pool.clone(), "parasite")).timeout(Duration::from_secs(30));
     assert_eq!(parasites.await.ok_or("the database is slow")???, 4);
 
-    // A transaction that is dropped is rolled back.
-    entered(tokio, async {
-        let mut transaction = pool.begin().await?;
-        sqlx::query("DELETE FROM threads").execute(&mut *transaction).await?;
-        drop(transaction);
-        assert_eq!(number_of(pool.clone(), "host").await?, 4);
-        pool.close().await;
-        sqlx::Result::Ok(())
-    })
-    .await?;
+    entered(tokio, roll_back(pool)).await?;
     println!("sqlx: the rows are right");
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! The examples, run: each asserts what it shows.
 
+use std::process::ExitCode;
+
 macro_rules! examples {
     ($($example:ident: $file:literal)*) => {
         $(
@@ -8,7 +10,7 @@ macro_rules! examples {
 
             #[test]
             fn $example() {
-                $example::main().unwrap();
+                assert_eq!($example::main(), ExitCode::SUCCESS);
             }
         )*
     };
