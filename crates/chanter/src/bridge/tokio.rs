@@ -94,10 +94,7 @@ where
 /// // On this OS thread, without a machine.
 /// assert_eq!(on_runtime(runtime.handle(), async { 42 }).sync_blocking().unwrap(), 42);
 /// ```
-pub fn on_runtime<F>(
-    handle: &Handle,
-    future: F,
-) -> impl Event<Output = Result<F::Output, JoinError>> + use<F>
+pub fn on_runtime<F>(handle: &Handle, future: F) -> impl Event<Output = Result<F::Output, JoinError>> + use<F>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
