@@ -124,7 +124,10 @@ fn what_is_ignored_stands_in_a_test() {
             assert!(!info.is_empty(), "{name}: a block without a language is Rust to some readers");
             if info.contains("ignore") {
                 ignored += 1;
-                assert!(tests.contains(&code), "{name}: in no test, and no example of the libraries:\n{code}");
+                assert!(
+                    tests.contains(&code),
+                    "{name}: in no test, and no example of the libraries:\n{code}"
+                );
             }
         }
     }

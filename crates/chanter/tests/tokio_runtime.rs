@@ -72,7 +72,7 @@ fn the_shared_runtime_has_one_thread() {
 #[test]
 fn a_panic_is_a_value_that_knows_its_place() {
     machine(1).block_on(async {
-        let error = on_tokio(async { panic!("no such host") }).await.map(|()| ()).unwrap_err();
+        let error = on_tokio(async { panic!("no such host") }).await.unwrap_err();
         assert!(error.is_panic());
         let text = error.to_string();
         assert!(text.contains("no such host") && text.contains("tokio_runtime.rs"), "{text}");
@@ -250,7 +250,7 @@ fn a_future_is_dropped_within_the_runtime() {
 fn a_panic_leaves_the_runtime() {
     machine(1).block_on(async {
         let thread = spawn(entered(shared_handle(), async { panic!("on purpose") }));
-        assert!(thread.await.map(|()| ()).unwrap_err().is_panic());
+        assert!(thread.await.unwrap_err().is_panic());
         assert!(Handle::try_current().is_err());
     });
 }

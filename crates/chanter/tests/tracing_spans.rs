@@ -321,7 +321,7 @@ fn a_future_is_dropped_in_its_span() {
             let _last = Last("panics");
             panic!("on purpose");
         });
-        assert!(panics.await.map(|()| ()).unwrap_err().is_panic());
+        assert!(panics.await.unwrap_err().is_panic());
     });
     for name in ["cancelled", "ended by the machine", "never run", "panics"] {
         assert_eq!(recorder.line(name).names()[0], name);

@@ -18,7 +18,7 @@ impl Place {
 pub(crate) unsafe fn open(_frame: NonNull<Header>, _site: Site) {}
 
 #[inline(always)]
-pub(super) unsafe fn open_in_place<F>(_frame: NonNull<Header>, _site: Site) {}
+pub(super) unsafe fn open_in_place(_frame: NonNull<Header>, _body: fn() -> &'static str, _site: Site) {}
 
 #[inline(always)]
 pub(crate) unsafe fn close(_frame: NonNull<Header>) {}
@@ -46,7 +46,7 @@ pub(super) struct Outside;
 
 impl Outside {
     #[inline(always)]
-    pub(super) fn open<F>(_site: Site) -> Self {
+    pub(super) fn open(_body: fn() -> &'static str, _site: Site) -> Self {
         Self
     }
 

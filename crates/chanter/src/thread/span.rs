@@ -10,7 +10,6 @@
 //!
 //! INV-SPAN: the pointer is the runner's, and before the first poll the spawner's. It is null in a frame that is free.
 
-use std::any::type_name;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
@@ -100,10 +99,10 @@ unsafe fn open_now(frame: NonNull<Header>, site: Site) {
 /// # Safety
 /// As for [`open`].
 #[inline(always)]
-pub(super) unsafe fn open_in_place<F>(frame: NonNull<Header>, site: Site) {
+pub(super) unsafe fn open_in_place(frame: NonNull<Header>, body: fn() -> &'static str, site: Site) {
     if is_wanted() {
         // SAFETY: the caller's contract.
-        unsafe { open_in_place_now(frame, type_name::<F>(), site) };
+        unsafe { open_in_place_now(frame, body(), site) };
     }
 }
 
@@ -268,10 +267,10 @@ impl Parked {
 pub(super) struct Outside(Place);
 
 impl Outside {
-    pub(super) fn open<F>(site: Site) -> Self {
+    pub(super) fn open(body: fn() -> &'static str, site: Site) -> Self {
         let place = Place::new();
         if is_wanted() {
-            place.put(make("parasite", path_of(type_name::<F>()), None, site));
+            place.put(make("parasite", path_of(body()), None, site));
         }
         Self(place)
     }

@@ -1,5 +1,6 @@
 //! Spawning: hosts, local hosts and parasites.
 
+use std::any::type_name;
 use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
@@ -475,7 +476,7 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
         let frame = vp.arena.take(class);
         vp.parasites.add_one();
         born(frame);
-        span::open_in_place::<F>(frame, site);
+        span::open_in_place(frame, type_name::<F>, site);
         let poll = polling(vp, frame, |cx| {
             // Written last, so that the compiler need not read it again.
             let body = frame.cast::<ParasiteFrame<F>>().as_ptr();
@@ -603,7 +604,7 @@ fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
     // Polled once with a waker that does nothing; if it blocks, the machine
     // polls it again, with its own.
     let mut cx = Context::from_waker(Waker::noop());
-    let span = span::Outside::open::<F>(site);
+    let span = span::Outside::open(type_name::<F>, site);
     let poll = span.within(|| {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| future.as_mut().poll(&mut cx).map(drop)))
     });
