@@ -1,6 +1,6 @@
 //! With the feature `tracing` each thread has a span of its own: what it says is in it, wherever it is polled.
 
-#![cfg(feature = "tracing")]
+#![cfg(all(feature = "tracing", not(miri)))]
 
 mod common;
 
