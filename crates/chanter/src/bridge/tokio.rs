@@ -81,10 +81,7 @@ where
     guard(move || task(shared_handle(), future))
 }
 
-/// As [`on_tokio`], on the runtime of `handle`.
-///
-/// # Panics
-/// Does not panic.
+/// As [`on_tokio`], on the runtime of `handle`. On one that has shut down it fails at once.
 ///
 /// ```
 /// # use chanter::prelude::*;
