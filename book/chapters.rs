@@ -18,6 +18,7 @@ chapters! {
     from_go: "src/from-go.md"
     from_cml: "src/from-cml.md"
     recipes: "src/recipes.md"
+    tokio_libraries: "src/tokio-libraries.md"
     threads: "src/threads.md"
     fibers: "src/fibers.md"
     policies: "src/policies.md"

@@ -110,17 +110,24 @@ fn every_chapter_is_in_the_summary_once_and_is_tested() {
 }
 
 /// All Rust of the book runs: as a documentation test, or, if it is marked
-/// `ignore`, in a file of tests where it stands word by word.
+/// `ignore`, in a file of tests, or in an example that CI runs, where it stands word by word.
 #[test]
 fn what_is_ignored_stands_in_a_test() {
-    let tests = fs::read_to_string(root().join("book/tests/exploring.rs")).unwrap();
+    let mut tests = fs::read_to_string(root().join("book/tests/exploring.rs")).unwrap();
+    tests += &fs::read_to_string(root().join("programs/libraries/src/lib.rs")).unwrap();
+    for example in fs::read_dir(root().join("programs/libraries/examples")).unwrap() {
+        tests += &fs::read_to_string(example.unwrap().path()).unwrap();
+    }
     let mut ignored = 0;
     for (name, text) in files() {
         for (info, code) in blocks(&text) {
             assert!(!info.is_empty(), "{name}: a block without a language is Rust to some readers");
             if info.contains("ignore") {
                 ignored += 1;
-                assert!(tests.contains(&code), "{name}: not in tests/exploring.rs:\n{code}");
+                assert!(
+                    tests.contains(&code),
+                    "{name}: in no test, and no example of the libraries:\n{code}"
+                );
             }
         }
     }
@@ -141,7 +148,7 @@ fn paths_exist() {
 }
 
 fn is_path(span: &str) -> bool {
-    ["crates/", "semantics/", "ci/", "book/"].iter().any(|folder| span.starts_with(folder))
+    ["crates/", "semantics/", "ci/", "book/", "programs/"].iter().any(|folder| span.starts_with(folder))
         && !span.contains(' ')
 }
 

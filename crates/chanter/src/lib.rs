@@ -38,6 +38,14 @@
 //! |---|---|---|
 //! | `macros` | [`main`] and [`test`], the attributes | yes |
 //! | `hyper` | [`bridge::hyper`]: the traits of `hyper::rt` | no |
+//! | `tokio` | [`bridge::tokio`]: futures that need a Tokio runtime, as events and on Chanter's threads | no |
+//! | `tracing` | a span of `tracing` for each thread, entered at each poll | no |
+//!
+//! With `tracing`, a thread's span is named `thread`, has the target `chanter::thread` and the level `INFO`, and lies below the span that
+//! is current at the spawn. Its fields: `kind`, `name` (or the function in which the body was written), `id` (with
+//! [`genealogy`](Builder::genealogy)), `site`. It is entered while the thread is polled, attached parasites included, and while its future is
+//! dropped, and closes when the thread is determined. While no subscriber wants it, it costs a parasite that does
+//! not block 14 instructions, and a host that is spawned and joined 39.
 //!
 //! Link-time optimisation is not needed; it gains some percent where threads are tiny.
 

@@ -2,3 +2,5 @@
 
 #[cfg(feature = "hyper")]
 pub mod hyper;
+#[cfg(feature = "tokio")]
+pub mod tokio;

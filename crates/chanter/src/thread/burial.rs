@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use super::frame::{self, Header};
+use super::span;
 use crate::sync::Linked;
 
 /// How many burials are nested. A chain of this length is dropped in the order of the language.
@@ -55,7 +56,8 @@ pub(super) unsafe fn bury(frame: NonNull<Header>) {
 pub(super) unsafe fn bury_now(frame: NonNull<Header>) {
     // SAFETY: the caller's contract: nobody else refers to the frame.
     unsafe {
-        (frame.as_ref().vtable.get().bury)(frame);
+        span::within(frame, || (frame.as_ref().vtable.get().bury)(frame));
+        span::close(frame);
         frame::free(frame);
     }
 }

@@ -20,6 +20,7 @@ use super::body::Vtable;
 use super::genealogy::Genealogy;
 use super::request::Activity;
 use super::rest::Rest;
+use super::span;
 use super::state::State;
 use crate::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Cell, Linked, Stack, UnsafeCell, order};
@@ -44,6 +45,7 @@ pub(crate) struct Header {
     pub(crate) penalty: Cell<u8>,
     /// What the thread does at home.
     pub(crate) rest: Rest,
+    pub(super) span: span::Place,
 }
 
 /// What the scheduler has to know of a thread.
@@ -192,6 +194,7 @@ impl Header {
             kind: KindCell(AtomicU8::new(kind as u8)),
             penalty: Cell::new(0),
             rest: Rest::new(),
+            span: span::Place::new(),
         }
     }
 

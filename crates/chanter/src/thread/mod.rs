@@ -22,6 +22,11 @@ mod request;
 mod rest;
 pub(crate) mod run;
 mod scope;
+#[cfg(feature = "tracing")]
+pub(crate) mod span;
+#[cfg(not(feature = "tracing"))]
+#[path = "no_span.rs"]
+pub(crate) mod span;
 mod spawn;
 pub(crate) mod state;
 

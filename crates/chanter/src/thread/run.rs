@@ -10,6 +10,7 @@ use super::fiber::YIELDED;
 use super::frame::{self, Header, Kind};
 use super::join::Joiners;
 use super::request::{close, serve};
+use super::span;
 use super::state::{Begun, Completed, Demanded, Ended, Left, Woken};
 use crate::event::Wakes;
 use crate::policy::{Ready, Reason};
@@ -100,7 +101,8 @@ pub(super) unsafe fn polling<R>(
     // Borrowed: the runner's right to the frame stands for a reference.
     // SAFETY: `WAKER`'s functions take such pointers.
     let waker = ManuallyDrop::new(unsafe { Waker::new(frame.as_ptr().cast(), &WAKER) });
-    let result = poll(&mut Context::from_waker(&waker));
+    // SAFETY: the caller's contract.
+    let result = unsafe { span::within(frame, || poll(&mut Context::from_waker(&waker))) };
     vp.running.set(outer);
     result
 }
@@ -158,6 +160,7 @@ unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
 pub(super) unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
     // SAFETY: the frame lives until `bury`; after `Kept` it is not touched.
     unsafe {
+        span::close(frame);
         match frame.as_ref().state.complete(borrowed) {
             Completed::Requested => {
                 close(frame);
@@ -203,7 +206,7 @@ pub(crate) fn cancel(thread: Ready) {
 unsafe fn end_now(frame: NonNull<Header>) {
     // SAFETY: the caller's contract.
     unsafe {
-        (frame.as_ref().vtable.get().cancel)(frame);
+        span::within(frame, || (frame.as_ref().vtable.get().cancel)(frame));
         complete(frame, frame.as_ref().borrowed.replace(0));
     }
 }
@@ -363,6 +366,7 @@ pub(super) unsafe fn evaluate(frame: NonNull<Header>, place: *mut ()) -> bool {
     unsafe {
         let evaluated = polling(vp, frame, |cx| evaluate(frame, cx, place));
         if evaluated == Evaluated::Value && header.state.is_stolen_alone() && header.borrowed.get() == 0 {
+            span::close(frame);
             frame::free_here(vp, frame);
             return true;
         }

@@ -1,5 +1,6 @@
 //! Spawning: hosts, local hosts and parasites.
 
+use std::any::type_name;
 use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
@@ -15,6 +16,7 @@ use super::body::{HostFrame, ParasiteFrame, Vtable, fits};
 use super::frame::{Arena, Header, Kind, class_of};
 use super::join::{JoinError, Thread};
 use super::run::{polling, settle};
+use super::span;
 use super::state::State;
 use crate::event::Event;
 use crate::policy::{Ready, Reason};
@@ -449,7 +451,7 @@ where
     match Vp::current() {
         Some(vp) if fits::<ParasiteFrame<F>>() && vp.may_spawn_in_place() && vp.budget.get() >= FEW => {
             // SAFETY: we drive `vp`, and the frame fits.
-            unsafe { spawn_in_place(vp, future, |_| (), |_| ()) };
+            unsafe { spawn_in_place(vp, future, Location::caller(), |_| (), |_| ()) };
         }
         Some(vp) => spawn_slowly(vp, future, Location::caller()),
         None => spawn_outside(future, Location::caller()),
@@ -462,6 +464,7 @@ where
 unsafe fn spawn_in_place<F: Future + Send + 'static>(
     vp: &Vp,
     future: F,
+    site: Site,
     born: impl FnOnce(NonNull<Header>),
     dies: impl FnOnce(NonNull<Header>),
 ) {
@@ -473,6 +476,7 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
         let frame = vp.arena.take(class);
         vp.parasites.add_one();
         born(frame);
+        span::open_in_place(frame, type_name::<F>, site);
         let poll = polling(vp, frame, |cx| {
             // Written last, so that the compiler need not read it again.
             let body = frame.cast::<ParasiteFrame<F>>().as_ptr();
@@ -481,6 +485,7 @@ unsafe fn spawn_in_place<F: Future + Send + 'static>(
         });
         if poll.is_ready() && frame.as_ref().is_fresh() {
             dies(frame);
+            span::close(frame);
             vp.arena.put_back_fresh(frame, class);
         } else {
             // Whoever resumes it needs to know what it is.
@@ -562,7 +567,7 @@ fn spawn_fitting_slowly<F: Future + Send + 'static>(vp: &Vp, future: F, site: Si
             };
             return vp.lend_budget(|| {
                 // SAFETY: we drive `vp`; the caller has made it fit.
-                unsafe { spawn_in_place(vp, future, |frame| machine.born(frame, site), dies) };
+                unsafe { spawn_in_place(vp, future, site, |frame| machine.note_birth(frame, site), dies) };
             });
         }
         Spawn::Queue => {
@@ -616,8 +621,10 @@ fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
     // Polled once with a waker that does nothing; if it blocks, the machine
     // polls it again, with its own.
     let mut cx = Context::from_waker(Waker::noop());
-    let poll =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| future.as_mut().poll(&mut cx).map(drop)));
+    let span = span::Outside::open(type_name::<F>, site);
+    let poll = span.within(|| {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| future.as_mut().poll(&mut cx).map(drop)))
+    });
     match poll {
         Ok(Poll::Ready(())) => (),
         Err(payload) => JoinError::panicked(payload).report("a parasite"),
@@ -627,6 +634,8 @@ fn spawn_outside<F: Future + Send + 'static>(future: F, site: Site) {
             // SAFETY: the lock's holder owns the arena; a box fits.
             let frame =
                 machine.with_arena(|arena| unsafe { queued_parasite(arena, home, future, Kind::Parasite) });
+            // SAFETY: we have made the frame.
+            unsafe { span.move_to(frame) };
             machine.born(frame, site);
             // SAFETY: the new frame's token.
             home.push(unsafe { Ready::from_frame(frame) });

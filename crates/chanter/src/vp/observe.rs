@@ -31,6 +31,14 @@ impl Shared {
     /// A thread has been made, and has not run.
     #[inline(always)]
     pub(crate) fn born(&self, frame: NonNull<Header>, site: Site) {
+        self.note_birth(frame, site);
+        // SAFETY: the caller has made it.
+        unsafe { thread::span::open(frame, site) };
+    }
+
+    /// As [`born`](Self::born), of a thread whose frame does not know its type yet.
+    #[inline(always)]
+    pub(crate) fn note_birth(&self, frame: NonNull<Header>, site: Site) {
         if let Some(genealogy) = &self.genealogy {
             self.write_birth(genealogy, frame, site);
         }

@@ -21,7 +21,7 @@ impl Probe {
         );
         for name in crates {
             let path = crate::crates().join(name);
-            let features = if *name == "chanter" { r#", features = ["hyper"]"# } else { "" };
+            let features = if *name == "chanter" { r#", features = ["hyper", "tokio"]"# } else { "" };
             writeln!(manifest, "{name} = {{ path = {path:?}{features} }}").expect("a string");
         }
         fs::create_dir_all(folder.join("src/bin")).unwrap();

@@ -21,6 +21,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::os_thread;
 use crate::thread::frame::Header;
 use crate::thread::run::{Seized, claim, waker_of};
+use crate::thread::span;
 use crate::vp::{DEPTH, Vp, stack_pointer};
 use std::cell::{Cell, UnsafeCell};
 
@@ -61,6 +62,8 @@ pub(crate) struct Head {
     os_thread: u32,
     pub(super) name: Option<Arc<str>>,
     pub(super) site: &'static Location<'static>,
+    /// Those that are polled on its stack, while it is suspended.
+    parked: span::Parked,
     /// The list of those that have begun on a virtual processor.
     next: Cell<*const Head>,
     prev: Cell<*const Head>,
@@ -260,6 +263,7 @@ impl Head {
                 os_thread,
                 name,
                 site,
+                parked: span::Parked::new(),
                 next: Cell::new(next),
                 prev: Cell::new(ptr::null()),
             });
@@ -318,7 +322,9 @@ impl Head {
         let outer = vp.fibers.current.replace(self);
         let limit = vp.change_stack(self.nest_limit);
         let depth = vp.depth.replace(self.depth.get());
+        self.parked.resume();
         let result = switch();
+        self.parked.suspend();
         self.depth.set(vp.depth.replace(depth));
         vp.change_stack(limit);
         vp.fibers.current.set(outer);

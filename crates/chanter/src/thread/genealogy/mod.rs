@@ -173,6 +173,14 @@ unsafe fn genealogy_of<'a>(frame: NonNull<Header>) -> Option<&'a Genealogy> {
 }
 
 /// # Safety
+/// As for [`genealogy_of`].
+#[cfg(feature = "tracing")]
+pub(super) unsafe fn id_of(frame: NonNull<Header>) -> Option<u64> {
+    // SAFETY: the caller's contract.
+    unsafe { genealogy_of(frame)?.id(frame) }
+}
+
+/// # Safety
 /// The caller keeps the frame.
 pub(crate) unsafe fn name_of<'a>(frame: NonNull<Header>) -> Option<&'a Arc<str>> {
     // SAFETY: the caller's contract.
@@ -260,9 +268,13 @@ pub(crate) fn here_panicked(payload: Box<dyn Any + Send>) -> JoinError {
 ///
 /// # Safety
 /// The caller keeps the frame.
-unsafe fn body_of(frame: NonNull<Header>) -> Option<&'static str> {
+pub(super) unsafe fn body_of(frame: NonNull<Header>) -> Option<&'static str> {
     // SAFETY: the caller's contract.
-    let name = unsafe { (frame.as_ref().vtable.get().body)() };
+    path_of(unsafe { (frame.as_ref().vtable.get().body)() })
+}
+
+/// The path of the function in which a body of this type was written.
+pub(super) fn path_of(name: &'static str) -> Option<&'static str> {
     let name = name.trim_end_matches("::{{closure}}");
     // Of one that was wrapped the type is that of the wrapping.
     (!name.is_empty() && !name.contains('<')).then_some(name)

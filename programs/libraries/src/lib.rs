@@ -1,0 +1,26 @@
+//! Libraries that want Tokio, on Chanter: see `examples/`, and the book's chapter on them. Here is what the
+//! examples share.
+
+use std::io;
+
+use axum::Router;
+use chanter::bridge::hyper::Timer;
+use chanter::io::TcpListener;
+use chanter::prelude::*;
+use hyper::server::conn::http1;
+use hyper_util::service::TowerToHyperService;
+
+/// Serves `router`, each connection on a thread of its own, until `stop` is set.
+///
+/// # Errors
+/// Those of accepting a connection.
+pub async fn serve(listener: TcpListener, router: Router, stop: CVar) -> io::Result<()> {
+    loop {
+        let stream = select! {
+            accepted = listener.accept() => accepted?.0,
+            () = stop.wait() => return Ok(()),
+        };
+        let service = TowerToHyperService::new(router.clone());
+        spawn(http1::Builder::new().timer(Timer).serve_connection(stream, service));
+    }
+}

@@ -1,0 +1,24 @@
+//! The examples, run: each asserts what it shows.
+
+use std::process::ExitCode;
+
+macro_rules! examples {
+    ($($example:ident: $file:literal)*) => {
+        $(
+            #[path = $file]
+            mod $example;
+
+            #[test]
+            fn $example() {
+                assert_eq!($example::main(), ExitCode::SUCCESS);
+            }
+        )*
+    };
+}
+
+examples! {
+    with_axum: "../examples/with_axum.rs"
+    with_reqwest: "../examples/with_reqwest.rs"
+    with_rustls: "../examples/with_rustls.rs"
+    with_sqlx: "../examples/with_sqlx.rs"
+}
