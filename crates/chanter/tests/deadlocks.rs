@@ -124,6 +124,34 @@ fn fibers_say_what_they_wait_on() {
 }
 
 #[test]
+fn fibers_on_the_stack_of_another_say_what_they_wait_on() {
+    const NAME: &str = "fibers_on_the_stack_of_another_say_what_they_wait_on";
+    if !is_alone(NAME) {
+        let said = report_of(NAME, &[]);
+        let line =
+            |start: &str| said.lines().find(|line| line.contains(start)).unwrap_or_else(|| panic!("{said}"));
+        assert!(line("  thread 1").contains("waits to join thread 2"), "{said}");
+        assert!(line("  thread 2").contains("waits to join thread 3"), "{said}");
+        assert!(line("  thread 3").contains("waits to join thread 1"), "{said}");
+        assert!(said.contains("cycle: thread 1 -> thread 2 -> thread 3 -> thread 1"), "{said}");
+        return;
+    }
+    machine(1).block_on(async {
+        let (tx, rx) = channel::<chanter::Join<()>>();
+        let outer = spawn_fiber(move || {
+            let middle = chanter::fiber::Builder::new().delay(move || {
+                let inner = chanter::fiber::Builder::new()
+                    .delay(move || rx.recv().sync_blocking().unwrap().sync_blocking().unwrap());
+                inner.join().sync_blocking().unwrap();
+            });
+            middle.join().sync_blocking().unwrap();
+        });
+        tx.send(outer.join()).await.unwrap();
+        outer.await.unwrap();
+    });
+}
+
+#[test]
 fn threads_that_join_each_other_are_a_cycle() {
     const NAME: &str = "threads_that_join_each_other_are_a_cycle";
     if !is_alone(NAME) {

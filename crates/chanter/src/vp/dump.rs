@@ -168,6 +168,10 @@ impl Vp {
         let mut frames = unsafe { self.arena.frames_in_use() };
         // SAFETY: the lock makes us the owner, and nobody takes a frame meanwhile.
         frames.extend(self.machine().with_arena(|arena| unsafe { arena.frames_in_use() }));
+        // Fibers may have begun elsewhere than they were spawned.
+        frames.extend(self.fibers.frames());
+        frames.sort_unstable();
+        frames.dedup();
         frames.into_iter().filter_map(|frame| self.look_at(frame)).collect()
     }
 

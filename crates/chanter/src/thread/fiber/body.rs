@@ -117,10 +117,10 @@ impl<F: FnOnce() -> T, T> Future for Body<F, T> {
         // SAFETY: nothing is moved.
         let this = unsafe { self.get_unchecked_mut() };
         if this.begun.is_none() {
-            let has_room = |vp: &Vp| vp.fibers.has_room_for(vp.running.get());
-            if this.plan.is_plain && Vp::current().is_some_and(has_room) {
+            let has_room = |vp: &&Vp| this.plan.is_plain && vp.fibers.has_room_for(vp.running.get());
+            if let Some(vp) = Vp::current().filter(has_room) {
                 // SAFETY: it is pinned, and touched by nobody else until the closure has returned.
-                unsafe { perform(this.work.get()) };
+                vp.fibers.host(vp.running.get(), || unsafe { perform(this.work.get()) });
                 return this.value();
             }
             this.begin();

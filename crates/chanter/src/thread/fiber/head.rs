@@ -52,6 +52,8 @@ pub(crate) struct Head {
     depth: Cell<u32>,
     /// The thread that it waits for, and for nothing else.
     demanded: Cell<*const Header>,
+    /// The innermost of those that it waits for and that run on its stack.
+    guests: Cell<*const Guest>,
     /// Counts resumptions.
     turns: Cell<u32>,
     /// It is being ended: who would block unwinds.
@@ -184,6 +186,18 @@ impl Fibers {
         None
     }
 
+    /// The frames of those that have begun, and not ended. The caller drives.
+    pub(crate) fn frames(&self) -> Vec<NonNull<Header>> {
+        let mut frames = Vec::new();
+        let mut next = self.first.get();
+        // SAFETY: those in the list live.
+        while let Some(head) = unsafe { next.as_ref() } {
+            frames.push(head.frame);
+            next = head.next.get();
+        }
+        frames
+    }
+
     /// Takes the fibers from their tokens, wherever those are. The caller drives, and polls nothing.
     pub(crate) fn seize(&self, seized: &mut Vec<Seized>) {
         let mut next = self.first.get();
@@ -256,6 +270,7 @@ impl Head {
                 nest_limit: guard.1 + (stack.size() / 4).max(RESERVE),
                 depth: Cell::new(0),
                 demanded: Cell::new(ptr::null()),
+                guests: Cell::new(ptr::null()),
                 turns: Cell::new(0),
                 ending: Cell::new(false),
                 below: Cell::new(ptr::null()),
@@ -413,6 +428,49 @@ pub(crate) struct Alone<'a> {
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
         self.head.demanded.set(self.outer);
+    }
+}
+
+/// A fiber without a stack of its own; lies on that of the fiber which waits for it.
+struct Guest {
+    frame: *const Header,
+    outer: *const Guest,
+}
+
+impl Fibers {
+    /// Calls `f`, the fiber in `frame`, on the stack of the fiber that calls, which waits for it.
+    pub(super) fn host<R>(&self, frame: *const Header, f: impl FnOnce() -> R) -> R {
+        struct Restored<'a>(&'a Head, *const Guest);
+        impl Drop for Restored<'_> {
+            fn drop(&mut self) {
+                self.0.guests.set(self.1);
+            }
+        }
+        let Some(head) = self.running() else { return f() };
+        let guest = Guest { frame, outer: head.guests.get() };
+        let _restored = Restored(head, head.guests.replace(&raw const guest));
+        f()
+    }
+
+    /// The threads that run on the stack of the fiber in `frame`: it waits for the last one, that for the last
+    /// but one, and the first one blocks. The caller drives.
+    pub(crate) fn guests_of(&self, frame: *const Header) -> Vec<*const Header> {
+        let mut guests = Vec::new();
+        let mut next = self.first.get();
+        // SAFETY: those in the list live, and so do the guests on their stacks; none of them runs now.
+        while let Some(head) = unsafe { next.as_ref() } {
+            if ptr::eq(head.frame.as_ptr(), frame) {
+                let mut guest = head.guests.get();
+                // SAFETY: as above.
+                while let Some(Guest { frame, outer }) = unsafe { guest.as_ref() } {
+                    guests.push(*frame);
+                    guest = *outer;
+                }
+                break;
+            }
+            next = head.next.get();
+        }
+        guests
     }
 }
 
