@@ -15,7 +15,12 @@ fn every_form_of_every_program_gives_the_serial_result() {
                 let threads = run.stats.hosts_created + run.stats.parasites_created;
                 assert_eq!(threads == 0, form.is_serial(), "{}, {form}: {threads} threads", program.name);
                 // Asynchronously or not, the messages are the same.
-                let talks = [Form::Synchronous, Form::AsynchronousHosts, Form::AsynchronousParasites];
+                let talks = [
+                    Form::Synchronous,
+                    Form::AsynchronousHosts,
+                    Form::AsynchronousParasites,
+                    Form::PaperParasites,
+                ];
                 if talks.contains(&form) {
                     let known = *communications.get_or_insert(run.communications);
                     assert_eq!(run.communications, known, "{}, {form}", program.name);

@@ -8,7 +8,8 @@ mod tree;
 use std::sync::Arc;
 
 use crate::kit::{
-    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Size, Synchronous, ensure,
+    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Size,
+    Synchronous, ensure,
 };
 
 pub use body::Body;
@@ -29,8 +30,13 @@ pub struct BarnesHut;
 impl Program for BarnesHut {
     const NAME: &'static str = "barnes-hut";
     const ABOUT: &'static str = "bodies that attract each other, a thread for each body and step";
-    const FORMS: &'static [Form] =
-        &[Form::Serial, Form::Synchronous, Form::AsynchronousHosts, Form::AsynchronousParasites];
+    const FORMS: &'static [Form] = &[
+        Form::Serial,
+        Form::Synchronous,
+        Form::AsynchronousHosts,
+        Form::AsynchronousParasites,
+        Form::PaperParasites,
+    ];
     type Input = Bodies;
     type Answer = Vec<Body>;
 
@@ -49,7 +55,10 @@ impl Program for BarnesHut {
         match form {
             Form::Synchronous => chanter::run::<Synchronous>(&input.bodies, input.steps).await,
             Form::AsynchronousHosts => chanter::run::<AsynchronousHosts>(&input.bodies, input.steps).await,
-            _ => chanter::run::<AsynchronousParasites>(&input.bodies, input.steps).await,
+            Form::AsynchronousParasites => {
+                chanter::run::<AsynchronousParasites>(&input.bodies, input.steps).await
+            }
+            _ => chanter::run::<PaperParasites>(&input.bodies, input.steps).await,
         }
     }
 

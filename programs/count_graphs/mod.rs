@@ -7,7 +7,8 @@ mod serial;
 use std::sync::Arc;
 
 use crate::kit::{
-    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Size, Synchronous, ensure,
+    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Size,
+    Synchronous, ensure,
 };
 
 pub use graph::Graph;
@@ -23,8 +24,13 @@ impl Program for CountGraphs {
     const NAME: &'static str = "count-graphs";
     const ABOUT: &'static str =
         "the symmetries of graphs, a thread for each, and for each part of its search";
-    const FORMS: &'static [Form] =
-        &[Form::Serial, Form::Synchronous, Form::AsynchronousHosts, Form::AsynchronousParasites];
+    const FORMS: &'static [Form] = &[
+        Form::Serial,
+        Form::Synchronous,
+        Form::AsynchronousHosts,
+        Form::AsynchronousParasites,
+        Form::PaperParasites,
+    ];
     type Input = Vec<Arc<Graph>>;
     /// For each graph.
     type Answer = Vec<u64>;
@@ -45,7 +51,8 @@ impl Program for CountGraphs {
         let numbers = match form {
             Form::Synchronous => chanter::count::<Synchronous>(&graphs).await,
             Form::AsynchronousHosts => chanter::count::<AsynchronousHosts>(&graphs).await,
-            _ => chanter::count::<AsynchronousParasites>(&graphs).await,
+            Form::AsynchronousParasites => chanter::count::<AsynchronousParasites>(&graphs).await,
+            _ => chanter::count::<PaperParasites>(&graphs).await,
         };
         Done::new(numbers).communications((graphs.len() * (PARTS + 1)) as u64)
     }

@@ -6,7 +6,8 @@ mod serial;
 use std::sync::Arc;
 
 use crate::kit::{
-    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Random, Size, Synchronous, ensure,
+    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Random, Size,
+    Synchronous, ensure,
 };
 
 /// A place. Its numbers are whole and small: they are exact, and so are sums of them, and of squared distances, in
@@ -187,6 +188,7 @@ impl Program for KClustering {
         Form::Synchronous,
         Form::AsynchronousHosts,
         Form::AsynchronousParasites,
+        Form::PaperParasites,
     ];
     type Input = Points;
     type Answer = Clusters;
@@ -210,7 +212,8 @@ impl Program for KClustering {
         let clusters = match form {
             Form::Synchronous => chanter::cluster::<Synchronous>(&points).await,
             Form::AsynchronousHosts => chanter::cluster::<AsynchronousHosts>(&points).await,
-            _ => chanter::cluster::<AsynchronousParasites>(&points).await,
+            Form::AsynchronousParasites => chanter::cluster::<AsynchronousParasites>(&points).await,
+            _ => chanter::cluster::<PaperParasites>(&points).await,
         };
         Done::new(clusters).communications(points.communications())
     }

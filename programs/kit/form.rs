@@ -23,8 +23,11 @@ pub enum Form {
     Synchronous,
     /// Asynchronous communication and implicit threads, made of hosts.
     AsynchronousHosts,
-    /// The same, made of parasites.
+    /// The same, made of parasites; what is sent is left in its channel (`Sender::asend`).
     AsynchronousParasites,
+    /// The same, as in the paper: each message is sent by a parasite of its own, which blocks, is reified, and is
+    /// attached by who receives.
+    PaperParasites,
     /// Threads that are stolen by whoever demands their value (STING's futures).
     Stolen,
     /// Halves of a computation that are given away when somebody is hungry (`fork_join`).
@@ -33,22 +36,24 @@ pub enum Form {
 
 impl Form {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Serial,
         Self::SerialSame,
         Self::Synchronous,
         Self::AsynchronousHosts,
         Self::AsynchronousParasites,
+        Self::PaperParasites,
         Self::Stolen,
         Self::Forked,
     ];
 
     /// Those of a program whose best serial algorithm is the one that its threads divide.
-    pub const WITHOUT_SAME: [Self; 6] = [
+    pub const WITHOUT_SAME: [Self; 7] = [
         Self::Serial,
         Self::Synchronous,
         Self::AsynchronousHosts,
         Self::AsynchronousParasites,
+        Self::PaperParasites,
         Self::Stolen,
         Self::Forked,
     ];
@@ -66,6 +71,7 @@ impl Form {
             Self::Synchronous => "sync-hosts",
             Self::AsynchronousHosts => "async-hosts",
             Self::AsynchronousParasites => "async-parasites",
+            Self::PaperParasites => "paper-parasites",
             Self::Stolen => "stolen",
             Self::Forked => "forked",
         }

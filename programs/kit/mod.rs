@@ -19,4 +19,6 @@ pub use program::{Done, Entry, Prepared, Program};
 pub use random::Random;
 pub use run::{Failure, Load, Policies, Run, bind_if_possible, ensure};
 pub use shared_lifo::SharedLifo;
-pub use style::{AsynchronousHosts, AsynchronousParasites, Style, Synchronous, answer, answers, collect};
+pub use style::{
+    AsynchronousHosts, AsynchronousParasites, PaperParasites, Style, Synchronous, answer, answers, collect,
+};

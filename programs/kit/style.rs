@@ -1,5 +1,5 @@
 //! How threads are made and messages sent, for the programs of Featherweight Threads: each is written once, for
-//! three ways of running it.
+//! four ways of running it.
 
 use std::future::Future;
 
@@ -52,7 +52,7 @@ impl Style for AsynchronousHosts {
     }
 }
 
-/// Parasites that send asynchronously, each message by a parasite.
+/// Parasites that send asynchronously: a message that nobody waits for is left in its channel.
 #[derive(Debug)]
 pub struct AsynchronousParasites;
 
@@ -67,6 +67,25 @@ impl Style for AsynchronousParasites {
     #[inline]
     async fn send<T: Send + 'static>(to: &Sender<T>, message: T) {
         drop(to.asend(message));
+    }
+}
+
+/// Parasites that send asynchronously, each message by a parasite (Featherweight Threads, section 2.3).
+#[derive(Debug)]
+pub struct PaperParasites;
+
+impl Style for PaperParasites {
+    const FORM: Form = Form::PaperParasites;
+
+    #[inline]
+    fn start(future: impl Future<Output = ()> + Send + 'static) {
+        spawn_parasite(future);
+    }
+
+    #[inline]
+    async fn send<T: Send + 'static>(to: &Sender<T>, message: T) {
+        let to = to.clone();
+        spawn_parasite(async move { drop(to.send(message).await) });
     }
 }
 

@@ -6,7 +6,8 @@ mod serial;
 use std::sync::Arc;
 
 use crate::kit::{
-    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Size, Synchronous, ensure,
+    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Size,
+    Synchronous, ensure,
 };
 
 /// Most iterations of a point.
@@ -68,8 +69,13 @@ pub struct Mandelbrot;
 impl Program for Mandelbrot {
     const NAME: &'static str = "mandelbrot";
     const ABOUT: &'static str = "a picture of the Mandelbrot set, a thread for each strip";
-    const FORMS: &'static [Form] =
-        &[Form::Serial, Form::Synchronous, Form::AsynchronousHosts, Form::AsynchronousParasites];
+    const FORMS: &'static [Form] = &[
+        Form::Serial,
+        Form::Synchronous,
+        Form::AsynchronousHosts,
+        Form::AsynchronousParasites,
+        Form::PaperParasites,
+    ];
     type Input = Picture;
     type Answer = Vec<u16>;
 
@@ -88,7 +94,8 @@ impl Program for Mandelbrot {
         let drawn = match form {
             Form::Synchronous => chanter::draw::<Synchronous>(*picture).await,
             Form::AsynchronousHosts => chanter::draw::<AsynchronousHosts>(*picture).await,
-            _ => chanter::draw::<AsynchronousParasites>(*picture).await,
+            Form::AsynchronousParasites => chanter::draw::<AsynchronousParasites>(*picture).await,
+            _ => chanter::draw::<PaperParasites>(*picture).await,
         };
         Done::new(drawn).communications(picture.strips() as u64)
     }

@@ -5,7 +5,9 @@ mod serial;
 
 use std::sync::Arc;
 
-use crate::kit::{AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Size, Synchronous};
+use crate::kit::{
+    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Size, Synchronous,
+};
 use crate::matrix_elements::{Factors, Matrix};
 
 /// The program.
@@ -20,6 +22,7 @@ impl Program for MatrixRows {
         Form::Synchronous,
         Form::AsynchronousHosts,
         Form::AsynchronousParasites,
+        Form::PaperParasites,
         Form::Forked,
     ];
     type Input = Factors;
@@ -41,6 +44,7 @@ impl Program for MatrixRows {
         let product = match form {
             Form::AsynchronousHosts => chanter::product::<AsynchronousHosts>(factors).await,
             Form::AsynchronousParasites => chanter::product::<AsynchronousParasites>(factors).await,
+            Form::PaperParasites => chanter::product::<PaperParasites>(factors).await,
             Form::Forked => return Done::new(chanter::forked(&factors)),
             _ => chanter::product::<Synchronous>(factors).await,
         };

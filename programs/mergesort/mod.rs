@@ -8,7 +8,8 @@ use std::sync::Arc;
 use chanter_peer_kit::work::merge;
 
 use crate::kit::{
-    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Random, Size, Synchronous, ensure,
+    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Random, Size,
+    Synchronous, ensure,
 };
 
 /// Pieces of so many numbers are sorted at once.
@@ -51,6 +52,7 @@ impl Program for Mergesort {
             Form::Synchronous => chanter::sorted::<Synchronous>(own).await,
             Form::AsynchronousHosts => chanter::sorted::<AsynchronousHosts>(own).await,
             Form::AsynchronousParasites => chanter::sorted::<AsynchronousParasites>(own).await,
+            Form::PaperParasites => chanter::sorted::<PaperParasites>(own).await,
             Form::Stolen => return Done::new(chanter::stolen(own).await),
             _ => return Done::new(chanter::forked(own)),
         };

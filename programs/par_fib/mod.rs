@@ -6,7 +6,8 @@ mod serial;
 use std::sync::Arc;
 
 use crate::kit::{
-    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Size, Synchronous, ensure,
+    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Size,
+    Synchronous, ensure,
 };
 
 /// The program.
@@ -37,6 +38,7 @@ impl Program for ParFib {
             Form::Synchronous => chanter::call::<Synchronous>(n).await,
             Form::AsynchronousHosts => chanter::call::<AsynchronousHosts>(n).await,
             Form::AsynchronousParasites => chanter::call::<AsynchronousParasites>(n).await,
+            Form::PaperParasites => chanter::call::<PaperParasites>(n).await,
             Form::Stolen => chanter::stolen(n).await,
             _ => chanter::forked(n),
         };

@@ -6,7 +6,8 @@ mod serial;
 use std::sync::Arc;
 
 use crate::kit::{
-    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Size, Synchronous, ensure,
+    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Size,
+    Synchronous, ensure,
 };
 
 /// The arguments.
@@ -40,6 +41,7 @@ impl Program for ParTak {
             Form::Synchronous => chanter::call::<Synchronous>(arguments).await,
             Form::AsynchronousHosts => chanter::call::<AsynchronousHosts>(arguments).await,
             Form::AsynchronousParasites => chanter::call::<AsynchronousParasites>(arguments).await,
+            Form::PaperParasites => chanter::call::<PaperParasites>(arguments).await,
             Form::Stolen => chanter::stolen(arguments).await,
             _ => return Done::new(chanter::forked(arguments)),
         };

@@ -10,7 +10,8 @@ use std::io;
 use std::sync::Arc;
 
 use crate::kit::{
-    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Size, Synchronous, ensure,
+    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Size,
+    Synchronous, ensure,
 };
 pub use scene::{NoScene, Scene};
 
@@ -77,8 +78,13 @@ pub struct RayTracer;
 impl Program for RayTracer {
     const NAME: &'static str = "ray-tracer";
     const ABOUT: &'static str = "a picture of mirroring balls, a thread for each band";
-    const FORMS: &'static [Form] =
-        &[Form::Serial, Form::Synchronous, Form::AsynchronousHosts, Form::AsynchronousParasites];
+    const FORMS: &'static [Form] = &[
+        Form::Serial,
+        Form::Synchronous,
+        Form::AsynchronousHosts,
+        Form::AsynchronousParasites,
+        Form::PaperParasites,
+    ];
     type Input = Picture;
     /// Red, green and blue of each pixel, row by row.
     type Answer = Vec<u8>;
@@ -99,7 +105,8 @@ impl Program for RayTracer {
         let drawn = match form {
             Form::Synchronous => chanter::draw::<Synchronous>(&picture).await,
             Form::AsynchronousHosts => chanter::draw::<AsynchronousHosts>(&picture).await,
-            _ => chanter::draw::<AsynchronousParasites>(&picture).await,
+            Form::AsynchronousParasites => chanter::draw::<AsynchronousParasites>(&picture).await,
+            _ => chanter::draw::<PaperParasites>(&picture).await,
         };
         Done::new(drawn).communications(picture.bands() as u64)
     }

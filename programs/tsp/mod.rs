@@ -7,7 +7,8 @@ mod tour;
 use std::sync::Arc;
 
 use crate::kit::{
-    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, Program, Random, Size, Synchronous, ensure,
+    AsynchronousHosts, AsynchronousParasites, Done, Failure, Form, PaperParasites, Program, Random, Size,
+    Synchronous, ensure,
 };
 use tour::{City, length};
 
@@ -48,6 +49,7 @@ impl Program for Tsp {
             Form::Synchronous => chanter::tour::<Synchronous>(own).await,
             Form::AsynchronousHosts => chanter::tour::<AsynchronousHosts>(own).await,
             Form::AsynchronousParasites => chanter::tour::<AsynchronousParasites>(own).await,
+            Form::PaperParasites => chanter::tour::<PaperParasites>(own).await,
             Form::Stolen => chanter::stolen(own).await,
             _ => return Done::new(chanter::forked(own)),
         };

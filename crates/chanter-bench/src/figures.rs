@@ -303,11 +303,20 @@ pub(super) fn swerve_figures(vps: usize) -> Vec<Figure> {
 
 /// The figures of the papers' programs and micro-studies.
 pub(super) fn paper(vps: usize) -> Vec<Figure> {
-    let of_table_1 = |variant| {
-        let name = format!("table 1: {variant} / sendEvt");
-        ratio(&name, chanter("table-1", variant, 1), chanter("table-1", "sendEvt", 1), Bound::AtMost(1.0))
+    let of_table_1 = |variant, vps, most| {
+        let name = format!("table 1: {variant} / sendEvt, {vps} VP");
+        ratio(
+            &name,
+            chanter("table-1", variant, vps),
+            chanter("table-1", "sendEvt", vps),
+            Bound::AtMost(most),
+        )
     };
-    let mut figures = vec![of_table_1("aSendEvt on parasites"), of_table_1("Sender::asend")];
+    let mut figures = vec![of_table_1("aSendEvt on parasites", 1, 1.0), of_table_1("Sender::asend", 1, 1.0)];
+    for (vps, reified, wrapped) in [(1, 1.1, 1.2), (2, 1.5, 1.8)].into_iter().take(vps) {
+        figures.push(of_table_1("parasites, as in the paper", vps, reified));
+        figures.push(of_table_1("asynchronously(send)", vps, wrapped));
+    }
     for vps in 1..=vps.min(2) {
         figures.push(ratio(
             &format!("figure 9: parasites with inflation / hosts, {vps} VP"),

@@ -9,10 +9,13 @@ use crate::case::{Case, Failure, Outcome, Sample};
 use crate::measure::Measured;
 use crate::yardstick::{self, PLAIN};
 
-/// The forms in which the paper ran its programs.
-pub(super) const FORMS: [Form; 3] = [Form::Synchronous, Form::AsynchronousHosts, Form::AsynchronousParasites];
-/// The form with parasites, as a variant.
-pub(crate) const PARASITES: &str = Form::AsynchronousParasites.name();
+/// The forms in which the paper ran its programs, and the one that leaves messages in channels.
+pub(super) const FORMS: [Form; 4] =
+    [Form::Synchronous, Form::AsynchronousHosts, Form::PaperParasites, Form::AsynchronousParasites];
+/// The paper's form with parasites, as a variant.
+pub(crate) const PARASITES: &str = Form::PaperParasites.name();
+/// The one that leaves messages in channels.
+pub(super) const LEFT: &str = Form::AsynchronousParasites.name();
 /// The detail that holds the average size of a reified parasite's state.
 pub(crate) const STATE: &str = "reified_bytes";
 /// The detail that holds the average size of a host's.
@@ -72,6 +75,7 @@ fn run(prepared: &dyn Prepared, load: &Load) -> Outcome {
         ("parasites", stats.parasites_created),
         ("communications", run.communications),
         ("reified", stats.reified),
+        ("left", stats.left),
         ("attached", stats.attached),
         ("inflated", stats.inflated + stats.promoted),
         ("migrated", stats.migrated),
