@@ -1,6 +1,7 @@
 //! The Boyer benchmark, with threads; see the folder's `README.md`.
 
 mod chanter;
+mod fibers;
 mod lemmas;
 mod proof;
 mod serial;
@@ -63,7 +64,8 @@ pub struct Boyer;
 impl Program for Boyer {
     const NAME: &'static str = "boyer";
     const ABOUT: &'static str = "the Boyer benchmark: a theorem prover, whose cases are speculative threads";
-    const FORMS: &'static [Form] = &[Form::Serial, Form::SerialSame, Form::Synchronous, Form::Stolen];
+    const FORMS: &'static [Form] =
+        &[Form::Serial, Form::SerialSame, Form::Synchronous, Form::Stolen, Form::Fibers];
     type Input = Problem;
     type Answer = Proof;
 
@@ -83,7 +85,13 @@ impl Program for Boyer {
     }
 
     async fn threads(problem: Arc<Problem>, form: Form) -> Done<Proof> {
-        Done::new(chanter::prove(problem, form == Form::Stolen).await)
+        Done::new(match form {
+            Form::Fibers => {
+                let proof = ::chanter::spawn_fiber(move || fibers::prove(&problem));
+                proof.await.unwrap_or_else(|error| panic!("{error}"))
+            }
+            _ => chanter::prove(problem, form == Form::Stolen).await,
+        })
     }
 
     fn check(size: Size, _: &Problem, answer: &Proof) -> Result<(), Failure> {
@@ -115,7 +123,7 @@ mod tests {
             assert!(!proof.is_tautology && proof.rewrites > 0, "{proof:?}");
             assert_eq!(Boyer::serial_same(&problem), proof);
             ::chanter::block_on(async {
-                for form in [Form::Synchronous, Form::Stolen] {
+                for form in [Form::Synchronous, Form::Stolen, Form::Fibers] {
                     assert_eq!(Boyer::threads(Arc::clone(&problem), form).await.answer, proof);
                 }
             });
@@ -125,7 +133,7 @@ mod tests {
     #[test]
     fn the_whole_formula_takes_the_published_number_of_rewrites() {
         let program = Entry::of::<Boyer>().prepare(Size::Paper).unwrap();
-        for form in [Form::SerialSame, Form::Synchronous, Form::Stolen] {
+        for form in [Form::SerialSame, Form::Synchronous, Form::Stolen, Form::Fibers] {
             program.run(&Load::new(form, 2)).unwrap();
         }
     }

@@ -30,13 +30,15 @@ pub enum Form {
     PaperParasites,
     /// Threads that are stolen by whoever demands their value (STING's futures).
     Stolen,
+    /// The same as fibers, which are scheduled: STING's threads have stacks.
+    Fibers,
     /// Halves of a computation that are given away when somebody is hungry (`fork_join`).
     Forked,
 }
 
 impl Form {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Serial,
         Self::SerialSame,
         Self::Synchronous,
@@ -44,6 +46,7 @@ impl Form {
         Self::AsynchronousParasites,
         Self::PaperParasites,
         Self::Stolen,
+        Self::Fibers,
         Self::Forked,
     ];
 
@@ -73,6 +76,7 @@ impl Form {
             Self::AsynchronousParasites => "async-parasites",
             Self::PaperParasites => "paper-parasites",
             Self::Stolen => "stolen",
+            Self::Fibers => "fibers",
             Self::Forked => "forked",
         }
     }

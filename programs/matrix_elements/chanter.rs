@@ -31,3 +31,18 @@ async fn gather_product(
     }
     Matrix { side, cells }
 }
+
+/// Elements on fibers, whose values a fiber demands.
+pub(super) async fn by_fibers(factors: Arc<Factors>) -> Matrix {
+    let gather = move || {
+        let side = factors.side();
+        let element = |at| {
+            let factors = Arc::clone(&factors);
+            spawn_fiber(move || factors.element(at / side, at % side))
+        };
+        let elements: Vec<_> = (0..side * side).map(element).collect();
+        let value = |element: Thread<i64>| element.join().sync_blocking().expect("an element is a number");
+        Matrix { side, cells: elements.into_iter().map(value).collect() }
+    };
+    spawn_fiber(gather).await.expect("the elements are a matrix")
+}

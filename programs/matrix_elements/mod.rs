@@ -88,7 +88,7 @@ pub struct MatrixElements;
 impl Program for MatrixElements {
     const NAME: &'static str = "matrix-elements";
     const ABOUT: &'static str = "matrix multiply, a thread for each element";
-    const FORMS: &'static [Form] = &[Form::Serial, Form::Synchronous, Form::Stolen];
+    const FORMS: &'static [Form] = &[Form::Serial, Form::Synchronous, Form::Stolen, Form::Fibers];
     type Input = Factors;
     type Answer = Matrix;
 
@@ -107,6 +107,7 @@ impl Program for MatrixElements {
         let threads = input.side() * input.side();
         let product = match form {
             Form::Stolen => chanter::by_delayed(input).await,
+            Form::Fibers => chanter::by_fibers(input).await,
             _ => chanter::by_hosts(input).await,
         };
         Done::new(product).communications(threads as u64)

@@ -1,4 +1,4 @@
-//! A chain of futures.
+//! A chain of futures; and of fibers.
 
 use std::sync::Arc;
 
@@ -34,4 +34,32 @@ async fn value(thread: Option<Thread<Vec<u32>>>) -> Vec<u32> {
         Some(thread) => thread.await.expect("a future that finds primes has a value"),
         None => Vec::new(),
     }
+}
+
+/// The same on fibers.
+pub(super) async fn primes_on_fibers(futures: usize) -> Done<Vec<u32>> {
+    let gauge = Arc::new(Gauge::default());
+    let most = Arc::clone(&gauge);
+    let main = move || {
+        let _main = gauge.begin();
+        let mut before: Option<Thread<Vec<u32>>> = None;
+        for _ in 0..futures {
+            let (last, gauge) = (before.take(), Arc::clone(&gauge));
+            before = Some(spawn_fiber(move || {
+                let _this = gauge.begin();
+                let mut primes = demanded(last);
+                (0..EACH).for_each(|_| extend(&mut primes));
+                primes
+            }));
+        }
+        demanded(before)
+    };
+    let primes = spawn_fiber(main).await.expect("a fiber that finds primes has a value");
+    Done::new(primes).communications(futures as u64).at_once(most.most())
+}
+
+fn demanded(fiber: Option<Thread<Vec<u32>>>) -> Vec<u32> {
+    let value =
+        |fiber: Thread<_>| fiber.join().sync_blocking().expect("a fiber that finds primes has a value");
+    fiber.map_or_else(Vec::new, value)
 }

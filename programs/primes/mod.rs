@@ -37,7 +37,8 @@ pub struct Primes;
 impl Program for Primes {
     const NAME: &'static str = "primes";
     const ABOUT: &'static str = "the first primes, by a chain of futures";
-    const FORMS: &'static [Form] = &[Form::Serial, Form::SerialSame, Form::Synchronous, Form::Stolen];
+    const FORMS: &'static [Form] =
+        &[Form::Serial, Form::SerialSame, Form::Synchronous, Form::Stolen, Form::Fibers];
     /// How many futures.
     type Input = usize;
     type Answer = Vec<u32>;
@@ -58,7 +59,10 @@ impl Program for Primes {
     }
 
     async fn threads(futures: Arc<usize>, form: Form) -> Done<Vec<u32>> {
-        chanter::primes(*futures, form == Form::Stolen).await
+        match form {
+            Form::Fibers => chanter::primes_on_fibers(*futures).await,
+            _ => chanter::primes(*futures, form == Form::Stolen).await,
+        }
     }
 
     fn check(size: Size, futures: &usize, answer: &Vec<u32>) -> Result<(), Failure> {

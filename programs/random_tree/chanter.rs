@@ -1,4 +1,4 @@
-//! A thread for each branching.
+//! A thread for each branching; or a fiber.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,4 +22,19 @@ pub(super) fn grow(seedling: Seedling, delayed: bool) -> Pin<Box<dyn Future<Outp
             }
         }
     })
+}
+
+/// The same on fibers, the caller one of them.
+pub(super) fn grow_on_fibers(seedling: Seedling) -> Tree {
+    let (key, below) = seedling.grow();
+    match below {
+        Below::Nothing => Tree::leaf(key),
+        Below::One(seedling) => Tree::with_one(key, grow_on_fibers(seedling)),
+        Below::Two(left, right) => {
+            let left = spawn_fiber(move || grow_on_fibers(left));
+            let right = grow_on_fibers(right);
+            let left = left.join().sync_blocking().expect("a fiber that grows a tree has one");
+            Tree::with_two(key, left, right)
+        }
+    }
 }

@@ -77,7 +77,7 @@ pub struct RandomTree;
 impl Program for RandomTree {
     const NAME: &'static str = "random-tree";
     const ABOUT: &'static str = "a tree of random shape, a thread for each branching";
-    const FORMS: &'static [Form] = &[Form::Serial, Form::Synchronous, Form::Stolen];
+    const FORMS: &'static [Form] = &[Form::Serial, Form::Synchronous, Form::Stolen, Form::Fibers];
     type Input = Seedling;
     type Answer = Tree;
 
@@ -94,7 +94,13 @@ impl Program for RandomTree {
     }
 
     async fn threads(input: Arc<Seedling>, form: Form) -> Done<Tree> {
-        let tree = chanter::grow(*input, form == Form::Stolen).await;
+        let tree = match form {
+            Form::Fibers => {
+                let tree = ::chanter::spawn_fiber(move || chanter::grow_on_fibers(*input));
+                tree.await.expect("a fiber that grows a tree has one")
+            }
+            _ => chanter::grow(*input, form == Form::Stolen).await,
+        };
         let values = tree.branchings();
         Done::new(tree).communications(values)
     }
