@@ -132,6 +132,9 @@ fn one_with_a_name_or_a_size_has_its_own() {
             assert_eq!(named.join().sync_blocking().unwrap().as_deref(), Some("inner"));
             let sized = fiber::Builder::new().stack_size(1 << 20).spawn(|| ());
             sized.join().sync_blocking().unwrap();
+            // One without a name has none, though it is on the stack of one that has.
+            let unnamed = spawn_fiber(fiber::name);
+            assert_eq!(unnamed.join().sync_blocking().unwrap(), None);
             assert_eq!(fiber::name().as_deref(), Some("outer"));
         });
         outer.await.unwrap();

@@ -323,6 +323,11 @@ impl Head {
         drop(name);
     }
 
+    /// The name of whoever is on the stack: those who share it have none.
+    pub(super) fn name_of_caller(&self) -> Option<&str> {
+        self.name.as_deref().filter(|_| self.guests.get().is_null())
+    }
+
     /// Called on the stack, first of all.
     pub(super) fn arrive(&self, yielder: &Yielder<(), ()>) {
         self.yielder.set(yielder);

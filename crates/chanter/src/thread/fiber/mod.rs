@@ -317,7 +317,8 @@ pub fn is_fiber() -> bool {
 
 /// The name of the fiber that calls, if it has one.
 pub fn name() -> Option<String> {
-    Vp::current()?.fibers.running()?.name.as_deref().map(str::to_owned)
+    let vp = Vp::current()?;
+    vp.fibers.running()?.name_of_caller().map(str::to_owned)
 }
 
 /// Lets the other threads of the virtual processor run first: the blocking form
