@@ -227,9 +227,12 @@ fn the_papers_programs_are_measured_and_reported() {
             }
         }
     }
-    for (study, variant) in
-        [("table-1", "sendEvt"), ("figure-9", "hosts"), ("figure-10", "hosts, 8 producers")]
-    {
+    for (study, variant) in [
+        ("table-1", "sendEvt"),
+        ("figure-9", "hosts"),
+        ("figure-10", "hosts, 8 producers"),
+        ("figure-10", "figure 5, parasites, 8 producers"),
+    ] {
         assert_eq!(of(study, variant).len(), 2, "{study}");
     }
     let promised = found.iter().filter(|line| line["figure"].is_string());

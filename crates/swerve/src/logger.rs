@@ -88,7 +88,7 @@ impl Log {
         };
         let counts = Arc::new(Counts::default());
         let given_up = IVar::new();
-        let (records, queue) = if mode.is_synchronous() { channel() } else { bounded(QUEUE) };
+        let (records, queue) = if mode.leaves_messages() { bounded(QUEUE) } else { channel() };
         let (ask, asks) = channel();
         let (done, finished) = bounded(1);
         let scribe =
