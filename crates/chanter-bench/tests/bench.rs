@@ -134,6 +134,7 @@ fn figure_7_is_printed_beside_the_papers() {
     let shown = String::from_utf8_lossy(&output.stdout);
     for text in [
         "threads stolen",
+        "context switches",
         "best serial",
         "same serial",
         "speed-up, same serial",

@@ -76,12 +76,13 @@ pub(super) fn cases(most_vps: usize, is_wanted: impl Fn(&str) -> bool) -> Result
 /// A detail of a sample, and what a run says of it.
 type Statistic = (&'static str, fn(&chanter_programs::kit::Run) -> u64);
 
-const STATISTICS: [Statistic; 6] = [
+const STATISTICS: [Statistic; 7] = [
     ("threads", |run| run.stats.hosts_created),
     ("stolen", |run| run.stats.stolen),
     ("blocks_created", |run| run.stats.frames_created),
     ("blocks_returned", |run| run.stats.frames_returned),
     ("blocks_reused", |run| run.stats.frames_reused),
+    ("switches", |run| run.stats.dispatched),
     ("at_once", |run| run.at_once),
 ];
 

@@ -11,12 +11,13 @@ use crate::yardstick::Yardstick;
 /// A line of a program: its name, the paper's numbers, and our detail of that name.
 type Line = (&'static str, fn(&Paper, usize) -> String, &'static str);
 
-const LINES: [Line; 5] = [
+const LINES: [Line; 6] = [
     ("threads", |paper, _| paper.threads.to_string(), "threads"),
     ("threads stolen", |paper, column| paper.stolen[column].to_string(), "stolen"),
     ("TCBs created", |paper, column| paper.created[column].to_string(), "blocks_created"),
     ("TCBs allocated", |paper, column| paper.allocated[column].to_string(), "blocks_returned"),
     ("TCBs reused", |paper, column| paper.reused[column].to_string(), "blocks_reused"),
+    ("context switches", |_, _| "-".to_owned(), "switches"),
 ];
 
 const SPEED_UPS: [(&str, &str); 2] =
@@ -29,7 +30,8 @@ lifo: futures are scheduled, one LIFO queue for all, as in the paper; default: t
 delayed: only a demand runs them. A TCB is a dynamic context that a thread takes when it first runs. Here a thread has
 a frame from its birth, also one that will be stolen, so the three lines count frames, and add up to all threads:
 created of new memory (16 at a time), come home from other virtual processors' dead threads, used again at once.
-A stolen thread runs on its thief's stack. fibers: as lifo, with threads that have stacks; their lines count
+A stolen thread runs on its thief's stack. Context switches: how often a virtual processor took a thread from its queue and
+ran it; the paper does not count them. fibers: as lifo, with threads that have stacks; their lines count
 stacks, one of which is the main thread's. One that is stolen by a fiber takes none.";
 
 /// The table, and how its words map; empty if none of its programs was measured.
