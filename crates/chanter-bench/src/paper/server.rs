@@ -72,9 +72,12 @@ fn serve(site: &Site, form: Form, connections: u64, births: bool) -> Result<Serv
     let mut config = Config::new(site.www(), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     config.mode = mode(form);
     config.log = AccessLog::To(Box::new(Lines(Arc::clone(&lines))));
-    let server = Server::bind(config).map_err(|error| Failure::Broken(error.to_string()))?;
-    let (addr, stop) = (server.local_addr(), server.stop());
     let machine = Machine::builder().vps(1).name(NAME).genealogy(births).build().map_err(broken)?;
+    // Sockets are made on a thread of the machine.
+    let bound = machine.spawn(async move { Server::bind(config) }).join().sync_blocking();
+    let bound = bound.map_err(|error| Failure::Broken(error.to_string()))?;
+    let server = bound.map_err(|error| Failure::Broken(error.to_string()))?;
+    let (addr, stop) = (server.local_addr(), server.stop());
     let running = machine.spawn(server.run());
     let began = Instant::now();
     let asked = ask_all(addr, connections);
