@@ -139,13 +139,11 @@ mod tests {
     fn in_the_papers_form_a_message_is_a_parasite() {
         let site = Site::new().unwrap_or_else(|failure| panic!("{failure}"));
         let of = |form| serve(&site, form, 40, false).unwrap_or_else(|failure| panic!("{failure}")).stats;
-        let [paper, left, synchronous] =
-            [Form::PaperParasites, Form::AsynchronousParasites, Form::Synchronous].map(of);
+        let [paper, synchronous] = [Form::PaperParasites, Form::Synchronous].map(of);
         // A file processor, its answer and the record of a request are a parasite each.
         assert!(paper.parasites_created >= 3 * 40, "{paper:?}");
         assert!(paper.attached > 0 && paper.reified >= 40 && paper.left == 0, "{paper:?}");
-        assert!(left.left >= 40, "{left:?}");
         assert_eq!((synchronous.parasites_created, synchronous.left), (0, 0));
-        assert_eq!(synchronous.hosts_created, paper.hosts_created + 40);
+        assert!(synchronous.hosts_created >= paper.hosts_created + 40, "{synchronous:?}");
     }
 }
