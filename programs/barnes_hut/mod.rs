@@ -43,7 +43,7 @@ impl Program for BarnesHut {
     fn input(size: Size) -> Bodies {
         match size {
             Size::Quick => Bodies { bodies: Body::ball(96), steps: 2 },
-            Size::Paper => Bodies { bodies: Body::ball(1024), steps: 8 },
+            Size::Paper | Size::Grain => Bodies { bodies: Body::ball(1024), steps: 8 },
         }
     }
 

@@ -38,7 +38,7 @@ impl Program for CountGraphs {
     fn input(size: Size) -> Vec<Arc<Graph>> {
         let count = match size {
             Size::Quick => 12,
-            Size::Paper => 128,
+            Size::Paper | Size::Grain => 128,
         };
         Graph::set(count).into_iter().map(Arc::new).collect()
     }

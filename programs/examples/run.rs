@@ -1,4 +1,4 @@
-//! Runs one program: `cargo run --release -p chanter-programs --example run -- primes stolen 1 [quick] [lifo] [bound] [times]`.
+//! Runs one program: `cargo run --release -p chanter-programs --example run -- primes stolen 1 [quick|grain] [lifo] [bound] [times]`.
 //! Without arguments it lists them. Under a profiler it shows where the time of one form goes.
 
 use std::error::Error;
@@ -16,14 +16,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let program = chanter_programs::find(name).ok_or("no such program")?;
     let form = Form::ALL.into_iter().find(|known| known.name() == form).ok_or("no such form")?;
-    let size = if rest.iter().any(|arg| arg == "quick") { Size::Quick } else { Size::Paper };
+    let is_said = |word: &str| rest.iter().any(|arg| arg == word);
+    let size = match (is_said("quick"), is_said("grain")) {
+        (true, _) => Size::Quick,
+        (_, true) => Size::Grain,
+        _ => Size::Paper,
+    };
     let times = rest.iter().find_map(|arg| arg.parse().ok()).unwrap_or(1);
     let prepared = program.prepare(size)?;
     let mut load = Load::new(form, vps.parse()?);
-    if rest.iter().any(|arg| arg == "lifo") {
+    if is_said("lifo") {
         load = load.policies(SharedLifo::policies);
     }
-    if rest.iter().any(|arg| arg == "bound") {
+    if is_said("bound") {
         load = load.bound_if_possible();
     }
     for _ in 0..times {

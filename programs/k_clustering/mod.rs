@@ -196,7 +196,7 @@ impl Program for KClustering {
     fn input(size: Size) -> Points {
         match size {
             Size::Quick => Points::random(16, 32, 5, 4),
-            Size::Paper => Points::random(64, 256, 32, 24),
+            Size::Paper | Size::Grain => Points::random(64, 256, 32, 24),
         }
     }
 

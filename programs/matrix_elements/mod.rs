@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use crate::kit::{Done, Failure, Form, Program, Random, Size, ensure};
 
-/// A square matrix, row by row.
+/// A matrix, row by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matrix {
+    /// How many rows; a product has as many columns.
     side: usize,
     cells: Vec<i64>,
 }
@@ -22,12 +23,17 @@ pub struct Factors {
 }
 
 impl Matrix {
-    fn random(side: usize, random: &mut Random) -> Self {
-        Self { side, cells: (0..side * side).map(|_| random.below(200) as i64 - 100).collect() }
+    fn random(side: usize, width: usize, random: &mut Random) -> Self {
+        Self { side, cells: (0..side * width).map(|_| random.below(200) as i64 - 100).collect() }
+    }
+
+    fn width(&self) -> usize {
+        self.cells.len() / self.side
     }
 
     fn row(&self, row: usize) -> &[i64] {
-        &self.cells[row * self.side..][..self.side]
+        let width = self.width();
+        &self.cells[row * width..][..width]
     }
 
     /// All elements are 0.
@@ -48,8 +54,8 @@ impl Matrix {
     }
 
     fn transposed(&self) -> Self {
-        let cells = (0..self.side * self.side).map(|at| self.row(at % self.side)[at / self.side]);
-        Self { side: self.side, cells: cells.collect() }
+        let cells = (0..self.cells.len()).map(|at| self.row(at % self.side)[at / self.side]);
+        Self { side: self.width(), cells: cells.collect() }
     }
 }
 
@@ -59,8 +65,16 @@ fn dot(one: &[i64], other: &[i64]) -> i64 {
 
 impl Factors {
     pub(crate) fn random(side: usize) -> Self {
+        Self::random_of(side, side)
+    }
+
+    /// Factors that have `width` products for each element of the result.
+    fn random_of(side: usize, width: usize) -> Self {
         let mut random = Random::new(1992);
-        Self { a: Matrix::random(side, &mut random), b_columns: Matrix::random(side, &mut random) }
+        Self {
+            a: Matrix::random(side, width, &mut random),
+            b_columns: Matrix::random(side, width, &mut random),
+        }
     }
 
     /// Freivalds' test: a wrong product passes with a probability of nearly 0.
@@ -96,6 +110,7 @@ impl Program for MatrixElements {
         match size {
             Size::Quick => Factors::random(8),
             Size::Paper => Factors::random(50),
+            Size::Grain => Factors::random_of(50, 20_000),
         }
     }
 

@@ -31,7 +31,7 @@ impl Program for MatrixRows {
     fn input(size: Size) -> Factors {
         match size {
             Size::Quick => Factors::random(20),
-            Size::Paper => Factors::random(500),
+            Size::Paper | Size::Grain => Factors::random(500),
         }
     }
 

@@ -32,7 +32,7 @@ impl Program for Mergesort {
     fn input(size: Size) -> Vec<u32> {
         let count = match size {
             Size::Quick => 2000,
-            Size::Paper => 1_000_000,
+            Size::Paper | Size::Grain => 1_000_000,
         };
         let mut random = Random::new(2010);
         (0..count).map(|_| random.next_u64() as u32).collect()

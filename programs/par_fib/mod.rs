@@ -24,7 +24,7 @@ impl Program for ParFib {
     fn input(size: Size) -> u64 {
         match size {
             Size::Quick => 15,
-            Size::Paper => 27,
+            Size::Paper | Size::Grain => 27,
         }
     }
 
@@ -49,7 +49,7 @@ impl Program for ParFib {
     fn check(size: Size, _: &u64, answer: &u64) -> Result<(), Failure> {
         let want = match size {
             Size::Quick => 610,
-            Size::Paper => 196_418,
+            Size::Paper | Size::Grain => 196_418,
         };
         ensure("the number", answer, &want)
     }

@@ -27,7 +27,7 @@ impl Program for ParTak {
     fn input(size: Size) -> Arguments {
         match size {
             Size::Quick => [10, 6, 2],
-            Size::Paper => [20, 5, 0],
+            Size::Paper | Size::Grain => [20, 5, 0],
         }
     }
 
@@ -52,7 +52,7 @@ impl Program for ParTak {
     fn check(size: Size, input: &Arguments, answer: &i64) -> Result<(), Failure> {
         let (want, calls) = match size {
             Size::Quick => (3, 1733),
-            Size::Paper => (5, 297_361),
+            Size::Paper | Size::Grain => (5, 297_361),
         };
         ensure("how many calls", &serial::counted(*input).1, &calls)?;
         ensure("the value", answer, &want)

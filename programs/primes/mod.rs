@@ -46,7 +46,7 @@ impl Program for Primes {
     fn input(size: Size) -> usize {
         match size {
             Size::Quick => 60 / EACH,
-            Size::Paper => 3000 / EACH,
+            Size::Paper | Size::Grain => 3000 / EACH,
         }
     }
 
@@ -69,7 +69,7 @@ impl Program for Primes {
         ensure("how many primes", &answer.len(), &(futures * EACH))?;
         let last = match size {
             Size::Quick => 281,
-            Size::Paper => 27_449,
+            Size::Paper | Size::Grain => 27_449,
         };
         ensure("the last prime", &answer.last(), &Some(&last))
     }

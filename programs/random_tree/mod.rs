@@ -19,6 +19,8 @@ pub struct Tree {
 pub struct Seedling {
     seed: u64,
     nodes: u64,
+    /// Random numbers that go into each key, beside the first.
+    work: u32,
 }
 
 /// What grows below a node.
@@ -33,7 +35,9 @@ impl Seedling {
     fn grow(self) -> (u64, Below) {
         let mut random = Random::new(self.seed);
         let (key, seed, other) = (random.next_u64(), random.next_u64(), random.next_u64());
-        let seedling = |seed, nodes| Self { seed, nodes };
+        let mut more = Random::new(key);
+        let key = (0..self.work).fold(key, |key, _| key.rotate_left(1) ^ more.next_u64());
+        let seedling = |seed, nodes| Self { seed, nodes, work: self.work };
         let below = match self.nodes - 1 {
             0 => Below::Nothing,
             rest if rest == 1 || random.below(2) == 0 => Below::One(seedling(seed, rest)),
@@ -84,8 +88,9 @@ impl Program for RandomTree {
     fn input(size: Size) -> Seedling {
         // With this seed the tree has as many threads as the paper's.
         match size {
-            Size::Quick => Seedling { seed: 1, nodes: 100 },
-            Size::Paper => Seedling { seed: 22, nodes: 2000 },
+            Size::Quick => Seedling { seed: 1, nodes: 100, work: 0 },
+            Size::Paper => Seedling { seed: 22, nodes: 2000, work: 0 },
+            Size::Grain => Seedling { seed: 22, nodes: 2000, work: 3000 },
         }
     }
 
@@ -117,8 +122,10 @@ mod tests {
 
     #[test]
     fn the_papers_size_has_the_papers_number_of_threads() {
-        let program = Entry::of::<RandomTree>().prepare(Size::Paper).unwrap();
-        let run = program.run(&Load::new(Form::Stolen, 1)).unwrap();
-        assert_eq!((run.stats.hosts_created, run.stats.stolen), (581, 580));
+        for size in [Size::Paper, Size::Grain] {
+            let program = Entry::of::<RandomTree>().prepare(size).unwrap();
+            let run = program.run(&Load::new(Form::Stolen, 1)).unwrap();
+            assert_eq!((run.stats.hosts_created, run.stats.stolen), (581, 580));
+        }
     }
 }

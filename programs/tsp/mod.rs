@@ -33,7 +33,7 @@ impl Program for Tsp {
     fn input(size: Size) -> Vec<City> {
         let count = match size {
             Size::Quick => 256,
-            Size::Paper => 16_384,
+            Size::Paper | Size::Grain => 16_384,
         };
         let mut random = Random::new(1977);
         (0..count).map(|_| City { x: random.unit(), y: random.unit() }).collect()

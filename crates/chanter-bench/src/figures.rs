@@ -330,6 +330,12 @@ pub(super) fn paper(vps: usize) -> Vec<Figure> {
             chanter("figure-10", "parasites, 8 producers", vps),
             Bound::AtLeast(3.0),
         ));
+        figures.push(ratio(
+            &format!("figure 10 by figure 5: hosts / parasites, 8 producers, {vps} VP"),
+            chanter("figure-10", "figure 5, hosts, 8 producers", vps),
+            chanter("figure-10", "figure 5, parasites, 8 producers", vps),
+            Bound::AtLeast(2.0),
+        ));
     }
     figures.push(Figure {
         name: "table 2: bytes of a reified parasite, mean of the programs".to_owned(),

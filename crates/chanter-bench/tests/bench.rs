@@ -129,11 +129,22 @@ fn figure_7_is_printed_beside_the_papers() {
     let folder = tempfile::tempdir().expect("a folder for the record");
     let (json, svg) = (folder.path().join("7.json"), folder.path().join("7.svg"));
     let (json, svg) = (json.to_str().expect("a name"), svg.to_str().expect("a name"));
-    let output = chanter(&["sting", "primes", "delayed-memory", "--quick", "--json", json, "--svg", svg]);
+    let output = chanter(&[
+        "sting",
+        "primes",
+        "random-tree-grain",
+        "delayed-memory",
+        "--quick",
+        "--json",
+        json,
+        "--svg",
+        svg,
+    ]);
     assert!(output.status.success(), "{output:?}");
     let shown = String::from_utf8_lossy(&output.stdout);
     for text in [
         "threads stolen",
+        "context switches",
         "best serial",
         "same serial",
         "speed-up, same serial",
@@ -150,6 +161,9 @@ fn figure_7_is_printed_beside_the_papers() {
     // Serially in two ways, and four ways on one virtual processor and on two.
     let programs = lines.iter().filter(|line| line["bench"] == "primes" && line["checked"] == true);
     assert_eq!(programs.count(), 2 + 4 * 2);
+    let grain = lines.iter().filter(|line| line["bench"] == "random-tree-grain" && line["checked"] == true);
+    assert_eq!(grain.count(), 1 + 4 * 2);
+    assert!(shown.contains("random-tree-grain, default: 1 VP / 2 VP"), "{shown}");
     let delayed = |line: &&Value| line["variant"] == "delayed" && line["vps"] == 1;
     let delayed = lines.iter().find(delayed).expect("a case is called so");
     for serial in ["best", "same"] {
@@ -227,9 +241,12 @@ fn the_papers_programs_are_measured_and_reported() {
             }
         }
     }
-    for (study, variant) in
-        [("table-1", "sendEvt"), ("figure-9", "hosts"), ("figure-10", "hosts, 8 producers")]
-    {
+    for (study, variant) in [
+        ("table-1", "sendEvt"),
+        ("figure-9", "hosts"),
+        ("figure-10", "hosts, 8 producers"),
+        ("figure-10", "figure 5, parasites, 8 producers"),
+    ] {
         assert_eq!(of(study, variant).len(), 2, "{study}");
     }
     let promised = found.iter().filter(|line| line["figure"].is_string());

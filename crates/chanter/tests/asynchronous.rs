@@ -337,3 +337,16 @@ fn many_on_two_processors() {
         eventually("all have been received", || sum.load(Ordering::SeqCst) == MANY * (MANY - 1) / 2);
     });
 }
+
+#[test]
+fn who_initiates_one_after_the_other_lets_others_run() {
+    watchdog!();
+    machine(1).block_on(async {
+        let done = Arc::new(AtomicUsize::new(0));
+        let other = Arc::clone(&done);
+        spawn(async move { other.store(1, Ordering::SeqCst) });
+        while done.load(Ordering::SeqCst) == 0 {
+            asynchronously(always(())).async_sync().await;
+        }
+    });
+}

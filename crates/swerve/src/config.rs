@@ -12,7 +12,7 @@ use chanter::prelude::{spawn, spawn_parasite};
 use crate::errors::ErrorLog;
 
 /// How the parts of the server talk, and what those run on that are started and not waited for. The
-/// three forms are those in which the paper measures its Swerve (section 6.4).
+/// first three are those in which the paper measures its Swerve (section 6.4); the last has its parasites to the letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// As in Parallel CML: whoever sends waits until it is received. A file processor hands over the
@@ -27,12 +27,21 @@ pub enum Mode {
     /// a thread only if it blocks.
     #[default]
     Parasites,
+    /// As `Parasites`, but a message is never left in a channel: each answer and each log record is sent by a
+    /// parasite of its own, which blocks until it is received (section 2.3 of the paper). It is slower than
+    /// `Parasites`, and there to be measured.
+    PaperParasites,
 }
 
 impl Mode {
     /// Whether senders wait for receivers.
     pub(crate) fn is_synchronous(self) -> bool {
         self == Mode::Synchronous
+    }
+
+    /// Whether a message lies in a channel until it is received, without a thread that waits for that.
+    pub(crate) fn leaves_messages(self) -> bool {
+        matches!(self, Mode::Hosts | Mode::Parasites)
     }
 
     /// Starts a part and does not wait for it.
@@ -42,7 +51,7 @@ impl Mode {
     {
         match self {
             Mode::Synchronous | Mode::Hosts => drop(spawn(part)),
-            Mode::Parasites => spawn_parasite(part),
+            Mode::Parasites | Mode::PaperParasites => spawn_parasite(part),
         }
     }
 }

@@ -154,12 +154,15 @@ impl FileProcessor {
                 Err(refusal) => (refused(&ask.uri, &refusal, &means.errors), None),
             };
             drop(ask);
-            // Asynchronously, an answer that is ready at once is left there, and the processor ends
-            // (or goes on to its chunks) without waiting.
-            let is_sent = if means.mode.is_synchronous() {
-                answers.send(answer).await.is_ok()
-            } else {
-                answers.asend(answer).is_ok()
+            // Asynchronously, an answer that is ready at once is left there, or to its own parasite, and the
+            // processor ends (or goes on to its chunks) without waiting.
+            let is_sent = match means.mode {
+                Mode::Synchronous => answers.send(answer).await.is_ok(),
+                Mode::Hosts | Mode::Parasites => answers.asend(answer).is_ok(),
+                Mode::PaperParasites => {
+                    means.mode.start(async move { drop(answers.send(answer).await) });
+                    true
+                }
             };
             if is_sent && let Some(rest) = rest {
                 rest.send(&means).await;

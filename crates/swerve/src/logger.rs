@@ -88,7 +88,7 @@ impl Log {
         };
         let counts = Arc::new(Counts::default());
         let given_up = IVar::new();
-        let (records, queue) = if mode.is_synchronous() { channel() } else { bounded(QUEUE) };
+        let (records, queue) = if mode.leaves_messages() { bounded(QUEUE) } else { channel() };
         let (ask, asks) = channel();
         let (done, finished) = bounded(1);
         let scribe =
@@ -97,7 +97,7 @@ impl Log {
             scribe.run(&ask);
             let _ = done.try_send(());
         })?;
-        let logger = Logger::new(queue, asks, given_up.clone(), mode.is_synchronous(), errors.clone());
+        let logger = Logger::new(queue, asks, given_up.clone(), !mode.leaves_messages(), errors.clone());
         let over = given_up.clone();
         let logger = spawn(async move {
             logger.run().await;
@@ -108,7 +108,12 @@ impl Log {
     }
 
     /// Posts a record, and waits until the logger has it or the log counts as stuck.
+    ///
+    /// In the paper's form nobody does: a parasite waits in its place, while there are not too many.
     pub(crate) async fn post(&self, record: Box<Record>) {
+        if self.mode == Mode::PaperParasites && !self.has_to_be_waited_for() {
+            return self.post_and_leave(record);
+        }
         self.counts.posted.fetch_add(1, Ordering::Relaxed);
         // Refused when the logger has gone.
         let _ = self.records.send(record).await;
@@ -192,7 +197,7 @@ struct Logger {
     /// How the scribe asks for lines: it sends the channel on which it waits.
     asks: Receiver<Sender<Batch>>,
     given_up: IVar<()>,
-    /// Who posts a record waits until it is received, so none is left for later.
+    /// Whoever sends a record waits until it is received, so none is left for later.
     each: bool,
     errors: ErrorLog,
     writer: LineWriter,

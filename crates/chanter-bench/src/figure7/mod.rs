@@ -2,7 +2,8 @@
 //!
 //! Each program runs under four ways of scheduling: `lifo` is the paper's (futures that are scheduled, one LIFO
 //! queue for all virtual processors), `default` the same under this library's policy, `delayed` has futures that only
-//! a demand runs, `fibers` is `lifo` with threads that have stacks, as the paper's do. The sizes are always the paper's.
+//! a demand runs, `fibers` is `lifo` with threads that have stacks, as the paper's do. The sizes are always the paper's;
+//! where a thread of ours has less to do than the paper's, there is a second case with the paper's grain.
 
 mod paper;
 mod plot;
@@ -48,26 +49,28 @@ pub(super) fn columns(most: usize) -> impl Iterator<Item = usize> + Clone {
 
 /// The programs' names.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    paper::FIGURE.iter().map(|program| program.program)
+    paper::FIGURE.iter().flat_map(paper::Paper::names)
 }
 
 /// The cases of the programs that `is_wanted` names.
 pub(super) fn cases(most_vps: usize, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Case>, Stop> {
     let mut cases = Vec::new();
-    for name in names().filter(|name| is_wanted(name)) {
-        let unknown = || Stop(1, format!("no program `{name}`"));
-        let program = chanter_programs::find(name).ok_or_else(unknown)?;
-        let prepared: Arc<dyn Prepared> = Arc::from(program.prepare(Size::Paper)?);
+    let all = paper::FIGURE.iter().flat_map(|paper| paper.names().map(|name| (name, paper.program)));
+    for (name, program) in all.filter(|(name, _)| is_wanted(name)) {
+        let unknown = || Stop(1, format!("no program `{program}`"));
+        let (size, runs) = if name == program { (Size::Paper, RUNS) } else { (Size::Grain, 1) };
+        let program = chanter_programs::find(program).ok_or_else(unknown)?;
+        let prepared: Arc<dyn Prepared> = Arc::from(program.prepare(size)?);
         for form in yardstick::forms(&program) {
             let serial = Arc::clone(&prepared);
             let run = move |load| sample(&*serial, load, form, None);
-            cases.push(Case::new(name, PLAIN, form.name(), run).load_of(RUNS, 1));
+            cases.push(Case::new(name, PLAIN, form.name(), run).load_of(runs, 1));
         }
         for (way, vps) in WAYS.iter().flat_map(|way| columns(most_vps).map(move |vps| (way, vps))) {
             let (prepared, form, policies) = (Arc::clone(&prepared), way.form, way.policies);
             let case =
                 Case::new(name, "chanter", way.name, move |load| sample(&*prepared, load, form, policies));
-            cases.push(case.load_of(RUNS, vps));
+            cases.push(case.load_of(runs, vps));
         }
     }
     Ok(cases)
@@ -76,12 +79,13 @@ pub(super) fn cases(most_vps: usize, is_wanted: impl Fn(&str) -> bool) -> Result
 /// A detail of a sample, and what a run says of it.
 type Statistic = (&'static str, fn(&chanter_programs::kit::Run) -> u64);
 
-const STATISTICS: [Statistic; 6] = [
+const STATISTICS: [Statistic; 7] = [
     ("threads", |run| run.stats.hosts_created),
     ("stolen", |run| run.stats.stolen),
     ("blocks_created", |run| run.stats.frames_created),
     ("blocks_returned", |run| run.stats.frames_returned),
     ("blocks_reused", |run| run.stats.frames_reused),
+    ("switches", |run| run.stats.dispatched),
     ("at_once", |run| run.at_once),
 ];
 
@@ -133,6 +137,12 @@ pub(super) fn findings(measured: &[Measured]) -> Vec<Finding> {
         let each = detail("blocks_created").zip(detail("at_once")).map(|(frames, levels)| frames / levels);
         let name = format!("primes, {way}, 1 VP: frames for each nesting level");
         findings.push(Finding::new(name, each, Bound::AtMost(1.05)));
+    }
+    for name in paper::FIGURE.iter().filter_map(|paper| paper.grain) {
+        let time = |vps| Some(find(measured, name, "default", vps)?.ns_per_op);
+        let Some(speed_up) = time(1).zip(time(2)).map(|(one, two)| one / two) else { continue };
+        let name = format!("{name}, default: 1 VP / 2 VP");
+        findings.push(Finding::new(name, Some(speed_up), Bound::AtLeast(1.6)));
     }
     if let Some(matrix) = find(measured, "matrix-elements", "fibers", 1) {
         let created = matrix.detail.get("blocks_created").copied();

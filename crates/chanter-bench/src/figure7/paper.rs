@@ -6,6 +6,8 @@ pub(super) const VPS: [usize; 4] = [1, 2, 4, 8];
 /// One program of the figure; a number for each of [`VPS`].
 pub(super) struct Paper {
     pub(super) program: &'static str,
+    /// The same program with the paper's work for each thread, if ours has less.
+    pub(super) grain: Option<&'static str>,
     pub(super) seconds: [f64; 4],
     pub(super) threads: u32,
     pub(super) stolen: [u32; 4],
@@ -14,9 +16,17 @@ pub(super) struct Paper {
     pub(super) reused: [u32; 4],
 }
 
+impl Paper {
+    /// The names under which it is measured.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        std::iter::once(self.program).chain(self.grain)
+    }
+}
+
 pub(super) const FIGURE: [Paper; 4] = [
     Paper {
         program: "matrix-elements",
+        grain: Some("matrix-elements-grain"),
         seconds: [3.32, 1.66, 0.94, 0.51],
         threads: 2501,
         stolen: [0, 0, 0, 0],
@@ -26,6 +36,7 @@ pub(super) const FIGURE: [Paper; 4] = [
     },
     Paper {
         program: "primes",
+        grain: None,
         seconds: [1.84, 0.96, 0.63, 0.28],
         threads: 1501,
         stolen: [1499, 19, 1, 0],
@@ -35,6 +46,7 @@ pub(super) const FIGURE: [Paper; 4] = [
     },
     Paper {
         program: "random-tree",
+        grain: Some("random-tree-grain"),
         seconds: [0.91, 0.52, 0.23, 0.17],
         threads: 581,
         stolen: [580, 579, 539, 502],
@@ -44,6 +56,7 @@ pub(super) const FIGURE: [Paper; 4] = [
     },
     Paper {
         program: "boyer",
+        grain: None,
         seconds: [0.3, 0.18, 0.08, 0.042],
         threads: 32,
         stolen: [13, 8, 1, 1],

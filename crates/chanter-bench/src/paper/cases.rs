@@ -1,10 +1,13 @@
 //! The programs and studies as cases.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use chanter::Stats;
 use chanter_programs::kit::{self, Entry, Form, Load, Prepared, Run, Size};
 use chanter_programs::micro::{self, Row, Work};
 
+use super::server;
 use crate::case::{Case, Failure, Outcome, Sample};
 use crate::measure::Measured;
 use crate::yardstick::{self, PLAIN};
@@ -35,7 +38,7 @@ pub(super) fn programs(size: Size, vps: usize) -> Vec<Case> {
 /// For `bench figures`: the studies on 1 and 2 processors, and the parasites of each program.
 pub(crate) fn figure_cases(quick: bool) -> Vec<Case> {
     let size = if quick { Size::Quick } else { Size::Paper };
-    studies(2).into_iter().chain(programs(size, 1)).collect()
+    studies(2).into_iter().chain(programs(size, 1)).chain(server::cases()).collect()
 }
 
 fn program(entry: Entry, size: Size, vps: usize) -> Vec<Case> {
@@ -69,23 +72,27 @@ fn run(prepared: &dyn Prepared, load: &Load) -> Outcome {
     if load.form.is_serial() {
         return Ok(Sample::new(1, run.elapsed));
     }
-    let stats = &run.stats;
+    Ok(measured_in(1, run.elapsed, &run.stats, run.communications))
+}
+
+/// A sample with the numbers of table 2.
+pub(super) fn measured_in(operations: u64, elapsed: Duration, stats: &Stats, messages: u64) -> Sample {
     let numbers = [
         ("hosts", stats.hosts_created),
         ("parasites", stats.parasites_created),
-        ("communications", run.communications),
+        ("communications", messages),
         ("reified", stats.reified),
         ("left", stats.left),
         ("attached", stats.attached),
         ("inflated", stats.inflated + stats.promoted),
         ("migrated", stats.migrated),
     ];
-    let sample = Sample::new(1, run.elapsed);
+    let sample = Sample::new(operations, elapsed);
     let sample = numbers.into_iter().fold(sample, |sample, (name, value)| sample.with(name, value as f64));
-    Ok(match average(stats.reified_bytes, stats.reified) {
+    match average(stats.reified_bytes, stats.reified) {
         Some(bytes) => sample.with(STATE, bytes),
         None => sample,
-    })
+    }
 }
 
 fn average(sum: u64, count: u64) -> Option<f64> {
@@ -95,23 +102,35 @@ fn average(sum: u64, count: u64) -> Option<f64> {
 /// Runs each form of each program that was measured once more, for the bytes of its hosts: to record them takes
 /// time, and so the runs that are timed do not.
 pub(super) fn count_hosts(measured: &mut [Measured], size: Size) -> Result<(), Failure> {
+    let is_measured = |measured: &[Measured], program: &str| {
+        measured.iter().any(|m| m.case.bench == program && m.case.variant == PARASITES && m.outcome.is_ok())
+    };
     for entry in entries() {
-        let here = |m: &Measured| m.case.bench == entry.name && m.case.system != PLAIN;
-        if !measured.iter().any(|m| here(m) && m.outcome.is_ok()) {
+        if !is_measured(measured, entry.name) {
             continue;
         }
         let prepared = entry.prepare(size).map_err(failed)?;
         for form in FORMS.into_iter().filter(|form| entry.forms.contains(form)) {
             let Run { stats, .. } = prepared.run(&Load::new(form, 1).counted()).map_err(failed)?;
-            let Some(bytes) = average(stats.host_bytes, stats.hosts_created) else { continue };
-            for m in measured.iter_mut().filter(|m| here(m) && m.case.variant == form.name()) {
-                if let Ok(medians) = &mut m.outcome {
-                    medians.detail.insert(HOST_STATE.to_owned(), bytes);
-                }
-            }
+            add_host_state(measured, entry.name, form, &stats);
+        }
+    }
+    if is_measured(measured, server::NAME) {
+        for form in FORMS {
+            add_host_state(measured, server::NAME, form, &server::counted(form)?);
         }
     }
     Ok(())
+}
+
+fn add_host_state(measured: &mut [Measured], program: &str, form: Form, stats: &Stats) {
+    let Some(bytes) = average(stats.host_bytes, stats.hosts_created) else { return };
+    let is_it = |case: &Case| case.bench == program && case.system != PLAIN && case.variant == form.name();
+    for m in measured.iter_mut().filter(|m| is_it(&m.case)) {
+        if let Ok(medians) = &mut m.outcome {
+            medians.detail.insert(HOST_STATE.to_owned(), bytes);
+        }
+    }
 }
 
 /// Each row of each study on 1 to `vps` virtual processors; those that compare one with two, on these.

@@ -1,6 +1,7 @@
 //! `chanter-bench paper`: the papers' programs and micro-studies, as the papers ran them.
 //!
 //! - `cases` makes cases of the programs and studies of `chanter-programs`, which check their own results.
+//! - `server` makes cases of Swerve, in this process, for its row of table 2.
 //! - `published` holds the papers' figures, typed in.
 //! - `tables` says what was found, next to those; `plots` draws it; `page` puts all of it on one HTML page.
 
@@ -8,6 +9,7 @@ mod cases;
 mod page;
 mod plots;
 mod published;
+mod server;
 mod tables;
 
 use std::io::Write;
@@ -58,7 +60,8 @@ struct Found {
 pub(super) fn run(args: &PaperArgs) -> Result<(), Stop> {
     let vps = args.vps.map_or_else(available, usize::from);
     let size = if args.quick { Size::Quick } else { Size::Paper };
-    let mut all: Vec<Case> = cases::studies(vps).into_iter().chain(cases::programs(size, vps)).collect();
+    let mut all: Vec<Case> =
+        cases::studies(vps).into_iter().chain(cases::programs(size, vps)).chain(server::cases()).collect();
     known(&args.programs, all.iter().map(|case| case.bench.to_owned()), "program or study")?;
     all.retain(|case| args.programs.is_empty() || args.programs.iter().any(|name| name == case.bench));
     if args.quick {

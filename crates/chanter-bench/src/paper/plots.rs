@@ -107,7 +107,7 @@ fn figure_9(measured: &[Measured], vps: usize) -> Picture {
 
 fn figure_10(measured: &[Measured], vps: usize) -> Picture {
     let line = |kind: &str| (kind.to_owned(), gathering(measured, kind, vps));
-    let lines = vec![line("parasites"), line("hosts")];
+    let lines = ["parasites", "hosts", "figure 5, parasites", "figure 5, hosts"].map(line).to_vec();
     let title = format!("chooseAll, {vps} VP (figure 10)");
     Chart { title: &title, across: "producers", up: "ns a message", lines, ideal: false }.svg()
 }

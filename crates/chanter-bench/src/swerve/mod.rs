@@ -27,7 +27,8 @@ use super::figures::{Figure, swerve_figures};
 use super::measure::Measured;
 use super::report::{number, right};
 use super::{Stop, json_out, known, measure_all, process, report, show, table_of};
-use server::{Kind, Running, Site};
+use server::{Kind, Running};
+pub(super) use server::{LENGTH, Site, ask, broken};
 
 /// The forms beside each other, with a log, under `wrk`.
 pub(super) const FORMS: &str = "swerve-forms";

@@ -17,7 +17,7 @@ use crate::process;
 
 /// The file of the paper, 10 KB, by its name in the request.
 pub(super) const FILE: &str = "10k.txt";
-pub(super) const LENGTH: usize = 10 * 1024;
+pub(crate) const LENGTH: usize = 10 * 1024;
 
 /// How long a server may take to listen, and to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ pub(super) enum Kind {
 }
 
 /// A directory with the file in it.
-pub(super) struct Site {
+pub(crate) struct Site {
     folder: TempDir,
     since: Instant,
 }
@@ -44,7 +44,7 @@ pub(super) struct Site {
 const AGE: Duration = Duration::from_secs(4);
 
 impl Site {
-    pub(super) fn new() -> Result<Self, Failure> {
+    pub(crate) fn new() -> Result<Self, Failure> {
         let folder = tempfile::tempdir().map_err(broken)?;
         let text: String = ('a'..='z').cycle().take(LENGTH).collect();
         fs::create_dir(folder.path().join("www")).map_err(broken)?;
@@ -53,11 +53,12 @@ impl Site {
     }
 
     /// Waits until the file is as old as files are.
-    pub(super) fn ripen(&self) {
+    pub(crate) fn ripen(&self) {
         sleep(AGE.saturating_sub(self.since.elapsed()));
     }
 
-    fn www(&self) -> PathBuf {
+    /// What is served.
+    pub(crate) fn www(&self) -> PathBuf {
         self.folder.path().join("www")
     }
 }
@@ -186,7 +187,7 @@ impl Drop for Running {
 }
 
 /// One request for the file, on a connection of its own; the whole answer. `fields`: more header lines.
-pub(super) fn ask(addr: SocketAddr, method: &str, fields: &str) -> std::io::Result<Vec<u8>> {
+pub(crate) fn ask(addr: SocketAddr, method: &str, fields: &str) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let request = format!("{method} /{FILE} HTTP/1.1\r\nhost: bench\r\n{fields}connection: close\r\n\r\n");
@@ -196,7 +197,7 @@ pub(super) fn ask(addr: SocketAddr, method: &str, fields: &str) -> std::io::Resu
     Ok(answer)
 }
 
-pub(super) fn broken(error: std::io::Error) -> Failure {
+pub(crate) fn broken(error: std::io::Error) -> Failure {
     Failure::Broken(error.to_string())
 }
 

@@ -4,12 +4,14 @@
 //! Threads, sections 5.2 and 6.4).
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::task::Poll;
 
 use super::asynchronous_choose::{AsyncChoices, ChooseLater, ChooseNow};
 use super::gather::Kind;
 use super::{Event, always, guard};
 use crate::channel::{Receiver, RecvEvent, bounded};
+use crate::vp::budget;
 
 /// An asynchronous event: an operation with two results.
 ///
@@ -244,6 +246,15 @@ where
             always(())
         })
         .wrap(move |()| kind.spawn(thread))
+    }
+
+    /// It is ready at once, so there is nothing to synchronize on. It counts as an operation all the same, so that who
+    /// initiates one after the other yields now and then.
+    #[inline(always)]
+    async fn async_sync(self) {
+        Kind::Parasite.check(WHAT);
+        poll_fn(|cx| if budget::is_spent(cx) { Poll::Pending } else { Poll::Ready(()) }).await;
+        Kind::Parasite.spawn(async move { drop(self.event.await) });
     }
 
     #[allow(private_interfaces, reason = "the kind is chosen by `on_hosts`")]

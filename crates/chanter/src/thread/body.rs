@@ -40,6 +40,8 @@ pub(crate) struct Vtable {
     pub(crate) bury: unsafe fn(NonNull<Header>),
     /// What is left may be of any depth: see `burial.rs`.
     pub(crate) holds: bool,
+    /// Nothing is left of a complete body: there is nothing to bury.
+    pub(crate) leaves_nothing: bool,
     /// Those who wait for the result, if the body can have any.
     pub(crate) joiners: unsafe fn(NonNull<Header>) -> Option<NonNull<Joiners>>,
     /// The size of the frame in bytes: what lies in it belongs to the thread.
@@ -72,6 +74,7 @@ pub(crate) const NONE: &Vtable = &Vtable {
     take: |_, _| (),
     bury: |_| (),
     holds: false,
+    leaves_nothing: false,
     joiners: |_| None,
     size: 0,
     attributes: |_| None,
@@ -111,6 +114,7 @@ impl<F: Future> ParasiteFrame<F> {
     pub(crate) const VTABLE: &'static Vtable = &Vtable {
         poll: Self::poll,
         cancel: Self::cancel,
+        leaves_nothing: true,
         size: size_of::<Self>(),
         body: type_name::<F>,
         ..*NONE

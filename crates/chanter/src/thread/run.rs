@@ -123,8 +123,8 @@ pub(super) unsafe fn settle(vp: &Vp, frame: NonNull<Header>, poll: Poll<()>) {
                 && header.state.rest(&header.rest, &vp.home) => {}
         // SAFETY: the runner is the caller, and it does not rest.
         Poll::Pending => unsafe { end(vp, frame) },
-        // SAFETY: the body is complete.
-        Poll::Ready(()) => unsafe { complete(frame, header.borrowed.replace(0)) },
+        // SAFETY: the body is complete, and we drive `vp`.
+        Poll::Ready(()) => unsafe { complete_here(vp, frame, header.borrowed.replace(0)) },
     }
 }
 
@@ -158,7 +158,35 @@ unsafe fn end(vp: &Vp, frame: NonNull<Header>) {
 /// The caller is the runner, and the body is complete.
 #[inline(never)]
 pub(super) unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
-    // SAFETY: the frame lives until `bury`; after `Kept` it is not touched.
+    // SAFETY: the caller's contract; `Free` makes the frame ours.
+    unsafe { complete_and(frame, borrowed, || bury(frame)) };
+}
+
+/// As [`complete`], where most frames come from, and go back to.
+///
+/// # Safety
+/// As for [`complete`]; the caller drives `vp`.
+#[inline(never)]
+unsafe fn complete_here(vp: &Vp, frame: NonNull<Header>, borrowed: i32) {
+    // SAFETY: the caller's contract; `Free` makes the frame ours.
+    unsafe {
+        complete_and(frame, borrowed, || {
+            if frame.as_ref().vtable.get().leaves_nothing {
+                frame::free_here(vp, frame);
+            } else {
+                bury(frame);
+            }
+        });
+    }
+}
+
+/// Completes a thread; `free` is called if nobody else refers to its frame.
+///
+/// # Safety
+/// As for [`complete`].
+#[inline(always)]
+unsafe fn complete_and(frame: NonNull<Header>, borrowed: i32, free: impl FnOnce()) {
+    // SAFETY: the frame lives until `free`; after `Kept` it is not touched.
     unsafe {
         span::close(frame);
         match frame.as_ref().state.complete(borrowed) {
@@ -166,7 +194,7 @@ pub(super) unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
                 close(frame);
                 complete(frame, borrowed);
             }
-            Completed::Free => bury(frame),
+            Completed::Free => free(),
             Completed::Kept => (),
             Completed::Inherited => {
                 if let Some(joiners) = (frame.as_ref().vtable.get().joiners)(frame)

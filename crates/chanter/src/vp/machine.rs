@@ -723,10 +723,10 @@ impl Shared {
         let mut frames = Vec::new();
         self.each_vp(&mut |vp| {
             // SAFETY: as in `close`.
-            frames.extend(unsafe { vp.arena.frames_in_use() });
+            unsafe { vp.arena.each_not_ended(&mut |frame| frames.push(frame)) };
         });
         // SAFETY: we hold the lock.
-        frames.extend(self.with_arena(|arena| unsafe { arena.frames_in_use() }));
+        self.with_arena(|arena| unsafe { arena.each_not_ended(&mut |frame| frames.push(frame)) });
         let mut left = false;
         for frame in frames {
             // SAFETY: in use when it was found. It may die meanwhile, but its

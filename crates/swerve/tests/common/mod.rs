@@ -14,8 +14,8 @@ use chanter::prelude::Machine;
 use swerve::{AccessLog, Config, ErrorLog, Mode, Server, Stop, Summary};
 use tempfile::TempDir;
 
-pub(crate) const MODES: [Mode; 3] = [Mode::Synchronous, Mode::Hosts, Mode::Parasites];
-pub(crate) const ASYNCHRONOUS: [Mode; 2] = [Mode::Hosts, Mode::Parasites];
+pub(crate) const MODES: [Mode; 4] = [Mode::Synchronous, Mode::Hosts, Mode::Parasites, Mode::PaperParasites];
+pub(crate) const ASYNCHRONOUS: [Mode; 3] = [Mode::Hosts, Mode::Parasites, Mode::PaperParasites];
 
 /// Longer than anything here should take, on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(240);

@@ -27,6 +27,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    #[inline(always)]
     pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(self, future: F) {
         match self {
             Self::Parasite => thread::spawn_parasite(future),
