@@ -103,6 +103,12 @@ pub use thread::{
 pub use time::{After, after, at, now};
 #[doc(hidden)]
 pub use vp::entry as __main;
+/// What other crates of Chanter's build on, and nobody else: it may change with any version.
+#[doc(hidden)]
+pub mod base {
+    pub use crate::vp::{Pump, PumpRest};
+}
+
 pub use vp::{
     Builder, Checkpoint, Machine, MachineHandle, Neighbours, Stats, Topology, VirtualProcessor,
     block_in_place, block_on, checkpoint, current_vp, spawn_blocking, yield_if_asked,
