@@ -174,10 +174,10 @@ fn figure_7_is_printed_beside_the_papers() {
     }
     assert_eq!((delayed["threads"].as_f64(), delayed["stolen"].as_f64()), (Some(1501.0), Some(1500.0)));
     let memory = lines.iter().find(|line| line["bench"] == "delayed-memory").expect("a case is called so");
-    assert!(
-        memory["bytes_per_thread"].as_f64().is_some_and(|bytes| (64.0..=128.0).contains(&bytes)),
-        "{memory}"
-    );
+    let [bytes, threads] = ["bytes_per_thread", "n"].map(|field| memory[field].as_f64().expect("a number"));
+    // The system may have made a huge page of a few used ones meanwhile.
+    let most = 128.0 + f64::from(2 << 20) / threads;
+    assert!((64.0..=most).contains(&bytes), "{memory}");
     assert!(std::fs::read_to_string(svg).is_ok_and(|picture| picture.contains("</svg>")));
 }
 
