@@ -93,10 +93,7 @@ impl Here {
     ///
     /// # Errors
     /// The name is bad, there is no such process, or it has gone.
-    pub fn lookup(
-        &self,
-        name: &str,
-    ) -> impl Event<Output = Result<ThreadName, LookupError>> + Send + use<> {
+    pub fn lookup(&self, name: &str) -> impl Event<Output = Result<ThreadName, LookupError>> + Send + use<> {
         self.node.lookup(name)
     }
 

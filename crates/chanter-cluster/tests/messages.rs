@@ -88,7 +88,7 @@ fn receives_that_wait_are_served_in_the_order_in_which_they_were_posted() {
             there.irecv(ANYONE, OTHER),
             there.irecv(here.name(), ANY_TAG),
         ];
-        for (tag, value) in [(TAG, 0), (TAG, 1), (TAG, 2), (OTHER, 3)] {
+        for (tag, value) in [(TAG, 0_u32), (TAG, 1), (TAG, 2), (OTHER, 3)] {
             here.send(there.name(), tag, &value).await.unwrap();
         }
         let last = receives.pop().unwrap().await.unwrap();

@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why};
+use super::{
+    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why,
+};
 use crate::wire::Body;
 
 /// So many frames may lie in front of a process.

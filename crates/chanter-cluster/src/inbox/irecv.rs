@@ -10,8 +10,8 @@ use chanter::Event;
 use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
 use serde::de::DeserializeOwned;
 
-use super::place::{Core, Got};
 use super::pattern::Pattern;
+use super::place::{Core, Got};
 use super::recv::{Received, receive};
 use crate::error::RecvError;
 

@@ -14,9 +14,9 @@ use serde::de::DeserializeOwned;
 
 pub use irecv::{Irecv, testany, waitall};
 use pattern::Pattern;
+pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
 pub(crate) use place::Core;
 use place::Share;
-pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
 pub use recv::{Received, Recv};
 
 use crate::name::ThreadName;
@@ -85,7 +85,10 @@ impl Inbox {
 
 impl fmt::Debug for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox").field("name", &self.name()).field("given", &self.given).finish_non_exhaustive()
+        f.debug_struct("Inbox")
+            .field("name", &self.name())
+            .field("given", &self.given)
+            .finish_non_exhaustive()
     }
 }
 

@@ -123,7 +123,8 @@ impl State {
             let mut first: Option<(u64, Pattern, bool)> = None;
             for pattern in patterns {
                 let Some(posted) = self.posted.get_mut(&pattern) else { continue };
-                let event = posted.events.0.peek(|note| note.number.get()).map(|number| (number, pattern, false));
+                let event =
+                    posted.events.0.peek(|note| note.number.get()).map(|number| (number, pattern, false));
                 let request = posted.requests.front().map(|(number, _)| (*number, pattern, true));
                 let oldest = event.into_iter().chain(request).chain(first);
                 first = oldest.min_by_key(|(number, ..)| *number);

@@ -8,8 +8,8 @@ use chanter::Event;
 use chanter::base::{Operation, PlaceBranch, synchronization};
 use serde::de::DeserializeOwned;
 
-use super::place::{Core, Got, Note, Share};
 use super::pattern::{Pattern, Source};
+use super::place::{Core, Got, Note, Share};
 use crate::error::RecvError;
 use crate::name::ThreadName;
 use crate::wire::decode;

@@ -129,7 +129,8 @@ unsafe impl Place for Share {
     }
 
     fn is_ready(&self, state: &State, note: &Note) -> bool {
-        let has_room = || state.waiting.is_empty() && Window::has_room(state.messages, state.bytes, note.length);
+        let has_room =
+            || state.waiting.is_empty() && Window::has_room(state.messages, state.bytes, note.length);
         note.message.is_err() || state.closed.is_some() || has_room()
     }
 
