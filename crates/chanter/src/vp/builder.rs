@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Stats;
 use super::blocking_calls::BLOCKING_THREADS;
 use super::simulation::Simulation;
-use super::{Machine, hand_over};
+use super::{Machine, Pump, hand_over};
 use crate::policy::Policy;
 #[cfg(doc)]
 use crate::policy::WorkStealing;
@@ -30,6 +30,7 @@ pub struct Builder {
     pub(super) hand_over_after: Option<Duration>,
     pub(super) blocking_threads: usize,
     pub(super) shutdown_timeout: Option<Duration>,
+    pub(super) pump: Option<Arc<dyn Pump>>,
 }
 
 /// Makes the policy of the virtual processor with the given index.
@@ -83,6 +84,13 @@ impl Builder {
     /// `name-0+` if they stand in for a [worker](Self::hand_over_after).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// What brings messages from elsewhere; see [`Pump`]. The default is nothing.
+    #[doc(hidden)]
+    pub fn pump(mut self, pump: Arc<dyn Pump>) -> Self {
+        self.pump = Some(pump);
         self
     }
 
@@ -265,6 +273,7 @@ impl Machine {
             hand_over_after: Some(hand_over::AFTER),
             blocking_threads: BLOCKING_THREADS,
             shutdown_timeout: None,
+            pump: None,
         }
     }
 }

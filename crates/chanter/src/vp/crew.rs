@@ -125,6 +125,7 @@ impl Vp {
             });
         }
         self.wait_io(Some(Duration::ZERO));
+        self.machine().pump();
     }
 
     /// As `rest`, for all of the crew, which we lead.
@@ -158,8 +159,13 @@ impl Vp {
         };
         let is_idle = std::cell::Cell::new(true);
         inside(&|vp| is_idle.set(is_idle.get() && !vp.has_local_work()));
-        if !over() && is_idle.get() && !others_wait() {
-            let timeouts = std::cell::Cell::new(self.watch_for());
+        let rest = self.rest_of_pump();
+        if let Some(pump) = rest
+            && !over()
+            && is_idle.get()
+            && !others_wait()
+        {
+            let timeouts = std::cell::Cell::new([self.watch_for(), pump].into_iter().flatten().min());
             inside(&|vp| {
                 let due = vp.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
                 let all = [timeouts.get(), due, vp.fibers.patience(), vp.patience_for_visitors()];
@@ -169,6 +175,7 @@ impl Vp {
             self.wait_io(timeouts.get());
             inside(&|vp| vp.fibers.slept(now.elapsed()));
         }
+        self.pump_rises();
         self.sleeper.rise();
         machine.awake.fetch_add(1, Ordering::SeqCst);
         for vp in machine.crew(self) {

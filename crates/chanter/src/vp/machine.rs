@@ -97,6 +97,8 @@ pub(crate) struct Shared {
     /// Who drives.
     pub(super) workers: Workers,
     shutdown_timeout: Mutex<Option<Duration>>,
+    /// What brings messages from elsewhere.
+    pub(super) pump: Option<Arc<dyn super::Pump>>,
     /// It has ended without some of its OS threads.
     is_abandoned: AtomicBool,
     /// Frames of threads that are spawned from outside.
@@ -193,6 +195,7 @@ impl Machine {
             this: this.clone(),
             workers: Workers::default(),
             shutdown_timeout: Mutex::new(builder.shutdown_timeout),
+            pump: builder.pump,
             is_abandoned: AtomicBool::new(false),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
             next: AtomicUsize::new(0),

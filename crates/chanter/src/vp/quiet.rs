@@ -37,7 +37,9 @@ impl Shared {
             vp.inbox.is_empty() && vp.gives() == 0 && vp.timers.is_empty() && !vp.reactor.has_sources()
         };
         // ORDER: SeqCst, as where sleepers count themselves.
-        self.awake.load(Ordering::SeqCst) == risen as isize && self.vps.iter().all(|vp| idle(vp))
+        self.pump.is_none()
+            && self.awake.load(Ordering::SeqCst) == risen as isize
+            && self.vps.iter().all(|vp| idle(vp))
     }
 
     /// The OS threads that drive it, and those that wait for blocking calls.

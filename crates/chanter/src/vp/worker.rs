@@ -321,6 +321,7 @@ impl Vp {
     fn poll_io(&self) {
         let before = self.ready();
         self.wait_io(Some(Duration::ZERO));
+        self.machine().pump();
         self.count_arrivals(before);
     }
 
@@ -418,7 +419,12 @@ impl Vp {
         }
         vp.sleeper.announce();
         let mut is_asleep = false;
-        if !over() && !self.has_local_work() && !self.others_wait() {
+        let rest = self.rest_of_pump();
+        if let Some(pump) = rest
+            && !over()
+            && !self.has_local_work()
+            && !self.others_wait()
+        {
             is_asleep = true;
             let due = vp.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
             let timeout = match (due, self.watch_for()) {
@@ -428,7 +434,8 @@ impl Vp {
             let stacks = self.fibers.patience();
             let visitors = self.patience_for_visitors();
             let pause = self.thefts.rest_of_pause(now);
-            let timeout = [timeout, self.patience(), stacks, visitors, pause].into_iter().flatten().min();
+            let timeout =
+                [timeout, self.patience(), stacks, visitors, pause, pump].into_iter().flatten().min();
             self.counters.sleeps.add_one();
             // The seat may be taken while we wait.
             self.exit();
@@ -437,6 +444,7 @@ impl Vp {
                 self.fibers.slept(now.elapsed());
             }
         }
+        self.pump_rises();
         if self.is_stand_in() {
             self.sleeper.rise();
         }

@@ -1,0 +1,256 @@
+//! Engines: what carries messages from one process to another.
+//!
+//! An engine moves frames (a header and a body, see [`wire`](crate::wire)) between numbered processes. It knows nothing of
+//! threads, names, or tags. It never blocks: what it cannot take now it gives back, and what arrives it hands
+//! to a [`Sink`] while somebody polls it.
+
+mod local;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use local::Local;
+
+use crate::wire::Body;
+
+/// Rung by an engine that has work, for a process that may sleep.
+#[derive(Clone)]
+pub struct Bell(Arc<dyn Fn() + Send + Sync>);
+
+impl Bell {
+    /// A bell that does this when it is rung: on any OS thread, shortly, and without panics.
+    pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ring))
+    }
+
+    /// Somebody should poll.
+    pub fn ring(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Bell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bell(..)")
+    }
+}
+
+/// A process's number. It is never used again within a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Peer(pub u32);
+
+/// A node, whose processes share memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Pe(pub u32);
+
+/// Frames of different lanes do not wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Lane {
+    /// The cluster's own.
+    Control,
+    /// The users' messages.
+    User,
+    /// Large bodies.
+    Bulk,
+}
+
+/// The engine takes no more for now, and gives the body back. It rings the [`Bell`] when it does again.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Full {
+    /// What was to be sent.
+    pub body: Body,
+}
+
+/// The peer has gone, or cannot be reached any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// It has said good-bye.
+    Left,
+    /// Its process has ended without.
+    Died,
+    /// It has been silent for too long, or the connection broke.
+    Unreachable,
+}
+
+/// What is known of a peer has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is there.
+    Up,
+    /// It has been silent for a while.
+    Suspect,
+    /// It was suspected, and is well.
+    Well,
+    /// It has gone for good.
+    Down(Why),
+}
+
+/// Whether frames of a lane come in the order in which they were sent to the same peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// They do.
+    PerPeer,
+    /// They may not.
+    None,
+}
+
+/// When frames that were taken may be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// While both live: never.
+    Never,
+    /// When the connection breaks.
+    OnReset,
+    /// At any time.
+    Any,
+}
+
+/// What happens when a peer dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// The sink is told.
+    Reports,
+    /// This process ends, too.
+    Aborts,
+    /// Nothing: heartbeats must find out.
+    Silent,
+}
+
+/// What an engine can do, for one peer: tried, not told by its brand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// See [`Order`].
+    pub order: Order,
+    /// See [`Loss`].
+    pub loss: Loss,
+    /// See [`Death`].
+    pub death: Death,
+    /// The longest body that goes in one frame, in bytes.
+    pub eager: u32,
+}
+
+/// What a poll has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polled {
+    /// Nothing.
+    Nothing,
+    /// Something, and that was all.
+    Some,
+    /// Something, and there is more.
+    More,
+}
+
+/// How long a processor may sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// There is work after all.
+    Work,
+    /// For so long: the engine wakes nobody.
+    For(Duration),
+    /// Until the engine wakes it.
+    Notified,
+}
+
+/// How a process leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// When all that was sent has been delivered.
+    Drain,
+    /// At once.
+    Now,
+}
+
+/// Carries frames.
+pub trait Engine: Send + Sync + 'static {
+    /// This process.
+    fn me(&self) -> Peer;
+
+    /// Who is there at the start, this one among them, and on which node.
+    fn roster(&self) -> Vec<(Peer, Pe)>;
+
+    /// What can be done with frames to `to`.
+    fn caps(&self, to: Peer) -> Caps;
+
+    /// Whoever polls it sleeps from now on until `bell` is rung, unless a [`rest`](Self::rest) has said otherwise. Called
+    /// once, before all others.
+    fn attach(&self, bell: Bell);
+
+    /// Takes a frame, whose header has been written, to send it. Never blocks. Nothing is taken for a peer that has gone.
+    ///
+    /// # Errors
+    /// [`Full`]: nothing has been taken.
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full>;
+
+    /// One cheap test: whether a poll would find something. After [`rest`](Self::rest) has said
+    /// [`Rest::Notified`] it misses nothing.
+    fn has_work(&self) -> bool;
+
+    /// Makes progress, and hands at most `budget` frames to `sink`. Any OS thread may call it; of several one gets in,
+    /// and the others return at once.
+    fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled;
+
+    /// A processor is about to sleep, and has said so to those who may wake it.
+    fn rest(&self) -> Rest;
+
+    /// It does not sleep any more.
+    fn rise(&self);
+
+    /// The process leaves.
+    fn leave(&self, how: Leave);
+}
+
+impl<E: Engine + ?Sized> Engine for Arc<E> {
+    fn me(&self) -> Peer {
+        (**self).me()
+    }
+
+    fn roster(&self) -> Vec<(Peer, Pe)> {
+        (**self).roster()
+    }
+
+    fn caps(&self, to: Peer) -> Caps {
+        (**self).caps(to)
+    }
+
+    fn attach(&self, bell: Bell) {
+        (**self).attach(bell);
+    }
+
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+        (**self).try_send(to, lane, body)
+    }
+
+    fn has_work(&self) -> bool {
+        (**self).has_work()
+    }
+
+    fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
+        (**self).poll(budget, sink)
+    }
+
+    fn rest(&self) -> Rest {
+        (**self).rest()
+    }
+
+    fn rise(&self) {
+        (**self).rise();
+    }
+
+    fn leave(&self, how: Leave) {
+        (**self).leave(how);
+    }
+}
+
+/// Who gets what an engine finds. Calls come from within [`Engine::poll`] only.
+pub trait Sink {
+    /// A frame has come: header and body, unchecked.
+    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body);
+
+    /// What is known of a peer has changed. After [`Change::Down`] nothing comes from it any more.
+    fn peer(&mut self, peer: Peer, change: Change);
+}

@@ -1,0 +1,89 @@
+//! A message's bytes, with room for its header in front of them.
+
+use std::fmt;
+use std::ops::Deref;
+
+use super::header::{Header, LENGTH};
+
+/// The body of a message, in a buffer with headroom: whoever sends it writes the header in front, and copies nothing.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Body {
+    /// The first [`LENGTH`] bytes are the header's.
+    bytes: Vec<u8>,
+}
+
+impl Body {
+    /// An empty body, with room for so many bytes.
+    pub fn with_capacity(capacity: usize) -> Self {
+        let mut bytes = Vec::with_capacity(LENGTH + capacity);
+        bytes.resize(LENGTH, 0);
+        Self { bytes }
+    }
+
+    /// A body with a copy of these bytes.
+    pub fn copied_from(bytes: &[u8]) -> Self {
+        let mut body = Self::with_capacity(bytes.len());
+        body.bytes.extend_from_slice(bytes);
+        body
+    }
+
+    /// The body of a frame that has come, header and all. `None`: it is too short for a header.
+    pub fn of_frame(bytes: Vec<u8>) -> Option<Self> {
+        (bytes.len() >= LENGTH).then_some(Self { bytes })
+    }
+
+    /// Appends to the body.
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Writes the header in front.
+    pub fn set_header(&mut self, header: &Header) {
+        self.bytes[..LENGTH].copy_from_slice(&header.encode());
+    }
+
+    /// Header and body, as they are sent.
+    pub fn frame(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[LENGTH..]
+    }
+}
+
+/// What writes values writes bodies.
+impl Extend<u8> for Body {
+    fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
+        self.bytes.extend(bytes);
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body").field("len", &self.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Kind;
+    use super::*;
+
+    #[test]
+    fn the_header_is_written_in_front_without_a_copy() {
+        let mut body = Body::with_capacity(5);
+        body.extend_from_slice(b"hello");
+        let place = body.as_ptr();
+        let header = Header { length: 5, ..Header::new(Kind::Message) };
+        body.set_header(&header);
+        assert_eq!(body.as_ptr(), place);
+        assert_eq!(Header::decode(body.frame(), 5), Ok(header));
+        assert_eq!(&*body, b"hello");
+        assert_eq!(&body.frame()[LENGTH..], b"hello");
+    }
+}

@@ -1,0 +1,258 @@
+//! The header of a message: who it is for, who it is from, and where it stands in its link.
+//!
+//! ```text
+//!   byte  0         1         2         3         4         5         6         7
+//!    0  | kind    | flags   | credit            | tag                                   |
+//!    8  | to: slot                              | to: generation                        |
+//!   16  | from: slot                            | from: generation                      |
+//!   24  | from: process                         | length of the body                    |
+//!   32  | sequence                              | acknowledgement                       |
+//!   40  | request                                                                       |
+//! ```
+//!
+//! All numbers are little endian. Everything is checked before it is used: a header comes from another process,
+//! which may be of another build, broken, or hostile.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a header.
+pub const LENGTH: usize = 48;
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Kind {
+    /// From a thread to a thread, with its body.
+    Message = 1,
+    /// The same, but the body comes by itself, once there is room for it.
+    Descriptor = 2,
+    /// There is room for the body of a descriptor.
+    Ready = 3,
+    /// Acknowledgement and credit only.
+    Acknowledge = 4,
+    /// The process is there.
+    Heartbeat = 5,
+    /// Asks for the thread of a name; the body is the name.
+    Lookup = 6,
+    /// Answers that.
+    Found = 7,
+    /// The process leaves, when what it has sent has arrived.
+    Leave = 8,
+    /// There is no such thread: the answer to a message for it.
+    Gone = 9,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Message,
+            2 => Self::Descriptor,
+            3 => Self::Ready,
+            4 => Self::Acknowledge,
+            5 => Self::Heartbeat,
+            6 => Self::Lookup,
+            7 => Self::Found,
+            8 => Self::Leave,
+            9 => Self::Gone,
+            _ => return None,
+        })
+    }
+}
+
+/// A thread's place in the table of its process. The generation tells it from those that had the place before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct Slot {
+    /// The place.
+    pub index: u32,
+    /// How often it was given away; 0 is nobody's.
+    pub generation: u32,
+}
+
+/// The header of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// What the message is.
+    pub kind: Kind,
+    /// Bits that only some kinds have; the others' are 0.
+    pub flags: u8,
+    /// So many messages more may come the other way.
+    pub credit: u16,
+    /// The user's tag.
+    pub tag: u32,
+    /// Whom it is for, in the process that gets it.
+    pub to: Slot,
+    /// Whom it is from, in the process that sent it.
+    pub from: Slot,
+    /// The process that sent it.
+    pub process: u32,
+    /// Bytes of the body.
+    pub length: u32,
+    /// Its number in the link.
+    pub sequence: u32,
+    /// All numbers before this one have come, in the link the other way.
+    pub acknowledgement: u32,
+    /// Which request it makes, or answers; 0 for none.
+    pub request: u64,
+}
+
+/// Why bytes are no header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadHeader {
+    /// There are fewer than [`LENGTH`] of them: so many.
+    Short(usize),
+    /// There is no such kind: another version, or something else altogether.
+    Kind(u8),
+    /// The body is longer than the engine's limit: its length, and that.
+    Long {
+        /// What the header says.
+        length: u32,
+        /// The most there may be.
+        limit: u32,
+    },
+}
+
+impl fmt::Display for BadHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short(length) => {
+                write!(f, "a message of {length} bytes has no room for its header of {LENGTH}")
+            }
+            Self::Kind(kind) => {
+                write!(f, "no message has the kind {kind}: is the other process of another version?")
+            }
+            Self::Long { length, limit } => {
+                write!(f, "a body of {length} bytes is over the limit of {limit}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BadHeader {}
+
+impl Header {
+    /// A header of that kind, in which everything else is 0.
+    pub const fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            flags: 0,
+            credit: 0,
+            tag: 0,
+            to: Slot { index: 0, generation: 0 },
+            from: Slot { index: 0, generation: 0 },
+            process: 0,
+            length: 0,
+            sequence: 0,
+            acknowledgement: 0,
+            request: 0,
+        }
+    }
+
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; LENGTH] {
+        let mut bytes = [0; LENGTH];
+        bytes[0] = self.kind as u8;
+        bytes[1] = self.flags;
+        bytes[2..4].copy_from_slice(&self.credit.to_le_bytes());
+        let words = [
+            self.tag,
+            self.to.index,
+            self.to.generation,
+            self.from.index,
+            self.from.generation,
+            self.process,
+            self.length,
+            self.sequence,
+            self.acknowledgement,
+        ];
+        for (place, word) in bytes[4..40].chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[40..].copy_from_slice(&self.request.to_le_bytes());
+        bytes
+    }
+
+    /// Reads one. `limit`: the longest body that may follow.
+    ///
+    /// # Errors
+    /// The bytes are no header, or announce a body that is too long. Nothing of them may be used then.
+    pub fn decode(bytes: &[u8], limit: u32) -> Result<Self, BadHeader> {
+        let Some(bytes) = bytes.first_chunk::<LENGTH>() else { return Err(BadHeader::Short(bytes.len())) };
+        let kind = Kind::of(bytes[0]).ok_or(BadHeader::Kind(bytes[0]))?;
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let length = word(28);
+        if length > limit {
+            return Err(BadHeader::Long { length, limit });
+        }
+        Ok(Self {
+            kind,
+            flags: bytes[1],
+            credit: u16::from_le_bytes([bytes[2], bytes[3]]),
+            tag: word(4),
+            to: Slot { index: word(8), generation: word(12) },
+            from: Slot { index: word(16), generation: word(20) },
+            process: word(24),
+            length,
+            sequence: word(32),
+            acknowledgement: word(36),
+            request: u64::from(word(40)) | u64::from(word(44)) << 32,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One in which all bytes differ.
+    fn distinct() -> Header {
+        let mut bytes: [u8; LENGTH] = std::array::from_fn(|at| at as u8 + 100);
+        bytes[0] = Kind::Message as u8;
+        Header::decode(&bytes, u32::MAX).unwrap()
+    }
+
+    #[test]
+    fn what_was_encoded_is_decoded() {
+        for kind in 1..=9 {
+            let mut bytes: [u8; LENGTH] = std::array::from_fn(|at| (at * 37 + 11) as u8);
+            bytes[0] = kind;
+            assert_eq!(Header::decode(&bytes, u32::MAX).unwrap().encode(), bytes);
+        }
+    }
+
+    #[test]
+    fn each_field_has_its_place() {
+        let header = distinct();
+        assert_eq!(header.flags, 101);
+        assert_eq!(header.credit, u16::from_le_bytes([102, 103]));
+        assert_eq!(header.tag, u32::from_le_bytes([104, 105, 106, 107]));
+        assert_eq!(header.to.index, u32::from_le_bytes([108, 109, 110, 111]));
+        assert_eq!(header.to.generation, u32::from_le_bytes([112, 113, 114, 115]));
+        assert_eq!(header.from.index, u32::from_le_bytes([116, 117, 118, 119]));
+        assert_eq!(header.from.generation, u32::from_le_bytes([120, 121, 122, 123]));
+        assert_eq!(header.process, u32::from_le_bytes([124, 125, 126, 127]));
+        assert_eq!(header.length, u32::from_le_bytes([128, 129, 130, 131]));
+        assert_eq!(header.sequence, u32::from_le_bytes([132, 133, 134, 135]));
+        assert_eq!(header.acknowledgement, u32::from_le_bytes([136, 137, 138, 139]));
+        assert_eq!(header.request, u64::from_le_bytes([140, 141, 142, 143, 144, 145, 146, 147]));
+    }
+
+    #[test]
+    fn what_is_no_header_is_refused() {
+        let bytes = distinct().encode();
+        for length in 0..LENGTH {
+            assert_eq!(Header::decode(&bytes[..length], u32::MAX), Err(BadHeader::Short(length)));
+        }
+        for kind in (0..=0).chain(10..=255) {
+            let mut bytes = bytes;
+            bytes[0] = kind;
+            assert_eq!(Header::decode(&bytes, u32::MAX), Err(BadHeader::Kind(kind)));
+        }
+        let length = distinct().length;
+        assert!(Header::decode(&bytes, length).is_ok());
+        assert_eq!(Header::decode(&bytes, length - 1), Err(BadHeader::Long { length, limit: length - 1 }));
+    }
+}

@@ -1,0 +1,69 @@
+//! Pumps: what brings messages from elsewhere, when nothing else wakes anybody for them.
+//!
+//! A communication library that makes progress only when it is called (MPI) has no file descriptor to wait on.
+//! The scheduler calls it: each driver while it looks around, that is about every 100 us while threads run, and
+//! before it goes to sleep (Chant, section 4.2: the scheduler polls). A machine without a pump is not the slower
+//! for it: there is one look more where a driver looks around.
+
+use std::time::Duration;
+
+use super::{Shared, Vp};
+
+/// Brings messages. Called by the drivers of a machine, several at a time; none of the runtime's locks is held
+/// meanwhile. Calls must be short, and must not panic: the process would end.
+pub trait Pump: Send + Sync + 'static {
+    /// One cheap test: whether [`pump`](Self::pump) would do something.
+    fn has_work(&self) -> bool;
+
+    /// Does what there is to do; it may wake threads. Who finds another OS thread inside returns at once.
+    fn pump(&self);
+
+    /// A driver is about to sleep: it has said so to those who may wake it, and what they sent before
+    /// must be seen here. Every call is followed by one of [`rise`](Self::rise).
+    fn rest(&self) -> Rest;
+
+    /// That driver does not sleep any more.
+    fn rise(&self);
+}
+
+/// How long a driver may sleep, as far as a [`Pump`] goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rest {
+    /// Not at all: there is work.
+    Work,
+    /// For so long; nobody wakes it for the pump.
+    For(Duration),
+    /// For as long as it likes: a thread of the machine is woken when there is work.
+    Notified,
+}
+
+impl Shared {
+    /// Pumps, if there is anything to bring.
+    #[inline]
+    pub(super) fn pump(&self) {
+        if let Some(pump) = &self.pump
+            && pump.has_work()
+        {
+            pump.pump();
+        }
+    }
+}
+
+impl Vp {
+    /// The driver has announced that it sleeps. `None`: there is work; else for how long it may, if not for ever.
+    pub(super) fn rest_of_pump(&self) -> Option<Option<Duration>> {
+        match self.machine().pump.as_ref().map_or(Rest::Notified, |pump| pump.rest()) {
+            Rest::Work => None,
+            Rest::For(time) => Some(Some(time)),
+            Rest::Notified => Some(None),
+        }
+    }
+
+    /// It is awake again.
+    pub(super) fn pump_rises(&self) {
+        if let Some(pump) = &self.machine().pump {
+            pump.rise();
+        }
+    }
+}
