@@ -4,4 +4,6 @@
 //! body (Chant, section 3). What carries messages is an [engine](engine::Engine).
 
 pub mod engine;
+#[cfg(unix)]
+pub mod launcher;
 pub mod wire;
