@@ -4,6 +4,9 @@
 //! threads, names, or tags. It never blocks: what it cannot take now it gives back, and what arrives it hands
 //! to a [`Sink`] while somebody polls it.
 
+#[cfg(unix)]
+pub mod socket;
+
 use std::time::Duration;
 
 use crate::wire::Body;
