@@ -144,7 +144,8 @@ impl Frames {
     }
 
     /// Whether the other end has stopped within a frame or a message.
-    pub(super) fn is_torn(&self) -> bool {
+    #[cfg(test)]
+    fn is_torn(&self) -> bool {
         self.start != self.end || self.begun.iter().any(|begun| !begun.is_empty())
     }
 
