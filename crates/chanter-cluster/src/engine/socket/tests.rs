@@ -19,6 +19,12 @@ enum On {
     Tcp,
 }
 
+/// Nobody is suspect, however slow the machine is.
+fn unhurried() -> Config {
+    let heartbeat = Duration::from_secs(3600);
+    Config { heartbeat, hello: heartbeat, start: heartbeat, ..Config::default() }
+}
+
 const BOTH: [On; 2] = [On::Unix, On::Tcp];
 
 /// What a launcher would say to each process. The folder has to live until they are connected.
@@ -145,7 +151,7 @@ async fn bodies_of_all_lengths_arrive_whole_and_in_the_order_of_each_lane() {
     let lengths =
         [0, 1, 47, 48, 1024, PIECE - LENGTH - 1, PIECE - LENGTH, PIECE - LENGTH + 1, 2 * PIECE, 1 << 20];
     for on in BOTH {
-        let (one, mut other) = two(job(2, on, &Config::default()).await);
+        let (one, mut other) = two(job(2, on, &unhurried()).await);
         let mut expected = Vec::new();
         for (number, length) in (0..).zip(lengths.into_iter().chain([LONGEST_BODY])) {
             for lane in LANES {
@@ -178,7 +184,7 @@ async fn bodies_of_all_lengths_arrive_whole_and_in_the_order_of_each_lane() {
 
 #[chanter::test]
 async fn a_longer_body_than_the_limit_comes_back() {
-    let (one, _other) = two(job(2, On::Unix, &Config::default()).await);
+    let (one, _other) = two(job(2, On::Unix, &unhurried()).await);
     assert_eq!(one.engine.caps(Peer(1)).eager as usize, LONGEST_BODY);
     let long = message(LONGEST_BODY + 1, 3);
     let Err(Full { body: back }) = one.engine.try_send(Peer(1), Lane::Bulk, long.clone(), Token(1)) else {
@@ -190,7 +196,7 @@ async fn a_longer_body_than_the_limit_comes_back() {
 #[chanter::test]
 async fn all_processes_reach_all_themselves_among_them() {
     for on in BOTH {
-        let mut processes = job(4, on, &Config::default()).await;
+        let mut processes = job(4, on, &unhurried()).await;
         for (from, process) in (0..).zip(&processes) {
             assert_eq!(process.engine.me(), Peer(from));
             assert_eq!(process.engine.roster().len(), 4);
@@ -218,7 +224,7 @@ async fn all_processes_reach_all_themselves_among_them() {
 #[chanter::test]
 async fn a_full_queue_gives_bodies_back_and_keeps_nothing_else_waiting() {
     for on in BOTH {
-        let config = Config { queue: 1 << 16, inbox: 1 << 16, ..Config::default() };
+        let config = Config { queue: 1 << 16, inbox: 1 << 16, ..unhurried() };
         let (mut one, mut other) = two(job(2, on, &config).await);
         let mut count = 0;
         // The other does not poll: what it and the sockets hold has an end.
@@ -249,7 +255,7 @@ async fn a_full_queue_gives_bodies_back_and_keeps_nothing_else_waiting() {
 #[chanter::test]
 async fn a_long_body_does_not_keep_other_lanes_waiting() {
     for on in BOTH {
-        let config = Config { inbox: 0, ..Config::default() };
+        let config = Config { inbox: 0, ..unhurried() };
         let (one, mut other) = two(job(2, on, &config).await);
         // The reader stops behind this until there is a poll.
         one.send(1, Lane::User, message(1, 1), 1);
@@ -269,7 +275,7 @@ async fn a_long_body_does_not_keep_other_lanes_waiting() {
 async fn who_sleeps_until_there_is_news_misses_nothing() {
     const TIMES: u64 = 3000;
     for on in BOTH {
-        let (mut one, mut other) = two(job(2, on, &Config::default()).await);
+        let (mut one, mut other) = two(job(2, on, &unhurried()).await);
         let echo = spawn(async move {
             for time in 0..TIMES {
                 other.until(|seen| !seen.arrived.is_empty()).await;
@@ -291,7 +297,7 @@ async fn who_sleeps_until_there_is_news_misses_nothing() {
 #[chanter::test]
 async fn who_leaves_has_been_heard_to_the_end() {
     for on in BOTH {
-        let config = Config { queue: 64 << 20, inbox: 1 << 16, ..Config::default() };
+        let config = Config { queue: 64 << 20, inbox: 1 << 16, ..unhurried() };
         let (mut one, mut other) = two(job(2, on, &config).await);
         let count = 200;
         for number in 0..count {
@@ -320,7 +326,7 @@ async fn who_leaves_has_been_heard_to_the_end() {
 #[chanter::test]
 async fn who_leave_together_hear_each_other_to_the_end() {
     for on in BOTH {
-        let config = Config { queue: 64 << 20, inbox: 1 << 16, ..Config::default() };
+        let config = Config { queue: 64 << 20, inbox: 1 << 16, ..unhurried() };
         let mut processes = job(3, on, &config).await;
         for process in &processes {
             for to in (0..3).filter(|to| Peer(*to) != process.engine.me()) {
@@ -352,7 +358,7 @@ async fn who_leave_together_hear_each_other_to_the_end() {
 
 #[chanter::test]
 async fn who_leaves_at_once_gets_back_what_was_not_sent() {
-    let config = Config { queue: 64 << 20, inbox: 0, ..Config::default() };
+    let config = Config { queue: 64 << 20, inbox: 0, ..unhurried() };
     let (mut one, mut other) = two(job(2, On::Unix, &config).await);
     for number in 0..100 {
         one.send(1, Lane::User, message(100_000, number), number);
@@ -387,7 +393,7 @@ async fn a_peer_that_dies_within_a_frame_is_down_after_its_last_whole_message() 
     let torn = frame(Word::Last, Lane::User, &[1; 1000]);
     let unfinished = frame(Word::Piece, Lane::User, &[1; 1000]);
     for cut in [0, 1, HEAD - 1, HEAD, HEAD + 1, torn.len() - 1] {
-        let (mut honest, stream) = rogue(Config::default()).await;
+        let (mut honest, stream) = rogue(unhurried()).await;
         let whole = message(100, 1);
         stream.write_all(&frame(Word::Last, Lane::User, whole.frame())).await.unwrap();
         stream.write_all(&unfinished).await.unwrap();
@@ -402,7 +408,7 @@ async fn a_peer_that_dies_within_a_frame_is_down_after_its_last_whole_message() 
 
 #[chanter::test]
 async fn what_a_dead_peer_was_to_get_comes_back_whole_and_once() {
-    let (mut honest, stream) = rogue(Config { queue: 64 << 20, ..Config::default() }).await;
+    let (mut honest, stream) = rogue(Config { queue: 64 << 20, ..unhurried() }).await;
     for number in 0..100 {
         honest.send(1, LANES[number as usize % 3], message(100_000, number), number);
     }
@@ -431,14 +437,14 @@ async fn who_breaks_the_rules_is_cut_off() {
         frame(Word::Piece, Lane::Bulk, &[0; PIECE]).repeat(LONGEST_BODY / PIECE + 2),
     ];
     for bytes in broken {
-        let (mut honest, stream) = rogue(Config::default()).await;
+        let (mut honest, stream) = rogue(unhurried()).await;
         // It may be cut off before it is through.
         let _ = stream.write_all(&bytes).await;
         honest.until_ended().await;
         assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Unreachable))]);
         assert!(honest.seen.arrived.is_empty());
     }
-    let (mut honest, stream) = rogue(Config::default()).await;
+    let (mut honest, stream) = rogue(unhurried()).await;
     stream.write_all(&[leave.clone(), leave].concat()).await.unwrap();
     honest.until_ended().await;
     assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Left))]);
@@ -447,7 +453,7 @@ async fn who_breaks_the_rules_is_cut_off() {
 #[chanter::test]
 async fn a_silent_peer_is_suspect_and_well_when_it_speaks() {
     let heartbeat = Duration::from_millis(1);
-    let (mut honest, stream) = rogue(Config { heartbeat, lost_after: u32::MAX, ..Config::default() }).await;
+    let (mut honest, stream) = rogue(Config { heartbeat, lost_after: u32::MAX, ..unhurried() }).await;
     for round in 1..=3 {
         honest.until(|seen| seen.changes.len() == 2 * round - 1).await;
         stream.write_all(&frame(Word::Alive, Lane::Control, &[])).await.unwrap();
@@ -466,7 +472,7 @@ async fn a_silent_peer_is_suspect_and_well_when_it_speaks() {
 #[chanter::test]
 async fn a_peer_that_is_silent_for_too_long_is_unreachable() {
     let heartbeat = Duration::from_millis(1);
-    let (mut honest, _stream) = rogue(Config { heartbeat, lost_after: 20, ..Config::default() }).await;
+    let (mut honest, _stream) = rogue(Config { heartbeat, lost_after: 20, ..unhurried() }).await;
     honest.until_ended().await;
     let changes = [(Peer(1), Change::Suspect), (Peer(1), Change::Down(Why::Unreachable))];
     assert_eq!(honest.seen.changes, changes);
@@ -475,7 +481,7 @@ async fn a_peer_that_is_silent_for_too_long_is_unreachable() {
 #[chanter::test]
 async fn strangers_do_not_keep_the_processes_apart() {
     let (launched, folder) = launched(2, On::Unix);
-    let config = Config { hello: Duration::from_secs(3600), ..Config::default() };
+    let config = Config { hello: Duration::from_secs(3600), ..unhurried() };
     let mut launched = launched.into_iter();
     let starting = spawn(Sockets::start(launched.next().unwrap(), config.clone()));
     let address = Address::Unix(folder.path().join("0"));
@@ -497,7 +503,7 @@ async fn strangers_do_not_keep_the_processes_apart() {
 #[chanter::test]
 async fn who_says_nothing_is_shown_the_door() {
     let (launched, folder) = launched(2, On::Unix);
-    let config = Config { hello: Duration::from_millis(1), ..Config::default() };
+    let config = Config { hello: Duration::from_millis(1), ..unhurried() };
     let starting = spawn(Sockets::start(launched.into_iter().next().unwrap(), config));
     for _ in 0..3 * STRANGERS {
         let stream = Stream::connect(&Address::Unix(folder.path().join("0"))).await.unwrap();
@@ -510,7 +516,7 @@ async fn who_says_nothing_is_shown_the_door() {
 async fn who_does_not_come_is_named() {
     let (launched, _folder) = launched(3, On::Unix);
     let mut launched = launched.into_iter();
-    let config = Config { start: Duration::from_millis(50), ..Config::default() };
+    let config = Config { start: Duration::from_millis(50), ..unhurried() };
     let error = Sockets::start(launched.next().unwrap(), config).await.unwrap_err();
     assert!(matches!(&error, StartError::Missing(peers) if peers[..] == [Peer(1), Peer(2)]), "{error}");
     assert_eq!(error.to_string(), "these processes have not connected in time: 1, 2");
@@ -520,7 +526,7 @@ async fn who_does_not_come_is_named() {
 async fn who_has_another_secret_does_not_get_in_and_who_has_the_right_one_does() {
     let (launched, _folder) = launched(2, On::Unix);
     let mut launched = launched.into_iter();
-    let starting = spawn(Sockets::start(launched.next().unwrap(), Config::default()));
+    let starting = spawn(Sockets::start(launched.next().unwrap(), unhurried()));
     let right = launched.next().unwrap();
     let liar = Launched {
         number: 1,
@@ -528,9 +534,9 @@ async fn who_has_another_secret_does_not_get_in_and_who_has_the_right_one_does()
         listener: right.listener.try_clone().unwrap(),
         secret: Secret::new([1; 32]),
     };
-    let error = Sockets::start(liar, Config::default()).await.unwrap_err();
+    let error = Sockets::start(liar, unhurried()).await.unwrap_err();
     assert!(matches!(error, StartError::Stranger(Peer(0), _)), "{error}");
-    let mut other = Process::new(Sockets::start(right, Config::default()).await.unwrap());
+    let mut other = Process::new(Sockets::start(right, unhurried()).await.unwrap());
     let one = Process::new(starting.join().await.unwrap().unwrap());
     one.send(1, Lane::User, message(1, 1), 1);
     other.until(|seen| seen.arrived.len() == 1).await;
