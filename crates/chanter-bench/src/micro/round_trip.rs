@@ -3,6 +3,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +23,9 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
     if vps != 1 {
         return Vec::new();
     }
-    let case = |system, variant, run| Case::new("round-trip", system, variant, run).load_of(20_000, vps);
+    let case = |system, variant, run: fn(Load) -> Outcome| {
+        Case::new("round-trip", system, variant, run).load_of(20_000, vps)
+    };
     vec![
         case("os", "unix", raw_unix),
         case("chanter", "unix", engine_unix),
@@ -83,7 +86,7 @@ fn engine_unix(load: Load) -> Outcome {
     let bind = |number: u32| {
         let path = folder.path().join(number.to_string());
         let listener = UnixListener::bind(&path)?;
-        io::Result::Ok((Address::Unix(path), listener.into()))
+        io::Result::Ok((Address::Unix(path), OwnedFd::from(listener)))
     };
     engine(load, [bind(0).map_err(broken)?, bind(1).map_err(broken)?])
 }
@@ -91,7 +94,7 @@ fn engine_unix(load: Load) -> Outcome {
 fn engine_tcp(load: Load) -> Outcome {
     let bind = || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        io::Result::Ok((Address::Tcp(listener.local_addr()?), listener.into()))
+        io::Result::Ok((Address::Tcp(listener.local_addr()?), OwnedFd::from(listener)))
     };
     engine(load, [bind().map_err(broken)?, bind().map_err(broken)?])
 }
@@ -130,12 +133,12 @@ fn send(engine: &Sockets, to: u32, request: u64) -> Result<(), Failure> {
     engine.try_send(Peer(to), Lane::User, body, Token(request)).map_err(|_| broken("the queue is full"))
 }
 
-fn engine<L: Into<std::os::fd::OwnedFd>>(load: Load, [zero, one]: [(Address, L); 2]) -> Outcome {
+fn engine(load: Load, [zero, one]: [(Address, OwnedFd); 2]) -> Outcome {
     let addresses = vec![zero.0, one.0];
-    let launched = |number, listener: L| Launched {
+    let launched = |number, listener| Launched {
         number,
         addresses: addresses.clone(),
-        listener: listener.into(),
+        listener,
         secret: Secret::new([1; 32]),
     };
     let (caller, echo) = (launched(0, zero.1), launched(1, one.1));
