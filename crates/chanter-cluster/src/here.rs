@@ -1,13 +1,19 @@
 //! This process.
 
 use std::fmt;
+#[cfg(unix)]
+use std::io;
 use std::sync::Arc;
 
 use chanter::Event;
 
+#[cfg(unix)]
+use crate::engine::socket::{Config, Sockets, StartError};
 use crate::engine::{Engine, Local, Peer, Why};
 use crate::error::{LookupError, OpenError};
 use crate::inbox::Inbox;
+#[cfg(unix)]
+use crate::launcher::Launched;
 use crate::name::ThreadName;
 use crate::node::Node;
 
@@ -54,6 +60,23 @@ impl Here {
     /// As [`local`].
     pub fn start(engine: impl Engine) -> Self {
         Self { node: Node::start(Box::new(engine)) }
+    }
+
+    /// This process of the job that `chanter launch` has started; alone, if it has not.
+    ///
+    /// # Errors
+    /// The environment is not what a launcher sets, or the processes have not found each other: see
+    /// [`StartError`](crate::engine::socket::StartError).
+    ///
+    /// # Panics
+    /// As [`local`].
+    #[cfg(unix)]
+    pub async fn launched() -> Result<Self, StartError> {
+        let bad = |error| StartError::Io(io::Error::new(io::ErrorKind::InvalidInput, error));
+        match Launched::from_env().map_err(bad)? {
+            Some(launched) => Ok(Self::start(Sockets::start(launched, Config::default()).await?)),
+            None => Ok(local(1).remove(0)),
+        }
     }
 
     /// Its number.
