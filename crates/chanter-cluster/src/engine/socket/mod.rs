@@ -34,7 +34,9 @@ use self::frame::LONGEST_BODY;
 use self::inbox::{Happening, Inbox};
 use self::link::Link;
 use self::stream::{Listener, Stream};
-use super::{Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Token, Why};
+use super::{
+    Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Token, Why,
+};
 use crate::launcher::{Launched, Secret};
 use crate::wire::Body;
 
