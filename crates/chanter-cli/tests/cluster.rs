@@ -128,9 +128,8 @@ impl Process {
 
 fn process(name: &str) {
     block_on(async {
-        let launched = Launched::from_env().unwrap().expect("there is a launcher");
+        let engine = Sockets::from_launcher(Config::default()).await.unwrap().expect("there is a launcher");
         assert!(Launched::from_env().unwrap().is_none(), "the listener is given once");
-        let engine = Sockets::start(launched, Config::default()).await.unwrap();
         let mut process = Process { engine, seen: Seen::default() };
         let me = process.engine.me().0;
         match name {

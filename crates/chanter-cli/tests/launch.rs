@@ -324,3 +324,11 @@ fn a_program_that_cannot_be_run_is_one_line() {
         assert_eq!(said(&output).lines().count(), 1);
     }
 }
+
+#[test]
+fn many_processes_need_no_leave_of_the_soft_limit() {
+    let script = format!("ulimit -Sn 40; exec {} launch -n 30 echo here", env!("CARGO_BIN_EXE_chanter"));
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), ""));
+    assert_eq!(lines(&output.stdout).len(), 30);
+}

@@ -1,8 +1,6 @@
 //! This process.
 
 use std::fmt;
-#[cfg(unix)]
-use std::io;
 use std::sync::Arc;
 
 use chanter::Event;
@@ -12,8 +10,6 @@ use crate::engine::socket::{Config, Sockets, StartError};
 use crate::engine::{Engine, Local, Peer, Why};
 use crate::error::{LookupError, OpenError};
 use crate::inbox::Inbox;
-#[cfg(unix)]
-use crate::launcher::Launched;
 use crate::name::ThreadName;
 use crate::node::Node;
 
@@ -72,11 +68,10 @@ impl Here {
     /// As [`local`].
     #[cfg(unix)]
     pub async fn launched() -> Result<Self, StartError> {
-        let bad = |error| StartError::Io(io::Error::new(io::ErrorKind::InvalidInput, error));
-        match Launched::from_env().map_err(bad)? {
-            Some(launched) => Ok(Self::start(Sockets::start(launched, Config::default()).await?)),
-            None => Ok(local(1).remove(0)),
-        }
+        Ok(match Sockets::from_launcher(Config::default()).await? {
+            Some(sockets) => Self::start(sockets),
+            None => Self::start(Local::alone()),
+        })
     }
 
     /// Its number.

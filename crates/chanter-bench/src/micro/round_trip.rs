@@ -1,5 +1,6 @@
 //! `round-trip`: a message of 1 KB and its answer between two processes, here two machines of one virtual processor each,
-//! by the cluster's engine of sockets; beside two OS threads on raw sockets of the same kind.
+//! by the cluster's engine of sockets; beside two OS threads on raw sockets of the same kind, and beside Chanter's streams
+//! with nothing above them.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,6 +13,8 @@ use chanter_cluster::engine::socket::{Config, Sockets};
 use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink, Token, Why};
 use chanter_cluster::launcher::{Address, Launched, Secret};
 use chanter_cluster::wire::{Body, Header, Kind, LENGTH};
+
+use futures_util::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::machine;
 use crate::case::{Case, Failure, Load, Outcome, Sample};
@@ -28,8 +31,10 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
     };
     vec![
         case("os", "unix", raw_unix),
+        case("chanter", "unix, bare stream", bare_unix),
         case("chanter", "unix", engine_unix),
         case("os", "tcp", raw_tcp),
+        case("chanter", "tcp, bare stream", bare_tcp),
         case("chanter", "tcp", engine_tcp),
     ]
 }
@@ -44,16 +49,61 @@ fn raw_unix(load: Load) -> Outcome {
 }
 
 fn raw_tcp(load: Load) -> Outcome {
-    let connect = || {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let one = TcpStream::connect(listener.local_addr()?)?;
-        let other = listener.accept()?.0;
-        one.set_nodelay(true)?;
-        other.set_nodelay(true)?;
-        io::Result::Ok((one, other))
-    };
-    let (one, other) = connect().map_err(broken)?;
+    let (one, other) = tcp_pair().map_err(broken)?;
     raw(load, one, other)
+}
+
+fn tcp_pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let one = TcpStream::connect(listener.local_addr()?)?;
+    let other = listener.accept()?.0;
+    one.set_nodelay(true)?;
+    other.set_nodelay(true)?;
+    Ok((one, other))
+}
+
+fn bare_unix(load: Load) -> Outcome {
+    let (one, other) = UnixStream::pair().map_err(broken)?;
+    bare(load, one, other, chanter::io::UnixStream::from_std)
+}
+
+fn bare_tcp(load: Load) -> Outcome {
+    let (one, other) = tcp_pair().map_err(broken)?;
+    bare(load, one, other, chanter::io::TcpStream::from_std)
+}
+
+fn bare<S, C>(load: Load, one: S, other: S, adopt: fn(S) -> io::Result<C>) -> Outcome
+where
+    S: Send + 'static,
+    C: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let echo = thread::spawn(move || {
+        machine(1)?.block_on(async {
+            let mut stream = adopt(other).map_err(broken)?;
+            let mut message = [0; LENGTH + BYTES];
+            while stream.read_exact(&mut message).await.is_ok() {
+                stream.write_all(&message).await.map_err(broken)?;
+            }
+            Ok(())
+        })
+    });
+    let elapsed = machine(1)?.block_on(async {
+        let mut stream = adopt(one).map_err(broken)?;
+        let mut message = [7; LENGTH + BYTES];
+        let clock = Instant::now();
+        for trip in 0..load.n {
+            message[..8].copy_from_slice(&trip.to_le_bytes());
+            stream.write_all(&message).await.map_err(broken)?;
+            message[..8].fill(0);
+            stream.read_exact(&mut message).await.map_err(broken)?;
+            if message[..8] != trip.to_le_bytes() {
+                return Err(Failure::Wrong(format!("the answer to {trip}: {:?}", &message[..8])));
+            }
+        }
+        Ok(clock.elapsed())
+    })?;
+    echo.join().map_err(|_| broken("the echo has panicked"))??;
+    Ok(Sample::new(load.n, elapsed))
 }
 
 fn raw<S: Read + Write + Send + 'static>(load: Load, mut one: S, mut other: S) -> Outcome {

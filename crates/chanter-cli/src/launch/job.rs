@@ -24,6 +24,9 @@ const LATE: u8 = 124;
 /// Nobody reads the output any more: as a shell shows a SIGPIPE.
 const UNREAD: u8 = 128 + 13;
 
+/// Descriptors that a process costs the launcher.
+const DESCRIPTORS: usize = 8;
+
 /// The next thing to happen to a job.
 enum News {
     Ended(usize, io::Result<ExitStatus>),
@@ -88,6 +91,8 @@ impl Job {
         let signals = Signals::listen().map_err(cannot)?;
         let (output, written) = Output::start().map_err(cannot)?;
         let count = args.processes as usize;
+        // A listener, and three pipes until they have been handed over.
+        swerve::raise_descriptor_limit(DESCRIPTORS * count);
         let mut listeners = Listeners::bind(count, args.tcp).map_err(cannot)?;
         let variables = [
             (launcher::COUNT, count.to_string()),

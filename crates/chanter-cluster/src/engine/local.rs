@@ -50,6 +50,11 @@ impl Local {
         (0..count).map(|me| Self { me: Peer(me), ports: Arc::clone(&ports) }).collect()
     }
 
+    /// The engine of a process without others.
+    pub fn alone() -> Self {
+        Self { me: Peer(0), ports: Arc::from([Port::default()]) }
+    }
+
     /// The process ends without a word, as if it had been killed: the others are told, after all that it has sent.
     pub fn kill(&self) {
         self.end(Why::Died);

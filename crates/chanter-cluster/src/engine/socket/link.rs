@@ -185,6 +185,8 @@ impl Link {
 
     async fn read_frames(&self, inbox: &Inbox, config: &Config, parted: &mut bool) -> End {
         let mut frames = Frames::new();
+        // The last read has probably taken all there was.
+        let mut drained = false;
         loop {
             loop {
                 match frames.next() {
@@ -219,23 +221,28 @@ impl Link {
                     return End::Eof;
                 }
             }
-            match self.stream.try_read(frames.room()) {
+            if drained {
+                // ORDER: Relaxed: hints for the beat.
+                self.listens.store(true, Ordering::Relaxed);
+                let ready = self.stream.readable().await;
+                self.listens.store(false, Ordering::Relaxed);
+                if ready.is_err() {
+                    return End::Eof;
+                }
+            } else {
+                yield_if_asked().await;
+            }
+            let room = frames.room();
+            let most = room.len();
+            match self.stream.try_read(room) {
                 Ok(0) => return End::Eof,
                 Ok(read) => {
                     frames.filled(read);
+                    drained = read < most;
                     // ORDER: Relaxed: hints for the beat.
                     self.heard.store(true, Ordering::Relaxed);
-                    yield_if_asked().await;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // ORDER: Relaxed: hints for the beat.
-                    self.listens.store(true, Ordering::Relaxed);
-                    let ready = self.stream.readable().await;
-                    self.listens.store(false, Ordering::Relaxed);
-                    if ready.is_err() {
-                        return End::Eof;
-                    }
-                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => drained = true,
                 Err(_) => return End::Eof,
             }
         }

@@ -37,7 +37,7 @@ use self::stream::{Listener, Stream};
 use super::{
     Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Token, Why,
 };
-use crate::launcher::{Launched, Secret};
+use crate::launcher::{BadEnvironment, Launched, Secret};
 use crate::wire::Body;
 
 /// Connections that have proved nothing, at a time.
@@ -81,6 +81,8 @@ impl Default for Config {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
+    /// A launcher has not said what it should have.
+    Environment(BadEnvironment),
     /// The OS refuses.
     Io(io::Error),
     /// At that process's address is somebody who is not that process, and why.
@@ -92,6 +94,7 @@ pub enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Environment(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
             Self::Stranger(peer, why) => write!(f, "cannot connect to process {}: {why}", peer.0),
             Self::Missing(peers) => {
@@ -103,6 +106,12 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+impl From<BadEnvironment> for StartError {
+    fn from(error: BadEnvironment) -> Self {
+        Self::Environment(error)
+    }
+}
 
 impl From<io::Error> for StartError {
     fn from(error: io::Error) -> Self {
@@ -129,6 +138,21 @@ struct Shared {
 }
 
 impl Sockets {
+    /// Connects this process with all others that the same launcher has started. `None`: none has started it, or this was
+    /// called before. Else as [`start`](Self::start).
+    ///
+    /// # Errors
+    /// [`StartError`].
+    ///
+    /// # Panics
+    /// Outside of a machine.
+    pub async fn from_launcher(config: Config) -> Result<Option<Self>, StartError> {
+        match Launched::from_env()? {
+            Some(launched) => Self::start(launched, config).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Connects this process with all others of its job. Blocks neither the OS thread nor the virtual processor.
     /// The threads of the engine belong to the machine on which this is called.
     ///
