@@ -1,5 +1,10 @@
 //! What the `chanter` command does, for it and for `chanter-bench`, which runs the same server.
 
+#[cfg(unix)]
+mod launch;
+mod seconds;
 mod serve;
 
+#[cfg(unix)]
+pub use launch::{LaunchArgs, launch};
 pub use serve::{ServeArgs, serve};

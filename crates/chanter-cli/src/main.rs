@@ -1,9 +1,11 @@
-//! The `chanter` command: `serve` a directory over HTTP. `bench` is a command of its own, `chanter-bench`, with all
+//! The `chanter` command: `serve` a directory over HTTP, `launch` processes that talk. `bench` is a command of its own, `chanter-bench`, with all
 //! that it measures beside Chanter.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
+#[cfg(unix)]
+use chanter_cli::{LaunchArgs, launch};
 use chanter_cli::{ServeArgs, serve};
 use clap::{Args, Parser, Subcommand};
 
@@ -19,6 +21,9 @@ struct Cli {
 enum Task {
     /// Serve the files of a directory over HTTP
     Serve(ServeArgs),
+    /// Start the processes of a job, merge what they write, and see to their end
+    #[cfg(unix)]
+    Launch(LaunchArgs),
     /// Measure the runtime, beside its peers, in one run: runs `chanter-bench`
     #[command(disable_help_flag = true)]
     Bench(BenchArgs),
@@ -34,6 +39,8 @@ struct BenchArgs {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Task::Serve(args) => serve(args),
+        #[cfg(unix)]
+        Task::Launch(args) => launch(args),
         Task::Bench(args) => bench(&args.args),
     }
 }

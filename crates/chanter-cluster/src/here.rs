@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use chanter::Event;
 
+#[cfg(unix)]
+use crate::engine::socket::{Config, Sockets, StartError};
 use crate::engine::{Engine, Local, Peer, Why};
 use crate::error::{LookupError, OpenError};
 use crate::inbox::Inbox;
@@ -54,6 +56,22 @@ impl Here {
     /// As [`local`].
     pub fn start(engine: impl Engine) -> Self {
         Self { node: Node::start(Box::new(engine)) }
+    }
+
+    /// This process of the job that `chanter launch` has started; alone, if it has not.
+    ///
+    /// # Errors
+    /// The environment is not what a launcher sets, or the processes have not found each other: see
+    /// [`StartError`](crate::engine::socket::StartError).
+    ///
+    /// # Panics
+    /// As [`local`].
+    #[cfg(unix)]
+    pub async fn launched() -> Result<Self, StartError> {
+        Ok(match Sockets::from_launcher(Config::default()).await? {
+            Some(sockets) => Self::start(sockets),
+            None => Self::start(Local::alone()),
+        })
     }
 
     /// Its number.

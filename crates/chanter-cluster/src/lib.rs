@@ -18,6 +18,8 @@ pub mod engine;
 mod error;
 mod here;
 mod inbox;
+#[cfg(unix)]
+pub mod launcher;
 mod name;
 mod node;
 pub mod wire;

@@ -13,6 +13,8 @@ pub(crate) mod leaves;
 pub(crate) mod locks;
 pub(crate) mod lost_choice;
 pub(crate) mod pingpong;
+#[cfg(unix)]
+pub(crate) mod round_trip;
 pub(crate) mod send;
 pub(crate) mod spawn;
 
@@ -39,6 +41,8 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         delayed::cases(vps),
         fork::cases(vps),
         leaves::cases(vps),
+        #[cfg(unix)]
+        round_trip::cases(vps),
         super::policies::custom_fifo(vps),
         super::policies::endless(vps),
     ]

@@ -183,7 +183,14 @@ impl UnixListener {
     /// # Errors
     /// Outside of a machine, or if `path` cannot be bound.
     pub fn bind(path: impl AsRef<std::path::Path>) -> io::Result<Self> {
-        let socket = std::os::unix::net::UnixListener::bind(path)?;
+        Self::from_std(std::os::unix::net::UnixListener::bind(path)?)
+    }
+
+    /// Takes a listening socket over; makes it non-blocking.
+    ///
+    /// # Errors
+    /// Outside of a machine, or if the OS refuses.
+    pub fn from_std(socket: std::os::unix::net::UnixListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let inner = Listener::new(socket, |socket| UnixStream::from_std(socket.accept()?.0))?;
         Ok(Self { inner })

@@ -1,0 +1,224 @@
+//! `round-trip`: a message of 1 KB and its answer between two processes, here two machines of one virtual processor each,
+//! by the cluster's engine of sockets; beside two OS threads on raw sockets of the same kind, and beside Chanter's streams
+//! with nothing above them.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use chanter_cluster::engine::socket::{Config, Sockets};
+use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink, Token, Why};
+use chanter_cluster::launcher::{Address, Launched, Secret};
+use chanter_cluster::wire::{Body, Header, Kind, LENGTH};
+
+use futures_util::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::machine;
+use crate::case::{Case, Failure, Load, Outcome, Sample};
+
+/// Bytes of a message's body.
+const BYTES: usize = 1024;
+
+pub(crate) fn cases(vps: usize) -> Vec<Case> {
+    if vps != 1 {
+        return Vec::new();
+    }
+    let case = |system, variant, run: fn(Load) -> Outcome| {
+        Case::new("round-trip", system, variant, run).load_of(20_000, vps)
+    };
+    vec![
+        case("os", "unix", raw_unix),
+        case("chanter", "unix, bare stream", bare_unix),
+        case("chanter", "unix", engine_unix),
+        case("os", "tcp", raw_tcp),
+        case("chanter", "tcp, bare stream", bare_tcp),
+        case("chanter", "tcp", engine_tcp),
+    ]
+}
+
+fn broken(error: impl ToString) -> Failure {
+    Failure::Broken(error.to_string())
+}
+
+fn raw_unix(load: Load) -> Outcome {
+    let (one, other) = UnixStream::pair().map_err(broken)?;
+    raw(load, one, other)
+}
+
+fn raw_tcp(load: Load) -> Outcome {
+    let (one, other) = tcp_pair().map_err(broken)?;
+    raw(load, one, other)
+}
+
+fn tcp_pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let one = TcpStream::connect(listener.local_addr()?)?;
+    let other = listener.accept()?.0;
+    one.set_nodelay(true)?;
+    other.set_nodelay(true)?;
+    Ok((one, other))
+}
+
+fn bare_unix(load: Load) -> Outcome {
+    let (one, other) = UnixStream::pair().map_err(broken)?;
+    bare(load, one, other, chanter::io::UnixStream::from_std)
+}
+
+fn bare_tcp(load: Load) -> Outcome {
+    let (one, other) = tcp_pair().map_err(broken)?;
+    bare(load, one, other, chanter::io::TcpStream::from_std)
+}
+
+fn bare<S, C>(load: Load, one: S, other: S, adopt: fn(S) -> io::Result<C>) -> Outcome
+where
+    S: Send + 'static,
+    C: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let echo = thread::spawn(move || {
+        machine(1)?.block_on(async {
+            let mut stream = adopt(other).map_err(broken)?;
+            let mut message = [0; LENGTH + BYTES];
+            while stream.read_exact(&mut message).await.is_ok() {
+                stream.write_all(&message).await.map_err(broken)?;
+            }
+            Ok(())
+        })
+    });
+    let elapsed = machine(1)?.block_on(async {
+        let mut stream = adopt(one).map_err(broken)?;
+        let mut message = [7; LENGTH + BYTES];
+        let clock = Instant::now();
+        for trip in 0..load.n {
+            message[..8].copy_from_slice(&trip.to_le_bytes());
+            stream.write_all(&message).await.map_err(broken)?;
+            message[..8].fill(0);
+            stream.read_exact(&mut message).await.map_err(broken)?;
+            if message[..8] != trip.to_le_bytes() {
+                return Err(Failure::Wrong(format!("the answer to {trip}: {:?}", &message[..8])));
+            }
+        }
+        Ok(clock.elapsed())
+    })?;
+    echo.join().map_err(|_| broken("the echo has panicked"))??;
+    Ok(Sample::new(load.n, elapsed))
+}
+
+fn raw<S: Read + Write + Send + 'static>(load: Load, mut one: S, mut other: S) -> Outcome {
+    let echo = thread::spawn(move || {
+        let mut message = [0; LENGTH + BYTES];
+        while other.read_exact(&mut message).is_ok() {
+            other.write_all(&message)?;
+        }
+        io::Result::Ok(())
+    });
+    let mut message = [7; LENGTH + BYTES];
+    let clock = Instant::now();
+    for trip in 0..load.n {
+        message[..8].copy_from_slice(&trip.to_le_bytes());
+        one.write_all(&message).map_err(broken)?;
+        message[..8].fill(0);
+        one.read_exact(&mut message).map_err(broken)?;
+        if message[..8] != trip.to_le_bytes() {
+            return Err(Failure::Wrong(format!("the answer to {trip}: {:?}", &message[..8])));
+        }
+    }
+    let elapsed = clock.elapsed();
+    drop(one);
+    echo.join().map_err(|_| broken("the echo has panicked"))?.map_err(broken)?;
+    Ok(Sample::new(load.n, elapsed))
+}
+
+fn engine_unix(load: Load) -> Outcome {
+    let folder = tempfile::tempdir().map_err(broken)?;
+    let bind = |number: u32| {
+        let path = folder.path().join(number.to_string());
+        let listener = UnixListener::bind(&path)?;
+        io::Result::Ok((Address::Unix(path), OwnedFd::from(listener)))
+    };
+    engine(load, [bind(0).map_err(broken)?, bind(1).map_err(broken)?])
+}
+
+fn engine_tcp(load: Load) -> Outcome {
+    let bind = || {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        io::Result::Ok((Address::Tcp(listener.local_addr()?), OwnedFd::from(listener)))
+    };
+    engine(load, [bind().map_err(broken)?, bind().map_err(broken)?])
+}
+
+/// The request numbers of the messages that have come.
+#[derive(Default)]
+struct Came(Option<u64>);
+
+impl Sink for Came {
+    fn arrived(&mut self, _from: Peer, _lane: Lane, frame: Body) {
+        self.0 = Header::decode(frame.frame(), BYTES as u32).ok().map(|header| header.request);
+    }
+
+    fn sent(&mut self, _token: Token, _body: Body, _outcome: Result<(), Why>) {}
+
+    fn peer(&mut self, _peer: Peer, _change: Change) {}
+}
+
+async fn next(engine: &Sockets) -> u64 {
+    let mut came = Came::default();
+    loop {
+        let polled = engine.poll(1, &mut came);
+        if let Some(request) = came.0 {
+            return request;
+        }
+        if polled == Polled::Nothing {
+            engine.news().await;
+        }
+    }
+}
+
+fn send(engine: &Sockets, to: u32, request: u64) -> Result<(), Failure> {
+    let mut body = Body::with_capacity(BYTES);
+    body.extend_from_slice(&[7; BYTES]);
+    body.set_header(&Header { length: BYTES as u32, request, ..Header::new(Kind::Message) });
+    engine.try_send(Peer(to), Lane::User, body, Token(request)).map_err(|_| broken("the queue is full"))
+}
+
+fn engine(load: Load, [zero, one]: [(Address, OwnedFd); 2]) -> Outcome {
+    let addresses = vec![zero.0, one.0];
+    let launched = |number, listener| Launched {
+        number,
+        addresses: addresses.clone(),
+        listener,
+        secret: Secret::new([1; 32]),
+    };
+    let (caller, echo) = (launched(0, zero.1), launched(1, one.1));
+    let trips = load.n;
+    let echo = thread::spawn(move || {
+        machine(1)?.block_on(async {
+            let engine = Sockets::start(echo, Config::default()).await.map_err(broken)?;
+            for _ in 0..trips {
+                let request = next(&engine).await;
+                send(&engine, 0, request)?;
+            }
+            engine.ended().await;
+            Ok(())
+        })
+    });
+    let elapsed = machine(1)?.block_on(async {
+        let engine = Sockets::start(caller, Config::default()).await.map_err(broken)?;
+        let clock = Instant::now();
+        for trip in 0..trips {
+            send(&engine, 1, trip)?;
+            let answer = next(&engine).await;
+            if answer != trip {
+                return Err(Failure::Wrong(format!("the answer to {trip}: {answer}")));
+            }
+        }
+        let elapsed: Duration = clock.elapsed();
+        engine.leave(Leave::Drain);
+        engine.ended().await;
+        Ok(elapsed)
+    })?;
+    echo.join().map_err(|_| broken("the echo has panicked"))??;
+    Ok(Sample::new(trips, elapsed))
+}

@@ -1,0 +1,50 @@
+//! The launcher's standard input, passed on to one process.
+
+use std::io::{self, Read};
+use std::thread;
+
+use chanter::prelude::*;
+use chanter::process::ChildStdin;
+
+/// Starts to pass it on, until either end is closed.
+pub(super) fn forward(to: ChildStdin) -> io::Result<()> {
+    let (chunks, read) = bounded(4);
+    // An OS thread: whether a standard input can be waited for depends on what it is. It may outlive the job, in a
+    // read that nobody answers; the process does not wait for it.
+    thread::Builder::new().name("input".into()).spawn(move || {
+        let mut buffer = [0; 16 << 10];
+        loop {
+            match io::stdin().read(&mut buffer) {
+                Ok(0) => return,
+                Ok(read) => {
+                    if chunks.send(buffer[..read].to_vec()).sync_blocking().is_err() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    })?;
+    spawn(async move {
+        while let Ok(chunk) = read.recv().await {
+            // The process does not want more, or has ended.
+            if write_all(&to, &chunk).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+async fn write_all(to: &ChildStdin, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match to.try_write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable()?.await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! `chanter launch`: starts the processes of a job, and sees to their end.
+
+mod addresses;
+mod input;
+mod job;
+mod lines;
+mod output;
+mod process;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use chanter::prelude::Machine;
+use chanter_cluster::launcher;
+use clap::{Args, ValueEnum};
+
+use crate::seconds::{seconds, some_seconds};
+use job::Job;
+
+/// The options of `chanter launch`.
+#[derive(Args, Debug)]
+pub struct LaunchArgs {
+    /// How many processes
+    #[arg(short = 'n', long = "processes", value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(launcher::MOST)))]
+    processes: u32,
+    /// End the job after so long, with code 124
+    #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
+    timeout: Option<Duration>,
+    /// How long processes that are told to end may take, before they are killed
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    grace: Duration,
+    /// When a process fails, let the others go on
+    #[arg(long)]
+    keep_going: bool,
+    /// Pass the standard input on to process 0; the others have none
+    #[arg(long)]
+    stdin: bool,
+    /// At the end, list the processes and how each has ended
+    #[arg(long)]
+    status: bool,
+    /// Lines without the number of their process
+    #[arg(long)]
+    no_prefix: bool,
+    /// Whether the numbers have colours
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+    /// Let the processes talk by TCP on the loopback interface, not by Unix sockets
+    #[arg(long)]
+    tcp: bool,
+    /// The program, and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    fn is_wanted(self, terminal: &impl IsTerminal) -> bool {
+        match self {
+            Color::Auto => {
+                terminal.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
+            }
+            Color::Always => true,
+            Color::Never => false,
+        }
+    }
+}
+
+/// Runs a job to its end. 0: all processes succeeded; else the code of the first that failed (128 and the number of
+/// the signal that ended it), 124: the time was up, 126 or 127: the program cannot be run, 1: a job cannot be had.
+pub fn launch(args: LaunchArgs) -> ExitCode {
+    let code = try_launch(args).unwrap_or_else(|(code, message)| {
+        // Who has closed it does not want to know.
+        let _ = writeln!(std::io::stderr(), "chanter: {message}");
+        code
+    });
+    ExitCode::from(code)
+}
+
+fn try_launch(args: LaunchArgs) -> Result<u8, (u8, String)> {
+    // One virtual processor, which this OS thread drives from beginning to end: the processes are its children, and
+    // die with it.
+    let machine = Machine::builder()
+        .vps(1)
+        .hand_over_after(None)
+        .name("launch")
+        .build()
+        .map_err(|error| (1, format!("cannot start a machine: {error}")))?;
+    machine.block_on(async { Job::start(args)?.run().await })
+}

@@ -1,0 +1,135 @@
+//! One process of a job.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use chanter::process::{Child, Command};
+use chanter_cluster::launcher;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+/// What is known of it.
+enum State {
+    Running,
+    /// It has ended so, after that time.
+    Ended(ExitStatus, Duration),
+}
+
+/// A process that was started, the leader of its own process group.
+pub(super) struct Process {
+    number: usize,
+    pid: u32,
+    started: Instant,
+    state: State,
+}
+
+impl Process {
+    pub(super) fn new(number: usize, child: &Child) -> Self {
+        Self { number, pid: child.id(), started: Instant::now(), state: State::Running }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.state, State::Running)
+    }
+
+    pub(super) fn has_ended(&mut self, status: ExitStatus) {
+        self.state = State::Ended(status, self.started.elapsed());
+    }
+
+    /// Sends a signal to it and to what it has started, unless it has ended.
+    pub(super) fn signal(&self, signal: Signal) {
+        if self.is_running() {
+            signal_group(self.pid, signal);
+        }
+    }
+}
+
+/// `3    41725   exit 1           0.52 s`
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (state, time) = match &self.state {
+            State::Running => ("running".into(), self.started.elapsed()),
+            State::Ended(status, time) => (describe(*status), *time),
+        };
+        write!(f, "{:<6} {:<9} {:<22} {:.2} s", self.number, self.pid, state, time.as_secs_f64())
+    }
+}
+
+/// Sends a signal to all processes of the group.
+pub(super) fn signal_group(leader: u32, signal: Signal) {
+    if let Ok(leader) = i32::try_from(leader) {
+        // All of them have ended, which is as well.
+        let _ = killpg(Pid::from_raw(leader), signal);
+    }
+}
+
+/// How it has ended, in words.
+pub(super) fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, Some(number)) => match Signal::try_from(number) {
+            Ok(signal) => format!("signal {number} {signal}"),
+            Err(_) => format!("signal {number}"),
+        },
+        (None, None) => status.to_string(),
+    }
+}
+
+/// The exit code that a shell would show for it.
+pub(super) fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// The command of the process with that number, which gets `listener`. It dies with the OS thread that starts it.
+pub(super) fn command(
+    program: &[OsString],
+    variables: &[(&str, String)],
+    number: usize,
+    listener: &OwnedFd,
+    stdin: Stdio,
+) -> Command {
+    let mut command = std::process::Command::new(&program[0]);
+    let listener = listener.as_raw_fd();
+    command
+        .args(&program[1..])
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .env(launcher::NUMBER, number.to_string())
+        .env(launcher::LISTENER, listener.to_string())
+        .stdin(stdin)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // A signal from the terminal goes to the launcher, which passes it on, once.
+        .process_group(0);
+    let launcher = nix::unistd::getpid();
+    let prepare = move || {
+        die_with_parent(launcher)?;
+        // SAFETY: the parent holds it open at least until this process runs its program.
+        let listener = unsafe { BorrowedFd::borrow_raw(listener) };
+        fcntl(listener, FcntlArg::F_SETFD(FdFlag::empty()))?;
+        Ok(())
+    };
+    // SAFETY: `prepare` makes system calls that are safe between fork and exec, and neither allocates nor locks.
+    unsafe { command.pre_exec(prepare) };
+    command.into()
+}
+
+/// Asks the OS to kill this process when the one that has forked it ends.
+#[cfg(target_os = "linux")]
+fn die_with_parent(parent: Pid) -> io::Result<()> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    // It may have ended already.
+    if nix::unistd::getppid() == parent { Ok(()) } else { Err(nix::errno::Errno::ESRCH.into()) }
+}
+
+/// Other systems cannot be asked.
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent(_parent: Pid) -> io::Result<()> {
+    Ok(())
+}

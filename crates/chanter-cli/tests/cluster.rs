@@ -1,0 +1,180 @@
+//! Processes that `chanter launch` has started and that talk by the engine of sockets. This program is both the test
+//! and, when it has been launched, the processes.
+
+#![cfg(unix)]
+
+use std::process::{Command, Output};
+
+use chanter::prelude::*;
+use chanter_cluster::engine::socket::{Config, Sockets};
+use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink, Token, Why};
+use chanter_cluster::launcher::Launched;
+use chanter_cluster::wire::{Body, Header, Kind};
+use nix::sys::signal::{Signal, raise};
+
+const RUN: &str = "CHANTER_TEST_RUN";
+const ROUNDS: u64 = 100;
+const COUNT: u32 = 4;
+
+fn main() {
+    match std::env::var(RUN) {
+        Ok(name) => process(&name),
+        Err(_) => {
+            for (name, test) in [("ring", ring as fn()), ("death", death), ("alone", alone)] {
+                test();
+                println!("test {name} ... ok");
+            }
+        }
+    }
+}
+
+fn launch(name: &str, args: &[&str]) -> Output {
+    let this = std::env::current_exe().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chanter"));
+    command.args(["launch", "-n", &COUNT.to_string()]).args(args).arg(this).env(RUN, name).output().unwrap()
+}
+
+fn lines(output: &Output) -> Vec<&str> {
+    let mut lines: Vec<&str> = std::str::from_utf8(&output.stdout).unwrap().lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// A token goes around, and has counted its steps; all leave well.
+fn ring() {
+    for args in [&[][..], &["--tcp"]] {
+        let output = launch("ring", args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*said), (Some(0), ""));
+        assert_eq!(lines(&output), [format!("[0] {} steps", ROUNDS * u64::from(COUNT))]);
+    }
+}
+
+/// One is killed; the others hear what it said before, then of its death, and go on with each other.
+fn death() {
+    for args in [&["--keep-going"][..], &["--keep-going", "--tcp"]] {
+        let output = launch("death", args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            (output.status.code(), &*said),
+            (Some(137), "chanter: process 3 failed (signal 9 SIGKILL)\n")
+        );
+        let survivor = |number| format!("[{number}] process 3 said 3, then died; heard 0, 1, 2");
+        assert_eq!(lines(&output), [survivor(0), survivor(1), survivor(2)]);
+    }
+}
+
+/// Without a launcher there is no job.
+fn alone() {
+    assert!(Launched::from_env().unwrap().is_none());
+}
+
+/// What one process sees.
+#[derive(Default)]
+struct Seen {
+    /// From whom, and the number in its header.
+    came: Vec<(u32, u64)>,
+    changes: Vec<(Peer, Change)>,
+    /// How many had come before the first change.
+    before: usize,
+}
+
+impl Sink for Seen {
+    fn arrived(&mut self, from: Peer, _lane: Lane, frame: Body) {
+        self.came.push((from.0, Header::decode(frame.frame(), 0).unwrap().request));
+    }
+
+    fn sent(&mut self, _token: Token, _body: Body, _outcome: Result<(), Why>) {}
+
+    fn peer(&mut self, peer: Peer, change: Change) {
+        // A machine that is slow makes peers suspect.
+        if matches!(change, Change::Down(_)) {
+            if self.changes.is_empty() {
+                self.before = self.came.len();
+            }
+            self.changes.push((peer, change));
+        }
+    }
+}
+
+struct Process {
+    engine: Sockets,
+    seen: Seen,
+}
+
+impl Process {
+    fn send(&self, to: u32, request: u64) {
+        let mut body = Body::with_capacity(0);
+        body.set_header(&Header { request, ..Header::new(Kind::Message) });
+        self.engine.try_send(Peer(to), Lane::User, body, Token(request)).unwrap();
+    }
+
+    async fn until(&mut self, what: impl Fn(&Seen) -> bool) {
+        while !what(&self.seen) {
+            if self.engine.poll(16, &mut self.seen) == Polled::Nothing {
+                self.engine.news().await;
+            }
+        }
+    }
+
+    async fn leave(mut self) {
+        self.engine.leave(Leave::Drain);
+        let ended = self.engine.ended();
+        while !choose((self.engine.news().wrap(|()| false), ended.clone().wrap(|()| true))).await {
+            while self.engine.poll(16, &mut self.seen) != Polled::Nothing {}
+        }
+    }
+}
+
+fn process(name: &str) {
+    block_on(async {
+        let engine = Sockets::from_launcher(Config::default()).await.unwrap().expect("there is a launcher");
+        assert!(Launched::from_env().unwrap().is_none(), "the listener is given once");
+        let mut process = Process { engine, seen: Seen::default() };
+        let me = process.engine.me().0;
+        match name {
+            "ring" => {
+                if me == 0 {
+                    process.send(1, 1);
+                }
+                for round in 0..ROUNDS as usize {
+                    process.until(|seen| seen.came.len() > round).await;
+                    let steps = process.seen.came[round].1;
+                    if me != 0 || round + 1 < ROUNDS as usize {
+                        process.send((me + 1) % COUNT, steps + 1);
+                    } else {
+                        println!("{steps} steps");
+                    }
+                }
+            }
+            "death" => {
+                let others = (0..COUNT).filter(|number| *number != me);
+                if me == 3 {
+                    // Has heard all, so all have heard of each other, and hears nothing more.
+                    process.until(|seen| seen.came.len() == 3).await;
+                    others.for_each(|to| process.send(to, 3));
+                    raise(Signal::SIGKILL).unwrap();
+                }
+                process.send(3, u64::from(me));
+                process.until(|seen| !seen.changes.is_empty()).await;
+                assert_eq!(process.seen.changes, [(Peer(3), Change::Down(Why::Died))]);
+                let last = process.seen.came.iter().position(|(from, _)| *from == 3).unwrap();
+                assert!(last < process.seen.before);
+                let said = process.seen.came[last].1;
+                (0..3).for_each(|to| process.send(to, u64::from(me)));
+                process.until(|seen| seen.came.len() == 4).await;
+                let mut heard: Vec<String> = process
+                    .seen
+                    .came
+                    .iter()
+                    .filter(|(from, _)| *from != 3)
+                    .map(|(from, _)| from.to_string())
+                    .collect();
+                heard.sort();
+                println!("process 3 said {said}, then died; heard {}", heard.join(", "));
+            }
+            other => panic!("no such program: {other}"),
+        }
+        process.leave().await;
+    });
+}

@@ -1,0 +1,91 @@
+//! What has happened and waits for a poll.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use chanter::prelude::*;
+
+use crate::engine::{Bell, Change, Lane, Peer, Sink, Token, Why};
+use crate::wire::Body;
+
+/// What a sink is told.
+pub(super) enum Happening {
+    Arrived(Peer, Lane, Vec<u8>),
+    Sent(Token, Body, Result<(), Why>),
+    Changed(Peer, Change),
+}
+
+impl Happening {
+    pub(super) fn tell(self, sink: &mut dyn Sink) {
+        match self {
+            Self::Arrived(from, lane, frame) => {
+                // A frame that is too short for its header was refused by its reader.
+                if let Some(frame) = Body::of_frame(frame) {
+                    sink.arrived(from, lane, frame);
+                }
+            }
+            Self::Sent(token, body, outcome) => sink.sent(token, body, outcome),
+            Self::Changed(peer, change) => sink.peer(peer, change),
+        }
+    }
+}
+
+pub(super) struct Inbox {
+    happened: Mutex<VecDeque<Happening>>,
+    /// How many there are.
+    count: AtomicUsize,
+    news: Sender<()>,
+    pub(super) heard: Receiver<()>,
+    pub(super) bell: OnceLock<Bell>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inbox {
+    pub(super) fn new() -> Self {
+        let (news, heard) = bounded(1);
+        Self { happened: Mutex::default(), count: AtomicUsize::new(0), news, heard, bell: OnceLock::new() }
+    }
+
+    pub(super) fn push(&self, happening: Happening) {
+        self.extend([happening]);
+    }
+
+    pub(super) fn extend(&self, happenings: impl IntoIterator<Item = Happening>) {
+        let mut happened = lock(&self.happened);
+        let before = happened.len();
+        happened.extend(happenings);
+        let now = happened.len();
+        // ORDER: Release: who sees the count in `has_work` finds what it counts behind the lock anyway; but a driver
+        // that is about to sleep must not miss it, and is woken by what this thread does next.
+        self.count.store(now, Ordering::Release);
+        drop(happened);
+        if before == 0 && now > 0 {
+            // If it is full, somebody is about to look.
+            let _ = self.news.try_send(());
+            self.ring();
+        }
+    }
+
+    pub(super) fn ring(&self) {
+        if let Some(bell) = self.bell.get() {
+            bell.ring();
+        }
+    }
+
+    pub(super) fn pop(&self) -> Option<Happening> {
+        let mut happened = lock(&self.happened);
+        let happening = happened.pop_front();
+        // ORDER: Release, as in `extend`.
+        self.count.store(happened.len(), Ordering::Release);
+        happening
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        // ORDER: Acquire: partner of the stores in `extend` and `pop`.
+        self.count.load(Ordering::Acquire) == 0
+    }
+}

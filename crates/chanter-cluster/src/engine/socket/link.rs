@@ -1,0 +1,331 @@
+//! The connection to one peer: a thread that reads, and one that writes what its socket did not take at once.
+//!
+//! ```text
+//!   Open --leave--> Leaving --queues empty--> Left --Goodbye--> Closed
+//!     |                 (Leave is said)
+//!     '--Leave came--> Parting --end--> Closed
+//!   any --end, error, silence--> Closed
+//! ```
+//!
+//! INV-LINK-LAST: what is said of a peer's end comes after its last message. One thread pushes both.
+//! INV-LINK-LEAVE: who has said `Leave` sends nothing more, but reads until `Goodbye` has come. So has everything
+//! that it had sent by then been taken at the other end.
+
+use std::io::ErrorKind;
+use std::net::Shutdown;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use chanter::prelude::*;
+
+use super::Config;
+use super::frame::{Frame, Frames, LONGEST};
+use super::inbox::{Happening, Inbox, lock};
+use super::outbox::{Flushed, Outbox, Phase};
+use super::stream::Stream;
+use crate::engine::{Change, Full, Lane, Leave, Peer, Token, Why};
+use crate::wire::Body;
+
+pub(super) struct Link {
+    peer: Peer,
+    stream: Stream,
+    outbox: Mutex<Outbox>,
+    /// Wakes the writer.
+    blocked: Sender<()>,
+    unblocked: Receiver<()>,
+    /// Bytes that have come from this peer, and wait for a poll.
+    held: AtomicUsize,
+    /// Wakes the reader.
+    taken: Sender<()>,
+    room: Receiver<()>,
+    /// Something has come since the last beat.
+    heard: AtomicBool,
+    /// The reader waits for the peer, not for a poll.
+    listens: AtomicBool,
+    /// Beats without a word.
+    silent: AtomicU32,
+    /// Bytes written, at the last beat.
+    written: Mutex<u64>,
+}
+
+/// Why a reader ends.
+enum End {
+    /// The other end has closed, or the connection broke.
+    Eof,
+    /// All that was sent before the leave has been taken.
+    Goodbye,
+    /// It has sent what is no frame, or not in its turn.
+    Nonsense,
+}
+
+impl Link {
+    pub(super) fn new(peer: Peer, stream: Stream) -> Self {
+        let (blocked, unblocked) = bounded(1);
+        let (taken, room) = bounded(1);
+        Self {
+            peer,
+            stream,
+            outbox: Mutex::new(Outbox::new()),
+            blocked,
+            unblocked,
+            held: AtomicUsize::new(0),
+            taken,
+            room,
+            heard: AtomicBool::new(false),
+            listens: AtomicBool::new(false),
+            silent: AtomicU32::new(0),
+            written: Mutex::new(0),
+        }
+    }
+
+    /// See [`Engine::try_send`](crate::engine::Engine::try_send).
+    pub(super) fn try_send(
+        &self,
+        inbox: &Inbox,
+        config: &Config,
+        lane: Lane,
+        body: Body,
+        token: Token,
+    ) -> Result<(), Full> {
+        if body.frame().len() > LONGEST {
+            return Err(Full { body });
+        }
+        let mut outbox = lock(&self.outbox);
+        let why = match outbox.phase {
+            Phase::Open => None,
+            Phase::Leaving | Phase::Left | Phase::Parting => Some(Why::Left),
+            Phase::Closed(why) => Some(why),
+        };
+        if let Some(why) = why {
+            drop(outbox);
+            inbox.push(Happening::Sent(token, body, Err(why)));
+            return Ok(());
+        }
+        outbox.push(lane, body, token, config.queue).map_err(|body| Full { body })?;
+        self.flush(outbox, inbox);
+        Ok(())
+    }
+
+    /// Writes what the socket takes, and leaves the rest to the writer.
+    fn flush(&self, mut outbox: std::sync::MutexGuard<'_, Outbox>, inbox: &Inbox) {
+        if outbox.blocked {
+            return;
+        }
+        let mut happened = Vec::new();
+        let flushed = outbox.flush(&self.stream, &mut happened);
+        outbox.blocked = matches!(flushed, Ok(Flushed::Blocked));
+        let blocked = outbox.blocked;
+        drop(outbox);
+        if blocked {
+            // There is room: the writer has taken the last one before it said that it is not blocked any more.
+            let _ = self.blocked.try_send(());
+        }
+        if flushed.is_err() {
+            // The reader finds the end.
+            self.stream.shutdown(Shutdown::Both);
+        }
+        inbox.extend(happened);
+    }
+
+    /// The writer's thread.
+    pub(super) async fn write(&self, inbox: &Inbox) {
+        while self.unblocked.recv().await.is_ok() {
+            loop {
+                // An error is met again by the write.
+                let _ = self.stream.writable().await;
+                match self.go_on(inbox) {
+                    Phase::Closed(_) => return,
+                    _ if !lock(&self.outbox).blocked => break,
+                    _ => yield_if_asked().await,
+                }
+            }
+        }
+    }
+
+    /// Writes what the socket takes now that it takes something.
+    fn go_on(&self, inbox: &Inbox) -> Phase {
+        let (mut happened, mut outbox) = (Vec::new(), lock(&self.outbox));
+        let flushed = outbox.flush(&self.stream, &mut happened);
+        outbox.blocked = matches!(flushed, Ok(Flushed::Blocked));
+        let phase = outbox.phase;
+        drop(outbox);
+        if flushed.is_err() {
+            self.stream.shutdown(Shutdown::Both);
+        }
+        inbox.extend(happened);
+        phase
+    }
+
+    /// The reader's thread: until the end of the connection, after which the peer is down.
+    pub(super) async fn read(&self, inbox: &Inbox, config: &Config) {
+        let mut parted = false;
+        let end = self.read_frames(inbox, config, &mut parted).await;
+        let (mut happened, mut outbox) = (Vec::new(), lock(&self.outbox));
+        let (why, is_news) = match (end, outbox.phase) {
+            // This process has left at once.
+            (_, Phase::Closed(Why::Left)) => (Why::Left, false),
+            // It was silent for too long.
+            (_, Phase::Closed(why)) => (why, !parted),
+            // The peer goes on, or has said before that it leaves.
+            (End::Goodbye, _) => (Why::Left, false),
+            (End::Eof, _) if parted => (Why::Left, false),
+            (End::Eof, _) => (Why::Died, true),
+            (End::Nonsense, _) => (Why::Unreachable, !parted),
+        };
+        outbox.close(why, &mut happened);
+        drop(outbox);
+        self.stream.shutdown(Shutdown::Both);
+        // The writer sees that there is nothing to write.
+        let _ = self.blocked.try_send(());
+        if is_news {
+            happened.push(Happening::Changed(self.peer, Change::Down(why)));
+        }
+        inbox.extend(happened);
+    }
+
+    async fn read_frames(&self, inbox: &Inbox, config: &Config, parted: &mut bool) -> End {
+        let mut frames = Frames::new();
+        // The last read has probably taken all there was.
+        let mut drained = false;
+        loop {
+            loop {
+                match frames.next() {
+                    Ok(Some(Frame::Message(lane, bytes))) => {
+                        // ORDER: Relaxed: a count; what is counted goes through the inbox's lock.
+                        self.held.fetch_add(bytes.len(), Ordering::Relaxed);
+                        inbox.push(Happening::Arrived(self.peer, lane, bytes));
+                    }
+                    Ok(Some(Frame::Alive)) => {}
+                    Ok(Some(Frame::Leave)) if !*parted => {
+                        *parted = true;
+                        self.part(inbox);
+                    }
+                    Ok(Some(Frame::Goodbye)) => {
+                        let outbox = lock(&self.outbox);
+                        if outbox.phase != Phase::Left {
+                            return End::Nonsense;
+                        }
+                        if outbox.is_flushed() {
+                            return End::Goodbye;
+                        }
+                        // The other end leaves, too, and ends the connection when it has got this one's good-bye.
+                    }
+                    Ok(Some(Frame::Leave)) | Err(_) => return End::Nonsense,
+                    Ok(None) => break,
+                }
+            }
+            // ORDER: Relaxed, as above. A poll that takes something leaves a token in `room` each time that it comes
+            // below the limit, so the last one is not missed.
+            while self.held.load(Ordering::Relaxed) > config.inbox {
+                if self.room.recv().await.is_err() || self.is_closed() {
+                    return End::Eof;
+                }
+            }
+            if drained {
+                // ORDER: Relaxed: hints for the beat.
+                self.listens.store(true, Ordering::Relaxed);
+                let ready = self.stream.readable().await;
+                self.listens.store(false, Ordering::Relaxed);
+                if ready.is_err() {
+                    return End::Eof;
+                }
+            } else {
+                yield_if_asked().await;
+            }
+            let room = frames.room();
+            let most = room.len();
+            match self.stream.try_read(room) {
+                Ok(0) => return End::Eof,
+                Ok(read) => {
+                    frames.filled(read);
+                    drained = read < most;
+                    // ORDER: Relaxed: hints for the beat.
+                    self.heard.store(true, Ordering::Relaxed);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => drained = true,
+                Err(_) => return End::Eof,
+            }
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        matches!(lock(&self.outbox).phase, Phase::Closed(_))
+    }
+
+    /// The other end leaves. What it has not been sent comes back, unless this end leaves too: then it still reads.
+    fn part(&self, inbox: &Inbox) {
+        let (mut happened, mut outbox) = (Vec::new(), lock(&self.outbox));
+        if outbox.phase == Phase::Open {
+            outbox.phase = Phase::Parting;
+            outbox.forget_queues(Why::Left, &mut happened);
+        }
+        outbox.say_goodbye();
+        self.flush(outbox, inbox);
+        happened.push(Happening::Changed(self.peer, Change::Down(Why::Left)));
+        inbox.extend(happened);
+    }
+
+    /// A message of so many bytes has been taken by a poll.
+    pub(super) fn took(&self, bytes: usize, config: &Config) {
+        // ORDER: Relaxed: see `read_frames`.
+        let before = self.held.fetch_sub(bytes, Ordering::Relaxed);
+        if before > config.inbox && before - bytes <= config.inbox {
+            // If it is full, the reader is about to look.
+            let _ = self.taken.try_send(());
+        }
+    }
+
+    pub(super) fn leave(&self, how: Leave, inbox: &Inbox) {
+        let (mut happened, mut outbox) = (Vec::new(), lock(&self.outbox));
+        if outbox.phase == Phase::Open {
+            outbox.phase = Phase::Leaving;
+        }
+        if how == Leave::Now && !matches!(outbox.phase, Phase::Closed(_)) {
+            outbox.forget_queues(Why::Left, &mut happened);
+            // As far as the socket takes it: the other end may see that this one leaves.
+            let _ = outbox.flush(&self.stream, &mut happened);
+            outbox.close(Why::Left, &mut happened);
+            drop(outbox);
+            self.stream.shutdown(Shutdown::Both);
+            // The reader waits for no poll any more.
+            let _ = self.taken.try_send(());
+        } else {
+            self.flush(outbox, inbox);
+        }
+        inbox.extend(happened);
+    }
+
+    /// Says that this process lives, if it has not said anything else, and minds the other's silence.
+    pub(super) fn beat(&self, inbox: &Inbox, config: &Config) {
+        let mut outbox = lock(&self.outbox);
+        if matches!(outbox.phase, Phase::Closed(_)) {
+            return;
+        }
+        let quiet = std::mem::replace(&mut *lock(&self.written), outbox.written_ever) == outbox.written_ever;
+        if quiet {
+            outbox.say_alive();
+            self.flush(outbox, inbox);
+        } else {
+            drop(outbox);
+        }
+        // ORDER: Relaxed: hints, and a count that only beats touch.
+        let silent = if self.heard.swap(false, Ordering::Relaxed) || !self.listens.load(Ordering::Relaxed) {
+            if self.silent.swap(0, Ordering::Relaxed) >= config.suspect_after {
+                inbox.push(Happening::Changed(self.peer, Change::Well));
+            }
+            return;
+        } else {
+            self.silent.fetch_add(1, Ordering::Relaxed) + 1
+        };
+        if silent == config.suspect_after {
+            inbox.push(Happening::Changed(self.peer, Change::Suspect));
+        }
+        if silent >= config.lost_after {
+            let mut happened = Vec::new();
+            lock(&self.outbox).close(Why::Unreachable, &mut happened);
+            inbox.extend(happened);
+            // The reader finds the end, and says so.
+            self.stream.shutdown(Shutdown::Both);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The engine of sockets: Unix sockets or TCP, between the processes that a [launcher](crate::launcher) has started.
+//!
+//! Each two processes have a connection: the one with the higher number connects, and both prove that they know the
+//! job's secret. A Chanter thread reads each connection; so a virtual processor that sleeps is woken by its own poller when
+//! a message comes, and nothing has to be polled but the queue of what has come. [`Engine::try_send`] writes to the socket
+//! at once what it takes, and a second thread writes the rest.
+//!
+//! | limit | of | what happens there |
+//! |---|---|---|
+//! | 16 MiB | a body ([`Caps::eager`]) | [`Full`] |
+//! | [`Config::queue`] | bytes in a queue, for each lane and peer | [`Full`] |
+//! | [`Config::inbox`] | bytes that have come from one peer, and wait for a poll | its socket is not read |
+//! | 76 bytes | what is read from who has not proved to be of the job | |
+//! | [`Config::hello`] | the time in which it must | the connection is closed |
+//! | 64 | connections that have proved nothing | others wait in the OS |
+
+mod frame;
+mod hello;
+mod inbox;
+mod link;
+mod outbox;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::Duration;
+
+use chanter::prelude::*;
+
+use self::frame::LONGEST_BODY;
+use self::inbox::{Happening, Inbox};
+use self::link::Link;
+use self::stream::{Listener, Stream};
+use super::{
+    Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Token, Why,
+};
+use crate::launcher::{BadEnvironment, Launched, Secret};
+use crate::wire::Body;
+
+/// Connections that have proved nothing, at a time.
+const STRANGERS: usize = 64;
+
+/// Limits of a [`Sockets`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Bytes that may wait in each lane to each peer; one body may be longer. 1 MiB by default.
+    pub queue: usize,
+    /// Bytes from each peer that may wait for a poll; the message that exceeds it is taken. 4 MiB by default.
+    pub inbox: usize,
+    /// In which time somebody who connects must prove to be of the job. 10 seconds by default.
+    pub hello: Duration,
+    /// In which time all connections must stand. 60 seconds by default.
+    pub start: Duration,
+    /// How often a process says that it lives, if it says nothing else. 200 ms by default.
+    pub heartbeat: Duration,
+    /// After so many heartbeats without a word a peer is suspect. 5 by default.
+    pub suspect_after: u32,
+    /// After so many it is unreachable, for good. 150 by default: a process that was stopped for less goes on.
+    pub lost_after: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            queue: 1 << 20,
+            inbox: 4 << 20,
+            hello: Duration::from_secs(10),
+            start: Duration::from_secs(60),
+            heartbeat: Duration::from_millis(200),
+            suspect_after: 5,
+            lost_after: 150,
+        }
+    }
+}
+
+/// Why the processes are not connected.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A launcher has not said what it should have.
+    Environment(BadEnvironment),
+    /// The OS refuses.
+    Io(io::Error),
+    /// At that process's address is somebody who is not that process, and why.
+    Stranger(Peer, String),
+    /// These have not come in time.
+    Missing(Vec<Peer>),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Environment(error) => error.fmt(f),
+            Self::Io(error) => error.fmt(f),
+            Self::Stranger(peer, why) => write!(f, "cannot connect to process {}: {why}", peer.0),
+            Self::Missing(peers) => {
+                let peers: Vec<String> = peers.iter().map(|peer| peer.0.to_string()).collect();
+                write!(f, "these processes have not connected in time: {}", peers.join(", "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<BadEnvironment> for StartError {
+    fn from(error: BadEnvironment) -> Self {
+        Self::Environment(error)
+    }
+}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// The engine. Dropped, the process leaves at once ([`Leave::Now`]).
+pub struct Sockets {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    me: Peer,
+    config: Config,
+    /// By the peer's number; none to itself.
+    links: BTreeMap<Peer, Link>,
+    count: u32,
+    inbox: Inbox,
+    polling: Mutex<()>,
+    /// Links whose reader has not ended.
+    open: AtomicUsize,
+    ended: IVar<()>,
+}
+
+impl Sockets {
+    /// Connects this process with all others that the same launcher has started. `None`: none has started it, or this was
+    /// called before. Else as [`start`](Self::start).
+    ///
+    /// # Errors
+    /// [`StartError`].
+    ///
+    /// # Panics
+    /// Outside of a machine.
+    pub async fn from_launcher(config: Config) -> Result<Option<Self>, StartError> {
+        match Launched::from_env()? {
+            Some(launched) => Self::start(launched, config).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Connects this process with all others of its job. Blocks neither the OS thread nor the virtual processor.
+    /// The threads of the engine belong to the machine on which this is called.
+    ///
+    /// Dropped before it is ready, all that has been connected is closed.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    ///
+    /// # Panics
+    /// Outside of a machine.
+    pub async fn start(launched: Launched, config: Config) -> Result<Self, StartError> {
+        let Launched { number, addresses, listener, secret } = launched;
+        let (me, count) = (Peer(number), addresses.len() as u32);
+        let mut streams = BTreeMap::new();
+        let own =
+            addresses.get(number as usize).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let listener = Listener::new(listener, own)?;
+        let (welcome, welcomed) = mailbox();
+        let accepting =
+            Accepting { listener, secret: secret.clone(), me, count, time: config.hello, welcome };
+        let accepting = Cancelled(spawn(accepting.run()));
+        let connecting = async {
+            for (peer, address) in (0..number).map(Peer).zip(&addresses) {
+                let stream = Stream::connect(address).await?;
+                hello::connect(&stream, &secret, me, peer)
+                    .await
+                    .map_err(|stranger| StartError::Stranger(peer, stranger.to_string()))?;
+                streams.insert(peer, stream);
+            }
+            while streams.len() + 1 < count as usize {
+                match welcomed.recv().await {
+                    // The second of two who both know the secret is no process of this job.
+                    Ok((peer, stream)) => drop(streams.entry(peer).or_insert(stream)),
+                    Err(_) => return Err(io::Error::from(io::ErrorKind::NotConnected).into()),
+                }
+            }
+            Ok(())
+        };
+        let connected: Option<Result<(), StartError>> =
+            from_cancel_safe(connecting).timeout(config.start).await;
+        drop(accepting);
+        match connected {
+            Some(connected) => connected?,
+            None => {
+                let missing = |peer: &Peer| *peer != me && !streams.contains_key(peer);
+                return Err(StartError::Missing((0..count).map(Peer).filter(missing).collect()));
+            }
+        }
+        Ok(Self::run(me, count, config, streams))
+    }
+
+    fn run(me: Peer, count: u32, config: Config, streams: BTreeMap<Peer, Stream>) -> Self {
+        let links: BTreeMap<_, _> =
+            streams.into_iter().map(|(peer, stream)| (peer, Link::new(peer, stream))).collect();
+        let shared = Arc::new(Shared {
+            me,
+            config,
+            count,
+            inbox: Inbox::new(),
+            polling: Mutex::new(()),
+            open: AtomicUsize::new(links.len()),
+            ended: IVar::new(),
+            links,
+        });
+        if shared.links.is_empty() {
+            let _ = shared.ended.put(());
+        }
+        for &peer in shared.links.keys() {
+            let (reader, writer) = (Arc::clone(&shared), Arc::clone(&shared));
+            spawn(async move {
+                reader.links[&peer].read(&reader.inbox, &reader.config).await;
+                // ORDER: AcqRel: the last one sees what the others have done.
+                if reader.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    let _ = reader.ended.put(());
+                    reader.inbox.ring();
+                }
+            });
+            spawn(async move { writer.links[&peer].write(&writer.inbox).await });
+        }
+        let beating = Arc::clone(&shared);
+        spawn(async move {
+            let ended = || beating.ended.get().wrap(|_| true);
+            while !choose((ended(), after(beating.config.heartbeat).wrap(|()| false))).await {
+                for link in beating.links.values() {
+                    link.beat(&beating.inbox, &beating.config);
+                }
+            }
+        });
+        Self { shared }
+    }
+
+    /// The event that there is something to poll, once for all that has come since a poll has found nothing.
+    ///
+    /// For one waiter: not chosen, it is still to be heard.
+    pub fn news(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
+        // The other end lives as long as this one.
+        self.shared.inbox.heard.recv().wrap(|_| ())
+    }
+
+    /// The event that no connection is left: all peers have gone; or this process has left, and each of them has taken
+    /// all that it was sent, or has gone. Stays ready. Polls must go on until then.
+    pub fn ended(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
+        self.shared.ended.get().wrap(|_| ())
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        self.leave(Leave::Now);
+    }
+}
+
+impl fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sockets").field("me", &self.shared.me).field("count", &self.shared.count).finish()
+    }
+}
+
+impl Engine for Sockets {
+    fn me(&self) -> Peer {
+        self.shared.me
+    }
+
+    fn roster(&self) -> Vec<(Peer, Pe)> {
+        (0..self.shared.count).map(|number| (Peer(number), Pe(0))).collect()
+    }
+
+    fn caps(&self, _to: Peer) -> Caps {
+        Caps { order: Order::PerPeer, loss: Loss::OnReset, death: Death::Reports, eager: LONGEST_BODY as u32 }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.shared.ended.try_get().is_some()
+    }
+
+    fn attach(&self, bell: Bell) {
+        let _ = self.shared.inbox.bell.set(bell);
+        self.shared.inbox.ring();
+    }
+
+    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full> {
+        let Shared { links, inbox, config, me, .. } = &*self.shared;
+        if to == *me {
+            let frame = body.frame().to_vec();
+            inbox.extend([Happening::Arrived(to, lane, frame), Happening::Sent(token, body, Ok(()))]);
+            return Ok(());
+        }
+        match links.get(&to) {
+            Some(link) => link.try_send(inbox, config, lane, body, token),
+            None => {
+                inbox.push(Happening::Sent(token, body, Err(Why::Unreachable)));
+                Ok(())
+            }
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        !self.shared.inbox.is_empty()
+    }
+
+    fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
+        let Shared { polling, inbox, links, config, .. } = &*self.shared;
+        let _alone = match polling.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::WouldBlock) => return Polled::Nothing,
+            // A sink has panicked; what it was told is told.
+            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+        };
+        let (mut frames, mut polled) = (0, Polled::Nothing);
+        while frames < budget {
+            let Some(happening) = inbox.pop() else { return polled };
+            if let Happening::Arrived(from, _, frame) = &happening {
+                frames += 1;
+                if let Some(link) = links.get(from) {
+                    link.took(frame.len(), config);
+                }
+            }
+            happening.tell(sink);
+            polled = Polled::Some;
+        }
+        if inbox.is_empty() { polled } else { Polled::More }
+    }
+
+    fn rest(&self) -> Rest {
+        if self.has_work() { Rest::Work } else { Rest::Notified }
+    }
+
+    fn rise(&self) {}
+
+    fn leave(&self, how: Leave) {
+        for link in self.shared.links.values() {
+            link.leave(how, &self.shared.inbox);
+        }
+    }
+}
+
+/// Cancels its thread when dropped.
+struct Cancelled(Thread<()>);
+
+impl Drop for Cancelled {
+    fn drop(&mut self) {
+        // Nobody waits for the answer.
+        drop(self.0.cancel());
+    }
+}
+
+/// Lets those in who are of the job.
+struct Accepting {
+    listener: Listener,
+    secret: Secret,
+    me: Peer,
+    count: u32,
+    time: Duration,
+    welcome: Sender<(Peer, Stream)>,
+}
+
+impl Accepting {
+    async fn run(self) {
+        let Self { listener, secret, me, count, time, welcome } = self;
+        let (enter, left) = bounded(STRANGERS);
+        loop {
+            if enter.send(()).await.is_err() {
+                return;
+            }
+            // Out of descriptors, say: the listener goes on, and the start has a limit.
+            let Ok(stream) = listener.accept().await else {
+                let _ = left.try_recv();
+                after(Duration::from_millis(10)).await;
+                continue;
+            };
+            let (secret, welcome, left) = (secret.clone(), welcome.clone(), left.clone());
+            spawn(async move {
+                let expected = |peer: Peer| me < peer && peer.0 < count;
+                let hello = from_cancel_safe(hello::accept(&stream, &secret, me, expected));
+                if let Some(Ok(peer)) = hello.timeout(time).await {
+                    let _ = welcome.try_send((peer, stream));
+                }
+                let _ = left.try_recv();
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

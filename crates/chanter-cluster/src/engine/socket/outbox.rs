@@ -1,0 +1,229 @@
+//! What is to be written to one connection: three queues, cut into pieces by turns.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+
+use super::frame::{HEAD, LANES, PIECE, Word, head};
+use super::inbox::Happening;
+use super::stream::Stream;
+use crate::engine::{Lane, Token, Why};
+use crate::wire::Body;
+
+/// What this end may still do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Send.
+    Open,
+    /// Send what is in the queues, then say that it leaves.
+    Leaving,
+    /// It has said so.
+    Left,
+    /// Nothing but good-bye: the other end leaves.
+    Parting,
+    /// Nothing.
+    Closed(Why),
+}
+
+/// Whether the socket has taken everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flushed {
+    All,
+    /// It is full. When it is writable again, flush again.
+    Blocked,
+}
+
+#[derive(Default)]
+struct Queue {
+    bodies: VecDeque<(Token, Body)>,
+    /// Bytes of all bodies.
+    bytes: usize,
+    /// Bytes of the first that have been staged.
+    staged: usize,
+}
+
+/// The queues, and a buffer of frames that the socket is to take.
+pub(super) struct Outbox {
+    pub(super) phase: Phase,
+    lanes: [Queue; LANES],
+    /// Whether a piece of the bulk lane goes next, if users have one, too.
+    bulk_next: bool,
+    /// Frames: those before `written` have been taken.
+    staged: Vec<u8>,
+    written: usize,
+    /// Bytes that were ever staged, and taken by the socket.
+    staged_ever: u64,
+    pub(super) written_ever: u64,
+    /// Bodies whose last byte has been staged, and where in the connection that was.
+    unsent: VecDeque<(u64, Token, Body)>,
+    alive: bool,
+    goodbye: bool,
+    /// The writer waits until the socket takes more.
+    pub(super) blocked: bool,
+    /// The socket has refused: what is staged goes nowhere.
+    broken: bool,
+}
+
+impl Outbox {
+    pub(super) fn new() -> Self {
+        Self {
+            phase: Phase::Open,
+            lanes: Default::default(),
+            bulk_next: false,
+            staged: Vec::new(),
+            written: 0,
+            staged_ever: 0,
+            written_ever: 0,
+            unsent: VecDeque::new(),
+            alive: false,
+            goodbye: false,
+            blocked: false,
+            broken: false,
+        }
+    }
+
+    /// Takes a body, unless the lane has `most` bytes or would have more; one alone is always taken.
+    pub(super) fn push(&mut self, lane: Lane, body: Body, token: Token, most: usize) -> Result<(), Body> {
+        let queue = &mut self.lanes[lane as usize];
+        let bytes = body.frame().len();
+        if !queue.bodies.is_empty() && queue.bytes + bytes > most {
+            return Err(body);
+        }
+        queue.bytes += bytes;
+        queue.bodies.push_back((token, body));
+        Ok(())
+    }
+
+    /// Says that this process lives, unless it may say nothing.
+    pub(super) fn say_alive(&mut self) {
+        self.alive = matches!(self.phase, Phase::Open | Phase::Leaving);
+    }
+
+    /// Says that all has been taken that has come, after what is in the queues.
+    pub(super) fn say_goodbye(&mut self) {
+        self.goodbye = true;
+    }
+
+    /// Whether all that it may say has been taken by the socket.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.broken || (self.written == self.staged.len() && !self.goodbye && self.next_lane().is_none())
+    }
+
+    /// Drops what has not been staged; what has been must go on, or the other end sees half a frame.
+    pub(super) fn forget_queues(&mut self, why: Why, happened: &mut Vec<Happening>) {
+        for queue in &mut self.lanes {
+            let queue = std::mem::take(queue);
+            happened
+                .extend(queue.bodies.into_iter().map(|(token, body)| Happening::Sent(token, body, Err(why))));
+        }
+    }
+
+    /// Nothing goes out any more: all bodies come back.
+    pub(super) fn close(&mut self, why: Why, happened: &mut Vec<Happening>) {
+        self.phase = Phase::Closed(why);
+        self.broken = true;
+        let unsent = std::mem::take(&mut self.unsent);
+        happened.extend(unsent.into_iter().map(|(_, token, body)| Happening::Sent(token, body, Err(why))));
+        self.forget_queues(why, happened);
+        self.staged = Vec::new();
+        self.written = 0;
+    }
+
+    fn next_lane(&self) -> Option<Lane> {
+        let waits = |lane: Lane| !self.lanes[lane as usize].bodies.is_empty();
+        if waits(Lane::Control) {
+            return Some(Lane::Control);
+        }
+        match (waits(Lane::User), waits(Lane::Bulk)) {
+            (true, true) => Some(if self.bulk_next { Lane::Bulk } else { Lane::User }),
+            (true, false) => Some(Lane::User),
+            (false, true) => Some(Lane::Bulk),
+            (false, false) => None,
+        }
+    }
+
+    fn put(&mut self, word: Word, lane: Lane, piece: std::ops::Range<usize>) {
+        let before = self.staged.len();
+        self.staged.extend_from_slice(&head(word, lane, piece.len()));
+        if let Some((_, body)) = self.lanes[lane as usize].bodies.front() {
+            self.staged.extend_from_slice(&body.frame()[piece]);
+        }
+        self.staged_ever += (self.staged.len() - before) as u64;
+    }
+
+    fn put_piece(&mut self, lane: Lane) {
+        let queue = &self.lanes[lane as usize];
+        let Some((_, body)) = queue.bodies.front() else { return };
+        let (begin, length) = (queue.staged, body.frame().len());
+        let end = length.min(begin + PIECE);
+        let word = if end == length { Word::Last } else { Word::Piece };
+        self.put(word, lane, begin..end);
+        self.bulk_next = lane == Lane::User;
+        let queue = &mut self.lanes[lane as usize];
+        queue.staged = end;
+        if word == Word::Last
+            && let Some((token, body)) = queue.bodies.pop_front()
+        {
+            queue.bytes -= length;
+            queue.staged = 0;
+            self.unsent.push_back((self.staged_ever, token, body));
+        }
+    }
+
+    /// Stages frames until there are enough for a write.
+    fn stage(&mut self) {
+        if self.written == self.staged.len() {
+            self.staged.clear();
+            self.written = 0;
+        } else if self.written >= PIECE {
+            self.staged.drain(..self.written);
+            self.written = 0;
+        }
+        while self.staged.len() - self.written < PIECE {
+            if std::mem::take(&mut self.alive) {
+                self.put(Word::Alive, Lane::Control, 0..0);
+            } else if let Some(lane) = self.next_lane() {
+                self.put_piece(lane);
+            } else if self.phase == Phase::Leaving {
+                self.put(Word::Leave, Lane::Control, 0..0);
+                self.phase = Phase::Left;
+            } else if std::mem::take(&mut self.goodbye) {
+                self.put(Word::Goodbye, Lane::Control, 0..0);
+            } else {
+                break;
+            }
+        }
+        debug_assert!(self.staged.len() <= 3 * (HEAD + PIECE));
+    }
+
+    /// Writes what the socket takes. Bodies that it has taken whole are among what has `happened`.
+    ///
+    /// # Errors
+    /// The connection is broken. Nothing more is written; who reads from it finds its end.
+    pub(super) fn flush(&mut self, stream: &Stream, happened: &mut Vec<Happening>) -> io::Result<Flushed> {
+        if self.broken {
+            return Ok(Flushed::All);
+        }
+        loop {
+            self.stage();
+            if self.written == self.staged.len() {
+                return Ok(Flushed::All);
+            }
+            match stream.try_write(&self.staged[self.written..]) {
+                Ok(written) => {
+                    self.written += written;
+                    self.written_ever += written as u64;
+                    while self.unsent.front().is_some_and(|(end, ..)| *end <= self.written_ever) {
+                        if let Some((_, token, body)) = self.unsent.pop_front() {
+                            happened.push(Happening::Sent(token, body, Ok(())));
+                        }
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Flushed::Blocked),
+                Err(error) => {
+                    self.broken = true;
+                    return Err(error);
+                }
+            }
+        }
+    }
+}

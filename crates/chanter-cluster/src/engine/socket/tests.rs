@@ -1,0 +1,543 @@
+//! What an engine promises, tried with processes that are engines in one process, and with peers that break the rules.
+
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+
+use tempfile::TempDir;
+
+use super::frame::{HEAD, PIECE, Word, head};
+use super::*;
+use crate::engine::Change;
+use crate::launcher::Address;
+use crate::wire::{Header, Kind, LENGTH};
+
+const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
+
+#[derive(Clone, Copy, Debug)]
+enum On {
+    Unix,
+    Tcp,
+}
+
+/// Nobody is suspect, however slow the machine is.
+fn unhurried() -> Config {
+    let heartbeat = Duration::from_secs(3600);
+    Config { heartbeat, hello: heartbeat, start: heartbeat, ..Config::default() }
+}
+
+const BOTH: [On; 2] = [On::Unix, On::Tcp];
+
+/// What a launcher would say to each process. The folder has to live until they are connected.
+fn launched(count: u32, on: On) -> (Vec<Launched>, TempDir) {
+    let folder = TempDir::new().unwrap();
+    let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        match on {
+            On::Unix => {
+                let path = folder.path().join(number.to_string());
+                listeners.push(UnixListener::bind(&path).unwrap().into());
+                addresses.push(Address::Unix(path));
+            }
+            On::Tcp => {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                addresses.push(Address::Tcp(listener.local_addr().unwrap()));
+                listeners.push(listener.into());
+            }
+        }
+    }
+    let secret = Secret::new([42; 32]);
+    let launched = (0..).zip(listeners).map(|(number, listener)| Launched {
+        number,
+        addresses: addresses.clone(),
+        listener,
+        secret: secret.clone(),
+    });
+    (launched.collect(), folder)
+}
+
+async fn job(count: u32, on: On, config: &Config) -> Vec<Process> {
+    let (launched, _folder) = launched(count, on);
+    let starting: Vec<_> =
+        launched.into_iter().map(|launched| spawn(Sockets::start(launched, config.clone()))).collect();
+    let mut processes = Vec::new();
+    for starting in starting {
+        processes.push(Process::new(starting.join().await.unwrap().unwrap()));
+    }
+    processes
+}
+
+/// An engine, and what it has said.
+struct Process {
+    engine: Sockets,
+    seen: Seen,
+}
+
+#[derive(Default)]
+struct Seen {
+    arrived: Vec<(Peer, Lane, Vec<u8>)>,
+    sent: Vec<(Token, Body, Result<(), Why>)>,
+    changes: Vec<(Peer, Change)>,
+    /// How many had arrived before each change.
+    before: Vec<usize>,
+}
+
+impl Sink for Seen {
+    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+        self.arrived.push((from, lane, frame.frame().to_vec()));
+    }
+
+    fn sent(&mut self, token: Token, body: Body, outcome: Result<(), Why>) {
+        self.sent.push((token, body, outcome));
+    }
+
+    fn peer(&mut self, peer: Peer, change: Change) {
+        self.changes.push((peer, change));
+        self.before.push(self.arrived.len());
+    }
+}
+
+impl Process {
+    fn new(engine: Sockets) -> Self {
+        Self { engine, seen: Seen::default() }
+    }
+
+    /// Polls until it has seen that; sleeps in between.
+    async fn until(&mut self, what: impl Fn(&Seen) -> bool) {
+        while !what(&self.seen) {
+            if self.engine.poll(16, &mut self.seen) == Polled::Nothing {
+                self.engine.news().await;
+            }
+        }
+    }
+
+    /// Polls until no connection is left.
+    async fn until_ended(&mut self) {
+        loop {
+            while self.engine.poll(16, &mut self.seen) != Polled::Nothing {}
+            if choose_biased((self.engine.news().wrap(|()| false), self.engine.ended().wrap(|()| true))).await
+            {
+                while self.engine.poll(16, &mut self.seen) != Polled::Nothing {}
+                return;
+            }
+        }
+    }
+
+    fn send(&self, to: u32, lane: Lane, body: Body, token: u64) {
+        assert_eq!(self.engine.try_send(Peer(to), lane, body, Token(token)), Ok(()));
+    }
+
+    fn all_sent(&self, count: usize) {
+        assert_eq!(self.seen.sent.len(), count);
+        assert!(self.seen.sent.iter().all(|(.., outcome)| *outcome == Ok(())));
+    }
+}
+
+/// A body of so many bytes, which depend on `seed`.
+fn message(length: usize, seed: u64) -> Body {
+    let mut body = Body::with_capacity(length);
+    let bytes: Vec<u8> = (0..length as u64).map(|at| (at.wrapping_mul(seed + 7) >> 3) as u8).collect();
+    body.extend_from_slice(&bytes);
+    body.set_header(&Header { length: length as u32, request: seed, ..Header::new(Kind::Message) });
+    body
+}
+
+fn two(processes: Vec<Process>) -> (Process, Process) {
+    let [one, other] = <[Process; 2]>::try_from(processes).ok().unwrap();
+    (one, other)
+}
+
+#[chanter::test]
+async fn bodies_of_all_lengths_arrive_whole_and_in_the_order_of_each_lane() {
+    let lengths =
+        [0, 1, 47, 48, 1024, PIECE - LENGTH - 1, PIECE - LENGTH, PIECE - LENGTH + 1, 2 * PIECE, 1 << 20];
+    for on in BOTH {
+        let (one, mut other) = two(job(2, on, &unhurried()).await);
+        let mut expected = Vec::new();
+        for (number, length) in (0..).zip(lengths.into_iter().chain([LONGEST_BODY])) {
+            for lane in LANES {
+                let body = message(length, number);
+                expected.push((lane, body.frame().to_vec()));
+                let mut again = Err(Full { body });
+                while let Err(Full { body }) = again {
+                    again = one.engine.try_send(Peer(1), lane, body, Token(number));
+                    if again.is_err() {
+                        let taken = other.seen.arrived.len();
+                        other.until(|seen| seen.arrived.len() > taken).await;
+                    }
+                }
+            }
+        }
+        other.until(|seen| seen.arrived.len() == expected.len()).await;
+        for lane in LANES {
+            let of = |of: Lane, bytes: &Vec<u8>| (of == lane).then(|| bytes.clone());
+            let sent: Vec<_> = expected.iter().filter_map(|(lane, bytes)| of(*lane, bytes)).collect();
+            let came: Vec<_> =
+                other.seen.arrived.iter().filter_map(|(_, lane, bytes)| of(*lane, bytes)).collect();
+            assert!(sent == came, "{on:?} {lane:?}");
+        }
+        let (mut one, count) = (one, expected.len());
+        one.until(|seen| seen.sent.len() == count).await;
+        one.all_sent(count);
+        assert!(one.seen.changes.is_empty() && other.seen.changes.is_empty());
+    }
+}
+
+#[chanter::test]
+async fn a_longer_body_than_the_limit_comes_back() {
+    let (one, _other) = two(job(2, On::Unix, &unhurried()).await);
+    assert_eq!(one.engine.caps(Peer(1)).eager as usize, LONGEST_BODY);
+    let long = message(LONGEST_BODY + 1, 3);
+    let Err(Full { body: back }) = one.engine.try_send(Peer(1), Lane::Bulk, long.clone(), Token(1)) else {
+        panic!("it was taken")
+    };
+    assert!(back == long);
+}
+
+#[chanter::test]
+async fn all_processes_reach_all_themselves_among_them() {
+    for on in BOTH {
+        let mut processes = job(4, on, &unhurried()).await;
+        for (from, process) in (0..).zip(&processes) {
+            assert_eq!(process.engine.me(), Peer(from));
+            assert_eq!(process.engine.roster().len(), 4);
+            for to in 0..4 {
+                process.send(to, Lane::User, message(10, u64::from(from * 4 + to)), u64::from(to));
+            }
+        }
+        for (to, process) in (0..).zip(&mut processes) {
+            process.until(|seen| seen.arrived.len() == 4 && seen.sent.len() == 4).await;
+            process.all_sent(4);
+            for (from, lane, frame) in &process.seen.arrived {
+                assert_eq!(
+                    (*lane, &frame[..]),
+                    (Lane::User, message(10, u64::from(from.0 * 4 + to)).frame())
+                );
+            }
+        }
+        // To nobody: it comes back.
+        processes[0].send(4, Lane::User, message(1, 1), 9);
+        processes[0].until(|seen| seen.sent.len() == 5).await;
+        assert_eq!(processes[0].seen.sent[4].2, Err(Why::Unreachable));
+    }
+}
+
+#[chanter::test]
+async fn a_full_queue_gives_bodies_back_and_keeps_nothing_else_waiting() {
+    for on in BOTH {
+        let config = Config { queue: 1 << 16, inbox: 1 << 16, ..unhurried() };
+        let (mut one, mut other) = two(job(2, on, &config).await);
+        let mut count = 0;
+        // The other does not poll: what it and the sockets hold has an end.
+        let full = loop {
+            match one.engine.try_send(Peer(1), Lane::User, message(4096, count), Token(count)) {
+                Ok(()) => count += 1,
+                Err(Full { body }) => break body,
+            }
+            yield_now().await;
+        };
+        assert!(full == message(4096, count), "it comes back as it was");
+        // Another lane has room.
+        one.send(1, Lane::Control, message(5, 5), u64::MAX);
+        let count = count as usize;
+        other.until(|seen| seen.arrived.len() == count + 1).await;
+        one.until(|seen| seen.sent.len() == count + 1).await;
+        one.all_sent(count + 1);
+        let users = other.seen.arrived.iter().filter(|(_, lane, _)| *lane == Lane::User);
+        for ((_, _, frame), number) in users.zip(0..) {
+            assert!(frame == message(4096, number).frame());
+        }
+        // And there is room again.
+        one.send(1, Lane::User, full, 0);
+        other.until(|seen| seen.arrived.len() == count + 2).await;
+    }
+}
+
+#[chanter::test]
+async fn a_long_body_does_not_keep_other_lanes_waiting() {
+    for on in BOTH {
+        let config = Config { inbox: 0, ..unhurried() };
+        let (one, mut other) = two(job(2, on, &config).await);
+        // The reader stops behind this until there is a poll.
+        one.send(1, Lane::User, message(1, 1), 1);
+        while !other.engine.has_work() {
+            yield_now().await;
+        }
+        one.send(1, Lane::Bulk, message(LONGEST_BODY, 2), 2);
+        one.send(1, Lane::User, message(2, 3), 3);
+        one.send(1, Lane::Control, message(3, 4), 4);
+        other.until(|seen| seen.arrived.len() == 4).await;
+        let lanes: Vec<Lane> = other.seen.arrived.iter().map(|(_, lane, _)| *lane).collect();
+        assert_eq!(lanes, [Lane::User, Lane::Control, Lane::User, Lane::Bulk], "{on:?}");
+    }
+}
+
+#[chanter::test]
+async fn who_sleeps_until_there_is_news_misses_nothing() {
+    const TIMES: u64 = 3000;
+    for on in BOTH {
+        let (mut one, mut other) = two(job(2, on, &unhurried()).await);
+        let echo = spawn(async move {
+            for time in 0..TIMES {
+                other.until(|seen| !seen.arrived.is_empty()).await;
+                other.seen = Seen::default();
+                other.send(0, Lane::User, message(8, time), time);
+            }
+            other
+        });
+        for time in 0..TIMES {
+            one.send(1, Lane::User, message(8, time), time);
+            one.until(|seen| !seen.arrived.is_empty()).await;
+            assert_eq!(one.seen.arrived[0].2, message(8, time).frame());
+            one.seen = Seen::default();
+        }
+        echo.join().await.unwrap();
+    }
+}
+
+#[chanter::test]
+async fn who_leaves_has_been_heard_to_the_end() {
+    for on in BOTH {
+        let config = Config { queue: 64 << 20, inbox: 1 << 16, ..unhurried() };
+        let (mut one, mut other) = two(job(2, on, &config).await);
+        let count = 200;
+        for number in 0..count {
+            one.send(1, LANES[number as usize % 3], message(40_000, number), number);
+        }
+        one.engine.leave(Leave::Drain);
+        // Nothing more is taken, and says so.
+        one.send(1, Lane::User, message(1, 1), count);
+        other.until(|seen| !seen.changes.is_empty()).await;
+        assert_eq!(other.seen.changes, [(Peer(0), Change::Down(Why::Left))]);
+        assert_eq!(other.seen.before, [count as usize], "all came, and came first");
+        one.until_ended().await;
+        other.until_ended().await;
+        let refused: Vec<_> =
+            one.seen.sent.iter().filter(|(.., outcome)| outcome.is_err()).map(|sent| sent.0).collect();
+        assert_eq!((one.seen.sent.len(), refused), (count as usize + 1, vec![Token(count)]));
+        // The others have not gone.
+        assert_eq!(one.seen.changes, []);
+        // To who has left: it comes back.
+        other.send(0, Lane::User, message(1, 1), 7);
+        other.until(|seen| seen.sent.len() == 1).await;
+        assert_eq!(other.seen.sent[0].2, Err(Why::Left));
+    }
+}
+
+#[chanter::test]
+async fn who_leave_together_hear_each_other_to_the_end() {
+    for on in BOTH {
+        let config = Config { queue: 64 << 20, inbox: 1 << 16, ..unhurried() };
+        let mut processes = job(3, on, &config).await;
+        for process in &processes {
+            for to in (0..3).filter(|to| Peer(*to) != process.engine.me()) {
+                for number in 0..50 {
+                    process.send(to, LANES[number as usize % 3], message(40_000, number), number);
+                }
+            }
+        }
+        for process in &processes {
+            process.engine.leave(Leave::Drain);
+        }
+        let ending: Vec<_> = processes
+            .drain(..)
+            .map(|mut process| {
+                spawn(async move {
+                    process.until_ended().await;
+                    process
+                })
+            })
+            .collect();
+        for ending in ending {
+            let process = ending.join().await.unwrap();
+            assert_eq!(process.seen.arrived.len(), 100, "{on:?}");
+            process.all_sent(100);
+            assert!(process.seen.changes.iter().all(|(_, change)| *change == Change::Down(Why::Left)));
+        }
+    }
+}
+
+#[chanter::test]
+async fn who_leaves_at_once_gets_back_what_was_not_sent() {
+    let config = Config { queue: 64 << 20, inbox: 0, ..unhurried() };
+    let (mut one, mut other) = two(job(2, On::Unix, &config).await);
+    for number in 0..100 {
+        one.send(1, Lane::User, message(100_000, number), number);
+    }
+    one.engine.leave(Leave::Now);
+    one.until_ended().await;
+    assert_eq!(one.seen.sent.len(), 100);
+    let sent = one.seen.sent.iter().filter(|(.., outcome)| outcome.is_ok()).count();
+    assert!(sent < 100, "the other has not read so much");
+    other.until_ended().await;
+    assert!(other.seen.arrived.len() <= sent);
+    assert!(matches!(other.seen.changes[..], [(Peer(0), Change::Down(_))]));
+}
+
+/// Process 1 of a job of two, of which the test is the other: it has said hello, and says what it likes.
+async fn rogue(config: Config) -> (Process, Stream) {
+    let (launched, _folder) = launched(2, On::Unix);
+    let mut launched = launched.into_iter();
+    let (honest, me) = (launched.next().unwrap(), launched.next().unwrap());
+    let starting = spawn(Sockets::start(honest, config));
+    let stream = Stream::connect(&me.addresses[0]).await.unwrap();
+    hello::connect(&stream, &me.secret, Peer(1), Peer(0)).await.unwrap();
+    (Process::new(starting.join().await.unwrap().unwrap()), stream)
+}
+
+fn frame(word: Word, lane: Lane, piece: &[u8]) -> Vec<u8> {
+    [&head(word, lane, piece.len())[..], piece].concat()
+}
+
+#[chanter::test]
+async fn a_peer_that_dies_within_a_frame_is_down_after_its_last_whole_message() {
+    let torn = frame(Word::Last, Lane::User, &[1; 1000]);
+    let unfinished = frame(Word::Piece, Lane::User, &[1; 1000]);
+    for cut in [0, 1, HEAD - 1, HEAD, HEAD + 1, torn.len() - 1] {
+        let (mut honest, stream) = rogue(unhurried()).await;
+        let whole = message(100, 1);
+        stream.write_all(&frame(Word::Last, Lane::User, whole.frame())).await.unwrap();
+        stream.write_all(&unfinished).await.unwrap();
+        stream.write_all(&torn[..cut]).await.unwrap();
+        drop(stream);
+        honest.until_ended().await;
+        assert_eq!(honest.seen.arrived, [(Peer(1), Lane::User, whole.frame().to_vec())]);
+        assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Died))]);
+        assert_eq!(honest.seen.before, [1]);
+    }
+}
+
+#[chanter::test]
+async fn what_a_dead_peer_was_to_get_comes_back_whole_and_once() {
+    let (mut honest, stream) = rogue(Config { queue: 64 << 20, ..unhurried() }).await;
+    for number in 0..100 {
+        honest.send(1, LANES[number as usize % 3], message(100_000, number), number);
+    }
+    drop(stream);
+    honest.until_ended().await;
+    honest.send(1, Lane::User, message(100_000, 100), 100);
+    honest.until(|seen| seen.sent.len() == 101).await;
+    let mut seen = [false; 101];
+    for (token, back, outcome) in &honest.seen.sent {
+        assert!(!std::mem::replace(&mut seen[token.0 as usize], true), "twice: {token:?}");
+        assert!(*back == message(100_000, token.0));
+        assert!(matches!(outcome, Ok(()) | Err(Why::Died)));
+    }
+    assert!(honest.seen.sent.iter().filter(|(.., outcome)| outcome.is_err()).count() > 50);
+    assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Died))]);
+}
+
+#[chanter::test]
+async fn who_breaks_the_rules_is_cut_off() {
+    let leave = frame(Word::Leave, Lane::Control, &[]);
+    let broken = [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0; 64],
+        frame(Word::Last, Lane::User, &[0; LENGTH - 1]),
+        frame(Word::Goodbye, Lane::Control, &[]),
+        frame(Word::Piece, Lane::Bulk, &[0; PIECE]).repeat(LONGEST_BODY / PIECE + 2),
+    ];
+    for bytes in broken {
+        let (mut honest, stream) = rogue(unhurried()).await;
+        // It may be cut off before it is through.
+        let _ = stream.write_all(&bytes).await;
+        honest.until_ended().await;
+        assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Unreachable))]);
+        assert!(honest.seen.arrived.is_empty());
+    }
+    let (mut honest, stream) = rogue(unhurried()).await;
+    stream.write_all(&[leave.clone(), leave].concat()).await.unwrap();
+    honest.until_ended().await;
+    assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Left))]);
+}
+
+#[chanter::test]
+async fn a_silent_peer_is_suspect_and_well_when_it_speaks() {
+    let heartbeat = Duration::from_millis(1);
+    let (mut honest, stream) = rogue(Config { heartbeat, lost_after: u32::MAX, ..unhurried() }).await;
+    for round in 1..=3 {
+        honest.until(|seen| seen.changes.len() == 2 * round - 1).await;
+        stream.write_all(&frame(Word::Alive, Lane::Control, &[])).await.unwrap();
+        honest.until(|seen| seen.changes.len() == 2 * round).await;
+    }
+    let expected = [Change::Suspect, Change::Well];
+    for ((peer, change), expected) in honest.seen.changes.iter().zip(expected.iter().cycle()) {
+        assert_eq!((*peer, change), (Peer(1), expected));
+    }
+    // Meanwhile the other was told that this one lives.
+    let mut said = [0; HEAD];
+    stream.read_exact(&mut said).await.unwrap();
+    assert_eq!(said, head(Word::Alive, Lane::Control, 0));
+}
+
+#[chanter::test]
+async fn a_peer_that_is_silent_for_too_long_is_unreachable() {
+    let heartbeat = Duration::from_millis(1);
+    let (mut honest, _stream) = rogue(Config { heartbeat, lost_after: 20, ..unhurried() }).await;
+    honest.until_ended().await;
+    let changes = [(Peer(1), Change::Suspect), (Peer(1), Change::Down(Why::Unreachable))];
+    assert_eq!(honest.seen.changes, changes);
+}
+
+#[chanter::test]
+async fn strangers_do_not_keep_the_processes_apart() {
+    let (launched, folder) = launched(2, On::Unix);
+    let config = Config { hello: Duration::from_secs(3600), ..unhurried() };
+    let mut launched = launched.into_iter();
+    let starting = spawn(Sockets::start(launched.next().unwrap(), config.clone()));
+    let address = Address::Unix(folder.path().join("0"));
+    // As many as may be silent at a time, but one; and more who talk nonsense.
+    let mut strangers = Vec::new();
+    for number in 0..2 * (STRANGERS - 1) {
+        let stream = Stream::connect(&address).await.unwrap();
+        if number % 2 == 0 {
+            let _ = stream.write_all(&[0; 1000]).await;
+        }
+        strangers.push(stream);
+    }
+    let mut other = Process::new(Sockets::start(launched.next().unwrap(), config).await.unwrap());
+    let one = Process::new(starting.join().await.unwrap().unwrap());
+    one.send(1, Lane::User, message(1, 1), 1);
+    other.until(|seen| seen.arrived.len() == 1).await;
+}
+
+#[chanter::test]
+async fn who_says_nothing_is_shown_the_door() {
+    let (launched, folder) = launched(2, On::Unix);
+    let config = Config { hello: Duration::from_millis(1), ..unhurried() };
+    let starting = spawn(Sockets::start(launched.into_iter().next().unwrap(), config));
+    for _ in 0..3 * STRANGERS {
+        let stream = Stream::connect(&Address::Unix(folder.path().join("0"))).await.unwrap();
+        assert!(stream.read_exact(&mut [0]).await.is_err());
+    }
+    assert!(!starting.is_determined());
+}
+
+#[chanter::test]
+async fn who_does_not_come_is_named() {
+    let (launched, _folder) = launched(3, On::Unix);
+    let mut launched = launched.into_iter();
+    let config = Config { start: Duration::from_millis(50), ..unhurried() };
+    let error = Sockets::start(launched.next().unwrap(), config).await.unwrap_err();
+    assert!(matches!(&error, StartError::Missing(peers) if peers[..] == [Peer(1), Peer(2)]), "{error}");
+    assert_eq!(error.to_string(), "these processes have not connected in time: 1, 2");
+}
+
+#[chanter::test]
+async fn who_has_another_secret_does_not_get_in_and_who_has_the_right_one_does() {
+    let (launched, _folder) = launched(2, On::Unix);
+    let mut launched = launched.into_iter();
+    let starting = spawn(Sockets::start(launched.next().unwrap(), unhurried()));
+    let right = launched.next().unwrap();
+    let liar = Launched {
+        number: 1,
+        addresses: right.addresses.clone(),
+        listener: right.listener.try_clone().unwrap(),
+        secret: Secret::new([1; 32]),
+    };
+    let error = Sockets::start(liar, unhurried()).await.unwrap_err();
+    assert!(matches!(error, StartError::Stranger(Peer(0), _)), "{error}");
+    let mut other = Process::new(Sockets::start(right, unhurried()).await.unwrap());
+    let one = Process::new(starting.join().await.unwrap().unwrap());
+    one.send(1, Lane::User, message(1, 1), 1);
+    other.until(|seen| seen.arrived.len() == 1).await;
+}

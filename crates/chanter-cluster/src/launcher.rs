@@ -1,0 +1,259 @@
+//! What a launcher tells the processes that it starts, by their environment.
+//!
+//! | variable | value |
+//! |---|---|
+//! | `CHANTER_NUMBER` | this process's number, from 0 |
+//! | `CHANTER_COUNT` | how many processes there are |
+//! | `CHANTER_ADDRESSES` | the address of each, in the order of their numbers, with commas between them: `unix:PATH` or `tcp:IP:PORT` |
+//! | `CHANTER_LISTENER` | the descriptor, open in this process, that listens at its own address |
+//! | `CHANTER_SECRET` | the job's secret: 32 bytes in hexadecimal |
+//!
+//! All listen before the first process starts. So nobody has to try twice to connect.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// See the table of this module.
+pub const NUMBER: &str = "CHANTER_NUMBER";
+/// See the table of this module.
+pub const COUNT: &str = "CHANTER_COUNT";
+/// See the table of this module.
+pub const ADDRESSES: &str = "CHANTER_ADDRESSES";
+/// See the table of this module.
+pub const LISTENER: &str = "CHANTER_LISTENER";
+/// See the table of this module.
+pub const SECRET: &str = "CHANTER_SECRET";
+
+/// The most processes of a job.
+pub const MOST: u32 = 4096;
+
+/// Where a process listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A Unix socket's path.
+    Unix(PathBuf),
+    /// A TCP port.
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = BadEnvironment;
+
+    fn from_str(text: &str) -> Result<Self, BadEnvironment> {
+        match text.split_once(':') {
+            Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
+            Some(("tcp", address)) => {
+                address.parse().map(Self::Tcp).map_err(|_| BadEnvironment { variable: ADDRESSES })
+            }
+            _ => Err(BadEnvironment { variable: ADDRESSES }),
+        }
+    }
+}
+
+/// What the processes of a job know and nobody else does. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret([u8; 32]);
+
+impl Secret {
+    /// The secret of these bytes, which nobody can guess.
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    pub const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Its text in the environment.
+    pub fn to_hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn from_hex(text: &str) -> Option<Self> {
+        let digits: Vec<u8> =
+            text.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
+        let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+        (digits.len() == 64).then(|| bytes.try_into().ok().map(Self))?
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// A variable of the environment is missing, or says what no launcher says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadEnvironment {
+    /// Which.
+    pub variable: &'static str,
+}
+
+impl fmt::Display for BadEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the environment variable {} is not what a launcher sets", self.variable)
+    }
+}
+
+impl std::error::Error for BadEnvironment {}
+
+/// What a launcher has said to this process.
+#[derive(Debug)]
+pub struct Launched {
+    /// This process's number.
+    pub number: u32,
+    /// Where each process listens, this one among them.
+    pub addresses: Vec<Address>,
+    /// The socket that listens at this process's address.
+    pub listener: OwnedFd,
+    /// What the processes know each other by.
+    pub secret: Secret,
+}
+
+impl Launched {
+    /// What a launcher has said; `None` if none has started this process, or if the answer was already given: the
+    /// listener is handed out once.
+    ///
+    /// # Errors
+    /// [`BadEnvironment`]: a variable is not what a launcher sets.
+    pub fn from_env() -> Result<Option<Self>, BadEnvironment> {
+        static GIVEN: AtomicBool = AtomicBool::new(false);
+        let Some(said) = Said::read(|variable| std::env::var_os(variable))? else { return Ok(None) };
+        // ORDER: Relaxed: only one caller may see `false`; nothing else is published.
+        if GIVEN.swap(true, Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let bad = BadEnvironment { variable: LISTENER };
+        std::fs::metadata(format!("/dev/fd/{}", said.listener)).map_err(|_| bad)?;
+        // SAFETY: it is open, as was just seen, and no standard stream, as `Said` has checked. It is a launcher's gift to
+        // this process: nothing in it has opened it, and `GIVEN` hands it out once. What turns out not to be a
+        // listening socket is no such gift, and is forgotten, not closed.
+        let listener = unsafe { OwnedFd::from_raw_fd(said.listener) };
+        match socket2::SockRef::from(&listener).is_listener() {
+            Ok(true) => {}
+            Ok(false) | Err(_) => {
+                std::mem::forget(listener);
+                return Err(bad);
+            }
+        }
+        // Programs that this one starts shall not have it.
+        socket2::SockRef::from(&listener).set_cloexec(true).map_err(|_| bad)?;
+        Ok(Some(Self { number: said.number, addresses: said.addresses, listener, secret: said.secret }))
+    }
+}
+
+/// The variables, each checked.
+#[derive(Debug, PartialEq, Eq)]
+struct Said {
+    number: u32,
+    addresses: Vec<Address>,
+    listener: RawFd,
+    secret: Secret,
+}
+
+impl Said {
+    fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, BadEnvironment> {
+        let text = |name: &'static str| {
+            let bad = BadEnvironment { variable: name };
+            variable(name).ok_or(bad)?.into_string().map_err(|_| bad)
+        };
+        if variable(NUMBER).is_none() {
+            return Ok(None);
+        }
+        let number_of = |name| text(name)?.parse().map_err(|_| BadEnvironment { variable: name });
+        let (number, count): (u32, u32) = (number_of(NUMBER)?, number_of(COUNT)?);
+        if !(1..=MOST).contains(&count) {
+            return Err(BadEnvironment { variable: COUNT });
+        }
+        if number >= count {
+            return Err(BadEnvironment { variable: NUMBER });
+        }
+        let addresses: Vec<Address> =
+            text(ADDRESSES)?.split(',').map(str::parse).collect::<Result<_, _>>()?;
+        if addresses.len() != count as usize {
+            return Err(BadEnvironment { variable: ADDRESSES });
+        }
+        let listener: RawFd = text(LISTENER)?.parse().map_err(|_| BadEnvironment { variable: LISTENER })?;
+        if listener <= 2 {
+            return Err(BadEnvironment { variable: LISTENER });
+        }
+        let secret = Secret::from_hex(&text(SECRET)?).ok_or(BadEnvironment { variable: SECRET })?;
+        Ok(Some(Self { number, addresses, listener, secret }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(changed: &str, value: Option<&str>) -> Result<Option<Said>, BadEnvironment> {
+        let secret = Secret::new([0xab; 32]).to_hex();
+        Said::read(|name| {
+            let value = if name == changed {
+                value
+            } else {
+                Some(match name {
+                    NUMBER => "1",
+                    COUNT => "2",
+                    ADDRESSES => "unix:/tmp/a b/0,tcp:[::1]:80",
+                    LISTENER => "7",
+                    _ => &secret,
+                })
+            };
+            value.map(OsString::from)
+        })
+    }
+
+    #[test]
+    fn a_launchers_environment_is_read() {
+        let read = said("", None).unwrap().unwrap();
+        assert_eq!((read.number, read.listener), (1, 7));
+        assert_eq!(read.secret, Secret::new([0xab; 32]));
+        let again: Vec<Address> = read.addresses.iter().map(|one| one.to_string().parse().unwrap()).collect();
+        assert_eq!(again, read.addresses);
+        assert_eq!(read.addresses[0], Address::Unix("/tmp/a b/0".into()));
+        assert!(!format!("{read:?}").contains("ab, ab") && !format!("{read:?}").contains("171"));
+    }
+
+    #[test]
+    fn without_a_number_nobody_has_launched_it() {
+        assert_eq!(said(NUMBER, None), Ok(None));
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        let wrong: [(&'static str, &[&str]); 5] = [
+            (NUMBER, &["2", "-1", "", "x"]),
+            (COUNT, &["0", "1", "4097", "3", ""]),
+            (ADDRESSES, &["", "unix:a", "unix:,unix:b", "tcp:host:1,unix:b", "ipx:1,unix:b"]),
+            (LISTENER, &["", "-1", "0", "2", "99999999999"]),
+            (SECRET, &["", "ab", "zz", &"abc".repeat(22)]),
+        ];
+        for (variable, values) in wrong {
+            if variable != NUMBER {
+                assert_eq!(said(variable, None), Err(BadEnvironment { variable }));
+            }
+            for value in values {
+                let got = said(variable, Some(value)).unwrap_err().variable;
+                // The count is what the number and the addresses are held against.
+                assert!(got == variable || variable == COUNT, "{variable}={value:?}: {got}");
+            }
+        }
+    }
+}
