@@ -5,6 +5,36 @@
 //! a message comes, and nothing has to be polled but the queue of what has come. [`Engine::try_send`] writes to the socket
 //! at once what it takes, and a second thread writes the rest.
 //!
+//! ```no_run
+//! use chanter::prelude::*;
+//! use chanter_cluster::engine::socket::{Config, Sockets, StartError};
+//! use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink, Token, Why};
+//! use chanter_cluster::wire::{Body, Header, Kind};
+//!
+//! struct Print;
+//! impl Sink for Print {
+//!     fn arrived(&mut self, from: Peer, _: Lane, frame: &[u8]) {
+//!         println!("{} bytes from process {}", frame.len(), from.0);
+//!     }
+//!     fn sent(&mut self, _: Token, _: Body, _: Result<(), Why>) {}
+//!     fn peer(&mut self, _: Peer, _: Change) {}
+//! }
+//!
+//! // chanter launch -n 4 this
+//! # fn main() -> Result<(), StartError> { chanter::block_on(async {
+//! let engine = Sockets::from_launcher(Config::default()).await?.expect("started by a launcher");
+//! let mut body = Body::copied_from(b"hello");
+//! body.set_header(&Header { length: 5, ..Header::new(Kind::Message) });
+//! engine.try_send(Peer(0), Lane::User, body, Token(1)).expect("the queues are empty");
+//! engine.leave(Leave::Drain);
+//! // News first: what has come before the end is polled before it.
+//! let more = || choose_biased((engine.news().wrap(|()| true), engine.ended().wrap(|()| false)));
+//! while more().await {
+//!     while engine.poll(16, &mut Print) != Polled::Nothing {}
+//! }
+//! # Ok(()) }) }
+//! ```
+//!
 //! | limit | of | what happens there |
 //! |---|---|---|
 //! | 16 MiB | a body ([`Caps::eager`]) | [`Full`] |
