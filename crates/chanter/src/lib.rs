@@ -106,7 +106,15 @@ pub use vp::entry as __main;
 /// What other crates of Chanter's build on, and nobody else: it may change with any version.
 #[doc(hidden)]
 pub mod base {
+    pub use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
+    pub use crate::event::Wakes;
+    pub use crate::sync::{Guard, Lock};
     pub use crate::vp::{Pump, PumpRest};
+
+    /// The synchronization on an event: what its `IntoFuture` gives.
+    pub fn synchronization<E: crate::Event>(event: E) -> crate::event::Sync<E> {
+        crate::event::Sync::new(event)
+    }
 }
 
 pub use vp::{

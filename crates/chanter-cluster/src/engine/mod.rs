@@ -4,19 +4,49 @@
 //! threads, names, or tags. It never blocks: what it cannot take now it gives back, and what arrives it hands
 //! to a [`Sink`] while somebody polls it.
 
+mod local;
 #[cfg(unix)]
 pub mod socket;
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+
+use chanter::{BoxEvent, Event};
+use serde::{Deserialize, Serialize};
+
+pub use local::Local;
 
 use crate::wire::Body;
 
+/// Rung by an engine that has work, for a process that may sleep.
+#[derive(Clone)]
+pub struct Bell(Arc<dyn Fn() + Send + Sync>);
+
+impl Bell {
+    /// A bell that does this when it is rung: on any OS thread, shortly, and without panics.
+    pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ring))
+    }
+
+    /// Somebody should poll.
+    pub fn ring(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Bell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bell(..)")
+    }
+}
+
 /// A process's number. It is never used again within a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Peer(pub u32);
 
 /// A node, whose processes share memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Pe(pub u32);
 
 /// Frames of different lanes do not wait for each other.
@@ -31,11 +61,7 @@ pub enum Lane {
     Bulk,
 }
 
-/// What the caller calls a send, to know it again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Token(pub u64);
-
-/// The engine takes no more for now, and gives the body back: try again after a poll.
+/// The engine takes no more for now, and gives the body back. It rings the [`Bell`] when it does again.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full {
     /// What was to be sent.
@@ -153,11 +179,15 @@ pub trait Engine: Send + Sync + 'static {
     /// What can be done with frames to `to`.
     fn caps(&self, to: Peer) -> Caps;
 
-    /// Takes a frame, whose header has been written, to send it. Never blocks. Afterwards [`Sink::sent`] comes, once.
+    /// Whoever polls it sleeps from now on until `bell` is rung, unless a [`rest`](Self::rest) has said otherwise. Called
+    /// once, before all others.
+    fn attach(&self, bell: Bell);
+
+    /// Takes a frame, whose header has been written, to send it. Never blocks. Nothing is taken for a peer that has gone.
     ///
     /// # Errors
     /// [`Full`]: nothing has been taken.
-    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full>;
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full>;
 
     /// One cheap test: whether a poll would find something. After [`rest`](Self::rest) has said
     /// [`Rest::Notified`] it misses nothing.
@@ -175,16 +205,65 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The process leaves.
     fn leave(&self, how: Leave);
+
+    /// The event that it has left: each peer has taken all that it was sent, or has gone. Polls go on until then.
+    /// The default is an engine that has left when [`leave`](Self::leave) returns.
+    fn left(&self) -> BoxEvent<'static, ()> {
+        chanter::always(()).boxed()
+    }
+}
+
+impl<E: Engine + ?Sized> Engine for Arc<E> {
+    fn me(&self) -> Peer {
+        (**self).me()
+    }
+
+    fn roster(&self) -> Vec<(Peer, Pe)> {
+        (**self).roster()
+    }
+
+    fn caps(&self, to: Peer) -> Caps {
+        (**self).caps(to)
+    }
+
+    fn attach(&self, bell: Bell) {
+        (**self).attach(bell);
+    }
+
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+        (**self).try_send(to, lane, body)
+    }
+
+    fn has_work(&self) -> bool {
+        (**self).has_work()
+    }
+
+    fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
+        (**self).poll(budget, sink)
+    }
+
+    fn rest(&self) -> Rest {
+        (**self).rest()
+    }
+
+    fn rise(&self) {
+        (**self).rise();
+    }
+
+    fn leave(&self, how: Leave) {
+        (**self).leave(how);
+    }
+
+    fn left(&self) -> BoxEvent<'static, ()> {
+        (**self).left()
+    }
 }
 
 /// Who gets what an engine finds. Calls come from within [`Engine::poll`] only.
 pub trait Sink {
-    /// A frame has come: header and body.
-    fn arrived(&mut self, from: Peer, lane: Lane, frame: &[u8]);
+    /// A frame has come: header and body, unchecked.
+    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body);
 
-    /// The engine is through with a body, and gives it back: sent, or not because the peer has gone.
-    fn sent(&mut self, token: Token, body: Body, outcome: Result<(), Why>);
-
-    /// What is known of a peer has changed.
+    /// What is known of a peer has changed. After [`Change::Down`] nothing comes from it any more.
     fn peer(&mut self, peer: Peer, change: Change);
 }

@@ -27,6 +27,11 @@ impl Body {
         body
     }
 
+    /// The body of a frame that has come, header and all. `None`: it is too short for a header.
+    pub fn of_frame(bytes: Vec<u8>) -> Option<Self> {
+        (bytes.len() >= LENGTH).then_some(Self { bytes })
+    }
+
     /// Appends to the body.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
@@ -48,6 +53,13 @@ impl Deref for Body {
 
     fn deref(&self) -> &[u8] {
         &self.bytes[LENGTH..]
+    }
+}
+
+/// What writes values writes bodies.
+impl Extend<u8> for Body {
+    fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
+        self.bytes.extend(bytes);
     }
 }
 

@@ -15,6 +15,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Bytes of a header.
 pub const LENGTH: usize = 48;
 
@@ -39,6 +41,8 @@ pub enum Kind {
     Found = 7,
     /// The process leaves, when what it has sent has arrived.
     Leave = 8,
+    /// There is no such thread: the answer to a message for it.
+    Gone = 9,
 }
 
 impl Kind {
@@ -52,13 +56,14 @@ impl Kind {
             6 => Self::Lookup,
             7 => Self::Found,
             8 => Self::Leave,
+            9 => Self::Gone,
             _ => return None,
         })
     }
 }
 
 /// A thread's place in the table of its process. The generation tells it from those that had the place before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Slot {
     /// The place.
     pub index: u32,
@@ -211,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_was_encoded_is_decoded() {
-        for kind in 1..=8 {
+        for kind in 1..=9 {
             let mut bytes: [u8; LENGTH] = std::array::from_fn(|at| (at * 37 + 11) as u8);
             bytes[0] = kind;
             assert_eq!(Header::decode(&bytes, u32::MAX).unwrap().encode(), bytes);
@@ -241,7 +246,7 @@ mod tests {
         for length in 0..LENGTH {
             assert_eq!(Header::decode(&bytes[..length], u32::MAX), Err(BadHeader::Short(length)));
         }
-        for kind in (0..=0).chain(9..=255) {
+        for kind in (0..=0).chain(10..=255) {
             let mut bytes = bytes;
             bytes[0] = kind;
             assert_eq!(Header::decode(&bytes, u32::MAX), Err(BadHeader::Kind(kind)));

@@ -1,7 +1,10 @@
 //! What goes from one process to another: a header of fixed size, and behind it the body, in one buffer.
 
 mod body;
+mod codec;
 mod header;
 
 pub use body::Body;
+pub use codec::Plain;
+pub(crate) use codec::{decode, encode};
 pub use header::{BadHeader, Header, Kind, LENGTH, Slot};

@@ -102,8 +102,9 @@ impl fmt::Debug for Barrier {
     }
 }
 
+// SAFETY: its queues are fields of the state, which stays behind the lock; values are only moved under it.
 #[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
-impl Place for Barrier {
+unsafe impl Place for Barrier {
     const MEETS: bool = true;
     type Note = BarrierPass;
     type State = State;

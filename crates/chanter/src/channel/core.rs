@@ -38,10 +38,6 @@ use crate::vp::Vp;
 ///
 /// The lock's hint is what the poll phase can know without it: a bit that is
 /// not set denies; one that is set promises nothing.
-///
-/// It has its cache lines for itself: channels that are made one after the other may be used by different
-/// processors.
-#[repr(align(64))]
 pub(super) struct Core<T>(BiasedLock<State<T>>);
 
 impl<T> Core<T> {

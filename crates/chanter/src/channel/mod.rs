@@ -31,7 +31,7 @@ mod log;
 mod meet;
 mod multicast;
 mod mvar;
-mod place;
+pub(crate) mod place;
 mod recv;
 mod returned;
 mod rpc;

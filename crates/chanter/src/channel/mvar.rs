@@ -147,8 +147,9 @@ impl<T> Note<T> {
     }
 }
 
+// SAFETY: its queues are fields of the state, which stays behind the lock; values are only moved under it.
 #[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
-impl<T> Place for MVar<T> {
+unsafe impl<T> Place for MVar<T> {
     type Note = Note<T>;
     type State = State<T>;
 

@@ -23,8 +23,12 @@ use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, Wakes};
 use crate::sync::UnsafeCell;
 
 /// A share of a place at which operations wait.
+///
+/// # Safety
+/// [`queue`](Self::queue) gives the same queue for a note as long as its operation waits, and that queue neither moves nor ends
+/// meanwhile. It is behind the lock, and whoever has the state has the lock. No user code runs under it.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-pub trait Place {
+pub unsafe trait Place {
     /// It has a `meet` of its own: one that is not ready may commit, too.
     const MEETS: bool = false;
 
@@ -134,11 +138,14 @@ pub struct Queue<N> {
 }
 
 impl<N> Queue<N> {
-    pub(super) fn new() -> Self {
+    /// An empty one.
+    #[allow(clippy::new_without_default, reason = "hidden")]
+    pub fn new() -> Self {
         Self { offers: OfferList::new(), notes: PhantomData }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
         self.offers.is_empty()
     }
 
@@ -158,7 +165,7 @@ impl<N> Queue<N> {
 
     /// Commits the first that still can: `f` fills its note in. `None`: nobody
     /// waits. The caller has claimed no group.
-    pub(super) fn serve<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
+    pub fn serve<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
         let (waiter, result) = self.commit_first(f)?;
         wakes.push(waiter);
         Some(result)
@@ -171,14 +178,40 @@ impl<N> Queue<N> {
         Some(result)
     }
 
+    /// What `f` says of the note of the first. `None`: nobody waits.
+    pub fn peek<R>(&mut self, f: impl FnOnce(&N) -> R) -> Option<R> {
+        let first = self.offers.front()?;
+        // SAFETY: as in `commit_first`, but that this one need not be won: while it is queued, its note belongs to the
+        // holder of the lock.
+        Some(f(unsafe { first.cast::<Slot<N>>().as_ref().note() }))
+    }
+
+    /// As [`serve`](Self::serve), but the first only. `None`: it has lost elsewhere, and is out of the queue; or nobody
+    /// waits.
+    pub fn serve_first<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
+        // SAFETY: as in `commit_first`.
+        let offer = unsafe { self.offers.win_first() }?;
+        // SAFETY: as there.
+        let (waiter, result) = unsafe { Self::commit(offer, f) };
+        wakes.push(waiter);
+        Some(result)
+    }
+
     fn commit_first<R>(&mut self, f: impl FnOnce(&mut N) -> R) -> Option<(Option<Waker>, R)> {
         // SAFETY: we are under the lock, or there would be no exclusive borrow.
         let offer = unsafe { self.offers.win() }?;
+        // SAFETY: it is one of ours, and won.
+        Some(unsafe { Self::commit(offer, f) })
+    }
+
+    /// # Safety
+    /// The offer was in this queue, and is won.
+    unsafe fn commit<R>(offer: NonNull<Offer>, f: impl FnOnce(&mut N) -> R) -> (Option<Waker>, R) {
         // SAFETY: the offers of this queue are the first parts of slots, pinned
         // by owners who wait for `publish`; this one is won.
         unsafe {
             let result = f(offer.cast::<Slot<N>>().as_ref().note());
-            Some((Offer::complete(offer, Verdict::Committed), result))
+            (Offer::complete(offer, Verdict::Committed), result)
         }
     }
 
@@ -200,7 +233,8 @@ pub struct PlaceBranch<O: Operation> {
 }
 
 impl<O: Operation> PlaceBranch<O> {
-    pub(super) fn new(place: O::Place, note: NoteOf<O>) -> Self {
+    /// The branch of an operation, whose note is new.
+    pub fn new(place: O::Place, note: NoteOf<O>) -> Self {
         Self { place, slot: Slot::new(note), settled: false }
     }
 

@@ -256,8 +256,9 @@ impl<Q, A> Note<Q, A> {
     }
 }
 
+// SAFETY: its queues are fields of the state, which stays behind the lock; values are only moved under it.
 #[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
-impl<Q, A> Place for Server<Q, A> {
+unsafe impl<Q, A> Place for Server<Q, A> {
     type Note = Note<Q, A>;
     type State = State<Q, A>;
 

@@ -70,8 +70,9 @@ impl Core {
     }
 }
 
+// SAFETY: its queues are fields of the state, which stays behind the lock; values are only moved under it.
 #[allow(private_interfaces, reason = "sealed: the protocol\'s types stay inside")]
-impl<A, B> Place for Swap<A, B> {
+unsafe impl<A, B> Place for Swap<A, B> {
     const MEETS: bool = true;
     type Note = Note<A, B>;
     type State = State;

@@ -177,8 +177,9 @@ impl<T> View<T> {
     }
 }
 
+// SAFETY: its queues are fields of the state, which stays behind the lock; values are only moved under it.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
-impl<T> Place for Arc<View<T>> {
+unsafe impl<T> Place for Arc<View<T>> {
     type Note = ();
     type State = State<T>;
 

@@ -99,7 +99,7 @@ pub(crate) use offering::{Offered, Offering};
 pub(crate) use protocol::{Offer, OfferList, Verdict};
 pub(crate) use sync::is_of_user;
 pub(crate) use wait_queue::WaitQueue;
-pub(crate) use wakes::Wakes;
+pub use wakes::Wakes;
 
 /// A first-class synchronous operation.
 ///

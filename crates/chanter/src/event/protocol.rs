@@ -858,17 +858,27 @@ impl OfferList {
     /// # Safety
     /// The caller holds the lock and has claimed no group of its own.
     pub(crate) unsafe fn win(&mut self) -> Option<NonNull<Offer>> {
-        loop {
-            let offer = self.front()?;
-            // SAFETY: INV-LIVE, and we hold the lock. The group is asked before
-            // the offer is unlinked: a loser's owner may be gone after that.
-            unsafe {
-                let won = offer.as_ref().take_patiently();
-                self.unlink(offer);
-                if won {
-                    return Some(offer);
-                }
+        while !self.is_empty() {
+            // SAFETY: the caller's contract.
+            if let Some(won) = unsafe { self.win_first() } {
+                return Some(won);
             }
+        }
+        None
+    }
+
+    /// Takes the oldest offer out of the list. `None`: it could not be won, or there is none.
+    ///
+    /// # Safety
+    /// As for [`win`](Self::win).
+    pub(crate) unsafe fn win_first(&mut self) -> Option<NonNull<Offer>> {
+        let offer = self.front()?;
+        // SAFETY: INV-LIVE, and we hold the lock. The group is asked before
+        // the offer is unlinked: a loser's owner may be gone after that.
+        unsafe {
+            let won = offer.as_ref().take_patiently();
+            self.unlink(offer);
+            won.then_some(offer)
         }
     }
 }

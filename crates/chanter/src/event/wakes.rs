@@ -10,7 +10,7 @@ use crate::vp::Turn;
 
 /// The owners of completed offers, to be woken when no lock is held.
 #[derive(Debug)]
-pub(crate) struct Wakes {
+pub struct Wakes {
     /// `None` only if there are none at all. Both are taken out in `drop` at
     /// the latest.
     first: ManuallyDrop<Option<Waker>>,
@@ -23,7 +23,9 @@ pub(crate) struct Wakes {
 
 impl Wakes {
     #[inline(always)]
-    pub(crate) const fn new() -> Self {
+    /// Nobody.
+    #[allow(clippy::new_without_default, reason = "hidden")]
+    pub const fn new() -> Self {
         Self { first: ManuallyDrop::new(None), rest: ManuallyDrop::new(None), turn: Turn::Soon }
     }
 
@@ -47,7 +49,7 @@ impl Wakes {
 
     /// Wakes them through their queues.
     #[inline(always)]
-    pub(crate) fn queue(&mut self) {
+    pub fn queue(&mut self) {
         if self.first.is_some() {
             self.queue_now();
         }

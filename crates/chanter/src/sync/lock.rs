@@ -13,7 +13,7 @@ use super::atomic::{AtomicBool, Ordering};
 use super::{MutPtr, UnsafeCell, order, spin, test_and_set};
 
 /// A value behind a test-and-set lock.
-pub(crate) struct Lock<T> {
+pub struct Lock<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -25,20 +25,22 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 unsafe impl<T: Send> Send for Lock<T> {}
 
 impl<T> Lock<T> {
+    /// Free.
     #[cfg(not(loom))]
-    pub(crate) const fn new(value: T) -> Self {
+    pub const fn new(value: T) -> Self {
         Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
+    /// Free.
     #[cfg(loom)]
-    pub(crate) fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// Waits for the lock. Blocks the OS thread, for a few dozen
     /// instructions of another thread at most.
     #[inline(always)]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T> {
         // ORDER: Acquire pairs with the Release in `Guard::drop`: the last
         // holder's writes are visible.
         if test_and_set(&self.held, order::lock_acquire()) {
@@ -103,7 +105,7 @@ impl<T> Drop for Lock<T> {
 }
 
 /// The right to use the value; releases the lock when dropped.
-pub(crate) struct Guard<'a, T> {
+pub struct Guard<'a, T> {
     value: ManuallyDrop<MutPtr<T>>,
     /// A pointer: whoever has the lock next may free it before `drop` returns.
     lock: NonNull<Lock<T>>,

@@ -26,7 +26,7 @@ pub(crate) use aliased::{AliasedBox, aliased};
 pub(crate) use biased::{BiasedGuard, BiasedLock, History};
 pub(crate) use cell::Cell;
 pub(crate) use entrance::Entrance;
-pub(crate) use lock::{Guard, Lock};
+pub use lock::{Guard, Lock};
 pub(crate) use os_thread::os_thread;
 pub(crate) use peek::{PeekByte, PeekPtr};
 pub(crate) use stack::{Linked, Stack};

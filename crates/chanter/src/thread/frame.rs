@@ -95,37 +95,21 @@ const SLAB_HEADER: usize = 64;
 /// What frames may use of a slab; a little is left so that a full slab's end
 /// still lies inside it.
 const SLAB_CAPACITY: usize = SLAB - SLAB_HEADER - 32;
-const CLASSES: usize = 20;
+const CLASSES: usize = 38;
 
 /// The largest body that a frame holds; larger ones are boxed.
 pub(crate) const LARGEST: usize = 2048;
 /// The alignment of every frame.
 pub(crate) const ALIGN: usize = 16;
-/// Frames that are larger than this have their cache lines for themselves: two threads that have parted, and run on two
-/// processors, would take a line from each other with every turn. Smaller ones are those of threads that have little
-/// to keep, as delayed ones that wait to be demanded, of which there may be many.
-const SMALL: usize = 128;
 
-/// The size class for a frame of `size` bytes: steps of 16 bytes up to [`SMALL`], then of 64 up to 512,
+/// The size class for a frame of `size` bytes: steps of 16 bytes up to 512,
 /// then of 256.
 pub(crate) const fn class_of(size: usize) -> usize {
-    if size <= SMALL {
-        size.div_ceil(16) - 1
-    } else if size <= 512 {
-        8 + (size - SMALL).div_ceil(64) - 1
-    } else {
-        14 + (size - 512).div_ceil(256) - 1
-    }
+    if size <= 512 { size.div_ceil(16) - 1 } else { 32 + (size - 512).div_ceil(256) - 1 }
 }
 
 const fn class_size(class: usize) -> usize {
-    if class < 8 {
-        (class + 1) * 16
-    } else if class < 14 {
-        SMALL + (class - 7) * 64
-    } else {
-        512 + (class - 13) * 256
-    }
+    if class < 32 { (class + 1) * 16 } else { 512 + (class - 31) * 256 }
 }
 
 #[repr(C)]

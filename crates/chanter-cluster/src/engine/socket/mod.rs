@@ -5,36 +5,6 @@
 //! a message comes, and nothing has to be polled but the queue of what has come. [`Engine::try_send`] writes to the socket
 //! at once what it takes, and a second thread writes the rest.
 //!
-//! ```no_run
-//! use chanter::prelude::*;
-//! use chanter_cluster::engine::socket::{Config, Sockets, StartError};
-//! use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink, Token, Why};
-//! use chanter_cluster::wire::{Body, Header, Kind};
-//!
-//! struct Print;
-//! impl Sink for Print {
-//!     fn arrived(&mut self, from: Peer, _: Lane, frame: &[u8]) {
-//!         println!("{} bytes from process {}", frame.len(), from.0);
-//!     }
-//!     fn sent(&mut self, _: Token, _: Body, _: Result<(), Why>) {}
-//!     fn peer(&mut self, _: Peer, _: Change) {}
-//! }
-//!
-//! // chanter launch -n 4 this
-//! # fn main() -> Result<(), StartError> { chanter::block_on(async {
-//! let engine = Sockets::from_launcher(Config::default()).await?.expect("started by a launcher");
-//! let mut body = Body::copied_from(b"hello");
-//! body.set_header(&Header { length: 5, ..Header::new(Kind::Message) });
-//! engine.try_send(Peer(0), Lane::User, body, Token(1)).expect("the queues are empty");
-//! engine.leave(Leave::Drain);
-//! // News first: what has come before the end is polled before it.
-//! let more = || choose_biased((engine.news().wrap(|()| true), engine.ended().wrap(|()| false)));
-//! while more().await {
-//!     while engine.poll(16, &mut Print) != Polled::Nothing {}
-//! }
-//! # Ok(()) }) }
-//! ```
-//!
 //! | limit | of | what happens there |
 //! |---|---|---|
 //! | 16 MiB | a body ([`Caps::eager`]) | [`Full`] |
@@ -64,7 +34,7 @@ use self::frame::LONGEST_BODY;
 use self::inbox::{Happening, Inbox};
 use self::link::Link;
 use self::stream::{Listener, Stream};
-use super::{Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Token, Why};
+use super::{Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink};
 use crate::launcher::{BadEnvironment, Launched, Secret};
 use crate::wire::Body;
 
@@ -270,20 +240,6 @@ impl Sockets {
         });
         Self { shared }
     }
-
-    /// The event that there is something to poll, once for all that has come since a poll has found nothing.
-    ///
-    /// For one waiter: not chosen, it is still to be heard.
-    pub fn news(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
-        // The other end lives as long as this one.
-        self.shared.inbox.heard.recv().wrap(|_| ())
-    }
-
-    /// The event that no connection is left: all peers have gone; or this process has left, and each of them has taken
-    /// all that it was sent, or has gone. Stays ready. Polls must go on until then.
-    pub fn ended(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
-        self.shared.ended.get().wrap(|_| ())
-    }
 }
 
 impl Drop for Sockets {
@@ -311,20 +267,17 @@ impl Engine for Sockets {
         Caps { order: Order::PerPeer, loss: Loss::OnReset, death: Death::Reports, eager: LONGEST_BODY as u32 }
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full> {
+    fn attach(&self, bell: Bell) {
+        self.shared.inbox.attach(bell);
+    }
+
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
         let Shared { links, inbox, config, me, .. } = &*self.shared;
         if to == *me {
-            let frame = body.frame().to_vec();
-            inbox.extend([Happening::Arrived(to, lane, frame), Happening::Sent(token, body, Ok(()))]);
+            inbox.push(Happening::Arrived(to, lane, body));
             return Ok(());
         }
-        match links.get(&to) {
-            Some(link) => link.try_send(inbox, config, lane, body, token),
-            None => {
-                inbox.push(Happening::Sent(token, body, Err(Why::Unreachable)));
-                Ok(())
-            }
-        }
+        links.get(&to).map_or(Ok(()), |link| link.try_send(inbox, config, lane, body))
     }
 
     fn has_work(&self) -> bool {
@@ -345,7 +298,7 @@ impl Engine for Sockets {
             if let Happening::Arrived(from, _, frame) = &happening {
                 frames += 1;
                 if let Some(link) = links.get(from) {
-                    link.took(frame.len(), config);
+                    link.took(frame.frame().len(), config);
                 }
             }
             happening.tell(sink);
@@ -364,6 +317,10 @@ impl Engine for Sockets {
         for link in self.shared.links.values() {
             link.leave(how, &self.shared.inbox);
         }
+    }
+
+    fn left(&self) -> BoxEvent<'static, ()> {
+        self.shared.ended.get().wrap(|_| ()).boxed()
     }
 }
 

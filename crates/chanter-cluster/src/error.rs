@@ -1,0 +1,131 @@
+//! What can go wrong, and what to do about it.
+
+use std::fmt;
+
+use crate::engine::{Peer, Why};
+use crate::name::ThreadName;
+
+/// Why a message was not sent. Whoever sent it has the value still.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendError {
+    /// There is no process of that number in the cluster.
+    NoSuchProcess(Peer),
+    /// Its process has gone.
+    Lost(Peer, Why),
+    /// The thread's inbox is closed, or there never was one.
+    Gone(ThreadName),
+    /// The value cannot be written: what its serializer says.
+    Encode(String),
+    /// The value takes so many bytes, and 4 GiB are the most.
+    TooLong(usize),
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchProcess(peer) => write!(f, "there is no process {} in this cluster", peer.0),
+            Self::Lost(peer, why) => write!(f, "process {} {why}", peer.0),
+            Self::Gone(name) => write!(f, "{name} has closed its inbox: its name is of no use any more"),
+            Self::Encode(error) => write!(f, "the value cannot be written: {error}"),
+            Self::TooLong(bytes) => write!(f, "the value takes {bytes} bytes, and 4 GiB are the most"),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// Why nothing was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecvError {
+    /// The process of the thread from which a message was wanted has gone, and none is left.
+    Lost(Peer, Why),
+    /// A message has come whose bytes are no such value. It has been taken out; here it is.
+    Decode {
+        /// Who has sent it.
+        from: ThreadName,
+        /// Its tag.
+        tag: u32,
+        /// Its bytes.
+        bytes: Vec<u8>,
+        /// What is wrong with them.
+        error: String,
+    },
+}
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(peer, why) => write!(f, "process {} {why}, and no message of it is left", peer.0),
+            Self::Decode { from, tag, bytes, error } => write!(
+                f,
+                "the message of {} bytes with tag {tag} from {from} is not of the type that is received: {error}",
+                bytes.len()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RecvError {}
+
+/// Why a thread has no name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another thread of this process has that name, or too many have one: choose another one, or close theirs.
+    Taken(String),
+    /// A name is at most 255 bytes long, and has no `@`.
+    Bad(String),
+    /// This process has as many inboxes as it may: close some.
+    Full,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken(name) => write!(f, "the name {name:?} is taken in this process"),
+            Self::Bad(name) => write!(f, "{name:?} is no name: at most 255 bytes, and no '@'"),
+            Self::Full => f.write_str("this process has as many open inboxes as it may"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Why a name was not found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LookupError {
+    /// `name` or `name@process`, where the process is a number.
+    Bad(String),
+    /// There is no process of that number in the cluster.
+    NoSuchProcess(Peer),
+    /// The process has gone.
+    Lost(Peer, Why),
+    /// Too many wait for names there.
+    Full,
+}
+
+impl fmt::Display for LookupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bad(name) => write!(f, "{name:?} is neither `name` nor `name@process`"),
+            Self::NoSuchProcess(peer) => write!(f, "there is no process {} in this cluster", peer.0),
+            Self::Lost(peer, why) => write!(f, "process {} {why}", peer.0),
+            Self::Full => f.write_str("too many wait for names in that process"),
+        }
+    }
+}
+
+impl std::error::Error for LookupError {}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Left => "has left the cluster",
+            Self::Died => "has died",
+            Self::Unreachable => "cannot be reached any more",
+        })
+    }
+}

@@ -1,0 +1,131 @@
+//! This process.
+
+use std::fmt;
+use std::sync::Arc;
+
+use chanter::Event;
+
+use crate::engine::{Engine, Local, Peer, Why};
+use crate::error::{LookupError, OpenError};
+use crate::inbox::Inbox;
+use crate::name::ThreadName;
+use crate::node::Node;
+
+/// A process of a cluster, as its own threads see it. Clones are the same process.
+#[derive(Clone)]
+pub struct Here {
+    node: Arc<Node>,
+}
+
+/// The processes of a cluster that lies in one process: to try a program, and for tests. They share nothing but messages.
+///
+/// ```
+/// use chanter::prelude::*;
+/// use chanter_cluster::{ANYONE, local};
+///
+/// const HELLO: u32 = 1;
+///
+/// # let machine = Machine::new()?;
+/// # machine.block_on(async {
+/// let [first, second] = <[_; 2]>::try_from(local(2)).unwrap();
+/// let greeter = spawn(async move {
+///     let me = first.open("greeter").unwrap();
+///     let got = me.recv::<String>(ANYONE, HELLO).await.unwrap();
+///     format!("{} says {}", got.from, got.value)
+/// });
+/// let me = second.inbox().unwrap();
+/// let greeter_there = second.lookup("greeter@0").await.unwrap();
+/// me.send(greeter_there, HELLO, "hello").await.unwrap();
+/// assert_eq!(greeter.join().await.unwrap(), "<pe 0, process 1, thread 0.1> says hello");
+/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Panics
+/// The caller is no thread of a machine: each process has a thread of its own there.
+pub fn local(count: u32) -> Vec<Here> {
+    Local::cluster(count).into_iter().map(Here::start).collect()
+}
+
+impl Here {
+    /// The process that `engine` connects. A thread of the current machine serves it.
+    ///
+    /// # Panics
+    /// As [`local`].
+    pub fn start(engine: impl Engine) -> Self {
+        Self { node: Node::start(Box::new(engine)) }
+    }
+
+    /// The process that `chanter launch` has started, connected with the others of its job. `None`: no launcher has
+    /// started it, or this was called before.
+    ///
+    /// Dropped before it is ready: the process is not connected, and cannot be any more.
+    ///
+    /// # Errors
+    /// Not all are connected: see [`StartError`](crate::engine::socket::StartError).
+    ///
+    /// # Panics
+    /// As [`local`].
+    #[cfg(unix)]
+    pub async fn from_launcher() -> Result<Option<Self>, crate::engine::socket::StartError> {
+        use crate::engine::socket::{Config, Sockets};
+        Ok(Sockets::from_launcher(Config::default()).await?.map(Self::start))
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.node.me().0
+    }
+
+    /// How many processes there were at the start.
+    pub fn count(&self) -> u32 {
+        self.node.peers().count() as u32
+    }
+
+    /// Why a process has gone, if that is known; `None` also for one that never was.
+    pub fn down(&self, process: u32) -> Option<Why> {
+        self.node.down(Peer(process))
+    }
+
+    /// Opens an inbox, under a name that others can [look up](Self::lookup). It is closed, and the name is
+    /// free again, when it is dropped.
+    ///
+    /// # Errors
+    /// The name is taken here, or bad; or there are too many.
+    pub fn open(&self, name: &str) -> Result<Inbox, OpenError> {
+        self.node.open(Some(name))
+    }
+
+    /// Opens an inbox that nobody can look up: its [name](Inbox::name) must be sent to those who shall know it.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn inbox(&self) -> Result<Inbox, OpenError> {
+        self.node.open(None)
+    }
+
+    /// The event of finding whoever has opened an inbox as `name@process`, or, without a process, here. Commits when
+    /// somebody has. Not chosen, or dropped: nothing happens.
+    ///
+    /// # Errors
+    /// The name is bad, there is no such process, or it has gone.
+    pub fn lookup(&self, name: &str) -> impl Event<Output = Result<ThreadName, LookupError>> + Send + use<> {
+        self.node.lookup(name)
+    }
+
+    /// How many frames came that were for nobody any more, or that made no sense.
+    pub fn dropped(&self) -> u64 {
+        self.node.dropped()
+    }
+
+    /// Leaves the cluster: all that was sent will arrive, and then the others know.
+    pub async fn leave(&self) {
+        self.node.leave().await;
+    }
+}
+
+impl fmt::Debug for Here {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Here").field("number", &self.number()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,193 @@
+//! Receives that are posted ahead.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::ops::DerefMut;
+use std::sync::Arc;
+
+use chanter::Event;
+use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
+use serde::de::DeserializeOwned;
+
+use super::pattern::Pattern;
+use super::place::{Core, Got};
+use super::recv::{Received, receive};
+use crate::error::RecvError;
+
+/// A posted receive, as its inbox knows it. (Locks: the inbox's, then this one.)
+pub(super) struct Request {
+    state: Lock<State>,
+}
+
+/// What is behind the lock of a request.
+pub struct State {
+    got: Option<Got>,
+    waiting: Queue<Note>,
+}
+
+/// Who waits for a request.
+#[derive(Default)]
+pub struct Note(Option<Got>);
+
+impl Request {
+    /// It has got something. The caller holds the inbox's lock.
+    pub(super) fn fill(&self, got: Got, wakes: &mut Wakes) {
+        let mut state = self.state.lock();
+        let mut got = Some(got);
+        state.waiting.serve(wakes, |note| note.0 = got.take());
+        state.got = got;
+    }
+
+    /// What it has got, and nobody took.
+    pub(super) fn empty(&self) -> Option<Got> {
+        self.state.lock().got.take()
+    }
+}
+
+/// A posted receive in its inbox: it is taken back when this is dropped.
+pub struct Ticket {
+    core: Arc<Core>,
+    request: Arc<Request>,
+    pattern: Pattern,
+    number: u64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.core.take_back(&self.pattern, self.number, &self.request);
+    }
+}
+
+// SAFETY: the queue is a field of the state, which stays behind the lock.
+unsafe impl Place for Ticket {
+    type Note = Note;
+    type State = State;
+
+    fn lock(&self) -> impl DerefMut<Target = State> {
+        self.request.state.lock()
+    }
+
+    fn queue<'a>(&self, state: &'a mut State, _note: &Note) -> &'a mut Queue<Note> {
+        &mut state.waiting
+    }
+
+    fn is_ready(&self, state: &State, _note: &Note) -> bool {
+        state.got.is_some()
+    }
+
+    fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
+        note.0 = state.got.take();
+    }
+
+    /// It is back in the inbox when the ticket is dropped.
+    fn undo(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
+        state.got = note.0.take();
+    }
+}
+
+/// A receive that was posted when it was made (Chant's `irecv`, section 3.2): it takes part in the order of receives since
+/// then, and a message that comes goes to it while its owner computes.
+///
+/// It is an event that commits when the message is there; [`test`](Self::test) asks without waiting. Dropped, or not chosen:
+/// it was never posted, and a message that it had got is back in its place in the inbox.
+#[must_use = "a receive that is dropped is not posted any more"]
+pub struct Irecv<T> {
+    ticket: Ticket,
+    was_taken: bool,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Irecv<T> {
+    pub(super) fn new(core: Arc<Core>, pattern: Pattern) -> Self {
+        let request = Arc::new(Request { state: Lock::new(State { got: None, waiting: Queue::new() }) });
+        let number = core.post(pattern, &request);
+        let ticket = Ticket { core, request, pattern, number };
+        Self { ticket, was_taken: false, value: PhantomData }
+    }
+
+    /// The message, if it is there (Chant's `msgtest`). Never blocks. Once it has been taken, a further test, or await, finds
+    /// nothing for ever: drop it.
+    ///
+    /// # Errors
+    /// As for [`Inbox::recv`](crate::Inbox::recv).
+    pub fn test(&mut self) -> Result<Option<Received<T>>, RecvError> {
+        let Some(got) = self.ticket.request.empty() else { return Ok(None) };
+        self.was_taken = true;
+        receive(&self.ticket.core, self.ticket.pattern, got).map(Some)
+    }
+
+    /// Whether the message is there.
+    pub fn is_done(&self) -> bool {
+        self.ticket.request.state.lock().got.is_some()
+    }
+}
+
+impl<T> fmt::Debug for Irecv<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Irecv").field("wanted", &self.ticket.pattern).finish_non_exhaustive()
+    }
+}
+
+impl<T: DeserializeOwned> Operation for Irecv<T> {
+    type Place = Ticket;
+    type Output = Result<Received<T>, RecvError>;
+
+    fn finish(ticket: &Ticket, note: &mut Note) -> Self::Output {
+        let got = note.0.take().expect("a receive that has committed has got something");
+        receive(&ticket.core, ticket.pattern, got)
+    }
+}
+
+impl<T: DeserializeOwned> IntoFuture for Irecv<T> {
+    type Output = Result<Received<T>, RecvError>;
+    type IntoFuture = chanter::event::Sync<Self>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        synchronization(self)
+    }
+}
+
+// SAFETY: the branch holds the same ticket and a note, which are `Send`.
+unsafe impl<T: DeserializeOwned> Event for Irecv<T> {
+    type Branch = PlaceBranch<Self>;
+
+    fn into_branch(self) -> Self::Branch {
+        PlaceBranch::new(self.ticket, Note::default())
+    }
+}
+
+/// The first of the posted receives that has its message, and which it is (Chant's `msgtestany`). Never blocks. It may be
+/// tested again: it has nothing more to give, and is passed over.
+///
+/// # Errors
+/// As for [`Inbox::recv`](crate::Inbox::recv).
+pub fn testany<T: DeserializeOwned>(
+    receives: &mut [Irecv<T>],
+) -> Result<Option<(usize, Received<T>)>, RecvError> {
+    for (at, receive) in receives.iter_mut().enumerate() {
+        if let Some(received) = receive.test()? {
+            return Ok(Some((at, received)));
+        }
+    }
+    Ok(None)
+}
+
+/// Waits for all the posted receives that have not been [tested](Irecv::test) successfully; the messages, and of which receive each is, in the
+/// receives' order.
+///
+/// **Cancel safety.** Dropped halfway, it drops what it has received so far; the other messages are back in the inbox.
+///
+/// # Errors
+/// The first error of all.
+pub async fn waitall<T: DeserializeOwned>(
+    receives: impl IntoIterator<Item = Irecv<T>>,
+) -> Result<Vec<(usize, Received<T>)>, RecvError> {
+    let mut all = Vec::new();
+    for (at, receive) in receives.into_iter().enumerate() {
+        if !receive.was_taken {
+            all.push((at, receive.await?));
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,99 @@
+//! Inboxes: where a thread receives, by sender and tag (Chant, section 3.2).
+
+mod irecv;
+mod pattern;
+mod place;
+mod recv;
+mod store;
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use irecv::{Irecv, testany, waitall};
+use pattern::Pattern;
+pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
+pub(crate) use place::Core;
+use place::Share;
+pub use recv::{Received, Recv};
+
+use crate::name::ThreadName;
+use crate::node::{Node, Send};
+
+/// A thread's name and its messages; see [`Here::open`](crate::Here::open).
+///
+/// The name is of use as long as the inbox is open, that is until it is dropped. It may be shared by several threads, who
+/// then have one name.
+pub struct Inbox {
+    core: Arc<Core>,
+    node: Arc<Node>,
+    given: Option<String>,
+}
+
+impl Inbox {
+    pub(crate) fn new(core: Arc<Core>, node: Arc<Node>, given: Option<String>) -> Self {
+        Self { core, node, given }
+    }
+
+    /// Its name, which may be sent to others.
+    pub fn name(&self) -> ThreadName {
+        self.core.name
+    }
+
+    /// The event of sending `value`, with a tag, to a thread anywhere. The value is written down at once: it may be
+    /// changed afterwards.
+    ///
+    /// Commits when the receiver's process has room for the message: at most 64 messages or 256 KiB of a process
+    /// wait in an inbox (one longer message waits alone). From then on it is on its way, and messages from one thread to another
+    /// with the same tag are received in the order in which they were sent (D1). Not chosen, or dropped before: it was never sent.
+    ///
+    /// # Errors
+    /// See [`SendError`](crate::SendError); a value that cannot be written is told of here, too.
+    pub fn send<T: Serialize + ?Sized>(&self, to: ThreadName, tag: u32, value: &T) -> Send {
+        self.node.send(self.core.name, to, tag, value)
+    }
+
+    /// The event of receiving a message from a thread, or [`ANYONE`], with a tag, or [`ANY_TAG`]: the oldest that is wanted.
+    ///
+    /// Of several receives that want the same message the one gets it that began to wait first. Not chosen, or dropped: the message
+    /// stays in its place (D4).
+    ///
+    /// # Errors
+    /// [`Lost`](crate::RecvError::Lost) if a thread was named whose process has gone, and no message of it is left; for
+    /// `ANYONE` never. [`Decode`](crate::RecvError::Decode) if what was sent is not of type `T`.
+    pub fn recv<T: DeserializeOwned>(&self, from: impl Into<Source>, tag: impl Into<Tags>) -> Recv<T> {
+        Recv::new(Share(Arc::clone(&self.core)), Pattern { from: from.into(), tag: tag.into() })
+    }
+
+    /// Posts a receive now, to be tested or awaited later; see [`Irecv`].
+    pub fn irecv<T: DeserializeOwned>(&self, from: impl Into<Source>, tag: impl Into<Tags>) -> Irecv<T> {
+        Irecv::new(Arc::clone(&self.core), Pattern { from: from.into(), tag: tag.into() })
+    }
+
+    /// How many messages wait that no receive wanted.
+    pub fn len(&self) -> usize {
+        self.core.len()
+    }
+
+    /// Whether no message waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox")
+            .field("name", &self.name())
+            .field("given", &self.given)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.node.close(&self.core, self.given.as_deref());
+    }
+}

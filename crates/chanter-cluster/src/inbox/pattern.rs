@@ -1,0 +1,63 @@
+//! Which messages are wanted.
+
+use crate::name::ThreadName;
+
+/// From whom a message is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// From this thread.
+    Thread(ThreadName),
+    /// From any thread.
+    Anyone,
+}
+
+/// From any thread.
+pub const ANYONE: Source = Source::Anyone;
+
+impl From<ThreadName> for Source {
+    fn from(name: ThreadName) -> Self {
+        Self::Thread(name)
+    }
+}
+
+/// With which tag a message is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tags {
+    /// With this one.
+    Tag(u32),
+    /// With any.
+    Any,
+}
+
+/// With any tag.
+pub const ANY_TAG: Tags = Tags::Any;
+
+impl From<u32> for Tags {
+    fn from(tag: u32) -> Self {
+        Self::Tag(tag)
+    }
+}
+
+/// Which messages are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Pattern {
+    pub(super) from: Source,
+    pub(super) tag: Tags,
+}
+
+impl Pattern {
+    /// All that want such a message, the exact one first.
+    pub(super) fn all((from, tag): (ThreadName, u32)) -> [Self; 4] {
+        let [any, tagged, sent] = Self::wild((from, tag));
+        [Self { from: Source::Thread(from), tag: Tags::Tag(tag) }, sent, tagged, any]
+    }
+
+    /// Those that want others, too.
+    pub(super) fn wild((from, tag): (ThreadName, u32)) -> [Self; 3] {
+        [
+            Self { from: Source::Anyone, tag: Tags::Any },
+            Self { from: Source::Anyone, tag: Tags::Tag(tag) },
+            Self { from: Source::Thread(from), tag: Tags::Any },
+        ]
+    }
+}

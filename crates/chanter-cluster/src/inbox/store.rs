@@ -1,0 +1,179 @@
+//! Messages that nobody has received yet, by sender and tag.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::pattern::{Pattern, Source, Tags};
+use crate::engine::Peer;
+use crate::name::ThreadName;
+use crate::wire::Body;
+
+/// A message that has come.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) from: ThreadName,
+    pub(super) tag: u32,
+    pub(super) body: Body,
+    /// When it came: the how-manieth.
+    pub(super) number: u64,
+}
+
+impl Message {
+    pub(super) fn key(&self) -> Key {
+        (self.from, self.tag)
+    }
+}
+
+pub(super) type Key = (ThreadName, u32);
+
+/// Messages of one sender and tag are in a queue of their own. Who receives from anyone, or any tag, finds
+/// the queue whose first message came first.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    queues: HashMap<Key, VecDeque<Message>>,
+    /// The first messages of all queues, of those with a tag, and of those from a sender: their numbers, and where.
+    firsts: HashMap<Pattern, BTreeMap<u64, Key>>,
+    len: usize,
+}
+
+impl Store {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Keeps a message, in the order of its number.
+    pub(super) fn put(&mut self, message: Message) {
+        let (key, number) = (message.key(), message.number);
+        let queue = self.queues.entry(key).or_default();
+        let first = queue.front().map(|first| first.number);
+        let at = queue.iter().rposition(|other| other.number < number).map_or(0, |at| at + 1);
+        queue.insert(at, message);
+        self.len += 1;
+        if at == 0 {
+            self.replace_first(key, first, Some(number));
+        }
+    }
+
+    /// Takes the oldest message out that is wanted.
+    pub(super) fn take(&mut self, pattern: &Pattern) -> Option<Message> {
+        let key = self.find(pattern)?;
+        let queue = self.queues.get_mut(&key)?;
+        let message = queue.pop_front()?;
+        let next = queue.front().map(|next| next.number);
+        if next.is_none() {
+            self.queues.remove(&key);
+        }
+        self.len -= 1;
+        self.replace_first(key, Some(message.number), next);
+        Some(message)
+    }
+
+    /// Whether a message is there that is wanted.
+    pub(super) fn has(&self, pattern: &Pattern) -> bool {
+        self.find(pattern).is_some()
+    }
+
+    /// From whom there are messages, and how many bytes: of all that are left.
+    pub(super) fn drain(&mut self) -> Vec<Message> {
+        self.firsts.clear();
+        self.len = 0;
+        self.queues.drain().flat_map(|(_, queue)| queue).collect()
+    }
+
+    fn find(&self, pattern: &Pattern) -> Option<Key> {
+        if let (Source::Thread(from), Tags::Tag(tag)) = (pattern.from, pattern.tag) {
+            return self.queues.contains_key(&(from, tag)).then_some((from, tag));
+        }
+        let (_, key) = self.firsts.get(pattern)?.first_key_value()?;
+        Some(*key)
+    }
+
+    fn replace_first(&mut self, key: Key, before: Option<u64>, now: Option<u64>) {
+        for pattern in Pattern::wild(key) {
+            let firsts = self.firsts.entry(pattern).or_default();
+            if let Some(before) = before {
+                firsts.remove(&before);
+            }
+            if let Some(now) = now {
+                firsts.insert(now, key);
+            }
+            if firsts.is_empty() {
+                self.firsts.remove(&pattern);
+            }
+        }
+    }
+}
+
+/// What a receiver has been told of a process: it is lost.
+pub(super) fn concerns(pattern: &Pattern, peer: Peer) -> bool {
+    matches!(pattern.from, Source::Thread(name) if name.process == peer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Pe;
+    use crate::wire::Slot;
+
+    fn name(index: u32) -> ThreadName {
+        ThreadName { pe: Pe(0), process: Peer(0), thread: Slot { index, generation: 1 } }
+    }
+
+    fn message(from: u32, tag: u32, number: u64) -> Message {
+        Message { from: name(from), tag, body: Body::with_capacity(0), number }
+    }
+
+    fn pattern(from: Option<u32>, tag: Option<u32>) -> Pattern {
+        Pattern {
+            from: from.map_or(Source::Anyone, |from| Source::Thread(name(from))),
+            tag: tag.map_or(Tags::Any, Tags::Tag),
+        }
+    }
+
+    /// Against a list that is searched from its beginning.
+    #[test]
+    fn each_receive_takes_the_oldest_that_it_wants() {
+        let mut random = 1_u64;
+        let mut next = move |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        let (mut store, mut list) = (Store::default(), Vec::<(u32, u32, u64)>::new());
+        for number in 0..20_000 {
+            if next(5) < 3 {
+                let (from, tag) = (next(3) as u32, next(3) as u32);
+                store.put(message(from, tag, number));
+                list.push((from, tag, number));
+            } else {
+                let from = (next(2) == 0).then(|| next(3) as u32);
+                let tag = (next(2) == 0).then(|| next(3) as u32);
+                let at = list.iter().position(|other| {
+                    from.is_none_or(|from| from == other.0) && tag.is_none_or(|tag| tag == other.1)
+                });
+                let wanted = pattern(from, tag);
+                assert_eq!(store.has(&wanted), at.is_some());
+                let taken = store.take(&wanted);
+                assert_eq!(taken.as_ref().map(|taken| taken.number), at.map(|at| list[at].2));
+                if let Some(at) = at {
+                    let back = list.remove(at);
+                    if next(4) == 0 {
+                        store.put(taken.unwrap());
+                        list.insert(list.partition_point(|other| other.2 < back.2), back);
+                    }
+                }
+            }
+            assert_eq!(store.len(), list.len());
+        }
+        assert_eq!(store.drain().len(), list.len());
+        assert!(!store.has(&pattern(None, None)));
+    }
+
+    #[test]
+    fn nothing_is_left_behind_when_all_are_taken() {
+        let mut store = Store::default();
+        for number in 0..100 {
+            store.put(message(number as u32 % 7, number as u32 % 5, number));
+        }
+        while store.take(&pattern(None, None)).is_some() {}
+        assert!(store.queues.is_empty() && store.firsts.is_empty());
+    }
+}

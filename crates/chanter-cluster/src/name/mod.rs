@@ -1,0 +1,47 @@
+//! Global names of threads.
+
+mod registry;
+mod table;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use registry::{Asker, Registry};
+pub(crate) use table::Table;
+
+use crate::engine::{Pe, Peer};
+use crate::wire::Slot;
+
+/// The name of a thread, unique in the cluster for all time: node, process, and its place there (Chant, section 3.1).
+///
+/// A name is a value: it may be sent, stored and compared. It stays valid as long as the thread's
+/// [`Inbox`](crate::Inbox) is open; a message to it afterwards is an error, and never reaches anybody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ThreadName {
+    /// The node.
+    pub pe: Pe,
+    /// The process.
+    pub process: Peer,
+    /// The thread's place in its process.
+    pub thread: Slot,
+}
+
+impl fmt::Display for ThreadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pe, process, thread } = self;
+        write!(f, "<pe {}, process {}, thread {}.{}>", pe.0, process.0, thread.index, thread.generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_reads_as_in_the_paper() {
+        let thread = Slot { index: 1, generation: 4 };
+        let name = ThreadName { pe: Pe(0), process: Peer(3), thread };
+        assert_eq!(name.to_string(), "<pe 0, process 3, thread 1.4>");
+    }
+}

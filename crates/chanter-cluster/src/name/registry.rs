@@ -1,0 +1,102 @@
+//! Names that people give.
+
+use std::collections::HashMap;
+
+use crate::engine::Peer;
+use crate::wire::Slot;
+
+/// So many names a process may have registered, and so many may be waited for.
+const MOST_NAMES: usize = 1 << 16;
+
+/// Who waits for a name: a request of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asker {
+    pub(crate) peer: Peer,
+    pub(crate) request: u64,
+}
+
+/// The names that are registered in this process, and who waits for others.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    names: HashMap<String, Slot>,
+    asked: HashMap<String, Vec<Asker>>,
+    waiting: usize,
+}
+
+impl Registry {
+    /// Registers a name: who has waited for it. `None`: it is taken, or there are too many.
+    pub(crate) fn register(&mut self, name: &str, slot: Slot) -> Option<Vec<Asker>> {
+        if self.names.contains_key(name) || self.names.len() >= MOST_NAMES {
+            return None;
+        }
+        self.names.insert(name.to_owned(), slot);
+        let asked = self.asked.remove(name).unwrap_or_default();
+        self.waiting -= asked.len();
+        Some(asked)
+    }
+
+    /// The name is free again, if it is that one's.
+    pub(crate) fn forget(&mut self, name: &str, slot: Slot) {
+        if self.names.get(name) == Some(&slot) {
+            self.names.remove(name);
+        }
+    }
+
+    /// Whose name it is; or `asker` waits for it. `Err`: too many wait.
+    pub(crate) fn ask(&mut self, name: &str, asker: Asker) -> Result<Option<Slot>, ()> {
+        if let Some(slot) = self.names.get(name) {
+            return Ok(Some(*slot));
+        }
+        if self.waiting >= MOST_NAMES {
+            return Err(());
+        }
+        self.waiting += 1;
+        self.asked.entry(name.to_owned()).or_default().push(asker);
+        Ok(None)
+    }
+
+    /// They do not wait any more.
+    pub(crate) fn forget_askers(&mut self, is_gone: impl Fn(Asker) -> bool) {
+        self.asked.retain(|_, askers| {
+            askers.retain(|asker| !is_gone(*asker));
+            !askers.is_empty()
+        });
+        self.waiting = self.asked.values().map(Vec::len).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOT: Slot = Slot { index: 3, generation: 1 };
+    const ASKER: Asker = Asker { peer: Peer(1), request: 7 };
+
+    #[test]
+    fn who_asks_early_is_told_later() {
+        let mut registry = Registry::default();
+        assert_eq!(registry.ask("a", ASKER), Ok(None));
+        assert_eq!(registry.register("a", SLOT), Some(vec![ASKER]));
+        assert_eq!(registry.ask("a", ASKER), Ok(Some(SLOT)));
+    }
+
+    #[test]
+    fn a_name_is_taken_once_and_free_again() {
+        let mut registry = Registry::default();
+        let other = Slot { index: 4, ..SLOT };
+        assert!(registry.register("a", SLOT).is_some());
+        assert!(registry.register("a", other).is_none());
+        registry.forget("a", other);
+        assert!(registry.register("a", other).is_none(), "it was not that one's");
+        registry.forget("a", SLOT);
+        assert!(registry.register("a", other).is_some());
+    }
+
+    #[test]
+    fn who_is_gone_does_not_wait() {
+        let mut registry = Registry::default();
+        assert_eq!(registry.ask("a", ASKER), Ok(None));
+        registry.forget_askers(|asker| asker.peer == ASKER.peer);
+        assert_eq!(registry.register("a", SLOT), Some(vec![]));
+    }
+}

@@ -1,0 +1,454 @@
+//! A process of the cluster: its threads' inboxes, and what it knows of the others.
+
+mod sink;
+mod window;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use chanter::prelude::*;
+use serde::Serialize;
+
+pub use window::Send;
+pub(crate) use window::Window;
+
+use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Why};
+use crate::error::{LookupError, OpenError, SendError};
+use crate::inbox::{Core, Inbox};
+use crate::name::{Asker, Registry, Table, ThreadName};
+use crate::wire::{Body, Header, Kind, Slot, encode};
+
+/// So many inboxes a process may have open.
+const MOST_INBOXES: u32 = 1 << 20;
+/// With more windows than this, those of names that are of no use any more are forgotten.
+const MOST_CLOSED: usize = 4096;
+/// So many frames are taken from the engine before others run.
+const BUDGET: u32 = 64;
+/// The longest name that somebody may give.
+const LONGEST_NAME: usize = 255;
+
+pub(crate) struct Node {
+    me: Peer,
+    engine: Box<dyn Engine>,
+    links: BTreeMap<Peer, Link>,
+    table: Mutex<Table<Arc<Core>>>,
+    registry: Mutex<Registry>,
+    windows: Mutex<HashMap<ThreadName, Arc<Window>>>,
+    requests: Mutex<HashMap<u64, Request>>,
+    last_request: AtomicU64,
+    /// Frames that were for nobody, or made no sense.
+    dropped: AtomicU64,
+}
+
+/// Another process.
+struct Link {
+    pe: Pe,
+    state: Mutex<LinkState>,
+}
+
+#[derive(Default)]
+struct LinkState {
+    /// What the engine would not take.
+    backlog: VecDeque<(Lane, Body)>,
+    down: Option<Why>,
+    /// Somebody waits until the backlog is empty.
+    emptied: Option<IVar<()>>,
+}
+
+/// A question that is not answered yet.
+struct Request {
+    to: Peer,
+    answer: IVar<Result<ThreadName, LookupError>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Node {
+    /// Starts the process: a thread of the current machine serves its engine from now on.
+    pub(crate) fn start(engine: Box<dyn Engine>) -> Arc<Self> {
+        let me = engine.me();
+        let mut links = BTreeMap::new();
+        for (peer, pe) in engine.roster() {
+            links.insert(peer, Link { pe, state: Mutex::default() });
+        }
+        let node = Arc::new(Self {
+            me,
+            engine,
+            links,
+            table: Mutex::new(Table::new(MOST_INBOXES)),
+            registry: Mutex::default(),
+            windows: Mutex::default(),
+            requests: Mutex::default(),
+            last_request: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        });
+        let (bell, rung) = mailbox();
+        let serving = serve(Arc::downgrade(&node), rung);
+        drop(ThreadBuilder::new().name("cluster").spawn(serving));
+        node.engine.attach(Bell::new(move || {
+            // It is closed when nobody serves any more.
+            let _ = bell.try_send(());
+        }));
+        node
+    }
+
+    pub(crate) fn me(&self) -> Peer {
+        self.me
+    }
+
+    pub(crate) fn peers(&self) -> impl Iterator<Item = Peer> {
+        self.links.keys().copied()
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Why a process has gone, if it has.
+    pub(crate) fn down(&self, peer: Peer) -> Option<Why> {
+        lock(&self.links.get(&peer)?.state).down
+    }
+
+    fn name(&self, peer: Peer, thread: Slot) -> ThreadName {
+        ThreadName { pe: self.links.get(&peer).map_or(Pe(0), |link| link.pe), process: peer, thread }
+    }
+
+    /// An inbox, and its name; `given` if somebody gave it one, too.
+    pub(crate) fn open(self: &Arc<Self>, given: Option<&str>) -> Result<Inbox, OpenError> {
+        if let Some(name) = given
+            && (name.is_empty() || name.len() > LONGEST_NAME || name.contains('@'))
+        {
+            return Err(OpenError::Bad(name.to_owned()));
+        }
+        let lost = self.links.iter().filter_map(|(peer, link)| Some((*peer, lock(&link.state).down?)));
+        let lost = lost.collect();
+        let mut core = None;
+        let slot = lock(&self.table).insert(|slot| {
+            let made = Arc::new(Core::new(self.name(self.me, slot), Arc::downgrade(self), lost));
+            Arc::clone(core.insert(made))
+        });
+        let (Some(slot), Some(core)) = (slot, core) else { return Err(OpenError::Full) };
+        let inbox = Inbox::new(core, Arc::clone(self), given.map(str::to_owned));
+        if let Some(name) = given {
+            let asked = lock(&self.registry).register(name, slot);
+            for asker in asked.ok_or_else(|| OpenError::Taken(name.to_owned()))? {
+                self.answer(asker, slot);
+            }
+        }
+        Ok(inbox)
+    }
+
+    pub(crate) fn close(&self, core: &Core, given: Option<&str>) {
+        let name = core.name;
+        lock(&self.table).remove(name.thread);
+        if let Some(given) = given {
+            lock(&self.registry).forget(given, name.thread);
+        }
+        for peer in core.close() {
+            self.tell_gone(peer, name.thread);
+        }
+    }
+
+    /// Nobody has that name here.
+    fn tell_gone(&self, peer: Peer, slot: Slot) {
+        let name = self.name(self.me, slot);
+        if peer == self.me {
+            self.close_window(name, &SendError::Gone(name));
+        } else {
+            self.control(peer, Header { from: slot, ..self.header(Kind::Gone) }, Body::with_capacity(0));
+        }
+    }
+
+    /// The window stays, to tell who sends again; but not those of ever so many names.
+    fn close_window(&self, name: ThreadName, why: &SendError) {
+        let window = {
+            let mut windows = lock(&self.windows);
+            if windows.len() > MOST_CLOSED {
+                windows.retain(|_, window| !window.is_closed());
+            }
+            windows.get(&name).map(Arc::clone)
+        };
+        if let Some(window) = window {
+            window.close(why);
+        }
+    }
+
+    pub(crate) fn send<T: Serialize + ?Sized>(
+        self: &Arc<Self>,
+        from: ThreadName,
+        to: ThreadName,
+        tag: u32,
+        value: &T,
+    ) -> Send {
+        let body = encode(value).map_err(SendError::Encode).and_then(|body| {
+            let length = body.len();
+            if u32::try_from(length).is_ok() { Ok(body) } else { Err(SendError::TooLong(length)) }
+        });
+        Send::new(self.window(to), self, from, to, tag, body)
+    }
+
+    /// The window of what goes to `to` from here.
+    fn window(&self, to: ThreadName) -> Arc<Window> {
+        if let Some(window) = lock(&self.windows).get(&to) {
+            return Arc::clone(window);
+        }
+        let closed = if to.process == self.me {
+            lock(&self.table).get(to.thread).is_none().then_some(SendError::Gone(to))
+        } else {
+            match self.links.get(&to.process) {
+                None => Some(SendError::NoSuchProcess(to.process)),
+                Some(link) => lock(&link.state).down.map(|why| SendError::Lost(to.process, why)),
+            }
+        };
+        let is_open = closed.is_none();
+        let window = Arc::new(Window::new(closed));
+        if is_open {
+            return Arc::clone(lock(&self.windows).entry(to).or_insert(window));
+        }
+        window
+    }
+
+    /// A message that its window has let through is on its way.
+    pub(crate) fn deliver(
+        &self,
+        from: ThreadName,
+        to: ThreadName,
+        tag: u32,
+        body: Body,
+    ) -> Result<(), SendError> {
+        if to.process == self.me {
+            let inbox = lock(&self.table).get(to.thread).cloned();
+            let Some(inbox) = inbox else {
+                self.close_window(to, &SendError::Gone(to));
+                return Err(SendError::Gone(to));
+            };
+            if !inbox.arrive(from, tag, body) {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+            return Ok(());
+        }
+        let header = Header { tag, to: to.thread, from: from.thread, ..self.header(Kind::Message) };
+        self.transmit(to.process, Lane::User, header, body)
+    }
+
+    fn header(&self, kind: Kind) -> Header {
+        Header { process: self.me.0, ..Header::new(kind) }
+    }
+
+    fn control(&self, to: Peer, header: Header, body: Body) {
+        // Who has gone needs no answer.
+        let _ = self.transmit(to, Lane::Control, header, body);
+    }
+
+    fn transmit(&self, to: Peer, lane: Lane, header: Header, mut body: Body) -> Result<(), SendError> {
+        let Some(link) = self.links.get(&to) else { return Err(SendError::NoSuchProcess(to)) };
+        body.set_header(&Header { length: body.len() as u32, ..header });
+        let mut state = lock(&link.state);
+        if let Some(why) = state.down {
+            return Err(SendError::Lost(to, why));
+        }
+        if !state.backlog.is_empty() {
+            state.backlog.push_back((lane, body));
+        } else if let Err(Full { body }) = self.engine.try_send(to, lane, body) {
+            state.backlog.push_back((lane, body));
+        }
+        Ok(())
+    }
+
+    /// Sends what the engine would not take before.
+    fn flush(&self) {
+        for (peer, link) in &self.links {
+            let mut state = lock(&link.state);
+            while let Some((lane, body)) = state.backlog.pop_front() {
+                if let Err(Full { body }) = self.engine.try_send(*peer, lane, body) {
+                    state.backlog.push_front((lane, body));
+                    break;
+                }
+            }
+            let emptied = if state.backlog.is_empty() { state.emptied.take() } else { None };
+            drop(state);
+            emptied.map(|emptied| emptied.put(()));
+        }
+    }
+
+    /// So much from `peer` was received in an inbox of ours.
+    pub(crate) fn give_credit(&self, inbox: ThreadName, peer: Peer, messages: u32, bytes: u64) {
+        if peer == self.me {
+            let window = lock(&self.windows).get(&inbox).cloned();
+            if let Some(window) = window {
+                window.give_back(messages, bytes);
+            }
+            return;
+        }
+        let credit = u16::try_from(messages).unwrap_or(u16::MAX);
+        let header = Header { credit, request: bytes, from: inbox.thread, ..self.header(Kind::Acknowledge) };
+        self.control(peer, header, Body::with_capacity(0));
+    }
+
+    /// The event of finding the name that somebody has given to a thread.
+    pub(crate) fn lookup(
+        self: &Arc<Self>,
+        name: &str,
+    ) -> impl Event<Output = Result<ThreadName, LookupError>> + std::marker::Send + use<> {
+        let asked = self.parse(name);
+        let node = Arc::clone(self);
+        guard(move || {
+            let answer = IVar::new();
+            let request = match asked {
+                Ok((peer, name)) => node.ask(peer, &name, &answer),
+                Err(error) => {
+                    let _ = answer.put(Err(error));
+                    0
+                }
+            };
+            answer.get().on_abort(move || drop(lock(&node.requests).remove(&request)))
+        })
+    }
+
+    fn parse(&self, name: &str) -> Result<(Peer, String), LookupError> {
+        let bad = || LookupError::Bad(name.to_owned());
+        let (given, peer) = match name.split_once('@') {
+            Some((given, peer)) => (given, Peer(peer.parse().map_err(|_| bad())?)),
+            None => (name, self.me),
+        };
+        if given.is_empty() || given.len() > LONGEST_NAME {
+            return Err(bad());
+        }
+        if !self.links.contains_key(&peer) {
+            return Err(LookupError::NoSuchProcess(peer));
+        }
+        Ok((peer, given.to_owned()))
+    }
+
+    fn ask(&self, to: Peer, name: &str, answer: &IVar<Result<ThreadName, LookupError>>) -> u64 {
+        let request = self.last_request.fetch_add(1, Ordering::Relaxed) + 1;
+        lock(&self.requests).insert(request, Request { to, answer: answer.clone() });
+        if to == self.me {
+            self.look_up(Asker { peer: self.me, request }, name);
+        } else {
+            let header = Header { request, ..self.header(Kind::Lookup) };
+            let sent = self.transmit(to, Lane::Control, header, Body::copied_from(name.as_bytes()));
+            if let Err(SendError::Lost(peer, why)) = sent {
+                self.is_answered(to, request, Err(LookupError::Lost(peer, why)));
+            }
+        }
+        request
+    }
+
+    /// Somebody asks for a name.
+    fn look_up(&self, asker: Asker, name: &str) {
+        let found = lock(&self.registry).ask(name, asker);
+        match found {
+            Ok(Some(slot)) => self.answer(asker, slot),
+            Ok(None) => (),
+            Err(()) => self.answer(asker, Slot::default()),
+        }
+    }
+
+    /// The name is that one's; or too many wait, if it is nobody's.
+    fn answer(&self, asker: Asker, slot: Slot) {
+        if asker.peer == self.me {
+            let name = self.name(self.me, slot);
+            let found = if slot == Slot::default() { Err(LookupError::Full) } else { Ok(name) };
+            self.is_answered(self.me, asker.request, found);
+        } else {
+            let header = Header { request: asker.request, from: slot, ..self.header(Kind::Found) };
+            self.control(asker.peer, header, Body::with_capacity(0));
+        }
+    }
+
+    fn is_answered(&self, by: Peer, request: u64, answer: Result<ThreadName, LookupError>) {
+        let asked = {
+            let mut requests = lock(&self.requests);
+            if requests.get(&request).is_none_or(|asked| asked.to != by) {
+                return;
+            }
+            requests.remove(&request)
+        };
+        if let Some(asked) = asked {
+            let _ = asked.answer.put(answer);
+        }
+    }
+
+    /// A process has gone.
+    fn lose(&self, peer: Peer, why: Why) {
+        let Some(link) = self.links.get(&peer) else { return };
+        let emptied = {
+            let mut state = lock(&link.state);
+            if state.down.is_some() {
+                return;
+            }
+            state.down = Some(why);
+            state.backlog.clear();
+            state.emptied.take()
+        };
+        emptied.map(|emptied| emptied.put(()));
+        lock(&self.registry).forget_askers(|asker| asker.peer == peer);
+        let mut windows = Vec::new();
+        lock(&self.windows).retain(|name, window| {
+            let stays = name.process != peer;
+            if !stays {
+                windows.push(Arc::clone(window));
+            }
+            stays
+        });
+        windows.iter().for_each(|window| window.close(&SendError::Lost(peer, why)));
+        let asked: Vec<u64> = {
+            let requests = lock(&self.requests);
+            requests.iter().filter(|(_, asked)| asked.to == peer).map(|(request, _)| *request).collect()
+        };
+        for request in asked {
+            self.is_answered(peer, request, Err(LookupError::Lost(peer, why)));
+        }
+        let inboxes: Vec<Arc<Core>> = lock(&self.table).iter().cloned().collect();
+        inboxes.iter().for_each(|inbox| inbox.lose(peer, why));
+    }
+
+    /// Leaves the cluster, when all that was sent has been taken by the engine.
+    pub(crate) async fn leave(&self) {
+        for link in self.links.values() {
+            let emptied = {
+                let mut state = lock(&link.state);
+                if state.backlog.is_empty() {
+                    continue;
+                }
+                state.emptied.get_or_insert_with(IVar::new).clone()
+            };
+            emptied.get().await;
+        }
+        self.engine.leave(Leave::Drain);
+        self.engine.left().await;
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("me", &self.me).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.engine.leave(Leave::Now);
+    }
+}
+
+/// Serves the engine whenever the bell is rung, as long as the process is in use.
+async fn serve(node: Weak<Node>, rung: Receiver<()>) {
+    while rung.recv().await.is_ok() {
+        while rung.try_recv().is_ok() {}
+        loop {
+            let Some(node) = node.upgrade() else { return };
+            node.flush();
+            if node.engine.poll(BUDGET, &mut &*node) != Polled::More {
+                break;
+            }
+            drop(node);
+            yield_now().await;
+        }
+    }
+}

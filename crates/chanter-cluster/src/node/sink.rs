@@ -1,0 +1,71 @@
+//! What arrives.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{LONGEST_NAME, Node, lock};
+use crate::engine::{Change, Lane, Peer, Sink};
+use crate::error::{LookupError, SendError};
+use crate::name::Asker;
+use crate::wire::{Body, Header, Kind, LENGTH, Slot};
+
+impl Sink for &Node {
+    fn arrived(&mut self, from: Peer, _lane: Lane, frame: Body) {
+        if self.is_understood(from, frame).is_none() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn peer(&mut self, peer: Peer, change: Change) {
+        if let Change::Down(why) = change {
+            self.lose(peer, why);
+        }
+    }
+}
+
+impl Node {
+    /// `None`: it made no sense, or was for nobody.
+    fn is_understood(&self, from: Peer, frame: Body) -> Option<()> {
+        let header = Header::decode(frame.frame(), u32::MAX).ok()?;
+        let is_whole = frame.frame().len() - LENGTH == header.length as usize;
+        if header.process != from.0 || !is_whole || !self.links.contains_key(&from) {
+            return None;
+        }
+        match header.kind {
+            Kind::Message => {
+                let inbox = lock(&self.table).get(header.to).map(Arc::clone);
+                let Some(inbox) = inbox else {
+                    self.tell_gone(from, header.to);
+                    return None;
+                };
+                inbox.arrive(self.name(from, header.from), header.tag, frame).then_some(())
+            }
+            Kind::Acknowledge => {
+                let window = lock(&self.windows).get(&self.name(from, header.from)).map(Arc::clone);
+                window?.give_back(header.credit.into(), header.request);
+                Some(())
+            }
+            Kind::Gone => {
+                let name = self.name(from, header.from);
+                self.close_window(name, &SendError::Gone(name));
+                Some(())
+            }
+            Kind::Lookup => {
+                let name = std::str::from_utf8(&frame).ok().filter(|name| name.len() <= LONGEST_NAME)?;
+                self.look_up(Asker { peer: from, request: header.request }, name);
+                Some(())
+            }
+            Kind::Found => {
+                let found = if header.from == Slot::default() {
+                    Err(LookupError::Full)
+                } else {
+                    Ok(self.name(from, header.from))
+                };
+                self.is_answered(from, header.request, found);
+                Some(())
+            }
+            // Of links and engines that are not there yet.
+            Kind::Descriptor | Kind::Ready | Kind::Heartbeat | Kind::Leave => None,
+        }
+    }
+}

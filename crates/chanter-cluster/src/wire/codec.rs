@@ -1,0 +1,104 @@
+//! Values as bytes.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::Body;
+
+/// Writes a value straight into a body.
+pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
+    postcard::to_extend(value, Body::with_capacity(64)).map_err(|error| error.to_string())
+}
+
+/// Reads a value, which must take all the bytes.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(format!("{} bytes are left over", rest.len())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Numbers that are all of one type: they travel as they lie in memory, with one copy on each side, instead of
+/// one by one.
+///
+/// ```
+/// use chanter_cluster::Plain;
+/// let row = Plain(vec![0.5_f64; 1024]);
+/// # let bytes = postcard::to_allocvec(&row).unwrap();
+/// # assert!(bytes.len() < 8 * 1024 + 4);
+/// # let Plain(same): Plain<f64> = postcard::from_bytes(&bytes).unwrap();
+/// # assert_eq!(same, row.0);
+/// ```
+///
+/// # Errors
+/// Processes whose machines have another byte order cannot read each other's, and are told so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plain<T>(pub Vec<T>);
+
+/// The order of bytes, in front: what it reads as tells whether it is ours.
+const ORDER: u8 = if cfg!(target_endian = "little") { 1 } else { 2 };
+
+impl<T: bytemuck::Pod> Serialize for Plain<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (ORDER, Bytes(bytemuck::cast_slice(&self.0))).serialize(serializer)
+    }
+}
+
+impl<'de, T: bytemuck::Pod> Deserialize<'de> for Plain<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (order, Bytes(bytes)) = <(u8, Bytes<'de>)>::deserialize(deserializer)?;
+        if order != ORDER {
+            return Err(de::Error::custom("plain data of a machine with another byte order"));
+        }
+        if size_of::<T>() == 0 || bytes.len() % size_of::<T>() != 0 {
+            return Err(de::Error::custom("plain data of another size"));
+        }
+        Ok(Self(bytemuck::pod_collect_to_vec(bytes)))
+    }
+}
+
+struct Bytes<'a>(&'a [u8]);
+
+impl Serialize for Bytes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&'de [u8]>::deserialize(deserializer).map(Bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_comes_back() {
+        let value = (7_u32, "seven".to_owned(), vec![Some(1.5_f64), None]);
+        assert_eq!(decode(&encode(&value).unwrap()), Ok(value));
+    }
+
+    #[test]
+    fn bytes_that_are_no_such_value_are_refused() {
+        let body = encode(&(1_u8, 2_u8)).unwrap();
+        assert!(decode::<u8>(&body).unwrap_err().contains("1 bytes are left over"));
+        assert!(decode::<(u8, u8, u8)>(&body).is_err());
+        assert!(decode::<String>(&[200, 1]).is_err());
+    }
+
+    #[test]
+    fn plain_data_is_copied_as_it_is() {
+        let row = Plain(vec![1.0_f64, -2.5, f64::MAX]);
+        let body = encode(&row).unwrap();
+        assert_eq!(body.len(), 1 + 1 + 24);
+        assert_eq!(decode(&body), Ok(row));
+        assert!(decode::<Plain<[u8; 7]>>(&body).unwrap_err().len() > 3);
+        let mut other = encode(&Plain(vec![1_u32])).unwrap().to_vec();
+        other[0] = 3 - ORDER;
+        assert!(decode::<Plain<u32>>(&other).is_err());
+    }
+}
