@@ -7,10 +7,9 @@ use std::process::{Command, Output};
 
 use chanter::prelude::*;
 use chanter_cluster::engine::socket::{Config, Sockets};
-use chanter_cluster::engine::{Bell, Change, Engine, Lane, Leave, Peer, Polled, Sink, Why};
+use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink, Token, Why};
 use chanter_cluster::launcher::Launched;
 use chanter_cluster::wire::{Body, Header, Kind};
-use chanter_cluster::{ANYONE, Here};
 use nix::sys::signal::{Signal, raise};
 
 const RUN: &str = "CHANTER_TEST_RUN";
@@ -21,8 +20,7 @@ fn main() {
     match std::env::var(RUN) {
         Ok(name) => process(&name),
         Err(_) => {
-            for (name, test) in [("ring", ring as fn()), ("death", death), ("hello", hello), ("alone", alone)]
-            {
+            for (name, test) in [("ring", ring as fn()), ("death", death), ("alone", alone)] {
                 test();
                 println!("test {name} ... ok");
             }
@@ -66,14 +64,6 @@ fn death() {
     }
 }
 
-/// Threads of all processes greet one of the first, by its name.
-fn hello() {
-    let output = launch("hello", &[]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), &*said), (Some(0), ""));
-    assert_eq!(lines(&output), [1, 2, 3].map(|number| format!("[0] process {number} says hello")));
-}
-
 /// Without a launcher there is no job.
 fn alone() {
     assert!(Launched::from_env().unwrap().is_none());
@@ -94,6 +84,8 @@ impl Sink for Seen {
         self.came.push((from.0, Header::decode(frame.frame(), 0).unwrap().request));
     }
 
+    fn sent(&mut self, _token: Token, _body: Body, _outcome: Result<(), Why>) {}
+
     fn peer(&mut self, peer: Peer, change: Change) {
         // A machine that is slow makes peers suspect.
         if matches!(change, Change::Down(_)) {
@@ -108,61 +100,37 @@ impl Sink for Seen {
 struct Process {
     engine: Sockets,
     seen: Seen,
-    rung: Receiver<()>,
 }
 
 impl Process {
     fn send(&self, to: u32, request: u64) {
         let mut body = Body::with_capacity(0);
         body.set_header(&Header { request, ..Header::new(Kind::Message) });
-        self.engine.try_send(Peer(to), Lane::User, body).unwrap();
+        self.engine.try_send(Peer(to), Lane::User, body, Token(request)).unwrap();
     }
 
     async fn until(&mut self, what: impl Fn(&Seen) -> bool) {
         while !what(&self.seen) {
             if self.engine.poll(16, &mut self.seen) == Polled::Nothing {
-                self.rung.recv().await.unwrap();
+                self.engine.news().await;
             }
         }
     }
 
     async fn leave(mut self) {
         self.engine.leave(Leave::Drain);
-        while !choose((self.rung.recv().wrap(|_| false), self.engine.left().wrap(|()| true))).await {
+        let ended = self.engine.ended();
+        while !choose((self.engine.news().wrap(|()| false), ended.clone().wrap(|()| true))).await {
             while self.engine.poll(16, &mut self.seen) != Polled::Nothing {}
         }
     }
 }
 
-const HELLO: u32 = 1;
-
-async fn greet() {
-    let here = Here::from_launcher().await.unwrap().expect("there is a launcher");
-    assert_eq!(here.count(), COUNT);
-    let me = here.open("greeter").unwrap();
-    if here.number() == 0 {
-        for _ in 1..COUNT {
-            let got = me.recv::<String>(ANYONE, HELLO).await.unwrap();
-            println!("process {} says {}", got.from.process.0, got.value);
-        }
-    } else {
-        me.send(here.lookup("greeter@0").await.unwrap(), HELLO, "hello").await.unwrap();
-    }
-    here.leave().await;
-}
-
 fn process(name: &str) {
-    if name == "hello" {
-        return block_on(greet());
-    }
     block_on(async {
         let engine = Sockets::from_launcher(Config::default()).await.unwrap().expect("there is a launcher");
         assert!(Launched::from_env().unwrap().is_none(), "the listener is given once");
-        let (bell, rung) = bounded(1);
-        engine.attach(Bell::new(move || {
-            let _ = bell.try_send(());
-        }));
-        let mut process = Process { engine, seen: Seen::default(), rung };
+        let mut process = Process { engine, seen: Seen::default() };
         let me = process.engine.me().0;
         match name {
             "ring" => {

@@ -17,8 +17,13 @@ pub enum SendError {
     Gone(ThreadName),
     /// The value cannot be written: what its serializer says.
     Encode(String),
-    /// The value takes so many bytes, and 4 GiB are the most.
-    TooLong(usize),
+    /// The value takes more bytes than the engine carries in one message: send it in parts.
+    TooLong {
+        /// What it takes.
+        length: usize,
+        /// The most there may be.
+        longest: u32,
+    },
 }
 
 impl fmt::Display for SendError {
@@ -28,7 +33,9 @@ impl fmt::Display for SendError {
             Self::Lost(peer, why) => write!(f, "process {} {why}", peer.0),
             Self::Gone(name) => write!(f, "{name} has closed its inbox: its name is of no use any more"),
             Self::Encode(error) => write!(f, "the value cannot be written: {error}"),
-            Self::TooLong(bytes) => write!(f, "the value takes {bytes} bytes, and 4 GiB are the most"),
+            Self::TooLong { length, longest } => {
+                write!(f, "the value takes {length} bytes, and a message to that process at most {longest}")
+            }
         }
     }
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use chanter::Event;
 
+#[cfg(unix)]
+use crate::engine::socket::{Config, Sockets, StartError};
 use crate::engine::{Engine, Local, Peer, Why};
 use crate::error::{LookupError, OpenError};
 use crate::inbox::Inbox;
@@ -56,20 +58,20 @@ impl Here {
         Self { node: Node::start(Box::new(engine)) }
     }
 
-    /// The process that `chanter launch` has started, connected with the others of its job. `None`: no launcher has
-    /// started it, or this was called before.
-    ///
-    /// Dropped before it is ready: the process is not connected, and cannot be any more.
+    /// This process of the job that `chanter launch` has started; alone, if it has not.
     ///
     /// # Errors
-    /// Not all are connected: see [`StartError`](crate::engine::socket::StartError).
+    /// The environment is not what a launcher sets, or the processes have not found each other: see
+    /// [`StartError`](crate::engine::socket::StartError).
     ///
     /// # Panics
     /// As [`local`].
     #[cfg(unix)]
-    pub async fn from_launcher() -> Result<Option<Self>, crate::engine::socket::StartError> {
-        use crate::engine::socket::{Config, Sockets};
-        Ok(Sockets::from_launcher(Config::default()).await?.map(Self::start))
+    pub async fn launched() -> Result<Self, StartError> {
+        Ok(match Sockets::from_launcher(Config::default()).await? {
+            Some(sockets) => Self::start(sockets),
+            None => Self::start(Local::alone()),
+        })
     }
 
     /// Its number.

@@ -107,7 +107,7 @@ pub use vp::entry as __main;
 #[doc(hidden)]
 pub mod base {
     pub use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
-    pub use crate::event::Wakes;
+    pub use crate::event::wakes::Wakes;
     pub use crate::sync::{Guard, Lock};
     pub use crate::vp::{Pump, PumpRest};
 

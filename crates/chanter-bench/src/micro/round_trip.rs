@@ -9,9 +9,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chanter::prelude::*;
 use chanter_cluster::engine::socket::{Config, Sockets};
-use chanter_cluster::engine::{Bell, Change, Engine, Lane, Leave, Peer, Polled, Sink};
+use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink, Token, Why};
 use chanter_cluster::launcher::{Address, Launched, Secret};
 use chanter_cluster::wire::{Body, Header, Kind, LENGTH};
 
@@ -159,10 +158,12 @@ impl Sink for Came {
         self.0 = Header::decode(frame.frame(), BYTES as u32).ok().map(|header| header.request);
     }
 
+    fn sent(&mut self, _token: Token, _body: Body, _outcome: Result<(), Why>) {}
+
     fn peer(&mut self, _peer: Peer, _change: Change) {}
 }
 
-async fn next(engine: &Sockets, rung: &Receiver<()>) -> u64 {
+async fn next(engine: &Sockets) -> u64 {
     let mut came = Came::default();
     loop {
         let polled = engine.poll(1, &mut came);
@@ -170,24 +171,16 @@ async fn next(engine: &Sockets, rung: &Receiver<()>) -> u64 {
             return request;
         }
         if polled == Polled::Nothing {
-            let _ = rung.recv().await;
+            engine.news().await;
         }
     }
-}
-
-fn attach(engine: &Sockets) -> Receiver<()> {
-    let (bell, rung) = bounded(1);
-    engine.attach(Bell::new(move || {
-        let _ = bell.try_send(());
-    }));
-    rung
 }
 
 fn send(engine: &Sockets, to: u32, request: u64) -> Result<(), Failure> {
     let mut body = Body::with_capacity(BYTES);
     body.extend_from_slice(&[7; BYTES]);
     body.set_header(&Header { length: BYTES as u32, request, ..Header::new(Kind::Message) });
-    engine.try_send(Peer(to), Lane::User, body).map_err(|_| broken("the queue is full"))
+    engine.try_send(Peer(to), Lane::User, body, Token(request)).map_err(|_| broken("the queue is full"))
 }
 
 fn engine(load: Load, [zero, one]: [(Address, OwnedFd); 2]) -> Outcome {
@@ -203,29 +196,27 @@ fn engine(load: Load, [zero, one]: [(Address, OwnedFd); 2]) -> Outcome {
     let echo = thread::spawn(move || {
         machine(1)?.block_on(async {
             let engine = Sockets::start(echo, Config::default()).await.map_err(broken)?;
-            let rung = attach(&engine);
             for _ in 0..trips {
-                let request = next(&engine, &rung).await;
+                let request = next(&engine).await;
                 send(&engine, 0, request)?;
             }
-            engine.left().await;
+            engine.ended().await;
             Ok(())
         })
     });
     let elapsed = machine(1)?.block_on(async {
         let engine = Sockets::start(caller, Config::default()).await.map_err(broken)?;
-        let rung = attach(&engine);
         let clock = Instant::now();
         for trip in 0..trips {
             send(&engine, 1, trip)?;
-            let answer = next(&engine, &rung).await;
+            let answer = next(&engine).await;
             if answer != trip {
                 return Err(Failure::Wrong(format!("the answer to {trip}: {answer}")));
             }
         }
         let elapsed: Duration = clock.elapsed();
         engine.leave(Leave::Drain);
-        engine.left().await;
+        engine.ended().await;
         Ok(elapsed)
     })?;
     echo.join().map_err(|_| broken("the echo has panicked"))??;

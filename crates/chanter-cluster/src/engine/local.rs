@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::{
-    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why,
+    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Token,
+    Why,
 };
 use crate::wire::Body;
 
@@ -38,6 +39,7 @@ struct Queue {
 
 enum Item {
     Frame(Peer, Lane, Body),
+    Sent(Token, Body, Result<(), Why>),
     Down(Peer, Why),
 }
 
@@ -46,6 +48,11 @@ impl Local {
     pub fn cluster(count: u32) -> Vec<Self> {
         let ports: Arc<[Port]> = (0..count).map(|_| Port::default()).collect();
         (0..count).map(|me| Self { me: Peer(me), ports: Arc::clone(&ports) }).collect()
+    }
+
+    /// The engine of a process without others.
+    pub fn alone() -> Self {
+        Self { me: Peer(0), ports: Arc::from([Port::default()]) }
     }
 
     /// The process ends without a word, as if it had been killed: the others are told, after all that it has sent.
@@ -86,7 +93,6 @@ impl Port {
             if queue.is_closed {
                 return;
             }
-            queue.frames += usize::from(matches!(item, Item::Frame(..)));
             queue.items.push_back(item);
             // ORDER: under the lock, as in `poll`: it is true while there are items.
             self.has_work.store(true, Ordering::Release);
@@ -121,19 +127,35 @@ impl Engine for Local {
         }
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
-        let Some(port) = self.port(to) else { return Ok(()) };
-        {
+    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full> {
+        let mut refused = Some(body);
+        if let Some(port) = self.port(to) {
             let mut queue = port.lock();
             if queue.frames >= CAPACITY && !queue.is_closed {
                 if !queue.refused.contains(&self.me) {
                     queue.refused.push(self.me);
                 }
-                return Err(Full { body });
+                return Err(Full { body: refused.take().expect("it is there") });
             }
+            if !queue.is_closed {
+                queue.frames += 1;
+                queue.items.extend(refused.take().map(|body| Item::Frame(self.me, lane, body)));
+                port.has_work.store(true, Ordering::Release);
+            }
+            drop(queue);
+            port.ring();
         }
-        port.put(Item::Frame(self.me, lane, body));
+        if let Some(own) = self.port(self.me) {
+            let outcome = if refused.is_none() { Ok(()) } else { Err(Why::Unreachable) };
+            let body = refused.unwrap_or_else(|| Body::with_capacity(0));
+            own.lock().items.push_back(Item::Sent(token, body, outcome));
+            own.has_work.store(true, Ordering::Release);
+        }
         Ok(())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.port(self.me).is_none_or(|port| port.lock().is_closed)
     }
 
     fn has_work(&self) -> bool {
@@ -160,6 +182,7 @@ impl Engine for Local {
             polled = Polled::Some;
             match item {
                 Item::Frame(from, lane, frame) => sink.arrived(from, lane, frame),
+                Item::Sent(token, body, outcome) => sink.sent(token, body, outcome),
                 Item::Down(peer, why) => sink.peer(peer, Change::Down(why)),
             }
         }

@@ -12,7 +12,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chanter::{BoxEvent, Event};
 use serde::{Deserialize, Serialize};
 
 pub use local::Local;
@@ -60,6 +59,10 @@ pub enum Lane {
     /// Large bodies.
     Bulk,
 }
+
+/// What the caller calls a send, to know it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token(pub u64);
 
 /// The engine takes no more for now, and gives the body back. It rings the [`Bell`] when it does again.
 #[derive(Debug, PartialEq, Eq)]
@@ -179,15 +182,19 @@ pub trait Engine: Send + Sync + 'static {
     /// What can be done with frames to `to`.
     fn caps(&self, to: Peer) -> Caps;
 
+    /// Whether nothing comes any more, and nothing is on its way: nobody is left; or this process has left, and
+    /// each peer has what it was sent, or has gone. The bell is rung when that begins.
+    fn has_ended(&self) -> bool;
+
     /// Whoever polls it sleeps from now on until `bell` is rung, unless a [`rest`](Self::rest) has said otherwise. Called
     /// once, before all others.
     fn attach(&self, bell: Bell);
 
-    /// Takes a frame, whose header has been written, to send it. Never blocks. Nothing is taken for a peer that has gone.
+    /// Takes a frame, whose header has been written, to send it. Never blocks. Afterwards [`Sink::sent`] comes, once.
     ///
     /// # Errors
     /// [`Full`]: nothing has been taken.
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full>;
+    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full>;
 
     /// One cheap test: whether a poll would find something. After [`rest`](Self::rest) has said
     /// [`Rest::Notified`] it misses nothing.
@@ -205,12 +212,6 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The process leaves.
     fn leave(&self, how: Leave);
-
-    /// The event that it has left: each peer has taken all that it was sent, or has gone. Polls go on until then.
-    /// The default is an engine that has left when [`leave`](Self::leave) returns.
-    fn left(&self) -> BoxEvent<'static, ()> {
-        chanter::always(()).boxed()
-    }
 }
 
 impl<E: Engine + ?Sized> Engine for Arc<E> {
@@ -226,12 +227,16 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
         (**self).caps(to)
     }
 
+    fn has_ended(&self) -> bool {
+        (**self).has_ended()
+    }
+
     fn attach(&self, bell: Bell) {
         (**self).attach(bell);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
-        (**self).try_send(to, lane, body)
+    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full> {
+        (**self).try_send(to, lane, body, token)
     }
 
     fn has_work(&self) -> bool {
@@ -253,16 +258,16 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
     fn leave(&self, how: Leave) {
         (**self).leave(how);
     }
-
-    fn left(&self) -> BoxEvent<'static, ()> {
-        (**self).left()
-    }
 }
 
 /// Who gets what an engine finds. Calls come from within [`Engine::poll`] only.
 pub trait Sink {
     /// A frame has come: header and body, unchecked.
     fn arrived(&mut self, from: Peer, lane: Lane, frame: Body);
+
+    /// The engine is through with a frame: sent, or not because the peer has gone. It gives the body back, if it has
+    /// not given it away: then it is empty.
+    fn sent(&mut self, token: Token, body: Body, outcome: Result<(), Why>);
 
     /// What is known of a peer has changed. After [`Change::Down`] nothing comes from it any more.
     fn peer(&mut self, peer: Peer, change: Change);

@@ -14,7 +14,7 @@ use serde::Serialize;
 pub use window::Send;
 pub(crate) use window::Window;
 
-use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Why};
+use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Token, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::inbox::{Core, Inbox};
 use crate::name::{Asker, Registry, Table, ThreadName};
@@ -38,6 +38,8 @@ pub(crate) struct Node {
     windows: Mutex<HashMap<ThreadName, Arc<Window>>>,
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
+    /// The engine has.
+    ended: IVar<()>,
     /// Frames that were for nobody, or made no sense.
     dropped: AtomicU64,
 }
@@ -84,6 +86,7 @@ impl Node {
             windows: Mutex::default(),
             requests: Mutex::default(),
             last_request: AtomicU64::new(0),
+            ended: IVar::new(),
             dropped: AtomicU64::new(0),
         });
         let (bell, rung) = mailbox();
@@ -184,9 +187,10 @@ impl Node {
         tag: u32,
         value: &T,
     ) -> Send {
-        let body = encode(value).map_err(SendError::Encode).and_then(|body| {
-            let length = body.len();
-            if u32::try_from(length).is_ok() { Ok(body) } else { Err(SendError::TooLong(length)) }
+        let longest = if to.process == self.me { u32::MAX } else { self.engine.caps(to.process).eager };
+        let body = encode(value).map_err(SendError::Encode).and_then(|body| match body.len() {
+            length if length > longest as usize => Err(SendError::TooLong { length, longest }),
+            _ => Ok(body),
         });
         Send::new(self.window(to), self, from, to, tag, body)
     }
@@ -253,7 +257,7 @@ impl Node {
         }
         if !state.backlog.is_empty() {
             state.backlog.push_back((lane, body));
-        } else if let Err(Full { body }) = self.engine.try_send(to, lane, body) {
+        } else if let Err(Full { body }) = self.engine.try_send(to, lane, body, Token(0)) {
             state.backlog.push_back((lane, body));
         }
         Ok(())
@@ -264,7 +268,7 @@ impl Node {
         for (peer, link) in &self.links {
             let mut state = lock(&link.state);
             while let Some((lane, body)) = state.backlog.pop_front() {
-                if let Err(Full { body }) = self.engine.try_send(*peer, lane, body) {
+                if let Err(Full { body }) = self.engine.try_send(*peer, lane, body, Token(0)) {
                     state.backlog.push_front((lane, body));
                     break;
                 }
@@ -408,7 +412,7 @@ impl Node {
         inboxes.iter().for_each(|inbox| inbox.lose(peer, why));
     }
 
-    /// Leaves the cluster, when all that was sent has been taken by the engine.
+    /// Leaves the cluster: all that was sent is with its receivers' processes, or they have gone.
     pub(crate) async fn leave(&self) {
         for link in self.links.values() {
             let emptied = {
@@ -421,7 +425,14 @@ impl Node {
             emptied.get().await;
         }
         self.engine.leave(Leave::Drain);
-        self.engine.left().await;
+        self.see_whether_ended();
+        self.ended.get().await;
+    }
+
+    fn see_whether_ended(&self) {
+        if self.engine.has_ended() {
+            let _ = self.ended.put(());
+        }
     }
 }
 
@@ -445,6 +456,7 @@ async fn serve(node: Weak<Node>, rung: Receiver<()>) {
             let Some(node) = node.upgrade() else { return };
             node.flush();
             if node.engine.poll(BUDGET, &mut &*node) != Polled::More {
+                node.see_whether_ended();
                 break;
             }
             drop(node);

@@ -182,7 +182,7 @@ impl fmt::Debug for Send {
 }
 
 /// What is left of a note whose message has gone.
-const SENT: SendError = SendError::TooLong(0);
+const SENT: SendError = SendError::TooLong { length: 0, longest: 0 };
 
 impl Operation for Send {
     type Place = Share;

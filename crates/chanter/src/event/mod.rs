@@ -52,7 +52,7 @@ mod sync;
 mod timeout;
 mod tuples;
 mod wait_queue;
-mod wakes;
+pub(crate) mod wakes;
 mod walk;
 mod wrap;
 
@@ -99,7 +99,7 @@ pub(crate) use offering::{Offered, Offering};
 pub(crate) use protocol::{Offer, OfferList, Verdict};
 pub(crate) use sync::is_of_user;
 pub(crate) use wait_queue::WaitQueue;
-pub use wakes::Wakes;
+pub(crate) use wakes::Wakes;
 
 /// A first-class synchronous operation.
 ///

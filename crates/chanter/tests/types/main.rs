@@ -42,6 +42,8 @@ fn each_public_type_is_in_the_table() {
             );
             wrong.extend(listed.difference(&public).map(|name| format!("{module}::{name} is not public")));
         }
+        // Hidden: for crates of Chanter's, which are checked as a whole.
+        public.remove("chanter::base");
         for (module, names) in public {
             wrong.push(format!("no section {module}, with {names:?}"));
         }

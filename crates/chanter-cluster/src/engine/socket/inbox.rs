@@ -4,19 +4,28 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::engine::{Bell, Change, Lane, Peer, Sink};
+use chanter::prelude::*;
+
+use crate::engine::{Bell, Change, Lane, Peer, Sink, Token, Why};
 use crate::wire::Body;
 
 /// What a sink is told.
 pub(super) enum Happening {
-    Arrived(Peer, Lane, Body),
+    Arrived(Peer, Lane, Vec<u8>),
+    Sent(Token, Body, Result<(), Why>),
     Changed(Peer, Change),
 }
 
 impl Happening {
     pub(super) fn tell(self, sink: &mut dyn Sink) {
         match self {
-            Self::Arrived(from, lane, frame) => sink.arrived(from, lane, frame),
+            Self::Arrived(from, lane, frame) => {
+                // A frame that is too short for its header was refused by its reader.
+                if let Some(frame) = Body::of_frame(frame) {
+                    sink.arrived(from, lane, frame);
+                }
+            }
+            Self::Sent(token, body, outcome) => sink.sent(token, body, outcome),
             Self::Changed(peer, change) => sink.peer(peer, change),
         }
     }
@@ -26,7 +35,9 @@ pub(super) struct Inbox {
     happened: Mutex<VecDeque<Happening>>,
     /// How many there are.
     count: AtomicUsize,
-    bell: OnceLock<Bell>,
+    news: Sender<()>,
+    pub(super) heard: Receiver<()>,
+    pub(super) bell: OnceLock<Bell>,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -35,20 +46,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Inbox {
     pub(super) fn new() -> Self {
-        Self { happened: Mutex::default(), count: AtomicUsize::new(0), bell: OnceLock::new() }
-    }
-
-    pub(super) fn attach(&self, bell: Bell) {
-        let _ = self.bell.set(bell);
-        // What has come before has rung no bell.
-        self.ring();
-    }
-
-    /// Somebody should poll, or try again to send.
-    pub(super) fn ring(&self) {
-        if let Some(bell) = self.bell.get() {
-            bell.ring();
-        }
+        let (news, heard) = bounded(1);
+        Self { happened: Mutex::default(), count: AtomicUsize::new(0), news, heard, bell: OnceLock::new() }
     }
 
     pub(super) fn push(&self, happening: Happening) {
@@ -65,7 +64,15 @@ impl Inbox {
         self.count.store(now, Ordering::Release);
         drop(happened);
         if before == 0 && now > 0 {
+            // If it is full, somebody is about to look.
+            let _ = self.news.try_send(());
             self.ring();
+        }
+    }
+
+    pub(super) fn ring(&self) {
+        if let Some(bell) = self.bell.get() {
+            bell.ring();
         }
     }
 

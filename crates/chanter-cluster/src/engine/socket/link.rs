@@ -23,7 +23,7 @@ use super::frame::{Frame, Frames, LONGEST};
 use super::inbox::{Happening, Inbox, lock};
 use super::outbox::{Flushed, Outbox, Phase};
 use super::stream::Stream;
-use crate::engine::{Change, Full, Lane, Leave, Peer, Why};
+use crate::engine::{Change, Full, Lane, Leave, Peer, Token, Why};
 use crate::wire::Body;
 
 pub(super) struct Link {
@@ -85,15 +85,23 @@ impl Link {
         config: &Config,
         lane: Lane,
         body: Body,
+        token: Token,
     ) -> Result<(), Full> {
         if body.frame().len() > LONGEST {
             return Err(Full { body });
         }
         let mut outbox = lock(&self.outbox);
-        if outbox.phase != Phase::Open {
+        let why = match outbox.phase {
+            Phase::Open => None,
+            Phase::Leaving | Phase::Left | Phase::Parting => Some(Why::Left),
+            Phase::Closed(why) => Some(why),
+        };
+        if let Some(why) = why {
+            drop(outbox);
+            inbox.push(Happening::Sent(token, body, Err(why)));
             return Ok(());
         }
-        outbox.push(lane, body, config.queue).map_err(|body| Full { body })?;
+        outbox.push(lane, body, token, config.queue).map_err(|body| Full { body })?;
         self.flush(outbox, inbox);
         Ok(())
     }
@@ -103,9 +111,10 @@ impl Link {
         if outbox.blocked {
             return;
         }
-        let flushed = outbox.flush(&self.stream);
+        let mut happened = Vec::new();
+        let flushed = outbox.flush(&self.stream, &mut happened);
         outbox.blocked = matches!(flushed, Ok(Flushed::Blocked));
-        let (blocked, refused) = (outbox.blocked, !outbox.blocked && outbox.take_refused());
+        let blocked = outbox.blocked;
         drop(outbox);
         if blocked {
             // There is room: the writer has taken the last one before it said that it is not blocked any more.
@@ -115,9 +124,7 @@ impl Link {
             // The reader finds the end.
             self.stream.shutdown(Shutdown::Both);
         }
-        if refused {
-            inbox.ring();
-        }
+        inbox.extend(happened);
     }
 
     /// The writer's thread.
@@ -137,18 +144,15 @@ impl Link {
 
     /// Writes what the socket takes now that it takes something.
     fn go_on(&self, inbox: &Inbox) -> Phase {
-        let mut outbox = lock(&self.outbox);
-        let flushed = outbox.flush(&self.stream);
+        let (mut happened, mut outbox) = (Vec::new(), lock(&self.outbox));
+        let flushed = outbox.flush(&self.stream, &mut happened);
         outbox.blocked = matches!(flushed, Ok(Flushed::Blocked));
-        // The socket has taken something, so there is room again.
-        let (phase, refused) = (outbox.phase, outbox.take_refused());
+        let phase = outbox.phase;
         drop(outbox);
         if flushed.is_err() {
             self.stream.shutdown(Shutdown::Both);
         }
-        if refused {
-            inbox.ring();
-        }
+        inbox.extend(happened);
         phase
     }
 
@@ -156,7 +160,7 @@ impl Link {
     pub(super) async fn read(&self, inbox: &Inbox, config: &Config) {
         let mut parted = false;
         let end = self.read_frames(inbox, config, &mut parted).await;
-        let mut outbox = lock(&self.outbox);
+        let (mut happened, mut outbox) = (Vec::new(), lock(&self.outbox));
         let (why, is_news) = match (end, outbox.phase) {
             // This process has left at once.
             (_, Phase::Closed(Why::Left)) => (Why::Left, false),
@@ -168,14 +172,15 @@ impl Link {
             (End::Eof, _) => (Why::Died, true),
             (End::Nonsense, _) => (Why::Unreachable, !parted),
         };
-        outbox.close(why);
+        outbox.close(why, &mut happened);
         drop(outbox);
         self.stream.shutdown(Shutdown::Both);
         // The writer sees that there is nothing to write.
         let _ = self.blocked.try_send(());
         if is_news {
-            inbox.push(Happening::Changed(self.peer, Change::Down(why)));
+            happened.push(Happening::Changed(self.peer, Change::Down(why)));
         }
+        inbox.extend(happened);
     }
 
     async fn read_frames(&self, inbox: &Inbox, config: &Config, parted: &mut bool) -> End {
@@ -188,8 +193,7 @@ impl Link {
                     Ok(Some(Frame::Message(lane, bytes))) => {
                         // ORDER: Relaxed: a count; what is counted goes through the inbox's lock.
                         self.held.fetch_add(bytes.len(), Ordering::Relaxed);
-                        let Some(body) = Body::of_frame(bytes) else { return End::Nonsense };
-                        inbox.push(Happening::Arrived(self.peer, lane, body));
+                        inbox.push(Happening::Arrived(self.peer, lane, bytes));
                     }
                     Ok(Some(Frame::Alive)) => {}
                     Ok(Some(Frame::Leave)) if !*parted => {
@@ -248,16 +252,17 @@ impl Link {
         matches!(lock(&self.outbox).phase, Phase::Closed(_))
     }
 
-    /// The other end leaves. What it has not been sent is dropped, unless this end leaves too: then it still reads.
+    /// The other end leaves. What it has not been sent comes back, unless this end leaves too: then it still reads.
     fn part(&self, inbox: &Inbox) {
-        let mut outbox = lock(&self.outbox);
+        let (mut happened, mut outbox) = (Vec::new(), lock(&self.outbox));
         if outbox.phase == Phase::Open {
             outbox.phase = Phase::Parting;
-            outbox.forget_queues();
+            outbox.forget_queues(Why::Left, &mut happened);
         }
         outbox.say_goodbye();
         self.flush(outbox, inbox);
-        inbox.push(Happening::Changed(self.peer, Change::Down(Why::Left)));
+        happened.push(Happening::Changed(self.peer, Change::Down(Why::Left)));
+        inbox.extend(happened);
     }
 
     /// A message of so many bytes has been taken by a poll.
@@ -271,15 +276,15 @@ impl Link {
     }
 
     pub(super) fn leave(&self, how: Leave, inbox: &Inbox) {
-        let mut outbox = lock(&self.outbox);
+        let (mut happened, mut outbox) = (Vec::new(), lock(&self.outbox));
         if outbox.phase == Phase::Open {
             outbox.phase = Phase::Leaving;
         }
         if how == Leave::Now && !matches!(outbox.phase, Phase::Closed(_)) {
-            outbox.forget_queues();
+            outbox.forget_queues(Why::Left, &mut happened);
             // As far as the socket takes it: the other end may see that this one leaves.
-            let _ = outbox.flush(&self.stream);
-            outbox.close(Why::Left);
+            let _ = outbox.flush(&self.stream, &mut happened);
+            outbox.close(Why::Left, &mut happened);
             drop(outbox);
             self.stream.shutdown(Shutdown::Both);
             // The reader waits for no poll any more.
@@ -287,6 +292,7 @@ impl Link {
         } else {
             self.flush(outbox, inbox);
         }
+        inbox.extend(happened);
     }
 
     /// Says that this process lives, if it has not said anything else, and minds the other's silence.
@@ -315,7 +321,9 @@ impl Link {
             inbox.push(Happening::Changed(self.peer, Change::Suspect));
         }
         if silent >= config.lost_after {
-            lock(&self.outbox).close(Why::Unreachable);
+            let mut happened = Vec::new();
+            lock(&self.outbox).close(Why::Unreachable, &mut happened);
+            inbox.extend(happened);
             // The reader finds the end, and says so.
             self.stream.shutdown(Shutdown::Both);
         }

@@ -34,7 +34,9 @@ use self::frame::LONGEST_BODY;
 use self::inbox::{Happening, Inbox};
 use self::link::Link;
 use self::stream::{Listener, Stream};
-use super::{Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink};
+use super::{
+    Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Token, Why,
+};
 use crate::launcher::{BadEnvironment, Launched, Secret};
 use crate::wire::Body;
 
@@ -225,6 +227,7 @@ impl Sockets {
                 // ORDER: AcqRel: the last one sees what the others have done.
                 if reader.open.fetch_sub(1, Ordering::AcqRel) == 1 {
                     let _ = reader.ended.put(());
+                    reader.inbox.ring();
                 }
             });
             spawn(async move { writer.links[&peer].write(&writer.inbox).await });
@@ -239,6 +242,20 @@ impl Sockets {
             }
         });
         Self { shared }
+    }
+
+    /// The event that there is something to poll, once for all that has come since a poll has found nothing.
+    ///
+    /// For one waiter: not chosen, it is still to be heard.
+    pub fn news(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
+        // The other end lives as long as this one.
+        self.shared.inbox.heard.recv().wrap(|_| ())
+    }
+
+    /// The event that no connection is left: all peers have gone; or this process has left, and each of them has taken
+    /// all that it was sent, or has gone. Stays ready. Polls must go on until then.
+    pub fn ended(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
+        self.shared.ended.get().wrap(|_| ())
     }
 }
 
@@ -267,17 +284,29 @@ impl Engine for Sockets {
         Caps { order: Order::PerPeer, loss: Loss::OnReset, death: Death::Reports, eager: LONGEST_BODY as u32 }
     }
 
-    fn attach(&self, bell: Bell) {
-        self.shared.inbox.attach(bell);
+    fn has_ended(&self) -> bool {
+        self.shared.ended.try_get().is_some()
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn attach(&self, bell: Bell) {
+        let _ = self.shared.inbox.bell.set(bell);
+        self.shared.inbox.ring();
+    }
+
+    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full> {
         let Shared { links, inbox, config, me, .. } = &*self.shared;
         if to == *me {
-            inbox.push(Happening::Arrived(to, lane, body));
+            let frame = body.frame().to_vec();
+            inbox.extend([Happening::Arrived(to, lane, frame), Happening::Sent(token, body, Ok(()))]);
             return Ok(());
         }
-        links.get(&to).map_or(Ok(()), |link| link.try_send(inbox, config, lane, body))
+        match links.get(&to) {
+            Some(link) => link.try_send(inbox, config, lane, body, token),
+            None => {
+                inbox.push(Happening::Sent(token, body, Err(Why::Unreachable)));
+                Ok(())
+            }
+        }
     }
 
     fn has_work(&self) -> bool {
@@ -298,7 +327,7 @@ impl Engine for Sockets {
             if let Happening::Arrived(from, _, frame) = &happening {
                 frames += 1;
                 if let Some(link) = links.get(from) {
-                    link.took(frame.frame().len(), config);
+                    link.took(frame.len(), config);
                 }
             }
             happening.tell(sink);
@@ -317,10 +346,6 @@ impl Engine for Sockets {
         for link in self.shared.links.values() {
             link.leave(how, &self.shared.inbox);
         }
-    }
-
-    fn left(&self) -> BoxEvent<'static, ()> {
-        self.shared.ended.get().wrap(|_| ()).boxed()
     }
 }
 

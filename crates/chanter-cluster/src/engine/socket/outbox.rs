@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 
 use super::frame::{HEAD, LANES, PIECE, Word, head};
+use super::inbox::Happening;
 use super::stream::Stream;
-use crate::engine::{Lane, Why};
+use crate::engine::{Lane, Token, Why};
 use crate::wire::Body;
 
 /// What this end may still do.
@@ -33,7 +34,7 @@ pub(super) enum Flushed {
 
 #[derive(Default)]
 struct Queue {
-    bodies: VecDeque<Body>,
+    bodies: VecDeque<(Token, Body)>,
     /// Bytes of all bodies.
     bytes: usize,
     /// Bytes of the first that have been staged.
@@ -49,10 +50,11 @@ pub(super) struct Outbox {
     /// Frames: those before `written` have been taken.
     staged: Vec<u8>,
     written: usize,
-    /// Bytes that the socket has ever taken.
+    /// Bytes that were ever staged, and taken by the socket.
+    staged_ever: u64,
     pub(super) written_ever: u64,
-    /// Somebody was told that a queue is full.
-    refused: bool,
+    /// Bodies whose last byte has been staged, and where in the connection that was.
+    unsent: VecDeque<(u64, Token, Body)>,
     alive: bool,
     goodbye: bool,
     /// The writer waits until the socket takes more.
@@ -69,8 +71,9 @@ impl Outbox {
             bulk_next: false,
             staged: Vec::new(),
             written: 0,
+            staged_ever: 0,
             written_ever: 0,
-            refused: false,
+            unsent: VecDeque::new(),
             alive: false,
             goodbye: false,
             blocked: false,
@@ -79,15 +82,14 @@ impl Outbox {
     }
 
     /// Takes a body, unless the lane has `most` bytes or would have more; one alone is always taken.
-    pub(super) fn push(&mut self, lane: Lane, body: Body, most: usize) -> Result<(), Body> {
+    pub(super) fn push(&mut self, lane: Lane, body: Body, token: Token, most: usize) -> Result<(), Body> {
         let queue = &mut self.lanes[lane as usize];
         let bytes = body.frame().len();
         if !queue.bodies.is_empty() && queue.bytes + bytes > most {
-            self.refused = true;
             return Err(body);
         }
         queue.bytes += bytes;
-        queue.bodies.push_back(body);
+        queue.bodies.push_back((token, body));
         Ok(())
     }
 
@@ -106,21 +108,22 @@ impl Outbox {
         self.broken || (self.written == self.staged.len() && !self.goodbye && self.next_lane().is_none())
     }
 
-    /// Whether somebody was told that a queue is full, and may try again.
-    pub(super) fn take_refused(&mut self) -> bool {
-        std::mem::take(&mut self.refused)
-    }
-
     /// Drops what has not been staged; what has been must go on, or the other end sees half a frame.
-    pub(super) fn forget_queues(&mut self) {
-        self.lanes = Default::default();
+    pub(super) fn forget_queues(&mut self, why: Why, happened: &mut Vec<Happening>) {
+        for queue in &mut self.lanes {
+            let queue = std::mem::take(queue);
+            happened
+                .extend(queue.bodies.into_iter().map(|(token, body)| Happening::Sent(token, body, Err(why))));
+        }
     }
 
-    /// Nothing goes out any more.
-    pub(super) fn close(&mut self, why: Why) {
+    /// Nothing goes out any more: all bodies come back.
+    pub(super) fn close(&mut self, why: Why, happened: &mut Vec<Happening>) {
         self.phase = Phase::Closed(why);
         self.broken = true;
-        self.forget_queues();
+        let unsent = std::mem::take(&mut self.unsent);
+        happened.extend(unsent.into_iter().map(|(_, token, body)| Happening::Sent(token, body, Err(why))));
+        self.forget_queues(why, happened);
         self.staged = Vec::new();
         self.written = 0;
     }
@@ -139,15 +142,17 @@ impl Outbox {
     }
 
     fn put(&mut self, word: Word, lane: Lane, piece: std::ops::Range<usize>) {
+        let before = self.staged.len();
         self.staged.extend_from_slice(&head(word, lane, piece.len()));
-        if let Some(body) = self.lanes[lane as usize].bodies.front() {
+        if let Some((_, body)) = self.lanes[lane as usize].bodies.front() {
             self.staged.extend_from_slice(&body.frame()[piece]);
         }
+        self.staged_ever += (self.staged.len() - before) as u64;
     }
 
     fn put_piece(&mut self, lane: Lane) {
         let queue = &self.lanes[lane as usize];
-        let Some(body) = queue.bodies.front() else { return };
+        let Some((_, body)) = queue.bodies.front() else { return };
         let (begin, length) = (queue.staged, body.frame().len());
         let end = length.min(begin + PIECE);
         let word = if end == length { Word::Last } else { Word::Piece };
@@ -155,10 +160,12 @@ impl Outbox {
         self.bulk_next = lane == Lane::User;
         let queue = &mut self.lanes[lane as usize];
         queue.staged = end;
-        if word == Word::Last {
-            queue.bodies.pop_front();
+        if word == Word::Last
+            && let Some((token, body)) = queue.bodies.pop_front()
+        {
             queue.bytes -= length;
             queue.staged = 0;
+            self.unsent.push_back((self.staged_ever, token, body));
         }
     }
 
@@ -188,11 +195,11 @@ impl Outbox {
         debug_assert!(self.staged.len() <= 3 * (HEAD + PIECE));
     }
 
-    /// Writes what the socket takes.
+    /// Writes what the socket takes. Bodies that it has taken whole are among what has `happened`.
     ///
     /// # Errors
     /// The connection is broken. Nothing more is written; who reads from it finds its end.
-    pub(super) fn flush(&mut self, stream: &Stream) -> io::Result<Flushed> {
+    pub(super) fn flush(&mut self, stream: &Stream, happened: &mut Vec<Happening>) -> io::Result<Flushed> {
         if self.broken {
             return Ok(Flushed::All);
         }
@@ -205,6 +212,11 @@ impl Outbox {
                 Ok(written) => {
                     self.written += written;
                     self.written_ever += written as u64;
+                    while self.unsent.front().is_some_and(|(end, ..)| *end <= self.written_ever) {
+                        if let Some((_, token, body)) = self.unsent.pop_front() {
+                            happened.push(Happening::Sent(token, body, Ok(())));
+                        }
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Flushed::Blocked),
                 Err(error) => {

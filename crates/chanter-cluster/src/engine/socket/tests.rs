@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::frame::{HEAD, PIECE, Word, head};
 use super::*;
-use crate::engine::{Change, Why};
+use crate::engine::Change;
 use crate::launcher::Address;
 use crate::wire::{Header, Kind, LENGTH};
 
@@ -70,12 +70,12 @@ async fn job(count: u32, on: On, config: &Config) -> Vec<Process> {
 struct Process {
     engine: Sockets,
     seen: Seen,
-    rung: Receiver<()>,
 }
 
 #[derive(Default)]
 struct Seen {
     arrived: Vec<(Peer, Lane, Vec<u8>)>,
+    sent: Vec<(Token, Body, Result<(), Why>)>,
     changes: Vec<(Peer, Change)>,
     /// How many had arrived before each change.
     before: Vec<usize>,
@@ -86,6 +86,10 @@ impl Sink for Seen {
         self.arrived.push((from, lane, frame.frame().to_vec()));
     }
 
+    fn sent(&mut self, token: Token, body: Body, outcome: Result<(), Why>) {
+        self.sent.push((token, body, outcome));
+    }
+
     fn peer(&mut self, peer: Peer, change: Change) {
         self.changes.push((peer, change));
         self.before.push(self.arrived.len());
@@ -94,18 +98,14 @@ impl Sink for Seen {
 
 impl Process {
     fn new(engine: Sockets) -> Self {
-        let (bell, rung) = bounded(1);
-        engine.attach(Bell::new(move || {
-            let _ = bell.try_send(());
-        }));
-        Self { engine, seen: Seen::default(), rung }
+        Self { engine, seen: Seen::default() }
     }
 
     /// Polls until it has seen that; sleeps in between.
     async fn until(&mut self, what: impl Fn(&Seen) -> bool) {
         while !what(&self.seen) {
             if self.engine.poll(16, &mut self.seen) == Polled::Nothing {
-                self.rung.recv().await.unwrap();
+                self.engine.news().await;
             }
         }
     }
@@ -114,15 +114,21 @@ impl Process {
     async fn until_ended(&mut self) {
         loop {
             while self.engine.poll(16, &mut self.seen) != Polled::Nothing {}
-            if choose_biased((self.rung.recv().wrap(|_| false), self.engine.left().wrap(|()| true))).await {
+            if choose_biased((self.engine.news().wrap(|()| false), self.engine.ended().wrap(|()| true))).await
+            {
                 while self.engine.poll(16, &mut self.seen) != Polled::Nothing {}
                 return;
             }
         }
     }
 
-    fn send(&self, to: u32, lane: Lane, body: Body) {
-        assert_eq!(self.engine.try_send(Peer(to), lane, body), Ok(()));
+    fn send(&self, to: u32, lane: Lane, body: Body, token: u64) {
+        assert_eq!(self.engine.try_send(Peer(to), lane, body, Token(token)), Ok(()));
+    }
+
+    fn all_sent(&self, count: usize) {
+        assert_eq!(self.seen.sent.len(), count);
+        assert!(self.seen.sent.iter().all(|(.., outcome)| *outcome == Ok(())));
     }
 }
 
@@ -153,7 +159,7 @@ async fn bodies_of_all_lengths_arrive_whole_and_in_the_order_of_each_lane() {
                 expected.push((lane, body.frame().to_vec()));
                 let mut again = Err(Full { body });
                 while let Err(Full { body }) = again {
-                    again = one.engine.try_send(Peer(1), lane, body);
+                    again = one.engine.try_send(Peer(1), lane, body, Token(number));
                     if again.is_err() {
                         let taken = other.seen.arrived.len();
                         other.until(|seen| seen.arrived.len() > taken).await;
@@ -169,6 +175,9 @@ async fn bodies_of_all_lengths_arrive_whole_and_in_the_order_of_each_lane() {
                 other.seen.arrived.iter().filter_map(|(_, lane, bytes)| of(*lane, bytes)).collect();
             assert!(sent == came, "{on:?} {lane:?}");
         }
+        let (mut one, count) = (one, expected.len());
+        one.until(|seen| seen.sent.len() == count).await;
+        one.all_sent(count);
         assert!(one.seen.changes.is_empty() && other.seen.changes.is_empty());
     }
 }
@@ -178,7 +187,7 @@ async fn a_longer_body_than_the_limit_comes_back() {
     let (one, _other) = two(job(2, On::Unix, &unhurried()).await);
     assert_eq!(one.engine.caps(Peer(1)).eager as usize, LONGEST_BODY);
     let long = message(LONGEST_BODY + 1, 3);
-    let Err(Full { body: back }) = one.engine.try_send(Peer(1), Lane::Bulk, long.clone()) else {
+    let Err(Full { body: back }) = one.engine.try_send(Peer(1), Lane::Bulk, long.clone(), Token(1)) else {
         panic!("it was taken")
     };
     assert!(back == long);
@@ -192,11 +201,12 @@ async fn all_processes_reach_all_themselves_among_them() {
             assert_eq!(process.engine.me(), Peer(from));
             assert_eq!(process.engine.roster().len(), 4);
             for to in 0..4 {
-                process.send(to, Lane::User, message(10, u64::from(from * 4 + to)));
+                process.send(to, Lane::User, message(10, u64::from(from * 4 + to)), u64::from(to));
             }
         }
         for (to, process) in (0..).zip(&mut processes) {
-            process.until(|seen| seen.arrived.len() == 4).await;
+            process.until(|seen| seen.arrived.len() == 4 && seen.sent.len() == 4).await;
+            process.all_sent(4);
             for (from, lane, frame) in &process.seen.arrived {
                 assert_eq!(
                     (*lane, &frame[..]),
@@ -204,8 +214,10 @@ async fn all_processes_reach_all_themselves_among_them() {
                 );
             }
         }
-        // To nobody: it is not kept.
-        processes[0].send(4, Lane::User, message(1, 1));
+        // To nobody: it comes back.
+        processes[0].send(4, Lane::User, message(1, 1), 9);
+        processes[0].until(|seen| seen.sent.len() == 5).await;
+        assert_eq!(processes[0].seen.sent[4].2, Err(Why::Unreachable));
     }
 }
 
@@ -213,11 +225,11 @@ async fn all_processes_reach_all_themselves_among_them() {
 async fn a_full_queue_gives_bodies_back_and_keeps_nothing_else_waiting() {
     for on in BOTH {
         let config = Config { queue: 1 << 16, inbox: 1 << 16, ..unhurried() };
-        let (one, mut other) = two(job(2, on, &config).await);
+        let (mut one, mut other) = two(job(2, on, &config).await);
         let mut count = 0;
         // The other does not poll: what it and the sockets hold has an end.
         let full = loop {
-            match one.engine.try_send(Peer(1), Lane::User, message(4096, count)) {
+            match one.engine.try_send(Peer(1), Lane::User, message(4096, count), Token(count)) {
                 Ok(()) => count += 1,
                 Err(Full { body }) => break body,
             }
@@ -225,20 +237,17 @@ async fn a_full_queue_gives_bodies_back_and_keeps_nothing_else_waiting() {
         };
         assert!(full == message(4096, count), "it comes back as it was");
         // Another lane has room.
-        one.send(1, Lane::Control, message(5, 5));
+        one.send(1, Lane::Control, message(5, 5), u64::MAX);
         let count = count as usize;
         other.until(|seen| seen.arrived.len() == count + 1).await;
+        one.until(|seen| seen.sent.len() == count + 1).await;
+        one.all_sent(count + 1);
         let users = other.seen.arrived.iter().filter(|(_, lane, _)| *lane == Lane::User);
         for ((_, _, frame), number) in users.zip(0..) {
             assert!(frame == message(4096, number).frame());
         }
         // And there is room again.
-        let mut again = one.engine.try_send(Peer(1), Lane::User, full);
-        while let Err(Full { body }) = again {
-            // Rung as soon as there is.
-            one.rung.recv().await.unwrap();
-            again = one.engine.try_send(Peer(1), Lane::User, body);
-        }
+        one.send(1, Lane::User, full, 0);
         other.until(|seen| seen.arrived.len() == count + 2).await;
     }
 }
@@ -249,13 +258,13 @@ async fn a_long_body_does_not_keep_other_lanes_waiting() {
         let config = Config { inbox: 0, ..unhurried() };
         let (one, mut other) = two(job(2, on, &config).await);
         // The reader stops behind this until there is a poll.
-        one.send(1, Lane::User, message(1, 1));
+        one.send(1, Lane::User, message(1, 1), 1);
         while !other.engine.has_work() {
             yield_now().await;
         }
-        one.send(1, Lane::Bulk, message(LONGEST_BODY, 2));
-        one.send(1, Lane::User, message(2, 3));
-        one.send(1, Lane::Control, message(3, 4));
+        one.send(1, Lane::Bulk, message(LONGEST_BODY, 2), 2);
+        one.send(1, Lane::User, message(2, 3), 3);
+        one.send(1, Lane::Control, message(3, 4), 4);
         other.until(|seen| seen.arrived.len() == 4).await;
         let lanes: Vec<Lane> = other.seen.arrived.iter().map(|(_, lane, _)| *lane).collect();
         assert_eq!(lanes, [Lane::User, Lane::Control, Lane::User, Lane::Bulk], "{on:?}");
@@ -271,12 +280,12 @@ async fn who_sleeps_until_there_is_news_misses_nothing() {
             for time in 0..TIMES {
                 other.until(|seen| !seen.arrived.is_empty()).await;
                 other.seen = Seen::default();
-                other.send(0, Lane::User, message(8, time));
+                other.send(0, Lane::User, message(8, time), time);
             }
             other
         });
         for time in 0..TIMES {
-            one.send(1, Lane::User, message(8, time));
+            one.send(1, Lane::User, message(8, time), time);
             one.until(|seen| !seen.arrived.is_empty()).await;
             assert_eq!(one.seen.arrived[0].2, message(8, time).frame());
             one.seen = Seen::default();
@@ -292,20 +301,25 @@ async fn who_leaves_has_been_heard_to_the_end() {
         let (mut one, mut other) = two(job(2, on, &config).await);
         let count = 200;
         for number in 0..count {
-            one.send(1, LANES[number as usize % 3], message(40_000, number));
+            one.send(1, LANES[number as usize % 3], message(40_000, number), number);
         }
         one.engine.leave(Leave::Drain);
         // Nothing more is taken, and says so.
-        one.send(1, Lane::User, message(1, 1));
+        one.send(1, Lane::User, message(1, 1), count);
         other.until(|seen| !seen.changes.is_empty()).await;
         assert_eq!(other.seen.changes, [(Peer(0), Change::Down(Why::Left))]);
         assert_eq!(other.seen.before, [count as usize], "all came, and came first");
         one.until_ended().await;
         other.until_ended().await;
+        let refused: Vec<_> =
+            one.seen.sent.iter().filter(|(.., outcome)| outcome.is_err()).map(|sent| sent.0).collect();
+        assert_eq!((one.seen.sent.len(), refused), (count as usize + 1, vec![Token(count)]));
         // The others have not gone.
         assert_eq!(one.seen.changes, []);
-        // To who has left: it is not kept.
-        other.send(0, Lane::User, message(1, 1));
+        // To who has left: it comes back.
+        other.send(0, Lane::User, message(1, 1), 7);
+        other.until(|seen| seen.sent.len() == 1).await;
+        assert_eq!(other.seen.sent[0].2, Err(Why::Left));
     }
 }
 
@@ -317,7 +331,7 @@ async fn who_leave_together_hear_each_other_to_the_end() {
         for process in &processes {
             for to in (0..3).filter(|to| Peer(*to) != process.engine.me()) {
                 for number in 0..50 {
-                    process.send(to, LANES[number as usize % 3], message(40_000, number));
+                    process.send(to, LANES[number as usize % 3], message(40_000, number), number);
                 }
             }
         }
@@ -336,22 +350,26 @@ async fn who_leave_together_hear_each_other_to_the_end() {
         for ending in ending {
             let process = ending.join().await.unwrap();
             assert_eq!(process.seen.arrived.len(), 100, "{on:?}");
+            process.all_sent(100);
             assert!(process.seen.changes.iter().all(|(_, change)| *change == Change::Down(Why::Left)));
         }
     }
 }
 
 #[chanter::test]
-async fn who_leaves_at_once_waits_for_nobody() {
+async fn who_leaves_at_once_gets_back_what_was_not_sent() {
     let config = Config { queue: 64 << 20, inbox: 0, ..unhurried() };
     let (mut one, mut other) = two(job(2, On::Unix, &config).await);
     for number in 0..100 {
-        one.send(1, Lane::User, message(100_000, number));
+        one.send(1, Lane::User, message(100_000, number), number);
     }
     one.engine.leave(Leave::Now);
     one.until_ended().await;
+    assert_eq!(one.seen.sent.len(), 100);
+    let sent = one.seen.sent.iter().filter(|(.., outcome)| outcome.is_ok()).count();
+    assert!(sent < 100, "the other has not read so much");
     other.until_ended().await;
-    assert!(other.seen.arrived.len() < 100, "the sockets do not hold so much");
+    assert!(other.seen.arrived.len() <= sent);
     assert!(matches!(other.seen.changes[..], [(Peer(0), Change::Down(_))]));
 }
 
@@ -389,17 +407,22 @@ async fn a_peer_that_dies_within_a_frame_is_down_after_its_last_whole_message() 
 }
 
 #[chanter::test]
-async fn what_a_dead_peer_was_to_get_is_not_kept() {
+async fn what_a_dead_peer_was_to_get_comes_back_whole_and_once() {
     let (mut honest, stream) = rogue(Config { queue: 64 << 20, ..unhurried() }).await;
     for number in 0..100 {
-        honest.send(1, LANES[number as usize % 3], message(100_000, number));
+        honest.send(1, LANES[number as usize % 3], message(100_000, number), number);
     }
     drop(stream);
     honest.until_ended().await;
-    // There would be no room for all of these.
-    for number in 0..2000 {
-        honest.send(1, Lane::User, message(100_000, number % 2));
+    honest.send(1, Lane::User, message(100_000, 100), 100);
+    honest.until(|seen| seen.sent.len() == 101).await;
+    let mut seen = [false; 101];
+    for (token, back, outcome) in &honest.seen.sent {
+        assert!(!std::mem::replace(&mut seen[token.0 as usize], true), "twice: {token:?}");
+        assert!(*back == message(100_000, token.0));
+        assert!(matches!(outcome, Ok(()) | Err(Why::Died)));
     }
+    assert!(honest.seen.sent.iter().filter(|(.., outcome)| outcome.is_err()).count() > 50);
     assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Died))]);
 }
 
@@ -473,7 +496,7 @@ async fn strangers_do_not_keep_the_processes_apart() {
     }
     let mut other = Process::new(Sockets::start(launched.next().unwrap(), config).await.unwrap());
     let one = Process::new(starting.join().await.unwrap().unwrap());
-    one.send(1, Lane::User, message(1, 1));
+    one.send(1, Lane::User, message(1, 1), 1);
     other.until(|seen| seen.arrived.len() == 1).await;
 }
 
@@ -515,6 +538,6 @@ async fn who_has_another_secret_does_not_get_in_and_who_has_the_right_one_does()
     assert!(matches!(error, StartError::Stranger(Peer(0), _)), "{error}");
     let mut other = Process::new(Sockets::start(right, unhurried()).await.unwrap());
     let one = Process::new(starting.join().await.unwrap().unwrap());
-    one.send(1, Lane::User, message(1, 1));
+    one.send(1, Lane::User, message(1, 1), 1);
     other.until(|seen| seen.arrived.len() == 1).await;
 }

@@ -1,0 +1,43 @@
+//! The examples, in four processes each: they check their results themselves.
+
+#![cfg(unix)]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Examples of a package are built with its tests, and lie beside them.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name)
+}
+
+fn launched(name: &str, arguments: &[&str]) -> Vec<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chanter"));
+    command.args(["launch", "-n", "4", "--timeout", "300"]).arg(example(name)).args(arguments);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*said), (Some(0), ""), "{name}");
+    let mut lines: Vec<String> =
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn each_process_greets_the_first() {
+    let said = |process| format!("[0] <pe 0, process {process}, thread 0.1> says hello");
+    assert_eq!(launched("hello", &[]), [said(1), said(2), said(3)]);
+}
+
+#[test]
+fn a_token_loses_no_step() {
+    let lines = launched("token_ring", &["200"]);
+    assert!(lines.len() == 1 && lines[0].starts_with("[0] 800 steps, "), "{lines:?}");
+}
+
+#[test]
+fn a_plate_that_is_divided_is_computed_as_by_one() {
+    let lines = launched("heat", &["40", "30"]);
+    assert!(lines.len() == 1 && lines[0].ends_with("the same, bit for bit"), "{lines:?}");
+    assert!(lines[0].contains("in 4 processes"));
+}
