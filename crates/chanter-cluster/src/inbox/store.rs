@@ -76,7 +76,7 @@ impl Store {
     /// All that are left, in any order.
     pub(super) fn drain(&mut self) -> Vec<Message> {
         let mut all: Vec<Message> = self.few.drain(..).collect();
-        all.extend(std::mem::take(&mut self.many).queues.into_iter().flat_map(|(_, queue)| queue));
+        all.extend(std::mem::take(&mut self.many).queues.into_values().flatten());
         all
     }
 }
