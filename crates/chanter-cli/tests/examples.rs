@@ -5,10 +5,12 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Examples of a package are built with its tests, and lie beside them.
+/// Examples of a package are built with all its tests, and lie beside them.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name)
+    let example = test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name);
+    assert!(example.exists(), "a single test does not build it: cargo build -p chanter-cli --examples");
+    example
 }
 
 fn launched(name: &str, arguments: &[&str]) -> Vec<String> {

@@ -315,6 +315,14 @@ fn it_ends_when_nobody_reads_it() {
 }
 
 #[test]
+fn who_holds_its_output_and_does_not_read_it_does_not_keep_it() {
+    let mut job = Job::ready(&["-n", "2", "--grace", "0.1"], "while :; do echo ready; done", 1);
+    job.signal(Signal::SIGTERM);
+    // All the while the pipe is full, and open.
+    assert_eq!(job.launcher.wait().unwrap().code(), Some(143));
+}
+
+#[test]
 fn a_program_that_cannot_be_run_is_one_line() {
     for (program, code) in [("/no/such/program", 127), ("/", 126)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chanter"));

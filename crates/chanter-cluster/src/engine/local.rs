@@ -129,7 +129,9 @@ impl Engine for Local {
 
     fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full> {
         let mut refused = Some(body);
-        if let Some(port) = self.port(to) {
+        // The dead send nothing.
+        let port = if self.has_ended() { None } else { self.port(to) };
+        if let Some(port) = port {
             let mut queue = port.lock();
             if queue.frames >= CAPACITY && !queue.is_closed {
                 if !queue.refused.contains(&self.me) {

@@ -7,7 +7,7 @@
 //!   did not happen after all is back in its place.
 
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::DerefMut;
 use std::sync::{Arc, Weak};
 
@@ -20,6 +20,7 @@ use crate::engine::{Peer, Why};
 use crate::name::ThreadName;
 use crate::node::{Node, Window};
 use crate::wire::Body;
+use foldhash::HashMap;
 
 /// What a receive has got.
 pub(super) type Got = Result<Message, Why>;
@@ -39,6 +40,8 @@ pub struct State {
     /// How many messages have come, and how many receives were posted.
     arrived: u64,
     posts: u64,
+    /// How many receives are posted: if there are none, a message need not look for one.
+    waiting: usize,
     lost: HashMap<Peer, Why>,
     accounts: HashMap<Peer, Account>,
 }
@@ -117,6 +120,9 @@ impl State {
 
     /// Gives a message to the receive that was posted first of all that want it, or keeps it.
     fn deliver(&mut self, message: Message, wakes: &mut Wakes) {
+        if self.waiting == 0 {
+            return self.store.put(message);
+        }
         let patterns = Pattern::all(message.key());
         let mut message = Some(message);
         loop {
@@ -138,6 +144,8 @@ impl State {
             } else {
                 posted.events.0.serve_first(wakes, |note| note.got = message.take().map(Ok));
             }
+            // One is out of its queue, served or not.
+            self.waiting -= 1;
             if message.is_none() {
                 return;
             }
@@ -150,12 +158,13 @@ impl Core {
     pub(crate) fn new(name: ThreadName, node: Weak<Node>, lost: HashMap<Peer, Why>) -> Self {
         let state = State {
             store: Store::default(),
-            posted: HashMap::new(),
+            posted: HashMap::default(),
             most_posted: 16,
             arrived: 0,
             posts: 0,
+            waiting: 0,
             lost,
-            accounts: HashMap::new(),
+            accounts: HashMap::default(),
         };
         Self { name, node, state: Lock::new(state) }
     }
@@ -187,12 +196,18 @@ impl Core {
             let mut state = self.state.lock();
             state.lost.insert(peer, why);
             state.accounts.remove(&peer);
+            let mut served = 0;
             for (_, posted) in state.posted.iter_mut().filter(|(pattern, _)| concerns(pattern, peer)) {
-                while posted.events.0.serve(&mut wakes, |note| note.got = Some(Err(why))).is_some() {}
+                while !posted.events.0.is_empty() {
+                    posted.events.0.serve_first(&mut wakes, |note| note.got = Some(Err(why)));
+                    served += 1;
+                }
                 for (_, request) in posted.requests.drain(..) {
                     request.fill(Err(why), &mut wakes);
+                    served += 1;
                 }
             }
+            state.waiting -= served;
         }
         wakes.queue();
     }
@@ -224,6 +239,7 @@ impl Core {
         state.posts += 1;
         let number = state.posts;
         state.posted(pattern).requests.push_back((number, Arc::clone(request)));
+        state.waiting += 1;
         number
     }
 
@@ -241,6 +257,7 @@ impl Core {
                 && let Ok(at) = posted.requests.binary_search_by_key(&number, |(number, _)| *number)
             {
                 posted.requests.remove(at);
+                state.waiting -= 1;
             }
         }
         wakes.queue();
@@ -298,6 +315,10 @@ unsafe impl Place for Share {
 
     fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
         note.got = state.take(&note.pattern);
+    }
+
+    fn waits(&self, state: &mut State, waits: bool) {
+        state.waiting = if waits { state.waiting + 1 } else { state.waiting - 1 };
     }
 
     fn undo(&self, state: &mut State, note: &mut Note, wakes: &mut Wakes) {

@@ -1,11 +1,12 @@
 //! Messages that nobody has received yet, by sender and tag.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::pattern::{Pattern, Source, Tags};
 use crate::engine::Peer;
 use crate::name::ThreadName;
 use crate::wire::Body;
+use foldhash::HashMap;
 
 /// A message that has come.
 #[derive(Debug)]
@@ -25,36 +26,92 @@ impl Message {
 
 pub(super) type Key = (ThreadName, u32);
 
+/// So many messages are faster looked through than found.
+const FEW: usize = 32;
+
+/// Messages, in the order of their numbers: a few in a row, or many by sender and tag.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    /// Empty if there are many.
+    few: VecDeque<Message>,
+    many: Index,
+}
+
+impl Pattern {
+    fn wants(&self, message: &Message) -> bool {
+        (self.from == Source::Anyone || self.from == Source::Thread(message.from))
+            && (self.tag == Tags::Any || self.tag == Tags::Tag(message.tag))
+    }
+}
+
+impl Store {
+    pub(super) fn len(&self) -> usize {
+        self.few.len() + self.many.len
+    }
+
+    /// Keeps a message, in the order of its number.
+    pub(super) fn put(&mut self, message: Message) {
+        if self.many.len == 0 && self.few.len() < FEW {
+            insert(&mut self.few, message);
+            return;
+        }
+        self.few.drain(..).for_each(|message| self.many.put(message));
+        self.many.put(message);
+    }
+
+    /// Takes the oldest message out that is wanted.
+    pub(super) fn take(&mut self, pattern: &Pattern) -> Option<Message> {
+        if self.many.len > 0 {
+            return self.many.take(pattern);
+        }
+        let at = self.few.iter().position(|message| pattern.wants(message))?;
+        self.few.remove(at)
+    }
+
+    /// Whether a message is there that is wanted.
+    pub(super) fn has(&self, pattern: &Pattern) -> bool {
+        self.few.iter().any(|message| pattern.wants(message)) || self.many.find(pattern).is_some()
+    }
+
+    /// All that are left, in any order.
+    pub(super) fn drain(&mut self) -> Vec<Message> {
+        let mut all: Vec<Message> = self.few.drain(..).collect();
+        all.extend(std::mem::take(&mut self.many).queues.into_values().flatten());
+        all
+    }
+}
+
+/// Inserts a message in the order of its number; where.
+fn insert(queue: &mut VecDeque<Message>, message: Message) -> usize {
+    let number = message.number;
+    let at = queue.iter().rposition(|other| other.number < number).map_or(0, |at| at + 1);
+    queue.insert(at, message);
+    at
+}
+
 /// Messages of one sender and tag are in a queue of their own. Who receives from anyone, or any tag, finds
 /// the queue whose first message came first.
 #[derive(Debug, Default)]
-pub(super) struct Store {
+struct Index {
     queues: HashMap<Key, VecDeque<Message>>,
     /// The first messages of all queues, of those with a tag, and of those from a sender: their numbers, and where.
     firsts: HashMap<Pattern, BTreeMap<u64, Key>>,
     len: usize,
 }
 
-impl Store {
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Keeps a message, in the order of its number.
-    pub(super) fn put(&mut self, message: Message) {
+impl Index {
+    fn put(&mut self, message: Message) {
         let (key, number) = (message.key(), message.number);
         let queue = self.queues.entry(key).or_default();
         let first = queue.front().map(|first| first.number);
-        let at = queue.iter().rposition(|other| other.number < number).map_or(0, |at| at + 1);
-        queue.insert(at, message);
+        let at = insert(queue, message);
         self.len += 1;
         if at == 0 {
             self.replace_first(key, first, Some(number));
         }
     }
 
-    /// Takes the oldest message out that is wanted.
-    pub(super) fn take(&mut self, pattern: &Pattern) -> Option<Message> {
+    fn take(&mut self, pattern: &Pattern) -> Option<Message> {
         let key = self.find(pattern)?;
         let queue = self.queues.get_mut(&key)?;
         let message = queue.pop_front()?;
@@ -65,18 +122,6 @@ impl Store {
         self.len -= 1;
         self.replace_first(key, Some(message.number), next);
         Some(message)
-    }
-
-    /// Whether a message is there that is wanted.
-    pub(super) fn has(&self, pattern: &Pattern) -> bool {
-        self.find(pattern).is_some()
-    }
-
-    /// From whom there are messages, and how many bytes: of all that are left.
-    pub(super) fn drain(&mut self) -> Vec<Message> {
-        self.firsts.clear();
-        self.len = 0;
-        self.queues.drain().flat_map(|(_, queue)| queue).collect()
     }
 
     fn find(&self, pattern: &Pattern) -> Option<Key> {
@@ -174,6 +219,6 @@ mod tests {
             store.put(message(number as u32 % 7, number as u32 % 5, number));
         }
         while store.take(&pattern(None, None)).is_some() {}
-        assert!(store.queues.is_empty() && store.firsts.is_empty());
+        assert!(store.few.is_empty() && store.many.queues.is_empty() && store.many.firsts.is_empty());
     }
 }

@@ -3,7 +3,7 @@
 mod sink;
 mod window;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,6 +19,7 @@ use crate::error::{LookupError, OpenError, SendError};
 use crate::inbox::{Core, Inbox};
 use crate::name::{Asker, Registry, Table, ThreadName};
 use crate::wire::{Body, Header, Kind, Slot, encode};
+use foldhash::HashMap;
 
 /// So many inboxes a process may have open.
 const MOST_INBOXES: u32 = 1 << 20;

@@ -30,7 +30,8 @@ impl Node {
     fn is_understood(&self, from: Peer, frame: Body) -> Option<()> {
         let header = Header::decode(frame.frame(), u32::MAX).ok()?;
         let is_whole = frame.frame().len() - LENGTH == header.length as usize;
-        if header.process != from.0 || !is_whole || !self.links.contains_key(&from) {
+        let is_there = self.links.contains_key(&from) && self.down(from).is_none();
+        if header.process != from.0 || !is_whole || !is_there {
             return None;
         }
         match header.kind {
