@@ -22,6 +22,7 @@ chapters! {
     threads: "src/threads.md"
     fibers: "src/fibers.md"
     policies: "src/policies.md"
+    processes: "src/processes.md"
     pitfalls: "src/pitfalls.md"
     testing: "src/testing.md"
     guarantees: "src/guarantees.md"

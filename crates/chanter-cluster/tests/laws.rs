@@ -1,5 +1,5 @@
-//! The laws of delivery, under every schedule of two processes and three messages with at most two preemptions, with a
-//! process that is killed at any point; and under random schedules beyond.
+//! The laws of delivery, under schedules of two processes and three messages with at most two preemptions (all, or the
+//! first 20,000), with a process that is killed at any point; and under random schedules beyond.
 
 use std::sync::Arc;
 
