@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::{
-    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Token,
-    Why,
+    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why,
 };
 use crate::wire::Body;
 
@@ -39,7 +38,6 @@ struct Queue {
 
 enum Item {
     Frame(Peer, Lane, Body),
-    Sent(Token, Body, Result<(), Why>),
     Down(Peer, Why),
 }
 
@@ -127,32 +125,26 @@ impl Engine for Local {
         }
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full> {
-        let mut refused = Some(body);
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
         // The dead send nothing.
         let port = if self.has_ended() { None } else { self.port(to) };
-        if let Some(port) = port {
+        let Some(port) = port else { return Ok(()) };
+        {
             let mut queue = port.lock();
-            if queue.frames >= CAPACITY && !queue.is_closed {
+            if queue.is_closed {
+                return Ok(());
+            }
+            if queue.frames >= CAPACITY {
                 if !queue.refused.contains(&self.me) {
                     queue.refused.push(self.me);
                 }
-                return Err(Full { body: refused.take().expect("it is there") });
+                return Err(Full { body });
             }
-            if !queue.is_closed {
-                queue.frames += 1;
-                queue.items.extend(refused.take().map(|body| Item::Frame(self.me, lane, body)));
-                port.has_work.store(true, Ordering::Release);
-            }
-            drop(queue);
-            port.ring();
+            queue.frames += 1;
+            queue.items.push_back(Item::Frame(self.me, lane, body));
+            port.has_work.store(true, Ordering::Release);
         }
-        if let Some(own) = self.port(self.me) {
-            let outcome = if refused.is_none() { Ok(()) } else { Err(Why::Unreachable) };
-            let body = refused.unwrap_or_else(|| Body::with_capacity(0));
-            own.lock().items.push_back(Item::Sent(token, body, outcome));
-            own.has_work.store(true, Ordering::Release);
-        }
+        port.ring();
         Ok(())
     }
 
@@ -184,7 +176,6 @@ impl Engine for Local {
             polled = Polled::Some;
             match item {
                 Item::Frame(from, lane, frame) => sink.arrived(from, lane, frame),
-                Item::Sent(token, body, outcome) => sink.sent(token, body, outcome),
                 Item::Down(peer, why) => sink.peer(peer, Change::Down(why)),
             }
         }

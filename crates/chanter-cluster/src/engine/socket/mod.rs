@@ -34,9 +34,7 @@ use self::frame::LONGEST_BODY;
 use self::inbox::{Happening, Inbox};
 use self::link::Link;
 use self::stream::{Listener, Stream};
-use super::{
-    Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Token, Why,
-};
+use super::{Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink};
 use crate::launcher::{BadEnvironment, Launched, Secret};
 use crate::wire::Body;
 
@@ -293,19 +291,15 @@ impl Engine for Sockets {
         self.shared.inbox.ring();
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full> {
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
         let Shared { links, inbox, config, me, .. } = &*self.shared;
         if to == *me {
-            let frame = body.frame().to_vec();
-            inbox.extend([Happening::Arrived(to, lane, frame), Happening::Sent(token, body, Ok(()))]);
+            inbox.push(Happening::Arrived(to, lane, body.into_frame()));
             return Ok(());
         }
         match links.get(&to) {
-            Some(link) => link.try_send(inbox, config, lane, body, token),
-            None => {
-                inbox.push(Happening::Sent(token, body, Err(Why::Unreachable)));
-                Ok(())
-            }
+            Some(link) => link.try_send(inbox, config, lane, body),
+            None => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::frame::{HEAD, PIECE, Word, head};
 use super::*;
-use crate::engine::Change;
+use crate::engine::{Change, Why};
 use crate::launcher::Address;
 use crate::wire::{Header, Kind, LENGTH};
 
@@ -75,7 +75,6 @@ struct Process {
 #[derive(Default)]
 struct Seen {
     arrived: Vec<(Peer, Lane, Vec<u8>)>,
-    sent: Vec<(Token, Body, Result<(), Why>)>,
     changes: Vec<(Peer, Change)>,
     /// How many had arrived before each change.
     before: Vec<usize>,
@@ -84,10 +83,6 @@ struct Seen {
 impl Sink for Seen {
     fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
         self.arrived.push((from, lane, frame.frame().to_vec()));
-    }
-
-    fn sent(&mut self, token: Token, body: Body, outcome: Result<(), Why>) {
-        self.sent.push((token, body, outcome));
     }
 
     fn peer(&mut self, peer: Peer, change: Change) {
@@ -122,13 +117,8 @@ impl Process {
         }
     }
 
-    fn send(&self, to: u32, lane: Lane, body: Body, token: u64) {
-        assert_eq!(self.engine.try_send(Peer(to), lane, body, Token(token)), Ok(()));
-    }
-
-    fn all_sent(&self, count: usize) {
-        assert_eq!(self.seen.sent.len(), count);
-        assert!(self.seen.sent.iter().all(|(.., outcome)| *outcome == Ok(())));
+    fn send(&self, to: u32, lane: Lane, body: Body) {
+        assert_eq!(self.engine.try_send(Peer(to), lane, body), Ok(()));
     }
 }
 
@@ -159,7 +149,7 @@ async fn bodies_of_all_lengths_arrive_whole_and_in_the_order_of_each_lane() {
                 expected.push((lane, body.frame().to_vec()));
                 let mut again = Err(Full { body });
                 while let Err(Full { body }) = again {
-                    again = one.engine.try_send(Peer(1), lane, body, Token(number));
+                    again = one.engine.try_send(Peer(1), lane, body);
                     if again.is_err() {
                         let taken = other.seen.arrived.len();
                         other.until(|seen| seen.arrived.len() > taken).await;
@@ -175,9 +165,6 @@ async fn bodies_of_all_lengths_arrive_whole_and_in_the_order_of_each_lane() {
                 other.seen.arrived.iter().filter_map(|(_, lane, bytes)| of(*lane, bytes)).collect();
             assert!(sent == came, "{on:?} {lane:?}");
         }
-        let (mut one, count) = (one, expected.len());
-        one.until(|seen| seen.sent.len() == count).await;
-        one.all_sent(count);
         assert!(one.seen.changes.is_empty() && other.seen.changes.is_empty());
     }
 }
@@ -187,7 +174,7 @@ async fn a_longer_body_than_the_limit_comes_back() {
     let (one, _other) = two(job(2, On::Unix, &unhurried()).await);
     assert_eq!(one.engine.caps(Peer(1)).eager as usize, LONGEST_BODY);
     let long = message(LONGEST_BODY + 1, 3);
-    let Err(Full { body: back }) = one.engine.try_send(Peer(1), Lane::Bulk, long.clone(), Token(1)) else {
+    let Err(Full { body: back }) = one.engine.try_send(Peer(1), Lane::Bulk, long.clone()) else {
         panic!("it was taken")
     };
     assert!(back == long);
@@ -201,12 +188,11 @@ async fn all_processes_reach_all_themselves_among_them() {
             assert_eq!(process.engine.me(), Peer(from));
             assert_eq!(process.engine.roster().len(), 4);
             for to in 0..4 {
-                process.send(to, Lane::User, message(10, u64::from(from * 4 + to)), u64::from(to));
+                process.send(to, Lane::User, message(10, u64::from(from * 4 + to)));
             }
         }
         for (to, process) in (0..).zip(&mut processes) {
-            process.until(|seen| seen.arrived.len() == 4 && seen.sent.len() == 4).await;
-            process.all_sent(4);
+            process.until(|seen| seen.arrived.len() == 4).await;
             for (from, lane, frame) in &process.seen.arrived {
                 assert_eq!(
                     (*lane, &frame[..]),
@@ -214,10 +200,8 @@ async fn all_processes_reach_all_themselves_among_them() {
                 );
             }
         }
-        // To nobody: it comes back.
-        processes[0].send(4, Lane::User, message(1, 1), 9);
-        processes[0].until(|seen| seen.sent.len() == 5).await;
-        assert_eq!(processes[0].seen.sent[4].2, Err(Why::Unreachable));
+        // To nobody: it is dropped.
+        processes[0].send(4, Lane::User, message(1, 1));
     }
 }
 
@@ -225,11 +209,11 @@ async fn all_processes_reach_all_themselves_among_them() {
 async fn a_full_queue_gives_bodies_back_and_keeps_nothing_else_waiting() {
     for on in BOTH {
         let config = Config { queue: 1 << 16, inbox: 1 << 16, ..unhurried() };
-        let (mut one, mut other) = two(job(2, on, &config).await);
+        let (one, mut other) = two(job(2, on, &config).await);
         let mut count = 0;
         // The other does not poll: what it and the sockets hold has an end.
         let full = loop {
-            match one.engine.try_send(Peer(1), Lane::User, message(4096, count), Token(count)) {
+            match one.engine.try_send(Peer(1), Lane::User, message(4096, count)) {
                 Ok(()) => count += 1,
                 Err(Full { body }) => break body,
             }
@@ -237,17 +221,15 @@ async fn a_full_queue_gives_bodies_back_and_keeps_nothing_else_waiting() {
         };
         assert!(full == message(4096, count), "it comes back as it was");
         // Another lane has room.
-        one.send(1, Lane::Control, message(5, 5), u64::MAX);
+        one.send(1, Lane::Control, message(5, 5));
         let count = count as usize;
         other.until(|seen| seen.arrived.len() == count + 1).await;
-        one.until(|seen| seen.sent.len() == count + 1).await;
-        one.all_sent(count + 1);
         let users = other.seen.arrived.iter().filter(|(_, lane, _)| *lane == Lane::User);
         for ((_, _, frame), number) in users.zip(0..) {
             assert!(frame == message(4096, number).frame());
         }
         // And there is room again.
-        one.send(1, Lane::User, full, 0);
+        one.send(1, Lane::User, full);
         other.until(|seen| seen.arrived.len() == count + 2).await;
     }
 }
@@ -258,13 +240,13 @@ async fn a_long_body_does_not_keep_other_lanes_waiting() {
         let config = Config { inbox: 0, ..unhurried() };
         let (one, mut other) = two(job(2, on, &config).await);
         // The reader stops behind this until there is a poll.
-        one.send(1, Lane::User, message(1, 1), 1);
+        one.send(1, Lane::User, message(1, 1));
         while !other.engine.has_work() {
             yield_now().await;
         }
-        one.send(1, Lane::Bulk, message(LONGEST_BODY, 2), 2);
-        one.send(1, Lane::User, message(2, 3), 3);
-        one.send(1, Lane::Control, message(3, 4), 4);
+        one.send(1, Lane::Bulk, message(LONGEST_BODY, 2));
+        one.send(1, Lane::User, message(2, 3));
+        one.send(1, Lane::Control, message(3, 4));
         other.until(|seen| seen.arrived.len() == 4).await;
         let lanes: Vec<Lane> = other.seen.arrived.iter().map(|(_, lane, _)| *lane).collect();
         assert_eq!(lanes, [Lane::User, Lane::Control, Lane::User, Lane::Bulk], "{on:?}");
@@ -280,12 +262,12 @@ async fn who_sleeps_until_there_is_news_misses_nothing() {
             for time in 0..TIMES {
                 other.until(|seen| !seen.arrived.is_empty()).await;
                 other.seen = Seen::default();
-                other.send(0, Lane::User, message(8, time), time);
+                other.send(0, Lane::User, message(8, time));
             }
             other
         });
         for time in 0..TIMES {
-            one.send(1, Lane::User, message(8, time), time);
+            one.send(1, Lane::User, message(8, time));
             one.until(|seen| !seen.arrived.is_empty()).await;
             assert_eq!(one.seen.arrived[0].2, message(8, time).frame());
             one.seen = Seen::default();
@@ -301,25 +283,21 @@ async fn who_leaves_has_been_heard_to_the_end() {
         let (mut one, mut other) = two(job(2, on, &config).await);
         let count = 200;
         for number in 0..count {
-            one.send(1, LANES[number as usize % 3], message(40_000, number), number);
+            one.send(1, LANES[number as usize % 3], message(40_000, number));
         }
         one.engine.leave(Leave::Drain);
-        // Nothing more is taken, and says so.
-        one.send(1, Lane::User, message(1, 1), count);
+        // Nothing more goes.
+        one.send(1, Lane::User, message(1, 1));
         other.until(|seen| !seen.changes.is_empty()).await;
         assert_eq!(other.seen.changes, [(Peer(0), Change::Down(Why::Left))]);
         assert_eq!(other.seen.before, [count as usize], "all came, and came first");
         one.until_ended().await;
         other.until_ended().await;
-        let refused: Vec<_> =
-            one.seen.sent.iter().filter(|(.., outcome)| outcome.is_err()).map(|sent| sent.0).collect();
-        assert_eq!((one.seen.sent.len(), refused), (count as usize + 1, vec![Token(count)]));
+        assert_eq!(other.seen.arrived.len(), count as usize);
         // The others have not gone.
         assert_eq!(one.seen.changes, []);
-        // To who has left: it comes back.
-        other.send(0, Lane::User, message(1, 1), 7);
-        other.until(|seen| seen.sent.len() == 1).await;
-        assert_eq!(other.seen.sent[0].2, Err(Why::Left));
+        // To who has left: it is dropped.
+        other.send(0, Lane::User, message(1, 1));
     }
 }
 
@@ -331,7 +309,7 @@ async fn who_leave_together_hear_each_other_to_the_end() {
         for process in &processes {
             for to in (0..3).filter(|to| Peer(*to) != process.engine.me()) {
                 for number in 0..50 {
-                    process.send(to, LANES[number as usize % 3], message(40_000, number), number);
+                    process.send(to, LANES[number as usize % 3], message(40_000, number));
                 }
             }
         }
@@ -350,26 +328,22 @@ async fn who_leave_together_hear_each_other_to_the_end() {
         for ending in ending {
             let process = ending.join().await.unwrap();
             assert_eq!(process.seen.arrived.len(), 100, "{on:?}");
-            process.all_sent(100);
             assert!(process.seen.changes.iter().all(|(_, change)| *change == Change::Down(Why::Left)));
         }
     }
 }
 
 #[chanter::test]
-async fn who_leaves_at_once_gets_back_what_was_not_sent() {
+async fn who_leaves_at_once_waits_for_nobody() {
     let config = Config { queue: 64 << 20, inbox: 0, ..unhurried() };
     let (mut one, mut other) = two(job(2, On::Unix, &config).await);
     for number in 0..100 {
-        one.send(1, Lane::User, message(100_000, number), number);
+        one.send(1, Lane::User, message(100_000, number));
     }
     one.engine.leave(Leave::Now);
     one.until_ended().await;
-    assert_eq!(one.seen.sent.len(), 100);
-    let sent = one.seen.sent.iter().filter(|(.., outcome)| outcome.is_ok()).count();
-    assert!(sent < 100, "the other has not read so much");
     other.until_ended().await;
-    assert!(other.seen.arrived.len() <= sent);
+    assert!(other.seen.arrived.len() < 100, "the other had not read so much");
     assert!(matches!(other.seen.changes[..], [(Peer(0), Change::Down(_))]));
 }
 
@@ -404,26 +378,6 @@ async fn a_peer_that_dies_within_a_frame_is_down_after_its_last_whole_message() 
         assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Died))]);
         assert_eq!(honest.seen.before, [1]);
     }
-}
-
-#[chanter::test]
-async fn what_a_dead_peer_was_to_get_comes_back_whole_and_once() {
-    let (mut honest, stream) = rogue(Config { queue: 64 << 20, ..unhurried() }).await;
-    for number in 0..100 {
-        honest.send(1, LANES[number as usize % 3], message(100_000, number), number);
-    }
-    drop(stream);
-    honest.until_ended().await;
-    honest.send(1, Lane::User, message(100_000, 100), 100);
-    honest.until(|seen| seen.sent.len() == 101).await;
-    let mut seen = [false; 101];
-    for (token, back, outcome) in &honest.seen.sent {
-        assert!(!std::mem::replace(&mut seen[token.0 as usize], true), "twice: {token:?}");
-        assert!(*back == message(100_000, token.0));
-        assert!(matches!(outcome, Ok(()) | Err(Why::Died)));
-    }
-    assert!(honest.seen.sent.iter().filter(|(.., outcome)| outcome.is_err()).count() > 50);
-    assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Died))]);
 }
 
 #[chanter::test]
@@ -496,7 +450,7 @@ async fn strangers_do_not_keep_the_processes_apart() {
     }
     let mut other = Process::new(Sockets::start(launched.next().unwrap(), config).await.unwrap());
     let one = Process::new(starting.join().await.unwrap().unwrap());
-    one.send(1, Lane::User, message(1, 1), 1);
+    one.send(1, Lane::User, message(1, 1));
     other.until(|seen| seen.arrived.len() == 1).await;
 }
 
@@ -538,6 +492,6 @@ async fn who_has_another_secret_does_not_get_in_and_who_has_the_right_one_does()
     assert!(matches!(error, StartError::Stranger(Peer(0), _)), "{error}");
     let mut other = Process::new(Sockets::start(right, unhurried()).await.unwrap());
     let one = Process::new(starting.join().await.unwrap().unwrap());
-    one.send(1, Lane::User, message(1, 1), 1);
+    one.send(1, Lane::User, message(1, 1));
     other.until(|seen| seen.arrived.len() == 1).await;
 }
