@@ -4,6 +4,7 @@
 //! threads, names, or tags. It never blocks: what it cannot take now it gives back, and what arrives it hands
 //! to a [`Sink`] while somebody polls it.
 
+pub mod conformance;
 mod local;
 #[cfg(unix)]
 pub mod socket;
@@ -186,7 +187,7 @@ pub trait Engine: Send + Sync + 'static {
     /// once, before all others.
     fn attach(&self, bell: Bell);
 
-    /// Takes a frame, whose header has been written, to send it. Never blocks. What is for a peer that has gone, or that
+    /// Takes a frame for another process, whose header has been written, to send it. Never blocks. What is for a peer that has gone, or that
     /// goes before it has the frame, is dropped, and so is everything after this process has left.
     ///
     /// # Errors

@@ -242,6 +242,11 @@ impl Link {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn break_off(&self) {
+        self.stream.shutdown(Shutdown::Both);
+    }
+
     fn is_closed(&self) -> bool {
         matches!(lock(&self.outbox).phase, Phase::Closed(_))
     }

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::frame::{HEAD, PIECE, Word, head};
 use super::*;
+use crate::engine::conformance::Kit;
 use crate::engine::{Change, Why};
 use crate::launcher::Address;
 use crate::wire::{Header, Kind, LENGTH};
@@ -136,102 +137,27 @@ fn two(processes: Vec<Process>) -> (Process, Process) {
     (one, other)
 }
 
-#[chanter::test]
-async fn bodies_of_all_lengths_arrive_whole_and_in_the_order_of_each_lane() {
-    let lengths =
-        [0, 1, 47, 48, 1024, PIECE - LENGTH - 1, PIECE - LENGTH, PIECE - LENGTH + 1, 2 * PIECE, 1 << 20];
-    for on in BOTH {
-        let (one, mut other) = two(job(2, on, &unhurried()).await);
-        let mut expected = Vec::new();
-        for (number, length) in (0..).zip(lengths.into_iter().chain([LONGEST_BODY])) {
-            for lane in LANES {
-                let body = message(length, number);
-                expected.push((lane, body.frame().to_vec()));
-                let mut again = Err(Full { body });
-                while let Err(Full { body }) = again {
-                    again = one.engine.try_send(Peer(1), lane, body);
-                    if again.is_err() {
-                        let taken = other.seen.arrived.len();
-                        other.until(|seen| seen.arrived.len() > taken).await;
-                    }
-                }
-            }
-        }
-        other.until(|seen| seen.arrived.len() == expected.len()).await;
-        for lane in LANES {
-            let of = |of: Lane, bytes: &Vec<u8>| (of == lane).then(|| bytes.clone());
-            let sent: Vec<_> = expected.iter().filter_map(|(lane, bytes)| of(*lane, bytes)).collect();
-            let came: Vec<_> =
-                other.seen.arrived.iter().filter_map(|(_, lane, bytes)| of(*lane, bytes)).collect();
-            assert!(sent == came, "{on:?} {lane:?}");
-        }
-        assert!(one.seen.changes.is_empty() && other.seen.changes.is_empty());
-    }
+async fn engines(count: u32, on: On, config: Config) -> Vec<Sockets> {
+    job(count, on, &config).await.into_iter().map(|process| process.engine).collect()
 }
 
 #[chanter::test]
-async fn a_longer_body_than_the_limit_comes_back() {
-    let (one, _other) = two(job(2, On::Unix, &unhurried()).await);
-    assert_eq!(one.engine.caps(Peer(1)).eager as usize, LONGEST_BODY);
-    let long = message(LONGEST_BODY + 1, 3);
-    let Err(Full { body: back }) = one.engine.try_send(Peer(1), Lane::Bulk, long.clone()) else {
-        panic!("it was taken")
-    };
-    assert!(back == long);
+async fn unix_sockets_keep_what_an_engine_promises() {
+    let kit = Kit::new(async |count| engines(count, On::Unix, unhurried()).await);
+    kit.killed_by(Sockets::kill).run().await.unwrap();
 }
 
 #[chanter::test]
-async fn all_processes_reach_all_themselves_among_them() {
-    for on in BOTH {
-        let mut processes = job(4, on, &unhurried()).await;
-        for (from, process) in (0..).zip(&processes) {
-            assert_eq!(process.engine.me(), Peer(from));
-            assert_eq!(process.engine.roster().len(), 4);
-            for to in 0..4 {
-                process.send(to, Lane::User, message(10, u64::from(from * 4 + to)));
-            }
-        }
-        for (to, process) in (0..).zip(&mut processes) {
-            process.until(|seen| seen.arrived.len() == 4).await;
-            for (from, lane, frame) in &process.seen.arrived {
-                assert_eq!(
-                    (*lane, &frame[..]),
-                    (Lane::User, message(10, u64::from(from.0 * 4 + to)).frame())
-                );
-            }
-        }
-        // To nobody: it is dropped.
-        processes[0].send(4, Lane::User, message(1, 1));
-    }
+async fn tcp_keeps_what_an_engine_promises() {
+    let kit = Kit::new(async |count| engines(count, On::Tcp, unhurried()).await);
+    kit.killed_by(Sockets::kill).run().await.unwrap();
 }
 
 #[chanter::test]
-async fn a_full_queue_gives_bodies_back_and_keeps_nothing_else_waiting() {
-    for on in BOTH {
-        let config = Config { queue: 1 << 16, inbox: 1 << 16, ..unhurried() };
-        let (one, mut other) = two(job(2, on, &config).await);
-        let mut count = 0;
-        // The other does not poll: what it and the sockets hold has an end.
-        let full = loop {
-            match one.engine.try_send(Peer(1), Lane::User, message(4096, count)) {
-                Ok(()) => count += 1,
-                Err(Full { body }) => break body,
-            }
-            yield_now().await;
-        };
-        assert!(full == message(4096, count), "it comes back as it was");
-        // Another lane has room.
-        one.send(1, Lane::Control, message(5, 5));
-        let count = count as usize;
-        other.until(|seen| seen.arrived.len() == count + 1).await;
-        let users = other.seen.arrived.iter().filter(|(_, lane, _)| *lane == Lane::User);
-        for ((_, _, frame), number) in users.zip(0..) {
-            assert!(frame == message(4096, number).frame());
-        }
-        // And there is room again.
-        one.send(1, Lane::User, full);
-        other.until(|seen| seen.arrived.len() == count + 2).await;
-    }
+async fn narrow_queues_keep_what_an_engine_promises() {
+    let config = Config { queue: 1 << 16, inbox: 0, ..unhurried() };
+    let kit = Kit::new(async move |count| engines(count, On::Unix, config.clone()).await);
+    kit.killed_by(Sockets::kill).run().await.unwrap();
 }
 
 #[chanter::test]
@@ -251,100 +177,6 @@ async fn a_long_body_does_not_keep_other_lanes_waiting() {
         let lanes: Vec<Lane> = other.seen.arrived.iter().map(|(_, lane, _)| *lane).collect();
         assert_eq!(lanes, [Lane::User, Lane::Control, Lane::User, Lane::Bulk], "{on:?}");
     }
-}
-
-#[chanter::test]
-async fn who_sleeps_until_there_is_news_misses_nothing() {
-    const TIMES: u64 = 3000;
-    for on in BOTH {
-        let (mut one, mut other) = two(job(2, on, &unhurried()).await);
-        let echo = spawn(async move {
-            for time in 0..TIMES {
-                other.until(|seen| !seen.arrived.is_empty()).await;
-                other.seen = Seen::default();
-                other.send(0, Lane::User, message(8, time));
-            }
-            other
-        });
-        for time in 0..TIMES {
-            one.send(1, Lane::User, message(8, time));
-            one.until(|seen| !seen.arrived.is_empty()).await;
-            assert_eq!(one.seen.arrived[0].2, message(8, time).frame());
-            one.seen = Seen::default();
-        }
-        echo.join().await.unwrap();
-    }
-}
-
-#[chanter::test]
-async fn who_leaves_has_been_heard_to_the_end() {
-    for on in BOTH {
-        let config = Config { queue: 64 << 20, inbox: 1 << 16, ..unhurried() };
-        let (mut one, mut other) = two(job(2, on, &config).await);
-        let count = 200;
-        for number in 0..count {
-            one.send(1, LANES[number as usize % 3], message(40_000, number));
-        }
-        one.engine.leave(Leave::Drain);
-        // Nothing more goes.
-        one.send(1, Lane::User, message(1, 1));
-        other.until(|seen| !seen.changes.is_empty()).await;
-        assert_eq!(other.seen.changes, [(Peer(0), Change::Down(Why::Left))]);
-        assert_eq!(other.seen.before, [count as usize], "all came, and came first");
-        one.until_ended().await;
-        other.until_ended().await;
-        assert_eq!(other.seen.arrived.len(), count as usize);
-        // The others have not gone.
-        assert_eq!(one.seen.changes, []);
-        // To who has left: it is dropped.
-        other.send(0, Lane::User, message(1, 1));
-    }
-}
-
-#[chanter::test]
-async fn who_leave_together_hear_each_other_to_the_end() {
-    for on in BOTH {
-        let config = Config { queue: 64 << 20, inbox: 1 << 16, ..unhurried() };
-        let mut processes = job(3, on, &config).await;
-        for process in &processes {
-            for to in (0..3).filter(|to| Peer(*to) != process.engine.me()) {
-                for number in 0..50 {
-                    process.send(to, LANES[number as usize % 3], message(40_000, number));
-                }
-            }
-        }
-        for process in &processes {
-            process.engine.leave(Leave::Drain);
-        }
-        let ending: Vec<_> = processes
-            .drain(..)
-            .map(|mut process| {
-                spawn(async move {
-                    process.until_ended().await;
-                    process
-                })
-            })
-            .collect();
-        for ending in ending {
-            let process = ending.join().await.unwrap();
-            assert_eq!(process.seen.arrived.len(), 100, "{on:?}");
-            assert!(process.seen.changes.iter().all(|(_, change)| *change == Change::Down(Why::Left)));
-        }
-    }
-}
-
-#[chanter::test]
-async fn who_leaves_at_once_waits_for_nobody() {
-    let config = Config { queue: 64 << 20, inbox: 0, ..unhurried() };
-    let (mut one, mut other) = two(job(2, On::Unix, &config).await);
-    for number in 0..100 {
-        one.send(1, Lane::User, message(100_000, number));
-    }
-    one.engine.leave(Leave::Now);
-    one.until_ended().await;
-    other.until_ended().await;
-    assert!(other.seen.arrived.len() < 100, "the other had not read so much");
-    assert!(matches!(other.seen.changes[..], [(Peer(0), Change::Down(_))]));
 }
 
 /// Process 1 of a job of two, of which the test is the other: it has said hello, and says what it likes.
