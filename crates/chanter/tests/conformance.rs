@@ -62,6 +62,8 @@ enum Fault {
     /// Says that the woken run soon, and keeps them.
     KeepsWoken,
     ReturnsDisplaced,
+    /// Withdraws whatever is next.
+    WithdrawsOthers,
     DrainsHalf,
     /// Says that one waits, always.
     SaysMore,
@@ -137,6 +139,11 @@ impl Policy for Wrong {
         queue.pop_front()
     }
 
+    fn withdraw(&self, id: u64) -> Option<Ready> {
+        let mut queue = self.queue();
+        if self.fault == Fault::WithdrawsOthers { queue.pop_front() } else { queue.withdraw(id) }
+    }
+
     fn give(&self, _thief: &dyn Policy) -> Option<Ready> {
         self.has_thief.store(true, Ordering::SeqCst);
         let mut queue = self.queue();
@@ -209,6 +216,7 @@ faults! {
     threads_that_are_withheld_are_missed: Withholds, Keeps, "found nothing, but 1 threads are ready";
     the_woken_that_are_kept_are_noticed: KeepsWoken, LetsWokenRun, "`enqueue` has kept";
     the_displaced_that_come_back_are_noticed: ReturnsDisplaced, Displaced, "displaced";
+    others_that_are_withdrawn_are_noticed: WithdrawsOthers, Keeps, "another thread than it was asked for";
     half_a_drain_is_noticed: DrainsHalf, Drains, "handed over";
     waiting_without_threads_is_noticed: SaysMore, Waiting, "would never sleep";
     pinned_threads_that_are_given_are_noticed: GivesPinned, Waiting, "may not move";

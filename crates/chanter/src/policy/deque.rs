@@ -59,6 +59,13 @@ impl Policy for Deque {
         thread
     }
 
+    fn withdraw(&self, id: u64) -> Option<Ready> {
+        let mut threads = self.threads.lock();
+        let thread = if threads.back()?.id() == id { threads.pop_back() } else { None };
+        self.len.store(threads.len(), Ordering::Relaxed);
+        thread
+    }
+
     fn give(&self, thief: &dyn Policy) -> Option<Ready> {
         if self.waiting() == 0 {
             return None;

@@ -80,6 +80,11 @@ impl<'a> Door<'a> {
     }
 
     #[inline(always)]
+    pub(crate) fn withdraw(&self, id: u64) -> Option<Ready> {
+        self.call(None, |policy| policy.withdraw(id))
+    }
+
+    #[inline(always)]
     pub(crate) fn waiting(&self) -> usize {
         self.call(0, |policy| policy.waiting())
     }
@@ -214,6 +219,10 @@ impl Policy for Thief {
 
     fn next(&self) -> Option<Ready> {
         self.call(None, |policy| policy.next())
+    }
+
+    fn withdraw(&self, id: u64) -> Option<Ready> {
+        self.call(None, |policy| policy.withdraw(id))
     }
 
     fn give(&self, thief: &dyn Policy) -> Option<Ready> {

@@ -31,4 +31,8 @@ impl Policy for Fifo {
     fn next(&self) -> Option<Ready> {
         self.queue.lock().pop_front()
     }
+
+    fn withdraw(&self, id: u64) -> Option<Ready> {
+        self.queue.lock().withdraw(id)
+    }
 }

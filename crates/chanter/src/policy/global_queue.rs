@@ -147,6 +147,14 @@ impl Policy for GlobalQueueMember {
         if shares { self.shared.pop().or_else(own) } else { own().or_else(|| self.shared.pop()) }
     }
 
+    fn withdraw(&self, id: u64) -> Option<Ready> {
+        let mut queue = self.shared.queue.lock();
+        let thread = queue.withdraw(id);
+        self.shared.len.store(queue.len(), Ordering::Relaxed);
+        drop(queue);
+        thread.or_else(|| self.own.lock().withdraw(id))
+    }
+
     fn give(&self, _thief: &dyn Policy) -> Option<Ready> {
         self.shared.pop()
     }

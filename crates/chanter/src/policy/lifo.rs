@@ -43,4 +43,9 @@ impl Policy for Lifo {
     fn next(&self) -> Option<Ready> {
         self.queue.lock().pop_front()
     }
+
+    fn withdraw(&self, id: u64) -> Option<Ready> {
+        let mut queue = self.queue.lock();
+        if queue.first() == id { queue.pop_front() } else { None }
+    }
 }

@@ -94,7 +94,7 @@ pub enum Reason {
 
 /// A scheduling policy: one object for each virtual processor.
 ///
-/// `enqueue`, `next`, `place`, `need_thread`, `idle` and `drain` are called by
+/// `enqueue`, `next`, `withdraw`, `place`, `need_thread`, `idle` and `drain` are called by
 /// the worker that drives the virtual processor, one at a time; `give` and
 /// `waiting` by other workers at any time, until the policy is dropped. No lock of the runtime is held during any call. Calls
 /// must be short: the virtual processor waits. They may use the library: spawn threads, drop tokens, and block.
@@ -147,6 +147,19 @@ pub trait Policy: Send + Sync + 'static {
 
     /// The thread to run now.
     fn next(&self) -> Option<Ready>;
+
+    /// The value of the thread with this [`id`](Ready::id), which has not run, is demanded here, where it
+    /// may be queued: hands it out, if it is at hand, as the one is that was enqueued last
+    /// ([`ReadyQueue::withdraw`]). The call must not search long: it is made at each such demand.
+    ///
+    /// The thread is run where it is demanded either way. If it is not handed out, what is queued is dead from
+    /// then on, and thrown away when [`next`](Policy::next) or a thief comes to it. The default hands out nothing.
+    ///
+    /// STING, section 6 (stealing threads).
+    fn withdraw(&self, id: u64) -> Option<Ready> {
+        let _ = id;
+        None
+    }
 
     /// Another virtual processor has nothing to run: hand it a thread, and
     /// perhaps more of them to `thief`. Called on its worker. The default
@@ -203,6 +216,10 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn next(&self) -> Option<Ready> {
         (**self).next()
+    }
+
+    fn withdraw(&self, id: u64) -> Option<Ready> {
+        (**self).withdraw(id)
     }
 
     fn give(&self, thief: &dyn Policy) -> Option<Ready> {

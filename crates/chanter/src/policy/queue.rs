@@ -9,11 +9,16 @@ use crate::sync::Linked;
 use crate::thread::frame::Header;
 use crate::vp::Vp;
 
+/// In a longer queue the one before the last is not looked for.
+const MOST_STEPS: usize = 32;
+
 /// A first-in first-out queue of ready threads; pushing to the front makes it
 /// a stack. The links are inside the threads, so it never allocates.
 pub struct ReadyQueue {
     head: *mut Header,
     tail: *mut Header,
+    /// The one before the last, or nothing, if that is not known.
+    before: *mut Header,
     len: usize,
 }
 
@@ -25,7 +30,7 @@ unsafe impl Sync for ReadyQueue {}
 impl ReadyQueue {
     /// An empty queue.
     pub const fn new() -> Self {
-        Self { head: ptr::null_mut(), tail: ptr::null_mut(), len: 0 }
+        Self { head: ptr::null_mut(), tail: ptr::null_mut(), before: ptr::null_mut(), len: 0 }
     }
 
     /// How many threads are in it.
@@ -50,7 +55,7 @@ impl ReadyQueue {
                 None => self.head = frame.as_ptr(),
             }
         }
-        self.tail = frame.as_ptr();
+        self.before = std::mem::replace(&mut self.tail, frame.as_ptr());
         self.len += 1;
     }
 
@@ -79,6 +84,42 @@ impl ReadyQueue {
         if self.head.is_null() {
             self.tail = ptr::null_mut();
         }
+        if self.before == frame.as_ptr() {
+            self.before = ptr::null_mut();
+        }
+        self.len -= 1;
+        Some(thread)
+    }
+
+    /// The [`id`](Ready::id) of the first thread; 0 if there is none.
+    pub(super) fn first(&self) -> u64 {
+        self.head as usize as u64
+    }
+
+    /// The [`id`](Ready::id) of the last thread; 0 if there is none.
+    pub(super) fn last(&self) -> u64 {
+        self.tail as usize as u64
+    }
+
+    /// Takes the thread of that [`id`](Ready::id), if it is the last: what
+    /// [`Policy::withdraw`] is asked for mostly is. May look through a few dozen threads for the new last
+    /// one, and gives up where there are more.
+    #[inline]
+    pub fn withdraw(&mut self, id: u64) -> Option<Ready> {
+        if self.last() != id {
+            return None;
+        }
+        if self.head == self.tail {
+            return self.pop_front();
+        }
+        let before = std::mem::replace(&mut self.before, ptr::null_mut());
+        let before = NonNull::new(before).or_else(|| self.one_before_the_last())?;
+        // SAFETY: as in `push_back`; the token is handed out.
+        let thread = unsafe {
+            before.as_ref().link().with_mut(|link| *link = ptr::null_mut());
+            Ready::from_frame(NonNull::new(self.tail)?)
+        };
+        self.tail = before.as_ptr();
         self.len -= 1;
         Some(thread)
     }
@@ -94,12 +135,30 @@ impl ReadyQueue {
             None => self.head = first.as_ptr(),
         }
         self.tail = std::mem::replace(&mut other.tail, ptr::null_mut());
+        self.before = std::mem::replace(&mut other.before, ptr::null_mut());
         self.len += std::mem::take(&mut other.len);
+    }
+
+    /// There are two at least.
+    fn one_before_the_last(&self) -> Option<NonNull<Header>> {
+        if self.len > MOST_STEPS {
+            return None;
+        }
+        let mut at = NonNull::new(self.head)?;
+        loop {
+            // SAFETY: as in `push_back`.
+            let next = unsafe { at.as_ref().link().with(|link| *link) };
+            if next == self.tail {
+                return Some(at);
+            }
+            at = NonNull::new(next)?;
+        }
     }
 
     /// Takes the first thread of which `is_wanted` says so; all others stay in
     /// order. Takes time in the number of those before it.
     pub fn take_first(&mut self, mut is_wanted: impl FnMut(&Ready) -> bool) -> Option<Ready> {
+        self.before = ptr::null_mut();
         let mut before: *mut Header = ptr::null_mut();
         let mut at = self.head;
         while let Some(frame) = NonNull::new(at) {
@@ -166,5 +225,87 @@ impl Drop for ReadyQueue {
         while let Some(thread) = self.pop_front() {
             drop(thread);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+    use crate::policy::conformance::{Random, Threads};
+
+    /// Against a deque of numbers.
+    #[test]
+    fn threads_go_where_they_are_put() {
+        let threads = Threads::new();
+        let mut random = Random::new(11);
+        let mut free = threads.take(80);
+        let (mut queue, mut other) = (ReadyQueue::new(), ReadyQueue::new());
+        let (mut model, mut model_of_other) = (VecDeque::new(), VecDeque::new());
+        let mut withdrawn = [0; 4];
+        for step in 0..100_000 {
+            let fills = step % 600 < 250;
+            let came = match if fills { random.below(9) } else { 4 + random.below(7) } {
+                0..=2 if !free.is_empty() => {
+                    let thread = free.swap_remove(random.below(free.len()));
+                    model.push_back(thread.id());
+                    queue.push_back(thread);
+                    None
+                }
+                3 if !free.is_empty() => {
+                    let thread = free.swap_remove(random.below(free.len()));
+                    model.push_front(thread.id());
+                    queue.push_front(thread);
+                    None
+                }
+                4 if !free.is_empty() => {
+                    let thread = free.swap_remove(random.below(free.len()));
+                    model_of_other.push_back(thread.id());
+                    other.push_back(thread);
+                    None
+                }
+                5 => {
+                    model.append(&mut model_of_other);
+                    queue.append(&mut other);
+                    None
+                }
+                6 | 7 => {
+                    let at = random.below(model.len().max(1));
+                    let wanted = model.get(at).copied().unwrap_or(1);
+                    let thread = queue.take_first(|thread| thread.id() == wanted);
+                    assert_eq!(thread.as_ref().map(Ready::id), model.remove(at));
+                    thread
+                }
+                8 => {
+                    let thread = queue.pop_front();
+                    assert_eq!(thread.as_ref().map(Ready::id), model.pop_front());
+                    thread
+                }
+                _ => {
+                    let at = [0, model.len() / 2, model.len().saturating_sub(1)][random.below(3)];
+                    let is_last = at + 1 == model.len();
+                    let wanted = model.get(at).copied().unwrap_or(1);
+                    let thread = queue.withdraw(wanted);
+                    let long = usize::from(model.len() > MOST_STEPS);
+                    withdrawn[2 * long + usize::from(thread.is_some())] += 1;
+                    match &thread {
+                        Some(thread) => {
+                            assert!(is_last && model[at] == thread.id());
+                            model.remove(at);
+                        }
+                        None => assert!(!is_last || long > 0),
+                    }
+                    thread
+                }
+            };
+            free.extend(came);
+            assert_eq!(queue.len(), model.len());
+            assert_eq!(queue.is_empty(), model.is_empty());
+        }
+        assert!(withdrawn.iter().all(|&times| times > 20), "{withdrawn:?}");
+        free.extend(std::iter::from_fn(|| queue.pop_front()));
+        free.extend(std::iter::from_fn(|| other.pop_front()));
+        assert_eq!((free.len(), threads.ended()), (80, 0));
     }
 }

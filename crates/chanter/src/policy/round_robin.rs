@@ -40,6 +40,10 @@ impl Policy for RoundRobin {
         self.queue.lock().pop_front()
     }
 
+    fn withdraw(&self, id: u64) -> Option<Ready> {
+        self.queue.lock().withdraw(id)
+    }
+
     fn quantum(&self) -> u32 {
         self.quantum
     }

@@ -1,9 +1,12 @@
 //! The default: threads that talk stay together, those that wait spread.
 
+use std::sync::OnceLock;
+use std::time::Instant;
+
 use super::queue::MOST_STOLEN;
 use super::{Policy, Ready, ReadyQueue, Reason};
-use crate::sync::Lock;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::BiasedLock;
+use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Work stealing.
 ///
@@ -15,21 +18,61 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 pub struct WorkStealing {
     /// There is nobody who could steal.
     alone: bool,
-    queue: Lock<ReadyQueue>,
+    queue: BiasedLock<ReadyQueue>,
     /// The queue's length, to be read without the lock. Written under it.
     len: AtomicUsize,
+    /// The number of the thread that is last in the queue, or was. The driver's.
+    last: AtomicU64,
+    /// How many threads were withdrawn. Written under the lock.
+    withdrawn: AtomicU32,
+    /// As seen by who found one thread alone, and when that was.
+    seen: AtomicU64,
 }
 
 impl WorkStealing {
     /// An empty policy.
     pub fn new() -> Self {
-        Self { alone: false, queue: Lock::new(ReadyQueue::new()), len: AtomicUsize::new(0) }
+        Self {
+            alone: false,
+            queue: BiasedLock::new(ReadyQueue::new(), 0),
+            len: AtomicUsize::new(0),
+            last: AtomicU64::new(0),
+            withdrawn: AtomicU32::new(0),
+            seen: AtomicU64::new(0),
+        }
     }
 
     /// The same for a machine with one virtual processor.
     pub(crate) fn alone() -> Self {
         Self { alone: true, ..Self::new() }
     }
+}
+
+impl WorkStealing {
+    /// Whether the one thread that waits may be one of many, each of which is withdrawn soon: to take it
+    /// would cost its spawner more than the thread itself. So it is, if others were withdrawn a moment ago.
+    fn is_awaited_at_once(&self) -> bool {
+        if self.waiting() > 1 {
+            return false;
+        }
+        let withdrawn = self.withdrawn.load(Ordering::Relaxed);
+        let now = microseconds();
+        let seen = self.seen.load(Ordering::Relaxed);
+        if seen as u32 != withdrawn {
+            self.seen.store(u64::from(now) << 32 | u64::from(withdrawn), Ordering::Relaxed);
+            return true;
+        }
+        withdrawn != 0 && now.wrapping_sub((seen >> 32) as u32) < AWAITED_SOON
+    }
+}
+
+/// So many microseconds one thread alone is left to who has spawned it.
+const AWAITED_SOON: u32 = 5;
+
+/// Since some moment, modulo 2^32.
+fn microseconds() -> u32 {
+    static BASE: OnceLock<Instant> = OnceLock::new();
+    BASE.get_or_init(Instant::now).elapsed().as_micros() as u32
 }
 
 impl Default for WorkStealing {
@@ -45,6 +88,7 @@ impl Policy for WorkStealing {
             return Some(thread);
         }
         let mut queue = self.queue.lock();
+        self.last.store(thread.id(), Ordering::Relaxed);
         queue.push_back(thread);
         // ORDER: Relaxed: a hint; sleepers are ordered by their own fences.
         self.len.store(queue.len(), Ordering::Relaxed);
@@ -67,8 +111,23 @@ impl Policy for WorkStealing {
         thread
     }
 
+    #[inline]
+    fn withdraw(&self, id: u64) -> Option<Ready> {
+        // Only this processor adds, and thieves take from the front.
+        if self.last.load(Ordering::Relaxed) != id {
+            return None;
+        }
+        let mut queue = self.queue.lock();
+        let thread = queue.withdraw(id)?;
+        self.len.store(queue.len(), Ordering::Relaxed);
+        self.last.store(queue.last(), Ordering::Relaxed);
+        // ORDER: Relaxed: a hint for thieves.
+        self.withdrawn.store(self.withdrawn.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        Some(thread)
+    }
+
     fn give(&self, thief: &dyn Policy) -> Option<Ready> {
-        if self.waiting() == 0 {
+        if self.waiting() == 0 || self.is_awaited_at_once() {
             return None;
         }
         let mut given = ReadyQueue::new();

@@ -37,6 +37,7 @@
 //! so no later look of its finds the bias, and answers with Release, so who asked sees all that
 //! it did by it. Who does not answer in time is revoked as above.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -132,6 +133,25 @@ impl<T> BiasedLock<T> {
         }
     }
 
+    /// As `lock`, unless somebody who is not biased to it has it.
+    pub(crate) fn try_lock(&self) -> Option<BiasedGuard<'_, T>> {
+        let me = os_thread();
+        let entrance = self.enter(me);
+        if entrance.is_none() {
+            // ORDER: as in `take`.
+            if self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
+                return None;
+            }
+            self.taken(me);
+        }
+        Some(BiasedGuard {
+            value: ManuallyDrop::new(self.value.get_mut()),
+            lock: NonNull::from(self),
+            entrance,
+            _borrowed: PhantomData,
+        })
+    }
+
     /// The owner's way in.
     #[inline(always)]
     fn enter(&self, me: u32) -> Option<&'static Entrance> {
@@ -165,6 +185,12 @@ impl<T> BiasedLock<T> {
         if test_and_set(&self.held, order::lock_acquire()) {
             self.wait();
         }
+        self.taken(me);
+    }
+
+    /// The caller holds the lock, but another may be inside by its bias.
+    #[inline(always)]
+    fn taken(&self, me: u32) {
         // Plain reads and writes: we hold the lock.
         let owner = self.owner.load(Ordering::Relaxed);
         if owner == me | UNBIASED {
@@ -268,6 +294,12 @@ impl<T> BiasedLock<T> {
         self.change_owner(me, self.owner.load(Ordering::Relaxed));
         self.owner.store(me, Ordering::Relaxed);
         self.held.store(false, order::lock_release());
+    }
+}
+
+impl<T> fmt::Debug for BiasedLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BiasedLock").finish_non_exhaustive()
     }
 }
 

@@ -144,6 +144,8 @@ orders! {
     state_last = Acquire;
     /// `State::is_private`: sees the end of the uses by those who are gone.
     state_private = Acquire;
+    /// `State::steal_with_token`: as above.
+    state_withdraw = Acquire;
     /// `State::is_complete`, `await_completion`: sees the result.
     state_observe = Acquire;
     /// `ReturnList::push`: the dead frame's contents are settled.

@@ -513,6 +513,119 @@ fn revived_tokens_must_be_acquired() {
     needs("state_found", Relaxed, revived_for_another);
 }
 
+/// INV-STEAL, INV-FREE: a thread waits in a queue, out of which its demander takes the token, while
+/// another finds it there. `handles`: with another one, whose holder looks at the thread and gives it up.
+fn withdrawn_while_found(handles: usize) {
+    let to = To::new(State::new_host(), 0);
+    let life = Arc::clone(&to.frame().life);
+    let queue = Arc::new(crate::sync::Lock::new(Some(to)));
+    let thief = {
+        let queue = Arc::clone(&queue);
+        thread::spawn(move || {
+            let found = queue.lock().take();
+            if let Some(token) = found {
+                token.run_on();
+            }
+        })
+    };
+    let holder = (handles > 1).then(|| {
+        to.frame().state.retain();
+        thread::spawn(move || {
+            to.frame().shared.get();
+            if to.frame().state.release() {
+                to.free();
+            }
+        })
+    });
+    let token = queue.lock().take();
+    let is_runner = match token {
+        Some(token) => token.frame().state.steal_with_token(true),
+        None => to.frame().state.demand(true) == Demanded::Stolen,
+    };
+    assert!(is_runner || token.is_none(), "nobody else demands it");
+    if is_runner {
+        assert!(!to.poll(|_| ()), "it is complete");
+        to.frame().state.take_result();
+    }
+    if to.frame().state.release() {
+        to.frame().shared.set(1);
+        to.free();
+    }
+    thief.join().unwrap();
+    holder.into_iter().for_each(|holder| holder.join().unwrap());
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn withdrawn_threads_run_once() {
+    check(|| withdrawn_while_found(1));
+    check(|| withdrawn_while_found(2));
+}
+
+/// INV-STEAL: two demand a thread, one of them with its token: one is the runner, the other's token or
+/// demand is dead.
+fn withdrawn_while_demanded() {
+    let to = To::new(State::new_host(), 0);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    let give_up = move || {
+        if to.frame().state.release() {
+            to.free();
+        }
+    };
+    let other = thread::spawn(move || {
+        if to.frame().state.demand(true) == Demanded::Stolen {
+            assert!(!to.poll(|_| ()), "it is complete");
+        }
+        give_up();
+    });
+    if to.frame().state.steal_with_token(true) {
+        assert!(!to.poll(|_| ()), "it is complete");
+    } else {
+        // As it is queued again, and found.
+        to.run_on();
+    }
+    give_up();
+    other.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+/// INV-SEIZE: a thread is demanded with its token, while the machine ends and another seizes it.
+fn withdrawn_while_seized() {
+    let to = To::new(State::new_host(), 0);
+    let life = Arc::clone(&to.frame().life);
+    let seizer = thread::spawn(move || {
+        if to.frame().state.seize(true) {
+            to.end();
+        }
+    });
+    if to.frame().state.steal_with_token(false) {
+        assert!(!to.poll(|_| ()), "it is complete");
+    } else {
+        to.run_on();
+    }
+    if to.frame().state.release() {
+        to.free();
+    }
+    seizer.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn threads_that_are_withdrawn_and_seized_end_once() {
+    check(withdrawn_while_seized);
+}
+
+#[test]
+fn threads_that_are_withdrawn_and_demanded_run_once() {
+    check(withdrawn_while_demanded);
+}
+
+#[test]
+fn withdrawals_must_see_the_uses_end() {
+    needs("state_withdraw", Relaxed, || withdrawn_while_found(2));
+}
+
 /// INV-STEAL of a delayed thread: two demand its value, one runs it; both are
 /// gone before it is freed. If `told` is 0 nobody demands it, and it never runs.
 fn demanded_by_two(demands: bool) {

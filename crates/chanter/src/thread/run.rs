@@ -352,7 +352,8 @@ pub(super) unsafe fn demand(frame: NonNull<Header>) {
     };
     match here.filter(may_run_here) {
         Some(vp) => {
-            if header.state.demand(true) == Demanded::Stolen {
+            // SAFETY: the caller's reference.
+            if unsafe { withdraw(vp, frame) } || header.state.demand(true) == Demanded::Stolen {
                 vp.counters.stolen.add_one();
                 // SAFETY: we are its runner, and drive `vp`.
                 unsafe {
@@ -369,6 +370,24 @@ pub(super) unsafe fn demand(frame: NonNull<Header>) {
         // SAFETY: the caller's contract.
         None => drop(unsafe { schedule(frame, None) }),
     }
+}
+
+/// Takes the token of a thread that has not run, if it is at hand here; the caller is its runner then.
+///
+/// # Safety
+/// The caller has a reference, and drives `vp`.
+#[inline(always)]
+unsafe fn withdraw(vp: &Vp, frame: NonNull<Header>) -> bool {
+    let Some(token) = vp.withdraw(frame) else { return false };
+    // SAFETY: the caller's contract.
+    if unsafe { frame.as_ref() }.state.steal_with_token(vp.polls.get() > 0) {
+        // It stands for the runner now.
+        token.into_frame();
+        return true;
+    }
+    // Somebody was faster: it is dead.
+    vp.enqueue(token, Reason::New);
+    false
 }
 
 /// Runs a delayed thread on this stack, if it may. True: its value is in

@@ -430,6 +430,28 @@ impl State {
         Demanded::Running
     }
 
+    /// As `demand` by the holder of the token, who becomes the runner. False: it was stolen, and the
+    /// token is dead. The caller has a reference beside the token, which nobody else uses meanwhile.
+    /// `plainly`: nor does anybody [`seize`](State::seize) it.
+    pub(crate) fn steal_with_token(&self, plainly: bool) -> bool {
+        // ORDER: Acquire sees the uses end of those who have known it: what follows may be plain
+        // stores, up to the end of the frame.
+        let mut word = self.0.load(order::state_withdraw());
+        if plainly && word == ACTIVE | FRESH | (2 * REFERENCE) {
+            // The caller's two references are all, so nobody can come by another.
+            self.steal_alone();
+            return true;
+        }
+        while word & FRESH != 0 {
+            // ORDER: as in `demand`.
+            match self.change(word, (word & !FRESH) | STOLEN, order::state_wake()) {
+                Ok(()) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
     /// It is delayed, and the caller's handle is all that refers to it: nobody
     /// else can come by another.
     #[inline(always)]
@@ -444,7 +466,7 @@ impl State {
         self.0.store(STOLEN_ALONE, Ordering::Relaxed);
     }
 
-    /// Nobody but its thief has ever known the thread.
+    /// Nobody but its thief knows the thread.
     #[inline(always)]
     pub(crate) fn is_stolen_alone(&self) -> bool {
         // ORDER: as in `is_private`.
@@ -551,6 +573,11 @@ impl State {
             // claims threads that may rest elsewhere has no reference at first,
             // so one with a bias ends by a read-modify-write.)
             return Completed::Free;
+        }
+        if borrowed == 0 && self.is_stolen_alone() {
+            // The thief is on this stack.
+            self.0.store(COMPLETE | STOLEN | REFERENCE, Ordering::Relaxed);
+            return Completed::Kept;
         }
         let mut word = self.0.load(Ordering::Relaxed);
         loop {

@@ -68,7 +68,7 @@ impl Vp {
                 } else {
                     self.budget.set(OPERATIONS);
                     self.end_one_seized() || {
-                        let _polls = self.machine().begin_polls();
+                        let _polls = self.begin_polls();
                         self.dispatch()
                     }
                 };
@@ -97,7 +97,7 @@ fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
         "too many threads block the OS thread of one virtual processor: await instead of blocking"
     );
     let mut future = pin!(future);
-    let _polls = vp.machine().begin_polls();
+    let _polls = vp.begin_polls();
     if let Some(simulated) = &vp.simulated {
         loop {
             if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {

@@ -691,12 +691,6 @@ impl Shared {
         self.pollers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// A driver is about to run threads from its queues, until the result is dropped.
-    pub(super) fn begin_polls(&self) -> Polls<'_> {
-        *self.pollers() += 1;
-        Polls(self)
-    }
-
     /// Takes threads from their tokens for `vp` to end, which ends the threads that are its own while the
     /// machine ends, and polls nothing: if no other driver runs any from its queues. `each`
     /// calls its argument with the frames.
@@ -775,16 +769,25 @@ impl Shared {
     }
 }
 
-/// See [`Shared::begin_polls`].
-pub(super) struct Polls<'a>(&'a Shared);
+/// See [`Vp::begin_polls`].
+pub(super) struct Polls<'a>(&'a Vp);
 
 impl Drop for Polls<'_> {
     fn drop(&mut self) {
-        *self.0.pollers() -= 1;
+        self.0.polls.set(self.0.polls.get() - 1);
+        *self.0.machine().pollers() -= 1;
     }
 }
 
 impl Vp {
+    /// The driver is about to run threads from its queues, until the result is dropped. Nobody seizes
+    /// threads meanwhile whose tokens others have.
+    pub(super) fn begin_polls(&self) -> Polls<'_> {
+        *self.machine().pollers() += 1;
+        self.polls.set(self.polls.get() + 1);
+        Polls(self)
+    }
+
     pub(super) fn add_to(&self, stats: &mut Stats) {
         stats.add(&self.counters, &self.parasites);
         stats.add_frames(&self.arena);

@@ -41,7 +41,7 @@ mod models;
 mod tests;
 
 use std::cell::Cell;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -137,6 +137,8 @@ pub(crate) struct Vp {
     stack_limit: Cell<usize>,
     /// Driver: whether threads were spawned here that cannot leave.
     pub(crate) has_locals: Cell<bool>,
+    /// Driver: how many of its runs are [counted](Vp::begin_polls).
+    pub(crate) polls: Cell<u32>,
     /// Driver: as holder of a seat.
     sitter: Sitter,
     /// Who uses what is ready here: INV-SEAT. "Holder" below is that one.
@@ -263,6 +265,7 @@ impl Vp {
             running: PeekPtr::new(ptr::null_mut()),
             budget: Cell::new(0),
             depth: Cell::new(0),
+            polls: Cell::new(0),
             forks: Forks::new(),
             stack_limit: Cell::new(0),
             has_locals: Cell::new(false),
@@ -559,6 +562,25 @@ impl Vp {
             Some(thread) => self.run_soon(thread, Turn::Soon),
             None => self.offer_to_others(),
         }
+    }
+
+    /// The token of a thread whose value is demanded here, if it is at hand; the caller is the driver.
+    #[inline]
+    pub(crate) fn withdraw(&self, frame: NonNull<Header>) -> Option<Ready> {
+        if !self.enter() {
+            return None;
+        }
+        let id = frame.as_ptr() as usize as u64;
+        // SAFETY: we are the driver.
+        let thread = unsafe { self.soon() }.withdraw(id).or_else(|| self.policy().withdraw(id));
+        self.exit();
+        let thread = thread?;
+        if thread.id() != id {
+            // The policy errs.
+            self.enqueue(thread, Reason::Yielded);
+            return None;
+        }
+        Some(thread)
     }
 
     /// A thread was woken by its neighbour; the caller is the driver.

@@ -74,7 +74,7 @@ impl<'a> Driving<'a> {
     ///
     pub(super) fn run_until(&self, over: &dyn Fn() -> bool) {
         let bomb = AbortOnUnwind;
-        let _polls = self.vp.machine().begin_polls();
+        let _polls = self.vp.begin_polls();
         if self.vp.machine().has_crews() {
             while !over() {
                 if !self.vp.take_shifts(over) {

@@ -86,6 +86,9 @@ impl Policy for Brittle {
     fn next(&self) -> Option<Ready> {
         self.fault.call(|| self.inner.next())
     }
+    fn withdraw(&self, id: u64) -> Option<Ready> {
+        self.fault.call(|| self.inner.withdraw(id))
+    }
     fn give(&self, thief: &dyn Policy) -> Option<Ready> {
         self.fault.call(|| self.inner.give(thief))
     }
@@ -175,6 +178,20 @@ fn block_on_returns_when_what_borrows_is_gone() {
         });
         assert_eq!(sum, 6);
         assert_eq!(ended.get(), 1);
+    });
+}
+
+#[test]
+fn what_is_awaited_at_once_ends() {
+    watchdog!();
+    at_every_call(400, |fault| {
+        let machine = machine(2, fault);
+        let sum = machine.block_on(async {
+            let first = spawn(async { 1 });
+            let (second, third) = (spawn(async { 2 }), spawn(async { 3 }));
+            third.await.unwrap() + second.join().await.unwrap() + first.await.unwrap()
+        });
+        assert_eq!(sum, 6);
     });
 }
 

@@ -1,5 +1,6 @@
 //! What each policy is for: the order in which it runs threads.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -253,6 +254,103 @@ fn attributes_cost_nothing_but_their_own_size() {
     // A token may come more than once: of a thread that was stolen it is left over.
     special.dedup();
     assert_eq!(special, [&Attributes::new().tickets(9), &Attributes::new().priority(9)]);
+}
+
+/// Passes everything on to another policy, and counts what it hands out.
+struct Counted<P> {
+    inner: P,
+    next: Arc<AtomicUsize>,
+    withdrawn: Arc<AtomicUsize>,
+}
+
+impl<P: Policy> Policy for Counted<P> {
+    fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
+        self.inner.enqueue(thread, reason)
+    }
+
+    fn lets_woken_run(&self) -> bool {
+        self.inner.lets_woken_run()
+    }
+
+    fn next(&self) -> Option<Ready> {
+        let next = self.inner.next();
+        self.next.fetch_add(usize::from(next.is_some()), Ordering::Relaxed);
+        next
+    }
+
+    fn withdraw(&self, id: u64) -> Option<Ready> {
+        let thread = self.inner.withdraw(id);
+        self.withdrawn.fetch_add(usize::from(thread.is_some()), Ordering::Relaxed);
+        thread
+    }
+}
+
+fn what_is_awaited_at_once_is_withdrawn<P: Policy>(make: impl Fn() -> P + Send + Sync + 'static) {
+    let counts: [Arc<AtomicUsize>; 2] = Default::default();
+    let [next, withdrawn] = counts.clone();
+    let machine = machine(move || {
+        Box::new(Counted { inner: make(), next: Arc::clone(&next), withdrawn: Arc::clone(&withdrawn) })
+    });
+    machine.block_on(async {
+        let before = counts[0].load(Ordering::Relaxed);
+        for n in 0..100 {
+            assert_eq!(spawn(async move { n }).await.unwrap(), n);
+            assert_eq!(spawn(async move { n }).join().await.unwrap(), n);
+            // A tree that is awaited from its end.
+            let (one, two, three) = (spawn(async { 1 }), spawn(async { 2 }), spawn(async { 3 }));
+            assert_eq!(three.await.unwrap() + two.await.unwrap() + one.await.unwrap(), 6);
+        }
+        // What is left are the turns of who awaits them.
+        let turns = counts[0].load(Ordering::Relaxed) - before;
+        assert!(turns < 50, "{turns}: dead tokens were queued");
+    });
+    // Now and then such a turn ends before the demand.
+    let withdrawn = counts[1].load(Ordering::Relaxed);
+    assert!((450..=500).contains(&withdrawn), "{withdrawn}");
+}
+
+#[test]
+fn threads_that_are_awaited_at_once_leave_no_dead_tokens() {
+    watchdog!();
+    what_is_awaited_at_once_is_withdrawn(WorkStealing::new);
+    what_is_awaited_at_once_is_withdrawn(Fifo::new);
+    what_is_awaited_at_once_is_withdrawn(Lifo::new);
+    what_is_awaited_at_once_is_withdrawn(Deque::new);
+    what_is_awaited_at_once_is_withdrawn(|| RoundRobin::new(1000));
+    what_is_awaited_at_once_is_withdrawn(|| GlobalQueue::new().member());
+}
+
+/// Withdraws whatever is first.
+struct Errs(Mutex<ReadyQueue>);
+
+impl Policy for Errs {
+    fn enqueue(&self, thread: Ready, _: Reason) -> Option<Ready> {
+        self.0.lock().unwrap().push_back(thread);
+        None
+    }
+
+    fn next(&self) -> Option<Ready> {
+        self.0.lock().unwrap().pop_front()
+    }
+
+    fn withdraw(&self, _: u64) -> Option<Ready> {
+        self.next()
+    }
+}
+
+#[test]
+fn a_policy_that_withdraws_others_loses_nothing() {
+    watchdog!();
+    let machine = machine(|| Box::new(Errs(Mutex::default())));
+    let sum = machine.block_on(async {
+        let mut sum = 0;
+        for n in 0..100 {
+            let (one, two, three) = (spawn(async move { n }), spawn(async { 2 }), spawn(async { 3 }));
+            sum += two.await.unwrap() + three.join().await.unwrap() + one.await.unwrap();
+        }
+        sum
+    });
+    assert_eq!(sum, 100 * 5 + (0..100).sum::<i32>());
 }
 
 /// Writes down why threads are ready.

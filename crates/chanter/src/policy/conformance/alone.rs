@@ -70,6 +70,7 @@ pub(super) fn keeps(family: &Family, seed: u64) -> Found {
     let mut random = Random::new(seed);
     let mut free = assorted(&threads);
     let all = numbers(&free);
+    let order: Vec<_> = all.iter().copied().collect();
     let mut held = 0;
     for step in 0..20_000 {
         // Fill for a while, then empty.
@@ -103,6 +104,14 @@ pub(super) fn keeps(family: &Family, seed: u64) -> Found {
             5 => {
                 policy.idle();
                 let _hint = policy.waiting();
+                let wanted = order[random.below(order.len())];
+                if let Some(thread) = policy.withdraw(wanted) {
+                    held -= 1;
+                    if thread.id() != wanted {
+                        return Err("`withdraw` returned another thread than it was asked for".to_owned());
+                    }
+                    free.push(thread);
+                }
             }
             _ => match policy.next().or_else(|| thief.next()) {
                 Some(thread) => {
