@@ -40,7 +40,10 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
         leaver.take_all()?;
         one.goes_on_with(&mut two, gone).await?;
         // Now the last ones, one after the other.
+        let rest = two.fall_asleep()?;
         one.engine.leave(Leave::Drain);
+        two.sleep_for(rest, "the end of the last other one").await?;
+        two.engine.rise();
         two.until_ended().await?;
         one.until_ended().await
     }

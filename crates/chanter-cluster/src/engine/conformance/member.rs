@@ -127,17 +127,20 @@ pub(super) struct Member<E> {
     pub(super) engine: E,
     pub(super) seen: Seen,
     rung: Receiver<()>,
+    /// The bell's other end stays open, even if the engine has dropped it.
+    _bell: Sender<()>,
     patience: Duration,
 }
 
 impl<E: Engine> Member<E> {
     pub(super) fn new(engine: E, patience: Duration) -> Self {
         let (bell, rung) = mailbox();
+        let kept = bell.clone();
         engine.attach(Bell::new(move || {
             // Who is through with the check hears nothing more.
             let _ = bell.try_send(());
         }));
-        Self { engine, seen: Seen::default(), rung, patience }
+        Self { engine, seen: Seen::default(), rung, _bell: kept, patience }
     }
 
     pub(super) fn me(&self) -> Peer {
@@ -197,6 +200,13 @@ impl<E: Engine> Member<E> {
         let slept = self.sleep_for(rest, awaited).await;
         self.engine.rise();
         slept
+    }
+
+    /// Has nothing to do, and has heard all that the bell has had to say.
+    pub(super) fn fall_asleep(&mut self) -> Result<Rest, String> {
+        while self.rung.try_recv().is_ok() {}
+        self.take_all()?;
+        Ok(self.engine.rest())
     }
 
     pub(super) async fn sleep_for(&self, rest: Rest, awaited: &str) -> Finding {

@@ -28,7 +28,7 @@ enum Fault {
     Restless,
     LeavesEarly,
     NeverEnds,
-    ForgetsToEnd,
+    RingsOnce,
     SpeaksFromTheGrave,
     Overtakes,
 }
@@ -71,9 +71,9 @@ impl Engine for Faulty {
     fn attach(&self, bell: Bell) {
         match self.fault {
             Fault::Deaf => {}
-            Fault::ForgetsToEnd => {
+            Fault::RingsOnce => {
                 let last = std::sync::Arc::new(AtomicU32::new(0));
-                // Rings for frames, and never for an end.
+                // Rings once.
                 self.local.attach(Bell::new(move || {
                     if last.fetch_add(1, Ordering::Relaxed) == 0 {
                         bell.ring();
@@ -214,14 +214,13 @@ async fn an_engine_without_fault_passes() {
     kit(Fault::None, Duration::from_secs(120)).run().await.unwrap();
 }
 
+/// What an engine does wrong is found; nobody has to lose patience for that.
 #[chanter::test]
 async fn each_fault_is_found_by_its_check() {
     let faults = [
         (Fault::IsEverybody, Check::Connected, "the same number"),
         (Fault::Eager, Check::Sizes, "1001 bytes were taken"),
         (Fault::Alters, Check::Sizes, "is not what was sent"),
-        (Fault::Loses, Check::Connected, "frame 9"),
-        (Fault::Loses, Check::Sizes, "in place of"),
         (Fault::Doubles, Check::Sizes, "in place of"),
         (Fault::Reorders, Check::Budget, "in place of"),
         (Fault::IgnoresBudget, Check::Budget, "with a budget of 1"),
@@ -230,21 +229,38 @@ async fn each_fault_is_found_by_its_check() {
         (Fault::NeverFull, Check::Full, "nobody polls"),
         (Fault::AltersRefused, Check::Full, "came back as"),
         (Fault::OneQueue, Check::Full, "although there is room"),
-        (Fault::SilentAfterFull, Check::Full, "room in a lane that was full"),
-        (Fault::Deaf, Check::Wakes, "fell asleep"),
-        (Fault::HidesWork, Check::Wakes, "fell asleep"),
-        (Fault::Restless, Check::Rests, "kept awake"),
-        (Fault::LeavesEarly, Check::Drains, "waits for"),
-        (Fault::ForgetsToEnd, Check::Drains, "waits for"),
-        (Fault::Loses, Check::Drains, "frames"),
-        (Fault::NeverEnds, Check::LeavesNow, "the end of everything"),
         (Fault::SpeaksFromTheGrave, Check::Killed, "after it had gone"),
     ];
     let mut missed = Vec::new();
     for (fault, check, what) in faults {
-        // Who is impatient finds faults sooner, and none where there is none: this engine has one.
-        match kit(fault, Duration::from_millis(200)).run_one(check).await {
+        match kit(fault, Duration::from_secs(120)).run_one(check).await {
             Err(found) if found.check == check && found.what.contains(what) => {}
+            found => missed.push((fault, check, found)),
+        }
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+/// What an engine does not do is missed.
+#[chanter::test]
+async fn each_omission_is_found_by_its_check() {
+    let omissions = [
+        (Fault::Loses, Check::Connected),
+        (Fault::Loses, Check::Sizes),
+        (Fault::SilentAfterFull, Check::Full),
+        (Fault::Deaf, Check::Wakes),
+        (Fault::HidesWork, Check::Wakes),
+        (Fault::Restless, Check::Rests),
+        (Fault::LeavesEarly, Check::Drains),
+        (Fault::RingsOnce, Check::Drains),
+        (Fault::Loses, Check::Drains),
+        (Fault::NeverEnds, Check::LeavesNow),
+    ];
+    let mut missed = Vec::new();
+    for (fault, check) in omissions {
+        // Who is impatient finds faults sooner, and none where there is none: these engines have one.
+        match kit(fault, Duration::from_millis(200)).run_one(check).await {
+            Err(found) if found.check == check => {}
             found => missed.push((fault, check, found)),
         }
     }

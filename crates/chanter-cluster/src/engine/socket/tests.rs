@@ -12,8 +12,6 @@ use crate::engine::{Change, Why};
 use crate::launcher::Address;
 use crate::wire::{Header, Kind, LENGTH};
 
-const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
-
 #[derive(Clone, Copy, Debug)]
 enum On {
     Unix,
