@@ -20,6 +20,7 @@ const SETTINGS: [(&str, &str); 7] = [
 ];
 
 /// What was written between the parentheses of the attribute.
+#[derive(Default)]
 pub(crate) struct Args {
     pub(crate) vps: Option<Expr>,
     pub(crate) name: Option<LitStr>,
@@ -34,22 +35,6 @@ pub(crate) struct Args {
     /// Whether there is one for the end of the machine.
     pub(crate) has_shutdown: bool,
     pub(crate) limit: Option<LitInt>,
-}
-
-impl Default for Args {
-    fn default() -> Self {
-        Args {
-            vps: None,
-            name: None,
-            krate: None,
-            explore: None,
-            deadlocks: None,
-            local: None,
-            settings: Vec::new(),
-            has_shutdown: false,
-            limit: None,
-        }
-    }
 }
 
 impl Parse for Args {

@@ -169,7 +169,7 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
     let is_moved = kind != Kind::Test && args.local.is_none();
     let is_program = sig.ident == "main" && (kind == Kind::ClusterMain || is_moved);
     // If it takes something else, the compiler says so there.
-    let of_process = quote_spanned!(inputs.span()=> |here| body(here));
+    let of_process = quote_spanned!(inputs.span()=> |here| async move { body(here).await });
     let program = match (kind, is_program, &output) {
         (Kind::ClusterMain, true, _) => {
             sig.output = parse_quote!(-> ::std::process::ExitCode);

@@ -212,7 +212,7 @@ impl<E: Engine> Member<E> {
     pub(super) async fn sleep_for(&self, rest: Rest, awaited: &str) -> Finding {
         match rest {
             Rest::Work => yield_now().await,
-            Rest::For(time) => drop(choose((self.rung.recv().wrap(drop), after(time))).await),
+            Rest::For(time) => choose((self.rung.recv().wrap(drop), after(time))).await,
             Rest::Notified => {
                 if self.rung.recv().timeout(self.patience).await.is_none() {
                     let patience = self.patience;
