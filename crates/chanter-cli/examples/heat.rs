@@ -102,11 +102,10 @@ async fn part(
     Ok(plate)
 }
 
-#[chanter::main]
-async fn main() -> Result<(), Failure> {
+#[chanter_cluster::main]
+async fn main(here: Here) -> Result<(), Failure> {
     let argument = |at, default| std::env::args().nth(at).map_or(Ok(default), |text| text.parse::<usize>());
     let (side, steps) = (argument(1, 512)?, argument(2, 500)?);
-    let here = Here::launched().await?;
     let (number, count) = (here.number() as usize, here.count() as usize);
     assert!(side >= 2 * count, "each process needs two rows");
     let me = here.open("heat")?;
@@ -140,6 +139,5 @@ async fn main() -> Result<(), Failure> {
             clock.elapsed()
         );
     }
-    here.leave().await;
     Ok(())
 }

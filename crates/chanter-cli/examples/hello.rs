@@ -1,14 +1,11 @@
 //! Each process greets process 0, which says who has: `chanter launch -n 4 target/release/examples/hello`.
 
-use std::error::Error;
-
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::prelude::*;
 
 const HELLO: u32 = 1;
 
-#[chanter::main]
-async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let here = Here::launched().await?;
+#[chanter_cluster::main]
+async fn main(here: Here) -> Result<(), ClusterError> {
     if here.number() == 0 {
         let me = here.open("greeter")?;
         for _ in 1..here.count() {
@@ -19,6 +16,5 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let me = here.inbox()?;
         me.send(here.lookup("greeter@0").await?, HELLO, "hello").await?;
     }
-    here.leave().await;
     Ok(())
 }

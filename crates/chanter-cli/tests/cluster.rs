@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use chanter::prelude::*;
 use chanter_cluster::engine::socket::{Config, Sockets};
-use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink, Token, Why};
+use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink, Why};
 use chanter_cluster::launcher::Launched;
 use chanter_cluster::wire::{Body, Header, Kind};
 use nix::sys::signal::{Signal, raise};
@@ -84,8 +84,6 @@ impl Sink for Seen {
         self.came.push((from.0, Header::decode(frame.frame(), 0).unwrap().request));
     }
 
-    fn sent(&mut self, _token: Token, _body: Body, _outcome: Result<(), Why>) {}
-
     fn peer(&mut self, peer: Peer, change: Change) {
         // A machine that is slow makes peers suspect.
         if matches!(change, Change::Down(_)) {
@@ -106,7 +104,7 @@ impl Process {
     fn send(&self, to: u32, request: u64) {
         let mut body = Body::with_capacity(0);
         body.set_header(&Header { request, ..Header::new(Kind::Message) });
-        self.engine.try_send(Peer(to), Lane::User, body, Token(request)).unwrap();
+        self.engine.try_send(Peer(to), Lane::User, body).unwrap();
     }
 
     async fn until(&mut self, what: impl Fn(&Seen) -> bool) {

@@ -136,3 +136,63 @@ impl fmt::Display for Why {
         })
     }
 }
+
+/// Any error of this crate, for those who pass all of them on with `?`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// A thread has no name.
+    Open(OpenError),
+    /// A name was not found.
+    Lookup(LookupError),
+    /// A message was not sent.
+    Send(SendError),
+    /// Nothing was received.
+    Recv(RecvError),
+}
+
+impl fmt::Display for ClusterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(error) => error.fmt(f),
+            Self::Lookup(error) => error.fmt(f),
+            Self::Send(error) => error.fmt(f),
+            Self::Recv(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ClusterError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(match self {
+            Self::Open(error) => error,
+            Self::Lookup(error) => error,
+            Self::Send(error) => error,
+            Self::Recv(error) => error,
+        })
+    }
+}
+
+impl From<OpenError> for ClusterError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+impl From<LookupError> for ClusterError {
+    fn from(error: LookupError) -> Self {
+        Self::Lookup(error)
+    }
+}
+
+impl From<SendError> for ClusterError {
+    fn from(error: SendError) -> Self {
+        Self::Send(error)
+    }
+}
+
+impl From<RecvError> for ClusterError {
+    fn from(error: RecvError) -> Self {
+        Self::Recv(error)
+    }
+}

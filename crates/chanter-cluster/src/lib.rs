@@ -24,9 +24,59 @@ mod name;
 mod node;
 pub mod wire;
 
-pub use error::{LookupError, OpenError, RecvError, SendError};
+pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError};
 pub use here::{Here, local};
 pub use inbox::{ANY_TAG, ANYONE, Inbox, Irecv, Received, Recv, Source, Tags, testany, waitall};
 pub use name::ThreadName;
 pub use node::Send;
 pub use wire::Plain;
+
+/// Runs an `async fn` as a process of a cluster, on a machine of its own.
+///
+/// The function takes its process, a [`Here`]: one of the job that `chanter launch` has started, or a process alone. It
+/// leaves the cluster when the body returns, so all that was sent arrives; unless the body panics. Everything else is as with
+/// [`#[chanter::main]`](chanter::main), and so are the arguments: `vps = 2`, `policy = ..`, `local`, `crate = path`.
+///
+/// ```
+/// use chanter_cluster::prelude::*;
+///
+/// const HELLO: u32 = 1;
+///
+/// #[chanter_cluster::main]
+/// async fn main(here: Here) -> Result<(), ClusterError> {
+///     let me = here.open("greeter")?;
+///     if here.number() == 0 {
+///         for _ in 1..here.count() {
+///             let got = me.recv::<String>(ANYONE, HELLO).await?;
+///             println!("{} says {}", got.from, got.value);
+///         }
+///     } else {
+///         me.send(here.lookup("greeter@0").await?, HELLO, "hello").await?;
+///     }
+///     Ok(())
+/// }
+/// ```
+///
+/// # Errors
+/// If the processes of the job do not find each other, a program says so and ends with code 1, before its body begins.
+///
+/// # Panics
+/// As with `#[chanter::main]`; and a function that is not called `main` if the processes do not find each other.
+#[cfg(unix)]
+pub use chanter_macros::cluster_main as main;
+
+/// What `#[chanter_cluster::main]` expands to.
+#[cfg(unix)]
+#[doc(hidden)]
+#[path = "entry.rs"]
+pub mod __main;
+
+/// Everything that most programs of a cluster need, with [`chanter::prelude`].
+pub mod prelude {
+    pub use chanter::prelude::*;
+
+    pub use crate::{
+        ANY_TAG, ANYONE, ClusterError, Here, Inbox, Irecv, LookupError, OpenError, Received, RecvError,
+        SendError, Source, Tags, ThreadName, local, testany, waitall,
+    };
+}

@@ -6,9 +6,7 @@ use quote::quote_spanned;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
-use syn::{
-    Error, Expr, ExprLit, ExprUnary, Lit, LitBool, LitInt, LitStr, Path, Result, Token, UnOp, parse_quote,
-};
+use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitBool, LitInt, LitStr, Path, Result, Token, UnOp};
 
 /// Settings that are passed on as they are: the builder's method of the same name takes the value. With an example each.
 const SETTINGS: [(&str, &str); 7] = [
@@ -22,10 +20,12 @@ const SETTINGS: [(&str, &str); 7] = [
 ];
 
 /// What was written between the parentheses of the attribute.
+#[derive(Default)]
 pub(crate) struct Args {
     pub(crate) vps: Option<Expr>,
     pub(crate) name: Option<LitStr>,
-    pub(crate) krate: Path,
+    /// Where the library is, if that was said.
+    pub(crate) krate: Option<Path>,
     pub(crate) explore: Option<Explore>,
     pub(crate) deadlocks: Option<bool>,
     /// The body need not be `Send`.
@@ -35,22 +35,6 @@ pub(crate) struct Args {
     /// Whether there is one for the end of the machine.
     pub(crate) has_shutdown: bool,
     pub(crate) limit: Option<LitInt>,
-}
-
-impl Default for Args {
-    fn default() -> Self {
-        Args {
-            vps: None,
-            name: None,
-            krate: parse_quote!(::chanter),
-            explore: None,
-            deadlocks: None,
-            local: None,
-            settings: Vec::new(),
-            has_shutdown: false,
-            limit: None,
-        }
-    }
 }
 
 impl Parse for Args {
@@ -66,7 +50,7 @@ impl Parse for Args {
             match key.to_string().as_str() {
                 "vps" => args.vps = Some(vps(value(input, &key, "vps = 2")?)?),
                 "name" => args.name = Some(name(value(input, &key, "name = \"server\"")?)?),
-                "crate" => args.krate = krate(input, &key)?,
+                "crate" => args.krate = Some(krate(input, &key)?),
                 "deadlocks" => {
                     equals(input, &key, "deadlocks = false")?;
                     args.deadlocks = Some(input.parse::<LitBool>()?.value);

@@ -5,13 +5,15 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Error, Item, ItemFn, LitStr, Result, ReturnType, parse_quote};
+use syn::{Error, Item, ItemFn, LitStr, Path, Result, ReturnType, parse_quote};
 
-/// Which of the two attributes is being expanded.
+/// Which of the attributes is being expanded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Main,
     Test,
+    /// A process of a cluster.
+    ClusterMain,
 }
 
 impl Kind {
@@ -19,6 +21,15 @@ impl Kind {
         match self {
             Kind::Main => "#[chanter::main]",
             Kind::Test => "#[chanter::test]",
+            Kind::ClusterMain => "#[chanter_cluster::main]",
+        }
+    }
+
+    /// Where its library is, unless the user says otherwise.
+    fn krate(self) -> Path {
+        match self {
+            Kind::ClusterMain => parse_quote!(::chanter_cluster),
+            _ => parse_quote!(::chanter),
         }
     }
 }
@@ -83,7 +94,14 @@ fn check(kind: Kind, function: &ItemFn) -> Result<()> {
     if signature.asyncness.is_none() {
         return Err(Error::new(signature.fn_token.span, format!("`{attribute}` needs an `async fn`")));
     }
-    if !signature.inputs.is_empty() {
+    if kind == Kind::ClusterMain {
+        if signature.inputs.len() != 1 {
+            return Err(Error::new(
+                signature.paren_token.span.join(),
+                format!("a function with `{attribute}` takes its process: `here: Here`"),
+            ));
+        }
+    } else if !signature.inputs.is_empty() {
         return Err(Error::new_spanned(
             &signature.inputs,
             format!("a function with `{attribute}` takes no arguments"),
@@ -111,25 +129,30 @@ fn check(kind: Kind, function: &ItemFn) -> Result<()> {
 /// program's own `main`, since errors are seldom `Send`.
 fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
     let ItemFn { attrs, vis, mut sig, block } = function;
-    let krate = &args.krate;
+    let library = args.krate.clone().unwrap_or_else(|| kind.krate());
+    let krate = match kind {
+        Kind::ClusterMain => quote!(#library::__main::chanter),
+        _ => library.to_token_stream(),
+    };
     let name = match (kind, &args.name) {
         (_, Some(name)) => Some(name.clone()),
         (Kind::Test, None) => Some(LitStr::new(&sig.ident.unraw().to_string(), sig.ident.span())),
-        (Kind::Main, None) => None,
+        (_, None) => None,
     };
     let name = name.map(|name| quote!(.name(#name)));
     let vps = match (kind, &args.vps) {
         (_, Some(vps)) => Some(vps.to_token_stream()),
         (Kind::Test, None) => Some(quote!(2)),
-        (Kind::Main, None) => None,
+        (_, None) => None,
     };
     let vps = vps.map(|vps| quote_spanned!(vps.span()=> .vps(#vps)));
     let reports = match (kind, args.deadlocks) {
-        (Kind::Test, Some(false)) | (Kind::Main, None | Some(false)) => None,
+        (_, Some(false)) => None,
         (Kind::Test, _) => Some(quote!(.report_deadlocks(true).in_test())),
-        (Kind::Main, Some(true)) => Some(quote!(.report_deadlocks(true))),
+        (_, Some(true)) => Some(quote!(.report_deadlocks(true))),
+        (_, None) => None,
     };
-    let shutdown = (kind == Kind::Main && !args.has_shutdown)
+    let shutdown = (kind != Kind::Test && !args.has_shutdown)
         .then(|| quote!(.shutdown_timeout(#krate::__main::SHUTDOWN_TIMEOUT)));
     let settings = &args.settings;
     let test = (kind == Kind::Test).then(|| quote!(#[::core::prelude::v1::test]));
@@ -142,20 +165,33 @@ fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
 
     sig.asyncness = None;
     let output = sig.output.clone();
-    let is_moved = kind == Kind::Main && args.local.is_none();
-    let run = match &output {
-        _ if !is_moved => quote!(machine.block_on(body())),
-        ReturnType::Type(..) if sig.ident == "main" => {
+    let inputs = std::mem::take(&mut sig.inputs);
+    let is_moved = kind != Kind::Test && args.local.is_none();
+    let is_program = sig.ident == "main" && (kind == Kind::ClusterMain || is_moved);
+    // If it takes something else, the compiler says so there.
+    let of_process = quote_spanned!(inputs.span()=> |here| async move { body(here).await });
+    let program = match (kind, is_program, &output) {
+        (Kind::ClusterMain, true, _) => {
             sig.output = parse_quote!(-> ::std::process::ExitCode);
-            quote!(#krate::__main::run(&machine, async { ::std::process::Termination::report(body().await) }))
+            quote!(#library::__main::program(#of_process))
         }
-        _ => quote!(#krate::__main::run(&machine, body())),
+        (Kind::ClusterMain, false, _) => quote!(#library::__main::within(#of_process)),
+        (_, true, ReturnType::Type(..)) => {
+            sig.output = parse_quote!(-> ::std::process::ExitCode);
+            quote!(async { ::std::process::Termination::report(body().await) })
+        }
+        _ => quote!(body()),
+    };
+    let run = if is_moved {
+        quote!(#krate::__main::run(&machine, #program))
+    } else {
+        quote!(machine.block_on(#program))
     };
     quote! {
         #(#attrs)*
         #test
         #vis #sig {
-            async fn body() #output #block
+            async fn body(#inputs) #output #block
 
             #watchdog
             let machine = #krate::Machine::builder()

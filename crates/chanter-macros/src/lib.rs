@@ -1,7 +1,7 @@
-//! The attribute macros of Chanter. Use them through the library: `#[chanter::main]` and
-//! `#[chanter::test]`.
+//! The attribute macros of Chanter. Use them through the libraries: `#[chanter::main]`,
+//! `#[chanter::test]`, `#[chanter_cluster::main]`.
 //!
-//! Both turn an `async fn` without arguments into a plain function that builds a `Machine`, runs
+//! They turn an `async fn` without arguments into a plain function that builds a `Machine`, runs
 //! the body on it, and shuts the machine down:
 //!
 //! ```text
@@ -187,4 +187,10 @@ pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn test(args: TokenStream, item: TokenStream) -> TokenStream {
     entry::expand(Kind::Test, args.into(), item.into()).into()
+}
+
+/// Use it as `#[chanter_cluster::main]`: its documentation is there.
+#[proc_macro_attribute]
+pub fn cluster_main(args: TokenStream, item: TokenStream) -> TokenStream {
+    entry::expand(Kind::ClusterMain, args.into(), item.into()).into()
 }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chanter_cluster::engine::socket::{Config, Sockets};
-use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink, Token, Why};
+use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink};
 use chanter_cluster::launcher::{Address, Launched, Secret};
 use chanter_cluster::wire::{Body, Header, Kind, LENGTH};
 
@@ -158,8 +158,6 @@ impl Sink for Came {
         self.0 = Header::decode(frame.frame(), BYTES as u32).ok().map(|header| header.request);
     }
 
-    fn sent(&mut self, _token: Token, _body: Body, _outcome: Result<(), Why>) {}
-
     fn peer(&mut self, _peer: Peer, _change: Change) {}
 }
 
@@ -180,7 +178,7 @@ fn send(engine: &Sockets, to: u32, request: u64) -> Result<(), Failure> {
     let mut body = Body::with_capacity(BYTES);
     body.extend_from_slice(&[7; BYTES]);
     body.set_header(&Header { length: BYTES as u32, request, ..Header::new(Kind::Message) });
-    engine.try_send(Peer(to), Lane::User, body, Token(request)).map_err(|_| broken("the queue is full"))
+    engine.try_send(Peer(to), Lane::User, body).map_err(|_| broken("the queue is full"))
 }
 
 fn engine(load: Load, [zero, one]: [(Address, OwnedFd); 2]) -> Outcome {

@@ -3,15 +3,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use super::{
-    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Token,
-    Why,
+    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why,
 };
 use crate::wire::Body;
 
-/// So many frames may lie in front of a process.
+/// So many frames of a lane may lie in front of a process.
 const CAPACITY: usize = 1024;
 
 /// The engine of a cluster whose processes are parts of one: a send lays the frame into the other one's queue.
@@ -20,80 +19,108 @@ pub struct Local {
     ports: Arc<[Port]>,
 }
 
-#[derive(Default)]
 struct Port {
     queue: Mutex<Queue>,
+    /// Held by the one who polls.
+    polling: Mutex<()>,
     /// Frames lie in the queue, or more.
     has_work: AtomicBool,
     bell: OnceLock<Bell>,
 }
 
-#[derive(Default)]
 struct Queue {
     items: VecDeque<Item>,
-    frames: usize,
+    /// How many frames of each lane.
+    frames: [usize; 3],
     /// Who was told that it is full.
     refused: Vec<Peer>,
+    /// The process has left, or is dead.
     is_closed: bool,
+    /// How many others are left.
+    others: u32,
 }
 
 enum Item {
     Frame(Peer, Lane, Body),
-    Sent(Token, Body, Result<(), Why>),
     Down(Peer, Why),
 }
 
 impl Local {
     /// The engines of so many processes, which are numbered from 0.
     pub fn cluster(count: u32) -> Vec<Self> {
-        let ports: Arc<[Port]> = (0..count).map(|_| Port::default()).collect();
+        let ports: Arc<[Port]> = (0..count).map(|_| Port::new(count - 1)).collect();
         (0..count).map(|me| Self { me: Peer(me), ports: Arc::clone(&ports) }).collect()
     }
 
     /// The engine of a process without others.
     pub fn alone() -> Self {
-        Self { me: Peer(0), ports: Arc::from([Port::default()]) }
+        Self { me: Peer(0), ports: Arc::from([Port::new(0)]) }
     }
 
     /// The process ends without a word, as if it had been killed: the others are told, after all that it has sent.
     pub fn kill(&self) {
-        self.end(Why::Died);
+        self.end(Why::Died, Leave::Now);
+    }
+
+    /// The one who is refused by `to` is not told when there is room.
+    #[cfg(test)]
+    pub(super) fn forget_refused(&self, to: Peer) {
+        if let Some(port) = self.port(to) {
+            port.lock().refused.clear();
+        }
     }
 
     fn port(&self, peer: Peer) -> Option<&Port> {
         self.ports.get(peer.0 as usize)
     }
 
-    fn end(&self, why: Why) {
+    fn end(&self, why: Why, how: Leave) {
         let Some(own) = self.port(self.me) else { return };
-        let left = {
+        let forgotten = {
             let mut queue = own.lock();
-            if std::mem::replace(&mut queue.is_closed, true) {
+            let was_closed = std::mem::replace(&mut queue.is_closed, true);
+            let forgotten =
+                if how == Leave::Now { std::mem::take(&mut queue.items) } else { VecDeque::new() };
+            if was_closed {
                 return;
             }
-            std::mem::take(&mut queue.items)
+            forgotten
         };
-        drop(left);
+        drop(forgotten);
         for (index, port) in self.ports.iter().enumerate() {
             if index != self.me.0 as usize {
-                port.put(Item::Down(self.me, why));
+                port.put_down(self.me, why);
             }
         }
+        own.ring();
     }
 }
 
 impl Port {
+    fn new(others: u32) -> Self {
+        let queue =
+            Queue { items: VecDeque::new(), frames: [0; 3], refused: Vec::new(), is_closed: false, others };
+        Self {
+            queue: Mutex::new(queue),
+            polling: Mutex::new(()),
+            has_work: AtomicBool::new(false),
+            bell: OnceLock::new(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, item: Item) {
+    /// A process has gone.
+    fn put_down(&self, peer: Peer, why: Why) {
         {
             let mut queue = self.lock();
+            queue.others -= 1;
             if queue.is_closed {
                 return;
             }
-            queue.items.push_back(item);
+            queue.items.push_back(Item::Down(peer, why));
             // ORDER: under the lock, as in `poll`: it is true while there are items.
             self.has_work.store(true, Ordering::Release);
         }
@@ -127,46 +154,50 @@ impl Engine for Local {
         }
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full> {
-        let mut refused = Some(body);
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
         // The dead send nothing.
-        let port = if self.has_ended() { None } else { self.port(to) };
-        if let Some(port) = port {
+        let is_closed = self.port(self.me).is_none_or(|own| own.lock().is_closed);
+        let port = if is_closed { None } else { self.port(to) };
+        let Some(port) = port else { return Ok(()) };
+        {
             let mut queue = port.lock();
-            if queue.frames >= CAPACITY && !queue.is_closed {
+            if queue.is_closed {
+                return Ok(());
+            }
+            if queue.frames[lane as usize] >= CAPACITY {
                 if !queue.refused.contains(&self.me) {
                     queue.refused.push(self.me);
                 }
-                return Err(Full { body: refused.take().expect("it is there") });
+                return Err(Full { body });
             }
-            if !queue.is_closed {
-                queue.frames += 1;
-                queue.items.extend(refused.take().map(|body| Item::Frame(self.me, lane, body)));
-                port.has_work.store(true, Ordering::Release);
-            }
-            drop(queue);
-            port.ring();
+            queue.frames[lane as usize] += 1;
+            queue.items.push_back(Item::Frame(self.me, lane, body));
+            port.has_work.store(true, Ordering::Release);
         }
-        if let Some(own) = self.port(self.me) {
-            let outcome = if refused.is_none() { Ok(()) } else { Err(Why::Unreachable) };
-            let body = refused.unwrap_or_else(|| Body::with_capacity(0));
-            own.lock().items.push_back(Item::Sent(token, body, outcome));
-            own.has_work.store(true, Ordering::Release);
-        }
+        port.ring();
         Ok(())
     }
 
     fn has_ended(&self) -> bool {
-        self.port(self.me).is_none_or(|port| port.lock().is_closed)
+        self.port(self.me).is_none_or(|port| {
+            let queue = port.lock();
+            queue.is_closed || queue.others == 0
+        })
     }
 
     fn has_work(&self) -> bool {
-        // ORDER: Acquire pairs with the Release in `put`.
+        // ORDER: Acquire pairs with the Release in `put_down` and `try_send`.
         self.port(self.me).is_some_and(|port| port.has_work.load(Ordering::Acquire))
     }
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
         let Some(port) = self.port(self.me) else { return Polled::Nothing };
+        let _alone = match port.polling.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::WouldBlock) => return Polled::Nothing,
+            // A sink has panicked; what it was told is told.
+            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+        };
         let mut polled = Polled::Nothing;
         for _ in 0..budget {
             let (item, refused) = {
@@ -175,7 +206,9 @@ impl Engine for Local {
                     port.has_work.store(false, Ordering::Release);
                     return polled;
                 };
-                queue.frames -= usize::from(matches!(item, Item::Frame(..)));
+                if let Item::Frame(_, lane, _) = &item {
+                    queue.frames[*lane as usize] -= 1;
+                }
                 (item, std::mem::take(&mut queue.refused))
             };
             for peer in refused {
@@ -184,11 +217,10 @@ impl Engine for Local {
             polled = Polled::Some;
             match item {
                 Item::Frame(from, lane, frame) => sink.arrived(from, lane, frame),
-                Item::Sent(token, body, outcome) => sink.sent(token, body, outcome),
                 Item::Down(peer, why) => sink.peer(peer, Change::Down(why)),
             }
         }
-        Polled::More
+        if self.has_work() { Polled::More } else { polled }
     }
 
     fn rest(&self) -> Rest {
@@ -197,19 +229,30 @@ impl Engine for Local {
 
     fn rise(&self) {}
 
-    fn leave(&self, _how: Leave) {
-        self.end(Why::Left);
+    fn leave(&self, how: Leave) {
+        self.end(Why::Left, how);
     }
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
-        self.end(Why::Died);
+        self.end(Why::Died, Leave::Now);
     }
 }
 
 impl fmt::Debug for Local {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Local").field("me", &self.me).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conformance::Kit;
+    use super::*;
+
+    #[chanter::test]
+    async fn it_keeps_what_an_engine_promises() {
+        Kit::new(async |count| Local::cluster(count)).killed_by(Local::kill).run().await.unwrap();
     }
 }

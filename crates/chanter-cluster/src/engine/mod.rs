@@ -4,6 +4,7 @@
 //! threads, names, or tags. It never blocks: what it cannot take now it gives back, and what arrives it hands
 //! to a [`Sink`] while somebody polls it.
 
+pub mod conformance;
 mod local;
 #[cfg(unix)]
 pub mod socket;
@@ -59,10 +60,6 @@ pub enum Lane {
     /// Large bodies.
     Bulk,
 }
-
-/// What the caller calls a send, to know it again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Token(pub u64);
 
 /// The engine takes no more for now, and gives the body back. It rings the [`Bell`] when it does again.
 #[derive(Debug, PartialEq, Eq)]
@@ -190,11 +187,12 @@ pub trait Engine: Send + Sync + 'static {
     /// once, before all others.
     fn attach(&self, bell: Bell);
 
-    /// Takes a frame, whose header has been written, to send it. Never blocks. Afterwards [`Sink::sent`] comes, once.
+    /// Takes a frame for another process, whose header has been written, to send it. Never blocks. What is for a peer that has gone, or that
+    /// goes before it has the frame, is dropped, and so is everything after this process has left.
     ///
     /// # Errors
-    /// [`Full`]: nothing has been taken.
-    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full>;
+    /// [`Full`]: nothing has been taken. A body that is longer than [`Caps::eager`] is never taken.
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full>;
 
     /// One cheap test: whether a poll would find something. After [`rest`](Self::rest) has said
     /// [`Rest::Notified`] it misses nothing.
@@ -235,8 +233,8 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
         (**self).attach(bell);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full> {
-        (**self).try_send(to, lane, body, token)
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+        (**self).try_send(to, lane, body)
     }
 
     fn has_work(&self) -> bool {
@@ -264,10 +262,6 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 pub trait Sink {
     /// A frame has come: header and body, unchecked.
     fn arrived(&mut self, from: Peer, lane: Lane, frame: Body);
-
-    /// The engine is through with a frame: sent, or not because the peer has gone. It gives the body back, if it has
-    /// not given it away: then it is empty.
-    fn sent(&mut self, token: Token, body: Body, outcome: Result<(), Why>);
 
     /// What is known of a peer has changed. After [`Change::Down`] nothing comes from it any more.
     fn peer(&mut self, peer: Peer, change: Change);

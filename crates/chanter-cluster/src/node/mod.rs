@@ -14,7 +14,7 @@ use serde::Serialize;
 pub use window::Send;
 pub(crate) use window::Window;
 
-use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Token, Why};
+use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::inbox::{Core, Inbox};
 use crate::name::{Asker, Registry, Table, ThreadName};
@@ -258,7 +258,7 @@ impl Node {
         }
         if !state.backlog.is_empty() {
             state.backlog.push_back((lane, body));
-        } else if let Err(Full { body }) = self.engine.try_send(to, lane, body, Token(0)) {
+        } else if let Err(Full { body }) = self.engine.try_send(to, lane, body) {
             state.backlog.push_back((lane, body));
         }
         Ok(())
@@ -269,7 +269,7 @@ impl Node {
         for (peer, link) in &self.links {
             let mut state = lock(&link.state);
             while let Some((lane, body)) = state.backlog.pop_front() {
-                if let Err(Full { body }) = self.engine.try_send(*peer, lane, body, Token(0)) {
+                if let Err(Full { body }) = self.engine.try_send(*peer, lane, body) {
                     state.backlog.push_front((lane, body));
                     break;
                 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{LONGEST_NAME, Node, lock};
-use crate::engine::{Change, Lane, Peer, Sink, Token, Why};
+use crate::engine::{Change, Lane, Peer, Sink};
 use crate::error::{LookupError, SendError};
 use crate::name::Asker;
 use crate::wire::{Body, Header, Kind, LENGTH, Slot};
@@ -15,8 +15,6 @@ impl Sink for &Node {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
-
-    fn sent(&mut self, _token: Token, _body: Body, _outcome: Result<(), Why>) {}
 
     fn peer(&mut self, peer: Peer, change: Change) {
         if let Change::Down(why) = change {

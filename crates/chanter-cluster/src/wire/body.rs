@@ -42,6 +42,11 @@ impl Body {
         self.bytes[..LENGTH].copy_from_slice(&header.encode());
     }
 
+    /// Header and body, as they are sent, without a copy.
+    pub fn into_frame(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Header and body, as they are sent.
     pub fn frame(&self) -> &[u8] {
         &self.bytes

@@ -6,13 +6,12 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chanter::prelude::*;
 
-use crate::engine::{Bell, Change, Lane, Peer, Sink, Token, Why};
+use crate::engine::{Bell, Change, Lane, Peer, Sink};
 use crate::wire::Body;
 
 /// What a sink is told.
 pub(super) enum Happening {
     Arrived(Peer, Lane, Vec<u8>),
-    Sent(Token, Body, Result<(), Why>),
     Changed(Peer, Change),
 }
 
@@ -25,7 +24,6 @@ impl Happening {
                     sink.arrived(from, lane, frame);
                 }
             }
-            Self::Sent(token, body, outcome) => sink.sent(token, body, outcome),
             Self::Changed(peer, change) => sink.peer(peer, change),
         }
     }
@@ -51,26 +49,22 @@ impl Inbox {
     }
 
     pub(super) fn push(&self, happening: Happening) {
-        self.extend([happening]);
-    }
-
-    pub(super) fn extend(&self, happenings: impl IntoIterator<Item = Happening>) {
         let mut happened = lock(&self.happened);
-        let before = happened.len();
-        happened.extend(happenings);
+        happened.push_back(happening);
         let now = happened.len();
         // ORDER: Release: who sees the count in `has_work` finds what it counts behind the lock anyway; but a driver
         // that is about to sleep must not miss it, and is woken by what this thread does next.
         self.count.store(now, Ordering::Release);
         drop(happened);
-        if before == 0 && now > 0 {
-            // If it is full, somebody is about to look.
-            let _ = self.news.try_send(());
+        if now == 1 {
             self.ring();
         }
     }
 
+    /// Somebody should poll, or may try again to send.
     pub(super) fn ring(&self) {
+        // If it is full, somebody is about to look.
+        let _ = self.news.try_send(());
         if let Some(bell) = self.bell.get() {
             bell.ring();
         }
@@ -79,13 +73,13 @@ impl Inbox {
     pub(super) fn pop(&self) -> Option<Happening> {
         let mut happened = lock(&self.happened);
         let happening = happened.pop_front();
-        // ORDER: Release, as in `extend`.
+        // ORDER: Release, as in `push`.
         self.count.store(happened.len(), Ordering::Release);
         happening
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        // ORDER: Acquire: partner of the stores in `extend` and `pop`.
+        // ORDER: Acquire: partner of the stores in `push` and `pop`.
         self.count.load(Ordering::Acquire) == 0
     }
 }

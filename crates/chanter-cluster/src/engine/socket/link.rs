@@ -23,7 +23,7 @@ use super::frame::{Frame, Frames, LONGEST};
 use super::inbox::{Happening, Inbox, lock};
 use super::outbox::{Flushed, Outbox, Phase};
 use super::stream::Stream;
-use crate::engine::{Change, Full, Lane, Leave, Peer, Token, Why};
+use crate::engine::{Change, Full, Lane, Leave, Peer, Why};
 use crate::wire::Body;
 
 pub(super) struct Link {
@@ -85,23 +85,15 @@ impl Link {
         config: &Config,
         lane: Lane,
         body: Body,
-        token: Token,
     ) -> Result<(), Full> {
         if body.frame().len() > LONGEST {
             return Err(Full { body });
         }
         let mut outbox = lock(&self.outbox);
-        let why = match outbox.phase {
-            Phase::Open => None,
-            Phase::Leaving | Phase::Left | Phase::Parting => Some(Why::Left),
-            Phase::Closed(why) => Some(why),
-        };
-        if let Some(why) = why {
-            drop(outbox);
-            inbox.push(Happening::Sent(token, body, Err(why)));
+        if outbox.phase != Phase::Open {
             return Ok(());
         }
-        outbox.push(lane, body, token, config.queue).map_err(|body| Full { body })?;
+        outbox.push(lane, body, config.queue).map_err(|body| Full { body })?;
         self.flush(outbox, inbox);
         Ok(())
     }
@@ -111,10 +103,9 @@ impl Link {
         if outbox.blocked {
             return;
         }
-        let mut happened = Vec::new();
-        let flushed = outbox.flush(&self.stream, &mut happened);
+        let flushed = outbox.flush(&self.stream);
         outbox.blocked = matches!(flushed, Ok(Flushed::Blocked));
-        let blocked = outbox.blocked;
+        let (blocked, has_room) = (outbox.blocked, outbox.take_room());
         drop(outbox);
         if blocked {
             // There is room: the writer has taken the last one before it said that it is not blocked any more.
@@ -124,7 +115,9 @@ impl Link {
             // The reader finds the end.
             self.stream.shutdown(Shutdown::Both);
         }
-        inbox.extend(happened);
+        if has_room {
+            inbox.ring();
+        }
     }
 
     /// The writer's thread.
@@ -144,15 +137,17 @@ impl Link {
 
     /// Writes what the socket takes now that it takes something.
     fn go_on(&self, inbox: &Inbox) -> Phase {
-        let (mut happened, mut outbox) = (Vec::new(), lock(&self.outbox));
-        let flushed = outbox.flush(&self.stream, &mut happened);
+        let mut outbox = lock(&self.outbox);
+        let flushed = outbox.flush(&self.stream);
         outbox.blocked = matches!(flushed, Ok(Flushed::Blocked));
-        let phase = outbox.phase;
+        let (phase, has_room) = (outbox.phase, outbox.take_room());
         drop(outbox);
         if flushed.is_err() {
             self.stream.shutdown(Shutdown::Both);
         }
-        inbox.extend(happened);
+        if has_room {
+            inbox.ring();
+        }
         phase
     }
 
@@ -160,7 +155,7 @@ impl Link {
     pub(super) async fn read(&self, inbox: &Inbox, config: &Config) {
         let mut parted = false;
         let end = self.read_frames(inbox, config, &mut parted).await;
-        let (mut happened, mut outbox) = (Vec::new(), lock(&self.outbox));
+        let mut outbox = lock(&self.outbox);
         let (why, is_news) = match (end, outbox.phase) {
             // This process has left at once.
             (_, Phase::Closed(Why::Left)) => (Why::Left, false),
@@ -172,15 +167,14 @@ impl Link {
             (End::Eof, _) => (Why::Died, true),
             (End::Nonsense, _) => (Why::Unreachable, !parted),
         };
-        outbox.close(why, &mut happened);
+        outbox.close(why);
         drop(outbox);
         self.stream.shutdown(Shutdown::Both);
         // The writer sees that there is nothing to write.
         let _ = self.blocked.try_send(());
         if is_news {
-            happened.push(Happening::Changed(self.peer, Change::Down(why)));
+            inbox.push(Happening::Changed(self.peer, Change::Down(why)));
         }
-        inbox.extend(happened);
     }
 
     async fn read_frames(&self, inbox: &Inbox, config: &Config, parted: &mut bool) -> End {
@@ -248,21 +242,25 @@ impl Link {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn break_off(&self) {
+        self.stream.shutdown(Shutdown::Both);
+    }
+
     fn is_closed(&self) -> bool {
         matches!(lock(&self.outbox).phase, Phase::Closed(_))
     }
 
-    /// The other end leaves. What it has not been sent comes back, unless this end leaves too: then it still reads.
+    /// The other end leaves. What it has not been sent is dropped, unless this end leaves too: then it still reads.
     fn part(&self, inbox: &Inbox) {
-        let (mut happened, mut outbox) = (Vec::new(), lock(&self.outbox));
+        let mut outbox = lock(&self.outbox);
         if outbox.phase == Phase::Open {
             outbox.phase = Phase::Parting;
-            outbox.forget_queues(Why::Left, &mut happened);
+            outbox.forget_queues();
         }
         outbox.say_goodbye();
         self.flush(outbox, inbox);
-        happened.push(Happening::Changed(self.peer, Change::Down(Why::Left)));
-        inbox.extend(happened);
+        inbox.push(Happening::Changed(self.peer, Change::Down(Why::Left)));
     }
 
     /// A message of so many bytes has been taken by a poll.
@@ -276,15 +274,15 @@ impl Link {
     }
 
     pub(super) fn leave(&self, how: Leave, inbox: &Inbox) {
-        let (mut happened, mut outbox) = (Vec::new(), lock(&self.outbox));
+        let mut outbox = lock(&self.outbox);
         if outbox.phase == Phase::Open {
             outbox.phase = Phase::Leaving;
         }
         if how == Leave::Now && !matches!(outbox.phase, Phase::Closed(_)) {
-            outbox.forget_queues(Why::Left, &mut happened);
+            outbox.forget_queues();
             // As far as the socket takes it: the other end may see that this one leaves.
-            let _ = outbox.flush(&self.stream, &mut happened);
-            outbox.close(Why::Left, &mut happened);
+            let _ = outbox.flush(&self.stream);
+            outbox.close(Why::Left);
             drop(outbox);
             self.stream.shutdown(Shutdown::Both);
             // The reader waits for no poll any more.
@@ -292,7 +290,6 @@ impl Link {
         } else {
             self.flush(outbox, inbox);
         }
-        inbox.extend(happened);
     }
 
     /// Says that this process lives, if it has not said anything else, and minds the other's silence.
@@ -321,9 +318,7 @@ impl Link {
             inbox.push(Happening::Changed(self.peer, Change::Suspect));
         }
         if silent >= config.lost_after {
-            let mut happened = Vec::new();
-            lock(&self.outbox).close(Why::Unreachable, &mut happened);
-            inbox.extend(happened);
+            lock(&self.outbox).close(Why::Unreachable);
             // The reader finds the end, and says so.
             self.stream.shutdown(Shutdown::Both);
         }

@@ -34,9 +34,7 @@ use self::frame::LONGEST_BODY;
 use self::inbox::{Happening, Inbox};
 use self::link::Link;
 use self::stream::{Listener, Stream};
-use super::{
-    Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Token, Why,
-};
+use super::{Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink};
 use crate::launcher::{BadEnvironment, Launched, Secret};
 use crate::wire::Body;
 
@@ -244,6 +242,14 @@ impl Sockets {
         Self { shared }
     }
 
+    /// The process's connections break: as if it had been killed.
+    #[cfg(test)]
+    fn kill(&self) {
+        for link in self.shared.links.values() {
+            link.break_off();
+        }
+    }
+
     /// The event that there is something to poll, once for all that has come since a poll has found nothing.
     ///
     /// For one waiter: not chosen, it is still to be heard.
@@ -293,19 +299,11 @@ impl Engine for Sockets {
         self.shared.inbox.ring();
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body, token: Token) -> Result<(), Full> {
-        let Shared { links, inbox, config, me, .. } = &*self.shared;
-        if to == *me {
-            let frame = body.frame().to_vec();
-            inbox.extend([Happening::Arrived(to, lane, frame), Happening::Sent(token, body, Ok(()))]);
-            return Ok(());
-        }
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+        let Shared { links, inbox, config, .. } = &*self.shared;
         match links.get(&to) {
-            Some(link) => link.try_send(inbox, config, lane, body, token),
-            None => {
-                inbox.push(Happening::Sent(token, body, Err(Why::Unreachable)));
-                Ok(())
-            }
+            Some(link) => link.try_send(inbox, config, lane, body),
+            None => Ok(()),
         }
     }
 

@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 
 use super::frame::{HEAD, LANES, PIECE, Word, head};
-use super::inbox::Happening;
 use super::stream::Stream;
-use crate::engine::{Lane, Token, Why};
+use crate::engine::{Lane, Why};
 use crate::wire::Body;
 
 /// What this end may still do.
@@ -34,11 +33,13 @@ pub(super) enum Flushed {
 
 #[derive(Default)]
 struct Queue {
-    bodies: VecDeque<(Token, Body)>,
+    bodies: VecDeque<Body>,
     /// Bytes of all bodies.
     bytes: usize,
     /// Bytes of the first that have been staged.
     staged: usize,
+    /// A body was refused; so many bytes may be left when another one may be tried.
+    refused: Option<usize>,
 }
 
 /// The queues, and a buffer of frames that the socket is to take.
@@ -50,11 +51,10 @@ pub(super) struct Outbox {
     /// Frames: those before `written` have been taken.
     staged: Vec<u8>,
     written: usize,
-    /// Bytes that were ever staged, and taken by the socket.
-    staged_ever: u64,
+    /// Bytes that the socket has ever taken.
     pub(super) written_ever: u64,
-    /// Bodies whose last byte has been staged, and where in the connection that was.
-    unsent: VecDeque<(u64, Token, Body)>,
+    /// There is room again in a queue that has refused a body.
+    has_room: bool,
     alive: bool,
     goodbye: bool,
     /// The writer waits until the socket takes more.
@@ -71,9 +71,8 @@ impl Outbox {
             bulk_next: false,
             staged: Vec::new(),
             written: 0,
-            staged_ever: 0,
             written_ever: 0,
-            unsent: VecDeque::new(),
+            has_room: false,
             alive: false,
             goodbye: false,
             blocked: false,
@@ -82,15 +81,22 @@ impl Outbox {
     }
 
     /// Takes a body, unless the lane has `most` bytes or would have more; one alone is always taken.
-    pub(super) fn push(&mut self, lane: Lane, body: Body, token: Token, most: usize) -> Result<(), Body> {
+    pub(super) fn push(&mut self, lane: Lane, body: Body, most: usize) -> Result<(), Body> {
         let queue = &mut self.lanes[lane as usize];
         let bytes = body.frame().len();
         if !queue.bodies.is_empty() && queue.bytes + bytes > most {
+            // Not for each body that goes: who tries again shall find room for several.
+            queue.refused = Some(most / 2);
             return Err(body);
         }
         queue.bytes += bytes;
-        queue.bodies.push_back((token, body));
+        queue.bodies.push_back(body);
         Ok(())
+    }
+
+    /// Whether there is room again where there was none, since this was last asked.
+    pub(super) fn take_room(&mut self) -> bool {
+        std::mem::take(&mut self.has_room)
     }
 
     /// Says that this process lives, unless it may say nothing.
@@ -109,21 +115,15 @@ impl Outbox {
     }
 
     /// Drops what has not been staged; what has been must go on, or the other end sees half a frame.
-    pub(super) fn forget_queues(&mut self, why: Why, happened: &mut Vec<Happening>) {
-        for queue in &mut self.lanes {
-            let queue = std::mem::take(queue);
-            happened
-                .extend(queue.bodies.into_iter().map(|(token, body)| Happening::Sent(token, body, Err(why))));
-        }
+    pub(super) fn forget_queues(&mut self) {
+        self.lanes = Default::default();
     }
 
-    /// Nothing goes out any more: all bodies come back.
-    pub(super) fn close(&mut self, why: Why, happened: &mut Vec<Happening>) {
+    /// Nothing goes out any more.
+    pub(super) fn close(&mut self, why: Why) {
         self.phase = Phase::Closed(why);
         self.broken = true;
-        let unsent = std::mem::take(&mut self.unsent);
-        happened.extend(unsent.into_iter().map(|(_, token, body)| Happening::Sent(token, body, Err(why))));
-        self.forget_queues(why, happened);
+        self.forget_queues();
         self.staged = Vec::new();
         self.written = 0;
     }
@@ -142,17 +142,15 @@ impl Outbox {
     }
 
     fn put(&mut self, word: Word, lane: Lane, piece: std::ops::Range<usize>) {
-        let before = self.staged.len();
         self.staged.extend_from_slice(&head(word, lane, piece.len()));
-        if let Some((_, body)) = self.lanes[lane as usize].bodies.front() {
+        if let Some(body) = self.lanes[lane as usize].bodies.front() {
             self.staged.extend_from_slice(&body.frame()[piece]);
         }
-        self.staged_ever += (self.staged.len() - before) as u64;
     }
 
     fn put_piece(&mut self, lane: Lane) {
         let queue = &self.lanes[lane as usize];
-        let Some((_, body)) = queue.bodies.front() else { return };
+        let Some(body) = queue.bodies.front() else { return };
         let (begin, length) = (queue.staged, body.frame().len());
         let end = length.min(begin + PIECE);
         let word = if end == length { Word::Last } else { Word::Piece };
@@ -160,12 +158,13 @@ impl Outbox {
         self.bulk_next = lane == Lane::User;
         let queue = &mut self.lanes[lane as usize];
         queue.staged = end;
-        if word == Word::Last
-            && let Some((token, body)) = queue.bodies.pop_front()
-        {
+        if word == Word::Last && queue.bodies.pop_front().is_some() {
             queue.bytes -= length;
             queue.staged = 0;
-            self.unsent.push_back((self.staged_ever, token, body));
+            if queue.refused.is_some_and(|most| queue.bytes <= most) {
+                queue.refused = None;
+                self.has_room = true;
+            }
         }
     }
 
@@ -195,11 +194,11 @@ impl Outbox {
         debug_assert!(self.staged.len() <= 3 * (HEAD + PIECE));
     }
 
-    /// Writes what the socket takes. Bodies that it has taken whole are among what has `happened`.
+    /// Writes what the socket takes.
     ///
     /// # Errors
     /// The connection is broken. Nothing more is written; who reads from it finds its end.
-    pub(super) fn flush(&mut self, stream: &Stream, happened: &mut Vec<Happening>) -> io::Result<Flushed> {
+    pub(super) fn flush(&mut self, stream: &Stream) -> io::Result<Flushed> {
         if self.broken {
             return Ok(Flushed::All);
         }
@@ -212,11 +211,6 @@ impl Outbox {
                 Ok(written) => {
                     self.written += written;
                     self.written_ever += written as u64;
-                    while self.unsent.front().is_some_and(|(end, ..)| *end <= self.written_ever) {
-                        if let Some((_, token, body)) = self.unsent.pop_front() {
-                            happened.push(Happening::Sent(token, body, Ok(())));
-                        }
-                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Flushed::Blocked),
                 Err(error) => {

@@ -7,11 +7,10 @@ use tempfile::TempDir;
 
 use super::frame::{HEAD, PIECE, Word, head};
 use super::*;
-use crate::engine::Change;
+use crate::engine::conformance::Kit;
+use crate::engine::{Change, Why};
 use crate::launcher::Address;
 use crate::wire::{Header, Kind, LENGTH};
-
-const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
 
 #[derive(Clone, Copy, Debug)]
 enum On {
@@ -75,7 +74,6 @@ struct Process {
 #[derive(Default)]
 struct Seen {
     arrived: Vec<(Peer, Lane, Vec<u8>)>,
-    sent: Vec<(Token, Body, Result<(), Why>)>,
     changes: Vec<(Peer, Change)>,
     /// How many had arrived before each change.
     before: Vec<usize>,
@@ -84,10 +82,6 @@ struct Seen {
 impl Sink for Seen {
     fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
         self.arrived.push((from, lane, frame.frame().to_vec()));
-    }
-
-    fn sent(&mut self, token: Token, body: Body, outcome: Result<(), Why>) {
-        self.sent.push((token, body, outcome));
     }
 
     fn peer(&mut self, peer: Peer, change: Change) {
@@ -122,13 +116,8 @@ impl Process {
         }
     }
 
-    fn send(&self, to: u32, lane: Lane, body: Body, token: u64) {
-        assert_eq!(self.engine.try_send(Peer(to), lane, body, Token(token)), Ok(()));
-    }
-
-    fn all_sent(&self, count: usize) {
-        assert_eq!(self.seen.sent.len(), count);
-        assert!(self.seen.sent.iter().all(|(.., outcome)| *outcome == Ok(())));
+    fn send(&self, to: u32, lane: Lane, body: Body) {
+        assert_eq!(self.engine.try_send(Peer(to), lane, body), Ok(()));
     }
 }
 
@@ -146,110 +135,27 @@ fn two(processes: Vec<Process>) -> (Process, Process) {
     (one, other)
 }
 
-#[chanter::test]
-async fn bodies_of_all_lengths_arrive_whole_and_in_the_order_of_each_lane() {
-    let lengths =
-        [0, 1, 47, 48, 1024, PIECE - LENGTH - 1, PIECE - LENGTH, PIECE - LENGTH + 1, 2 * PIECE, 1 << 20];
-    for on in BOTH {
-        let (one, mut other) = two(job(2, on, &unhurried()).await);
-        let mut expected = Vec::new();
-        for (number, length) in (0..).zip(lengths.into_iter().chain([LONGEST_BODY])) {
-            for lane in LANES {
-                let body = message(length, number);
-                expected.push((lane, body.frame().to_vec()));
-                let mut again = Err(Full { body });
-                while let Err(Full { body }) = again {
-                    again = one.engine.try_send(Peer(1), lane, body, Token(number));
-                    if again.is_err() {
-                        let taken = other.seen.arrived.len();
-                        other.until(|seen| seen.arrived.len() > taken).await;
-                    }
-                }
-            }
-        }
-        other.until(|seen| seen.arrived.len() == expected.len()).await;
-        for lane in LANES {
-            let of = |of: Lane, bytes: &Vec<u8>| (of == lane).then(|| bytes.clone());
-            let sent: Vec<_> = expected.iter().filter_map(|(lane, bytes)| of(*lane, bytes)).collect();
-            let came: Vec<_> =
-                other.seen.arrived.iter().filter_map(|(_, lane, bytes)| of(*lane, bytes)).collect();
-            assert!(sent == came, "{on:?} {lane:?}");
-        }
-        let (mut one, count) = (one, expected.len());
-        one.until(|seen| seen.sent.len() == count).await;
-        one.all_sent(count);
-        assert!(one.seen.changes.is_empty() && other.seen.changes.is_empty());
-    }
+async fn engines(count: u32, on: On, config: Config) -> Vec<Sockets> {
+    job(count, on, &config).await.into_iter().map(|process| process.engine).collect()
 }
 
 #[chanter::test]
-async fn a_longer_body_than_the_limit_comes_back() {
-    let (one, _other) = two(job(2, On::Unix, &unhurried()).await);
-    assert_eq!(one.engine.caps(Peer(1)).eager as usize, LONGEST_BODY);
-    let long = message(LONGEST_BODY + 1, 3);
-    let Err(Full { body: back }) = one.engine.try_send(Peer(1), Lane::Bulk, long.clone(), Token(1)) else {
-        panic!("it was taken")
-    };
-    assert!(back == long);
+async fn unix_sockets_keep_what_an_engine_promises() {
+    let kit = Kit::new(async |count| engines(count, On::Unix, unhurried()).await);
+    kit.killed_by(Sockets::kill).run().await.unwrap();
 }
 
 #[chanter::test]
-async fn all_processes_reach_all_themselves_among_them() {
-    for on in BOTH {
-        let mut processes = job(4, on, &unhurried()).await;
-        for (from, process) in (0..).zip(&processes) {
-            assert_eq!(process.engine.me(), Peer(from));
-            assert_eq!(process.engine.roster().len(), 4);
-            for to in 0..4 {
-                process.send(to, Lane::User, message(10, u64::from(from * 4 + to)), u64::from(to));
-            }
-        }
-        for (to, process) in (0..).zip(&mut processes) {
-            process.until(|seen| seen.arrived.len() == 4 && seen.sent.len() == 4).await;
-            process.all_sent(4);
-            for (from, lane, frame) in &process.seen.arrived {
-                assert_eq!(
-                    (*lane, &frame[..]),
-                    (Lane::User, message(10, u64::from(from.0 * 4 + to)).frame())
-                );
-            }
-        }
-        // To nobody: it comes back.
-        processes[0].send(4, Lane::User, message(1, 1), 9);
-        processes[0].until(|seen| seen.sent.len() == 5).await;
-        assert_eq!(processes[0].seen.sent[4].2, Err(Why::Unreachable));
-    }
+async fn tcp_keeps_what_an_engine_promises() {
+    let kit = Kit::new(async |count| engines(count, On::Tcp, unhurried()).await);
+    kit.killed_by(Sockets::kill).run().await.unwrap();
 }
 
 #[chanter::test]
-async fn a_full_queue_gives_bodies_back_and_keeps_nothing_else_waiting() {
-    for on in BOTH {
-        let config = Config { queue: 1 << 16, inbox: 1 << 16, ..unhurried() };
-        let (mut one, mut other) = two(job(2, on, &config).await);
-        let mut count = 0;
-        // The other does not poll: what it and the sockets hold has an end.
-        let full = loop {
-            match one.engine.try_send(Peer(1), Lane::User, message(4096, count), Token(count)) {
-                Ok(()) => count += 1,
-                Err(Full { body }) => break body,
-            }
-            yield_now().await;
-        };
-        assert!(full == message(4096, count), "it comes back as it was");
-        // Another lane has room.
-        one.send(1, Lane::Control, message(5, 5), u64::MAX);
-        let count = count as usize;
-        other.until(|seen| seen.arrived.len() == count + 1).await;
-        one.until(|seen| seen.sent.len() == count + 1).await;
-        one.all_sent(count + 1);
-        let users = other.seen.arrived.iter().filter(|(_, lane, _)| *lane == Lane::User);
-        for ((_, _, frame), number) in users.zip(0..) {
-            assert!(frame == message(4096, number).frame());
-        }
-        // And there is room again.
-        one.send(1, Lane::User, full, 0);
-        other.until(|seen| seen.arrived.len() == count + 2).await;
-    }
+async fn narrow_queues_keep_what_an_engine_promises() {
+    let config = Config { queue: 1 << 16, inbox: 0, ..unhurried() };
+    let kit = Kit::new(async move |count| engines(count, On::Unix, config.clone()).await);
+    kit.killed_by(Sockets::kill).run().await.unwrap();
 }
 
 #[chanter::test]
@@ -258,119 +164,17 @@ async fn a_long_body_does_not_keep_other_lanes_waiting() {
         let config = Config { inbox: 0, ..unhurried() };
         let (one, mut other) = two(job(2, on, &config).await);
         // The reader stops behind this until there is a poll.
-        one.send(1, Lane::User, message(1, 1), 1);
+        one.send(1, Lane::User, message(1, 1));
         while !other.engine.has_work() {
             yield_now().await;
         }
-        one.send(1, Lane::Bulk, message(LONGEST_BODY, 2), 2);
-        one.send(1, Lane::User, message(2, 3), 3);
-        one.send(1, Lane::Control, message(3, 4), 4);
+        one.send(1, Lane::Bulk, message(LONGEST_BODY, 2));
+        one.send(1, Lane::User, message(2, 3));
+        one.send(1, Lane::Control, message(3, 4));
         other.until(|seen| seen.arrived.len() == 4).await;
         let lanes: Vec<Lane> = other.seen.arrived.iter().map(|(_, lane, _)| *lane).collect();
         assert_eq!(lanes, [Lane::User, Lane::Control, Lane::User, Lane::Bulk], "{on:?}");
     }
-}
-
-#[chanter::test]
-async fn who_sleeps_until_there_is_news_misses_nothing() {
-    const TIMES: u64 = 3000;
-    for on in BOTH {
-        let (mut one, mut other) = two(job(2, on, &unhurried()).await);
-        let echo = spawn(async move {
-            for time in 0..TIMES {
-                other.until(|seen| !seen.arrived.is_empty()).await;
-                other.seen = Seen::default();
-                other.send(0, Lane::User, message(8, time), time);
-            }
-            other
-        });
-        for time in 0..TIMES {
-            one.send(1, Lane::User, message(8, time), time);
-            one.until(|seen| !seen.arrived.is_empty()).await;
-            assert_eq!(one.seen.arrived[0].2, message(8, time).frame());
-            one.seen = Seen::default();
-        }
-        echo.join().await.unwrap();
-    }
-}
-
-#[chanter::test]
-async fn who_leaves_has_been_heard_to_the_end() {
-    for on in BOTH {
-        let config = Config { queue: 64 << 20, inbox: 1 << 16, ..unhurried() };
-        let (mut one, mut other) = two(job(2, on, &config).await);
-        let count = 200;
-        for number in 0..count {
-            one.send(1, LANES[number as usize % 3], message(40_000, number), number);
-        }
-        one.engine.leave(Leave::Drain);
-        // Nothing more is taken, and says so.
-        one.send(1, Lane::User, message(1, 1), count);
-        other.until(|seen| !seen.changes.is_empty()).await;
-        assert_eq!(other.seen.changes, [(Peer(0), Change::Down(Why::Left))]);
-        assert_eq!(other.seen.before, [count as usize], "all came, and came first");
-        one.until_ended().await;
-        other.until_ended().await;
-        let refused: Vec<_> =
-            one.seen.sent.iter().filter(|(.., outcome)| outcome.is_err()).map(|sent| sent.0).collect();
-        assert_eq!((one.seen.sent.len(), refused), (count as usize + 1, vec![Token(count)]));
-        // The others have not gone.
-        assert_eq!(one.seen.changes, []);
-        // To who has left: it comes back.
-        other.send(0, Lane::User, message(1, 1), 7);
-        other.until(|seen| seen.sent.len() == 1).await;
-        assert_eq!(other.seen.sent[0].2, Err(Why::Left));
-    }
-}
-
-#[chanter::test]
-async fn who_leave_together_hear_each_other_to_the_end() {
-    for on in BOTH {
-        let config = Config { queue: 64 << 20, inbox: 1 << 16, ..unhurried() };
-        let mut processes = job(3, on, &config).await;
-        for process in &processes {
-            for to in (0..3).filter(|to| Peer(*to) != process.engine.me()) {
-                for number in 0..50 {
-                    process.send(to, LANES[number as usize % 3], message(40_000, number), number);
-                }
-            }
-        }
-        for process in &processes {
-            process.engine.leave(Leave::Drain);
-        }
-        let ending: Vec<_> = processes
-            .drain(..)
-            .map(|mut process| {
-                spawn(async move {
-                    process.until_ended().await;
-                    process
-                })
-            })
-            .collect();
-        for ending in ending {
-            let process = ending.join().await.unwrap();
-            assert_eq!(process.seen.arrived.len(), 100, "{on:?}");
-            process.all_sent(100);
-            assert!(process.seen.changes.iter().all(|(_, change)| *change == Change::Down(Why::Left)));
-        }
-    }
-}
-
-#[chanter::test]
-async fn who_leaves_at_once_gets_back_what_was_not_sent() {
-    let config = Config { queue: 64 << 20, inbox: 0, ..unhurried() };
-    let (mut one, mut other) = two(job(2, On::Unix, &config).await);
-    for number in 0..100 {
-        one.send(1, Lane::User, message(100_000, number), number);
-    }
-    one.engine.leave(Leave::Now);
-    one.until_ended().await;
-    assert_eq!(one.seen.sent.len(), 100);
-    let sent = one.seen.sent.iter().filter(|(.., outcome)| outcome.is_ok()).count();
-    assert!(sent < 100, "the other has not read so much");
-    other.until_ended().await;
-    assert!(other.seen.arrived.len() <= sent);
-    assert!(matches!(other.seen.changes[..], [(Peer(0), Change::Down(_))]));
 }
 
 /// Process 1 of a job of two, of which the test is the other: it has said hello, and says what it likes.
@@ -404,26 +208,6 @@ async fn a_peer_that_dies_within_a_frame_is_down_after_its_last_whole_message() 
         assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Died))]);
         assert_eq!(honest.seen.before, [1]);
     }
-}
-
-#[chanter::test]
-async fn what_a_dead_peer_was_to_get_comes_back_whole_and_once() {
-    let (mut honest, stream) = rogue(Config { queue: 64 << 20, ..unhurried() }).await;
-    for number in 0..100 {
-        honest.send(1, LANES[number as usize % 3], message(100_000, number), number);
-    }
-    drop(stream);
-    honest.until_ended().await;
-    honest.send(1, Lane::User, message(100_000, 100), 100);
-    honest.until(|seen| seen.sent.len() == 101).await;
-    let mut seen = [false; 101];
-    for (token, back, outcome) in &honest.seen.sent {
-        assert!(!std::mem::replace(&mut seen[token.0 as usize], true), "twice: {token:?}");
-        assert!(*back == message(100_000, token.0));
-        assert!(matches!(outcome, Ok(()) | Err(Why::Died)));
-    }
-    assert!(honest.seen.sent.iter().filter(|(.., outcome)| outcome.is_err()).count() > 50);
-    assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Died))]);
 }
 
 #[chanter::test]
@@ -496,7 +280,7 @@ async fn strangers_do_not_keep_the_processes_apart() {
     }
     let mut other = Process::new(Sockets::start(launched.next().unwrap(), config).await.unwrap());
     let one = Process::new(starting.join().await.unwrap().unwrap());
-    one.send(1, Lane::User, message(1, 1), 1);
+    one.send(1, Lane::User, message(1, 1));
     other.until(|seen| seen.arrived.len() == 1).await;
 }
 
@@ -538,6 +322,6 @@ async fn who_has_another_secret_does_not_get_in_and_who_has_the_right_one_does()
     assert!(matches!(error, StartError::Stranger(Peer(0), _)), "{error}");
     let mut other = Process::new(Sockets::start(right, unhurried()).await.unwrap());
     let one = Process::new(starting.join().await.unwrap().unwrap());
-    one.send(1, Lane::User, message(1, 1), 1);
+    one.send(1, Lane::User, message(1, 1));
     other.until(|seen| seen.arrived.len() == 1).await;
 }

@@ -1,0 +1,288 @@
+//! A process of a cluster that is tried: it polls its engine, sleeps, and checks what it is told.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use chanter::prelude::*;
+
+use super::Finding;
+use crate::engine::{Bell, Change, Engine, Full, Lane, Order, Peer, Polled, Rest, Sink, Why};
+use crate::wire::{Body, Header, Kind};
+
+pub(super) const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
+
+/// A body of so many bytes, which depend on `seed`; its header says what it is.
+pub(super) fn message(from: Peer, stream: u32, number: u64, length: usize) -> Body {
+    let mut body = Body::with_capacity(length);
+    let block = block(number);
+    for _ in 0..length / block.len() {
+        body.extend_from_slice(&block);
+    }
+    body.extend_from_slice(&block[..length % block.len()]);
+    let header = Header {
+        process: from.0,
+        tag: stream,
+        request: number,
+        length: length as u32,
+        ..Header::new(Kind::Message)
+    };
+    body.set_header(&header);
+    body
+}
+
+/// What the body of a message repeats. Its length is a prime: no engine's pieces begin alike.
+fn block(number: u64) -> [u8; 4093] {
+    let start = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    std::array::from_fn(|at| start[at % 8].wrapping_add((at >> 3) as u8))
+}
+
+/// What came: from whom and in which lane, and which of the numbered streams of a sender it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Came {
+    pub(super) from: Peer,
+    pub(super) lane: Lane,
+    pub(super) stream: u32,
+    pub(super) number: u64,
+}
+
+/// What the sink was told.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) came: Vec<Came>,
+    /// Who has gone, and how many frames had come by then.
+    pub(super) gone: Vec<(Peer, Why, usize)>,
+    /// How often it was told something.
+    pub(super) calls: usize,
+    /// The first thing that should not be.
+    pub(super) wrong: Option<String>,
+}
+
+impl Sink for Seen {
+    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+        self.calls += 1;
+        let header = match Header::decode(frame.frame(), u32::MAX) {
+            Ok(header) => header,
+            Err(error) => return self.blame(format!("a frame from {from:?} has lost its header: {error}")),
+        };
+        if frame != message(from, header.tag, header.request, header.length as usize) {
+            return self.blame(format!("a frame from {from:?} is not what was sent: {header:?}, {frame:?}"));
+        }
+        if self.has_gone(from) {
+            self.blame(format!("a frame came from {from:?} after it had gone"));
+        }
+        self.came.push(Came { from, lane, stream: header.tag, number: header.request });
+    }
+
+    fn peer(&mut self, peer: Peer, change: Change) {
+        self.calls += 1;
+        if self.has_gone(peer) {
+            self.blame(format!("{peer:?} had gone, and then: {change:?}"));
+        }
+        if let Change::Down(why) = change {
+            self.gone.push((peer, why, self.came.len()));
+        }
+    }
+}
+
+impl Seen {
+    pub(super) fn has_gone(&self, peer: Peer) -> bool {
+        self.gone.iter().any(|(gone, ..)| *gone == peer)
+    }
+
+    pub(super) fn count_from(&self, peer: Peer) -> usize {
+        self.came.iter().filter(|came| came.from == peer).count()
+    }
+
+    fn blame(&mut self, what: String) {
+        self.wrong.get_or_insert(what);
+    }
+
+    /// Each stream of each sender, in each lane: the numbers of what came, as they came.
+    pub(super) fn streams(&self) -> HashMap<(Peer, Lane, u32), Vec<u64>> {
+        let mut streams: HashMap<_, Vec<u64>> = HashMap::new();
+        for came in &self.came {
+            streams.entry((came.from, came.lane, came.stream)).or_default().push(came.number);
+        }
+        streams
+    }
+
+    /// Whether each stream is its numbers from 0, without a gap and each once, in order if that was promised.
+    pub(super) fn is_in_order(&self, order: Order) -> Finding {
+        for (stream, mut numbers) in self.streams() {
+            if order == Order::None {
+                numbers.sort_unstable();
+            }
+            if let Some((number, expected)) =
+                numbers.iter().zip(0..).find(|(number, expected)| *number != expected)
+            {
+                return Err(format!("in {stream:?} came number {number} in place of {expected}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A process: an engine, its bell, and what it has said.
+pub(super) struct Member<E> {
+    pub(super) engine: E,
+    pub(super) seen: Seen,
+    rung: Receiver<()>,
+    /// The bell's other end stays open, even if the engine has dropped it.
+    _bell: Sender<()>,
+    patience: Duration,
+}
+
+impl<E: Engine> Member<E> {
+    pub(super) fn new(engine: E, patience: Duration) -> Self {
+        let (bell, rung) = mailbox();
+        let kept = bell.clone();
+        engine.attach(Bell::new(move || {
+            // Who is through with the check hears nothing more.
+            let _ = bell.try_send(());
+        }));
+        Self { engine, seen: Seen::default(), rung, _bell: kept, patience }
+    }
+
+    pub(super) fn me(&self) -> Peer {
+        self.engine.me()
+    }
+
+    /// Sends what should be taken at once.
+    pub(super) fn send(&self, to: Peer, lane: Lane, body: Body) -> Finding {
+        self.engine.try_send(to, lane, body).map_err(|Full { body }| {
+            format!(
+                "a body of {} bytes to {to:?} in {lane:?} was refused, although there is room",
+                body.len()
+            )
+        })
+    }
+
+    /// Sends a message; while there is no room for it, sleeps. Somebody else has to poll at the other end.
+    pub(super) async fn send_patiently(&mut self, to: Peer, lane: Lane, mut body: Body) -> Finding {
+        let began = Instant::now();
+        while let Err(Full { body: refused }) = self.engine.try_send(to, lane, body) {
+            body = refused;
+            self.take_all()?;
+            if began.elapsed() > self.patience {
+                return Err(format!("{lane:?} to {to:?} stays full, although {to:?} polls"));
+            }
+            self.sleep("room in a lane that was full").await?;
+        }
+        Ok(())
+    }
+
+    /// One poll, whose answer is held against what the sink was told.
+    pub(super) fn poll(&mut self, budget: u32) -> Result<Polled, String> {
+        let (came, calls) = (self.seen.came.len(), self.seen.calls);
+        let polled = self.engine.poll(budget, &mut self.seen);
+        if let Some(wrong) = self.seen.wrong.take() {
+            return Err(wrong);
+        }
+        let (came, calls) = (self.seen.came.len() - came, self.seen.calls - calls);
+        if came > budget as usize {
+            return Err(format!("a poll with a budget of {budget} has handed over {came} frames"));
+        }
+        if (polled == Polled::Nothing) != (calls == 0) {
+            return Err(format!("a poll said {polled:?}, and told the sink {calls} things"));
+        }
+        Ok(polled)
+    }
+
+    /// Polls until it finds nothing.
+    pub(super) fn take_all(&mut self) -> Finding {
+        while self.poll(16)? != Polled::Nothing {}
+        Ok(())
+    }
+
+    /// Sleeps, as the engine allows.
+    pub(super) async fn sleep(&self, awaited: &str) -> Finding {
+        let rest = self.engine.rest();
+        let slept = self.sleep_for(rest, awaited).await;
+        self.engine.rise();
+        slept
+    }
+
+    /// Has nothing to do, and has heard all that the bell has had to say.
+    pub(super) fn fall_asleep(&mut self) -> Result<Rest, String> {
+        while self.rung.try_recv().is_ok() {}
+        self.take_all()?;
+        Ok(self.engine.rest())
+    }
+
+    pub(super) async fn sleep_for(&self, rest: Rest, awaited: &str) -> Finding {
+        match rest {
+            Rest::Work => yield_now().await,
+            Rest::For(time) => choose((self.rung.recv().wrap(drop), after(time))).await,
+            Rest::Notified => {
+                if self.rung.recv().timeout(self.patience).await.is_none() {
+                    let patience = self.patience;
+                    return Err(format!(
+                        "{:?} has slept for {patience:?}, and waits for {awaited}",
+                        self.me()
+                    ));
+                }
+            }
+        }
+        while self.rung.try_recv().is_ok() {}
+        Ok(())
+    }
+
+    /// Polls until that is so, and sleeps in between.
+    pub(super) async fn until(&mut self, awaited: &str, is_so: impl Fn(&E, &Seen) -> bool) -> Finding {
+        let mut progress = Instant::now();
+        while !is_so(&self.engine, &self.seen) {
+            if self.poll(16)? != Polled::Nothing {
+                progress = Instant::now();
+                continue;
+            }
+            if progress.elapsed() > self.patience {
+                return Err(format!("{:?} is kept awake for nothing, and waits for {awaited}", self.me()));
+            }
+            self.sleep(awaited).await?;
+        }
+        Ok(())
+    }
+
+    /// Polls until another process's thread has ended: what it does may need this one's progress.
+    pub(super) async fn while_polling<T: Send + 'static>(
+        &mut self,
+        thread: Thread<Result<T, String>>,
+    ) -> Result<T, String> {
+        loop {
+            if self.poll(16)? != Polled::Nothing {
+                continue;
+            }
+            let woken = self.rung.recv().wrap(|_| None);
+            let ended = thread.join().wrap(Some);
+            let joined = match self.engine.rest() {
+                Rest::Work => choose_biased((ended, after(Duration::ZERO).wrap(|()| None))).await,
+                Rest::For(time) => choose((ended, woken, after(time).wrap(|()| None))).await,
+                Rest::Notified => choose((ended, woken)).await,
+            };
+            self.engine.rise();
+            if let Some(joined) = joined {
+                return joined.map_err(|error| error.to_string())?;
+            }
+        }
+    }
+
+    /// Polls until so many frames have come in all.
+    pub(super) async fn until_came(&mut self, count: usize) -> Finding {
+        let came = |_: &E, seen: &Seen| seen.came.len() >= count;
+        let waited = self.until(&format!("frame {count}"), came).await;
+        waited.map_err(|wrong| format!("{wrong}, of which {} have come", self.seen.came.len()))
+    }
+
+    /// Polls until that one has gone.
+    pub(super) async fn until_gone(&mut self, peer: Peer) -> Result<(Why, usize), String> {
+        self.until(&format!("the end of {peer:?}"), |_, seen| seen.has_gone(peer)).await?;
+        let (_, why, came) = self.seen.gone.iter().find(|(gone, ..)| *gone == peer).expect("it has gone");
+        Ok((*why, *came))
+    }
+
+    /// Polls until nothing comes any more.
+    pub(super) async fn until_ended(&mut self) -> Finding {
+        self.until("the end of everything", |engine, _| engine.has_ended()).await?;
+        self.take_all()
+    }
+}

@@ -1,0 +1,268 @@
+//! Engines that break one promise each, and the check that finds it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::*;
+use crate::engine::{Bell, Caps, Change, Full, Lane, Leave, Local, Pe, Peer, Polled, Rest, Sink, Why};
+use crate::wire::Body;
+
+/// What is wrong with an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    IsEverybody,
+    Eager,
+    Alters,
+    Reorders,
+    Doubles,
+    Loses,
+    IgnoresBudget,
+    SaysNothing,
+    NeverFull,
+    AltersRefused,
+    OneQueue,
+    SilentAfterFull,
+    Deaf,
+    HidesWork,
+    Restless,
+    LeavesEarly,
+    NeverEnds,
+    RingsOnce,
+    SpeaksFromTheGrave,
+    Overtakes,
+}
+
+/// A [`Local`] with a fault.
+struct Faulty {
+    fault: Fault,
+    local: Local,
+    count: AtomicU32,
+    kept: Mutex<Option<(Peer, Lane, Body)>>,
+}
+
+impl Faulty {
+    fn kill(&self) {
+        self.local.kill();
+    }
+}
+
+impl Engine for Faulty {
+    fn me(&self) -> Peer {
+        if self.fault == Fault::IsEverybody { Peer(0) } else { self.local.me() }
+    }
+
+    fn roster(&self) -> Vec<(Peer, Pe)> {
+        self.local.roster()
+    }
+
+    fn caps(&self, to: Peer) -> Caps {
+        let eager = if self.fault == Fault::Eager { 1000 } else { u32::MAX };
+        Caps { eager, ..self.local.caps(to) }
+    }
+
+    fn has_ended(&self) -> bool {
+        match self.fault {
+            Fault::NeverEnds => false,
+            _ => self.local.has_ended(),
+        }
+    }
+
+    fn attach(&self, bell: Bell) {
+        match self.fault {
+            Fault::Deaf => {}
+            Fault::RingsOnce => {
+                let last = std::sync::Arc::new(AtomicU32::new(0));
+                // Rings once.
+                self.local.attach(Bell::new(move || {
+                    if last.fetch_add(1, Ordering::Relaxed) == 0 {
+                        bell.ring();
+                    }
+                }));
+            }
+            _ => self.local.attach(bell),
+        }
+    }
+
+    fn try_send(&self, to: Peer, lane: Lane, mut body: Body) -> Result<(), Full> {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let lane = if self.fault == Fault::OneQueue { Lane::User } else { lane };
+        match self.fault {
+            Fault::Alters if number == 5 => body.extend_from_slice(&[0]),
+            Fault::Loses if number == 5 => return Ok(()),
+            Fault::Doubles if number == 5 => self.local.try_send(to, lane, body.clone())?,
+            Fault::Reorders => {
+                let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+                match kept.take() {
+                    None if number == 5 => {
+                        *kept = Some((to, lane, body));
+                        return Ok(());
+                    }
+                    None => {}
+                    Some((to, lane, first)) => {
+                        self.local.try_send(to, lane, body)?;
+                        return self.local.try_send(to, lane, first);
+                    }
+                }
+            }
+            _ => {}
+        }
+        match self.local.try_send(to, lane, body) {
+            Err(_) if self.fault == Fault::NeverFull => Ok(()),
+            Err(Full { body }) if self.fault == Fault::AltersRefused => {
+                Err(Full { body: Body::copied_from(&body[1..]) })
+            }
+            // Nobody is rung who has not been refused.
+            Err(Full { body }) if self.fault == Fault::SilentAfterFull => {
+                self.local.forget_refused(to);
+                Err(Full { body })
+            }
+            other => other,
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        self.fault != Fault::HidesWork && self.local.has_work()
+    }
+
+    fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
+        match self.fault {
+            Fault::IgnoresBudget => self.local.poll(budget.saturating_add(1), sink),
+            Fault::SaysNothing => {
+                self.local.poll(budget, sink);
+                Polled::Nothing
+            }
+            Fault::SpeaksFromTheGrave => self.local.poll(budget, &mut Hasty { sink }),
+            Fault::Overtakes => {
+                // As if several got in: what one has taken, another one has overtaken.
+                let mut later = Later { sink, frames: Vec::new() };
+                let polled = self.local.poll(budget.min(2), &mut later);
+                later.finish();
+                polled
+            }
+            _ => self.local.poll(budget, sink),
+        }
+    }
+
+    fn rest(&self) -> Rest {
+        match self.fault {
+            Fault::Restless => Rest::Work,
+            Fault::HidesWork => Rest::Notified,
+            _ => self.local.rest(),
+        }
+    }
+
+    fn rise(&self) {
+        self.local.rise();
+    }
+
+    fn leave(&self, how: Leave) {
+        if self.fault == Fault::LeavesEarly {
+            // Nobody hears of it.
+            return;
+        }
+        self.local.leave(how);
+    }
+}
+
+/// Says of each frame's sender that it has gone, before the frame.
+struct Hasty<'a> {
+    sink: &'a mut dyn Sink,
+}
+
+impl Sink for Hasty<'_> {
+    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+        self.sink.peer(from, Change::Down(Why::Died));
+        self.sink.arrived(from, lane, frame);
+    }
+
+    fn peer(&mut self, _peer: Peer, _change: Change) {}
+}
+
+/// Hands frames over in the wrong order.
+struct Later<'a> {
+    sink: &'a mut dyn Sink,
+    frames: Vec<(Peer, Lane, Body)>,
+}
+
+impl Later<'_> {
+    fn finish(self) {
+        for (from, lane, frame) in self.frames.into_iter().rev() {
+            self.sink.arrived(from, lane, frame);
+        }
+    }
+}
+
+impl Sink for Later<'_> {
+    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+        self.frames.push((from, lane, frame));
+    }
+
+    fn peer(&mut self, peer: Peer, change: Change) {
+        self.sink.peer(peer, change);
+    }
+}
+
+fn kit(fault: Fault, patience: Duration) -> Kit<Faulty, impl AsyncFn(u32) -> Vec<Faulty>> {
+    let with_fault = move |local| Faulty { fault, local, count: AtomicU32::new(0), kept: Mutex::new(None) };
+    let make = async move |count| Local::cluster(count).into_iter().map(with_fault).collect();
+    Kit::new(make).killed_by(Faulty::kill).patience(patience)
+}
+
+#[chanter::test]
+async fn an_engine_without_fault_passes() {
+    kit(Fault::None, Duration::from_secs(120)).run().await.unwrap();
+}
+
+/// What an engine does wrong is found; nobody has to lose patience for that.
+#[chanter::test]
+async fn each_fault_is_found_by_its_check() {
+    let faults = [
+        (Fault::IsEverybody, Check::Connected, "the same number"),
+        (Fault::Eager, Check::Sizes, "1001 bytes were taken"),
+        (Fault::Alters, Check::Sizes, "is not what was sent"),
+        (Fault::Doubles, Check::Sizes, "in place of"),
+        (Fault::Reorders, Check::Budget, "in place of"),
+        (Fault::IgnoresBudget, Check::Budget, "with a budget of 1"),
+        (Fault::SaysNothing, Check::Budget, "told the sink 1 things"),
+        (Fault::Overtakes, Check::Concurrent, "in place of"),
+        (Fault::NeverFull, Check::Full, "nobody polls"),
+        (Fault::AltersRefused, Check::Full, "came back as"),
+        (Fault::OneQueue, Check::Full, "although there is room"),
+        (Fault::SpeaksFromTheGrave, Check::Killed, "after it had gone"),
+    ];
+    let mut missed = Vec::new();
+    for (fault, check, what) in faults {
+        match kit(fault, Duration::from_secs(120)).run_one(check).await {
+            Err(found) if found.check == check && found.what.contains(what) => {}
+            found => missed.push((fault, check, found)),
+        }
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+/// What an engine does not do is missed.
+#[chanter::test]
+async fn each_omission_is_found_by_its_check() {
+    let omissions = [
+        (Fault::Loses, Check::Connected),
+        (Fault::Loses, Check::Sizes),
+        (Fault::SilentAfterFull, Check::Full),
+        (Fault::Deaf, Check::Wakes),
+        (Fault::HidesWork, Check::Wakes),
+        (Fault::Restless, Check::Rests),
+        (Fault::LeavesEarly, Check::Drains),
+        (Fault::RingsOnce, Check::Drains),
+        (Fault::Loses, Check::Drains),
+        (Fault::NeverEnds, Check::LeavesNow),
+    ];
+    let mut missed = Vec::new();
+    for (fault, check) in omissions {
+        // Who is impatient finds faults sooner, and none where there is none: these engines have one.
+        match kit(fault, Duration::from_millis(200)).run_one(check).await {
+            Err(found) if found.check == check => {}
+            found => missed.push((fault, check, found)),
+        }
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
+}

@@ -1,0 +1,42 @@
+//! What `#[chanter_cluster::main]` expands to.
+
+use std::future::Future;
+use std::process::{ExitCode, Termination};
+
+pub use chanter;
+
+use crate::Here;
+
+/// A program's body, from its begin to the process's leave. What it returns is made into an exit code before, since errors are
+/// seldom `Send`.
+pub async fn program<F, R>(body: F) -> ExitCode
+where
+    F: FnOnce(Here) -> R,
+    R: Future<Output: Termination>,
+{
+    let here = match Here::launched().await {
+        Ok(here) => here,
+        Err(error) => {
+            eprintln!("chanter: this process is not part of its job: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = body(here.clone()).await.report();
+    here.leave().await;
+    code
+}
+
+/// Another function's.
+pub async fn within<F, R>(body: F) -> R::Output
+where
+    F: FnOnce(Here) -> R,
+    R: Future,
+{
+    let here = match Here::launched().await {
+        Ok(here) => here,
+        Err(error) => panic!("this process is not part of its job: {error}"),
+    };
+    let value = body(here.clone()).await;
+    here.leave().await;
+    value
+}

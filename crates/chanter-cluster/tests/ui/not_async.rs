@@ -1,0 +1,4 @@
+#[chanter_cluster::main]
+fn main(here: chanter_cluster::Here) {
+    println!("{here:?}");
+}

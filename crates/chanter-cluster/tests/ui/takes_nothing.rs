@@ -1,0 +1,2 @@
+#[chanter_cluster::main]
+async fn main() {}

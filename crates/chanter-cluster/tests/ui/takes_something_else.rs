@@ -1,0 +1,4 @@
+#[chanter_cluster::main]
+async fn main(args: Vec<String>) {
+    println!("{args:?}");
+}

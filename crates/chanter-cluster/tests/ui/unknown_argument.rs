@@ -1,0 +1,4 @@
+#[chanter_cluster::main(processes = 4)]
+async fn main(here: chanter_cluster::Here) {
+    println!("{here:?}");
+}
