@@ -168,7 +168,13 @@ impl Launched {
         // Programs that this one starts shall not have it.
         socket2::SockRef::from(&listener).set_cloexec(true).map_err(|_| bad)?;
         let segment = said.segment.map(inherited).transpose()?;
-        Ok(Some(Self { number: said.number, addresses: said.addresses, listener, secret: said.secret, segment }))
+        Ok(Some(Self {
+            number: said.number,
+            addresses: said.addresses,
+            listener,
+            secret: said.secret,
+            segment,
+        }))
     }
 }
 

@@ -475,7 +475,9 @@ async fn serve(node: Weak<Node>, rung: Receiver<()>) {
                 yield_now().await;
                 true
             }
-            Rest::For(time) => choose((rung.recv().wrap(|rung| rung.is_ok()), after(time).wrap(|()| true))).await,
+            Rest::For(time) => {
+                choose((rung.recv().wrap(|rung| rung.is_ok()), after(time).wrap(|()| true))).await
+            }
             Rest::Notified => rung.recv().await.is_ok(),
         };
         while rung.try_recv().is_ok() {}

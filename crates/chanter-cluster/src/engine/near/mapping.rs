@@ -65,10 +65,11 @@ impl Mapping {
     /// # Errors
     /// It is no segment for so many processes, or the OS refuses.
     pub(super) fn open(file: OwnedFd, processes: usize) -> io::Result<Self> {
-        const { assert!(SLOTS <= MOST_SLOTS && size_of::<Slot>() % 64 == 0 && size_of::<Port>() == 64) };
+        const { assert!(SLOTS <= MOST_SLOTS && size_of::<Slot>().is_multiple_of(64) && size_of::<Port>() == 64) };
         let file = File::from(file);
         let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
-        if processes == 0 || processes > MOST_PROCESSES || file.metadata()?.len() != length(processes) as u64 {
+        if processes == 0 || processes > MOST_PROCESSES || file.metadata()?.len() != length(processes) as u64
+        {
             return Err(wrong("it is no segment for so many processes, or one of another build"));
         }
         let map = MmapOptions::new().len(length(processes)).map_raw(&file)?;

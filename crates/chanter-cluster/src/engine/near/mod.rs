@@ -29,12 +29,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-pub(crate) use self::mapping::create;
 use self::mapping::Mapping;
+pub(crate) use self::mapping::create;
 use self::pull::{Found, Incoming, Info, LANES, Memory, Outgoing, Piece, Quota};
 use self::sync::Bytes;
 use super::socket::Sockets;
-use super::{Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink};
+use super::{
+    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why,
+};
 use crate::wire::{self, Body};
 
 /// Bytes of the longest body, and with its header.
@@ -292,7 +294,11 @@ impl Near {
             out.has_gone[gone] = true;
             let forgotten = std::mem::take(&mut out.begun[gone]);
             out.count -= forgotten.iter().flatten().count();
-            out.outgoing.forget(&self.memory, gone);
+            if *change == Change::Down(Why::Left) {
+                out.outgoing.has_left(gone);
+            } else {
+                out.outgoing.forget(&self.memory, gone);
+            }
             self.leave_if_done(&mut out);
             drop(out);
             sink.peer(*peer, *change);

@@ -33,7 +33,7 @@
 
 use std::collections::VecDeque;
 
-use super::sync::{AtomicU32, AtomicU64, Bytes, Ordering, order, point};
+use super::sync::{AtomicU32, AtomicU64, Bytes, Ordering, fence_of_sender, fence_of_sleeper, order, point};
 
 /// Processes of a segment, at most: as of a job.
 pub(super) const MOST_PROCESSES: usize = 1 << 12;
@@ -131,10 +131,17 @@ impl Port {
         self.tail.load(order::bell_look()) != NOTHING
     }
 
+    /// The same, without order.
+    #[cfg(all(test, loom))]
+    pub(super) fn seems_to_have_work(&self) -> bool {
+        self.tail.load(Ordering::Relaxed) != NOTHING
+    }
+
     /// The process is about to sleep; what was sent to it before must be looked for once more.
     pub(super) fn fall_asleep(&self) {
-        // ORDER: INV-BELL, the sleeper's side. (A swap, where a store would do: loom knows no sequentially consistent stores.)
+        // ORDER: INV-BELL, the sleeper's side. (A swap, where a store would do, as in the core's sleepers.)
         self.asleep.swap(1, order::bell_asleep());
+        fence_of_sleeper();
     }
 
     pub(super) fn wake_up(&self) {
@@ -144,6 +151,7 @@ impl Port {
     /// Whether the caller, who has sent something, is to wake the process.
     pub(super) fn is_to_be_woken(&self) -> bool {
         // ORDER: INV-BELL, the sender's side, after its swap of the tail. Of several one wakes.
+        fence_of_sender();
         self.asleep.load(order::bell_find()) != 0 && self.asleep.swap(0, Ordering::Relaxed) != 0
     }
 
@@ -151,11 +159,13 @@ impl Port {
     pub(super) fn want_room(&self) {
         // ORDER: INV-BELL, for room.
         self.wants_room.swap(1, order::bell_asleep());
+        fence_of_sleeper();
     }
 
     /// Whether the caller, who has freed slots of the process, is to wake it.
     pub(super) fn is_to_be_told_of_room(&self) -> bool {
         // ORDER: INV-BELL, for room, after the slot was freed.
+        fence_of_sender();
         self.wants_room.load(order::bell_find()) != 0 && self.wants_room.swap(0, Ordering::Relaxed) != 0
     }
 }
@@ -204,8 +214,11 @@ impl Info {
     }
 
     fn of_bits(bits: u64) -> Option<Self> {
-        let info =
-            Self { length: bits as u32 as usize, lane: (bits >> 32) as u8 as usize, has_more: bits >> 40 == 1 };
+        let info = Self {
+            length: bits as u32 as usize,
+            lane: (bits >> 32) as u8 as usize,
+            has_more: bits >> 40 == 1,
+        };
         (bits >> 41 == 0 && info.length <= Bytes::LENGTH && info.lane < LANES).then_some(info)
     }
 }
@@ -223,6 +236,8 @@ pub(super) struct Outgoing {
     quota: Quota,
     free: Vec<usize>,
     links: Vec<Sent>,
+    /// Who has left, and takes what was sent before, or not.
+    left: Vec<usize>,
 }
 
 /// What was sent to one receiver.
@@ -240,6 +255,7 @@ impl Outgoing {
             quota,
             free: (0..memory.slots()).rev().collect(),
             links: (0..memory.processes()).map(|_| Sent::default()).collect(),
+            left: Vec::new(),
         }
     }
 
@@ -255,23 +271,29 @@ impl Outgoing {
         filled.next.store(NOTHING, Ordering::Relaxed);
         filled.info.store(info.bits(), Ordering::Relaxed);
         filled.body.write(bytes);
-        point("pull.filled");
+        if point("pull.filled") {
+            return true;
+        }
         // ORDER: Release: who sees the stamp sees what was filled in.
         filled.state.store(stamp(to, number), order::pull_publish());
-        point("pull.published");
+        if point("pull.published") {
+            return true;
+        }
         let port = memory.port(to);
         let link = Link { process: self.me, slot, number };
         // ORDER: INV-BELL, the sender's side. Release, in it: a receiver that empties the tail sees what was published;
         // Acquire, in it: the slot that was there is as its sender has published it, so that the link is not overwritten.
         let last = port.tail.swap(link.bits(), order::pull_swap());
-        point("pull.swapped");
+        if point("pull.swapped") {
+            return true;
+        }
         let place = match Link::of_bits(last, memory) {
             Some(last) => &memory.slot(last.process, last.slot).next,
             None => &port.first,
         };
-        // ORDER: Release: who follows the link finds the slot published.
-        place.store(link.bits(), order::pull_link());
-        point("pull.linked");
+        // ORDER: Release: who follows the link finds the slot published. (If not, it would scan.)
+        place.store(link.bits(), Ordering::Release);
+        let _ = point("pull.linked");
         true
     }
 
@@ -294,6 +316,11 @@ impl Outgoing {
                 (0..LANES).for_each(|lane| self.take_back(memory, to, lane));
             }
         }
+        if self.free.len() <= reserve {
+            for left in std::mem::take(&mut self.left) {
+                self.forget(memory, left);
+            }
+        }
         if self.free.len() <= reserve { None } else { self.free.pop() }
     }
 
@@ -308,6 +335,11 @@ impl Outgoing {
             published.pop_front();
             self.free.push(slot);
         }
+    }
+
+    /// The receiver has left, and perhaps still takes what was sent to it: as long as there are slots without those.
+    pub(super) fn has_left(&mut self, receiver: usize) {
+        self.left.push(receiver);
     }
 
     /// The receiver has gone: takes all slots back that were published for it.
@@ -416,7 +448,7 @@ impl Incoming {
             let bits = match self.cursor {
                 None => {
                     // ORDER: Acquire: what it leads to is published.
-                    let first = port.first.load(order::pull_follow());
+                    let first = port.first.load(Ordering::Acquire);
                     if first == NOTHING {
                         return if port.has_work() { Found::Waits } else { Found::Nothing };
                     }
@@ -426,7 +458,7 @@ impl Incoming {
                 }
                 Some(link) => {
                     // ORDER: as above.
-                    let next = memory.slot(link.process, link.slot).next.load(order::pull_follow());
+                    let next = memory.slot(link.process, link.slot).next.load(Ordering::Acquire);
                     if next != NOTHING {
                         free(memory, link, self.me);
                         self.cursor = None;
