@@ -6,10 +6,14 @@ use std::sync::Arc;
 use chanter::Event;
 
 #[cfg(unix)]
+use crate::engine::near::{Near, Seat};
+#[cfg(unix)]
 use crate::engine::socket::{Config, Sockets, StartError};
 use crate::engine::{Engine, Local, Peer, Why};
 use crate::error::{LookupError, OpenError};
 use crate::inbox::Inbox;
+#[cfg(unix)]
+use crate::launcher::Launched;
 use crate::name::ThreadName;
 use crate::node::Node;
 
@@ -68,10 +72,14 @@ impl Here {
     /// As [`local`].
     #[cfg(unix)]
     pub async fn launched() -> Result<Self, StartError> {
-        Ok(match Sockets::from_launcher(Config::default()).await? {
-            Some(sockets) => Self::start(sockets),
-            None => Self::start(Local::alone()),
-        })
+        let Some(mut launched) = Launched::from_env()? else { return Ok(Self::start(Local::alone())) };
+        let Some(segment) = launched.segment.take() else {
+            return Ok(Self::start(Sockets::start(launched, Config::default()).await?));
+        };
+        // Before it connects: so the others know.
+        let seat = Seat::take(segment, Peer(launched.number), launched.addresses.len() as u32)?;
+        let sockets = Sockets::start(launched, Config::default()).await?;
+        Ok(Self::start(Near::new(seat, sockets)))
     }
 
     /// Its number.

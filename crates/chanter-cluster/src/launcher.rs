@@ -6,6 +6,7 @@
 //! | `CHANTER_COUNT` | how many processes there are |
 //! | `CHANTER_ADDRESSES` | the address of each, in the order of their numbers, with commas between them: `unix:PATH` or `tcp:IP:PORT` |
 //! | `CHANTER_LISTENER` | the descriptor, open in this process, that listens at its own address |
+//! | `CHANTER_SEGMENT` | the descriptor, open in this process, of the memory that the processes share; without it they have none |
 //! | `CHANTER_SECRET` | the job's secret: 32 bytes in hexadecimal |
 //!
 //! All listen before the first process starts. So nobody has to try twice to connect.
@@ -26,6 +27,8 @@ pub const COUNT: &str = "CHANTER_COUNT";
 pub const ADDRESSES: &str = "CHANTER_ADDRESSES";
 /// See the table of this module.
 pub const LISTENER: &str = "CHANTER_LISTENER";
+/// See the table of this module.
+pub const SEGMENT: &str = "CHANTER_SEGMENT";
 /// See the table of this module.
 pub const SECRET: &str = "CHANTER_SECRET";
 
@@ -124,6 +127,16 @@ pub struct Launched {
     pub listener: OwnedFd,
     /// What the processes know each other by.
     pub secret: Secret,
+    /// The memory that they share, if they do: see [`Seat`](crate::engine::near::Seat).
+    pub segment: Option<OwnedFd>,
+}
+
+/// The memory that so many processes on one node share, for [`SEGMENT`]. It has no name, and is gone with the last of them.
+///
+/// # Errors
+/// The OS grants no such file.
+pub fn segment(processes: u32) -> std::io::Result<OwnedFd> {
+    crate::engine::near::create(processes)
 }
 
 impl Launched {
@@ -154,8 +167,26 @@ impl Launched {
         }
         // Programs that this one starts shall not have it.
         socket2::SockRef::from(&listener).set_cloexec(true).map_err(|_| bad)?;
-        Ok(Some(Self { number: said.number, addresses: said.addresses, listener, secret: said.secret }))
+        let segment = said.segment.map(inherited).transpose()?;
+        Ok(Some(Self {
+            number: said.number,
+            addresses: said.addresses,
+            listener,
+            secret: said.secret,
+            segment,
+        }))
     }
+}
+
+/// The segment, under a number that programs which this one starts do not have.
+fn inherited(segment: RawFd) -> Result<OwnedFd, BadEnvironment> {
+    let bad = BadEnvironment { variable: SEGMENT };
+    std::fs::metadata(format!("/dev/fd/{segment}")).map_err(|_| bad)?;
+    // SAFETY: it is open, as was just seen, no standard stream, as `Said` has checked, and a launcher's gift to this process,
+    // which is taken once.
+    let segment = unsafe { OwnedFd::from_raw_fd(segment) };
+    // A clone is closed on exec.
+    segment.try_clone().map_err(|_| bad)
 }
 
 /// The variables, each checked.
@@ -165,6 +196,7 @@ struct Said {
     addresses: Vec<Address>,
     listener: RawFd,
     secret: Secret,
+    segment: Option<RawFd>,
 }
 
 impl Said {
@@ -194,7 +226,14 @@ impl Said {
             return Err(BadEnvironment { variable: LISTENER });
         }
         let secret = Secret::from_hex(&text(SECRET)?).ok_or(BadEnvironment { variable: SECRET })?;
-        Ok(Some(Self { number, addresses, listener, secret }))
+        let segment = match variable(SEGMENT) {
+            None => None,
+            Some(_) => match text(SEGMENT)?.parse() {
+                Ok(segment) if segment > 2 && segment != listener => Some(segment),
+                _ => return Err(BadEnvironment { variable: SEGMENT }),
+            },
+        };
+        Ok(Some(Self { number, addresses, listener, secret, segment }))
     }
 }
 
@@ -213,6 +252,7 @@ mod tests {
                     COUNT => "2",
                     ADDRESSES => "unix:/tmp/a b/0,tcp:[::1]:80",
                     LISTENER => "7",
+                    SEGMENT => "8",
                     _ => &secret,
                 })
             };
@@ -223,7 +263,8 @@ mod tests {
     #[test]
     fn a_launchers_environment_is_read() {
         let read = said("", None).unwrap().unwrap();
-        assert_eq!((read.number, read.listener), (1, 7));
+        assert_eq!((read.number, read.listener, read.segment), (1, 7, Some(8)));
+        assert_eq!(said(SEGMENT, None).unwrap().unwrap().segment, None);
         assert_eq!(read.secret, Secret::new([0xab; 32]));
         let again: Vec<Address> = read.addresses.iter().map(|one| one.to_string().parse().unwrap()).collect();
         assert_eq!(again, read.addresses);
@@ -238,7 +279,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_wrong_is_named() {
-        let wrong: [(&'static str, &[&str]); 5] = [
+        let wrong: [(&'static str, &[&str]); 6] = [
+            (SEGMENT, &["", "-1", "2", "7", "x"]),
             (NUMBER, &["2", "-1", "", "x"]),
             (COUNT, &["0", "1", "4097", "3", ""]),
             (ADDRESSES, &["", "unix:a", "unix:,unix:b", "tcp:host:1,unix:b", "ipx:1,unix:b"]),
@@ -246,7 +288,7 @@ mod tests {
             (SECRET, &["", "ab", "zz", &"abc".repeat(22)]),
         ];
         for (variable, values) in wrong {
-            if variable != NUMBER {
+            if variable != NUMBER && variable != SEGMENT {
                 assert_eq!(said(variable, None), Err(BadEnvironment { variable }));
             }
             for value in values {

@@ -99,11 +99,17 @@ impl Job {
             (launcher::ADDRESSES, listeners.text()),
             (launcher::SECRET, secret().map_err(cannot)?.to_hex()),
         ];
+        // Who wants TCP wants what processes on several machines would do.
+        let segment = if args.no_segment || args.tcp || count == 1 {
+            None
+        } else {
+            Some(launcher::segment(args.processes).map_err(cannot)?)
+        };
         let mut children = Vec::with_capacity(count);
         // From here each process keeps the only end of its own socket: when it dies, nobody can connect to it.
         for (number, listener) in std::mem::take(&mut listeners.sockets).into_iter().enumerate() {
             let stdin = if args.stdin && number == 0 { Stdio::piped() } else { Stdio::null() };
-            let mut command = command(&args.program, &variables, number, &listener, stdin);
+            let mut command = command(&args.program, &variables, number, &listener, segment.as_ref(), stdin);
             // Until the job has them all.
             let child = command.kill_on_drop(true).spawn().map_err(|error| {
                 let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };

@@ -50,6 +50,9 @@ pub struct LaunchArgs {
     /// Let the processes talk by TCP on the loopback interface, not by Unix sockets
     #[arg(long)]
     tcp: bool,
+    /// Let the processes share no memory, but talk by sockets alone
+    #[arg(long)]
+    no_segment: bool,
     /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,

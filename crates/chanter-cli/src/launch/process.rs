@@ -87,12 +87,13 @@ pub(super) fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// The command of the process with that number, which gets `listener`. It dies with the OS thread that starts it.
+/// The command of the process with that number, which gets `listener`, and `segment`, if there is one. It dies with the OS thread that starts it.
 pub(super) fn command(
     program: &[OsString],
     variables: &[(&str, String)],
     number: usize,
     listener: &OwnedFd,
+    segment: Option<&OwnedFd>,
     stdin: Stdio,
 ) -> Command {
     let mut command = std::process::Command::new(&program[0]);
@@ -107,12 +108,20 @@ pub(super) fn command(
         .stderr(Stdio::piped())
         // A signal from the terminal goes to the launcher, which passes it on, once.
         .process_group(0);
+    let segment = segment.map(AsRawFd::as_raw_fd);
+    match segment {
+        Some(segment) => command.env(launcher::SEGMENT, segment.to_string()),
+        // Of a launcher around this one, say.
+        None => command.env_remove(launcher::SEGMENT),
+    };
     let launcher = nix::unistd::getpid();
     let prepare = move || {
         die_with_parent(launcher)?;
-        // SAFETY: the parent holds it open at least until this process runs its program.
-        let listener = unsafe { BorrowedFd::borrow_raw(listener) };
-        fcntl(listener, FcntlArg::F_SETFD(FdFlag::empty()))?;
+        for inherited in [Some(listener), segment].into_iter().flatten() {
+            // SAFETY: the parent holds it open at least until this process runs its program.
+            let inherited = unsafe { BorrowedFd::borrow_raw(inherited) };
+            fcntl(inherited, FcntlArg::F_SETFD(FdFlag::empty()))?;
+        }
         Ok(())
     };
     // SAFETY: `prepare` makes system calls that are safe between fork and exec, and neither allocates nor locks.

@@ -7,6 +7,8 @@
 pub mod conformance;
 mod local;
 #[cfg(unix)]
+pub mod near;
+#[cfg(unix)]
 pub mod socket;
 
 use std::fmt;
@@ -202,6 +204,11 @@ pub trait Engine: Send + Sync + 'static {
     /// and the others return at once.
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled;
 
+    /// For how long it is worth polling in vain before a processor sleeps. The default is not at all.
+    fn linger(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// A processor is about to sleep, and has said so to those who may wake it.
     fn rest(&self) -> Rest;
 
@@ -243,6 +250,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
         (**self).poll(budget, sink)
+    }
+
+    fn linger(&self) -> Duration {
+        (**self).linger()
     }
 
     fn rest(&self) -> Rest {

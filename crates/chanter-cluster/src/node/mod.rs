@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use serde::Serialize;
@@ -14,7 +15,7 @@ use serde::Serialize;
 pub use window::Send;
 pub(crate) use window::Window;
 
-use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Why};
+use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Rest, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::inbox::{Core, Inbox};
 use crate::name::{Asker, Registry, Table, ThreadName};
@@ -451,17 +452,83 @@ impl Drop for Node {
 
 /// Serves the engine whenever the bell is rung, as long as the process is in use.
 async fn serve(node: Weak<Node>, rung: Receiver<()>) {
-    while rung.recv().await.is_ok() {
-        while rung.try_recv().is_ok() {}
-        loop {
+    let mut linger = Linger::default();
+    loop {
+        let rest = {
             let Some(node) = node.upgrade() else { return };
             node.flush();
-            if node.engine.poll(BUDGET, &mut &*node) != Polled::More {
-                node.see_whether_ended();
-                break;
+            match node.engine.poll(BUDGET, &mut &*node) {
+                Polled::Nothing => {}
+                Polled::Some => linger.has_come(),
+                Polled::More => {
+                    linger.has_come();
+                    drop(node);
+                    yield_now().await;
+                    continue;
+                }
             }
-            drop(node);
-            yield_now().await;
+            node.see_whether_ended();
+            if linger.goes_on(node.engine.linger()) { Rest::Work } else { node.engine.rest() }
+        };
+        let goes_on = match rest {
+            Rest::Work => {
+                yield_now().await;
+                true
+            }
+            Rest::For(time) => {
+                choose((rung.recv().wrap(|rung| rung.is_ok()), after(time).wrap(|()| true))).await
+            }
+            Rest::Notified => rung.recv().await.is_ok(),
+        };
+        while rung.try_recv().is_ok() {}
+        let Some(node) = node.upgrade() else { return };
+        node.engine.rise();
+        if !goes_on {
+            return;
+        }
+    }
+}
+
+/// How long to poll in vain: who talks answers soon, or not at all. After each time that nothing came, twice as many rests
+/// pass without.
+#[derive(Default)]
+struct Linger {
+    since: Option<Instant>,
+    vain: u32,
+    pass: u32,
+}
+
+/// At most 2 to this number rests pass without.
+const MOST_VAIN: u32 = 6;
+
+impl Linger {
+    fn has_come(&mut self) {
+        if self.since.take().is_some() {
+            self.vain = 0;
+        }
+    }
+
+    /// Nothing has come: whether to poll again, rather than to rest.
+    fn goes_on(&mut self, time: Duration) -> bool {
+        if time.is_zero() {
+            return false;
+        }
+        match self.since {
+            Some(since) if since.elapsed() < time => true,
+            Some(_) => {
+                self.since = None;
+                self.vain = (self.vain + 1).min(MOST_VAIN);
+                self.pass = (1 << self.vain) - 1;
+                false
+            }
+            None if self.pass > 0 => {
+                self.pass -= 1;
+                false
+            }
+            None => {
+                self.since = Some(Instant::now());
+                true
+            }
         }
     }
 }

@@ -43,6 +43,8 @@ pub(super) enum Word {
     Leave = 4,
     /// All that came before the other's `Leave` has been taken.
     Goodbye = 5,
+    /// There is something to look for elsewhere.
+    Knock = 6,
 }
 
 /// What has come.
@@ -52,6 +54,7 @@ pub(super) enum Frame {
     Alive,
     Leave,
     Goodbye,
+    Knock,
 }
 
 /// Bytes that no engine of ours has sent. The connection is of no use any more.
@@ -94,6 +97,7 @@ fn parse(head: [u8; HEAD]) -> Result<(Word, Lane, usize), BadFrame> {
         3 => Word::Alive,
         4 => Word::Leave,
         5 => Word::Goodbye,
+        6 => Word::Knock,
         word => return Err(BadFrame::Word(word)),
     };
     let lane = *LANE.get(usize::from(head[1])).ok_or(BadFrame::Lane(head[1]))?;
@@ -180,6 +184,7 @@ impl Frames {
                     Some(Frame::Leave)
                 }
                 Word::Goodbye => Some(Frame::Goodbye),
+                Word::Knock => Some(Frame::Knock),
             };
             self.start += HEAD + length;
             if frame.is_some() {

@@ -98,6 +98,13 @@ impl Link {
         Ok(())
     }
 
+    /// Rings the bell of the other end.
+    pub(super) fn knock(&self, inbox: &Inbox) {
+        let mut outbox = lock(&self.outbox);
+        outbox.say_knock();
+        self.flush(outbox, inbox);
+    }
+
     /// Writes what the socket takes, and leaves the rest to the writer.
     fn flush(&self, mut outbox: std::sync::MutexGuard<'_, Outbox>, inbox: &Inbox) {
         if outbox.blocked {
@@ -190,6 +197,7 @@ impl Link {
                         inbox.push(Happening::Arrived(self.peer, lane, bytes));
                     }
                     Ok(Some(Frame::Alive)) => {}
+                    Ok(Some(Frame::Knock)) => inbox.ring(),
                     Ok(Some(Frame::Leave)) if !*parted => {
                         *parted = true;
                         self.part(inbox);

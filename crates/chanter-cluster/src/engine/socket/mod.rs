@@ -162,7 +162,7 @@ impl Sockets {
     /// # Panics
     /// Outside of a machine.
     pub async fn start(launched: Launched, config: Config) -> Result<Self, StartError> {
-        let Launched { number, addresses, listener, secret } = launched;
+        let Launched { number, addresses, listener, secret, .. } = launched;
         let (me, count) = (Peer(number), addresses.len() as u32);
         let mut streams = BTreeMap::new();
         let own =
@@ -242,9 +242,23 @@ impl Sockets {
         Self { shared }
     }
 
+    /// Rings the bell of that process: there is something for it elsewhere.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(super) fn knock(&self, peer: Peer) {
+        if let Some(link) = self.shared.links.get(&peer) {
+            link.knock(&self.shared.inbox);
+        }
+    }
+
+    /// Rings this process's bell.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(super) fn ring(&self) {
+        self.shared.inbox.ring();
+    }
+
     /// The process's connections break: as if it had been killed.
     #[cfg(test)]
-    fn kill(&self) {
+    pub(super) fn kill(&self) {
         for link in self.shared.links.values() {
             link.break_off();
         }
@@ -395,4 +409,4 @@ impl Accepting {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

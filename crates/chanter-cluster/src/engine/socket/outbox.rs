@@ -56,6 +56,7 @@ pub(super) struct Outbox {
     /// There is room again in a queue that has refused a body.
     has_room: bool,
     alive: bool,
+    knock: bool,
     goodbye: bool,
     /// The writer waits until the socket takes more.
     pub(super) blocked: bool,
@@ -74,6 +75,7 @@ impl Outbox {
             written_ever: 0,
             has_room: false,
             alive: false,
+            knock: false,
             goodbye: false,
             blocked: false,
             broken: false,
@@ -102,6 +104,11 @@ impl Outbox {
     /// Says that this process lives, unless it may say nothing.
     pub(super) fn say_alive(&mut self) {
         self.alive = matches!(self.phase, Phase::Open | Phase::Leaving);
+    }
+
+    /// Says that there is something to look for elsewhere, unless it may say nothing.
+    pub(super) fn say_knock(&mut self) {
+        self.knock = matches!(self.phase, Phase::Open | Phase::Leaving);
     }
 
     /// Says that all has been taken that has come, after what is in the queues.
@@ -180,6 +187,8 @@ impl Outbox {
         while self.staged.len() - self.written < PIECE {
             if std::mem::take(&mut self.alive) {
                 self.put(Word::Alive, Lane::Control, 0..0);
+            } else if std::mem::take(&mut self.knock) {
+                self.put(Word::Knock, Lane::Control, 0..0);
             } else if let Some(lane) = self.next_lane() {
                 self.put_piece(lane);
             } else if self.phase == Phase::Leaving {

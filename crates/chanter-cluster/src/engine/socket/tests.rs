@@ -13,13 +13,13 @@ use crate::launcher::Address;
 use crate::wire::{Header, Kind, LENGTH};
 
 #[derive(Clone, Copy, Debug)]
-enum On {
+pub(in crate::engine) enum On {
     Unix,
     Tcp,
 }
 
 /// Nobody is suspect, however slow the machine is.
-fn unhurried() -> Config {
+pub(in crate::engine) fn unhurried() -> Config {
     let heartbeat = Duration::from_secs(3600);
     Config { heartbeat, hello: heartbeat, start: heartbeat, ..Config::default() }
 }
@@ -27,7 +27,7 @@ fn unhurried() -> Config {
 const BOTH: [On; 2] = [On::Unix, On::Tcp];
 
 /// What a launcher would say to each process. The folder has to live until they are connected.
-fn launched(count: u32, on: On) -> (Vec<Launched>, TempDir) {
+pub(in crate::engine) fn launched(count: u32, on: On) -> (Vec<Launched>, TempDir) {
     let folder = TempDir::new().unwrap();
     let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
     for number in 0..count {
@@ -50,6 +50,7 @@ fn launched(count: u32, on: On) -> (Vec<Launched>, TempDir) {
         addresses: addresses.clone(),
         listener,
         secret: secret.clone(),
+        segment: None,
     });
     (launched.collect(), folder)
 }
@@ -317,6 +318,7 @@ async fn who_has_another_secret_does_not_get_in_and_who_has_the_right_one_does()
         addresses: right.addresses.clone(),
         listener: right.listener.try_clone().unwrap(),
         secret: Secret::new([1; 32]),
+        segment: None,
     };
     let error = Sockets::start(liar, unhurried()).await.unwrap_err();
     assert!(matches!(error, StartError::Stranger(Peer(0), _)), "{error}");

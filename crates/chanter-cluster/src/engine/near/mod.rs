@@ -1,0 +1,503 @@
+//! The engine of a node: its processes share memory, in which messages lie until they are taken (the pull queue:
+//! Concert, section 4.3).
+//!
+//! A message is copied twice: into a slot of its sender's, and out of it. Nobody makes a system call, unless the receiver
+//! sleeps: then it is woken by a word on a socket. [`Sockets`] beneath tell who has died or left, and carry what is for processes
+//! that do not share the memory.
+//!
+//! | limit | of | what happens there |
+//! |---|---|---|
+//! | 16 MiB | a body | [`Full`] |
+//! | 16, 32, 16 | slots of 4 KiB that are published for one process, in each lane | the rest of one message waits here; then [`Full`] |
+//! | 256 | slots of a process, of which 16 are for control alone | the same |
+//! | 4096 | processes | |
+
+mod mapping;
+#[cfg(all(test, loom))]
+mod models;
+mod pull;
+mod sync;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use self::mapping::Mapping;
+pub(crate) use self::mapping::create;
+use self::pull::{Found, Incoming, Info, LANES, Memory, Outgoing, Piece, Quota};
+use self::sync::Bytes;
+use super::socket::Sockets;
+use super::{
+    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why,
+};
+use crate::wire::{self, Body};
+
+/// Bytes of the longest body, and with its header.
+const LONGEST_BODY: usize = 16 << 20;
+const LONGEST: usize = LONGEST_BODY + wire::LENGTH;
+const QUOTA: Quota = Quota { lanes: [16, 32, 16], reserve: 16 };
+/// After so long a receiver does not wait for a link any more, but looks at all slots.
+const PATIENCE: Duration = Duration::from_millis(1);
+/// So many pieces one poll takes.
+const PIECES: u32 = 256;
+/// For so long it is worth looking before a process sleeps: as long as it takes to be woken.
+const LINGER: Duration = Duration::from_micros(20);
+const LANE: [Lane; LANES] = [Lane::Control, Lane::User, Lane::Bulk];
+
+/// The engine. Dropped, the process leaves at once ([`Leave::Now`]).
+pub struct Near {
+    sockets: Sockets,
+    me: usize,
+    memory: Mapping,
+    /// Which processes share the memory.
+    is_near: Vec<bool>,
+    out: Mutex<Out>,
+    receiving: Mutex<Receiving>,
+    /// Some have gone, and nobody was told.
+    has_dying: AtomicBool,
+    linger: Duration,
+}
+
+/// The sender's side.
+struct Out {
+    outgoing: Outgoing,
+    /// What is left of messages of which some pieces were sent.
+    begun: Vec<[Option<Begun>; LANES]>,
+    /// How many of those there are.
+    count: usize,
+    /// A message was refused, since another one was begun.
+    has_refused: bool,
+    /// This process sends nothing more.
+    has_left: bool,
+    /// It leaves when nothing is begun.
+    leaves: bool,
+    /// Who gets nothing more.
+    has_gone: Vec<bool>,
+}
+
+struct Begun {
+    body: Body,
+    sent: usize,
+}
+
+/// The receiver's side.
+struct Receiving {
+    incoming: Incoming,
+    /// The beginnings of messages, by sender and lane.
+    begun: Vec<[Vec<u8>; LANES]>,
+    /// Since when a link was missing.
+    waits: Option<Instant>,
+    dying: VecDeque<(Peer, Change)>,
+    /// All that the dying have sent is in the scan that was made.
+    has_scanned: bool,
+    /// Of whom slots were freed.
+    freed: Vec<usize>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A place in a segment, which a process takes before it connects: so the others know that it reads there.
+pub struct Seat {
+    me: usize,
+    memory: Mapping,
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").field("me", &self.me).finish_non_exhaustive()
+    }
+}
+
+impl Seat {
+    /// Takes the place of process `me` of so many.
+    ///
+    /// # Errors
+    /// The segment is none for so many processes, or of another build.
+    pub fn take(segment: OwnedFd, me: Peer, processes: u32) -> io::Result<Self> {
+        let memory = Mapping::open(segment, processes as usize)?;
+        let me = me.0 as usize;
+        if me >= memory.processes() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        memory.port(me).attach();
+        Ok(Self { me, memory })
+    }
+}
+
+impl Near {
+    /// The engine of a process that has taken a seat, and has connected since.
+    pub fn new(seat: Seat, sockets: Sockets) -> Self {
+        let Seat { me, memory } = seat;
+        let processes = memory.processes();
+        let cores = available_parallelism().map_or(1, usize::from);
+        let is_near: Vec<bool> =
+            (0..processes).map(|process| process != me && memory.port(process).is_attached()).collect();
+        let crowd = 1 + is_near.iter().filter(|near| **near).count();
+        Self {
+            me,
+            is_near,
+            out: Mutex::new(Out {
+                outgoing: Outgoing::new(me, QUOTA, &memory),
+                begun: (0..processes).map(|_| Default::default()).collect(),
+                count: 0,
+                has_refused: false,
+                has_left: false,
+                leaves: false,
+                has_gone: vec![false; processes],
+            }),
+            receiving: Mutex::new(Receiving {
+                incoming: Incoming::new(me, &memory),
+                begun: (0..processes).map(|_| Default::default()).collect(),
+                waits: None,
+                dying: VecDeque::new(),
+                has_scanned: false,
+                freed: Vec::new(),
+            }),
+            has_dying: AtomicBool::new(false),
+            // Who spins takes the core of who would answer.
+            linger: if crowd <= cores { LINGER } else { Duration::ZERO },
+            memory,
+            sockets,
+        }
+    }
+
+    fn is_near(&self, peer: Peer) -> bool {
+        self.is_near.get(peer.0 as usize).is_some_and(|near| *near)
+    }
+
+    /// Sends pieces from `sent` on, as many as there are slots for; how far that is.
+    fn send_pieces(&self, out: &mut Out, to: usize, lane: usize, frame: &[u8], mut sent: usize) -> usize {
+        let from = sent;
+        while sent < frame.len() {
+            let piece = &frame[sent..frame.len().min(sent + Bytes::LENGTH)];
+            let has_more = sent + piece.len() < frame.len();
+            if !out.outgoing.send(&self.memory, to, Info { length: piece.len(), lane, has_more }, piece) {
+                // Whoever frees a slot is to say so; one may be free by now.
+                self.memory.port(self.me).want_room();
+                if !out.outgoing.has_room(&self.memory, to, lane) {
+                    break;
+                }
+                continue;
+            }
+            sent += piece.len();
+        }
+        if sent > from && self.memory.port(to).is_to_be_woken() {
+            self.sockets.knock(Peer(to as u32));
+        }
+        sent
+    }
+
+    /// Goes on with what was begun.
+    fn flush(&self) {
+        let mut out = lock(&self.out);
+        if out.count == 0 {
+            return;
+        }
+        let mut rings = false;
+        for to in 0..self.memory.processes() {
+            for lane in 0..LANES {
+                let Some(Begun { body, sent }) = out.begun[to][lane].take() else { continue };
+                let sent = self.send_pieces(&mut out, to, lane, body.frame(), sent);
+                if sent < body.frame().len() {
+                    out.begun[to][lane] = Some(Begun { body, sent });
+                } else {
+                    out.count -= 1;
+                    rings |= std::mem::take(&mut out.has_refused);
+                }
+            }
+        }
+        self.leave_if_done(&mut out);
+        drop(out);
+        if rings {
+            self.sockets.ring();
+        }
+    }
+
+    fn leave_if_done(&self, out: &mut Out) {
+        if out.leaves && out.count == 0 {
+            out.leaves = false;
+            self.sockets.leave(Leave::Drain);
+        }
+    }
+
+    /// Takes what lies in slots; how many frames that were.
+    fn take(&self, receiving: &mut Receiving, budget: u32, sink: &mut dyn Sink) -> u32 {
+        let (mut frames, mut scans) = (0, 0);
+        for _ in 0..PIECES {
+            if frames == budget {
+                break;
+            }
+            match receiving.incoming.take(&self.memory) {
+                Found::Piece(from, piece) => {
+                    receiving.waits = None;
+                    if !receiving.freed.contains(&from) {
+                        receiving.freed.push(from);
+                    }
+                    if let Some((lane, frame)) = receiving.begun[from].assemble(&piece) {
+                        frames += 1;
+                        sink.arrived(Peer(from as u32), lane, frame);
+                    }
+                    continue;
+                }
+                Found::Nothing => {
+                    receiving.waits = None;
+                    break;
+                }
+                Found::Waits => {
+                    let since = *receiving.waits.get_or_insert_with(Instant::now);
+                    if since.elapsed() < PATIENCE {
+                        break;
+                    }
+                    receiving.waits = None;
+                }
+                Found::Astray => {}
+            }
+            // Once in a poll is enough: who writes nonsense all the time shall not keep this process.
+            if scans == 1 {
+                break;
+            }
+            scans += 1;
+            receiving.incoming.scan(&self.memory);
+        }
+        frames
+    }
+
+    /// Tells those who want it that they have room.
+    fn tell_of_room(&self, receiving: &mut Receiving) {
+        for sender in receiving.freed.drain(..) {
+            if self.memory.port(sender).is_to_be_told_of_room() {
+                self.sockets.knock(Peer(sender as u32));
+            }
+        }
+    }
+
+    /// Tells the sink of those who have gone, once all that they have sent has been taken. How many.
+    fn bury(&self, receiving: &mut Receiving, sink: &mut dyn Sink) -> u32 {
+        if receiving.dying.is_empty() || !receiving.has_scanned || receiving.incoming.is_scanning() {
+            return 0;
+        }
+        let dying = std::mem::take(&mut receiving.dying);
+        self.has_dying.store(false, Ordering::Relaxed);
+        for (peer, change) in &dying {
+            let gone = peer.0 as usize;
+            receiving.begun[gone] = Default::default();
+            let mut out = lock(&self.out);
+            out.has_gone[gone] = true;
+            let forgotten = std::mem::take(&mut out.begun[gone]);
+            out.count -= forgotten.iter().flatten().count();
+            if *change == Change::Down(Why::Left) {
+                out.outgoing.has_left(gone);
+            } else {
+                out.outgoing.forget(&self.memory, gone);
+            }
+            self.leave_if_done(&mut out);
+            drop(out);
+            sink.peer(*peer, *change);
+        }
+        dying.len() as u32
+    }
+
+    /// The process's connections break: as if it had been killed.
+    #[cfg(test)]
+    fn kill(&self) {
+        lock(&self.out).has_left = true;
+        self.sockets.kill();
+    }
+}
+
+/// The beginnings of one sender's messages.
+trait Assemble {
+    /// The message that is whole now, if one is. A piece that makes no sense ends its message, and is thrown away.
+    fn assemble(&mut self, piece: &Piece<'_>) -> Option<(Lane, Body)>;
+}
+
+impl Assemble for [Vec<u8>; LANES] {
+    fn assemble(&mut self, piece: &Piece<'_>) -> Option<(Lane, Body)> {
+        let Info { length, lane, has_more } = piece.info?;
+        let begun = &mut self[lane];
+        if begun.len() + length > LONGEST {
+            *begun = Vec::new();
+            return None;
+        }
+        if has_more {
+            piece.copy_to(begun);
+            return None;
+        }
+        let mut frame = std::mem::take(begun);
+        piece.copy_to(&mut frame);
+        Body::of_frame(frame).map(|frame| (LANE[lane], frame))
+    }
+}
+
+/// Keeps those who have gone until what they have sent was taken.
+struct Beneath<'a> {
+    near: &'a Near,
+    sink: &'a mut dyn Sink,
+    dying: &'a mut VecDeque<(Peer, Change)>,
+    has_scanned: &'a mut bool,
+    told: u32,
+}
+
+impl Sink for Beneath<'_> {
+    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+        self.told += 1;
+        self.sink.arrived(from, lane, frame);
+    }
+
+    fn peer(&mut self, peer: Peer, change: Change) {
+        if matches!(change, Change::Down(_)) && self.near.is_near(peer) {
+            self.dying.push_back((peer, change));
+            // The next scan sees all that it has published.
+            *self.has_scanned = false;
+            self.near.has_dying.store(true, Ordering::Relaxed);
+        } else {
+            self.told += 1;
+            self.sink.peer(peer, change);
+        }
+    }
+}
+
+impl Engine for Near {
+    fn me(&self) -> Peer {
+        self.sockets.me()
+    }
+
+    fn roster(&self) -> Vec<(Peer, Pe)> {
+        self.sockets.roster()
+    }
+
+    fn caps(&self, to: Peer) -> Caps {
+        let eager = LONGEST_BODY as u32;
+        if self.is_near(to) {
+            Caps { order: Order::PerPeer, loss: Loss::Never, death: Death::Reports, eager }
+        } else {
+            self.sockets.caps(to)
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.sockets.has_ended()
+    }
+
+    fn attach(&self, bell: Bell) {
+        self.sockets.attach(bell);
+    }
+
+    fn linger(&self) -> Duration {
+        self.linger
+    }
+
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+        if !self.is_near(to) {
+            return self.sockets.try_send(to, lane, body);
+        }
+        if body.frame().len() > LONGEST {
+            return Err(Full { body });
+        }
+        let (to, lane) = (to.0 as usize, lane as usize);
+        let mut out = lock(&self.out);
+        if out.has_left || out.has_gone[to] {
+            return Ok(());
+        }
+        if out.begun[to][lane].is_some() {
+            out.has_refused = true;
+            return Err(Full { body });
+        }
+        let sent = self.send_pieces(&mut out, to, lane, body.frame(), 0);
+        if sent == 0 {
+            return Err(Full { body });
+        }
+        if sent < body.frame().len() {
+            out.begun[to][lane] = Some(Begun { body, sent });
+            out.count += 1;
+        }
+        Ok(())
+    }
+
+    fn has_work(&self) -> bool {
+        self.memory.port(self.me).has_work()
+            || self.sockets.has_work()
+            || self.has_dying.load(Ordering::Relaxed)
+    }
+
+    fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
+        let mut receiving = match self.receiving.try_lock() {
+            Ok(receiving) => receiving,
+            Err(TryLockError::WouldBlock) => return Polled::Nothing,
+            // A sink has panicked; what it was told is told.
+            Err(TryLockError::Poisoned(receiving)) => receiving.into_inner(),
+        };
+        self.flush();
+        let receiving = &mut *receiving;
+        if !receiving.dying.is_empty() && !receiving.has_scanned {
+            receiving.incoming.scan(&self.memory);
+            receiving.has_scanned = true;
+        }
+        let frames = self.take(receiving, budget, sink);
+        self.tell_of_room(receiving);
+        let mut told = frames + self.bury(receiving, sink);
+        if frames < budget && self.sockets.has_work() {
+            let Receiving { dying, has_scanned, .. } = receiving;
+            let mut beneath = Beneath { near: self, sink, dying, has_scanned, told: 0 };
+            self.sockets.poll(budget - frames, &mut beneath);
+            told += beneath.told;
+        }
+        match told {
+            0 => Polled::Nothing,
+            _ if self.has_work() => Polled::More,
+            _ => Polled::Some,
+        }
+    }
+
+    fn rest(&self) -> Rest {
+        let port = self.memory.port(self.me);
+        if self.has_work() {
+            return Rest::Work;
+        }
+        port.fall_asleep();
+        if port.has_work() {
+            return Rest::Work;
+        }
+        self.sockets.rest()
+    }
+
+    fn rise(&self) {
+        self.memory.port(self.me).wake_up();
+        self.sockets.rise();
+    }
+
+    fn leave(&self, how: Leave) {
+        let mut out = lock(&self.out);
+        out.has_left = true;
+        if how == Leave::Now {
+            out.begun.iter_mut().for_each(|begun| *begun = Default::default());
+            out.count = 0;
+            out.leaves = false;
+            self.sockets.leave(Leave::Now);
+        } else {
+            out.leaves = true;
+            self.leave_if_done(&mut out);
+        }
+    }
+}
+
+impl Drop for Near {
+    fn drop(&mut self) {
+        self.leave(Leave::Now);
+    }
+}
+
+impl fmt::Debug for Near {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Near").field("me", &self.me).field("processes", &self.is_near.len()).finish()
+    }
+}

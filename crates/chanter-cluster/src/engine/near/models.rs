@@ -1,0 +1,312 @@
+//! Loom models of the pull queue and its bells. How to run them: `cargo xtask loom near`.
+
+use std::sync::atomic::Ordering::{self, Relaxed, Release};
+
+use loom::sync::Arc;
+use loom::thread::{self, JoinHandle};
+
+use super::pull::{Found, Incoming, Info, LANES, Memory, Outgoing, Port, Quota, Rules, Slot};
+use super::sync::{ENDS_AT, weakened};
+
+const RECEIVER: usize = 0;
+
+/// The memory of three processes.
+struct Node {
+    slots: Vec<Vec<Slot>>,
+    ports: Vec<Port>,
+}
+
+impl Node {
+    fn new(slots: usize) -> Arc<Self> {
+        let slots = (0..3).map(|_| (0..slots).map(|_| Slot::new()).collect()).collect();
+        Arc::new(Self { slots, ports: (0..3).map(|_| Port::new()).collect() })
+    }
+}
+
+impl Memory for Node {
+    fn processes(&self) -> usize {
+        3
+    }
+
+    fn slots(&self) -> usize {
+        self.slots[0].len()
+    }
+
+    fn slot(&self, process: usize, slot: usize) -> &Slot {
+        &self.slots[process][slot]
+    }
+
+    fn port(&self, process: usize) -> &Port {
+        &self.ports[process]
+    }
+}
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    builder.max_branches = builder.max_branches.max(10_000);
+    builder.check(model);
+}
+
+/// Asserts that `model` fails once the ordering `name` is no more than `weaker`.
+fn needs(name: &'static str, weaker: Ordering, model: impl Fn() + Sync + Send + 'static) {
+    let noticed = weakened::is_noticed(name, weaker, || check(model));
+    assert!(noticed, "the model does not need {name} to be more than {weaker:?}");
+}
+
+/// A process that sends so many bytes, each a piece, and ends at that point of the first, if at any.
+fn sender(node: &Arc<Node>, me: usize, count: u8, ends_at: Option<&'static str>) -> JoinHandle<()> {
+    let node = Arc::clone(node);
+    thread::spawn(move || {
+        ENDS_AT.with(|at| at.set(ends_at));
+        let quota = Quota { lanes: [4; LANES], reserve: 0 };
+        let mut outgoing = Outgoing::new(me, quota, &*node);
+        for number in 0..count {
+            let info = Info { length: 1, lane: 0, has_more: false };
+            while !outgoing.send(&*node, RECEIVER, info, &[number]) {
+                thread::yield_now();
+            }
+            if ends_at.is_some() {
+                return;
+            }
+        }
+    })
+}
+
+/// What has come from each process.
+#[derive(Default)]
+struct Got([Vec<u8>; 3]);
+
+impl Got {
+    /// Takes what there is; scans when the links lead astray. True: something is missing still.
+    fn take(&mut self, incoming: &mut Incoming, node: &Node) -> bool {
+        // A receiver without rules takes what it has taken before, for ever.
+        for _ in 0..12 {
+            match incoming.take(node) {
+                Found::Piece(from, piece) => {
+                    assert_eq!(piece.info, Some(Info { length: 1, lane: 0, has_more: false }));
+                    piece.copy_to(&mut self.0[from]);
+                }
+                Found::Nothing => return false,
+                Found::Waits => return true,
+                Found::Astray => incoming.scan(node),
+            }
+        }
+        true
+    }
+
+    fn is(&self, first: u8, second: u8) {
+        let sent = |count: u8| (0..count).collect::<Vec<u8>>();
+        assert_eq!(self.0, [vec![], sent(first), sent(second)], "INV-PULL");
+    }
+}
+
+/// Two send, and the receiver looks meanwhile, and afterwards.
+fn sent_by_two(first: u8, slots: usize) {
+    let node = Node::new(slots);
+    let senders = [sender(&node, 1, first, None), sender(&node, 2, 1, None)];
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    let mut got = Got::default();
+    got.take(&mut incoming, &node);
+    if slots < usize::from(first) {
+        // The first waits for its slots.
+        while got.0[1].len() < usize::from(first) {
+            got.take(&mut incoming, &node);
+            thread::yield_now();
+        }
+    }
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+    assert!(!got.take(&mut incoming, &node), "all is linked");
+    got.is(first, 1);
+    assert!(!node.port(RECEIVER).has_work());
+}
+
+#[test]
+fn what_is_sent_is_taken_once_and_in_order() {
+    check(|| sent_by_two(1, 1));
+    check(|| sent_by_two(2, 2));
+}
+
+/// One sends more than it has slots.
+fn sent_again(count: u8) {
+    let node = Node::new(1);
+    let sending = sender(&node, 1, count, None);
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    let mut got = Got::default();
+    while got.0[1].len() < usize::from(count) {
+        got.take(&mut incoming, &node);
+        thread::yield_now();
+    }
+    sending.join().unwrap();
+    got.is(count, 0);
+}
+
+#[test]
+fn slots_are_filled_again() {
+    check(|| sent_again(3));
+}
+
+/// One dies at a point, the other goes on, and the receiver, which is told of the death, scans at any time.
+fn one_dies(at: &'static str, others: u8, rules: Rules) {
+    let node = Node::new(2);
+    let dying = sender(&node, 2, 1, Some(at));
+    let other = sender(&node, 1, others, None);
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    incoming.rules = rules;
+    let mut got = Got::default();
+    got.take(&mut incoming, &node);
+    dying.join().unwrap();
+    incoming.scan(&*node);
+    got.take(&mut incoming, &node);
+    other.join().unwrap();
+    got.take(&mut incoming, &node);
+    got.is(others, u8::from(at != "pull.filled"));
+}
+
+const ALL: Rules = Rules { numbers: true, scans: true, passes: true };
+const POINTS: [&str; 3] = ["pull.filled", "pull.published", "pull.swapped"];
+
+#[test]
+fn what_the_dead_have_published_is_taken_once() {
+    for at in POINTS {
+        check(move || one_dies(at, 1, ALL));
+    }
+}
+
+fn fails(rules: Rules, others: u8) {
+    let failed = |at| std::panic::catch_unwind(move || check(move || one_dies(at, others, rules))).is_err();
+    assert!(POINTS.into_iter().any(failed), "the model does not need the rule: {rules:?}");
+}
+
+#[test]
+fn without_numbers_it_fails() {
+    fails(Rules { numbers: false, ..ALL }, 1);
+}
+
+#[test]
+fn without_scans_it_fails() {
+    fails(Rules { scans: false, ..ALL }, 1);
+}
+
+#[test]
+fn if_freed_slots_are_not_passed_over_it_fails() {
+    fails(Rules { passes: false, ..ALL }, 2);
+}
+
+/// A scan finds what is published, if it was in time.
+fn published_while_scanned() {
+    let node = Node::new(1);
+    let sending = sender(&node, 1, 1, Some("pull.published"));
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    let mut got = Got::default();
+    incoming.scan(&*node);
+    got.take(&mut incoming, &node);
+    sending.join().unwrap();
+    incoming.scan(&*node);
+    got.take(&mut incoming, &node);
+    got.is(1, 0);
+}
+
+#[test]
+fn publication_must_release() {
+    needs("pull_publish", Relaxed, published_while_scanned);
+}
+
+#[test]
+fn taking_must_acquire() {
+    needs("pull_take", Relaxed, published_while_scanned);
+}
+
+#[test]
+fn the_tail_is_emptied_after_the_first_was_followed() {
+    needs("pull_empty", Relaxed, || sent_by_two(1, 1));
+}
+
+#[test]
+fn freeing_must_release() {
+    needs("pull_free", Relaxed, || sent_again(2));
+}
+
+#[test]
+fn filling_again_must_acquire() {
+    needs("pull_reuse", Relaxed, || sent_again(2));
+}
+
+#[test]
+fn a_scan_must_see_what_was_swapped_before() {
+    needs("pull_scan", Release, || one_swaps_and_the_other_scans());
+}
+
+/// Whoever empties the tail of what was swapped sees what was published before.
+fn one_swaps_and_the_other_scans() {
+    let node = Node::new(1);
+    let sending = sender(&node, 1, 1, Some("pull.swapped"));
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    let mut got = Got::default();
+    let was_sent = node.port(RECEIVER).seems_to_have_work();
+    incoming.scan(&*node);
+    got.take(&mut incoming, &node);
+    assert!(!was_sent || got.0[1] == [0], "INV-PULL: it was swapped before the scan");
+    sending.join().unwrap();
+}
+
+/// INV-BELL.
+fn woken() {
+    let node = Node::new(1);
+    let sending = {
+        let node = Arc::clone(&node);
+        thread::spawn(move || {
+            let quota = Quota { lanes: [1; LANES], reserve: 0 };
+            let info = Info { length: 1, lane: 0, has_more: false };
+            assert!(Outgoing::new(1, quota, &*node).send(&*node, RECEIVER, info, &[7]));
+            node.port(RECEIVER).is_to_be_woken()
+        })
+    };
+    node.port(RECEIVER).fall_asleep();
+    let sleeps = !node.port(RECEIVER).has_work();
+    let rings = sending.join().unwrap();
+    assert!(!sleeps || rings, "INV-BELL: it sleeps, and nobody wakes it");
+}
+
+#[test]
+fn who_falls_asleep_sees_the_message_or_is_woken() {
+    check(woken);
+}
+
+#[test]
+fn bells_need_their_order() {
+    needs("bell_fence_of_sleeper", Ordering::AcqRel, woken);
+    needs("bell_fence_of_sender", Ordering::AcqRel, woken);
+}
+
+/// INV-BELL for room.
+fn told_of_room() {
+    let node = Node::new(1);
+    let quota = Quota { lanes: [1; LANES], reserve: 0 };
+    let info = Info { length: 1, lane: 0, has_more: false };
+    let mut outgoing = Outgoing::new(1, quota, &*node);
+    assert!(outgoing.send(&*node, RECEIVER, info, &[0]));
+    let taking = {
+        let node = Arc::clone(&node);
+        thread::spawn(move || {
+            let mut got = Got::default();
+            assert!(!got.take(&mut Incoming::new(RECEIVER, &*node), &node));
+            node.port(1).is_to_be_told_of_room()
+        })
+    };
+    node.port(1).want_room();
+    let waits = !outgoing.has_room(&*node, RECEIVER, 0);
+    let rings = taking.join().unwrap();
+    assert!(!waits || rings, "INV-BELL: it waits for room, and nobody tells it");
+}
+
+#[test]
+fn who_wants_room_sees_it_or_is_told() {
+    check(told_of_room);
+}
+
+#[test]
+fn room_needs_its_order() {
+    needs("bell_fence_of_sleeper", Ordering::AcqRel, told_of_room);
+    needs("bell_fence_of_sender", Ordering::AcqRel, told_of_room);
+}

@@ -1,0 +1,196 @@
+//! What the protocol stands on: atomics, the bytes of a slot, the orderings that models weaken, and the points at
+//! which tests end a process.
+
+#[cfg(loom)]
+pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64};
+pub(super) use std::sync::atomic::Ordering;
+#[cfg(not(loom))]
+pub(super) use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// The bytes of a slot, which one process writes and another one reads, one after the other if both keep to the protocol.
+#[cfg(not(loom))]
+#[repr(C, align(8))]
+pub(super) struct Bytes(std::cell::UnsafeCell<[u8; Bytes::LENGTH]>);
+
+#[cfg(not(loom))]
+impl Bytes {
+    /// A message of 4 KiB with its header fits, and a slot is a whole number of cache lines.
+    pub(super) const LENGTH: usize = 4096 + 128 - 24;
+
+    /// At most [`LENGTH`](Self::LENGTH) bytes are taken.
+    pub(super) fn write(&self, bytes: &[u8]) {
+        let length = bytes.len().min(Self::LENGTH);
+        // SAFETY: in bounds. The slot is free, so its owner, who calls, is alone with it; and what a process does that does
+        // not keep to that changes bytes, which may have any value.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.get().cast(), length) };
+    }
+
+    /// Appends the first `length` bytes, at most [`LENGTH`](Self::LENGTH).
+    pub(super) fn read(&self, length: usize, to: &mut Vec<u8>) {
+        let length = length.min(Self::LENGTH);
+        to.reserve(length);
+        // SAFETY: in bounds, and there is room. The slot is published for the reader, who has not freed it: nobody writes it. A
+        // process that does so all the same, or that takes back what it had sent to who leaves, changes bytes, which
+        // may have any value; they are looked at only after they have been copied.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.0.get().cast::<u8>(), to.as_mut_ptr().add(to.len()), length);
+            to.set_len(to.len() + length);
+        }
+    }
+}
+
+// SAFETY: see `write` and `read`.
+#[cfg(not(loom))]
+unsafe impl Sync for Bytes {}
+
+/// One byte, whose accesses loom watches.
+#[cfg(loom)]
+#[derive(Default)]
+pub(super) struct Bytes(loom::cell::UnsafeCell<u8>);
+
+#[cfg(loom)]
+impl Bytes {
+    pub(super) const LENGTH: usize = 1;
+
+    pub(super) fn write(&self, bytes: &[u8]) {
+        // SAFETY: loom checks.
+        self.0.with_mut(|byte| unsafe { *byte = bytes[0] });
+    }
+
+    pub(super) fn read(&self, length: usize, to: &mut Vec<u8>) {
+        // SAFETY: loom checks.
+        to.extend((0..length).map(|_| self.0.with(|byte| unsafe { *byte })));
+    }
+}
+
+// SAFETY: loom checks.
+#[cfg(loom)]
+unsafe impl Sync for Bytes {}
+
+macro_rules! orders {
+    ($($(#[$doc:meta])* $name:ident = $order:ident;)*) => {
+        /// The orderings of the protocol. A model may run with one of them weakened, and must then fail.
+        pub(super) mod order {
+            use super::Ordering;
+
+            $($(#[$doc])*
+            #[inline(always)]
+            pub(in super::super) fn $name() -> Ordering {
+                #[cfg(all(test, loom))]
+                if let Some(weaker) = super::weakened::weaker(stringify!($name)) {
+                    return weaker;
+                }
+                Ordering::$order
+            })*
+        }
+    };
+}
+
+orders! {
+    /// A slot is published with what it holds.
+    pull_publish = Release;
+    /// Who takes it sees that.
+    pull_take = Acquire;
+    /// The tail's swap: INV-BELL; and what was published before it is seen by who empties the tail.
+    pull_swap = SeqCst;
+    /// The tail is emptied after the slot that was there.
+    pull_empty = AcqRel;
+    /// The tail is emptied by a scan.
+    pull_scan = AcqRel;
+    /// A slot is free after it was read.
+    pull_free = SeqCst;
+    /// And is filled again after that.
+    pull_reuse = SeqCst;
+    /// INV-BELL: the sleeper says so.
+    bell_asleep = SeqCst;
+    /// INV-BELL: and looks.
+    bell_look = SeqCst;
+    /// INV-BELL: the sender looks whether somebody sleeps.
+    bell_find = SeqCst;
+    /// INV-BELL in models.
+    #[cfg(loom)]
+    bell_fence_of_sleeper = SeqCst;
+    /// The same.
+    #[cfg(loom)]
+    bell_fence_of_sender = SeqCst;
+}
+
+/// Loom takes sequentially consistent accesses for acquiring and releasing ones, and knows fences only. So in models there
+/// is one between the two accesses of each side of INV-BELL; elsewhere the accesses do.
+#[inline(always)]
+pub(super) fn fence_of_sleeper() {
+    #[cfg(loom)]
+    loom::sync::atomic::fence(order::bell_fence_of_sleeper());
+}
+
+/// The other side's.
+#[inline(always)]
+pub(super) fn fence_of_sender() {
+    #[cfg(loom)]
+    loom::sync::atomic::fence(order::bell_fence_of_sender());
+}
+
+/// A point of the protocol, at which tests end a process. True: the modelled one ends here. A test's real process ends without a
+/// word, if `CHANTER_CRASH` is `NAME` or `NAME:COUNT`: the count-th time that it comes by.
+#[inline(always)]
+pub(super) fn point(name: &'static str) -> bool {
+    #[cfg(all(test, not(loom)))]
+    crash::point(name);
+    #[cfg(all(test, loom))]
+    if ENDS_AT.with(|at| at.get() == Some(name)) {
+        return true;
+    }
+    let _ = name;
+    false
+}
+
+#[cfg(all(test, loom))]
+loom::thread_local! {
+    /// Where this modelled process ends.
+    pub(super) static ENDS_AT: std::cell::Cell<Option<&'static str>> = std::cell::Cell::new(None);
+}
+
+#[cfg(all(test, not(loom)))]
+mod crash {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    pub(super) fn point(name: &'static str) {
+        static WHERE: OnceLock<Option<(String, u32)>> = OnceLock::new();
+        static CAME: AtomicU32 = AtomicU32::new(0);
+        let wanted = WHERE.get_or_init(|| {
+            let said = std::env::var("CHANTER_CRASH").ok()?;
+            let (name, count) = said.split_once(':').unwrap_or((&said, "1"));
+            Some((name.to_owned(), count.parse().expect("a count")))
+        });
+        if let Some((wanted, count)) = wanted
+            && wanted == name
+            && CAME.fetch_add(1, Ordering::Relaxed) + 1 == *count
+        {
+            // SAFETY: it ends this process, at once.
+            let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+pub(super) mod weakened {
+    use std::sync::Mutex;
+    use std::sync::atomic::Ordering;
+
+    static NOW: Mutex<Option<(&'static str, Ordering)>> = Mutex::new(None);
+
+    pub(super) fn weaker(name: &'static str) -> Option<Ordering> {
+        let now = NOW.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        (*now).and_then(|(weakened, order)| (weakened == name).then_some(order))
+    }
+
+    /// Whether `model` fails when that ordering is weakened. One at a time in a process.
+    pub(in super::super) fn is_noticed(name: &'static str, order: Ordering, model: impl FnOnce()) -> bool {
+        let set = |now| *NOW.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = now;
+        set(Some((name, order)));
+        let noticed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(model)).is_err();
+        set(None);
+        noticed
+    }
+}

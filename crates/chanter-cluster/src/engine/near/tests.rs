@@ -1,0 +1,185 @@
+//! What an engine promises, tried with processes that are engines in one process; processes that die at each point of
+//! the protocol; and a segment in which somebody writes nonsense.
+
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+
+use chanter::prelude::*;
+
+use super::super::conformance::Kit;
+use super::super::socket::tests::{On, launched, unhurried};
+use super::*;
+
+/// The engines of processes that share a segment, but for those that do not.
+async fn engines(count: u32, is_near: impl Fn(u32) -> bool) -> Vec<Near> {
+    let segment = create(count).unwrap();
+    let (launched, _folder) = launched(count, On::Unix);
+    let mut starting = Vec::new();
+    for launched in launched {
+        let seat = Seat::take(segment.try_clone().unwrap(), Peer(launched.number), count).unwrap();
+        if !is_near(launched.number) {
+            // As one whose launcher has said nothing of a segment.
+            seat.memory.port(seat.me).detach();
+        }
+        starting.push((seat, spawn(Sockets::start(launched, unhurried()))));
+    }
+    let mut engines = Vec::new();
+    for (seat, starting) in starting {
+        engines.push((seat, starting.join().await.unwrap().unwrap()));
+    }
+    engines.into_iter().map(|(seat, sockets)| Near::new(seat, sockets)).collect()
+}
+
+#[chanter::test]
+async fn it_keeps_what_an_engine_promises() {
+    Kit::new(async |count| engines(count, |_| true).await).killed_by(Near::kill).run().await.unwrap();
+}
+
+#[chanter::test]
+async fn some_processes_share_memory_and_others_do_not() {
+    let kit = Kit::new(async |count| engines(count, |process| process != 1).await);
+    kit.killed_by(Near::kill).run().await.unwrap();
+}
+
+#[test]
+fn a_segment_of_another_job_or_build_is_refused() {
+    let refused =
+        |segment: OwnedFd, processes| Seat::take(segment, Peer(0), processes).unwrap_err().to_string();
+    assert!(refused(create(3).unwrap(), 2).contains("no segment for so many processes"));
+    assert!(refused(tempfile::tempfile().unwrap().into(), 2).contains("no segment for so many processes"));
+    let other = std::fs::File::from(create(2).unwrap());
+    std::os::unix::fs::FileExt::write_at(&other, b"chanter segment0", 0).unwrap();
+    assert!(refused(other.into(), 2).contains("of another build"));
+    assert!(Seat::take(create(2).unwrap(), Peer(2), 2).is_err());
+    assert!(create(0).is_err() && create(4097).is_err());
+}
+
+/// A process of the tests below: sends numbers to process 0. It shares the memory that is its standard input.
+#[test]
+fn a_sender() {
+    let Ok(said) = std::env::var("CHANTER_SENDER") else { return };
+    let [me, count]: [u64; 2] =
+        said.split(' ').map(|number| number.parse().unwrap()).collect::<Vec<_>>().try_into().unwrap();
+    let segment = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let memory = Mapping::open(segment, 3).unwrap();
+    let mut outgoing = Outgoing::new(me as usize, QUOTA, &memory);
+    for number in 0..count {
+        let bytes = number.to_le_bytes();
+        let info = Info { length: bytes.len(), lane: (number % 3) as usize, has_more: false };
+        while !outgoing.send(&memory, 0, info, &bytes) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn start_sender(segment: &OwnedFd, me: usize, count: u64, crash: &str) -> Child {
+    let test = "engine::near::tests::a_sender";
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--test-threads", "1"]).stdin(Stdio::from(segment.try_clone().unwrap()));
+    command.env("CHANTER_SENDER", format!("{me} {count}")).env("CHANTER_CRASH", crash);
+    command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
+}
+
+/// Takes what there is.
+fn drain(incoming: &mut Incoming, memory: &Mapping, got: &mut [u64; 3]) {
+    loop {
+        match incoming.take(memory) {
+            Found::Piece(from, piece) => {
+                let mut bytes = Vec::new();
+                piece.copy_to(&mut bytes);
+                let number = u64::from_le_bytes(bytes.try_into().unwrap());
+                assert_eq!(number, got[from], "INV-PULL: process {from}");
+                got[from] += 1;
+            }
+            Found::Nothing | Found::Waits => return,
+            Found::Astray => incoming.scan(memory),
+        }
+    }
+}
+
+/// One sender dies, one goes on to its end. Nothing that was published is lost, or comes twice. How many have come.
+fn one_dies(crash: &str, kill_after: Option<u64>) -> u64 {
+    const COUNT: u64 = 2000;
+    let segment = create(3).unwrap();
+    let memory = Mapping::open(segment.try_clone().unwrap(), 3).unwrap();
+    let mut incoming = Incoming::new(0, &memory);
+    let mut got = [0; 3];
+    let dying_count = if crash.is_empty() { u64::MAX } else { COUNT };
+    let mut dying = start_sender(&segment, 1, dying_count, crash);
+    let mut other = start_sender(&segment, 2, COUNT, "");
+    while dying.try_wait().unwrap().is_none() {
+        drain(&mut incoming, &memory, &mut got);
+        if kill_after.is_some_and(|kill_after| got[1] > kill_after) {
+            // It has ended by itself, perhaps.
+            let _ = dying.kill();
+        }
+        std::thread::yield_now();
+    }
+    incoming.scan(&memory);
+    drain(&mut incoming, &memory, &mut got);
+    let of_the_dead = got[1];
+    while got[2] < COUNT {
+        drain(&mut incoming, &memory, &mut got);
+        std::thread::yield_now();
+    }
+    assert!(other.wait().unwrap().success());
+    drain(&mut incoming, &memory, &mut got);
+    assert_eq!(got, [0, of_the_dead, COUNT], "nothing comes after a scan for the dead");
+    of_the_dead
+}
+
+#[test]
+fn what_was_published_by_those_who_die_at_any_point_is_taken() {
+    for point in ["filled", "published", "swapped", "linked"] {
+        for count in [1, 2, 60, 1500] {
+            let came = one_dies(&format!("pull.{point}:{count}"), None);
+            let published = if point == "filled" { count - 1 } else { count };
+            assert_eq!(came, published, "{point} for the {count}th time");
+        }
+    }
+}
+
+#[test]
+fn who_is_killed_at_random_loses_nothing_that_it_published() {
+    let kills = std::env::var("CHANTER_KILLS").map_or(12, |kills| kills.parse().unwrap());
+    for kill in 0..kills {
+        // At least so many have come by then; the moment is the machine's.
+        let after = 1 + kill * 37 % 5000;
+        assert!(one_dies("", Some(after)) > after);
+    }
+}
+
+/// Who shares the memory writes whatever it likes: this process makes less of it than of messages, and no more.
+#[test]
+fn nonsense_in_a_segment_does_no_harm() {
+    let segment = create(3).unwrap();
+    let memory = Mapping::open(segment.try_clone().unwrap(), 3).unwrap();
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    for round in 0..8 {
+        let mut incoming = Incoming::new(0, &memory);
+        let mut outgoing = Outgoing::new(0, QUOTA, &memory);
+        // Now and then bytes of which many are 0, or look like links.
+        memory.fill(|| match next() {
+            bits if bits.is_multiple_of(3) || round % 2 == 0 => (bits >> 32) as u8,
+            bits if bits.is_multiple_of(5) => 0x80,
+            _ => 0,
+        });
+        let mut begun: [Vec<u8>; LANES] = Default::default();
+        for _ in 0..2000 {
+            match incoming.take(&memory) {
+                Found::Piece(_, piece) => drop(begun.assemble(&piece)),
+                Found::Nothing | Found::Waits | Found::Astray => incoming.scan(&memory),
+            }
+            let info = Info { length: 9, lane: (next() % 3) as usize, has_more: false };
+            outgoing.send(&memory, 1 + (next() % 2) as usize, info, b"something");
+            memory.port(1).is_to_be_woken();
+        }
+        assert!(begun.iter().all(|begun| begun.len() <= LONGEST));
+    }
+}
