@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a header.
 pub const LENGTH: usize = 48;
 
+/// The flag of frames that have a number in their link. The receiver acknowledges it.
+pub const NUMBERED: u8 = 1;
+
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -71,12 +74,17 @@ pub struct Slot {
     pub generation: u32,
 }
 
+/// Where a link's own fields are, in a header that has been written.
+pub(super) const FLAGS_AT: usize = 1;
+pub(super) const SEQUENCE_AT: usize = 32;
+pub(super) const ACKNOWLEDGEMENT_AT: usize = 36;
+
 /// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// What the message is.
     pub kind: Kind,
-    /// Bits that only some kinds have; the others' are 0.
+    /// [`NUMBERED`], and bits that only some kinds have; the others' are 0.
     pub flags: u8,
     /// So many messages more may come the other way.
     pub credit: u16,
@@ -189,15 +197,15 @@ impl Header {
         }
         Ok(Self {
             kind,
-            flags: bytes[1],
+            flags: bytes[FLAGS_AT],
             credit: u16::from_le_bytes([bytes[2], bytes[3]]),
             tag: word(4),
             to: Slot { index: word(8), generation: word(12) },
             from: Slot { index: word(16), generation: word(20) },
             process: word(24),
             length,
-            sequence: word(32),
-            acknowledgement: word(36),
+            sequence: word(SEQUENCE_AT),
+            acknowledgement: word(ACKNOWLEDGEMENT_AT),
             request: u64::from(word(40)) | u64::from(word(44)) << 32,
         })
     }
