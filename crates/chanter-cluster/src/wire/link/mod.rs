@@ -4,13 +4,13 @@
 //! It is a state machine without threads, clocks or locks: its owner says what has come and what time it is, and sends what
 //! [`next_frame`](LaneLink::next_frame) gives. Each frame has a number; the receiver acknowledges, in whatever it sends the
 //! other way, the number up to which all have come; the sender keeps what is not acknowledged, at most a window, and sends the
-//! oldest again when nothing has been acknowledged for a while.
+//! oldest again when nothing has been acknowledged for a while. What is beyond the window it gives back.
 //!
 //! ```text
-//!  sender      send()                next_frame()                  arrived(): acknowledged
-//!     waiting ------------> in window --------------> unacknowledged ----------------------> gone
-//!                                        ^  |
-//!                                        +--+  next_frame(), when it is due: again
+//!  sender         send()           next_frame()         arrived(): acknowledged
+//!     the owner's --------> fresh --------------> out -----------------------------> gone
+//!                                               ^  |
+//!                                               +--+  next_frame(), when it is due: again
 //!
 //!  receiver    arrived()          take()
 //!     on its way ------> early -----------> the owner's; `expected` is the next one
@@ -26,7 +26,7 @@
 //! * **INV-LINK-4** Whatever arrives: at most a window of frames is kept, and nothing is acknowledged that was not sent.
 //!
 //! Why 1 holds: `take` gives only the frame with the number `expected`, which then grows by one, so the numbers given are
-//! 0, 1, 2 .. without repetition. A number is given to one frame only, when it leaves `waiting`, in order. A frame with an
+//! 0, 1, 2 .. without repetition. A number is given to one frame only, by `send`, in order. A frame with an
 //! old number is told by its distance from `expected`, which 2 makes unambiguous.
 //! Why it goes on: the oldest unacknowledged frame is sent again and again (3). If it has not come, it fills the first gap; if it
 //! has, it is a duplicate, and a duplicate owes an acknowledgement. Either way, if the network delivers one of
@@ -90,10 +90,10 @@ pub(crate) enum Arrival {
 #[derive(Debug)]
 pub(crate) struct LaneLink {
     pace: Pace,
-    /// Frames without a number.
-    waiting: VecDeque<Body>,
-    /// Frames that were sent; the first has the number `acknowledged`.
+    /// The first has the number `acknowledged`.
     unacknowledged: VecDeque<Body>,
+    /// So many of these, the last, have not been given to the engine yet.
+    fresh: usize,
     acknowledged: u32,
     timer: Option<Timer>,
     /// The frames before this number were out when one was sent again: they may be lost, too.
@@ -126,8 +126,8 @@ impl LaneLink {
     fn starting_at(first: u32, pace: Pace) -> Self {
         Self {
             pace,
-            waiting: VecDeque::new(),
             unacknowledged: VecDeque::new(),
+            fresh: 0,
             acknowledged: first,
             timer: None,
             suspect: first,
@@ -139,8 +139,35 @@ impl LaneLink {
     }
 
     /// Takes a frame, header and all, to be sent.
-    pub(crate) fn send(&mut self, frame: Body) {
-        self.waiting.push_back(frame);
+    ///
+    /// # Errors
+    /// The window is full: here it is again.
+    pub(crate) fn send(&mut self, mut frame: Body, now: Instant) -> Result<(), Body> {
+        if !self.has_room() {
+            return Err(frame);
+        }
+        frame.set_sequence(self.number(self.unacknowledged.len()));
+        frame.extend_from_slice(&self.pace.session.to_le_bytes());
+        self.unacknowledged.push_back(frame);
+        self.fresh += 1;
+        let interval = self.pace.resend;
+        self.timer.get_or_insert(Timer { due: now + interval, interval, progress: now });
+        self.check();
+        Ok(())
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.unacknowledged.len() < self.pace.window.max(1) as usize
+    }
+
+    /// The number of an unacknowledged frame.
+    fn number(&self, place: usize) -> u32 {
+        self.acknowledged.wrapping_add(place as u32)
+    }
+
+    /// How many frames are out.
+    fn out(&self) -> usize {
+        self.unacknowledged.len() - self.fresh
     }
 
     /// The next frame that the engine should be given now.
@@ -148,40 +175,25 @@ impl LaneLink {
         if let Some(timer) = self.timer.as_mut().filter(|timer| timer.due <= now) {
             timer.interval = (2 * timer.interval).min(self.pace.slowest);
             timer.due = now + timer.interval;
-            self.suspect = self.acknowledged.wrapping_add(self.unacknowledged.len() as u32);
-            self.resends = true;
+            self.suspect = self.number(self.out());
+            self.resends = self.out() > 0;
         }
-        let again = std::mem::take(&mut self.resends).then(|| self.unacknowledged.front()).flatten();
-        let mut frame = match again {
-            Some(frame) => frame.clone(),
-            None if self.has_room() && !self.waiting.is_empty() => self.number(now)?,
-            None if self.owes => {
-                let mut frame = Body::with_capacity(TRAILER as usize);
-                frame.set_header(&Header { process: me, ..Header::new(Kind::Acknowledge) });
-                frame.extend_from_slice(&self.pace.session.to_le_bytes());
-                frame
-            }
-            None => return None,
+        let mut frame = if std::mem::take(&mut self.resends) {
+            self.unacknowledged.front()?.clone()
+        } else if let Some(frame) = self.unacknowledged.get(self.out()) {
+            self.fresh -= 1;
+            frame.clone()
+        } else if self.owes {
+            let mut frame = Body::with_capacity(TRAILER as usize);
+            frame.set_header(&Header { process: me, ..Header::new(Kind::Acknowledge) });
+            frame.extend_from_slice(&self.pace.session.to_le_bytes());
+            frame
+        } else {
+            return None;
         };
         self.owes = false;
         frame.set_acknowledgement(self.expected);
         self.check();
-        Some(frame)
-    }
-
-    fn has_room(&self) -> bool {
-        self.unacknowledged.len() < self.pace.window.max(1) as usize
-    }
-
-    /// Gives the next waiting frame its number.
-    fn number(&mut self, now: Instant) -> Option<Body> {
-        let mut frame = self.waiting.pop_front()?;
-        let sequence = self.acknowledged.wrapping_add(self.unacknowledged.len() as u32);
-        frame.set_sequence(sequence);
-        frame.extend_from_slice(&self.pace.session.to_le_bytes());
-        self.unacknowledged.push_back(frame.clone());
-        let interval = self.pace.resend;
-        self.timer.get_or_insert(Timer { due: now + interval, interval, progress: now });
         Some(frame)
     }
 
@@ -223,7 +235,7 @@ impl LaneLink {
     /// All of ours before this number have come. How many are new among them; none if it is no such number.
     fn hear(&mut self, acknowledgement: u32, now: Instant) -> u32 {
         let new = acknowledgement.wrapping_sub(self.acknowledged);
-        if new == 0 || new as usize > self.unacknowledged.len() {
+        if new == 0 || new as usize > self.out() {
             return 0;
         }
         self.unacknowledged.drain(..new as usize);
@@ -232,7 +244,7 @@ impl LaneLink {
         let is_idle = self.unacknowledged.is_empty();
         self.timer = (!is_idle).then(|| Timer { due: now + interval, interval, progress: now });
         let suspects = self.suspect.wrapping_sub(acknowledgement);
-        self.resends = !is_idle && suspects != 0 && suspects <= self.unacknowledged.len() as u32;
+        self.resends = suspects != 0 && suspects as usize <= self.out();
         new
     }
 
@@ -256,20 +268,13 @@ impl LaneLink {
 
     /// Whether all that was to be sent has been acknowledged.
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.unacknowledged.is_empty()
-    }
-
-    /// The link is given up: frames that were never sent come back, in order.
-    pub(crate) fn give_up(&mut self) -> VecDeque<Body> {
-        self.unacknowledged.clear();
-        self.early.clear();
-        (self.timer, self.resends, self.owes) = (None, false, false);
-        std::mem::take(&mut self.waiting)
+        self.unacknowledged.is_empty()
     }
 
     fn check(&self) {
         let window = self.pace.window.max(1) as usize;
         debug_assert!(self.unacknowledged.len() <= window && self.early.len() <= window, "INV-LINK-4");
+        debug_assert!(self.fresh <= self.unacknowledged.len(), "INV-LINK-2");
         debug_assert_eq!(self.timer.is_none(), self.unacknowledged.is_empty(), "INV-LINK-3");
     }
 }
