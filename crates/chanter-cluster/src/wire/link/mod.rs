@@ -271,6 +271,13 @@ impl LaneLink {
         self.unacknowledged.is_empty()
     }
 
+    /// Nobody takes what is not acknowledged.
+    pub(crate) fn abandon(&mut self) {
+        self.acknowledged = self.number(self.unacknowledged.len());
+        self.unacknowledged.clear();
+        (self.fresh, self.timer, self.resends) = (0, None, false);
+    }
+
     fn check(&self) {
         let window = self.pace.window.max(1) as usize;
         debug_assert!(self.unacknowledged.len() <= window && self.early.len() <= window, "INV-LINK-4");
