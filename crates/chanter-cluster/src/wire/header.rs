@@ -34,7 +34,8 @@ pub enum Kind {
     Descriptor = 2,
     /// There is room for the body of a descriptor.
     Ready = 3,
-    /// Acknowledgement and credit only.
+    /// Credit for an inbox, and in the tag how many messages of the process have come so far; or a link's
+    /// acknowledgement and nothing else.
     Acknowledge = 4,
     /// The process is there.
     Heartbeat = 5,
@@ -44,7 +45,7 @@ pub enum Kind {
     Found = 7,
     /// The process leaves, when what it has sent has arrived.
     Leave = 8,
-    /// There is no such thread: the answer to a message for it.
+    /// There is no such thread: the answer to a message for it. The tag is that of [`Acknowledge`](Self::Acknowledge).
     Gone = 9,
 }
 
