@@ -8,16 +8,23 @@ use chanter::prelude::*;
 /// A thread that calls its owner when something is due. It sleeps as long as nothing is.
 ///
 /// No call is missed: whoever says when something is due does so under the lock under which the thread looks how long
-/// it may sleep, and rings if that is too long.
+/// it may sleep, and rings if it sleeps too long.
 #[derive(Default)]
 pub(super) struct Alarm {
-    /// When the thread wakes by itself.
-    set: Mutex<Option<Instant>>,
+    set: Mutex<Set>,
     bell: OnceLock<Sender<()>>,
 }
 
+#[derive(Default)]
+struct Set {
+    /// When something is due first.
+    due: Option<Instant>,
+    /// The thread sleeps until then.
+    sleeps: bool,
+}
+
 impl Alarm {
-    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+    fn lock(&self) -> MutexGuard<'_, Set> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -25,10 +32,13 @@ impl Alarm {
     pub(super) fn set(&self, due: Instant) {
         {
             let mut set = self.lock();
-            if set.is_some_and(|set| set <= due) {
+            if set.due.is_some_and(|first| first <= due) {
                 return;
             }
-            *set = Some(due);
+            set.due = Some(due);
+            if !set.sleeps {
+                return;
+            }
         }
         if let Some(bell) = self.bell.get() {
             // It is closed when nobody is left.
@@ -53,10 +63,12 @@ impl Alarm {
             loop {
                 let due = {
                     let Some(owner) = owner.upgrade() else { return };
-                    // What is due from now on is said anew.
-                    *alarm(&owner).lock() = None;
+                    // What is due later is said anew.
+                    *alarm(&owner).lock() = Set { due: None, sleeps: false };
                     fire(&owner);
-                    *alarm(&owner).lock()
+                    let mut set = alarm(&owner).lock();
+                    set.sleeps = true;
+                    set.due
                 };
                 let is_over = match due {
                     None => rung.recv().await.is_err(),

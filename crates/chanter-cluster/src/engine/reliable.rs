@@ -51,6 +51,7 @@ struct Shared<E> {
     has_lost: AtomicBool,
     /// The engine below has refused a frame.
     is_stuck: AtomicBool,
+    /// We leave, and not all know.
     is_leaving: AtomicBool,
 }
 
@@ -234,7 +235,8 @@ impl<E: Engine> Shared<E> {
                 State::Left | State::Lost | State::Gone => true,
             };
         }
-        if all_know {
+        // Once. No link is open any more, so nothing can be sent.
+        if all_know && self.is_leaving.swap(false, Ordering::AcqRel) {
             self.engine.leave(Leave::Drain);
             self.ring();
         }

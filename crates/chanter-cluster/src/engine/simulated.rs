@@ -24,8 +24,8 @@ pub enum Fault {
     Delay,
     /// It comes later, and what is sent after it overtakes it.
     Reorder,
-    /// Nothing comes from one of its two processes to the other any more, for so long as this goes on to be
-    /// chosen: for each frame that is lost that way anew.
+    /// It is lost, and so are all between its two processes, in both directions, as long as this goes on to be
+    /// chosen: for each of them anew. It counts as often.
     Cut,
     /// This process is killed first, if the frame is from it or to it. See [`Simulated::kill`].
     Kill(Peer),
@@ -39,8 +39,11 @@ pub enum Fault {
 pub struct Faults {
     /// What may happen.
     pub kinds: Vec<Fault>,
-    /// How often in all, so that everything comes at last.
+    /// How often in all; if this is not endless, everything comes at last.
     pub most: u32,
+    /// What happens in any case, and to which frames, by their number among all of the network: to find again, or to try
+    /// one by one, what may happen. The kinds must be among [`kinds`](Self::kinds).
+    pub at: Vec<(u64, Fault)>,
     /// How long a frame takes that does not come at once. 10 ms by default.
     pub delay: Duration,
     /// Without an explorer: something happens to one frame in so many. 4 by default.
@@ -52,7 +55,14 @@ pub struct Faults {
 impl Default for Faults {
     /// Nothing ever happens.
     fn default() -> Self {
-        Self { kinds: Vec::new(), most: 0, delay: Duration::from_millis(10), one_in: 4, seed: 0 }
+        Self {
+            kinds: Vec::new(),
+            most: 0,
+            at: Vec::new(),
+            delay: Duration::from_millis(10),
+            one_in: 4,
+            seed: 0,
+        }
     }
 }
 
@@ -113,6 +123,8 @@ struct State {
     /// What is on its way, by when it comes, and in which order it was sent.
     flights: BTreeMap<(Instant, u64), Flight>,
     sent: u64,
+    /// So many frames have been decided about.
+    frames: u64,
     /// These leave when nothing of theirs is on its way.
     leaving: BTreeSet<Peer>,
 }
@@ -173,45 +185,46 @@ impl Network {
 
     /// Decides about a frame.
     fn fate(&self, state: &mut State, from: Peer, to: Peer) -> Fate {
+        let number = state.frames;
+        state.frames += 1;
         let is_cut = state.cuts.get(&pair(from, to)).copied();
         if is_cut == Some(By::Hand) {
             return Fate::Lost;
         }
-        if state.left == 0 {
-            state.cuts.remove(&pair(from, to));
-            return Fate::Delivered;
-        }
-        if is_cut.is_some() {
-            if state.choose(&self.faults, 2) == 0 {
-                state.cuts.remove(&pair(from, to));
-                return Fate::Delivered;
-            }
-            state.left -= 1;
+        let planned = self.faults.at.iter().find(|(at, _)| *at == number).map(|(_, fault)| *fault);
+        let fault = planned.or_else(|| self.chosen(state, from, to, is_cut.is_some()));
+        if fault == Some(Fault::Cut) {
+            state.cuts.insert(pair(from, to), By::Chance);
             return Fate::Lost;
         }
-        let may_happen = |fault: &&Fault| match fault {
-            Fault::Kill(peer) => *peer == from || *peer == to,
-            _ => true,
-        };
-        let kinds: Vec<Fault> = self.faults.kinds.iter().filter(may_happen).copied().collect();
-        let Some(chosen) = state.choose(&self.faults, kinds.len() + 1).checked_sub(1) else {
-            return Fate::Delivered;
-        };
-        state.left -= 1;
-        match kinds[chosen] {
-            Fault::Lose => Fate::Lost,
-            Fault::Duplicate => Fate::Doubled,
-            Fault::Delay => Fate::Late { is_in_order: true },
-            Fault::Reorder => Fate::Late { is_in_order: false },
-            Fault::Cut => {
-                state.cuts.insert(pair(from, to), By::Chance);
-                Fate::Lost
-            }
-            Fault::Kill(peer) => {
+        state.cuts.remove(&pair(from, to));
+        match fault {
+            None => Fate::Delivered,
+            Some(Fault::Lose | Fault::Cut) => Fate::Lost,
+            Some(Fault::Duplicate) => Fate::Doubled,
+            Some(Fault::Delay) => Fate::Late { is_in_order: true },
+            Some(Fault::Reorder) => Fate::Late { is_in_order: false },
+            Some(Fault::Kill(peer)) => {
                 self.kill(state, peer);
                 Fate::Lost
             }
         }
+    }
+
+    /// What the explorer, or chance, lets happen to a frame.
+    fn chosen(&self, state: &mut State, from: Peer, to: Peer, is_cut: bool) -> Option<Fault> {
+        if state.left == 0 {
+            return None;
+        }
+        let may_happen = |fault: &&Fault| match fault {
+            Fault::Kill(peer) => !is_cut && (*peer == from || *peer == to),
+            Fault::Cut => true,
+            _ => !is_cut,
+        };
+        let kinds: Vec<Fault> = self.faults.kinds.iter().filter(may_happen).copied().collect();
+        let chosen = state.choose(&self.faults, kinds.len() + 1).checked_sub(1)?;
+        state.left -= 1;
+        Some(kinds[chosen])
     }
 
     fn kill(&self, state: &mut State, peer: Peer) {
@@ -266,13 +279,18 @@ impl Network {
 
 impl Simulated {
     /// The engines of so many processes, which are numbered from 0, in a network that misbehaves like this.
+    ///
+    /// # Panics
+    /// What happens in any case is not among what may happen.
     pub fn cluster(count: u32, faults: Faults) -> Vec<Self> {
+        assert!(faults.at.iter().all(|(_, fault)| faults.has(&[*fault])), "what happens may happen");
         let state = State {
             left: faults.most,
             random: fastrand::Rng::with_seed(faults.seed),
             cuts: BTreeMap::new(),
             flights: BTreeMap::new(),
             sent: 0,
+            frames: 0,
             leaving: BTreeSet::new(),
         };
         let network = Arc::new(Network {
