@@ -63,8 +63,7 @@ async fn what_came_for_a_closed_inbox_was_taken() {
 async fn what_was_not_sent_comes_back_whole_and_in_order() {
     let network = Simulated::cluster(2, Faults::of(&[Fault::Cut], 0));
     let [first, second] = <[_; 2]>::try_from(network).unwrap().map(Arc::new);
-    let mut pace = Pace::default();
-    pace.window = 2;
+    let pace = Pace { window: 2, ..Pace::default() };
     first.cut(Peer(1));
     let first = Here::start(Reliable::over(first, pace.clone()));
     let (me, other) = (first.inbox().unwrap(), first.inbox().unwrap());

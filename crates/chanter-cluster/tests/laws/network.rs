@@ -22,12 +22,13 @@ fn two(faults: Faults) -> [Arc<Simulated>; 2] {
     <[_; 2]>::try_from(Simulated::cluster(2, faults)).unwrap().map(Arc::new)
 }
 
-/// A process whose links never give up: time may jump as far as the explorer likes.
+/// Links that never give up, as time may jump as far as the explorer likes, and that are soon full.
+fn pace() -> Pace {
+    Pace { lost_after: Duration::from_secs(u32::MAX.into()), window: 2, ..Pace::default() }
+}
+
 fn start(engine: impl Engine) -> Here {
-    let lost_after = Duration::from_secs(u32::MAX.into());
-    let mut pace = Pace::default();
-    pace.lost_after = lost_after;
-    Here::start(Reliable::over(engine, pace))
+    Here::start(Reliable::over(engine, pace()))
 }
 
 /// D1 and D5: two threads of the first process send three messages to one of the second.
@@ -301,9 +302,8 @@ impl Sink for Heard {
 
 /// Three frames from one engine to another, driven by one thread.
 async fn three_frames(faults: Faults) {
-    let mut pace = Pace::default();
-    pace.lost_after = Duration::from_secs(u32::MAX.into());
-    let engines = two(faults).map(|engine| Reliable::over(engine, pace.clone()));
+    let pace = || Pace { window: 3, ..pace() };
+    let engines = two(faults).map(|engine| Reliable::over(engine, pace()));
     let (bell, rung) = mailbox();
     for engine in &engines {
         let bell = bell.clone();
@@ -349,8 +349,7 @@ fn what_holds_when_explored_holds_when_run() {
         let faults = Faults { one_in: 3, delay, seed, ..Faults::of(&kinds, u32::MAX) };
         let history = machine.block_on(async move {
             let [first, killer] = two(faults);
-            let mut pace = Pace::default();
-            (pace.resend, pace.slowest) = (2 * delay, 10 * delay);
+            let pace = Pace { resend: 2 * delay, slowest: 10 * delay, window: 16, ..pace() };
             let (first, second) = (
                 Here::start(Reliable::over(first, pace.clone())),
                 Here::start(Reliable::over(Arc::clone(&killer), pace)),

@@ -46,7 +46,6 @@ pub(crate) const TRAILER: u32 = 8;
 
 /// What a link needs to know of the engine below it, if that loses or reorders frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Pace {
     /// Tells the frames of this job from those of others on the same network.
     pub session: u64,
