@@ -9,7 +9,7 @@ use chanter::Event;
 use crate::engine::near::{Near, Seat};
 #[cfg(unix)]
 use crate::engine::socket::{Config, Sockets, StartError};
-use crate::engine::{Engine, Local, Peer, Why};
+use crate::engine::{Engine, Local, Peer, Why, reliable};
 use crate::error::{LookupError, OpenError};
 use crate::inbox::Inbox;
 #[cfg(unix)]
@@ -54,12 +54,13 @@ pub fn local(count: u32) -> Vec<Here> {
 }
 
 impl Here {
-    /// The process that `engine` connects. A thread of the current machine serves it.
+    /// The process that `engine` connects. A thread of the current machine serves it. To peers to which it loses or
+    /// reorders frames, they go through a [link](crate::engine::Reliable).
     ///
     /// # Panics
     /// As [`local`].
     pub fn start(engine: impl Engine) -> Self {
-        Self { node: Node::start(Box::new(engine)) }
+        Self { node: Node::start(reliable(engine)) }
     }
 
     /// This process of the job that `chanter launch` has started; alone, if it has not.

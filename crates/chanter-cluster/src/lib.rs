@@ -8,6 +8,8 @@
 //! # Laws of delivery
 //!
 //! * **D1** While both processes live, each send that has committed is received once, in order per sending thread and tag.
+//! * **D2** When a process has gone, what was sent there and has committed is [accounted for](Inbox::returned): it was taken,
+//!   or it is unknown whether it was, or it was never sent and comes back, whole and in order. Nothing is sent again.
 //! * **D3** When a process has gone, what its threads have sent is received up to some point, in order, and only then
 //!   are the others told.
 //! * **D4** A branch of a choice that loses has no effect: a message that was not chosen is in its place, a send that
@@ -28,7 +30,7 @@ pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError};
 pub use here::{Here, local};
 pub use inbox::{ANY_TAG, ANYONE, Inbox, Irecv, Received, Recv, Source, Tags, testany, waitall};
 pub use name::ThreadName;
-pub use node::Send;
+pub use node::{Returned, Send, Unknown, Unsent};
 pub use wire::Plain;
 
 /// Runs an `async fn` as a process of a cluster, on a machine of its own.

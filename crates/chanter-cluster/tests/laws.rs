@@ -1,6 +1,13 @@
 //! The laws of delivery, under schedules of two processes and three messages with at most two preemptions (all, or the
 //! first 20,000), with a process that is killed at any point; and under random schedules beyond.
 
+#[path = "laws/blind.rs"]
+mod blind;
+#[path = "laws/history.rs"]
+mod history;
+#[path = "laws/network.rs"]
+mod network;
+
 use std::sync::Arc;
 
 use chanter::prelude::*;

@@ -12,6 +12,25 @@ use chanter_explore::{Explorer, Failure, FailureKind, Parasites};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// The hook of simulated networks.
+#[test]
+fn a_number_is_chosen_each_way() {
+    let seen = Mutex::new(Vec::new());
+    let explorer = Explorer::new().exhaustive().preemptions(0);
+    let report = explorer.check(|| {
+        let choose = |alternatives| chanter::base::choose(alternatives).expect("the machine is simulated");
+        let seen = &seen;
+        async move {
+            let pair = (choose(2), choose(3));
+            assert_eq!(choose(1), 0);
+            seen.lock().unwrap().push(pair);
+        }
+    });
+    assert!(report.is_complete);
+    assert_eq!(*seen.lock().unwrap(), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]);
+    assert_eq!(chanter::base::choose(2), None);
+}
+
 #[test]
 fn an_hour_passes_at_once_and_in_order() {
     let begun = Instant::now();

@@ -109,7 +109,7 @@ pub mod base {
     pub use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
     pub use crate::event::wakes::Wakes;
     pub use crate::sync::{Guard, Lock};
-    pub use crate::vp::{Pump, PumpRest};
+    pub use crate::vp::{Pump, PumpRest, choose};
 
     /// The synchronization on an event: what its `IntoFuture` gives.
     pub fn synchronization<E: crate::Event>(event: E) -> crate::event::Sync<E> {

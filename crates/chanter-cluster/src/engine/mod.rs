@@ -4,10 +4,13 @@
 //! threads, names, or tags. It never blocks: what it cannot take now it gives back, and what arrives it hands
 //! to a [`Sink`] while somebody polls it.
 
+mod alarm;
 pub mod conformance;
 mod local;
 #[cfg(unix)]
 pub mod near;
+mod reliable;
+mod simulated;
 #[cfg(unix)]
 pub mod socket;
 
@@ -17,7 +20,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::wire::Pace;
 pub use local::Local;
+pub use reliable::Reliable;
+pub(crate) use reliable::reliable;
+pub use simulated::{Fault, Faults, Simulated};
 
 use crate::wire::Body;
 

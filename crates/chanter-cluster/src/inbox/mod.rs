@@ -9,6 +9,7 @@ mod store;
 use std::fmt;
 use std::sync::Arc;
 
+use chanter::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -19,8 +20,9 @@ pub(crate) use place::Core;
 use place::Share;
 pub use recv::{Received, Recv};
 
+use crate::engine::Peer;
 use crate::name::ThreadName;
-use crate::node::{Node, Send};
+use crate::node::{Node, Returned, Send};
 
 /// A thread's name and its messages; see [`Here::open`](crate::Here::open).
 ///
@@ -70,6 +72,34 @@ impl Inbox {
     /// Posts a receive now, to be tested or awaited later; see [`Irecv`].
     pub fn irecv<T: DeserializeOwned>(&self, from: impl Into<Source>, tag: impl Into<Tags>) -> Irecv<T> {
         Irecv::new(Arc::clone(&self.core), Pattern { from: from.into(), tag: tag.into() })
+    }
+
+    /// The event that a process has gone: what became of the messages that were sent there from this inbox (D2).
+    ///
+    /// Commits when the process is known to have gone; each message is told of once, to the first who asks. Not chosen, or
+    /// dropped: nothing is taken. It never commits for this process, or for one that there is not.
+    ///
+    /// ```
+    /// use chanter::prelude::*;
+    /// use chanter_cluster::Here;
+    /// use chanter_cluster::engine::Local;
+    ///
+    /// # let machine = Machine::new()?;
+    /// # machine.block_on(async {
+    /// let [first, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap();
+    /// let first = Here::start(first);
+    /// let me = first.inbox().unwrap();
+    /// // The other process is never started: nobody takes what is sent there.
+    /// let there = { let mut name = me.name(); name.process.0 = 1; name };
+    /// me.send(there, 7, "hello?").await.unwrap();
+    /// second.kill();
+    /// let returned = me.returned(1).await;
+    /// assert_eq!((returned.unknown[0].tag, returned.unsent.len()), (7, 0));
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn returned(&self, process: u32) -> impl Event<Output = Returned> + std::marker::Send + use<> {
+        self.node.returned(self.core.name.thread, Peer(process))
     }
 
     /// How many messages wait that no receive wanted.

@@ -1,17 +1,20 @@
 //! A process of the cluster: its threads' inboxes, and what it knows of the others.
 
+mod outstanding;
 mod sink;
 mod window;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use serde::Serialize;
 
+use outstanding::{Accounts, Outstanding};
+pub use outstanding::{Returned, Unknown, Unsent};
 pub use window::Send;
 pub(crate) use window::Window;
 
@@ -40,6 +43,7 @@ pub(crate) struct Node {
     windows: Mutex<HashMap<ThreadName, Arc<Window>>>,
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
+    accounts: Mutex<Accounts>,
     /// The engine has.
     ended: IVar<()>,
     /// Frames that were for nobody, or made no sense.
@@ -50,12 +54,17 @@ pub(crate) struct Node {
 struct Link {
     pe: Pe,
     state: Mutex<LinkState>,
+    /// How many messages of its have come, counted round.
+    taken: AtomicU32,
+    /// Filled when it is down.
+    gone: IVar<Why>,
 }
 
 #[derive(Default)]
 struct LinkState {
     /// What the engine would not take.
     backlog: VecDeque<(Lane, Body)>,
+    outstanding: Outstanding,
     down: Option<Why>,
     /// Somebody waits until the backlog is empty.
     emptied: Option<IVar<()>>,
@@ -65,6 +74,12 @@ struct LinkState {
 struct Request {
     to: Peer,
     answer: IVar<Result<ThreadName, LookupError>>,
+}
+
+impl Link {
+    fn new(pe: Pe) -> Self {
+        Self { pe, state: Mutex::default(), taken: AtomicU32::new(0), gone: IVar::new() }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -77,7 +92,7 @@ impl Node {
         let me = engine.me();
         let mut links = BTreeMap::new();
         for (peer, pe) in engine.roster() {
-            links.insert(peer, Link { pe, state: Mutex::default() });
+            links.insert(peer, Link::new(pe));
         }
         let node = Arc::new(Self {
             me,
@@ -88,6 +103,7 @@ impl Node {
             windows: Mutex::default(),
             requests: Mutex::default(),
             last_request: AtomicU64::new(0),
+            accounts: Mutex::default(),
             ended: IVar::new(),
             dropped: AtomicU64::new(0),
         });
@@ -150,6 +166,7 @@ impl Node {
     pub(crate) fn close(&self, core: &Core, given: Option<&str>) {
         let name = core.name;
         lock(&self.table).remove(name.thread);
+        self.close_accounts(name.thread);
         if let Some(given) = given {
             lock(&self.registry).forget(given, name.thread);
         }
@@ -164,7 +181,8 @@ impl Node {
         if peer == self.me {
             self.close_window(name, &SendError::Gone(name));
         } else {
-            self.control(peer, Header { from: slot, ..self.header(Kind::Gone) }, Body::with_capacity(0));
+            let header = Header { from: slot, tag: self.taken(peer), ..self.header(Kind::Gone) };
+            self.control(peer, header, Body::with_capacity(0));
         }
     }
 
@@ -257,6 +275,7 @@ impl Node {
         if let Some(why) = state.down {
             return Err(SendError::Lost(to, why));
         }
+        state.outstanding.sent(&header);
         if !state.backlog.is_empty() {
             state.backlog.push_back((lane, body));
         } else if let Err(Full { body }) = self.engine.try_send(to, lane, body) {
@@ -291,8 +310,20 @@ impl Node {
             return;
         }
         let credit = u16::try_from(messages).unwrap_or(u16::MAX);
-        let header = Header { credit, request: bytes, from: inbox.thread, ..self.header(Kind::Acknowledge) };
+        let header = Header {
+            credit,
+            request: bytes,
+            from: inbox.thread,
+            tag: self.taken(peer),
+            ..self.header(Kind::Acknowledge)
+        };
         self.control(peer, header, Body::with_capacity(0));
+    }
+
+    /// How many messages of a process have come.
+    fn taken(&self, peer: Peer) -> u32 {
+        // ORDER: a count that was true is true enough.
+        self.links.get(&peer).map_or(0, |link| link.taken.load(Ordering::Relaxed))
     }
 
     /// The event of finding the name that somebody has given to a thread.
@@ -383,15 +414,15 @@ impl Node {
     /// A process has gone.
     fn lose(&self, peer: Peer, why: Why) {
         let Some(link) = self.links.get(&peer) else { return };
-        let emptied = {
+        let LinkState { backlog, outstanding, emptied, .. } = {
             let mut state = lock(&link.state);
             if state.down.is_some() {
                 return;
             }
-            state.down = Some(why);
-            state.backlog.clear();
-            state.emptied.take()
+            std::mem::replace(&mut *state, LinkState { down: Some(why), ..LinkState::default() })
         };
+        self.account_for(peer, why, outstanding, backlog);
+        let _ = link.gone.put(why);
         emptied.map(|emptied| emptied.put(()));
         lock(&self.registry).forget_askers(|asker| asker.peer == peer);
         let mut windows = Vec::new();

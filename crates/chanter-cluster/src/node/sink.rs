@@ -34,6 +34,9 @@ impl Node {
         }
         match header.kind {
             Kind::Message => {
+                if let Some(link) = self.links.get(&from) {
+                    link.taken.fetch_add(1, Ordering::Relaxed);
+                }
                 let inbox = lock(&self.table).get(header.to).map(Arc::clone);
                 let Some(inbox) = inbox else {
                     self.tell_gone(from, header.to);
@@ -42,11 +45,13 @@ impl Node {
                 inbox.arrive(self.name(from, header.from), header.tag, frame).then_some(())
             }
             Kind::Acknowledge => {
+                self.are_taken(from, header.tag);
                 let window = lock(&self.windows).get(&self.name(from, header.from)).map(Arc::clone);
                 window?.give_back(header.credit.into(), header.request);
                 Some(())
             }
             Kind::Gone => {
+                self.are_taken(from, header.tag);
                 let name = self.name(from, header.from);
                 self.close_window(name, &SendError::Gone(name));
                 Some(())

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use super::header::{Header, LENGTH};
+use super::header::{ACKNOWLEDGEMENT_AT, FLAGS_AT, Header, LENGTH, NUMBERED, SEQUENCE_AT};
 
 /// The body of a message, in a buffer with headroom: whoever sends it writes the header in front, and copies nothing.
 #[derive(Clone, PartialEq, Eq)]
@@ -40,6 +40,23 @@ impl Body {
     /// Writes the header in front.
     pub fn set_header(&mut self, header: &Header) {
         self.bytes[..LENGTH].copy_from_slice(&header.encode());
+    }
+
+    /// Gives the frame, whose header has been written, its number in the link.
+    pub(crate) fn set_sequence(&mut self, sequence: u32) {
+        self.bytes[FLAGS_AT] |= NUMBERED;
+        self.bytes[SEQUENCE_AT..SEQUENCE_AT + 4].copy_from_slice(&sequence.to_le_bytes());
+    }
+
+    /// Writes the acknowledgement into the header that has been written.
+    pub(crate) fn set_acknowledgement(&mut self, acknowledgement: u32) {
+        let place = ACKNOWLEDGEMENT_AT..ACKNOWLEDGEMENT_AT + 4;
+        self.bytes[place].copy_from_slice(&acknowledgement.to_le_bytes());
+    }
+
+    /// Cuts off what comes after so many bytes of the body.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.bytes.truncate(LENGTH + length);
     }
 
     /// Header and body, as they are sent, without a copy.

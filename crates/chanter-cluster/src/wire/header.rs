@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a header.
 pub const LENGTH: usize = 48;
 
+/// The flag of frames that have a number in their link. The receiver acknowledges it.
+pub const NUMBERED: u8 = 1;
+
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -31,7 +34,8 @@ pub enum Kind {
     Descriptor = 2,
     /// There is room for the body of a descriptor.
     Ready = 3,
-    /// Acknowledgement and credit only.
+    /// Credit for an inbox, and in the tag how many messages of the process have come so far; or a link's
+    /// acknowledgement and nothing else.
     Acknowledge = 4,
     /// The process is there.
     Heartbeat = 5,
@@ -41,7 +45,7 @@ pub enum Kind {
     Found = 7,
     /// The process leaves, when what it has sent has arrived.
     Leave = 8,
-    /// There is no such thread: the answer to a message for it.
+    /// There is no such thread: the answer to a message for it. The tag is that of [`Acknowledge`](Self::Acknowledge).
     Gone = 9,
 }
 
@@ -71,12 +75,17 @@ pub struct Slot {
     pub generation: u32,
 }
 
+/// Where a link's own fields are, in a header that has been written.
+pub(super) const FLAGS_AT: usize = 1;
+pub(super) const SEQUENCE_AT: usize = 32;
+pub(super) const ACKNOWLEDGEMENT_AT: usize = 36;
+
 /// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// What the message is.
     pub kind: Kind,
-    /// Bits that only some kinds have; the others' are 0.
+    /// [`NUMBERED`], and bits that only some kinds have; the others' are 0.
     pub flags: u8,
     /// So many messages more may come the other way.
     pub credit: u16,
@@ -189,15 +198,15 @@ impl Header {
         }
         Ok(Self {
             kind,
-            flags: bytes[1],
+            flags: bytes[FLAGS_AT],
             credit: u16::from_le_bytes([bytes[2], bytes[3]]),
             tag: word(4),
             to: Slot { index: word(8), generation: word(12) },
             from: Slot { index: word(16), generation: word(20) },
             process: word(24),
             length,
-            sequence: word(32),
-            acknowledgement: word(36),
+            sequence: word(SEQUENCE_AT),
+            acknowledgement: word(ACKNOWLEDGEMENT_AT),
             request: u64::from(word(40)) | u64::from(word(44)) << 32,
         })
     }

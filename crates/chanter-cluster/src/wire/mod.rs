@@ -3,8 +3,11 @@
 mod body;
 mod codec;
 mod header;
+mod link;
 
 pub use body::Body;
 pub use codec::Plain;
 pub(crate) use codec::{decode, encode};
-pub use header::{BadHeader, Header, Kind, LENGTH, Slot};
+pub use header::{BadHeader, Header, Kind, LENGTH, NUMBERED, Slot};
+pub use link::Pace;
+pub(crate) use link::{Arrival, LaneLink, TRAILER};

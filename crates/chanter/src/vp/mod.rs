@@ -62,7 +62,7 @@ use processor::Binding;
 pub use processor::{VirtualProcessor, current_vp};
 pub use pump::{Pump, Rest as PumpRest};
 pub(crate) use simulation::Simulated;
-pub use simulation::{Note, Outcome, Simulation};
+pub use simulation::{Note, Outcome, Simulation, choose};
 pub use topology::{Neighbours, Topology};
 
 use crate::channel::Spares;

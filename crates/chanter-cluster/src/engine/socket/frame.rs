@@ -276,7 +276,8 @@ mod tests {
             read(&bytes, &[1000]).1
         };
         assert_eq!(with(0, 0), Err(BadFrame::Word(0)));
-        assert_eq!(with(0, 6), Err(BadFrame::Word(6)));
+        assert_eq!(with(0, 7), Err(BadFrame::Word(7)));
+        assert_eq!(with(0, 6), Err(BadFrame::Length(48)));
         assert_eq!(with(1, 3), Err(BadFrame::Lane(3)));
         assert_eq!(with(2, 1), Err(BadFrame::Padding));
         assert_eq!(with(0, 3), Err(BadFrame::Length(48)));

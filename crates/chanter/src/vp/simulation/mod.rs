@@ -170,6 +170,16 @@ impl Policy for SimulatedPolicy {
 /// Thrown through a thread that blocks its processor when the schedule ends.
 struct Ended;
 
+/// A number below `alternatives` that the simulation chooses; `None`: the calling OS thread drives no simulated
+/// machine.
+///
+/// # Panics
+/// There are no alternatives.
+pub fn choose(alternatives: usize) -> Option<usize> {
+    assert!(alternatives > 0, "a choice has alternatives");
+    Vp::current()?.simulated.as_ref().map(|simulated| simulated.choose(alternatives))
+}
+
 /// When every simulation begins: the same instant, so that schedules can be
 /// repeated.
 fn epoch() -> Instant {

@@ -1,0 +1,88 @@
+//! Time, for engines that have something to do later.
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Instant;
+
+use chanter::prelude::*;
+
+/// A thread that calls its owner when something is due. It sleeps as long as nothing is.
+///
+/// No call is missed: whoever says when something is due does so under the lock under which the thread looks how long
+/// it may sleep, and rings if it sleeps too long.
+#[derive(Default)]
+pub(super) struct Alarm {
+    set: Mutex<Set>,
+    bell: OnceLock<Sender<()>>,
+}
+
+#[derive(Default)]
+struct Set {
+    /// When something is due first.
+    due: Option<Instant>,
+    /// The thread sleeps until then.
+    sleeps: bool,
+}
+
+impl Alarm {
+    fn lock(&self) -> MutexGuard<'_, Set> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something is due then.
+    pub(super) fn set(&self, due: Instant) {
+        {
+            let mut set = self.lock();
+            if set.due.is_some_and(|first| first <= due) {
+                return;
+            }
+            set.due = Some(due);
+            if !set.sleeps {
+                return;
+            }
+        }
+        if let Some(bell) = self.bell.get() {
+            // It is closed when nobody is left.
+            let _ = bell.try_send(());
+        }
+    }
+
+    /// Starts the thread, on the current machine, unless it has been started. It calls `fire`, perhaps too early, and
+    /// ends with its owner.
+    ///
+    /// # Panics
+    /// The caller is no thread of a machine.
+    pub(super) fn start<T>(&self, owner: Weak<T>, alarm: fn(&T) -> &Self, fire: fn(&T))
+    where
+        T: Send + Sync + 'static,
+    {
+        let (bell, rung) = mailbox();
+        if self.bell.set(bell).is_err() {
+            return;
+        }
+        let serving = async move {
+            loop {
+                let due = {
+                    let Some(owner) = owner.upgrade() else { return };
+                    // What is due later is said anew.
+                    *alarm(&owner).lock() = Set { due: None, sleeps: false };
+                    fire(&owner);
+                    let mut set = alarm(&owner).lock();
+                    set.sleeps = true;
+                    set.due
+                };
+                let is_over = match due {
+                    None => rung.recv().await.is_err(),
+                    Some(due) => {
+                        let rung = rung.recv().wrap(|rung| rung.is_err());
+                        choose_biased((rung, at(due).wrap(|()| false))).await
+                    }
+                };
+                if is_over {
+                    return;
+                }
+                while rung.try_recv().is_ok() {}
+            }
+        };
+        drop(ThreadBuilder::new().name("alarm").spawn(serving));
+    }
+}

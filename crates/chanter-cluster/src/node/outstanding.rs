@@ -1,0 +1,204 @@
+//! What was sent to a process, and is not known to have come there (law D2).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use chanter::{Event, IVar};
+use serde::de::DeserializeOwned;
+
+use super::{Node, lock};
+use crate::engine::{Lane, Peer, Why};
+use crate::error::RecvError;
+use crate::name::ThreadName;
+use crate::wire::{Body, Header, Kind, Slot, decode};
+
+/// What became of a thread's messages to a process that has gone; see [`Inbox::returned`](crate::Inbox::returned).
+///
+/// Of its messages to threads of that process, in the order in which they were sent, the last are
+/// [`unsent`](Self::unsent), those before are [`unknown`](Self::unknown), and all others were taken by the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Returned {
+    /// Why the process has gone.
+    pub why: Why,
+    /// The process may have taken these, or not: it has not said so.
+    pub unknown: Vec<Unknown>,
+    /// These have never left this process.
+    pub unsent: Vec<Unsent>,
+}
+
+/// A message of which it is not known whether it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// Whom it was for.
+    pub to: ThreadName,
+    /// Its tag.
+    pub tag: u32,
+}
+
+/// A message that was not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unsent {
+    /// Who wanted to send it.
+    pub from: ThreadName,
+    /// Whom it was for.
+    pub to: ThreadName,
+    /// Its tag.
+    pub tag: u32,
+    /// The value, as it would have been sent.
+    pub bytes: Vec<u8>,
+}
+
+impl Unsent {
+    /// The value.
+    ///
+    /// # Errors
+    /// [`Decode`](RecvError::Decode): it is not of that type.
+    pub fn value<T: DeserializeOwned>(&self) -> Result<T, RecvError> {
+        let Self { from, tag, bytes, .. } = self;
+        let failed = |error| RecvError::Decode { from: *from, tag: *tag, bytes: bytes.clone(), error };
+        decode(bytes).map_err(failed)
+    }
+}
+
+impl Returned {
+    pub(super) fn nothing(why: Why) -> Self {
+        Self { why, unknown: Vec::new(), unsent: Vec::new() }
+    }
+}
+
+/// The messages to one process that it has not acknowledged.
+///
+/// The engine keeps their order, and the process counts what comes: so its count tells which have come. It comes
+/// with credit, and with the news that an inbox is closed; one of these comes for every window's worth of messages, so
+/// there are never more here than the windows let through.
+#[derive(Default)]
+pub(super) struct Outstanding {
+    messages: VecDeque<Sent>,
+    /// How many have been taken, counted round.
+    taken: u32,
+}
+
+struct Sent {
+    from: Slot,
+    to: Slot,
+    tag: u32,
+}
+
+impl Outstanding {
+    /// A frame goes into the backlog, or to the engine.
+    pub(super) fn sent(&mut self, header: &Header) {
+        if header.kind == Kind::Message {
+            self.messages.push_back(Sent { from: header.from, to: header.to, tag: header.tag });
+        }
+    }
+
+    /// The process has taken so many, since the beginning.
+    pub(super) fn are_taken(&mut self, taken: u32) {
+        let new = taken.wrapping_sub(self.taken);
+        // One that is older than another comes later, or the peer is broken.
+        if new as usize <= self.messages.len() {
+            self.messages.drain(..new as usize);
+            self.taken = taken;
+        }
+    }
+
+    /// The process has gone: what was not taken, in order, with the bodies of what was not sent.
+    fn lose(&mut self, backlog: VecDeque<(Lane, Body)>) -> Vec<(Sent, Option<Body>)> {
+        let is_message = |body: &Body| body.frame().first() == Some(&(Kind::Message as u8));
+        let unsent: Vec<Body> = backlog.into_iter().map(|(_, body)| body).filter(is_message).collect();
+        let unknown = self.messages.len().saturating_sub(unsent.len());
+        let bodies = (0..unknown).map(|_| None).chain(unsent.into_iter().map(Some));
+        std::mem::take(&mut self.messages).into_iter().zip(bodies).collect()
+    }
+}
+
+/// What became of the messages of threads here, by thread and process.
+pub(super) type Accounts = BTreeMap<(Slot, Peer), Returned>;
+
+impl Node {
+    /// A process says that so many of our messages have come.
+    pub(super) fn are_taken(&self, by: Peer, taken: u32) {
+        if let Some(link) = self.links.get(&by) {
+            lock(&link.state).outstanding.are_taken(taken);
+        }
+    }
+
+    /// A process has gone. `outstanding`: what was sent there.
+    pub(super) fn account_for(
+        &self,
+        peer: Peer,
+        why: Why,
+        mut outstanding: Outstanding,
+        backlog: VecDeque<(Lane, Body)>,
+    ) {
+        let mut accounts = Accounts::new();
+        for (Sent { from, to, tag }, body) in outstanding.lose(backlog) {
+            let to = self.name(peer, to);
+            let account = accounts.entry((from, peer)).or_insert_with(|| Returned::nothing(why));
+            match body {
+                None => account.unknown.push(Unknown { to, tag }),
+                Some(body) => {
+                    let from = self.name(self.me, from);
+                    account.unsent.push(Unsent { from, to, tag, bytes: body.to_vec() });
+                }
+            }
+        }
+        // Under the table's lock: who closes an inbox forgets its accounts when it is out of the table.
+        let table = lock(&self.table);
+        accounts.retain(|(from, _), _| table.get(*from).is_some());
+        lock(&self.accounts).append(&mut accounts);
+    }
+
+    /// Nobody asks for the accounts of a thread any more.
+    pub(super) fn close_accounts(&self, thread: Slot) {
+        let mut accounts = lock(&self.accounts);
+        let all = (thread, Peer(0))..=(thread, Peer(u32::MAX));
+        let closed: Vec<_> = accounts.range(all).map(|(key, _)| *key).collect();
+        closed.iter().for_each(|key| drop(accounts.remove(key)));
+    }
+
+    /// The event that a process has gone: what became of a thread's messages to it.
+    pub(crate) fn returned(
+        self: &Arc<Self>,
+        thread: Slot,
+        peer: Peer,
+    ) -> impl Event<Output = Returned> + std::marker::Send + use<> {
+        let gone = self.links.get(&peer).map_or_else(IVar::new, |link| link.gone.clone());
+        let node = Arc::clone(self);
+        gone.get().wrap(move |why| {
+            lock(&node.accounts).remove(&(thread, peer)).unwrap_or_else(|| Returned::nothing(why))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(tag: u32) -> Header {
+        Header { tag, ..Header::new(Kind::Message) }
+    }
+
+    fn frame(header: &Header) -> (Lane, Body) {
+        let mut body = Body::with_capacity(0);
+        body.set_header(header);
+        (Lane::User, body)
+    }
+
+    #[test]
+    fn what_is_in_the_backlog_is_unsent_and_what_is_not_taken_before_it_unknown() {
+        let mut outstanding = Outstanding { taken: u32::MAX, ..Outstanding::default() };
+        (0..6).for_each(|tag| outstanding.sent(&header(tag)));
+        outstanding.sent(&Header::new(Kind::Lookup));
+        outstanding.are_taken(1);
+        // Too old, and too many.
+        outstanding.are_taken(0);
+        outstanding.are_taken(7);
+        let backlog = [header(4), Header::new(Kind::Lookup), header(5)];
+        let lost = outstanding.lose(backlog.iter().map(frame).collect());
+        let lost: Vec<_> = lost.iter().map(|(sent, body)| (sent.tag, body.is_some())).collect();
+        assert_eq!(lost, [(2, false), (3, false), (4, true), (5, true)]);
+    }
+}
