@@ -1,5 +1,5 @@
 //! `round-trip`: a message of 1 KB and its answer between two processes, here two machines of one virtual processor each,
-//! by the cluster's engine of sockets; beside two OS threads on raw sockets of the same kind, and beside Chanter's streams
+//! by the cluster's engine of sockets, and by that of a node; beside two OS threads on raw sockets of the same kind, and beside Chanter's streams
 //! with nothing above them.
 
 use std::io::{self, Read, Write};
@@ -9,9 +9,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chanter_cluster::engine::socket::{Config, Sockets};
+use chanter_cluster::engine::near::{Near, Seat};
+use chanter_cluster::engine::socket::{Config, Sockets, StartError};
 use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink};
-use chanter_cluster::launcher::{Address, Launched, Secret};
+use chanter_cluster::launcher::{self, Address, Launched, Secret};
 use chanter_cluster::wire::{Body, Header, Kind, LENGTH};
 
 use futures_util::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -36,6 +37,7 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
         case("os", "tcp", raw_tcp),
         case("chanter", "tcp, bare stream", bare_tcp),
         case("chanter", "tcp", engine_tcp),
+        case("chanter", "node, both poll", engine_near),
     ]
 }
 
@@ -132,13 +134,17 @@ fn raw<S: Read + Write + Send + 'static>(load: Load, mut one: S, mut other: S) -
 }
 
 fn engine_unix(load: Load) -> Outcome {
+    on_unix(|ends| engine(load, ends))
+}
+
+fn on_unix(run: impl FnOnce([(Address, OwnedFd); 2]) -> Outcome) -> Outcome {
     let folder = tempfile::tempdir().map_err(broken)?;
     let bind = |number: u32| {
         let path = folder.path().join(number.to_string());
         let listener = UnixListener::bind(&path)?;
         io::Result::Ok((Address::Unix(path), OwnedFd::from(listener)))
     };
-    engine(load, [bind(0).map_err(broken)?, bind(1).map_err(broken)?])
+    run([bind(0).map_err(broken)?, bind(1).map_err(broken)?])
 }
 
 fn engine_tcp(load: Load) -> Outcome {
@@ -161,62 +167,100 @@ impl Sink for Came {
     fn peer(&mut self, _peer: Peer, _change: Change) {}
 }
 
-async fn next(engine: &Sockets) -> u64 {
+/// Polls until that is so; what to do in between is `wait`.
+async fn poll_until<E: Engine>(
+    engine: &E,
+    wait: impl AsyncFn(&E),
+    is_so: impl Fn(&E, &Came) -> bool,
+) -> Came {
     let mut came = Came::default();
     loop {
         let polled = engine.poll(1, &mut came);
-        if let Some(request) = came.0 {
-            return request;
+        if is_so(engine, &came) {
+            return came;
         }
         if polled == Polled::Nothing {
-            engine.news().await;
+            wait(engine).await;
         }
     }
 }
 
-fn send(engine: &Sockets, to: u32, request: u64) -> Result<(), Failure> {
+fn send(engine: &impl Engine, to: u32, request: u64) -> Result<(), Failure> {
     let mut body = Body::with_capacity(BYTES);
     body.extend_from_slice(&[7; BYTES]);
     body.set_header(&Header { length: BYTES as u32, request, ..Header::new(Kind::Message) });
     engine.try_send(Peer(to), Lane::User, body).map_err(|_| broken("the queue is full"))
 }
 
-fn engine(load: Load, [zero, one]: [(Address, OwnedFd); 2]) -> Outcome {
+fn engine(load: Load, ends: [(Address, OwnedFd); 2]) -> Outcome {
+    // It is woken by the bell.
+    round_trips(
+        load,
+        ends,
+        async |launched| Sockets::start(launched, Config::default()).await,
+        async |sockets| {
+            sockets.news().await;
+        },
+    )
+}
+
+/// By the memory of a node, while both poll: nobody sleeps.
+fn engine_near(load: Load) -> Outcome {
+    let segment = launcher::segment(2).map_err(broken)?;
+    let start = async |launched: Launched| {
+        let seat = Seat::take(segment.try_clone()?, Peer(launched.number), 2)?;
+        Ok::<_, StartError>(Near::new(seat, Sockets::start(launched, Config::default()).await?))
+    };
+    on_unix(|ends| round_trips(load, ends, start, async |_| chanter::yield_now().await))
+}
+
+fn round_trips<E: Engine>(
+    load: Load,
+    [zero, one]: [(Address, OwnedFd); 2],
+    start: impl AsyncFn(Launched) -> Result<E, StartError> + Sync,
+    wait: impl AsyncFn(&E) + Sync,
+) -> Outcome {
     let addresses = vec![zero.0, one.0];
     let launched = |number, listener| Launched {
         number,
         addresses: addresses.clone(),
         listener,
         secret: Secret::new([1; 32]),
+        segment: None,
     };
     let (caller, echo) = (launched(0, zero.1), launched(1, one.1));
     let trips = load.n;
-    let echo = thread::spawn(move || {
-        machine(1)?.block_on(async {
-            let engine = Sockets::start(echo, Config::default()).await.map_err(broken)?;
-            for _ in 0..trips {
-                let request = next(&engine).await;
-                send(&engine, 0, request)?;
+    let has_come = |_: &E, came: &Came| came.0.is_some();
+    let has_ended = |engine: &E, _: &Came| engine.has_ended();
+    let elapsed = thread::scope(|scope| {
+        let echo = scope.spawn(|| {
+            machine(1)?.block_on(async {
+                let engine = start(echo).await.map_err(broken)?;
+                for _ in 0..trips {
+                    let came = poll_until(&engine, &wait, has_come).await;
+                    send(&engine, 0, came.0.unwrap_or_default())?;
+                }
+                poll_until(&engine, &wait, has_ended).await;
+                Ok::<_, Failure>(())
+            })
+        });
+        let elapsed = machine(1)?.block_on(async {
+            let engine = start(caller).await.map_err(broken)?;
+            let clock = Instant::now();
+            for trip in 0..trips {
+                send(&engine, 1, trip)?;
+                let answer = poll_until(&engine, &wait, has_come).await.0;
+                if answer != Some(trip) {
+                    return Err(Failure::Wrong(format!("the answer to {trip}: {answer:?}")));
+                }
             }
-            engine.ended().await;
-            Ok(())
-        })
-    });
-    let elapsed = machine(1)?.block_on(async {
-        let engine = Sockets::start(caller, Config::default()).await.map_err(broken)?;
-        let clock = Instant::now();
-        for trip in 0..trips {
-            send(&engine, 1, trip)?;
-            let answer = next(&engine).await;
-            if answer != trip {
-                return Err(Failure::Wrong(format!("the answer to {trip}: {answer}")));
-            }
-        }
-        let elapsed: Duration = clock.elapsed();
-        engine.leave(Leave::Drain);
-        engine.ended().await;
+            let elapsed: Duration = clock.elapsed();
+            engine.leave(Leave::Drain);
+            poll_until(&engine, &wait, has_ended).await;
+            Ok(elapsed)
+        })?;
+        echo.join().map_err(|_| broken("the echo has panicked"))??;
         Ok(elapsed)
     })?;
-    echo.join().map_err(|_| broken("the echo has panicked"))??;
     Ok(Sample::new(trips, elapsed))
 }
