@@ -22,6 +22,7 @@ mod inbox;
 pub mod launcher;
 mod name;
 mod node;
+mod pump;
 pub mod wire;
 
 pub use error::{LookupError, OpenError, RecvError, SendError};
@@ -29,4 +30,5 @@ pub use here::{Here, local};
 pub use inbox::{ANY_TAG, ANYONE, Inbox, Irecv, Received, Recv, Source, Tags, testany, waitall};
 pub use name::ThreadName;
 pub use node::Send;
+pub use pump::Pump;
 pub use wire::Plain;

@@ -5,6 +5,7 @@
 //! to a [`Sink`] while somebody polls it.
 
 mod local;
+pub mod turn;
 #[cfg(unix)]
 pub mod socket;
 

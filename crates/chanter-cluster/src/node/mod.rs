@@ -430,6 +430,12 @@ impl Node {
         self.ended.get().await;
     }
 
+    /// Takes from the engine what has come.
+    pub(crate) fn poll(&self) -> Polled {
+        let mut sink = self;
+        self.engine.poll(BUDGET, &mut sink)
+    }
+
     fn see_whether_ended(&self) {
         if self.engine.has_ended() {
             let _ = self.ended.put(());
@@ -456,7 +462,7 @@ async fn serve(node: Weak<Node>, rung: Receiver<()>) {
         loop {
             let Some(node) = node.upgrade() else { return };
             node.flush();
-            if node.engine.poll(BUDGET, &mut &*node) != Polled::More {
+            if node.poll() != Polled::More {
                 node.see_whether_ended();
                 break;
             }
