@@ -102,11 +102,10 @@ async fn part(
     Ok(plate)
 }
 
-#[chanter::main]
-async fn main() -> Result<(), Failure> {
+/// What each process does.
+pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
     let argument = |at, default| std::env::args().nth(at).map_or(Ok(default), |text| text.parse::<usize>());
     let (side, steps) = (argument(1, 512)?, argument(2, 500)?);
-    let here = Here::launched().await?;
     let (number, count) = (here.number() as usize, here.count() as usize);
     assert!(side >= 2 * count, "each process needs two rows");
     let me = here.open("heat")?;
@@ -140,6 +139,13 @@ async fn main() -> Result<(), Failure> {
             clock.elapsed()
         );
     }
+    Ok(())
+}
+
+#[chanter::main]
+async fn main() -> Result<(), Failure> {
+    let here = Here::launched().await?;
+    process(&here).await?;
     here.leave().await;
     Ok(())
 }

@@ -6,9 +6,10 @@ use chanter_cluster::{ANYONE, Here};
 
 const HELLO: u32 = 1;
 
-#[chanter::main]
-async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let here = Here::launched().await?;
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// What each process does.
+pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
     if here.number() == 0 {
         let me = here.open("greeter")?;
         for _ in 1..here.count() {
@@ -19,6 +20,13 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let me = here.inbox()?;
         me.send(here.lookup("greeter@0").await?, HELLO, "hello").await?;
     }
+    Ok(())
+}
+
+#[chanter::main]
+async fn main() -> Result<(), Failure> {
+    let here = Here::launched().await?;
+    process(&here).await?;
     here.leave().await;
     Ok(())
 }

@@ -7,10 +7,11 @@ use chanter_cluster::{ANYONE, Here};
 
 const TOKEN: u32 = 1;
 
-#[chanter::main]
-async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// What each process does.
+pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
     let rounds: u64 = std::env::args().nth(1).map_or(Ok(10_000), |rounds| rounds.parse())?;
-    let here = Here::launched().await?;
     let (number, count) = (here.number(), here.count());
     let me = here.open("ring")?;
     let next = here.lookup(&format!("ring@{}", (number + 1) % count)).await?;
@@ -28,6 +29,13 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         assert_eq!(steps, rounds * u64::from(count), "a step was lost, or counted twice");
         println!("{steps} steps, {:.1} us each", clock.elapsed().as_secs_f64() * 1e6 / steps as f64);
     }
+    Ok(())
+}
+
+#[chanter::main]
+async fn main() -> Result<(), Failure> {
+    let here = Here::launched().await?;
+    process(&here).await?;
     here.leave().await;
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chanter_cluster::engine::turn::{Turn, Within};
+use chanter_cluster::engine::turn::{Inside, Turn, Within};
 use chanter_cluster::engine::{
     Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink,
 };
