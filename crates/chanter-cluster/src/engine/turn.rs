@@ -73,7 +73,7 @@ impl<S: Inside> Turn<S> {
     pub fn try_enter(&self) -> Option<Within<'_, S>> {
         // ORDER: Acquire pairs with the Release of who has left, in `Within::drop`: what it did inside is seen.
         let entered = self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
-        entered.is_ok().then_some(Within { turn: self })
+        entered.is_ok().then(|| Within { turn: self })
     }
 
     /// Sees that this is done inside: by the caller, or by who is there. Blocks nobody for longer than it takes to put
