@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMMS = 4 };
+enum { COMMS = 3 };
 
 static MPI_Comm comms[COMMS];
 
@@ -74,14 +74,6 @@ int chanter_mpi_nodes(int *nodes) {
     TRY(MPI_Allreduce(&rank, &lowest, 1, MPI_INT, MPI_MIN, near));
     TRY(MPI_Comm_free(&near));
     return MPI_Allgather(&lowest, 1, MPI_INT, nodes, 1, MPI_INT, MPI_COMM_WORLD);
-}
-
-/* Whether all processes have the same number. */
-int chanter_mpi_agree(int number, int *do_agree) {
-    int mine[2] = {number, -number}, most[2];
-    TRY(MPI_Allreduce(mine, most, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
-    *do_agree = most[0] == -most[1];
-    return MPI_SUCCESS;
 }
 
 int chanter_mpi_barrier(void) { return MPI_Barrier(MPI_COMM_WORLD); }
@@ -170,12 +162,6 @@ int chanter_mpi_test_some(struct requests *all, int count, int *found, int *done
 
 /* Bytes of a status in the `space` of `chanter_mpi_test_some`. */
 int chanter_mpi_space(void) { return sizeof(MPI_Status); }
-
-int chanter_mpi_wait(struct requests *all, int at, struct status *status) {
-    MPI_Status found;
-    TRY(MPI_Wait(&all->each[at], &found));
-    return read_status(&found, status);
-}
 
 /* Takes a receive back. `was_taken`: it was not too late. */
 int chanter_mpi_cancel(struct requests *all, int at, int *was_taken, struct status *status) {

@@ -115,7 +115,9 @@ mod tests {
         assert_eq!(by("OMPI_COMM_WORLD_RANK", "Open MPI v4.1.4"), Ok(Detected::Launched));
         assert_eq!(by("PMI_RANK", "MPICH Version: 4.0.2"), Ok(Detected::Launched));
         assert_eq!(by("HOME", "MPICH Version: 4.0.2"), Ok(Detected::Alone));
-        for (variable, library) in [("PMI_RANK", "Open MPI v4.1.4"), ("OMPI_COMM_WORLD_RANK", "MPICH Version")] {
+        for (variable, library) in
+            [("PMI_RANK", "Open MPI v4.1.4"), ("OMPI_COMM_WORLD_RANK", "MPICH Version")]
+        {
             let error = by(variable, library).unwrap_err();
             assert!(matches!(error, StartError::Mismatch { .. }), "{error}");
         }

@@ -52,6 +52,7 @@ mod engine;
 mod engine;
 
 mod detect;
+mod mpirun;
 mod run;
 #[cfg(has_mpi)]
 mod shim;
@@ -60,6 +61,7 @@ pub use detect::{Detected, StartError, detect};
 #[cfg(not(has_mpi))]
 pub use engine::MpiError;
 pub use engine::{Counts, Mpi};
+pub use mpirun::mpirun;
 pub use run::{run, run_on};
 #[cfg(has_mpi)]
 pub use shim::MpiError;

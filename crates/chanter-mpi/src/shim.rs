@@ -51,7 +51,6 @@ mod raw {
         pub(super) fn chanter_mpi_rank(rank: *mut c_int) -> c_int;
         pub(super) fn chanter_mpi_size(size: *mut c_int) -> c_int;
         pub(super) fn chanter_mpi_nodes(nodes: *mut c_int) -> c_int;
-        pub(super) fn chanter_mpi_agree(number: c_int, do_agree: *mut c_int) -> c_int;
         pub(super) fn chanter_mpi_barrier() -> c_int;
         pub(super) fn chanter_mpi_library(text: *mut c_char, room: c_int) -> c_int;
         pub(super) fn chanter_mpi_error(code: c_int, text: *mut c_char, room: c_int);
@@ -99,7 +98,6 @@ mod raw {
             space: *mut c_void,
         ) -> c_int;
         pub(super) fn chanter_mpi_space() -> c_int;
-        pub(super) fn chanter_mpi_wait(all: *mut RawRequests, at: c_int, status: *mut Status) -> c_int;
         pub(super) fn chanter_mpi_cancel(
             all: *mut RawRequests,
             at: c_int,
@@ -196,14 +194,6 @@ impl Right {
         // SAFETY: MPI is initialized; there is a place for a number of each process.
         check("find out who shares memory", unsafe { raw::chanter_mpi_nodes(nodes.as_mut_ptr()) })?;
         Ok(nodes.into_iter().map(|node| node as u32).collect())
-    }
-
-    /// Whether all processes have the same number. All call this.
-    pub(crate) fn agree(&self, number: u16) -> Result<bool> {
-        let mut agree = 0;
-        // SAFETY: as in `rank`.
-        check("compare a number", unsafe { raw::chanter_mpi_agree(number.into(), &mut agree) })?;
-        Ok(agree != 0)
     }
 
     /// Waits for all processes.
@@ -365,15 +355,6 @@ impl Requests {
         Ok(&found.done[..many.max(0) as usize])
     }
 
-    /// Waits for one. The OS thread is blocked.
-    pub(crate) fn wait(&mut self, _: &mut Right, at: usize) -> Result<Status> {
-        let mut status = Status::default();
-        let at = self.at(at);
-        // SAFETY: as in `test`.
-        check("wait", unsafe { raw::chanter_mpi_wait(self.all.as_ptr(), at, &mut status) })?;
-        Ok(status)
-    }
-
     /// Takes a receive back that is under way; what has come, if it was too late.
     pub(crate) fn cancel(&mut self, _: &mut Right, at: usize) -> Result<Option<Status>> {
         let (mut was_taken, mut status) = (0, Status::default());
@@ -429,6 +410,4 @@ pub(crate) enum Comm {
     User = 1,
     /// Large frames, each behind its descriptor.
     Bulk = 2,
-    /// Users' frames that MPI itself matches with receives.
-    Matched = 3,
 }

@@ -5,9 +5,9 @@
 //! to a [`Sink`] while somebody polls it.
 
 mod local;
-pub mod turn;
 #[cfg(unix)]
 pub mod socket;
+pub mod turn;
 
 use std::fmt;
 use std::sync::Arc;

@@ -18,8 +18,8 @@ use chanter_cluster::engine::{
 };
 use chanter_cluster::wire::{Body, LENGTH};
 
-pub use counters::Counts;
 use counters::Counters;
+pub use counters::Counts;
 use state::{LONGEST, Outgoing, State};
 
 use crate::detect::{Detected, StartError, detect};

@@ -60,7 +60,6 @@ pub(super) struct Outgoing {
 /// A large body that was announced, before there is room for it.
 struct Announced {
     from: u32,
-    lane: Lane,
     number: u64,
     length: u64,
     key: u16,
@@ -97,7 +96,12 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(mut right: Right, me: u32, count: u32, counters: std::sync::Arc<Counters>) -> Result<Self> {
+    pub(super) fn new(
+        mut right: Right,
+        me: u32,
+        count: u32,
+        counters: std::sync::Arc<Counters>,
+    ) -> Result<Self> {
         let control = Ring::new(&mut right, Comm::Control, CONTROL_SLOTS, CONTROL_EAGER)?;
         let user = Ring::new(&mut right, Comm::User, USER_SLOTS, EAGER)?;
         let mut rings = [user, control];
@@ -178,7 +182,11 @@ impl State {
             self.look_at_flights(&mut tests)?;
         }
         self.counters.tested(tests);
-        Ok(found || !self.gone.is_empty() || !self.filled.is_empty() || self.can_send() || self.must_tell_end())
+        Ok(found
+            || !self.gone.is_empty()
+            || !self.filled.is_empty()
+            || self.can_send()
+            || self.must_tell_end())
     }
 
     /// Looks whether large frames have come, or have gone.
@@ -272,7 +280,7 @@ impl State {
                 let (length, key) = (number(0), (number(8) % KEYS) as u16);
                 self.counters.received();
                 self.last_number += 1;
-                let announced = Announced { from, lane, number: self.last_number, length, key };
+                let announced = Announced { from, number: self.last_number, length, key };
                 self.owners.push((announced.number, from, lane));
                 self.came(from, lane, Frame::Coming(announced.number), sink)?;
                 self.announced.push_back(announced);
@@ -320,7 +328,7 @@ impl State {
     /// Receives large bodies that were announced, as many as there is room for.
     fn receive_announced(&mut self) -> Result<()> {
         while self.fills.has_room()
-            && let Some(Announced { from, lane: _, number, length, key }) = self.announced.pop_front()
+            && let Some(Announced { from, number, length, key }) = self.announced.pop_front()
         {
             let length = usize::try_from(length).unwrap_or(usize::MAX).min(LONGEST);
             if self.fills.receive(&mut self.right, number, length, from, key)?.is_err() {
