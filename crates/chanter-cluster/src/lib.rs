@@ -27,7 +27,7 @@ pub mod wire;
 
 pub use error::{LookupError, OpenError, RecvError, SendError};
 pub use here::{Here, local};
-pub use inbox::{ANY_TAG, ANYONE, Inbox, Irecv, Received, Recv, Source, Tags, testany, waitall};
+pub use inbox::{ANY_TAG, ANYONE, Form, Inbox, Irecv, Received, Recv, Source, Tags, testany, waitall};
 pub use name::ThreadName;
 pub use node::Send;
 pub use pump::Pump;

@@ -105,6 +105,16 @@ mod raw {
             status: *mut Status,
         ) -> c_int;
         pub(super) fn chanter_mpi_request_free(all: *mut RawRequests, at: c_int) -> c_int;
+        pub(super) fn chanter_mpi_round_trips(
+            comm: c_int,
+            other: c_int,
+            is_first: c_int,
+            out: *mut u8,
+            to: *mut u8,
+            bytes: c_int,
+            rounds: c_int,
+            wrong: *mut c_int,
+        ) -> c_int;
     }
 }
 
@@ -194,6 +204,30 @@ impl Right {
         // SAFETY: MPI is initialized; there is a place for a number of each process.
         check("find out who shares memory", unsafe { raw::chanter_mpi_nodes(nodes.as_mut_ptr()) })?;
         Ok(nodes.into_iter().map(|node| node as u32).collect())
+    }
+
+    /// Messages to and fro between this process and another one, which calls this, too: so many were wrong. The OS thread
+    /// is blocked.
+    pub(crate) fn round_trips(&self, other: u32, is_first: bool, bytes: usize, rounds: u32) -> Result<u32> {
+        assert!(bytes >= 4, "each message carries its number");
+        let (mut out, mut to) = (vec![0; bytes], vec![0; bytes]);
+        let mut wrong = 0;
+        // SAFETY: MPI is initialized; both buffers have that many bytes, and nothing is under way when this returns, unless it
+        // fails, when they are forgotten.
+        let code = unsafe {
+            raw::chanter_mpi_round_trips(
+                Comm::Measured as c_int,
+                other as c_int,
+                is_first.into(),
+                out.as_mut_ptr(),
+                to.as_mut_ptr(),
+                bytes as c_int,
+                rounds as c_int,
+                &mut wrong,
+            )
+        };
+        check("measure round trips", code).inspect_err(|_| std::mem::forget((out, to)))?;
+        Ok(wrong as u32)
     }
 
     /// Waits for all processes.
@@ -410,4 +444,6 @@ pub(crate) enum Comm {
     User = 1,
     /// Large frames, each behind its descriptor.
     Bulk = 2,
+    /// What MPI itself takes.
+    Measured = 3,
 }

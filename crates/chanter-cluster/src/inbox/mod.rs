@@ -3,6 +3,7 @@
 mod irecv;
 mod pattern;
 mod place;
+mod polling;
 mod recv;
 mod store;
 
@@ -17,6 +18,7 @@ use pattern::Pattern;
 pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
 pub(crate) use place::Core;
 use place::Share;
+pub use polling::Form;
 pub use recv::{Received, Recv};
 
 use crate::name::ThreadName;

@@ -228,6 +228,16 @@ impl Core {
         self.state.lock().store.len()
     }
 
+    /// The process that it is an inbox of, as long as somebody has that.
+    pub(super) fn node(&self) -> Option<Arc<Node>> {
+        self.node.upgrade()
+    }
+
+    /// What a receive gets that is not posted.
+    pub(super) fn take(&self, pattern: &Pattern) -> Option<Got> {
+        self.state.lock().take(pattern)
+    }
+
     /// Posts a request, or fulfils it at once. Its number, to take it back with.
     pub(super) fn post(&self, pattern: Pattern, request: &Arc<Request>) -> u64 {
         let mut wakes = Wakes::new();

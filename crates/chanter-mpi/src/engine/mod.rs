@@ -145,6 +145,20 @@ impl Mpi {
         self.enter().right.abort(code);
     }
 
+    /// Round trips of messages of so many bytes (at least 4) between this process and `other`, which calls this too, by
+    /// `MPI_Isend`, `MPI_Irecv` and `MPI_Test` alone: what the engine is measured by. How many messages were wrong.
+    /// The OS thread is blocked, and nothing else comes meanwhile.
+    ///
+    /// # Errors
+    /// MPI has failed.
+    ///
+    /// # Panics
+    /// There are too few bytes for a number.
+    #[doc(hidden)]
+    pub fn raw_round_trips(&self, other: Peer, bytes: usize, rounds: u32) -> Result<u32, MpiError> {
+        self.enter().right.round_trips(other.0, self.me < other.0, bytes, rounds)
+    }
+
     /// Goes inside. Who is there does not stay for long.
     fn enter(&self) -> Within<'_, State> {
         loop {
