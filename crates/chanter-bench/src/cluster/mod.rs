@@ -45,18 +45,18 @@ pub(crate) struct ClusterArgs {
 
 /// A row: medians of its rounds.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
-    pub(super) what: What,
-    pub(super) size: usize,
-    pub(super) ns: f64,
-    pub(super) ns_least: f64,
-    pub(super) ns_most: f64,
-    pub(super) tests: f64,
-    pub(super) rounds: usize,
-    pub(super) checked: bool,
+struct Row {
+    what: What,
+    size: usize,
+    ns: f64,
+    ns_least: f64,
+    ns_most: f64,
+    tests: f64,
+    rounds: usize,
+    checked: bool,
 }
 
-pub(super) struct Rows(Vec<Row>);
+struct Rows(Vec<Row>);
 
 impl Rows {
     fn of(rounds: &[Round]) -> Self {
@@ -82,16 +82,16 @@ impl Rows {
         Self(rows.collect())
     }
 
-    pub(super) fn get(&self, what: What, size: usize) -> Option<&Row> {
+    fn get(&self, what: What, size: usize) -> Option<&Row> {
         self.0.iter().find(|row| row.what == what && row.size == size)
     }
 
-    pub(super) fn ns(&self, what: What, size: usize) -> Option<f64> {
+    fn ns(&self, what: What, size: usize) -> Option<f64> {
         self.get(what, size).map(|row| row.ns)
     }
 
     /// Per cent over MPI alone.
-    pub(super) fn overhead(&self, what: What, bytes: usize) -> Option<f64> {
+    fn overhead(&self, what: What, bytes: usize) -> Option<f64> {
         Some((self.ns(what, bytes)? / self.ns(What::Process, bytes)? - 1.0) * 100.0)
     }
 }

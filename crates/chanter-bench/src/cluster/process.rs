@@ -36,7 +36,7 @@ pub(crate) struct ProcessArgs {
 
 /// What a row measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) enum What {
+pub(crate) enum What {
     /// MPI alone.
     Process,
     ThreadPolls,
@@ -49,7 +49,7 @@ pub(super) enum What {
 
 /// One round of a row; its result was right.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Round {
+pub(crate) struct Round {
     pub(super) what: What,
     /// Bytes of a message, or receives that wait.
     pub(super) size: usize,
@@ -119,10 +119,16 @@ impl Pair {
         Ok(())
     }
 
-    /// Waits for the other one, who does the same.
+    /// Waits for the other one, who does the same. The first one speaks first: when it is here again, the other one has
+    /// nothing more to say.
     async fn meet(&self) -> Result<(), Failure> {
-        self.me.send(self.other, END, &()).await?;
+        if self.is_first {
+            self.me.send(self.other, END, &()).await?;
+        }
         self.me.recv::<()>(self.other, END).await?;
+        if !self.is_first {
+            self.me.send(self.other, END, &()).await?;
+        }
         Ok(())
     }
 
@@ -194,6 +200,23 @@ impl Pair {
         self.tell(Round { what: What::TokenRing, size: 8, ns, tests: 0.0 })
     }
 
+    /// Polls that find nothing, once what was on its way has come.
+    async fn polls(&self, waiting: usize) -> Result<Round, Failure> {
+        let polls = self.trips.max(1000);
+        for _ in 0..100 {
+            let tests = self.engine.counts().tests;
+            let clock = Instant::now();
+            let found = (0..polls).filter(|_| self.engine.has_work()).count();
+            let ns = clock.elapsed().as_nanos() as f64 / f64::from(polls);
+            if found == 0 {
+                let tests = (self.engine.counts().tests - tests) as f64 / f64::from(polls);
+                return Ok(Round { what: What::EmptyPoll, size: waiting, ns, tests });
+            }
+            after(Duration::from_millis(1)).await;
+        }
+        Err("polls were never empty".into())
+    }
+
     /// Threads wait for messages that come when the polls have been timed.
     async fn empty_poll(&self, waiting: usize) -> Result<(), Failure> {
         self.meet().await?;
@@ -201,23 +224,12 @@ impl Pair {
         let receives: Vec<_> = (0..waiting).map(|at| me.irecv::<u64>(self.other, 100 + at as u32)).collect();
         self.meet().await?;
         if self.is_first {
-            let polls = self.trips.max(1000);
-            let tests = self.engine.counts().tests;
-            let clock = Instant::now();
-            let found = (0..polls).filter(|_| self.engine.has_work()).count();
-            let ns = clock.elapsed().as_nanos() as f64 / f64::from(polls);
-            if found > 0 {
-                return Err("a poll was not empty".into());
-            }
-            let tests = (self.engine.counts().tests - tests) as f64 / f64::from(polls);
-            self.tell(Round { what: What::EmptyPoll, size: waiting, ns, tests })?;
+            self.tell(self.polls(waiting).await?)?;
         }
         // The other one waits here, and sends nothing while polls are timed.
         self.meet().await?;
-        for at in 0..waiting {
-            me.send(self.other, 100 + at as u32, &(at as u64)).await?;
-        }
         for (at, receive) in receives.into_iter().enumerate() {
+            me.send(self.other, 100 + at as u32, &(at as u64)).await?;
             let got = receive.await?.value;
             if got != at as u64 {
                 return Err(format!("receive {at} got {got}").into());
