@@ -48,7 +48,7 @@ impl Inbox {
     /// changed afterwards.
     ///
     /// Commits when the receiver's process has room for the message: at most 64 messages or 256 KiB of a process
-    /// wait in an inbox (one longer message waits alone). From then on it is on its way, and messages from one thread to another
+    /// wait in an inbox (a longer one waits with at most 16 KiB before it). From then on it is on its way, and messages from one thread to another
     /// with the same tag are received in the order in which they were sent (D1). Not chosen, or dropped before: it was never sent.
     ///
     /// # Errors

@@ -285,7 +285,7 @@ impl Core {
             account.owed_messages += 1;
             account.owed_bytes += bytes;
             let (messages, bytes) = (account.owed_messages, account.owed_bytes);
-            if peer != self.name.process && !Window::is_due(messages, bytes) && account.messages > 0 {
+            if peer != self.name.process && !Window::is_due(messages, bytes, account.messages == 0) {
                 return;
             }
             (account.owed_messages, account.owed_bytes) = (0, 0);

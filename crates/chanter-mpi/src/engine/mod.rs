@@ -27,14 +27,15 @@ use crate::shim::{MpiError, Right, library};
 
 /// So much may be handed in while somebody else is inside.
 const OUTBOX: usize = 256;
-/// Who is about to sleep tests for so long before, if that has paid.
-const LINGER: Duration = Duration::from_micros(20);
-/// The first pause, and the longest.
+/// Who is about to sleep tests for so long before, if something has come since the last time. The long one is longer than a
+/// pause and the way out of it: two processes that both sleep would else miss each other's answers for ever. It is for
+/// those who have gained by it, and is tried now and then.
+const LONG_LINGER: Duration = Duration::from_micros(150);
+const SHORT_LINGER: Duration = Duration::from_micros(20);
+const RARELY: u32 = 16;
+/// The first pause, and the longest, in microseconds.
 const SHORTEST_PAUSE: u32 = 50;
 const LONGEST_PAUSE: u32 = 1000;
-/// So many lingers in vain, and only every so manieth sleep has one.
-const PATIENCE: u32 = 8;
-const RARELY: u32 = 16;
 
 /// An engine that carries frames by MPI, between the processes that `mpirun` has started.
 ///
@@ -283,14 +284,14 @@ impl Engine for Mpi {
 impl Mpi {
     /// Tests for a while: an answer is often there before a processor could fall asleep and be woken.
     fn linger(&self) -> bool {
-        // ORDER: Relaxed: counts that may be wrong.
-        let vain = self.sleep.vain.load(Ordering::Relaxed);
-        if !self.may_linger || (vain >= PATIENCE && vain % RARELY != 0) {
-            self.sleep.vain.store(vain.wrapping_add(1), Ordering::Relaxed);
+        // ORDER: Relaxed: guesses, which may be lost.
+        if !self.may_linger || self.sleep.pause.load(Ordering::Relaxed) > 0 {
             return false;
         }
+        let vain = self.sleep.vain.load(Ordering::Relaxed);
+        let time = if vain % RARELY == 0 { LONG_LINGER } else { SHORT_LINGER };
         let from = Instant::now();
-        while from.elapsed() < LINGER {
+        while from.elapsed() < time {
             for _ in 0..8 {
                 if self.has_work() {
                     self.sleep.vain.store(0, Ordering::Relaxed);
