@@ -289,7 +289,7 @@ impl Mpi {
             return false;
         }
         let vain = self.sleep.vain.load(Ordering::Relaxed);
-        let time = if vain % RARELY == 0 { LONG_LINGER } else { SHORT_LINGER };
+        let time = if vain.is_multiple_of(RARELY) { LONG_LINGER } else { SHORT_LINGER };
         let from = Instant::now();
         while from.elapsed() < time {
             for _ in 0..8 {
