@@ -6,9 +6,13 @@
  * function returns what MPI has returned: 0, or an error code for `chanter_mpi_error`.
  */
 
+#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE
+
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { COMMS = 4 };
 
@@ -75,6 +79,9 @@ int chanter_mpi_nodes(int *nodes) {
     TRY(MPI_Comm_free(&near));
     return MPI_Allgather(&lowest, 1, MPI_INT, nodes, 1, MPI_INT, MPI_COMM_WORLD);
 }
+
+/* Of this node, whichever of them this process may use: `mpirun` gives each process some of its own. */
+int chanter_mpi_processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
 
 int chanter_mpi_barrier(void) { return MPI_Barrier(MPI_COMM_WORLD); }
 

@@ -51,6 +51,7 @@ mod raw {
         pub(super) fn chanter_mpi_rank(rank: *mut c_int) -> c_int;
         pub(super) fn chanter_mpi_size(size: *mut c_int) -> c_int;
         pub(super) fn chanter_mpi_nodes(nodes: *mut c_int) -> c_int;
+        pub(super) fn chanter_mpi_processors() -> c_int;
         pub(super) fn chanter_mpi_barrier() -> c_int;
         pub(super) fn chanter_mpi_library(text: *mut c_char, room: c_int) -> c_int;
         pub(super) fn chanter_mpi_error(code: c_int, text: *mut c_char, room: c_int);
@@ -141,6 +142,12 @@ pub(crate) fn library() -> String {
         // SAFETY: the array has that room. This call is allowed before MPI is initialized.
         unsafe { raw::chanter_mpi_library(text, room) };
     })
+}
+
+/// How many processors this node has.
+pub(crate) fn processors() -> usize {
+    // SAFETY: this asks the system for a number.
+    usize::try_from(unsafe { raw::chanter_mpi_processors() }).unwrap_or(1)
 }
 
 /// The right to call MPI, which is initialized. One thread at a time has it.

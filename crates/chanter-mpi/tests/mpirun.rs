@@ -131,8 +131,8 @@ fn end(engine: &Mpi, seen: &mut Seen, others: usize) {
 fn sizes(engine: Mpi) {
     let mut sizes = vec![0, 1, 463, 464, 465, 1000, 16 << 20];
     // About the size up to which a frame is one message.
-    sizes.extend((8 * 1024 - LENGTH - 2)..(8 * 1024 - LENGTH + 3));
-    sizes.extend([8 * 1024, 8 * 1024 + 1, 65_536, 1 << 20]);
+    sizes.extend((8 * 1024 + 14)..(8 * 1024 + 19));
+    sizes.extend([8 * 1024 - LENGTH, 8 * 1024, 8 * 1024 + 1, 65_536, 1 << 20]);
     let Caps { order, death, eager, .. } = engine.caps(Peer(1));
     assert_eq!((order, death), (Order::PerPeer, Death::Aborts));
     assert!(eager >= 16 << 20);

@@ -255,9 +255,13 @@ mod tests {
     }
 
     #[cfg(loom)]
-    #[test]
-    fn loom_turn_all_work_is_done_in_order() {
-        model(|| race(2, 2, 1));
+    mod models {
+        use super::*;
+
+        #[test]
+        fn inv_turn_all_work_is_done_in_order_by_one_at_a_time() {
+            model(|| race(2, 2, 1));
+        }
     }
 
     #[cfg(not(loom))]

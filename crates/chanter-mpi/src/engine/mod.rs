@@ -23,7 +23,7 @@ pub use counters::Counts;
 use state::{LONGEST, Outgoing, State};
 
 use crate::detect::{Detected, StartError, detect};
-use crate::shim::{MpiError, Right, library};
+use crate::shim::{MpiError, Right, library, processors};
 
 /// So much may be handed in while somebody else is inside.
 const OUTBOX: usize = 256;
@@ -48,7 +48,7 @@ pub struct Mpi {
     turn: Turn<State>,
     me: u32,
     nodes: Vec<u32>,
-    /// As many processes as cores are on this node, at most: waiting for each other takes no time from them.
+    /// No more processes than processors are on this node: who tests takes no time from the others.
     may_linger: bool,
     bell: OnceLock<Bell>,
     /// Somebody was refused, and is told by the bell when there is room.
@@ -89,7 +89,6 @@ impl Mpi {
     pub fn start_anyway() -> Result<Self, StartError> {
         let right = Right::begin().ok_or(StartError::Twice)??;
         let (me, count, nodes) = (right.rank()?, right.size()?, right.nodes()?);
-        let cores = thread::available_parallelism().map_or(1, usize::from);
         let near = nodes.iter().filter(|node| **node == nodes[me as usize]).count();
         let counters = Arc::new(Counters::default());
         let state = State::new(right, me, count, Arc::clone(&counters))?;
@@ -99,7 +98,7 @@ impl Mpi {
             turn: Turn::new(state, OUTBOX),
             me,
             nodes,
-            may_linger: near <= cores,
+            may_linger: near <= processors(),
             bell: OnceLock::new(),
             has_refused: AtomicBool::new(false),
             counters,

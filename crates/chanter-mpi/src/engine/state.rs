@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 
 use chanter_cluster::engine::turn::Inside;
 use chanter_cluster::engine::{Change, Lane, Peer, Sink, Why};
-use chanter_cluster::wire::Body;
+use chanter_cluster::wire::{Body, LENGTH};
 
 use super::counters::Counters;
 use super::flight::{Filling, Fills, Sends};
@@ -30,8 +30,8 @@ use super::peer::{self, Frame};
 use super::ring::Ring;
 use crate::shim::{Comm, MpiError, Result, Right, Status};
 
-/// Bytes of a frame that goes as one message. MPI copies what is that short, and sends it at once.
-pub(super) const EAGER: usize = 8 * 1024;
+/// Bytes of a frame that goes as one message: a header, 8 KiB, and what a value's encoding adds.
+const EAGER: usize = LENGTH + 8 * 1024 + 16;
 /// The longest frame.
 pub(super) const LONGEST: usize = 1 << 30;
 /// Slots of the rings.
@@ -176,7 +176,7 @@ impl State {
         let mut found = false;
         // What is found here is written down: who asks again finds it again.
         for ring in &mut self.rings {
-            found |= ring.has_message(&mut self.right, &mut tests)?;
+            found = found || ring.has_message(&mut self.right, &mut tests)?;
         }
         if !self.sends.is_empty() || !self.bulk_sends.is_empty() || !self.fills.is_empty() {
             self.look_at_flights(&mut tests)?;
