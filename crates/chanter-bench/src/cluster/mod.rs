@@ -1,8 +1,9 @@
 //! `chanter-bench cluster`: threads that talk across processes, over MPI alone, in the same job; and over sockets.
 //!
-//! Table 2 of Chant (section 4.1) beside the paper's figures, the empty poll, a token between processes, and the
+//! Tables 2 to 5 of Chant (section 4) beside the paper's figures, the empty poll, a token between processes, and the
 //! engine of sockets over raw sockets. Without MPI it says so, and runs the last.
 
+mod exercise;
 mod page;
 mod process;
 mod published;
@@ -17,8 +18,8 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
+use process::{Line, Round, What};
 pub(crate) use process::{ProcessArgs, run as run_process};
-use process::{Round, What};
 use published::TABLE_2;
 
 use crate::figures::Finding;
@@ -56,13 +57,24 @@ struct Row {
     checked: bool,
 }
 
-struct Rows(Vec<Row>);
+#[derive(Default)]
+struct Rows {
+    rows: Vec<Row>,
+    exercises: Vec<exercise::Round>,
+}
 
 impl Rows {
-    fn of(rounds: &[Round]) -> Self {
+    fn of(lines: &[Line]) -> Self {
+        let (mut rounds, mut exercises): (Vec<Round>, Vec<exercise::Round>) = Default::default();
+        for line in lines {
+            match line {
+                Line::Row(round) => rounds.push(*round),
+                Line::Exercise(round) => exercises.push(*round),
+            }
+        }
         let mut by_row = BTreeMap::<(What, usize), Vec<Round>>::new();
         for round in rounds {
-            by_row.entry((round.what, round.size)).or_default().push(*round);
+            by_row.entry((round.what, round.size)).or_default().push(round);
         }
         let rows = by_row.into_iter().map(|((what, size), rounds)| {
             let ns: Vec<f64> = rounds.iter().map(|round| round.ns).collect();
@@ -79,11 +91,11 @@ impl Rows {
                 checked: true,
             }
         });
-        Self(rows.collect())
+        Self { rows: rows.collect(), exercises }
     }
 
     fn get(&self, what: What, size: usize) -> Option<&Row> {
-        self.0.iter().find(|row| row.what == what && row.size == size)
+        self.rows.iter().find(|row| row.what == what && row.size == size)
     }
 
     fn ns(&self, what: What, size: usize) -> Option<f64> {
@@ -108,8 +120,11 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
     let sockets = measure_all(cases, rounds)?;
     let findings = findings(&rows);
     if let Some(mut out) = json {
-        for row in &rows.0 {
+        for row in &rows.rows {
             report::json_line(&mut out, row)?;
+        }
+        for round in &rows.exercises {
+            report::json_line(&mut out, round)?;
         }
         report::json_lines(&mut out, &sockets)?;
         for finding in &findings {
@@ -121,7 +136,13 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
         let page = page::html(&rows, &chanter_mpi::Mpi::library())?;
         std::fs::write(path, page).map_err(|error| Stop(2, format!("{}: {error}", path.display())))?;
     }
-    let tables = [table_2(&rows), others(&rows), report::table(&sockets), table_of(&findings)];
+    let tables = [
+        table_2(&rows),
+        exercise::tables(&rows.exercises),
+        others(&rows),
+        report::table(&sockets),
+        table_of(&findings),
+    ];
     show(args.json.as_deref(), &tables.join("\n\n"))?;
     strictly(args.strict, &findings)
 }
@@ -131,7 +152,7 @@ fn over_mpi(args: &ClusterArgs, rounds: usize) -> Result<Rows, Stop> {
     let Some(mut command) = mpirun(2) else {
         let why = detect().err().map_or_else(String::new, |error| error.to_string());
         eprintln!("chanter-bench: no rows over MPI: {why}");
-        return Ok(Rows(Vec::new()));
+        return Ok(Rows::default());
     };
     let trips = if args.quick { 2_000 } else { 20_000 };
     command.arg(std::env::current_exe()?).arg("cluster-process");
@@ -141,8 +162,8 @@ fn over_mpi(args: &ClusterArgs, rounds: usize) -> Result<Rows, Stop> {
         return Err(Stop(1, format!("the job over MPI: {}", output.status)));
     }
     let said = String::from_utf8(output.stdout)?;
-    let rounds: Vec<Round> = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    Ok(Rows::of(&rounds))
+    let lines: Vec<Line> = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    Ok(Rows::of(&lines))
 }
 
 fn words(value: Option<f64>) -> comfy_table::Cell {
@@ -192,7 +213,7 @@ fn others(rows: &Rows) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(["row", "ns", "tests"]);
-    for row in &rows.0 {
+    for row in &rows.rows {
         let name = match row.what {
             What::EmptyPoll => format!("empty poll, {} receives wait", row.size),
             What::TokenRing => "token ring, a step".to_owned(),
@@ -220,6 +241,8 @@ fn findings(rows: &Rows) -> Vec<Finding> {
             at_most(format!("{} B over MPI, {words}: ns more", row.bytes), more, floor);
         }
     }
+    let worst = exercise::worst_ratio(&rows.exercises);
+    at_most("tables 3 to 5: queue with ring over thread polls, at worst".to_owned(), worst, 1.05);
     let empty = |waiting| rows.ns(What::EmptyPoll, waiting);
     let (few, many) = (process::WAITING[0], process::WAITING[process::WAITING.len() - 1]);
     at_most(format!("empty poll with {many} receives: ns"), empty(many), 60.0);

@@ -7,7 +7,7 @@ use plotters::prelude::*;
 
 use super::process::{WAITING, What};
 use super::published::TABLE_2;
-use super::{Rows, others, table_2};
+use super::{Rows, exercise, others, table_2};
 
 const SIZE: (u32, u32) = (640, 380);
 const LINES: [(What, &str, RGBColor); 3] = [
@@ -31,7 +31,7 @@ pub(super) fn html(rows: &Rows, library: &str) -> Result<String, Box<dyn Error>>
          <p>{library}; {cores} processors. Two processes of one virtual processor each; medians of interleaved rounds; \
          every message was checked. What is called the paper is Chant (Haines, Cronk, Mehrotra).</p>\n"
     )?;
-    for table in [table_2(rows), others(rows)] {
+    for table in [table_2(rows), exercise::tables(&rows.exercises), others(rows)] {
         writeln!(page, "<pre>{}</pre>", table.replace('&', "&amp;").replace('<', "&lt;"))?;
     }
     let of = |what| TABLE_2.iter().filter_map(move |row| Some((row.bytes as f64, rows.ns(what, row.bytes)?)));
@@ -91,7 +91,7 @@ fn plot(title: &str, unit: &str, lines: &[Line<'_>]) -> Result<String, Box<dyn E
 
 #[cfg(test)]
 mod tests {
-    use super::super::process::Round;
+    use super::super::process::{Line, Round};
     use super::*;
 
     #[test]
@@ -99,9 +99,13 @@ mod tests {
         assert_eq!(html(&Rows::of(&[]), "").unwrap().matches("<svg").count(), 1, "the paper's alone");
         let mut rounds = Vec::new();
         for row in &TABLE_2 {
-            rounds.extend(LINES.map(|(what, ..)| Round { what, size: row.bytes, ns: 200.0, tests: 1.0 }));
+            rounds.extend(
+                LINES.map(|(what, ..)| Line::Row(Round { what, size: row.bytes, ns: 200.0, tests: 1.0 })),
+            );
         }
-        rounds.extend(WAITING.map(|size| Round { what: What::EmptyPoll, size, ns: 40.0, tests: 2.0 }));
+        rounds.extend(
+            WAITING.map(|size| Line::Row(Round { what: What::EmptyPoll, size, ns: 40.0, tests: 2.0 })),
+        );
         let page = html(&Rows::of(&rounds), "An <MPI>").unwrap();
         assert_eq!(page.matches("<svg").count(), 3);
         assert!(page.contains("An &lt;MPI>") && page.contains("thread polls"));

@@ -13,6 +13,7 @@ use chanter_mpi::Mpi;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::exercise;
 use super::published::TABLE_2;
 use crate::{Stop, report};
 
@@ -57,6 +58,13 @@ pub(crate) struct Round {
     pub(super) ns: f64,
     /// Tests for each of them.
     pub(super) tests: f64,
+}
+
+/// A line of what the first process prints.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) enum Line {
+    Row(Round),
+    Exercise(exercise::Round),
 }
 
 /// This process, and the other one.
@@ -108,13 +116,29 @@ async fn measure(here: &Here, engine: &Arc<Mpi>, args: &ProcessArgs) -> Result<(
             pair.empty_poll(waiting).await?;
         }
     }
+    for beta in exercise::BETAS {
+        for alpha in exercise::ALPHAS {
+            for _ in 0..args.rounds {
+                for who in exercise::ALL {
+                    let round = exercise::round(here, engine, &pair.me, other, (who, alpha, beta)).await?;
+                    pair.say(Line::Exercise(round))?;
+                    // The other one is done, too.
+                    pair.meet().await?;
+                }
+            }
+        }
+    }
     Ok(())
 }
 
 impl Pair {
     fn tell(&self, round: Round) -> Result<(), Failure> {
+        self.say(Line::Row(round))
+    }
+
+    fn say(&self, line: Line) -> Result<(), Failure> {
         if self.is_first {
-            report::json_line(&mut io::stdout().lock(), &round)?;
+            report::json_line(&mut io::stdout().lock(), &line)?;
         }
         Ok(())
     }

@@ -28,6 +28,63 @@ impl Table2 {
     }
 }
 
+/// A row of tables 3 to 5. What cannot be read in the copies that there are is left out.
+#[derive(Clone, Copy)]
+pub(super) struct Exercise {
+    /// Milliseconds, context switches, and tests.
+    pub(super) thread_polls: [Option<f64>; 3],
+    /// Milliseconds where the scheduler polls after a partial switch, or goes through a waiting queue.
+    pub(super) partial_switch: Option<f64>,
+    pub(super) waiting_queue: Option<f64>,
+}
+
+/// 0 is what cannot be read.
+const fn exercise(thread_polls: [f64; 3], partial_switch: f64, waiting_queue: f64) -> Exercise {
+    const fn read(value: f64) -> Option<f64> {
+        if value > 0.0 { Some(value) } else { None }
+    }
+    let [ms, switches, tests] = thread_polls;
+    Exercise {
+        thread_polls: [read(ms), read(switches), read(tests)],
+        partial_switch: read(partial_switch),
+        waiting_queue: read(waiting_queue),
+    }
+}
+
+/// The tables' numbers, their beta, and a row for each alpha: 100, 1000, 10000, 100000.
+pub(super) const TABLES_3_TO_5: [(u32, u32, [Exercise; 4]); 3] = [
+    (
+        3,
+        100,
+        [
+            exercise([0.0, 6655.0, 2662.0], 2413.0, 0.0),
+            exercise([0.0, 6655.0, 2693.0], 2515.0, 0.0),
+            exercise([0.0, 7029.0, 3057.0], 3660.0, 0.0),
+            exercise([7260.0, 7977.0, 3975.0], 6815.0, 9990.0),
+        ],
+    ),
+    (
+        4,
+        1000,
+        [
+            exercise([6765.0, 6945.0, 2909.0], 6480.0, 0.0),
+            exercise([0.0, 6888.0, 2837.0], 6660.0, 0.0),
+            exercise([8000.0, 6950.0, 2887.0], 7670.0, 0.0),
+            exercise([10980.0, 7246.0, 3239.0], 10560.0, 14100.0),
+        ],
+    ),
+    (
+        5,
+        0,
+        [
+            exercise([3290.0, 5792.0, 3578.0], 2715.0, 4940.0),
+            exercise([3460.0, 5864.0, 4646.0], 2725.0, 5120.0),
+            exercise([4570.0, 6100.0, 4887.0], 3980.0, 6080.0),
+            exercise([7805.0, 7206.0, 5977.0], 7343.0, 9263.0),
+        ],
+    ),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
