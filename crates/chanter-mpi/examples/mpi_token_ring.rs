@@ -1,4 +1,4 @@
-//! A token goes around all processes, over MPI: `mpirun -n 4 target/release/examples/token_ring [ROUNDS]`. The same program as for `chanter launch`;
+//! A token goes around all processes, over MPI: `mpirun -n 4 target/release/examples/mpi_token_ring [ROUNDS]`. The same program as for `chanter launch`;
 //! this one runs under both.
 
 #[path = "../../chanter-cli/examples/token_ring.rs"]

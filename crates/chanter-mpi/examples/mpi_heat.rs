@@ -1,4 +1,4 @@
-//! Heat spreads over a plate, whose rows are divided among the processes, over MPI: `mpirun -n 4 target/release/examples/heat [SIDE] [STEPS]`. The same program as for `chanter launch`;
+//! Heat spreads over a plate, whose rows are divided among the processes, over MPI: `mpirun -n 4 target/release/examples/mpi_heat [SIDE] [STEPS]`. The same program as for `chanter launch`;
 //! this one runs under both.
 
 #[path = "../../chanter-cli/examples/heat.rs"]

@@ -1,4 +1,4 @@
-//! Each process greets process 0, over MPI: `mpirun -n 4 target/release/examples/hello`. The same program as for `chanter launch`;
+//! Each process greets process 0, over MPI: `mpirun -n 4 target/release/examples/mpi_hello`. The same program as for `chanter launch`;
 //! this one runs under both.
 
 #[path = "../../chanter-cli/examples/hello.rs"]
