@@ -56,7 +56,7 @@ impl Here {
     /// # Panics
     /// As [`local`].
     pub fn start(engine: impl Engine) -> Self {
-        Self { node: Node::start(Box::new(engine)) }
+        Self { node: Node::start(Box::new(engine), false) }
     }
 
     /// As [`start`](Self::start), with an engine that wakes nobody: the machine polls it by `pump`.
@@ -65,7 +65,7 @@ impl Here {
     /// As [`local`]; or the pump serves an engine already.
     pub fn start_polled(engine: impl Engine, pump: &Pump) -> Self {
         let engine: Arc<dyn Engine> = Arc::new(engine);
-        let node = Node::start(Box::new(Arc::clone(&engine)));
+        let node = Node::start(Box::new(Arc::clone(&engine)), true);
         pump.serve(engine, &node);
         Self { node }
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use super::{
     Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why,
@@ -25,6 +25,8 @@ struct Port {
     /// Frames lie in the queue, or more.
     has_work: AtomicBool,
     bell: OnceLock<Bell>,
+    /// Held by who polls: frames are handed out in their order.
+    polling: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -159,6 +161,12 @@ impl Engine for Local {
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
         let Some(port) = self.port(self.me) else { return Polled::Nothing };
+        let _alone = match port.polling.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::WouldBlock) => return Polled::Nothing,
+            // A sink has panicked; what it was told is told.
+            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+        };
         let mut polled = Polled::Nothing;
         for _ in 0..budget {
             let (item, refused) = {

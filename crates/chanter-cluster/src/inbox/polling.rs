@@ -45,7 +45,7 @@ impl<T: DeserializeOwned> Recv<T> {
                 return receive(core, pattern, got);
             }
             if let Some(node) = &node {
-                node.poll();
+                node.poll_for_oneself();
             }
             if let Some(got) = core.take(&pattern) {
                 return receive(core, pattern, got);

@@ -39,6 +39,9 @@ pub(crate) struct Node {
     windows: Mutex<HashMap<ThreadName, Arc<Window>>>,
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
+    /// Wakes the thread that serves the engine.
+    server: Sender<()>,
+    is_pumped: bool,
     /// The engine has.
     ended: IVar<()>,
     /// Frames that were for nobody, or made no sense.
@@ -72,12 +75,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Node {
     /// Starts the process: a thread of the current machine serves its engine from now on.
-    pub(crate) fn start(engine: Box<dyn Engine>) -> Arc<Self> {
+    /// `is_pumped`: the machine polls the engine, too.
+    pub(crate) fn start(engine: Box<dyn Engine>, is_pumped: bool) -> Arc<Self> {
         let me = engine.me();
         let mut links = BTreeMap::new();
         for (peer, pe) in engine.roster() {
             links.insert(peer, Link { pe, state: Mutex::default() });
         }
+        let (server, rung) = mailbox();
+        let bell = server.clone();
         let node = Arc::new(Self {
             me,
             engine,
@@ -87,10 +93,11 @@ impl Node {
             windows: Mutex::default(),
             requests: Mutex::default(),
             last_request: AtomicU64::new(0),
+            server,
+            is_pumped,
             ended: IVar::new(),
             dropped: AtomicU64::new(0),
         });
-        let (bell, rung) = mailbox();
         let serving = serve(Arc::downgrade(&node), rung);
         drop(ThreadBuilder::new().name("cluster").spawn(serving));
         node.engine.attach(Bell::new(move || {
@@ -434,6 +441,15 @@ impl Node {
     pub(crate) fn poll(&self) -> Polled {
         let mut sink = self;
         self.engine.poll(BUDGET, &mut sink)
+    }
+
+    /// The same, for a thread that waits for itself. If the server found it here and went away, it is called again for what
+    /// has come at the end.
+    pub(crate) fn poll_for_oneself(&self) {
+        self.poll();
+        if !self.is_pumped && self.engine.has_work() {
+            let _ = self.server.try_send(());
+        }
     }
 
     fn see_whether_ended(&self) {
