@@ -378,7 +378,11 @@ impl Requests {
     }
 
     /// Those that are done, of all that are under way.
-    pub(crate) fn test_some<'a>(&mut self, _: &mut Right, found: &'a mut Found) -> Result<&'a [c_int]> {
+    pub(crate) fn test_some<'a>(
+        &mut self,
+        _: &mut Right,
+        found: &'a mut Found,
+    ) -> Result<impl Iterator<Item = (usize, Status)> + 'a> {
         assert!(self.count as usize <= found.done.len());
         let mut many = 0;
         // SAFETY: there are places for as many answers as there are requests.
@@ -393,7 +397,8 @@ impl Requests {
             )
         };
         check("test some", code)?;
-        Ok(&found.done[..many.max(0) as usize])
+        let done = found.done.iter().map(|at| *at as usize);
+        Ok(done.zip(found.statuses.iter().copied()).take(many.max(0) as usize))
     }
 
     /// Takes a receive back that is under way; what has come, if it was too late.
@@ -424,7 +429,7 @@ impl Drop for Requests {
 /// Room for the answers of [`Requests::test_some`].
 pub(crate) struct Found {
     done: Vec<c_int>,
-    pub(crate) statuses: Vec<Status>,
+    statuses: Vec<Status>,
     /// Aligned for MPI's own statuses.
     space: Vec<u64>,
 }

@@ -31,12 +31,13 @@ impl<T> Flight<T> {
         self.free.len() == self.kept.len()
     }
 
-    /// Looks at all. What those have kept that are done is given to `done`.
-    pub(super) fn test(&mut self, right: &mut Right, mut done: impl FnMut(T)) -> Result<()> {
-        for at in self.requests.test_some(right, &mut self.found)? {
-            let at = *at as usize;
+    /// Looks at all. What those have kept that are done is given to `done`, and how many bytes have come.
+    pub(super) fn test(&mut self, right: &mut Right, mut done: impl FnMut(T, usize)) -> Result<()> {
+        for (at, status) in self.requests.test_some(right, &mut self.found)? {
             self.free.push(at);
-            self.kept[at].take().map(&mut done);
+            if let Some(kept) = self.kept[at].take() {
+                done(kept, status.bytes as usize);
+            }
         }
         Ok(())
     }
@@ -114,12 +115,14 @@ impl Fills {
 }
 
 impl Filling {
-    /// The bytes, which have all come.
-    pub(super) fn into_bytes(mut self) -> Vec<u8> {
-        // SAFETY: `test` gives this out when the request is done, which MPI says once all bytes are written: the sender has
-        // sent as many as its descriptor says, since both come from one frame.
-        unsafe { self.room.set_len(self.length) };
-        self.room
+    /// The bytes, of which so many have come. `None`: they are not as many as were announced.
+    pub(super) fn into_bytes(mut self, came: usize) -> Option<Vec<u8>> {
+        if came != self.length {
+            return None;
+        }
+        // SAFETY: MPI has written so many bytes, as it says, into a room that is no smaller.
+        unsafe { self.room.set_len(came) };
+        Some(self.room)
     }
 }
 

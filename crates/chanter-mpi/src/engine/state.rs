@@ -76,8 +76,8 @@ pub(super) struct State {
     /// What others have handed in and there was no room for.
     backlog: VecDeque<Outgoing>,
     announced: VecDeque<Announced>,
-    /// Large frames that have come, until the sink is told: their number and bytes.
-    filled: Vec<Filling>,
+    /// Large frames that have come, and how many bytes of each, until the sink is told.
+    filled: Vec<(Filling, usize)>,
     /// Who receives each large frame: process and lane.
     owners: Vec<(u64, u32, Lane)>,
     last_key: u64,
@@ -195,12 +195,12 @@ impl State {
         for sends in [&mut self.sends, &mut self.bulk_sends] {
             if !sends.is_empty() {
                 *tests += 1;
-                sends.test(&mut self.right, drop)?;
+                sends.test(&mut self.right, |_, _| ())?;
             }
         }
         if !self.fills.is_empty() {
             *tests += 1;
-            self.fills.test(&mut self.right, |filling| self.filled.push(filling))?;
+            self.fills.test(&mut self.right, |filling, came| self.filled.push((filling, came)))?;
         }
         Ok(())
     }
@@ -254,9 +254,9 @@ impl State {
             }
         }
         self.counters.tested(tests);
-        while let Some(filling) = self.filled.pop() {
+        while let Some((filling, came)) = self.filled.pop() {
             *count += 1;
-            self.fill(filling, sink)?;
+            self.fill(filling, came, sink)?;
         }
         self.receive_announced()?;
         self.send_backlog()
@@ -307,9 +307,9 @@ impl State {
     }
 
     /// A large frame has come.
-    fn fill(&mut self, filling: Filling, sink: &mut dyn Sink) -> Result<()> {
+    fn fill(&mut self, filling: Filling, came: usize, sink: &mut dyn Sink) -> Result<()> {
         let number = filling.owner;
-        let with = Body::of_frame(filling.into_bytes()).map_or(Frame::Bad, Frame::Whole);
+        let with = filling.into_bytes(came).and_then(Body::of_frame).map_or(Frame::Bad, Frame::Whole);
         self.arrived_by_itself(number, with, sink)
     }
 
