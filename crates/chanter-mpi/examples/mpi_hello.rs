@@ -5,5 +5,5 @@
 mod program;
 
 fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    chanter_mpi::run(async |here| program::process(&here).await)?
+    Ok(chanter_mpi::run(async |here| program::process(&here).await)??)
 }
