@@ -228,6 +228,7 @@ impl LaneLink {
         let is_ours = u64::from_le_bytes(*session) == self.pace.session;
         let length = frame.len() - TRAILER as usize;
         frame.truncate(length);
+        frame.clear_link();
         is_ours.then_some(header)
     }
 
