@@ -14,7 +14,7 @@ The tasks of this workspace. Each runs scripts of ci/, which also run alone.
 
   cargo xtask test [ARGS]     all tests; ARGS go to `cargo test`
   cargo xtask ci [STEP..]     all that continuous integration checks, or only these steps of it:
-                              fmt clippy docs test loom examples smoke
+                              fmt clippy docs test mpi loom examples smoke
   cargo xtask loom [MODEL..]  the loom models, or those with MODEL in their names
                               (LOOM_MAX_PREEMPTIONS=3 searches further)
   cargo xtask miri [FILE..]   the tests under Miri, where there is one, or only these test files
@@ -25,7 +25,7 @@ Missing system packages and toolchain components are installed where that is pos
 ";
 
 /// What continuous integration checks, cheap and telling steps first.
-const CI: [&str; 7] = ["fmt", "clippy", "docs", "test", "loom", "examples", "smoke"];
+const CI: [&str; 8] = ["fmt", "clippy", "docs", "test", "mpi", "loom", "examples", "smoke"];
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);

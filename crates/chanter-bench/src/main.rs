@@ -4,6 +4,7 @@
 //!   cases in interleaved rounds and takes medians.
 //! - `micro` holds Chanter's bodies and lists who else does the same work; `peers` holds theirs.
 //! - `choice` is the benchmark of choice: every system that can choose, over the number of branches.
+//! - `cluster` is threads that talk across processes, over MPI and over sockets, beside these alone.
 //! - `sting` collects what has to do with threads and processors as values; `figure7` is the paper's table.
 //! - `policies` is what policies cost, and what they do: a study of requests beside computations.
 //! - `swerve` is the web server under load, beside others.
@@ -13,6 +14,7 @@
 
 mod case;
 mod choice;
+mod cluster;
 mod figure7;
 mod figures;
 mod measure;
@@ -65,6 +67,11 @@ enum What {
     Choice(choice::ChoiceArgs),
     /// Measure threads and processors as values: fibers, delayed threads, figure 7 of STING
     Sting(sting::StingArgs),
+    /// Measure threads that talk across processes, over MPI and sockets, beside these alone, and the paper's figures
+    Cluster(cluster::ClusterArgs),
+    /// Be a process of the job that is measured over MPI
+    #[command(hide = true)]
+    ClusterProcess(cluster::ProcessArgs),
     /// Measure what a policy of one's own costs, and requests beside computations under five policies
     Policies(policies::PoliciesArgs),
     /// Measure the web server under load: its three forms, beside Tokio and hyper, and nginx
@@ -158,6 +165,8 @@ fn main() -> ExitCode {
         What::Figures(args) => bench_figures(&args),
         What::Choice(args) => choice::run(&args),
         What::Sting(args) => sting::run(&args),
+        What::Cluster(args) => cluster::run(&args),
+        What::ClusterProcess(args) => cluster::run_process(&args),
         What::Policies(args) => policies::run(&args),
         What::Swerve(args) => swerve::run(&args),
         What::SwervePeer(args) => swerve::run_peer(args),

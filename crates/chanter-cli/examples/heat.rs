@@ -102,8 +102,8 @@ async fn part(
     Ok(plate)
 }
 
-#[chanter_cluster::main]
-async fn main(here: Here) -> Result<(), Failure> {
+/// What each process does.
+pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
     let argument = |at, default| std::env::args().nth(at).map_or(Ok(default), |text| text.parse::<usize>());
     let (side, steps) = (argument(1, 512)?, argument(2, 500)?);
     let (number, count) = (here.number() as usize, here.count() as usize);
@@ -140,4 +140,9 @@ async fn main(here: Here) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+#[chanter_cluster::main]
+async fn main(here: Here) -> Result<(), Failure> {
+    process(&here).await
 }

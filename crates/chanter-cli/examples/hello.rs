@@ -4,8 +4,8 @@ use chanter_cluster::prelude::*;
 
 const HELLO: u32 = 1;
 
-#[chanter_cluster::main]
-async fn main(here: Here) -> Result<(), ClusterError> {
+/// What each process does.
+pub(crate) async fn process(here: &Here) -> Result<(), ClusterError> {
     if here.number() == 0 {
         let me = here.open("greeter")?;
         for _ in 1..here.count() {
@@ -17,4 +17,9 @@ async fn main(here: Here) -> Result<(), ClusterError> {
         me.send(here.lookup("greeter@0").await?, HELLO, "hello").await?;
     }
     Ok(())
+}
+
+#[chanter_cluster::main]
+async fn main(here: Here) -> Result<(), ClusterError> {
+    process(&here).await
 }

@@ -7,8 +7,10 @@ use chanter_cluster::{ANYONE, Here};
 
 const TOKEN: u32 = 1;
 
-#[chanter_cluster::main]
-async fn main(here: Here) -> Result<(), Box<dyn Error + Send + Sync>> {
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// What each process does.
+pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
     let rounds: u64 = std::env::args().nth(1).map_or(Ok(10_000), |rounds| rounds.parse())?;
     let (number, count) = (here.number(), here.count());
     let me = here.open("ring")?;
@@ -28,4 +30,9 @@ async fn main(here: Here) -> Result<(), Box<dyn Error + Send + Sync>> {
         println!("{steps} steps, {:.1} us each", clock.elapsed().as_secs_f64() * 1e6 / steps as f64);
     }
     Ok(())
+}
+
+#[chanter_cluster::main]
+async fn main(here: Here) -> Result<(), Failure> {
+    process(&here).await
 }

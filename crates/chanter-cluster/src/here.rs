@@ -16,6 +16,7 @@ use crate::inbox::Inbox;
 use crate::launcher::Launched;
 use crate::name::ThreadName;
 use crate::node::Node;
+use crate::pump::Pump;
 
 /// A process of a cluster, as its own threads see it. Clones are the same process.
 #[derive(Clone)]
@@ -60,7 +61,18 @@ impl Here {
     /// # Panics
     /// As [`local`].
     pub fn start(engine: impl Engine) -> Self {
-        Self { node: Node::start(reliable(engine)) }
+        Self { node: Node::start(reliable(engine), false) }
+    }
+
+    /// As [`start`](Self::start), with an engine that wakes nobody: the machine polls it by `pump`.
+    ///
+    /// # Panics
+    /// As [`local`]; or the pump serves an engine already.
+    pub fn start_polled(engine: impl Engine, pump: &Pump) -> Self {
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        let node = Node::start(Box::new(Arc::clone(&engine)), true);
+        pump.serve(engine, &node);
+        Self { node }
     }
 
     /// This process of the job that `chanter launch` has started; alone, if it has not.

@@ -24,13 +24,15 @@ mod inbox;
 pub mod launcher;
 mod name;
 mod node;
+mod pump;
 pub mod wire;
 
 pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError};
 pub use here::{Here, local};
-pub use inbox::{ANY_TAG, ANYONE, Inbox, Irecv, Received, Recv, Source, Tags, testany, waitall};
+pub use inbox::{ANY_TAG, ANYONE, Form, Inbox, Irecv, Received, Recv, Source, Tags, testany, waitall};
 pub use name::ThreadName;
 pub use node::{Returned, Send, Unknown, Unsent};
+pub use pump::Pump;
 pub use wire::Plain;
 
 /// Runs an `async fn` as a process of a cluster, on a machine of its own.

@@ -21,23 +21,24 @@ fn tags(returned: &Returned) -> (Vec<u32>, Vec<u32>) {
 async fn what_is_acknowledged_was_taken_and_what_is_not_is_unknown() {
     let (first, second, killer) = mortal();
     let (here, there) = (first.inbox().unwrap(), second.inbox().unwrap());
-    for tag in 0..3 {
+    // Half a window: then it is acknowledged.
+    for tag in 0..32 {
         here.send(there.name(), tag, &tag).await.unwrap();
     }
-    for tag in 0..3 {
+    for tag in 0..32 {
         there.recv::<u32>(ANYONE, tag).await.unwrap();
     }
     // The acknowledgement comes before the answer.
-    there.send(here.name(), 9, "all three").await.unwrap();
-    here.recv::<String>(ANYONE, 9).await.unwrap();
-    for tag in 3..5 {
+    there.send(here.name(), 99, "all of them").await.unwrap();
+    here.recv::<String>(ANYONE, 99).await.unwrap();
+    for tag in 32..34 {
         here.send(there.name(), tag, &tag).await.unwrap();
     }
     killer.kill();
     let returned = here.returned(1).await;
-    assert_eq!((returned.why, tags(&returned)), (Why::Died, (vec![3, 4], vec![])));
+    assert_eq!((returned.why, tags(&returned)), (Why::Died, (vec![32, 33], vec![])));
     assert_eq!(tags(&here.returned(1).await), (vec![], vec![]), "told twice");
-    assert_eq!(here.send(there.name(), 5, "").await, Err(SendError::Lost(Peer(1), Why::Died)));
+    assert_eq!(here.send(there.name(), 34, "").await, Err(SendError::Lost(Peer(1), Why::Died)));
 }
 
 /// The news that an inbox is closed acknowledges, too: who only meets closed ones has no accounts that grow.

@@ -13,6 +13,7 @@ mod reliable;
 mod simulated;
 #[cfg(unix)]
 pub mod socket;
+pub mod turn;
 
 use std::fmt;
 use std::sync::Arc;

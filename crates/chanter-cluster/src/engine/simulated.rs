@@ -12,6 +12,9 @@ use super::alarm::Alarm;
 use super::{Bell, Caps, Engine, Full, Lane, Leave, Local, Loss, Order, Pe, Peer, Polled, Rest, Sink};
 use crate::wire::Body;
 
+/// So many frames of a lane may be on their way from one process to another.
+const CAPACITY: usize = 1024;
+
 /// What may happen to a frame, or with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -125,6 +128,8 @@ struct State {
     sent: u64,
     /// So many frames have been decided about.
     frames: u64,
+    /// Who was told that too much is on its way.
+    refused: BTreeSet<Peer>,
     /// These leave when nothing of theirs is on its way.
     leaving: BTreeSet<Peer>,
 }
@@ -170,6 +175,12 @@ impl State {
     fn last_in_order(&self, from: Peer, to: Peer) -> Option<Instant> {
         let is_before = |flight: &Flight| flight.is_in_order && (flight.from, flight.to) == (from, to);
         self.flights.iter().rev().find(|(_, flight)| is_before(flight)).map(|((due, _), _)| *due)
+    }
+
+    /// Whether as much of a lane is on its way there as may be.
+    fn is_full(&self, from: Peer, to: Peer, lane: Lane) -> bool {
+        let is_there = |flight: &&Flight| (flight.from, flight.to, flight.lane) == (from, to, lane);
+        self.flights.len() >= CAPACITY && self.flights.values().filter(is_there).count() >= CAPACITY
     }
 
     fn take_off(&mut self, due: Instant, flight: Flight) {
@@ -257,6 +268,7 @@ impl Network {
                 state.flights.insert((due, number), Flight { from, to, lane, body, is_in_order });
             }
         }
+        std::mem::take(&mut state.refused).into_iter().for_each(|peer| self.ring(peer));
         let flights = &state.flights;
         let is_flying = |peer: Peer| flights.values().any(|flight| flight.from == peer);
         state.leaving.retain(|peer| {
@@ -291,6 +303,7 @@ impl Simulated {
             flights: BTreeMap::new(),
             sent: 0,
             frames: 0,
+            refused: BTreeSet::new(),
             leaving: BTreeSet::new(),
         };
         let network = Arc::new(Network {
@@ -362,6 +375,10 @@ impl Engine for Simulated {
         let is_there = to != self.me && network.ends.get(to.0 as usize).is_some_and(|end| !end.has_ended());
         if !is_there || self.own().has_ended() || state.leaving.contains(&self.me) {
             return Ok(());
+        }
+        if state.is_full(self.me, to, lane) {
+            state.refused.insert(self.me);
+            return Err(Full { body });
         }
         let mut flight = Flight { from: self.me, to, lane, body, is_in_order: true };
         let due = match network.fate(state, self.me, to) {

@@ -3,6 +3,7 @@
 mod irecv;
 mod pattern;
 mod place;
+mod polling;
 mod recv;
 mod store;
 
@@ -18,6 +19,7 @@ use pattern::Pattern;
 pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
 pub(crate) use place::Core;
 use place::Share;
+pub use polling::Form;
 pub use recv::{Received, Recv};
 
 use crate::engine::Peer;
@@ -48,7 +50,7 @@ impl Inbox {
     /// changed afterwards.
     ///
     /// Commits when the receiver's process has room for the message: at most 64 messages or 256 KiB of a process
-    /// wait in an inbox (one longer message waits alone). From then on it is on its way, and messages from one thread to another
+    /// wait in an inbox (a longer one waits with at most 16 KiB before it). From then on it is on its way, and messages from one thread to another
     /// with the same tag are received in the order in which they were sent (D1). Not chosen, or dropped before: it was never sent.
     ///
     /// # Errors

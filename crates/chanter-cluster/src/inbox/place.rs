@@ -228,6 +228,16 @@ impl Core {
         self.state.lock().store.len()
     }
 
+    /// The process that it is an inbox of, as long as somebody has that.
+    pub(super) fn node(&self) -> Option<Arc<Node>> {
+        self.node.upgrade()
+    }
+
+    /// What a receive gets that is not posted.
+    pub(super) fn take(&self, pattern: &Pattern) -> Option<Got> {
+        self.state.lock().take(pattern)
+    }
+
     /// Posts a request, or fulfils it at once. Its number, to take it back with.
     pub(super) fn post(&self, pattern: Pattern, request: &Arc<Request>) -> u64 {
         let mut wakes = Wakes::new();
@@ -275,7 +285,7 @@ impl Core {
             account.owed_messages += 1;
             account.owed_bytes += bytes;
             let (messages, bytes) = (account.owed_messages, account.owed_bytes);
-            if peer != self.name.process && !Window::is_due(messages, bytes) && account.messages > 0 {
+            if peer != self.name.process && !Window::is_due(messages, bytes, account.messages == 0) {
                 return;
             }
             (account.owed_messages, account.owed_bytes) = (0, 0);

@@ -37,6 +37,14 @@ impl<T> Recv<T> {
     pub(super) fn new(share: Share, pattern: Pattern) -> Self {
         Self { share, pattern, value: PhantomData }
     }
+
+    pub(super) fn core(&self) -> &Core {
+        &self.share.0
+    }
+
+    pub(super) fn pattern(&self) -> Pattern {
+        self.pattern
+    }
 }
 
 impl<T> fmt::Debug for Recv<T> {

@@ -44,6 +44,9 @@ pub(crate) struct Node {
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
+    /// Wakes the thread that serves the engine.
+    server: Sender<()>,
+    is_pumped: bool,
     /// The engine has.
     ended: IVar<()>,
     /// Frames that were for nobody, or made no sense.
@@ -88,12 +91,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Node {
     /// Starts the process: a thread of the current machine serves its engine from now on.
-    pub(crate) fn start(engine: Box<dyn Engine>) -> Arc<Self> {
+    /// `is_pumped`: the machine polls the engine, too.
+    pub(crate) fn start(engine: Box<dyn Engine>, is_pumped: bool) -> Arc<Self> {
         let me = engine.me();
         let mut links = BTreeMap::new();
         for (peer, pe) in engine.roster() {
             links.insert(peer, Link::new(pe));
         }
+        let (server, rung) = mailbox();
+        let bell = server.clone();
         let node = Arc::new(Self {
             me,
             engine,
@@ -104,10 +110,11 @@ impl Node {
             requests: Mutex::default(),
             last_request: AtomicU64::new(0),
             accounts: Mutex::default(),
+            server,
+            is_pumped,
             ended: IVar::new(),
             dropped: AtomicU64::new(0),
         });
-        let (bell, rung) = mailbox();
         let serving = serve(Arc::downgrade(&node), rung);
         drop(ThreadBuilder::new().name("cluster").spawn(serving));
         node.engine.attach(Bell::new(move || {
@@ -462,6 +469,21 @@ impl Node {
         self.ended.get().await;
     }
 
+    /// Takes from the engine what has come.
+    pub(crate) fn poll(&self) -> Polled {
+        let mut sink = self;
+        self.engine.poll(BUDGET, &mut sink)
+    }
+
+    /// The same, for a thread that waits for itself. If the server found it here and went away, it is called again for what
+    /// has come at the end.
+    pub(crate) fn poll_for_oneself(&self) {
+        self.poll();
+        if !self.is_pumped && self.engine.has_work() {
+            let _ = self.server.try_send(());
+        }
+    }
+
     fn see_whether_ended(&self) {
         if self.engine.has_ended() {
             let _ = self.ended.put(());
@@ -488,7 +510,7 @@ async fn serve(node: Weak<Node>, rung: Receiver<()>) {
         let rest = {
             let Some(node) = node.upgrade() else { return };
             node.flush();
-            match node.engine.poll(BUDGET, &mut &*node) {
+            match node.poll() {
                 Polled::Nothing => {}
                 Polled::Some => linger.has_come(),
                 Polled::More => {
@@ -499,7 +521,14 @@ async fn serve(node: Weak<Node>, rung: Receiver<()>) {
                 }
             }
             node.see_whether_ended();
-            if linger.goes_on(node.engine.linger()) { Rest::Work } else { node.engine.rest() }
+            if node.is_pumped {
+                // The pump rests for it.
+                Rest::Notified
+            } else if linger.goes_on(node.engine.linger()) {
+                Rest::Work
+            } else {
+                node.engine.rest()
+            }
         };
         let goes_on = match rest {
             Rest::Work => {
@@ -513,7 +542,9 @@ async fn serve(node: Weak<Node>, rung: Receiver<()>) {
         };
         while rung.try_recv().is_ok() {}
         let Some(node) = node.upgrade() else { return };
-        node.engine.rise();
+        if !node.is_pumped {
+            node.engine.rise();
+        }
         if !goes_on {
             return;
         }

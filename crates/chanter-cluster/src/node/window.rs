@@ -20,6 +20,9 @@ use crate::wire::Body;
 /// So many messages, and bytes, may be on their way from a process to an inbox.
 const MESSAGES: u32 = 64;
 const BYTES: u64 = 256 * 1024;
+/// So many bytes may have been received without that their sender knows. A message that is too long for the rest of the window
+/// goes if no more than these are before it: they may be all that is missing.
+const SLACK: u64 = 16 * 1024;
 
 pub(crate) struct Window {
     state: Lock<State>,
@@ -55,14 +58,15 @@ impl Window {
         Self { state: Lock::new(State { messages: 0, bytes: 0, closed, waiting: Queue::new() }) }
     }
 
-    /// Whether one of that length may follow those. (One that is too long for all goes alone.)
+    /// Whether one of that length may follow those.
     pub(crate) fn has_room(messages: u32, bytes: u64, length: u64) -> bool {
-        messages == 0 || (messages < MESSAGES && bytes + length <= BYTES)
+        messages < MESSAGES && (bytes < SLACK || bytes + length <= BYTES)
     }
 
-    /// Whether so much has been received that the sender should know.
-    pub(crate) fn is_due(messages: u32, bytes: u64) -> bool {
-        messages >= MESSAGES / 2 || bytes >= BYTES / 2
+    /// Whether so much has been received that the sender should know. If nothing is left to receive, that is less: nothing
+    /// more would come to tell it with.
+    pub(crate) fn is_due(messages: u32, bytes: u64, is_empty: bool) -> bool {
+        messages >= MESSAGES / 2 || bytes >= if is_empty { SLACK } else { BYTES / 2 }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -212,5 +216,34 @@ unsafe impl Event for Send {
 
     fn into_branch(self) -> Self::Branch {
         PlaceBranch::new(self.share, self.note)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was received and not told must not keep a message back when nothing is left to receive.
+    #[test]
+    fn there_is_room_for_any_message_when_all_are_received_and_none_is_due() {
+        for messages in 0..=MESSAGES {
+            for bytes in [0, 1, SLACK - 1, SLACK, SLACK + 1, BYTES / 2, BYTES] {
+                let is_due = Window::is_due(messages, bytes, true);
+                for length in [0, 1, BYTES - SLACK, BYTES, 10 * BYTES] {
+                    assert!(
+                        is_due || Window::has_room(messages, bytes, length),
+                        "{messages}, {bytes}, {length}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_is_bounded() {
+        assert!(!Window::has_room(MESSAGES, 0, 0));
+        assert!(Window::has_room(MESSAGES - 1, BYTES - 1, 1));
+        assert!(!Window::has_room(1, BYTES - 1, 2));
+        assert!(!Window::has_room(1, SLACK, BYTES), "a long one waits");
     }
 }

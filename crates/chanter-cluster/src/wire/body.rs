@@ -48,6 +48,12 @@ impl Body {
         self.bytes[SEQUENCE_AT..SEQUENCE_AT + 4].copy_from_slice(&sequence.to_le_bytes());
     }
 
+    /// Takes the link's fields out of the header: it is as it was before the link had the frame.
+    pub(crate) fn clear_link(&mut self) {
+        self.bytes[FLAGS_AT] &= !NUMBERED;
+        self.bytes[SEQUENCE_AT..ACKNOWLEDGEMENT_AT + 4].fill(0);
+    }
+
     /// Writes the acknowledgement into the header that has been written.
     pub(crate) fn set_acknowledgement(&mut self, acknowledgement: u32) {
         let place = ACKNOWLEDGEMENT_AT..ACKNOWLEDGEMENT_AT + 4;

@@ -228,6 +228,7 @@ impl LaneLink {
         let is_ours = u64::from_le_bytes(*session) == self.pace.session;
         let length = frame.len() - TRAILER as usize;
         frame.truncate(length);
+        frame.clear_link();
         is_ours.then_some(header)
     }
 
@@ -249,14 +250,9 @@ impl LaneLink {
 
     /// The frame that comes next, if it has come.
     pub(crate) fn take(&mut self) -> Option<Body> {
-        let mut frame = self.early.front_mut()?.take()?;
+        let frame = self.early.front_mut()?.take()?;
         self.early.pop_front();
         self.expected = self.expected.wrapping_add(1);
-        // What the link has written into it is the link's.
-        if let Ok(header) = Header::decode(frame.frame(), u32::MAX) {
-            let flags = header.flags & !NUMBERED;
-            frame.set_header(&Header { flags, sequence: 0, acknowledgement: 0, ..header });
-        }
         Some(frame)
     }
 

@@ -97,6 +97,7 @@ impl Network {
         self.acknowledged[end] += acknowledged;
         while let Some(frame) = self.ends[end].take() {
             assert_eq!(number(&frame), self.taken[end], "INV-LINK-1");
+            assert_eq!(frame, self::frame(self.taken[end]), "it is as it was sent");
             self.taken[end] += 1;
         }
     }

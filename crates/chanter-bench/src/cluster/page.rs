@@ -1,0 +1,113 @@
+//! The page: table 2 and the empty poll, with plots.
+
+use std::error::Error;
+use std::fmt::Write;
+
+use plotters::prelude::*;
+
+use super::process::{WAITING, What};
+use super::published::TABLE_2;
+use super::{Rows, exercise, others, table_2};
+
+const SIZE: (u32, u32) = (640, 380);
+const LINES: [(What, &str, RGBColor); 3] = [
+    (What::Process, "MPI alone", RGBColor(90, 90, 90)),
+    (What::ThreadPolls, "thread polls", RGBColor(200, 110, 30)),
+    (What::SchedulerPolls, "scheduler polls", RGBColor(40, 100, 180)),
+];
+
+/// A line of a plot: its name, colour, and points.
+type Line<'a> = (&'a str, RGBColor, Vec<(f64, f64)>);
+
+/// The whole page.
+pub(super) fn html(rows: &Rows, library: &str) -> Result<String, Box<dyn Error>> {
+    let mut page = String::new();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let library = library.lines().next().unwrap_or("no MPI: nothing was measured").replace('<', "&lt;");
+    write!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>chanter-bench cluster</title></head>\
+         <body style=\"font: 15px sans-serif; max-width: 1100px; margin: 2em auto\">\n<h1>chanter-bench cluster</h1>\n\
+         <p>{library}; {cores} processors. Two processes of one virtual processor each; medians of interleaved rounds; \
+         every message was checked. What is called the paper is Chant (Haines, Cronk, Mehrotra).</p>\n"
+    )?;
+    for table in [table_2(rows), exercise::tables(&rows.exercises), others(rows)] {
+        writeln!(page, "<pre>{}</pre>", table.replace('&', "&amp;").replace('<', "&lt;"))?;
+    }
+    let of = |what| TABLE_2.iter().filter_map(move |row| Some((row.bytes as f64, rows.ns(what, row.bytes)?)));
+    let ours: Vec<Line<'_>> =
+        LINES.into_iter().map(|(what, name, colour)| (name, colour, of(what).collect())).collect();
+    let paper = |time: fn(&super::published::Table2) -> f64| -> Vec<(f64, f64)> {
+        TABLE_2.iter().map(|row| (row.bytes as f64, time(row))).collect()
+    };
+    let times: [Vec<(f64, f64)>; 3] =
+        [paper(|row| row.process), paper(|row| row.thread_polls), paper(|row| row.scheduler_polls)];
+    let theirs: Vec<Line<'_>> =
+        LINES.into_iter().zip(times).map(|((_, name, colour), points)| (name, colour, points)).collect();
+    let empty =
+        WAITING.iter().filter_map(|waiting| Some((*waiting as f64, rows.ns(What::EmptyPoll, *waiting)?)));
+    let polls: Vec<Line<'_>> = vec![("empty poll", LINES[2].2, empty.collect())];
+    for (title, unit, lines) in [
+        ("A message, by its bytes: here", "ns", &ours),
+        ("A message, by its bytes: the paper's figure 8", "us", &theirs),
+        ("An empty poll, by receives that wait", "ns", &polls),
+    ] {
+        if lines.iter().all(|(.., points)| !points.is_empty()) {
+            page.push_str(&plot(title, unit, lines)?);
+        }
+    }
+    page.push_str("</body></html>\n");
+    Ok(page)
+}
+
+fn plot(title: &str, unit: &str, lines: &[Line<'_>]) -> Result<String, Box<dyn Error>> {
+    let points = || lines.iter().flat_map(|(.., points)| points);
+    let least = points().map(|(x, _)| *x).fold(f64::INFINITY, f64::min);
+    let most = points().map(|(x, _)| *x).fold(1.0, f64::max);
+    let highest = points().map(|(_, y)| *y).fold(1.0, f64::max);
+    let mut picture = String::new();
+    {
+        let root = SVGBackend::with_string(&mut picture, SIZE).into_drawing_area();
+        root.fill(&WHITE)?;
+        let mut chart = ChartBuilder::on(&root)
+            .caption(title, ("sans-serif", 18))
+            .margin(12)
+            .x_label_area_size(34)
+            .y_label_area_size(64)
+            .build_cartesian_2d((least..most).log_scale(), 0.0..highest * 1.1)?;
+        chart.configure_mesh().y_desc(unit).light_line_style(WHITE).draw()?;
+        for (name, colour, points) in lines {
+            let style = colour.stroke_width(2);
+            chart
+                .draw_series(LineSeries::new(points.iter().copied(), style).point_size(3))?
+                .label(*name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
+        }
+        chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).draw()?;
+        root.present()?;
+    }
+    Ok(picture)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::process::{Line, Round};
+    use super::*;
+
+    #[test]
+    fn the_page_has_a_plot_for_each_figure_that_was_measured() {
+        assert_eq!(html(&Rows::of(&[]), "").unwrap().matches("<svg").count(), 1, "the paper's alone");
+        let mut rounds = Vec::new();
+        for row in &TABLE_2 {
+            rounds.extend(
+                LINES.map(|(what, ..)| Line::Row(Round { what, size: row.bytes, ns: 200.0, tests: 1.0 })),
+            );
+        }
+        rounds.extend(
+            WAITING.map(|size| Line::Row(Round { what: What::EmptyPoll, size, ns: 40.0, tests: 2.0 })),
+        );
+        let page = html(&Rows::of(&rounds), "An <MPI>").unwrap();
+        assert_eq!(page.matches("<svg").count(), 3);
+        assert!(page.contains("An &lt;MPI>") && page.contains("thread polls"));
+    }
+}

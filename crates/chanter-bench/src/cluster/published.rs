@@ -1,0 +1,102 @@
+//! The paper's figures: Chant (Haines, Cronk, Mehrotra), on an Intel Paragon with NX.
+
+/// A row of table 2: microseconds for a message, half a round trip.
+pub(super) struct Table2 {
+    pub(super) bytes: usize,
+    /// The communication library alone.
+    pub(super) process: f64,
+    pub(super) thread_polls: f64,
+    pub(super) scheduler_polls: f64,
+}
+
+const fn row(bytes: usize, process: f64, thread_polls: f64, scheduler_polls: f64) -> Table2 {
+    Table2 { bytes, process, thread_polls, scheduler_polls }
+}
+
+pub(super) const TABLE_2: [Table2; 5] = [
+    row(1024, 667.1, 710.8, 773.7),
+    row(2048, 917.0, 973.2, 1126.5),
+    row(4096, 1639.3, 1701.2, 1828.8),
+    row(8192, 2873.5, 2998.8, 3130.8),
+    row(16384, 5531.8, 5624.8, 5689.0),
+];
+
+impl Table2 {
+    /// Per cent over the library alone.
+    pub(super) fn overheads(&self) -> [f64; 2] {
+        [self.thread_polls, self.scheduler_polls].map(|time| (time / self.process - 1.0) * 100.0)
+    }
+}
+
+/// A row of tables 3 to 5. What cannot be read in the copies that there are is left out.
+#[derive(Clone, Copy)]
+pub(super) struct Exercise {
+    /// Milliseconds, context switches, and tests.
+    pub(super) thread_polls: [Option<f64>; 3],
+    /// Milliseconds where the scheduler polls after a partial switch, or goes through a waiting queue.
+    pub(super) partial_switch: Option<f64>,
+    pub(super) waiting_queue: Option<f64>,
+}
+
+/// 0 is what cannot be read.
+const fn exercise(thread_polls: [f64; 3], partial_switch: f64, waiting_queue: f64) -> Exercise {
+    const fn read(value: f64) -> Option<f64> {
+        if value > 0.0 { Some(value) } else { None }
+    }
+    let [ms, switches, tests] = thread_polls;
+    Exercise {
+        thread_polls: [read(ms), read(switches), read(tests)],
+        partial_switch: read(partial_switch),
+        waiting_queue: read(waiting_queue),
+    }
+}
+
+/// The tables' numbers, their beta, and a row for each alpha: 100, 1000, 10000, 100000.
+pub(super) const TABLES_3_TO_5: [(u32, u32, [Exercise; 4]); 3] = [
+    (
+        3,
+        100,
+        [
+            exercise([0.0, 6655.0, 2662.0], 2413.0, 0.0),
+            exercise([0.0, 6655.0, 2693.0], 2515.0, 0.0),
+            exercise([0.0, 7029.0, 3057.0], 3660.0, 0.0),
+            exercise([7260.0, 7977.0, 3975.0], 6815.0, 9990.0),
+        ],
+    ),
+    (
+        4,
+        1000,
+        [
+            exercise([6765.0, 6945.0, 2909.0], 6480.0, 0.0),
+            exercise([0.0, 6888.0, 2837.0], 6660.0, 0.0),
+            exercise([8000.0, 6950.0, 2887.0], 7670.0, 0.0),
+            exercise([10980.0, 7246.0, 3239.0], 10560.0, 14100.0),
+        ],
+    ),
+    (
+        5,
+        0,
+        [
+            exercise([3290.0, 5792.0, 3578.0], 2715.0, 4940.0),
+            exercise([3460.0, 5864.0, 4646.0], 2725.0, 5120.0),
+            exercise([4570.0, 6100.0, 4887.0], 3980.0, 6080.0),
+            exercise([7805.0, 7206.0, 5977.0], 7343.0, 9263.0),
+        ],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the paper itself prints beside the times.
+    #[test]
+    fn the_overheads_are_those_that_the_paper_prints() {
+        let printed = [(6.4, 15.9), (6.1, 22.8), (3.8, 11.5), (4.3, 8.9), (1.7, 2.9)];
+        for (row, (threads, scheduler)) in TABLE_2.iter().zip(printed) {
+            let [got_threads, got_scheduler] = row.overheads();
+            assert!((got_threads - threads).abs() < 0.3, "{}: {got_threads}", row.bytes);
+            assert!((got_scheduler - scheduler).abs() < 0.3, "{}: {got_scheduler}", row.bytes);
+        }
+    }
+}

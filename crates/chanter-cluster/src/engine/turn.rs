@@ -1,0 +1,300 @@
+//! A try-lock with an outbox, for engines that take one caller at a time.
+//!
+//! A library that may be called by any OS thread, but by one at a time (MPI's `MPI_THREAD_SERIALIZED`), must not make the
+//! others wait. Who finds somebody inside goes away; who has work for the inside leaves it in the outbox, and
+//! whoever is inside does it before leaving.
+//!
+//! ```text
+//!              (1) try_enter, hand_in
+//!         ┌───────────────────────────────►┐      (3) hand_in: work lies in the outbox
+//!       FREE                             TAKEN ──────────────────────────────► MORE ──┐
+//!         └◄───────────────────────────────┘ ◄─────────────────────────────────┘ ◄────┘ (3)
+//!              (2) leave                          (4) leave: takes all work
+//! ```
+//!
+//! * **INV-TURN-1** At most one is inside: only (1), from FREE, lets somebody in.
+//! * **INV-TURN-2** What lies in the outbox is done, with nobody's help from outside. Who has put work there sets MORE
+//!   afterwards. If that found the turn taken, its owner cannot leave by (2) any more, which needs TAKEN: it takes (4), and
+//!   finds the work. If it found it free, who set it is inside itself, and leaves by (4).
+//! * **INV-TURN-3** The work of one thread is done in the order in which it was handed in. A thread whose work lies in the
+//!   outbox has set MORE when it hands in the next; the turn is free again only after (4) has emptied the outbox.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use sync::{AtomicU8, Mutex, Ordering, PoisonError, UnsafeCell};
+
+/// Nobody is inside.
+const FREE: u8 = 0;
+/// Somebody is.
+const TAKEN: u8 = 1;
+/// Somebody is, and work lies in the outbox.
+const MORE: u8 = 2;
+
+/// What is inside a [`Turn`].
+pub trait Inside {
+    /// What others may hand in.
+    type Work;
+
+    /// Whether it would take more work now, from one who comes in.
+    fn has_room(&self) -> bool;
+
+    /// Does a piece of work. It must not panic.
+    fn take(&mut self, work: Self::Work);
+}
+
+/// The try-lock; see the [module](self).
+pub struct Turn<S: Inside> {
+    state: AtomicU8,
+    /// Only who is inside looks into it.
+    inside: UnsafeCell<S>,
+    outbox: Mutex<VecDeque<S::Work>>,
+    /// So many pieces of work lie in the outbox at most.
+    most: usize,
+}
+
+// SAFETY: `inside` is reached by one thread at a time (INV-TURN-1), one after the other, which is what `Send` allows.
+unsafe impl<S: Inside + Send> Sync for Turn<S> where S::Work: Send {}
+
+impl<S: Inside> Turn<S> {
+    /// A free turn. At most `most` pieces of work lie in its outbox.
+    pub fn new(inside: S, most: usize) -> Self {
+        Self {
+            state: AtomicU8::new(FREE),
+            inside: UnsafeCell::new(inside),
+            outbox: Mutex::new(VecDeque::new()),
+            most,
+        }
+    }
+
+    /// Goes inside. `None`: somebody is there. Never blocks.
+    #[inline]
+    pub fn try_enter(&self) -> Option<Within<'_, S>> {
+        // ORDER: Acquire pairs with the Release of who has left, in `Within::drop`: what it did inside is seen.
+        let entered = self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
+        entered.is_ok().then(|| Within { turn: self })
+    }
+
+    /// Sees that this is done inside: by the caller, or by who is there. Blocks nobody for longer than it takes to put
+    /// something into a queue.
+    ///
+    /// # Errors
+    /// Gives the work back: there is no room for it.
+    #[inline]
+    pub fn hand_in(&self, work: S::Work) -> Result<(), S::Work> {
+        if let Some(mut within) = self.try_enter() {
+            if !within.has_room() {
+                return Err(work);
+            }
+            within.take(work);
+            return Ok(());
+        }
+        {
+            let mut outbox = self.outbox();
+            if outbox.len() >= self.most {
+                return Err(work);
+            }
+            outbox.push_back(work);
+        }
+        // ORDER: Release pairs with the Acquire of (4): the work is seen there. Acquire is for the case that we
+        // are inside now, as in `try_enter`.
+        if self.state.swap(MORE, Ordering::AcqRel) == FREE {
+            drop(Within { turn: self });
+        }
+        Ok(())
+    }
+
+    fn outbox(&self) -> sync::MutexGuard<'_, VecDeque<S::Work>> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Inside> fmt::Debug for Turn<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").finish_non_exhaustive()
+    }
+}
+
+/// Being inside a [`Turn`]; it ends when this is dropped.
+pub struct Within<'a, S: Inside> {
+    turn: &'a Turn<S>,
+}
+
+impl<S: Inside> Deref for Within<'_, S> {
+    type Target = S;
+
+    #[inline]
+    fn deref(&self) -> &S {
+        // SAFETY: this is the only one that is inside (INV-TURN-1); the reference lives as long as it is borrowed.
+        self.turn.inside.with(|inside| unsafe { &*inside })
+    }
+}
+
+impl<S: Inside> DerefMut for Within<'_, S> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut S {
+        // SAFETY: as in `deref`; the exclusive borrow of the only one inside makes it exclusive.
+        self.turn.inside.with_mut(|inside| unsafe { &mut *inside })
+    }
+}
+
+impl<S: Inside> Drop for Within<'_, S> {
+    #[inline]
+    fn drop(&mut self) {
+        let turn = self.turn;
+        // ORDER: Release (2): who comes in next sees what we did.
+        while turn.state.compare_exchange(TAKEN, FREE, Ordering::Release, Ordering::Relaxed).is_err() {
+            // ORDER: Acquire (4) pairs with the Release in `hand_in`. What is handed in from now on sets MORE again.
+            turn.state.swap(TAKEN, Ordering::Acquire);
+            loop {
+                let Some(work) = turn.outbox().pop_front() else { break };
+                self.take(work);
+            }
+        }
+    }
+}
+
+/// What loom replaces.
+mod sync {
+    #[cfg(loom)]
+    pub(super) use loom::{
+        cell::UnsafeCell,
+        sync::{
+            Mutex, MutexGuard,
+            atomic::{AtomicU8, Ordering},
+        },
+    };
+    pub(super) use std::sync::PoisonError;
+    #[cfg(not(loom))]
+    pub(super) use std::sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU8, Ordering},
+    };
+
+    /// A cell with loom's interface.
+    #[cfg(not(loom))]
+    pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    #[cfg(not(loom))]
+    impl<T> UnsafeCell<T> {
+        pub(super) const fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        #[inline]
+        pub(super) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+            f(self.0.get())
+        }
+
+        #[inline]
+        pub(super) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+            f(self.0.get())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(loom)]
+    use loom::{model, sync::Arc, thread};
+    #[cfg(not(loom))]
+    use std::{sync::Arc, thread};
+
+    /// Writes down what is handed in. It holds `room` pieces at most.
+    struct Book {
+        lines: Vec<(usize, usize)>,
+        room: usize,
+    }
+
+    impl Inside for Book {
+        type Work = (usize, usize);
+
+        fn has_room(&self) -> bool {
+            self.lines.len() < self.room
+        }
+
+        fn take(&mut self, work: Self::Work) {
+            self.lines.push(work);
+        }
+    }
+
+    fn turn() -> Turn<Book> {
+        Turn::new(Book { lines: Vec::new(), room: usize::MAX }, usize::MAX)
+    }
+
+    /// All lines are there, each once, those of a writer in their order.
+    fn check(turn: &Turn<Book>, writers: usize, lines: usize) {
+        let within = turn.try_enter().expect("all have left");
+        for writer in 0..writers {
+            let own: Vec<usize> =
+                within.lines.iter().filter(|(of, _)| *of == writer).map(|(_, line)| *line).collect();
+            assert_eq!(own, (0..lines).collect::<Vec<_>>(), "writer {writer}");
+        }
+        assert_eq!(within.lines.len(), writers * lines);
+    }
+
+    /// INV-TURN-1 to 3. Writers hand in, and one more comes and goes.
+    fn race(writers: usize, lines: usize, looks: usize) {
+        let turn = Arc::new(turn());
+        let writing: Vec<_> = (0..writers)
+            .map(|writer| {
+                let turn = Arc::clone(&turn);
+                thread::spawn(move || (0..lines).for_each(|line| turn.hand_in((writer, line)).unwrap()))
+            })
+            .collect();
+        for _ in 0..looks {
+            if let Some(within) = turn.try_enter() {
+                let _ = within.has_room();
+            }
+        }
+        writing.into_iter().for_each(|writing| writing.join().unwrap());
+        check(&turn, writers, lines);
+    }
+
+    #[cfg(loom)]
+    mod models {
+        use super::*;
+
+        #[test]
+        fn inv_turn_all_work_is_done_in_order_by_one_at_a_time() {
+            model(|| race(2, 2, 1));
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn all_work_is_done_in_order() {
+        for _ in 0..20 {
+            race(4, 5_000, 20_000);
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn who_is_inside_does_what_others_hand_in() {
+        let turn = turn();
+        let within = turn.try_enter().unwrap();
+        assert!(turn.try_enter().is_none());
+        turn.hand_in((0, 0)).unwrap();
+        assert_eq!(within.lines, []);
+        drop(within);
+        check(&turn, 1, 1);
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn what_there_is_no_room_for_is_given_back() {
+        let turn = Turn::new(Book { lines: Vec::new(), room: 1 }, 2);
+        turn.hand_in((0, 0)).unwrap();
+        assert_eq!(turn.hand_in((0, 1)), Err((0, 1)), "no room inside");
+        let within = turn.try_enter().unwrap();
+        turn.hand_in((0, 1)).unwrap();
+        turn.hand_in((0, 2)).unwrap();
+        assert_eq!(turn.hand_in((0, 3)), Err((0, 3)), "no room in the outbox");
+        drop(within);
+        check(&turn, 1, 3);
+    }
+}

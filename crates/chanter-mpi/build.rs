@@ -1,0 +1,45 @@
+//! Compiles the shim with the compiler of an MPI, if there is one: `$MPICC`, or `mpicc`.
+
+use std::env;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(has_mpi)");
+    println!("cargo::rerun-if-env-changed=MPICC");
+    println!("cargo::rerun-if-changed=shim/chanter_mpi.c");
+    let asked = env::var("MPICC").ok().filter(|asked| !asked.is_empty());
+    let mpicc = asked.clone().unwrap_or_else(|| "mpicc".to_owned());
+    let flags = match link_flags(&mpicc) {
+        Ok(flags) => flags,
+        // Who has named one wants that one.
+        Err(why) if asked.is_some() => panic!("MPICC={mpicc}: {why}"),
+        Err(why) => {
+            println!("cargo::rustc-env=CHANTER_MPI_MISSING={mpicc}: {why}");
+            return;
+        }
+    };
+    cc::Build::new()
+        .compiler(&mpicc)
+        .file("shim/chanter_mpi.c")
+        .std("c11")
+        .warnings(true)
+        .compile("chanter_mpi_shim");
+    println!("cargo::rustc-cfg=has_mpi");
+    println!("cargo::rustc-env=CHANTER_MPICC={mpicc}");
+    for flag in flags.split_whitespace() {
+        if let Some(folder) = flag.strip_prefix("-L") {
+            println!("cargo::rustc-link-search=native={folder}");
+        } else if let Some(library) = flag.strip_prefix("-l") {
+            println!("cargo::rustc-link-lib={library}");
+        }
+    }
+}
+
+/// What `mpicc` would call. All that are known understand `-show`.
+fn link_flags(mpicc: &str) -> Result<String, String> {
+    let output = Command::new(mpicc).arg("-show").output().map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(format!("`-show`: {}", output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|error| error.to_string())
+}

@@ -1,0 +1,210 @@
+/*
+ * MPI as functions whose types are the same with every MPI.
+ *
+ * Handles, constants and statuses differ between implementations: what is an `int` for one is a pointer for another. Here
+ * communicators are numbers, requests lie in arrays that only this file looks into, and a status is three integers. Each
+ * function returns what MPI has returned: 0, or an error code for `chanter_mpi_error`.
+ */
+
+#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE
+
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COMMS = 4 };
+
+static MPI_Comm comms[COMMS];
+
+struct requests {
+    int count;
+    MPI_Request each[];
+};
+
+struct status {
+    int source;
+    int tag;
+    int bytes;
+};
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        int code = (call);                                                                                             \
+        if (code != MPI_SUCCESS)                                                                                       \
+            return code;                                                                                               \
+    } while (0)
+
+/* -- the life of MPI in this process -- */
+
+int chanter_mpi_initialized(int *is) { return MPI_Initialized(is); }
+
+int chanter_mpi_finalized(int *is) { return MPI_Finalized(is); }
+
+/* `is_serialized`: whether any thread may call, one at a time. */
+int chanter_mpi_init(int *is_serialized) {
+    int provided = MPI_THREAD_SINGLE;
+    TRY(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided));
+    *is_serialized = provided >= MPI_THREAD_SERIALIZED;
+    TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    for (int at = 0; at < COMMS; at++) {
+        TRY(MPI_Comm_dup(MPI_COMM_WORLD, &comms[at]));
+        TRY(MPI_Comm_set_errhandler(comms[at], MPI_ERRORS_RETURN));
+    }
+    return MPI_SUCCESS;
+}
+
+int chanter_mpi_finalize(void) {
+    for (int at = 0; at < COMMS; at++)
+        TRY(MPI_Comm_free(&comms[at]));
+    return MPI_Finalize();
+}
+
+int chanter_mpi_abort(int code) { return MPI_Abort(MPI_COMM_WORLD, code); }
+
+/* -- who is there -- */
+
+int chanter_mpi_rank(int *rank) { return MPI_Comm_rank(MPI_COMM_WORLD, rank); }
+
+int chanter_mpi_size(int *size) { return MPI_Comm_size(MPI_COMM_WORLD, size); }
+
+/* For each process the lowest number of those that share memory with it. */
+int chanter_mpi_nodes(int *nodes) {
+    MPI_Comm near;
+    int rank, lowest;
+    TRY(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    TRY(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near));
+    TRY(MPI_Allreduce(&rank, &lowest, 1, MPI_INT, MPI_MIN, near));
+    TRY(MPI_Comm_free(&near));
+    return MPI_Allgather(&lowest, 1, MPI_INT, nodes, 1, MPI_INT, MPI_COMM_WORLD);
+}
+
+/* Of this node, whichever of them this process may use: `mpirun` gives each process some of its own. */
+int chanter_mpi_processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
+
+int chanter_mpi_barrier(void) { return MPI_Barrier(MPI_COMM_WORLD); }
+
+/* -- texts: at most `room` bytes, the last of which is 0 -- */
+
+static void copy(char *text, int room, const char *from) {
+    strncpy(text, from, room - 1);
+    text[room - 1] = 0;
+}
+
+int chanter_mpi_library(char *text, int room) {
+    char all[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    TRY(MPI_Get_library_version(all, &length));
+    copy(text, room, all);
+    return MPI_SUCCESS;
+}
+
+void chanter_mpi_error(int code, char *text, int room) {
+    char all[MPI_MAX_ERROR_STRING];
+    int length;
+    if (MPI_Error_string(code, all, &length) != MPI_SUCCESS)
+        strcpy(all, "an error without a text");
+    copy(text, room, all);
+}
+
+/* -- requests -- */
+
+struct requests *chanter_mpi_requests(int count) {
+    struct requests *all = malloc(sizeof *all + count * sizeof all->each[0]);
+    if (all) {
+        all->count = count;
+        for (int at = 0; at < count; at++)
+            all->each[at] = MPI_REQUEST_NULL;
+    }
+    return all;
+}
+
+/* All of them are idle. */
+void chanter_mpi_requests_free(struct requests *all) { free(all); }
+
+static int read_status(MPI_Status *from, struct status *to) {
+    to->source = from->MPI_SOURCE;
+    to->tag = from->MPI_TAG;
+    return MPI_Get_count(from, MPI_BYTE, &to->bytes);
+}
+
+int chanter_mpi_recv_init(struct requests *all, int at, int comm, void *to, int room) {
+    return MPI_Recv_init(to, room, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comms[comm], &all->each[at]);
+}
+
+int chanter_mpi_start(struct requests *all, int at) { return MPI_Start(&all->each[at]); }
+
+/* `source` and `tag` may be -1: any. */
+int chanter_mpi_irecv(struct requests *all, int at, int comm, void *to, int room, int source, int tag) {
+    return MPI_Irecv(to, room, MPI_BYTE, source < 0 ? MPI_ANY_SOURCE : source, tag < 0 ? MPI_ANY_TAG : tag, comms[comm],
+                     &all->each[at]);
+}
+
+int chanter_mpi_isend(struct requests *all, int at, int comm, const void *from, int bytes, int to, int tag) {
+    return MPI_Isend(from, bytes, MPI_BYTE, to, tag, comms[comm], &all->each[at]);
+}
+
+int chanter_mpi_test(struct requests *all, int at, int *is_done, struct status *status) {
+    MPI_Status found;
+    TRY(MPI_Test(&all->each[at], is_done, &found));
+    return *is_done ? read_status(&found, status) : MPI_SUCCESS;
+}
+
+/* The same for a send, whose status says nothing. */
+int chanter_mpi_test_sent(struct requests *all, int at, int *is_done) {
+    return MPI_Test(&all->each[at], is_done, MPI_STATUS_IGNORE);
+}
+
+/* `done` has room for `count` numbers, and `statuses` for as many; `found` of each are written, -1 if none is under way. */
+int chanter_mpi_test_some(struct requests *all, int count, int *found, int *done, struct status *statuses, void *space) {
+    MPI_Status *full = space;
+    TRY(MPI_Testsome(count, all->each, found, done, full));
+    if (*found == MPI_UNDEFINED)
+        *found = -1;
+    for (int at = 0; at < *found; at++)
+        TRY(read_status(&full[at], &statuses[at]));
+    return MPI_SUCCESS;
+}
+
+/* Bytes of a status in the `space` of `chanter_mpi_test_some`. */
+int chanter_mpi_space(void) { return sizeof(MPI_Status); }
+
+/* Takes a receive back. `was_taken`: it was not too late. */
+int chanter_mpi_cancel(struct requests *all, int at, int *was_taken, struct status *status) {
+    MPI_Status found;
+    TRY(MPI_Cancel(&all->each[at]));
+    TRY(MPI_Wait(&all->each[at], &found));
+    TRY(MPI_Test_cancelled(&found, was_taken));
+    return *was_taken ? MPI_SUCCESS : read_status(&found, status);
+}
+
+/* Of an idle persistent request. */
+int chanter_mpi_request_free(struct requests *all, int at) { return MPI_Request_free(&all->each[at]); }
+
+/* -- what MPI itself takes, to measure ours by -- */
+
+/* Round trips of messages with another process, which does the same; `wrong` counts those that were not the right ones. Each
+ * message carries its number; who is not first answers what has come. */
+int chanter_mpi_round_trips(int comm, int other, int is_first, char *out, char *in, int bytes, int rounds, int *wrong) {
+    *wrong = 0;
+    for (int round = 0; round < rounds; round++) {
+        MPI_Request sent, received;
+        int is_done = 0;
+        if (is_first) {
+            memcpy(out, &round, sizeof round);
+            TRY(MPI_Isend(out, bytes, MPI_BYTE, other, 0, comms[comm], &sent));
+        }
+        TRY(MPI_Irecv(in, bytes, MPI_BYTE, other, 0, comms[comm], &received));
+        while (!is_done)
+            TRY(MPI_Test(&received, &is_done, MPI_STATUS_IGNORE));
+        *wrong += memcmp(in, &round, sizeof round) != 0;
+        if (!is_first) {
+            memcpy(out, in, sizeof round);
+            TRY(MPI_Isend(out, bytes, MPI_BYTE, other, 0, comms[comm], &sent));
+        }
+        for (is_done = 0; !is_done;)
+            TRY(MPI_Test(&sent, &is_done, MPI_STATUS_IGNORE));
+    }
+    return MPI_SUCCESS;
+}

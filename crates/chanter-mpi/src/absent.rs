@@ -1,0 +1,132 @@
+//! In place of the engine, where the program was built without MPI.
+
+use std::convert::Infallible;
+
+use chanter_cluster::engine::{Bell, Caps, Engine, Full, Lane, Leave, Pe, Peer, Polled, Rest, Sink};
+use chanter_cluster::wire::Body;
+
+use crate::detect::{StartError, detect};
+
+/// What an MPI function has complained about: there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MpiError(Infallible);
+
+impl std::fmt::Display for MpiError {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {}
+    }
+}
+
+impl std::error::Error for MpiError {}
+
+/// The engine that there would be if the program had been built with MPI.
+#[derive(Debug)]
+pub struct Mpi(Infallible);
+
+/// What an [`Mpi`] has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Calls of `MPI_Test` and `MPI_Testsome`.
+    pub tests: u64,
+    /// Frames that MPI was given.
+    pub sent: u64,
+    /// Frames that have come.
+    pub received: u64,
+}
+
+impl Mpi {
+    /// There is none.
+    ///
+    /// # Errors
+    /// [`StartError::Missing`], always.
+    pub fn start() -> Result<Self, StartError> {
+        Err(detect().err().unwrap_or(StartError::NotLaunched))
+    }
+
+    /// There is none.
+    ///
+    /// # Errors
+    /// [`StartError::Missing`], always.
+    pub fn start_anyway() -> Result<Self, StartError> {
+        Self::start()
+    }
+
+    /// What MPI says of itself: nothing.
+    pub fn library() -> String {
+        String::new()
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> Counts {
+        match self.0 {}
+    }
+
+    /// Leaves.
+    ///
+    /// # Errors
+    /// None.
+    pub fn finish(&self) -> Result<(), MpiError> {
+        match self.0 {}
+    }
+
+    /// What MPI itself takes.
+    ///
+    /// # Errors
+    /// None.
+    #[doc(hidden)]
+    pub fn raw_round_trips(&self, _: Peer, _: usize, _: u32) -> Result<u32, MpiError> {
+        match self.0 {}
+    }
+
+    /// Ends all processes of the job.
+    pub fn abort(&self, _code: i32) {
+        match self.0 {}
+    }
+}
+
+impl Engine for Mpi {
+    fn me(&self) -> Peer {
+        match self.0 {}
+    }
+
+    fn roster(&self) -> Vec<(Peer, Pe)> {
+        match self.0 {}
+    }
+
+    fn caps(&self, _: Peer) -> Caps {
+        match self.0 {}
+    }
+
+    fn has_ended(&self) -> bool {
+        match self.0 {}
+    }
+
+    fn attach(&self, _: Bell) {
+        match self.0 {}
+    }
+
+    fn try_send(&self, _: Peer, _: Lane, _: Body) -> Result<(), Full> {
+        match self.0 {}
+    }
+
+    fn has_work(&self) -> bool {
+        match self.0 {}
+    }
+
+    fn poll(&self, _: u32, _: &mut dyn Sink) -> Polled {
+        match self.0 {}
+    }
+
+    fn rest(&self) -> Rest {
+        match self.0 {}
+    }
+
+    fn rise(&self) {
+        match self.0 {}
+    }
+
+    fn leave(&self, _: Leave) {
+        match self.0 {}
+    }
+}

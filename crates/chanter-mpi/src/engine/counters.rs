@@ -1,0 +1,51 @@
+//! What was counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What an [`Mpi`](super::Mpi) has done so far. Written by whoever is inside, one at a time.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    tests: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+/// What an [`Mpi`](super::Mpi) has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Calls of `MPI_Test` and `MPI_Testsome` for receives, and for sends that were not done at once.
+    pub tests: u64,
+    /// Frames that MPI was given.
+    pub sent: u64,
+    /// Frames that have come.
+    pub received: u64,
+}
+
+impl Counters {
+    #[inline]
+    fn add(counter: &AtomicU64, more: u64) {
+        // ORDER: Relaxed: the turn orders those who write; who reads wants a number only.
+        counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn tested(&self, times: u64) {
+        Self::add(&self.tests, times);
+    }
+
+    #[inline]
+    pub(super) fn sent(&self) {
+        Self::add(&self.sent, 1);
+    }
+
+    #[inline]
+    pub(super) fn received(&self) {
+        Self::add(&self.received, 1);
+    }
+
+    pub(super) fn read(&self) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts { tests: read(&self.tests), sent: read(&self.sent), received: read(&self.received) }
+    }
+}

@@ -1,0 +1,310 @@
+//! The engine that carries frames by MPI.
+
+mod counters;
+mod flight;
+mod peer;
+mod ring;
+mod state;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use chanter_cluster::engine::turn::{Inside, Turn, Within};
+use chanter_cluster::engine::{
+    Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink,
+};
+use chanter_cluster::wire::{Body, LENGTH};
+
+use counters::Counters;
+pub use counters::Counts;
+use state::{LONGEST, Outgoing, State};
+
+use crate::detect::{Detected, StartError, detect};
+use crate::shim::{MpiError, Right, library, processors};
+
+/// So much may be handed in while somebody else is inside.
+const OUTBOX: usize = 256;
+/// Who is about to sleep tests for so long before, if something has come since the last time. The long one is longer than a
+/// pause and the way out of it: two processes that both sleep would else miss each other's answers for ever. It is for
+/// those who have gained by it, and is tried now and then.
+const LONG_LINGER: Duration = Duration::from_micros(150);
+const SHORT_LINGER: Duration = Duration::from_micros(20);
+const RARELY: u32 = 16;
+/// The first pause, and the longest, in microseconds.
+const SHORTEST_PAUSE: u32 = 50;
+const LONGEST_PAUSE: u32 = 1000;
+
+/// An engine that carries frames by MPI, between the processes that `mpirun` has started.
+///
+/// MPI is called by one OS thread at a time (`MPI_THREAD_SERIALIZED`), which may be any; who finds another one inside leaves
+/// its frame there and goes on. MPI wakes nobody: a [`Pump`](chanter_cluster::Pump) has to poll this, as
+/// [`run`](crate::run) sees to.
+///
+/// If a process dies, `mpirun` ends all others ([`Death::Aborts`]).
+pub struct Mpi {
+    turn: Turn<State>,
+    me: u32,
+    nodes: Vec<u32>,
+    /// No more processes than processors are on this node: who tests takes no time from the others.
+    may_linger: bool,
+    bell: OnceLock<Bell>,
+    /// Somebody was refused, and is told by the bell when there is room.
+    has_refused: AtomicBool,
+    counters: Arc<Counters>,
+    has_ended: AtomicBool,
+    sleep: Sleep,
+}
+
+/// How those sleep who poll.
+#[derive(Default)]
+struct Sleep {
+    /// Microseconds of the last pause; 0 if something has come since.
+    pause: AtomicU32,
+    /// Lingers in vain, one after the other.
+    vain: AtomicU32,
+}
+
+impl Mpi {
+    /// Initializes MPI, for the whole job at once: the OS thread is blocked until all its processes do so.
+    ///
+    /// # Errors
+    /// This process was not started by this MPI's `mpirun`; MPI was initialized before, or does not let any
+    /// thread call it; or it has failed.
+    pub fn start() -> Result<Self, StartError> {
+        match detect() {
+            Ok(Detected::Launched) => {}
+            Ok(Detected::Alone) => return Err(StartError::NotLaunched),
+            Err(error) => return Err(error),
+        }
+        Self::start_anyway()
+    }
+
+    /// As [`start`](Self::start); without `mpirun`, this process is a job of its own.
+    ///
+    /// # Errors
+    /// As for `start`.
+    pub fn start_anyway() -> Result<Self, StartError> {
+        let right = Right::begin().ok_or(StartError::Twice)??;
+        let (me, count, nodes) = (right.rank()?, right.size()?, right.nodes()?);
+        let near = nodes.iter().filter(|node| **node == nodes[me as usize]).count();
+        let counters = Arc::new(Counters::default());
+        let state = State::new(right, me, count, Arc::clone(&counters))?;
+        // Nobody sends before all receive: what comes first would be copied once more.
+        state.right.barrier()?;
+        Ok(Self {
+            turn: Turn::new(state, OUTBOX),
+            me,
+            nodes,
+            may_linger: near <= processors(),
+            bell: OnceLock::new(),
+            has_refused: AtomicBool::new(false),
+            counters,
+            has_ended: AtomicBool::new(count == 1),
+            sleep: Sleep::default(),
+        })
+    }
+
+    /// What MPI says of itself.
+    pub fn library() -> String {
+        library()
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> Counts {
+        self.counters.read()
+    }
+
+    /// Leaves, waits until all others have left, and finalizes MPI. The OS thread is blocked.
+    ///
+    /// # Errors
+    /// MPI has failed, now or before, and is not finalized: this process should end.
+    pub fn finish(&self) -> Result<(), MpiError> {
+        self.leave(Leave::Drain);
+        let mut pause = Duration::ZERO;
+        while !self.has_ended() {
+            if self.poll(u32::MAX, &mut Nobody) == Polled::Nothing {
+                thread::sleep(pause);
+                pause = (2 * pause + Duration::from_micros(10)).min(Duration::from_millis(1));
+            } else {
+                pause = Duration::ZERO;
+            }
+        }
+        let mut within = self.enter();
+        if let Some(error) = within.broken.take() {
+            return Err(error);
+        }
+        within.close()?;
+        within.right.end()
+    }
+
+    /// Ends all processes of the job at once, with this exit code. Comes back only if MPI cannot do that.
+    pub fn abort(&self, code: i32) {
+        self.enter().right.abort(code);
+    }
+
+    /// Round trips of messages of so many bytes (at least 4) between this process and `other`, which calls this too, by
+    /// `MPI_Isend`, `MPI_Irecv` and `MPI_Test` alone: what the engine is measured by. How many messages were wrong.
+    /// The OS thread is blocked, and nothing else comes meanwhile.
+    ///
+    /// # Errors
+    /// MPI has failed.
+    ///
+    /// # Panics
+    /// There are too few bytes for a number.
+    #[doc(hidden)]
+    pub fn raw_round_trips(&self, other: Peer, bytes: usize, rounds: u32) -> Result<u32, MpiError> {
+        self.enter().right.round_trips(other.0, self.me < other.0, bytes, rounds)
+    }
+
+    /// Goes inside. Who is there does not stay for long.
+    fn enter(&self) -> Within<'_, State> {
+        loop {
+            if let Some(within) = self.turn.try_enter() {
+                return within;
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Whether who was refused should try again.
+    #[inline]
+    fn may_retry(&self, within: &State) -> bool {
+        // ORDER: Relaxed: it is looked at again and again as long as it is set.
+        self.has_refused.load(Ordering::Relaxed) && within.has_room()
+    }
+
+    /// What follows from what was done inside.
+    #[inline]
+    fn after(&self, mut within: Within<'_, State>) {
+        let has_room = self.may_retry(&within);
+        let ends = within.has_ended() && !std::mem::replace(&mut within.is_end_told, true);
+        drop(within);
+        if ends {
+            // ORDER: Release: what was done inside before the end is seen by who sees the end.
+            self.has_ended.store(true, Ordering::Release);
+        }
+        // ORDER: Relaxed: a flag. Who is refused from now on sets it again, and the next look finds that.
+        if ends || (has_room && self.has_refused.swap(false, Ordering::Relaxed)) {
+            self.bell.get().inspect(|bell| bell.ring());
+        }
+    }
+}
+
+/// Hears nothing.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn arrived(&mut self, _from: Peer, _lane: Lane, _frame: Body) {}
+
+    fn peer(&mut self, _peer: Peer, _change: chanter_cluster::engine::Change) {}
+}
+
+impl Engine for Mpi {
+    fn me(&self) -> Peer {
+        Peer(self.me)
+    }
+
+    fn roster(&self) -> Vec<(Peer, Pe)> {
+        (0..).zip(&self.nodes).map(|(peer, node)| (Peer(peer), Pe(*node))).collect()
+    }
+
+    fn caps(&self, _to: Peer) -> Caps {
+        let eager = (LONGEST - LENGTH) as u32;
+        Caps { order: Order::PerPeer, loss: Loss::Never, death: Death::Aborts, eager }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    fn attach(&self, bell: Bell) {
+        // Called once.
+        let _ = self.bell.set(bell);
+    }
+
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+        if to.0 as usize >= self.nodes.len() {
+            return Ok(());
+        }
+        if body.frame().len() > LONGEST {
+            return Err(Full { body });
+        }
+        self.turn.hand_in(Outgoing { to: to.0, lane, body }).map_err(|outgoing| {
+            self.has_refused.store(true, Ordering::Relaxed);
+            Full { body: outgoing.body }
+        })
+    }
+
+    #[inline]
+    fn has_work(&self) -> bool {
+        self.turn.try_enter().is_some_and(|mut within| within.look() || self.may_retry(&within))
+    }
+
+    fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
+        let Some(mut within) = self.turn.try_enter() else { return Polled::Nothing };
+        let (count, has_more) = within.poll(budget, sink);
+        self.after(within);
+        if count > 0 {
+            self.sleep.pause.store(0, Ordering::Relaxed);
+        }
+        match (count, has_more) {
+            (0, _) => Polled::Nothing,
+            (_, false) => Polled::Some,
+            (_, true) => Polled::More,
+        }
+    }
+
+    fn rest(&self) -> Rest {
+        if self.has_ended() {
+            return Rest::Notified;
+        }
+        if self.has_work() || self.linger() {
+            return Rest::Work;
+        }
+        // ORDER: Relaxed: a guess, which may be lost.
+        let last = self.sleep.pause.load(Ordering::Relaxed);
+        let pause = (2 * last).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        self.sleep.pause.store(pause, Ordering::Relaxed);
+        Rest::For(Duration::from_micros(pause.into()))
+    }
+
+    fn rise(&self) {}
+
+    fn leave(&self, _how: Leave) {
+        let mut within = self.enter();
+        within.leave();
+        self.after(within);
+    }
+}
+
+impl Mpi {
+    /// Tests for a while: an answer is often there before a processor could fall asleep and be woken.
+    fn linger(&self) -> bool {
+        // ORDER: Relaxed: guesses, which may be lost.
+        if !self.may_linger || self.sleep.pause.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
+        let vain = self.sleep.vain.load(Ordering::Relaxed);
+        let time = if vain.is_multiple_of(RARELY) { LONG_LINGER } else { SHORT_LINGER };
+        let from = Instant::now();
+        while from.elapsed() < time {
+            for _ in 0..8 {
+                if self.has_work() {
+                    self.sleep.vain.store(0, Ordering::Relaxed);
+                    return true;
+                }
+            }
+        }
+        self.sleep.vain.store(vain.wrapping_add(1), Ordering::Relaxed);
+        false
+    }
+}
+
+impl fmt::Debug for Mpi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mpi").field("me", &self.me).field("of", &self.nodes.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,121 @@
+//! What is known of another process: what it has sent, in which order, and whether it leaves.
+
+use std::collections::VecDeque;
+
+use chanter_cluster::engine::{Lane, Why};
+use chanter_cluster::wire::Body;
+
+/// So many lanes there are.
+pub(super) const LANES: usize = 3;
+
+/// A frame that has come, or begun to.
+pub(super) enum Frame {
+    Whole(Body),
+    /// It comes by itself; the number is the receive's.
+    Coming(u64),
+    /// It has come, and was no frame.
+    Bad,
+}
+
+#[derive(Default)]
+pub(super) struct Peer {
+    /// Frames of each lane that have to wait for a large one before them. Empty, or the first is on its way.
+    waiting: [VecDeque<Frame>; LANES],
+    /// Frames that were sent to it, and frames of it that have come.
+    pub(super) sent: u64,
+    arrived: u64,
+    /// It has said that it leaves, and has sent so many.
+    farewell: Option<u64>,
+    /// We have said so to it.
+    pub(super) was_told: bool,
+    /// It has gone.
+    pub(super) down: Option<Why>,
+}
+
+impl Peer {
+    /// A frame has come. It may be handed out now, or waits for those before it.
+    #[inline]
+    pub(super) fn came(&mut self, lane: Lane, frame: Frame) -> Option<Frame> {
+        let waiting = &mut self.waiting[lane as usize];
+        let waits = !waiting.is_empty() || matches!(frame, Frame::Coming(_));
+        if waits {
+            waiting.push_back(frame);
+            return None;
+        }
+        self.arrived += 1;
+        Some(frame)
+    }
+
+    /// A large frame is here.
+    pub(super) fn filled(&mut self, lane: Lane, number: u64, with: Frame) {
+        let mut waiting = self.waiting[lane as usize].iter_mut();
+        if let Some(place) = waiting.find(|frame| matches!(frame, Frame::Coming(other) if *other == number)) {
+            *place = with;
+        }
+    }
+
+    /// The next frame of a lane that need not wait any more.
+    pub(super) fn next(&mut self, lane: Lane) -> Option<Frame> {
+        let waiting = &mut self.waiting[lane as usize];
+        if matches!(waiting.front()?, Frame::Coming(_)) {
+            return None;
+        }
+        self.arrived += 1;
+        waiting.pop_front()
+    }
+
+    /// It leaves, and has sent so many frames.
+    pub(super) fn leaves(&mut self, sent: u64) {
+        self.farewell = Some(sent);
+    }
+
+    /// Whether it has left and all that it has sent is here.
+    #[inline]
+    pub(super) fn has_left(&self) -> bool {
+        self.farewell.is_some_and(|sent| sent <= self.arrived)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(byte: u8) -> Frame {
+        Frame::Whole(Body::copied_from(&[byte]))
+    }
+
+    fn byte(frame: Option<Frame>) -> Option<u8> {
+        match frame? {
+            Frame::Whole(body) => Some(body[0]),
+            Frame::Coming(_) | Frame::Bad => None,
+        }
+    }
+
+    #[test]
+    fn frames_wait_for_a_large_one_of_their_lane_only() {
+        let mut peer = Peer::default();
+        assert_eq!(byte(peer.came(Lane::User, whole(1))), Some(1));
+        assert!(peer.came(Lane::User, Frame::Coming(7)).is_none());
+        assert!(peer.came(Lane::User, whole(3)).is_none());
+        assert_eq!(byte(peer.came(Lane::Control, whole(4))), Some(4));
+        assert!(peer.next(Lane::User).is_none());
+        peer.filled(Lane::User, 7, whole(2));
+        assert_eq!(byte(peer.next(Lane::User)), Some(2));
+        assert_eq!(byte(peer.next(Lane::User)), Some(3));
+        assert!(peer.next(Lane::User).is_none());
+        assert_eq!(byte(peer.came(Lane::User, whole(5))), Some(5));
+    }
+
+    #[test]
+    fn it_has_left_when_all_that_it_has_sent_is_here() {
+        let mut peer = Peer::default();
+        assert!(peer.came(Lane::User, Frame::Coming(1)).is_none());
+        peer.leaves(2);
+        assert!(peer.came(Lane::Control, whole(1)).is_some());
+        assert!(!peer.has_left());
+        peer.filled(Lane::User, 1, whole(2));
+        assert!(!peer.has_left());
+        assert!(peer.next(Lane::User).is_some());
+        assert!(peer.has_left());
+    }
+}

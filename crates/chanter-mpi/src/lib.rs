@@ -1,0 +1,67 @@
+//! Threads that talk over MPI.
+//!
+//! [`run`] runs a program as a process of the job that `mpirun` has started:
+//!
+//! ```no_run
+//! use chanter_cluster::{ANYONE, Here};
+//!
+//! const HELLO: u32 = 1;
+//!
+//! fn main() -> Result<(), chanter_mpi::StartError> {
+//!     chanter_mpi::run(async |here: Here| {
+//!         if here.number() == 0 {
+//!             let me = here.open("greeter").unwrap();
+//!             for _ in 1..here.count() {
+//!                 let got = me.recv::<String>(ANYONE, HELLO).await.unwrap();
+//!                 println!("{} says {}", got.from, got.value);
+//!             }
+//!         } else {
+//!             let me = here.inbox().unwrap();
+//!             let greeter = here.lookup("greeter@0").await.unwrap();
+//!             me.send(greeter, HELLO, "hello").await.unwrap();
+//!         }
+//!     })
+//! }
+//! ```
+//!
+//! # Building
+//!
+//! The crate builds everywhere. It looks for the compiler `mpicc`, or what the environment variable `MPICC` names, which says
+//! where MPI is; without one, [`detect`] says what was missing, and `run` runs programs that `mpirun` has not started.
+//!
+//! **One MPI for each build.** Handles and constants of MPIs are different, so a program that was built with Open MPI cannot
+//! run with MPICH. (Started by the wrong `mpirun`, each process would believe that it is alone; `run` refuses that.) MPI 5.0
+//! defines one ABI for all, in which handles are pointers, constants are fixed, and the library is called `libmpi_abi`. This
+//! crate can load that at run time once it is what users have: MPICH 5.0 and later, configured with `--enable-mpi-abi`,
+//! and the Open MPI that follows 5.0. It is there if `mpicc_abi` is, or `mpi.h` defines `MPI_ABI_VERSION` as 1 or more.
+//! Open MPI 4.1 and MPICH 4.0 do not.
+//!
+//! # Who polls
+//!
+//! MPI makes progress only while it is called, and wakes nobody. Drivers of the machine call it while they look around, and
+//! before they sleep (Chant, section 4.2: the scheduler polls). Who finds nothing to do tests for 20 us, if that has
+//! paid lately; then it sleeps, for 50 us at first, and for at most 1 ms if nothing comes.
+//!
+//! Frames up to 8 KiB go as one MPI message, into a ring of receives that are always posted; an empty poll tests the
+//! first of each ring, however many threads wait. Larger ones go straight from the sender's buffer into one of the receiver.
+
+#[cfg(not(has_mpi))]
+#[path = "absent.rs"]
+mod engine;
+#[cfg(has_mpi)]
+mod engine;
+
+mod detect;
+mod mpirun;
+mod run;
+#[cfg(has_mpi)]
+mod shim;
+
+pub use detect::{Detected, StartError, detect};
+#[cfg(not(has_mpi))]
+pub use engine::MpiError;
+pub use engine::{Counts, Mpi};
+pub use mpirun::mpirun;
+pub use run::{run, run_on};
+#[cfg(has_mpi)]
+pub use shim::MpiError;

@@ -1,0 +1,83 @@
+//! Programs that `mpirun` starts.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use chanter::{Builder, Machine};
+use chanter_cluster::{Here, Pump};
+
+use crate::detect::{Detected, StartError, detect};
+use crate::engine::Mpi;
+
+/// Runs `main` as this process of the job that has been started: by `mpirun`, over MPI; by `chanter launch`, over sockets;
+/// or, if nobody has, alone. A program that was built without MPI runs too, unless `mpirun` has started it.
+///
+/// When `main` is over, this process leaves the cluster; MPI is finalized when all have left. If `main` panics, the whole job
+/// ends.
+///
+/// # Errors
+/// Nothing has run, or MPI has failed at the end: see [`StartError`].
+///
+/// # Panics
+/// As `main`.
+pub fn run<T>(main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
+    run_on(Machine::builder(), main)
+}
+
+/// As [`run`], on a machine of one's own.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
+    if detect_launcher()? == Detected::Launched { over_mpi(builder, main) } else { without(builder, main) }
+}
+
+/// A program without MPI does not care, as long as `mpirun` has not started it.
+fn detect_launcher() -> Result<Detected, StartError> {
+    match detect() {
+        Err(StartError::Missing(_)) if !crate::detect::is_launched() => Ok(Detected::Alone),
+        detected => detected,
+    }
+}
+
+fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
+    let engine = Arc::new(Mpi::start()?);
+    let pump = Pump::new();
+    let machine = pump.attached_to(builder).build().map_err(machine_error)?;
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        machine.block_on(async {
+            let here = Here::start_polled(Arc::clone(&engine), &pump);
+            let value = main(here.clone()).await;
+            here.leave().await;
+            value
+        })
+    }));
+    let value = ran.unwrap_or_else(|panic| {
+        // The others would wait for this process for ever.
+        engine.abort(101);
+        resume_unwind(panic)
+    });
+    drop(machine);
+    engine.finish()?;
+    Ok(value)
+}
+
+fn without<T>(builder: Builder, main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
+    let machine = builder.build().map_err(machine_error)?;
+    machine.block_on(async {
+        #[cfg(unix)]
+        let here = Here::launched().await.map_err(|error| StartError::Sockets(error.to_string()))?;
+        #[cfg(not(unix))]
+        let here = Here::start(chanter_cluster::engine::Local::alone());
+        let value = main(here.clone()).await;
+        here.leave().await;
+        Ok(value)
+    })
+}
+
+fn machine_error(error: std::io::Error) -> StartError {
+    StartError::Machine(format!("the OS refuses what a machine needs: {error}"))
+}

@@ -1,0 +1,461 @@
+//! MPI, by way of the shim in C: no function here is called by two threads at once.
+//!
+//! A [`Right`] is the right to call. There is one in a process, and it is inside a
+//! [`Turn`](chanter_cluster::engine::turn::Turn).
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What an MPI function has complained about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MpiError {
+    /// What was to be done.
+    pub call: &'static str,
+    /// What the library says.
+    pub text: String,
+}
+
+impl fmt::Display for MpiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MPI: {}: {}", self.call, self.text)
+    }
+}
+
+impl std::error::Error for MpiError {}
+
+pub(crate) type Result<T> = std::result::Result<T, MpiError>;
+
+/// A received message.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Status {
+    pub(crate) source: c_int,
+    pub(crate) tag: c_int,
+    pub(crate) bytes: c_int,
+}
+
+#[repr(C)]
+struct RawRequests([u8; 0]);
+
+mod raw {
+    use super::{RawRequests, Status, c_char, c_int, c_void};
+
+    unsafe extern "C" {
+        pub(super) fn chanter_mpi_initialized(is: *mut c_int) -> c_int;
+        pub(super) fn chanter_mpi_finalized(is: *mut c_int) -> c_int;
+        pub(super) fn chanter_mpi_init(is_serialized: *mut c_int) -> c_int;
+        pub(super) fn chanter_mpi_finalize() -> c_int;
+        pub(super) fn chanter_mpi_abort(code: c_int) -> c_int;
+        pub(super) fn chanter_mpi_rank(rank: *mut c_int) -> c_int;
+        pub(super) fn chanter_mpi_size(size: *mut c_int) -> c_int;
+        pub(super) fn chanter_mpi_nodes(nodes: *mut c_int) -> c_int;
+        pub(super) fn chanter_mpi_processors() -> c_int;
+        pub(super) fn chanter_mpi_barrier() -> c_int;
+        pub(super) fn chanter_mpi_library(text: *mut c_char, room: c_int) -> c_int;
+        pub(super) fn chanter_mpi_error(code: c_int, text: *mut c_char, room: c_int);
+        pub(super) fn chanter_mpi_requests(count: c_int) -> *mut RawRequests;
+        pub(super) fn chanter_mpi_requests_free(all: *mut RawRequests);
+        pub(super) fn chanter_mpi_recv_init(
+            all: *mut RawRequests,
+            at: c_int,
+            comm: c_int,
+            to: *mut c_void,
+            room: c_int,
+        ) -> c_int;
+        pub(super) fn chanter_mpi_start(all: *mut RawRequests, at: c_int) -> c_int;
+        pub(super) fn chanter_mpi_irecv(
+            all: *mut RawRequests,
+            at: c_int,
+            comm: c_int,
+            to: *mut c_void,
+            room: c_int,
+            source: c_int,
+            tag: c_int,
+        ) -> c_int;
+        pub(super) fn chanter_mpi_isend(
+            all: *mut RawRequests,
+            at: c_int,
+            comm: c_int,
+            from: *const c_void,
+            bytes: c_int,
+            to: c_int,
+            tag: c_int,
+        ) -> c_int;
+        pub(super) fn chanter_mpi_test(
+            all: *mut RawRequests,
+            at: c_int,
+            is_done: *mut c_int,
+            status: *mut Status,
+        ) -> c_int;
+        pub(super) fn chanter_mpi_test_sent(all: *mut RawRequests, at: c_int, is_done: *mut c_int) -> c_int;
+        pub(super) fn chanter_mpi_test_some(
+            all: *mut RawRequests,
+            count: c_int,
+            found: *mut c_int,
+            done: *mut c_int,
+            statuses: *mut Status,
+            space: *mut c_void,
+        ) -> c_int;
+        pub(super) fn chanter_mpi_space() -> c_int;
+        pub(super) fn chanter_mpi_cancel(
+            all: *mut RawRequests,
+            at: c_int,
+            was_taken: *mut c_int,
+            status: *mut Status,
+        ) -> c_int;
+        pub(super) fn chanter_mpi_request_free(all: *mut RawRequests, at: c_int) -> c_int;
+        pub(super) fn chanter_mpi_round_trips(
+            comm: c_int,
+            other: c_int,
+            is_first: c_int,
+            out: *mut u8,
+            to: *mut u8,
+            bytes: c_int,
+            rounds: c_int,
+            wrong: *mut c_int,
+        ) -> c_int;
+    }
+}
+
+fn text_of(fill: impl FnOnce(*mut c_char, c_int)) -> String {
+    let mut text = [0 as c_char; 1024];
+    fill(text.as_mut_ptr(), text.len() as c_int);
+    // SAFETY: the array begins with a text that ends with a 0, which the shim has written, or with the 0 that was there.
+    let text = unsafe { CStr::from_ptr(text.as_ptr()) };
+    text.to_string_lossy().trim().to_owned()
+}
+
+fn check(call: &'static str, code: c_int) -> Result<()> {
+    if code == 0 {
+        return Ok(());
+    }
+    // SAFETY: the array has that room. MPI is initialized, or the text is about that.
+    let text = text_of(|text, room| unsafe { raw::chanter_mpi_error(code, text, room) });
+    Err(MpiError { call, text })
+}
+
+/// What the library says of itself.
+pub(crate) fn library() -> String {
+    text_of(|text, room| {
+        // SAFETY: the array has that room. This call is allowed before MPI is initialized.
+        unsafe { raw::chanter_mpi_library(text, room) };
+    })
+}
+
+/// How many processors this node has.
+pub(crate) fn processors() -> usize {
+    // SAFETY: this asks the system for a number.
+    usize::try_from(unsafe { raw::chanter_mpi_processors() }).unwrap_or(1)
+}
+
+/// The right to call MPI, which is initialized. One thread at a time has it.
+#[derive(Debug)]
+pub(crate) struct Right(());
+
+static WAS_BEGUN: AtomicBool = AtomicBool::new(false);
+
+impl Right {
+    /// Initializes MPI. `None`: that was done before in this process, by us or by somebody else.
+    pub(crate) fn begin() -> Option<Result<Self>> {
+        // ORDER: Relaxed: only one caller may see `false`; nothing else is published.
+        if WAS_BEGUN.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let mut is = 0;
+        // SAFETY: these may be called at any time, with a place for the answer.
+        let known = unsafe { raw::chanter_mpi_initialized(&mut is) == 0 && is == 0 };
+        // SAFETY: as above.
+        let known = known && unsafe { raw::chanter_mpi_finalized(&mut is) == 0 && is == 0 };
+        known.then(|| {
+            // SAFETY: MPI is not initialized, as was just asked, and of ours only this thread gets here.
+            check("initialize", unsafe { raw::chanter_mpi_init(&mut is) })?;
+            if is == 0 {
+                let text = "this library allows only one thread to call it (MPI_THREAD_SERIALIZED is wanted)";
+                return Err(MpiError { call: "initialize", text: text.to_owned() });
+            }
+            Ok(Self(()))
+        })
+    }
+
+    /// Ends MPI in this process, when all others do. No request is under way.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        // SAFETY: MPI is initialized and not finalized, since this exists.
+        check("finalize", unsafe { raw::chanter_mpi_finalize() })
+    }
+
+    /// Ends all processes of the job.
+    pub(crate) fn abort(&self, code: i32) {
+        // SAFETY: MPI is initialized.
+        unsafe { raw::chanter_mpi_abort(code) };
+    }
+
+    pub(crate) fn rank(&self) -> Result<u32> {
+        let mut rank = 0;
+        // SAFETY: MPI is initialized; there is a place for the answer.
+        check("find out the rank", unsafe { raw::chanter_mpi_rank(&mut rank) })?;
+        Ok(rank as u32)
+    }
+
+    pub(crate) fn size(&self) -> Result<u32> {
+        let mut size = 0;
+        // SAFETY: as in `rank`.
+        check("find out how many processes there are", unsafe { raw::chanter_mpi_size(&mut size) })?;
+        Ok(size as u32)
+    }
+
+    /// Of each process the lowest number of those that share memory with it. All processes call this.
+    pub(crate) fn nodes(&self) -> Result<Vec<u32>> {
+        let mut nodes = vec![0; self.size()? as usize];
+        // SAFETY: MPI is initialized; there is a place for a number of each process.
+        check("find out who shares memory", unsafe { raw::chanter_mpi_nodes(nodes.as_mut_ptr()) })?;
+        Ok(nodes.into_iter().map(|node| node as u32).collect())
+    }
+
+    /// Messages to and fro between this process and another one, which calls this, too: so many were wrong. The OS thread
+    /// is blocked.
+    pub(crate) fn round_trips(&self, other: u32, is_first: bool, bytes: usize, rounds: u32) -> Result<u32> {
+        assert!(bytes >= 4, "each message carries its number");
+        let (mut out, mut to) = (vec![0; bytes], vec![0; bytes]);
+        let mut wrong = 0;
+        // SAFETY: MPI is initialized; both buffers have that many bytes, and nothing is under way when this returns, unless it
+        // fails, when they are forgotten.
+        let code = unsafe {
+            raw::chanter_mpi_round_trips(
+                Comm::Measured as c_int,
+                other as c_int,
+                is_first.into(),
+                out.as_mut_ptr(),
+                to.as_mut_ptr(),
+                bytes as c_int,
+                rounds as c_int,
+                &mut wrong,
+            )
+        };
+        check("measure round trips", code).inspect_err(|_| std::mem::forget((out, to)))?;
+        Ok(wrong as u32)
+    }
+
+    /// Waits for all processes.
+    pub(crate) fn barrier(&self) -> Result<()> {
+        // SAFETY: MPI is initialized.
+        check("wait for all", unsafe { raw::chanter_mpi_barrier() })
+    }
+}
+
+/// An array of requests.
+pub(crate) struct Requests {
+    all: NonNull<RawRequests>,
+    count: c_int,
+}
+
+// SAFETY: MPI's requests belong to no thread; who has this calls for them, one at a time.
+unsafe impl Send for Requests {}
+
+impl Requests {
+    /// So many, all idle.
+    pub(crate) fn new(count: usize) -> Self {
+        // SAFETY: any count may be asked for.
+        let all = unsafe { raw::chanter_mpi_requests(count as c_int) };
+        Self { all: NonNull::new(all).expect("the memory for requests"), count: count as c_int }
+    }
+
+    fn at(&self, at: usize) -> c_int {
+        assert!((at as c_int) < self.count);
+        at as c_int
+    }
+
+    /// Prepares a persistent receive from anyone, with any tag.
+    ///
+    /// # Safety
+    /// The request is idle. `room` bytes at `to` stay, and only MPI touches them from each [`start`](Self::start) until
+    /// a test says that it is done.
+    pub(crate) unsafe fn recv_init(
+        &mut self,
+        _: &mut Right,
+        at: usize,
+        comm: Comm,
+        to: *mut u8,
+        room: usize,
+    ) -> Result<()> {
+        let at = self.at(at);
+        // SAFETY: the request is one of the array; the caller sees to the rest.
+        let code = unsafe {
+            raw::chanter_mpi_recv_init(self.all.as_ptr(), at, comm as c_int, to.cast(), room as c_int)
+        };
+        check("prepare a receive", code)
+    }
+
+    /// Starts a persistent receive, which is not started.
+    pub(crate) fn start(&mut self, _: &mut Right, at: usize) -> Result<()> {
+        let at = self.at(at);
+        // SAFETY: the request is one of the array; where it writes, `recv_init`'s caller answers for.
+        check("start a receive", unsafe { raw::chanter_mpi_start(self.all.as_ptr(), at) })
+    }
+
+    /// Posts a receive, from one process or any, with one tag or any.
+    ///
+    /// # Safety
+    /// As for [`recv_init`](Self::recv_init), from now on.
+    #[allow(clippy::too_many_arguments, reason = "MPI's own")]
+    pub(crate) unsafe fn irecv(
+        &mut self,
+        _: &mut Right,
+        at: usize,
+        comm: Comm,
+        to: *mut u8,
+        room: usize,
+        source: Option<u32>,
+        tag: Option<u16>,
+    ) -> Result<()> {
+        let at = self.at(at);
+        let source = source.map_or(-1, |source| source as c_int);
+        let tag = tag.map_or(-1, c_int::from);
+        // SAFETY: as in `recv_init`.
+        let code = unsafe {
+            raw::chanter_mpi_irecv(
+                self.all.as_ptr(),
+                at,
+                comm as c_int,
+                to.cast(),
+                room as c_int,
+                source,
+                tag,
+            )
+        };
+        check("post a receive", code)
+    }
+
+    /// Sends.
+    ///
+    /// # Safety
+    /// The request is idle. The bytes stay as they are until a test says that it is done.
+    pub(crate) unsafe fn isend(
+        &mut self,
+        _: &mut Right,
+        at: usize,
+        comm: Comm,
+        bytes: *const [u8],
+        to: u32,
+        tag: u16,
+    ) -> Result<()> {
+        let at = self.at(at);
+        // SAFETY: the request is one of the array; the caller sees to the rest.
+        let code = unsafe {
+            raw::chanter_mpi_isend(
+                self.all.as_ptr(),
+                at,
+                comm as c_int,
+                bytes.cast(),
+                bytes.len() as c_int,
+                to as c_int,
+                tag.into(),
+            )
+        };
+        check("send", code)
+    }
+
+    /// Whether a receive that is under way is done.
+    #[inline]
+    pub(crate) fn test(&mut self, _: &mut Right, at: usize) -> Result<Option<Status>> {
+        let (mut is_done, mut status) = (0, Status::default());
+        let at = self.at(at);
+        // SAFETY: the request is one of the array; there are places for the answers.
+        let code = unsafe { raw::chanter_mpi_test(self.all.as_ptr(), at, &mut is_done, &mut status) };
+        check("test a receive", code)?;
+        Ok((is_done != 0).then_some(status))
+    }
+
+    /// Whether a send that is under way is done.
+    #[inline]
+    pub(crate) fn test_sent(&mut self, _: &mut Right, at: usize) -> Result<bool> {
+        let mut is_done = 0;
+        let at = self.at(at);
+        // SAFETY: as in `test`.
+        check("test a send", unsafe { raw::chanter_mpi_test_sent(self.all.as_ptr(), at, &mut is_done) })?;
+        Ok(is_done != 0)
+    }
+
+    /// Those that are done, of all that are under way.
+    pub(crate) fn test_some<'a>(
+        &mut self,
+        _: &mut Right,
+        found: &'a mut Found,
+    ) -> Result<impl Iterator<Item = (usize, Status)> + 'a> {
+        assert!(self.count as usize <= found.done.len());
+        let mut many = 0;
+        // SAFETY: there are places for as many answers as there are requests.
+        let code = unsafe {
+            raw::chanter_mpi_test_some(
+                self.all.as_ptr(),
+                self.count,
+                &mut many,
+                found.done.as_mut_ptr(),
+                found.statuses.as_mut_ptr(),
+                found.space.as_mut_ptr().cast(),
+            )
+        };
+        check("test some", code)?;
+        let done = found.done.iter().map(|at| *at as usize);
+        Ok(done.zip(found.statuses.iter().copied()).take(many.max(0) as usize))
+    }
+
+    /// Takes a receive back that is under way; what has come, if it was too late.
+    pub(crate) fn cancel(&mut self, _: &mut Right, at: usize) -> Result<Option<Status>> {
+        let (mut was_taken, mut status) = (0, Status::default());
+        let at = self.at(at);
+        // SAFETY: as in `test`.
+        let code = unsafe { raw::chanter_mpi_cancel(self.all.as_ptr(), at, &mut was_taken, &mut status) };
+        check("take a receive back", code)?;
+        Ok((was_taken == 0).then_some(status))
+    }
+
+    /// Forgets a persistent receive that is not started.
+    pub(crate) fn forget(&mut self, _: &mut Right, at: usize) -> Result<()> {
+        let at = self.at(at);
+        // SAFETY: the request is one of the array.
+        check("forget a receive", unsafe { raw::chanter_mpi_request_free(self.all.as_ptr(), at) })
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        // SAFETY: nobody has the array any more. Requests that are under way are MPI's.
+        unsafe { raw::chanter_mpi_requests_free(self.all.as_ptr()) };
+    }
+}
+
+/// Room for the answers of [`Requests::test_some`].
+pub(crate) struct Found {
+    done: Vec<c_int>,
+    statuses: Vec<Status>,
+    /// Aligned for MPI's own statuses.
+    space: Vec<u64>,
+}
+
+impl Found {
+    pub(crate) fn new(count: usize) -> Self {
+        // SAFETY: this asks for a constant.
+        let each = unsafe { raw::chanter_mpi_space() } as usize;
+        Self {
+            done: vec![0; count],
+            statuses: vec![Status::default(); count],
+            space: vec![0; (each * count).div_ceil(8)],
+        }
+    }
+}
+
+/// A communicator of our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Comm {
+    /// The cluster's own frames.
+    Control = 0,
+    /// The users' frames.
+    User = 1,
+    /// Large frames, each behind its descriptor.
+    Bulk = 2,
+    /// What MPI itself takes.
+    Measured = 3,
+}
