@@ -33,7 +33,7 @@
 //! run with MPICH. (Started by the wrong `mpirun`, each process would believe that it is alone; `run` refuses that.) MPI 5.0
 //! defines one ABI for all, in which handles are pointers, constants are fixed, and the library is called `libmpi_abi`. This
 //! crate can load that at run time once it is what users have: MPICH 5.0 and later, configured with `--enable-mpi-abi`,
-//! and the Open MPI that follows 5.0. It is there if `mpicc_abi` is, or `mpi.h` defines `MPI_ABI_VERSION` as 1 or more.
+//! and Open MPI 6.0. It is there if `mpicc_abi` is, or `mpi.h` defines `MPI_ABI_VERSION` as 1 or more.
 //! Open MPI 4.1 and MPICH 4.0 do not.
 //!
 //! # Who polls
