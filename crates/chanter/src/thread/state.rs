@@ -574,11 +574,6 @@ impl State {
             // so one with a bias ends by a read-modify-write.)
             return Completed::Free;
         }
-        if borrowed == 0 && self.is_stolen_alone() {
-            // The thief is on this stack.
-            self.0.store(COMPLETE | STOLEN | REFERENCE, Ordering::Relaxed);
-            return Completed::Kept;
-        }
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             if word & REQUESTED != 0 {
