@@ -82,7 +82,7 @@ impl Mapping {
         Ok(Self { map, processes })
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn fill(&self, mut byte: impl FnMut() -> u8) {
         for at in HEAD..self.map.len() {
             // SAFETY: in bounds; as another process might.
