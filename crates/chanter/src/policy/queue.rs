@@ -1,7 +1,7 @@
 //! A queue of ready threads that allocates nothing.
 
 use std::fmt;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, replace, take};
 use std::ptr::{self, NonNull};
 
 use super::{Policy, Ready, Reason};
@@ -9,16 +9,14 @@ use crate::sync::Linked;
 use crate::thread::frame::Header;
 use crate::vp::Vp;
 
-/// In a longer queue the one before the last is not looked for.
-const MOST_STEPS: usize = 32;
-
 /// A first-in first-out queue of ready threads; pushing to the front makes it
 /// a stack. The links are inside the threads, so it never allocates.
+///
+/// A thread has room for one link, and the queue is taken from at both ends: the link is the exclusive or
+/// of its neighbours' addresses, so that who comes from one of them finds the other.
 pub struct ReadyQueue {
     head: *mut Header,
     tail: *mut Header,
-    /// The one before the last, or nothing, if that is not known.
-    before: *mut Header,
     len: usize,
 }
 
@@ -27,10 +25,38 @@ unsafe impl Send for ReadyQueue {}
 // SAFETY: shared, it only tells its length.
 unsafe impl Sync for ReadyQueue {}
 
+/// The link of a frame between two others, either of which may be none. Both can be had back from it.
+fn between(one: *mut Header, other: *mut Header) -> *mut Header {
+    ptr::without_provenance_mut(one.expose_provenance() ^ other.expose_provenance())
+}
+
+/// The neighbour of `frame` that is not `other`; null, if there is none.
+///
+/// # Safety
+/// The frame is in a queue of the caller's, beside `other`, or at an end, if that is null.
+unsafe fn beside(frame: NonNull<Header>, other: *mut Header) -> *mut Header {
+    // SAFETY: the caller's contract.
+    let link = unsafe { frame.as_ref().link().with(|link| *link) };
+    ptr::with_exposed_provenance_mut(link.addr() ^ other.addr())
+}
+
+/// The frame has a new neighbour in the place of another; either may be null.
+///
+/// # Safety
+/// The frame is in a queue of the caller's, beside `before`.
+unsafe fn relink(frame: NonNull<Header>, before: *mut Header, after: *mut Header) {
+    let change = before.expose_provenance() ^ after.expose_provenance();
+    // SAFETY: the caller's contract.
+    unsafe {
+        let link = frame.as_ref().link();
+        link.with_mut(|link| *link = ptr::without_provenance_mut((*link).addr() ^ change));
+    }
+}
+
 impl ReadyQueue {
     /// An empty queue.
     pub const fn new() -> Self {
-        Self { head: ptr::null_mut(), tail: ptr::null_mut(), before: ptr::null_mut(), len: 0 }
+        Self { head: ptr::null_mut(), tail: ptr::null_mut(), len: 0 }
     }
 
     /// How many threads are in it.
@@ -47,15 +73,15 @@ impl ReadyQueue {
     #[inline]
     pub fn push_back(&mut self, thread: Ready) {
         let frame = thread.into_frame();
+        let before = replace(&mut self.tail, frame.as_ptr());
         // SAFETY: the queue owns the tokens, hence the links, of its threads.
         unsafe {
-            frame.as_ref().link().with_mut(|link| *link = ptr::null_mut());
-            match NonNull::new(self.tail) {
-                Some(tail) => tail.as_ref().link().with_mut(|link| *link = frame.as_ptr()),
+            frame.as_ref().link().with_mut(|link| *link = between(before, ptr::null_mut()));
+            match NonNull::new(before) {
+                Some(before) => relink(before, ptr::null_mut(), frame.as_ptr()),
                 None => self.head = frame.as_ptr(),
             }
         }
-        self.before = std::mem::replace(&mut self.tail, frame.as_ptr());
         self.len += 1;
     }
 
@@ -63,12 +89,15 @@ impl ReadyQueue {
     #[inline]
     pub fn push_front(&mut self, thread: Ready) {
         let frame = thread.into_frame();
+        let after = replace(&mut self.head, frame.as_ptr());
         // SAFETY: as in `push_back`.
-        unsafe { frame.as_ref().link().with_mut(|link| *link = self.head) };
-        if self.head.is_null() {
-            self.tail = frame.as_ptr();
+        unsafe {
+            frame.as_ref().link().with_mut(|link| *link = between(after, ptr::null_mut()));
+            match NonNull::new(after) {
+                Some(after) => relink(after, ptr::null_mut(), frame.as_ptr()),
+                None => self.tail = frame.as_ptr(),
+            }
         }
-        self.head = frame.as_ptr();
         self.len += 1;
     }
 
@@ -77,109 +106,99 @@ impl ReadyQueue {
     pub fn pop_front(&mut self) -> Option<Ready> {
         let frame = NonNull::new(self.head)?;
         // SAFETY: as in `push_back`; the token is handed out.
-        let thread = unsafe {
-            self.head = frame.as_ref().link().with(|link| *link);
-            Ready::from_frame(frame)
-        };
-        if self.head.is_null() {
-            self.tail = ptr::null_mut();
+        unsafe {
+            self.head = beside(frame, ptr::null_mut());
+            match NonNull::new(self.head) {
+                Some(after) => relink(after, frame.as_ptr(), ptr::null_mut()),
+                None => self.tail = ptr::null_mut(),
+            }
+            self.len -= 1;
+            Some(Ready::from_frame(frame))
         }
-        if self.before == frame.as_ptr() {
-            self.before = ptr::null_mut();
+    }
+
+    /// Takes the last thread.
+    #[inline]
+    pub fn pop_back(&mut self) -> Option<Ready> {
+        let frame = NonNull::new(self.tail)?;
+        // SAFETY: as in `push_back`; the token is handed out.
+        unsafe {
+            self.tail = beside(frame, ptr::null_mut());
+            match NonNull::new(self.tail) {
+                Some(before) => relink(before, frame.as_ptr(), ptr::null_mut()),
+                None => self.head = ptr::null_mut(),
+            }
+            self.len -= 1;
+            Some(Ready::from_frame(frame))
         }
-        self.len -= 1;
-        Some(thread)
     }
 
     /// The [`id`](Ready::id) of the first thread; 0 if there is none.
     pub(super) fn first(&self) -> u64 {
-        self.head as usize as u64
+        self.head.addr() as u64
     }
 
     /// The [`id`](Ready::id) of the last thread; 0 if there is none.
     pub(super) fn last(&self) -> u64 {
-        self.tail as usize as u64
+        self.tail.addr() as u64
     }
 
-    /// Takes the thread of that [`id`](Ready::id), if it is the last: what
-    /// [`Policy::withdraw`] is asked for mostly is. May look through a few dozen threads for the new last
-    /// one, and gives up where there are more.
+    /// Takes the thread of that [`id`](Ready::id), if it is the last or the first: what
+    /// [`Policy::withdraw`] is asked for mostly is.
     #[inline]
     pub fn withdraw(&mut self, id: u64) -> Option<Ready> {
-        if self.last() != id {
-            return None;
+        if self.last() == id {
+            self.pop_back()
+        } else if self.first() == id {
+            self.pop_front()
+        } else {
+            None
         }
-        if self.head == self.tail {
-            return self.pop_front();
-        }
-        let before = std::mem::replace(&mut self.before, ptr::null_mut());
-        let before = NonNull::new(before).or_else(|| self.one_before_the_last())?;
-        // SAFETY: as in `push_back`; the token is handed out.
-        let thread = unsafe {
-            before.as_ref().link().with_mut(|link| *link = ptr::null_mut());
-            Ready::from_frame(NonNull::new(self.tail)?)
-        };
-        self.tail = before.as_ptr();
-        self.len -= 1;
-        Some(thread)
     }
 }
 
 impl ReadyQueue {
     /// Appends all of `other`'s threads, in order.
     pub fn append(&mut self, other: &mut Self) {
-        let Some(first) = NonNull::new(std::mem::replace(&mut other.head, ptr::null_mut())) else { return };
+        let Some(first) = NonNull::new(replace(&mut other.head, ptr::null_mut())) else { return };
         match NonNull::new(self.tail) {
             // SAFETY: as in `push_back`.
-            Some(tail) => unsafe { tail.as_ref().link().with_mut(|link| *link = first.as_ptr()) },
+            Some(last) => unsafe {
+                relink(last, ptr::null_mut(), first.as_ptr());
+                relink(first, ptr::null_mut(), last.as_ptr());
+            },
             None => self.head = first.as_ptr(),
         }
-        self.tail = std::mem::replace(&mut other.tail, ptr::null_mut());
-        self.before = std::mem::replace(&mut other.before, ptr::null_mut());
-        self.len += std::mem::take(&mut other.len);
-    }
-
-    /// There are two at least.
-    fn one_before_the_last(&self) -> Option<NonNull<Header>> {
-        if self.len > MOST_STEPS {
-            return None;
-        }
-        let mut at = NonNull::new(self.head)?;
-        loop {
-            // SAFETY: as in `push_back`.
-            let next = unsafe { at.as_ref().link().with(|link| *link) };
-            if next == self.tail {
-                return Some(at);
-            }
-            at = NonNull::new(next)?;
-        }
+        self.tail = replace(&mut other.tail, ptr::null_mut());
+        self.len += take(&mut other.len);
     }
 
     /// Takes the first thread of which `is_wanted` says so; all others stay in
     /// order. Takes time in the number of those before it.
     pub fn take_first(&mut self, mut is_wanted: impl FnMut(&Ready) -> bool) -> Option<Ready> {
-        self.before = ptr::null_mut();
         let mut before: *mut Header = ptr::null_mut();
         let mut at = self.head;
         while let Some(frame) = NonNull::new(at) {
             // SAFETY: as in `push_back`; the queue keeps the token meanwhile.
             let thread = ManuallyDrop::new(unsafe { Ready::from_frame(frame) });
             // SAFETY: as in `push_back`.
-            let next = unsafe { frame.as_ref().link().with(|link| *link) };
+            let after = unsafe { beside(frame, before) };
             if is_wanted(&thread) {
                 match NonNull::new(before) {
                     // SAFETY: as in `push_back`.
-                    Some(before) => unsafe { before.as_ref().link().with_mut(|link| *link = next) },
-                    None => self.head = next,
+                    Some(before) => unsafe { relink(before, at, after) },
+                    None => self.head = after,
                 }
-                if self.tail == at {
-                    self.tail = before;
+                match NonNull::new(after) {
+                    // SAFETY: as in `push_back`.
+                    Some(after) => unsafe { relink(after, at, before) },
+                    None => self.tail = before,
                 }
                 self.len -= 1;
                 return Some(ManuallyDrop::into_inner(thread));
             }
             before = at;
-            at = next;
+            at = after;
         }
         None
     }
@@ -243,10 +262,10 @@ mod tests {
         let mut free = threads.take(80);
         let (mut queue, mut other) = (ReadyQueue::new(), ReadyQueue::new());
         let (mut model, mut model_of_other) = (VecDeque::new(), VecDeque::new());
-        let mut withdrawn = [0; 4];
+        let mut withdrawn = [0; 2];
         for step in 0..100_000 {
             let fills = step % 600 < 250;
-            let came = match if fills { random.below(9) } else { 4 + random.below(7) } {
+            let came = match if fills { random.below(10) } else { 4 + random.below(8) } {
                 0..=2 if !free.is_empty() => {
                     let thread = free.swap_remove(random.below(free.len()));
                     model.push_back(thread.id());
@@ -270,32 +289,36 @@ mod tests {
                     queue.append(&mut other);
                     None
                 }
-                6 | 7 => {
+                7 => {
                     let at = random.below(model.len().max(1));
                     let wanted = model.get(at).copied().unwrap_or(1);
                     let thread = queue.take_first(|thread| thread.id() == wanted);
                     assert_eq!(thread.as_ref().map(Ready::id), model.remove(at));
                     thread
                 }
-                8 => {
+                9 => {
                     let thread = queue.pop_front();
                     assert_eq!(thread.as_ref().map(Ready::id), model.pop_front());
                     thread
                 }
                 _ => {
                     let at = [0, model.len() / 2, model.len().saturating_sub(1)][random.below(3)];
-                    let is_last = at + 1 == model.len();
+                    let is_at_an_end = at == 0 || at + 1 == model.len();
                     let wanted = model.get(at).copied().unwrap_or(1);
                     let thread = queue.withdraw(wanted);
-                    let long = usize::from(model.len() > MOST_STEPS);
-                    withdrawn[2 * long + usize::from(thread.is_some())] += 1;
+                    withdrawn[usize::from(thread.is_some())] += 1;
                     match &thread {
                         Some(thread) => {
-                            assert!(is_last && model[at] == thread.id());
+                            assert!(is_at_an_end && model[at] == thread.id());
                             model.remove(at);
                         }
-                        None => assert!(!is_last || long > 0),
+                        None => assert!(!is_at_an_end || model.is_empty()),
                     }
+                    thread
+                }
+                8 => {
+                    let thread = queue.pop_back();
+                    assert_eq!(thread.as_ref().map(Ready::id), model.pop_back());
                     thread
                 }
             };

@@ -15,13 +15,16 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 /// even next, so that the stages of a pipeline do not fill up. All others queue up,
 /// first in first out; a hungry virtual processor takes half of the queue.
 #[derive(Debug)]
+// The driver writes here all the time: nothing of anybody else's on its cache lines.
+#[repr(align(128))]
 pub struct WorkStealing {
     /// There is nobody who could steal.
     alone: bool,
     queue: BiasedLock<ReadyQueue>,
     /// The queue's length, to be read without the lock. Written under it.
     len: AtomicUsize,
-    /// The number of the thread that is last in the queue, or was. The driver's.
+    /// The numbers of the threads that are first and last in the queue. Hints, written under the lock.
+    first: AtomicU64,
     last: AtomicU64,
     /// How many threads were withdrawn. Written under the lock.
     withdrawn: AtomicU32,
@@ -36,6 +39,7 @@ impl WorkStealing {
             alone: false,
             queue: BiasedLock::new(ReadyQueue::new(), 0),
             len: AtomicUsize::new(0),
+            first: AtomicU64::new(0),
             last: AtomicU64::new(0),
             withdrawn: AtomicU32::new(0),
             seen: AtomicU64::new(0),
@@ -49,6 +53,15 @@ impl WorkStealing {
 }
 
 impl WorkStealing {
+    /// The caller has the lock, and has changed the queue.
+    #[inline(always)]
+    fn publish(&self, queue: &ReadyQueue) {
+        // ORDER: Relaxed: hints; sleepers are ordered by their own fences.
+        self.len.store(queue.len(), Ordering::Relaxed);
+        self.first.store(queue.first(), Ordering::Relaxed);
+        self.last.store(queue.last(), Ordering::Relaxed);
+    }
+
     /// Whether the one thread that waits may be one of many, each of which is withdrawn soon: to take it
     /// would cost its spawner more than the thread itself. So it is, if others were withdrawn a moment ago.
     fn is_awaited_at_once(&self) -> bool {
@@ -88,10 +101,8 @@ impl Policy for WorkStealing {
             return Some(thread);
         }
         let mut queue = self.queue.lock();
-        self.last.store(thread.id(), Ordering::Relaxed);
         queue.push_back(thread);
-        // ORDER: Relaxed: a hint; sleepers are ordered by their own fences.
-        self.len.store(queue.len(), Ordering::Relaxed);
+        self.publish(&queue);
         None
     }
 
@@ -107,20 +118,18 @@ impl Policy for WorkStealing {
         }
         let mut queue = self.queue.lock();
         let thread = queue.pop_front();
-        self.len.store(queue.len(), Ordering::Relaxed);
+        self.publish(&queue);
         thread
     }
 
     #[inline]
     fn withdraw(&self, id: u64) -> Option<Ready> {
-        // Only this processor adds, and thieves take from the front.
-        if self.last.load(Ordering::Relaxed) != id {
+        if self.last.load(Ordering::Relaxed) != id && self.first.load(Ordering::Relaxed) != id {
             return None;
         }
         let mut queue = self.queue.lock();
         let thread = queue.withdraw(id)?;
-        self.len.store(queue.len(), Ordering::Relaxed);
-        self.last.store(queue.last(), Ordering::Relaxed);
+        self.publish(&queue);
         // ORDER: Relaxed: a hint for thieves.
         self.withdrawn.store(self.withdrawn.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         Some(thread)
@@ -148,7 +157,7 @@ impl Policy for WorkStealing {
             while let Some(thread) = kept.pop_front() {
                 queue.push_front(thread);
             }
-            self.len.store(queue.len(), Ordering::Relaxed);
+            self.publish(&queue);
         }
         given.move_to(thief)
     }

@@ -70,7 +70,7 @@ use crate::deadlock::Waits;
 use crate::io::Reactor;
 use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot, introduce, policy_panicked};
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Entrance, PeekPtr, Stack, fence};
+use crate::sync::{Entrance, PeekPtr, Stack};
 use crate::thread::fiber::Fibers;
 use crate::thread::frame::{Arena, Header};
 use crate::thread::{self, Forks, Home, Seized};
@@ -109,7 +109,7 @@ pub(crate) enum Turn {
 }
 
 /// A virtual processor.
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub(crate) struct Vp {
     // What spawning a parasite touches comes first, on one cache line.
     /// Below this address nothing more is nested; [`LOOK_CLOSER`] asks the
@@ -793,14 +793,23 @@ impl Shared {
         self.unwatched.load(Ordering::Relaxed)
     }
 
-    /// Threads wait on `busy`: wakes a sleeping virtual processor, unless one
-    /// is on its way already.
+    /// Threads wait on `busy`, who is awake: wakes a sleeping virtual processor, unless one is on its way already.
+    ///
+    /// The usual case, nobody sleeps, costs a look, and no fence. So somebody who is falling asleep may be missed, who in turn
+    /// misses what has just been queued. He watches, as somebody is awake ([`Vp::watch_for`]), and finds it when he looks
+    /// again. INV-SLEEP is for what nobody else would run.
+    #[inline]
     pub(crate) fn wake_one(&self, busy: &Vp) {
-        // ORDER: INV-SLEEP, the waker's side: the queue has been filled.
-        fence(Ordering::SeqCst);
-        self.unwatched.store(false, Ordering::Relaxed);
-        if !self.has_sleepers() || self.searching.load(Ordering::Relaxed) > 0 {
-            return;
+        // ORDER: Relaxed: hints, see above.
+        if self.has_sleepers() && self.searching.load(Ordering::Relaxed) == 0 {
+            self.wake_a_sleeper(busy);
+        }
+    }
+
+    #[inline(never)]
+    fn wake_a_sleeper(&self, busy: &Vp) {
+        if self.is_unwatched() {
+            self.unwatched.store(false, Ordering::Relaxed);
         }
         let count = self.vps.len();
         for step in 1..count {
