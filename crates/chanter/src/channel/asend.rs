@@ -94,6 +94,7 @@ impl<T> Reified<T> {
     #[inline(always)]
     fn left() -> Result<(), SendError<T>> {
         if let Some(vp) = Vp::current() {
+            vp.agree_if_reminded();
             vp.parasites.add_one();
             vp.counters.left.add_one();
             vp.counters.reified_bytes.add_many(size_of::<T>() as u64);
@@ -130,6 +131,7 @@ impl<T> Reified<T> {
         // the end of the channel, ends it.
         let offered = unsafe { Core::send::<Lent<T>>(lent.core_ptr(), &this.slot, Some(&at), &mut wakes) };
         if let Some(vp) = vp {
+            vp.agree_if_reminded();
             vp.parasites.add_one();
         }
         if offered == Offered::Linked {

@@ -296,6 +296,11 @@ mod tests {
                     assert_eq!(thread.as_ref().map(Ready::id), model.remove(at));
                     thread
                 }
+                8 => {
+                    let thread = queue.pop_back();
+                    assert_eq!(thread.as_ref().map(Ready::id), model.pop_back());
+                    thread
+                }
                 9 => {
                     let thread = queue.pop_front();
                     assert_eq!(thread.as_ref().map(Ready::id), model.pop_front());
@@ -314,11 +319,6 @@ mod tests {
                         }
                         None => assert!(!is_at_an_end || model.is_empty()),
                     }
-                    thread
-                }
-                8 => {
-                    let thread = queue.pop_back();
-                    assert_eq!(thread.as_ref().map(Ready::id), model.pop_back());
                     thread
                 }
             };

@@ -1,5 +1,10 @@
 //! Where OS threads announce which lock of theirs they are inside of, and are asked to agree
 //! to the end of a bias: see `biased.rs`, and `thread/rest.rs`.
+//!
+//! A turn may be long. So who is asked and does not answer is *reminded*: it agrees at the next spawn of a parasite,
+//! fork or demand in that turn, in front of which its OS thread is as free of locks and rests as it is between two turns.
+
+use std::sync::OnceLock;
 
 use super::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use super::{const_unless_loom, full_fence, order, os_thread, pause, spin};
@@ -10,6 +15,12 @@ const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
 /// How often to look whether somebody has agreed: a few microseconds, several turns of
 /// threads that talk.
 const PATIENCE: u32 = if cfg!(loom) { 2 } else { 64 };
+
+/// After so many looks the other one is reminded: it may be in the middle of a long turn.
+const REMINDED: u32 = 8;
+
+/// How an OS thread is reminded, if that is known here.
+static REMINDER: OnceLock<fn(&'static Entrance)> = OnceLock::new();
 
 /// An OS thread's, alone on its cache line.
 #[derive(Debug)]
@@ -116,6 +127,11 @@ impl Entrance {
         }
     }
 
+    /// From now on `remind` is called for somebody who has been asked, and does not answer at once. It may do nothing.
+    pub(crate) fn set_reminder(remind: fn(&'static Self)) {
+        let _ = REMINDER.set(remind);
+    }
+
     /// The OS thread's own: whether it will agree soon, when asked.
     pub(crate) fn set_attentive(&self, is_attentive: bool) {
         self.presence.store(if is_attentive { ATTENTIVE } else { SILENT }, Ordering::Relaxed);
@@ -137,8 +153,10 @@ impl Entrance {
         result
     }
 
-    /// The OS thread's own, while it waits for another: as `agree`, if it is inside of no lock.
-    pub(super) fn agree_outside(&self) {
+    /// The OS thread's own, in the middle of a turn, or while it waits for another: as `agree`, if it is inside of no
+    /// lock. It looks at no thread's rest.
+    #[inline]
+    pub(crate) fn agree_outside(&self) {
         if self.inside.load(Ordering::Relaxed).is_null() {
             self.agree();
         }
@@ -146,7 +164,7 @@ impl Entrance {
 
     /// The caller has taken a bias of this OS thread's away. True: that is not inside of
     /// the lock by its bias, and will not be. False: it does not answer.
-    pub(crate) fn ask(&self) -> bool {
+    pub(crate) fn ask(&'static self) -> bool {
         if self.presence.load(Ordering::Relaxed) == SILENT {
             return false;
         }
@@ -160,7 +178,12 @@ impl Entrance {
         let mine = Self::mine();
         // ORDER: Relaxed: the fence above publishes that the bias is gone; see `agree`.
         let ticket = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
-        for _ in 0..PATIENCE {
+        for look in 0..PATIENCE {
+            if look == REMINDED
+                && let Some(remind) = REMINDER.get()
+            {
+                remind(self);
+            }
             // ORDER: Acquire pairs with the Release in `agree`.
             if self.agreed.load(order::entrance_asked()) >= ticket {
                 return true;

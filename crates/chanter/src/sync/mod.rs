@@ -93,7 +93,6 @@ mod door {
 
 #[cfg(not(loom))]
 mod door {
-    pub(crate) use std::sync::atomic::fence;
     pub(crate) use std::sync::{Arc, atomic};
 
     /// `std`'s cell behind the closure interface that loom needs.
@@ -215,4 +214,4 @@ macro_rules! count {
 }
 pub(crate) use count;
 
-pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, fence, free, full_fence, pause, spin, test_and_set};
+pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, free, full_fence, pause, spin, test_and_set};

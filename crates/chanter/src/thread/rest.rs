@@ -165,6 +165,11 @@ impl Home {
         self.driver.store(driver, order::home_drive());
     }
 
+    /// Whether that is the driver's: a hint.
+    pub(crate) fn is_of(&self, entrance: &'static Entrance) -> bool {
+        ptr::eq(self.driver.load(Ordering::Relaxed), entrance)
+    }
+
     /// The caller has changed a word that was biased to here. True: the driver does not
     /// look at the thread's rest, and will see the change. False: it does not answer.
     ///

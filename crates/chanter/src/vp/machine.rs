@@ -23,7 +23,7 @@ use crate::event::{Event, block_on_thread};
 use crate::io::Reactor;
 use crate::policy::{Attributes, Ready, WorkStealing};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
-use crate::sync::{Lock, fence_pair};
+use crate::sync::{Entrance, Lock, fence_pair};
 use crate::thread::frame::{Arena, Header, Kind};
 use crate::thread::genealogy::Genealogy;
 use crate::thread::{self, Dossiers, Seized, Shares, Thread, ThreadBuilder, burial};
@@ -141,6 +141,7 @@ impl Machine {
             fence_pair::is_available();
         }
         thread::panic_place::watch();
+        Entrance::set_reminder(Vp::remind);
         let alone = builder.vps == 1;
         let crews = builder.workers.unwrap_or(builder.vps).min(if builder.simulation.is_some() {
             1

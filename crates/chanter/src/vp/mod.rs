@@ -90,6 +90,8 @@ use worker::SOON_RUNS;
 pub(crate) const DEPTH: u32 = 24;
 /// A guard that every stack pointer is below: the next spawn looks closer.
 const LOOK_CLOSER: usize = usize::MAX;
+/// The same, only because the end of a bias is to be agreed to.
+const AGREE: usize = LOOK_CLOSER - 1;
 /// So many threads that talk are shared with a hungry virtual processor; fewer
 /// stay together, since talking across processors costs more than waiting.
 const MANY: usize = 32;
@@ -434,14 +436,19 @@ impl Vp {
     #[cold]
     #[inline(never)]
     pub(crate) fn may_evaluate_in_place(&self) -> bool {
+        self.entrance.get().agree_outside();
         self.has_stack() && self.simulated.is_none() && self.machine().genealogy.is_none()
     }
 
     /// The slow path of a spawn: what has the guard asked for?
     #[cold]
     pub(crate) fn look_closer(&self) -> Spawn {
+        let is_all = self.agree_if_asked();
         if !self.has_stack() {
             return Spawn::Queue;
+        }
+        if is_all {
+            return Spawn::InPlace;
         }
         if let Some(simulated) = &self.simulated {
             return if simulated.is_in_place() { Spawn::InPlace } else { Spawn::Promote };
@@ -525,6 +532,44 @@ impl Vp {
         }
         // ORDER: Relaxed: a request that is overwritten comes again.
         self.guard.store(self.stack_limit.get(), Ordering::Relaxed);
+    }
+
+    /// In the slow path of a spawn, fork or demand: agrees to the end of biases. True: that was all that was asked for.
+    pub(crate) fn agree_if_asked(&self) -> bool {
+        self.entrance.get().agree_outside();
+        // ORDER: Relaxed: a request that is overwritten comes again.
+        let is_all = self.guard.load(Ordering::Relaxed) == AGREE;
+        if is_all {
+            self.guard.store(self.stack_limit.get(), Ordering::Relaxed);
+        }
+        is_all
+    }
+
+    /// As such a slow path, of the driver, in the middle of a turn.
+    #[inline(always)]
+    pub(crate) fn agree_if_reminded(&self) {
+        // ORDER: as above.
+        if self.guard.load(Ordering::Relaxed) >= AGREE {
+            self.agree_aside();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn agree_aside(&self) {
+        self.agree_if_asked();
+    }
+
+    /// Reminds the driver with that entrance, if it drives a virtual processor of the machine that the caller is in.
+    pub(super) fn remind(entrance: &'static Entrance) {
+        let Some(vp) = Self::current() else { return };
+        for other in vp.machine().vps.iter().filter(|other| other.home.is_of(entrance)) {
+            // ORDER: Relaxed, as in `ask_closer_look`. What else is asked for says more.
+            let guard = other.guard.load(Ordering::Relaxed);
+            if guard < AGREE {
+                let _ = other.guard.compare_exchange(guard, AGREE, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Sends the next spawn of a parasite, or fork, here through the slow path.

@@ -246,7 +246,7 @@ impl Forks {
 #[cold]
 #[inline(never)]
 pub(super) fn look_closer(vp: &Vp) {
-    if vp.simulated.is_some() || !vp.has_stack() {
+    if vp.agree_if_asked() || vp.simulated.is_some() || !vp.has_stack() {
         return;
     }
     vp.trust_guard();
