@@ -13,6 +13,7 @@ use super::blocking_calls::Pool;
 use super::builder::Builder;
 use super::counters::{Counter, Counters};
 use super::hand_over::{self, Record, StandIn};
+use super::part::Partings;
 use super::simulation::{Simulated, SimulatedPolicy};
 use super::spread::Spread;
 use super::worker::{AbortOnUnwind, Driving};
@@ -70,6 +71,8 @@ pub(crate) struct Shared {
     pub(super) unwatched: AtomicBool,
     /// Whether threads that talk are spread over all of them.
     pub(super) spread: Spread,
+    /// Whether groups of them are parted.
+    pub(super) partings: Partings,
     /// Callers of `block_on` that wait for virtual processor 0.
     main_waits: AtomicUsize,
     /// Its worker does not leave for them: fibers are bound to it.
@@ -179,6 +182,7 @@ impl Machine {
             searching: AtomicUsize::new(0),
             unwatched: AtomicBool::new(false),
             spread: Spread::new(),
+            partings: Partings::new(),
             main_waits: AtomicUsize::new(0),
             main_refused: AtomicBool::new(false),
             has_main: AtomicBool::new(false),

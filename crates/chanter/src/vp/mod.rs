@@ -21,6 +21,7 @@ mod handle;
 mod linger;
 mod machine;
 mod observe;
+mod part;
 mod processor;
 mod pump;
 mod quiet;
@@ -161,6 +162,8 @@ pub(crate) struct Vp {
     /// Driver: turns, and threads that were woken by I/O or timers, since the last look.
     turns: Cell<u32>,
     arrivals: Cell<u32>,
+    /// Driver: turns a second between the last two looks.
+    pace: Cell<f64>,
     /// Driver: threads here are woken by each other, mostly.
     is_talking: Cell<bool>,
     /// The driver's time, while the machine is spread.
@@ -275,6 +278,7 @@ impl Vp {
             shares_above: AtomicUsize::new(1),
             turns: Cell::new(0),
             arrivals: Cell::new(0),
+            pace: Cell::new(0.0),
             is_talking: Cell::new(false),
             account: Account::default(),
             linger: Linger::default(),

@@ -210,6 +210,11 @@ impl Shared {
         self.spread.is_on.load(Relaxed)
     }
 
+    /// Whether it may have a conversation that is worth a trial.
+    pub(super) fn has_had_many_threads(&self) -> bool {
+        self.vps.iter().map(|vp| vp.arena.carved.get()).sum::<u64>() >= FRAMES
+    }
+
     fn sums(&self) -> Sums {
         self.vps.iter().fold(Sums::default(), |sums, vp| Sums {
             busy: sums.busy.wrapping_add(vp.account.busy.load(Relaxed)),
@@ -270,7 +275,7 @@ impl Vp {
                 && vp.shares_above.load(Relaxed) == usize::MAX
                 && vp.leader().sleeper.is_awake()
         };
-        if machine.vps.iter().map(|vp| vp.arena.carved.get()).sum::<u64>() < FRAMES {
+        if !machine.has_had_many_threads() {
             return;
         }
         let Some(talker) = machine.vps.iter().find(|vp| talks(vp)) else { return };

@@ -243,3 +243,53 @@ fn a_spread_conversation_loses_nothing() {
         assert!(migrated >= least, "threads follow each other: {migrated}");
     }
 }
+
+/// Pairs that talk to nobody else; how many messages were received.
+async fn pairs(pairs: usize, messages: u64) -> u64 {
+    let talks: Vec<_> = (0..pairs)
+        .map(|_| {
+            let ((to, from), (back, answers)) = (channel(), channel());
+            drop(spawn(async move {
+                while let Ok(number) = from.recv().await {
+                    back.send(number).await.unwrap();
+                }
+            }));
+            spawn(async move {
+                let mut sum = 0;
+                for number in 0..messages {
+                    to.send(number).await.unwrap();
+                    sum += answers.recv().await.unwrap() + 1;
+                }
+                sum
+            })
+        })
+        .collect();
+    let mut sum = 0;
+    for talk in talks {
+        sum += talk.join().await.unwrap();
+    }
+    sum
+}
+
+/// Each parting moves half of the threads at most, and then their partners.
+#[test]
+fn parted_groups_do_not_flutter() {
+    const PAIRS: usize = 8;
+    const MESSAGES: u64 = 50_000;
+    let machine = machine(2);
+    let sum = machine.block_on(async { spawn(pairs(PAIRS, MESSAGES)).join().await.unwrap() });
+    assert_eq!(sum, PAIRS as u64 * (MESSAGES * (MESSAGES + 1) / 2));
+    let (migrated, partings) = (machine.stats().migrated, machine.partings());
+    // Those that were stolen before they had begun are no more than there are.
+    let most = (partings + 2) * 4 * PAIRS as u64;
+    assert!(migrated <= most, "{migrated} migrations by {partings} partings");
+}
+
+#[test]
+fn a_conversation_stays_together() {
+    let machine = machine(2);
+    let sum = machine.block_on(async { spawn(chain(12, 20_000)).join().await.unwrap() });
+    assert_eq!(sum, (0..20_000).sum::<u64>() + 12 * 20_000);
+    let (turns, migrated) = (machine.stats().dispatched, machine.stats().migrated);
+    assert!(migrated * 4 <= turns, "{migrated} migrations in {turns} turns");
+}

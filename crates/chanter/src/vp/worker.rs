@@ -290,12 +290,15 @@ impl Vp {
         };
         self.shares_above.store(many, Ordering::Relaxed);
         self.serve_requests();
+        self.give_back();
         if self.machine().is_spread() {
             self.was_busy(took);
             self.settle_one();
         }
         if now.duration_since(self.looked.get()) >= LOOK {
-            self.looked.set(now);
+            let since = self.looked.replace(now);
+            self.judge_parting(now);
+            self.give_a_part(now, self.turns.get(), now.duration_since(since));
             self.is_talking.set(self.arrivals.replace(0).saturating_mul(FEW) <= self.turns.replace(0));
             self.fire_timers(now);
             self.poll_io();
@@ -409,6 +412,8 @@ impl Vp {
             return thread.map_or((), |thread| self.run(thread));
         }
         self.policy().idle();
+        self.judge_parting(now);
+        self.ask_for_a_part(now);
         self.propose_to_spread(now);
         let machine = self.machine();
         // Before `announce`, whose fence orders both for `wake_one`.
