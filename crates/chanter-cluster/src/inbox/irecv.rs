@@ -16,6 +16,7 @@ use super::recv::{Received, receive};
 use crate::error::RecvError;
 
 /// A posted receive, as its inbox knows it. (Locks: the inbox's, then this one.)
+#[derive(Default)]
 pub(super) struct Request {
     state: Lock<State>,
 }
@@ -24,6 +25,12 @@ pub(super) struct Request {
 pub struct State {
     got: Option<Got>,
     waiting: Queue<Note>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { got: None, waiting: Queue::new() }
+    }
 }
 
 /// Who waits for a request.
@@ -100,7 +107,7 @@ pub struct Irecv<T> {
 
 impl<T: DeserializeOwned> Irecv<T> {
     pub(super) fn new(core: Arc<Core>, pattern: Pattern) -> Self {
-        let request = Arc::new(Request { state: Lock::new(State { got: None, waiting: Queue::new() }) });
+        let request = Arc::new(Request::default());
         let number = core.post(pattern, &request);
         let ticket = Ticket { core, request, pattern, number };
         Self { ticket, was_taken: false, value: PhantomData }

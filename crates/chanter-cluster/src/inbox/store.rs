@@ -37,13 +37,6 @@ pub(super) struct Store {
     many: Index,
 }
 
-impl Pattern {
-    fn wants(&self, message: &Message) -> bool {
-        (self.from == Source::Anyone || self.from == Source::Thread(message.from))
-            && (self.tag == Tags::Any || self.tag == Tags::Tag(message.tag))
-    }
-}
-
 impl Store {
     pub(super) fn len(&self) -> usize {
         self.few.len() + self.many.len
@@ -64,13 +57,13 @@ impl Store {
         if self.many.len > 0 {
             return self.many.take(pattern);
         }
-        let at = self.few.iter().position(|message| pattern.wants(message))?;
+        let at = self.few.iter().position(|message| pattern.wants(message.key()))?;
         self.few.remove(at)
     }
 
     /// Whether a message is there that is wanted.
     pub(super) fn has(&self, pattern: &Pattern) -> bool {
-        self.few.iter().any(|message| pattern.wants(message)) || self.many.find(pattern).is_some()
+        self.few.iter().any(|message| pattern.wants(message.key())) || self.many.find(pattern).is_some()
     }
 
     /// All that are left, in any order.
