@@ -18,6 +18,7 @@ const FEW: usize = 16;
 #[derive(Default)]
 pub(super) struct Kinds {
     /// Empty if there are many.
+    #[expect(clippy::vec_box, reason = "who waits in a kind must not be moved")]
     few: Vec<Box<Kind>>,
     many: HashMap<Pattern, Box<Kind>>,
     /// So many there may be before those that nobody waits for are forgotten.

@@ -292,7 +292,9 @@ unsafe impl Place for Share {
     }
 
     fn queue<'a>(&self, state: &'a mut Windowed, note: &Note) -> &'a mut Queue<Note> {
-        state.inbox().kinds.events(note)
+        let inbox = state.inbox();
+        inbox.store.settle();
+        inbox.kinds.events(note)
     }
 
     fn is_ready(&self, state: &Windowed, note: &Note) -> bool {
