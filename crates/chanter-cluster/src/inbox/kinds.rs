@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chanter::base::{Queue, Wakes};
 use foldhash::HashMap;
 
-use super::irecv::Request;
+use super::irecv::{Request, Via};
 use super::pattern::Pattern;
 use super::place::{Got, Note};
 use super::store::{Key, Message};
@@ -91,15 +91,15 @@ impl Kinds {
         }
     }
 
-    /// Gives a message to the receive that was posted first of all that want it. `Err`: there is none.
-    pub(super) fn give(&mut self, message: Message, wakes: &mut Wakes) -> Result<(), Message> {
+    /// Gives a message to the receive that was posted first of all that want it. `Err`: there is none. `via`: who brings it.
+    pub(super) fn give(&mut self, message: Message, via: Via, wakes: &mut Wakes) -> Result<(), Message> {
         let key = message.key();
         let mut message = Some(message);
         while self.waiting > 0 {
             let Some((kind, is_request)) = self.oldest(key) else { break };
             if is_request {
                 if let (Some((_, request)), Some(message)) = (kind.requests.pop_front(), message.take()) {
-                    request.fill(Ok(message), wakes);
+                    request.fill(Ok(message), via, wakes);
                 }
             } else {
                 kind.events.serve_first(wakes, |note| note.put(message.take().map(Ok)));
@@ -122,7 +122,7 @@ impl Kinds {
                 served += 1;
             }
             for (_, request) in kind.requests.drain(..) {
-                request.fill(got(), wakes);
+                request.fill(got(), Via::Thread, wakes);
                 served += 1;
             }
         }
@@ -222,7 +222,7 @@ mod tests {
                     let message = message(next(senders), next(3));
                     let key = message.key();
                     let at = list.iter().position(|(pattern, ..)| pattern.wants(key));
-                    let given = kinds.give(message, &mut Wakes::new());
+                    let given = kinds.give(message, Via::Thread, &mut Wakes::new());
                     assert_eq!(given.is_ok(), at.is_some());
                     if let Some(at) = at {
                         assert!(list.remove(at).2.empty().is_some(), "another one got it");

@@ -15,6 +15,7 @@ use chanter::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use irecv::Request;
 pub use irecv::{Irecv, testany, waitall};
 use pattern::Pattern;
 pub use pattern::{ANY_TAG, ANYONE, Source, Tags};

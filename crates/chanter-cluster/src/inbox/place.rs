@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 
 use chanter::base::{Place, Queue, Wakes};
 
-use super::irecv::Request;
+use super::irecv::{Request, Via};
 use super::kinds::Kinds;
 use super::pattern::{Pattern, Source};
 use super::store::{Message, Store, concerns};
@@ -103,15 +103,21 @@ impl State {
         self.lost.get(&name.process).copied()
     }
 
-    /// A message has come. Whether it is kept: nobody waits for it.
+    /// A message of this process has come. Whether it is kept: nobody waits for it.
     pub(crate) fn arrive(&mut self, from: ThreadName, tag: u32, body: Body, wakes: &mut Wakes) -> bool {
+        let number = self.count();
+        self.deliver(Message { from, tag, body, number }, Via::Thread, wakes)
+    }
+
+    /// The number of a message that has come.
+    fn count(&mut self) -> u64 {
         self.arrived += 1;
-        self.deliver(Message { from, tag, body, number: self.arrived }, wakes)
+        self.arrived
     }
 
     /// Gives a message to the receive that was posted first of all that want it, or keeps it. Whether it is kept.
-    fn deliver(&mut self, message: Message, wakes: &mut Wakes) -> bool {
-        match self.kinds.give(message, wakes) {
+    fn deliver(&mut self, message: Message, via: Via, wakes: &mut Wakes) -> bool {
+        match self.kinds.give(message, via, wakes) {
             Ok(()) => false,
             Err(message) => {
                 self.store.put(message);
@@ -138,7 +144,7 @@ fn take(state: &mut Windowed, own: Peer, pattern: &Pattern, wakes: &mut Wakes) -
 /// A message that was taken did not arrive after all.
 fn put_back(state: &mut Windowed, own: Peer, message: Message, wakes: &mut Wakes) {
     let (is_own, bytes) = (message.from.process == own, message.body.len() as u64);
-    if state.inbox().deliver(message, wakes) && is_own {
+    if state.inbox().deliver(message, Via::Thread, wakes) && is_own {
         state.take(bytes);
     }
 }
@@ -166,7 +172,8 @@ impl Core {
             }
             account.messages += 1;
             account.bytes += bytes;
-            state.arrive(from, tag, body, &mut wakes);
+            let number = state.count();
+            state.deliver(Message { from, tag, body, number }, Via::Poll, &mut wakes);
         }
         wakes.queue();
         true
@@ -223,7 +230,7 @@ impl Core {
             let mut state = self.window.lock();
             match take(&mut state, self.name.process, &pattern, &mut wakes) {
                 Some(got) => {
-                    request.fill(got, &mut wakes);
+                    request.fill(got, Via::Thread, &mut wakes);
                     0
                 }
                 None => state.inbox().kinds.post(pattern, request),

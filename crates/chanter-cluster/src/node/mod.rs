@@ -2,6 +2,7 @@
 
 mod outstanding;
 mod sink;
+mod waiting;
 mod window;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,6 +16,8 @@ use serde::Serialize;
 
 use outstanding::{Accounts, Outstanding};
 pub use outstanding::{Returned, Unknown, Unsent};
+pub(crate) use waiting::Tests;
+use waiting::Waiting;
 pub use window::Send;
 use window::Share;
 pub(crate) use window::{State as Windowed, Window};
@@ -45,6 +48,7 @@ pub(crate) struct Node {
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
+    waiting: Waiting,
     /// Wakes the thread that serves the engine.
     server: Sender<()>,
     is_pumped: bool,
@@ -111,6 +115,7 @@ impl Node {
             requests: Mutex::default(),
             last_request: AtomicU64::new(0),
             accounts: Mutex::default(),
+            waiting: Waiting::default(),
             server,
             is_pumped,
             ended: IVar::new(),
@@ -461,7 +466,9 @@ impl Node {
     /// Takes from the engine what has come.
     pub(crate) fn poll(&self) -> Polled {
         let mut sink = self;
-        self.engine.poll(BUDGET, &mut sink)
+        let polled = self.engine.poll(BUDGET, &mut sink);
+        self.round();
+        polled
     }
 
     /// The same, for a thread that waits for itself. If the server found it here and went away, it is called again for what

@@ -1,148 +1,126 @@
-//! Receives that somebody goes through (Chant, section 4.2): the scheduler's queue of threads that wait for a message.
+//! Threads that wait for messages in a queue that the scheduler goes through (Chant, section 4.2).
 //!
-//! A receive is posted in its inbox, where its message finds it, as all are. Who waits for it is here, and is woken when a
-//! *round* finds that the receive has its message.
+//! Each has a receive that is posted in its inbox, as all receives are, and is filled when its message comes. But that does not wake
+//! its thread: a *round* does, which is made after each poll of the engine, and looks whether it was filled.
 //!
-//! * INV-QUEUED: whoever gives a message to a receive that may be queued makes a round afterwards, or rings the process's server,
-//!   which makes one. Whoever waits has left his waker here before he looks whether the message is there. So either he
-//!   sees the message, or a round that comes after it sees his waker.
+//! * INV-QUEUED: whoever fills a receive by polling the engine makes a round afterwards; whoever fills it otherwise wakes its
+//!   thread. A thread leaves its waker in its receive under the lock under which that is filled, and is in the queue before. So either it
+//!   sees its message, or a round that comes later sees its waker.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::task::Waker;
 
 use super::{Node, lock};
+use crate::inbox::Request;
 
-/// What a round asks of the engine, and of whom it sees whether their messages are there.
+/// What is tested in a round, once the engine was polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tests {
-    /// Whoever would run next alone: one test.
+    /// The thread alone whose turn it is, with a test.
     Next,
-    /// Each one, with a test for each.
+    /// All, with a test for each.
     Each,
-    /// Each one, after one test for any.
+    /// All, after the one test that the poll was.
     Any,
 }
 
 const KINDS: usize = 3;
 
-/// Threads that wait for receives, by how they are tested.
+/// The queues, by how they are tested.
 #[derive(Default)]
 pub(crate) struct Waiting {
-    queues: [Mutex<VecDeque<Arc<Waiter>>>; KINDS],
-    /// How many there are, for who looks around.
-    count: Arc<AtomicUsize>,
-}
-
-/// Somebody who waits.
-pub(crate) struct Waiter {
-    is_done: Box<dyn Fn() -> bool + Send + Sync>,
-    waker: Mutex<Option<Waker>>,
-}
-
-impl Waiter {
-    /// Wakes him if his message is there. Whether it is.
-    fn see(&self) -> bool {
-        let is_done = (self.is_done)();
-        if is_done {
-            let waker = lock(&self.waker).take();
-            waker.into_iter().for_each(Waker::wake);
-        }
-        is_done
-    }
+    queues: [Mutex<VecDeque<Arc<Request>>>; KINDS],
+    count: AtomicUsize,
+    /// Those of which something is asked even if the engine has nothing.
+    tested: Arc<AtomicUsize>,
 }
 
 impl Waiting {
-    /// How many wait. Who looks around takes rounds as long as that is not 0.
-    pub(crate) fn count(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.count)
+    /// How many wait of which something is asked at each turn of the scheduler.
+    pub(crate) fn tested(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.tested)
     }
 
-    /// Whether nobody does.
-    pub(crate) fn is_empty(&self) -> bool {
-        // ORDER: Relaxed: who was queued by then has looked for himself since, or the message came after it: INV-QUEUED.
-        self.count.load(Ordering::SeqCst) == 0
-    }
-
-    fn of(&self, tests: Tests) -> &Mutex<VecDeque<Arc<Waiter>>> {
+    fn queue(&self, tests: Tests) -> &Mutex<VecDeque<Arc<Request>>> {
         &self.queues[tests as usize]
     }
 
-    fn remove(&self, tests: Tests, waiter: &Arc<Waiter>) {
-        let mut queue = lock(self.of(tests));
-        if let Some(at) = queue.iter().position(|other| Arc::ptr_eq(other, waiter)) {
-            queue.remove(at);
-            self.count.fetch_sub(1, Ordering::SeqCst);
-        }
+    /// The counts that a thread which waits like this is in.
+    fn counts(&self, tests: Tests) -> impl Iterator<Item = &AtomicUsize> {
+        [Some(&self.count), (tests != Tests::Any).then_some(&*self.tested)].into_iter().flatten()
     }
 }
 
-/// Takes whoever waits out of the queue.
-struct Queued<'a> {
+/// A place in the queue.
+pub(crate) struct Queued<'a> {
     waiting: &'a Waiting,
     tests: Tests,
-    waiter: Arc<Waiter>,
+    request: Arc<Request>,
 }
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.waiting.remove(self.tests, &self.waiter);
+        let mut queue = lock(self.waiting.queue(self.tests));
+        if let Some(at) = queue.iter().position(|other| Arc::ptr_eq(other, &self.request)) {
+            queue.remove(at);
+            // ORDER: Relaxed: who does not see it yet makes a round too many.
+            for count in self.waiting.counts(self.tests) {
+                count.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
     }
 }
 
 impl Node {
-    /// Waits in the queue until that is so.
-    pub(crate) async fn wait_in_queue(
-        &self,
-        tests: Tests,
-        is_done: impl Fn() -> bool + Send + Sync + 'static,
-    ) {
-        let waiter = Arc::new(Waiter { is_done: Box::new(is_done), waker: Mutex::default() });
-        let queued = Queued { waiting: &self.waiting, tests, waiter };
-        // Before he is in the queue: no round takes away what was not counted.
-        self.waiting.count.fetch_add(1, Ordering::SeqCst);
-        lock(self.waiting.of(tests)).push_back(Arc::clone(&queued.waiter));
-        poll_fn(|cx| {
-            lock(&queued.waiter.waker).replace(cx.waker().clone());
-            if (queued.waiter.is_done)() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+    /// Puts a receive into the queue until that is dropped.
+    pub(crate) fn queue(&self, tests: Tests, request: &Arc<Request>) -> Queued<'_> {
+        let waiting = &self.waiting;
+        // ORDER: Relaxed: whoever fills the receive afterwards has its lock after this thread, which leaves its waker there.
+        for count in waiting.counts(tests) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        lock(waiting.queue(tests)).push_back(Arc::clone(request));
+        Queued { waiting, tests, request: Arc::clone(request) }
     }
 
-    /// Goes through those who wait, as they want it.
+    /// The engine was polled: goes through those who wait.
     pub(super) fn round(&self) {
-        if self.waiting.is_empty() {
+        // ORDER: Relaxed: as in `queue`.
+        if self.waiting.count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        if lock(self.waiting.of(Tests::Any)).iter().fold(false, |any, waiter| waiter.see() || any) {
-            self.has_seen_some();
-        }
-        // Each test is the engine's, whatever it finds: what has come is taken by the next poll.
-        let mut has_work = false;
-        for waiter in lock(self.waiting.of(Tests::Each)).iter() {
-            if !waiter.see() {
-                has_work |= self.engine.has_work();
-            }
+        let mut wakers = Vec::new();
+        let mut see = |request: &Arc<Request>| wakers.extend(request.waker_if_filled());
+        lock(self.waiting.queue(Tests::Any)).iter().for_each(&mut see);
+        for request in lock(self.waiting.queue(Tests::Each)).iter() {
+            self.test();
+            see(request);
         }
         let next = {
-            let mut queue = lock(self.waiting.of(Tests::Next));
-            queue.rotate_left(usize::from(queue.len() > 1));
+            let mut queue = lock(self.waiting.queue(Tests::Next));
+            if queue.len() > 1 {
+                queue.rotate_left(1);
+            }
             queue.front().map(Arc::clone)
         };
-        if let Some(waiter) = next
-            && !waiter.see()
-        {
-            has_work |= self.engine.has_work();
+        if let Some(request) = next {
+            self.test();
+            see(&request);
         }
-        if has_work && !self.is_pumped {
-            self.ring();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// One test. What it finds is taken by the next poll: the engine stays at work until then.
+    fn test(&self) {
+        if self.engine.has_work() && !self.is_pumped {
+            let _ = self.server.try_send(());
         }
     }
 
-    /// The server makes a round.
-    pub(crate) fn ring(&self) {
-        let _ = self.server.try_send(());
+    /// Those who wait.
+    pub(crate) fn waiting(&self) -> &Waiting {
+        &self.waiting
     }
 }
