@@ -116,7 +116,6 @@ pub struct Promise<R> {
 
 impl<R> Promise<R> {
     /// Both ends.
-    #[expect(clippy::new_ret_no_self, reason = "as channels are made")]
     pub fn new() -> (Continuation<R>, Self) {
         let cell = MVar::empty();
         (Continuation { cell: Some(cell.clone()) }, Self { cell })
