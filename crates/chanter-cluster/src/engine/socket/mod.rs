@@ -14,8 +14,8 @@
 //! | [`Config::hello`] | the time in which it must | the connection is closed |
 //! | 64 | connections that have proved nothing | others wait in the OS |
 
-mod frame;
-mod hello;
+pub(crate) mod frame;
+pub(crate) mod hello;
 mod inbox;
 mod link;
 mod outbox;
