@@ -488,6 +488,10 @@ impl Engine for Near {
             self.leave_if_done(&mut out);
         }
     }
+
+    fn give_up(&self, peer: Peer) -> bool {
+        self.sockets.give_up(peer)
+    }
 }
 
 impl Drop for Near {
