@@ -18,6 +18,9 @@
 
 pub mod engine;
 mod error;
+#[cfg(all(unix, not(loom), any(test, feature = "fuzz")))]
+#[doc(hidden)]
+pub mod fuzz;
 mod here;
 mod inbox;
 #[cfg(unix)]
