@@ -15,6 +15,7 @@
 //! * **D4** A branch of a choice that loses has no effect: a message that was not chosen is in its place, a send that
 //!   was not chosen has taken no room.
 //! * **D5** Names are never used again: nothing that is meant for the dead reaches the living.
+//! * **D6** A [request](service) runs at most once, and is answered once or ends as lost.
 
 pub mod engine;
 mod error;
@@ -25,6 +26,7 @@ pub mod launcher;
 mod name;
 mod node;
 mod pump;
+pub mod service;
 pub mod wire;
 
 pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError};
@@ -33,6 +35,7 @@ pub use inbox::{ANY_TAG, ANYONE, Form, Inbox, Irecv, Received, Recv, Source, Tag
 pub use name::ThreadName;
 pub use node::{Returned, Send, Unknown, Unsent};
 pub use pump::Pump;
+pub use service::{Ask, At, Begun, CallError, Caller, ServeError, Service, Serving};
 pub use wire::Plain;
 
 /// Runs an `async fn` as a process of a cluster, on a machine of its own.
@@ -80,7 +83,7 @@ pub mod prelude {
     pub use chanter::prelude::*;
 
     pub use crate::{
-        ANY_TAG, ANYONE, ClusterError, Here, Inbox, Irecv, LookupError, OpenError, Received, RecvError,
-        SendError, Source, Tags, ThreadName, local, testany, waitall,
+        ANY_TAG, ANYONE, CallError, Caller, ClusterError, Here, Inbox, Irecv, LookupError, OpenError,
+        Received, RecvError, SendError, Service, Source, Tags, ThreadName, local, testany, waitall,
     };
 }

@@ -22,7 +22,8 @@ use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Rest, Why
 use crate::error::{LookupError, OpenError, SendError};
 use crate::inbox::{Core, Inbox};
 use crate::name::{Asker, Registry, Table, ThreadName};
-use crate::wire::{Body, Header, Kind, Slot, encode};
+use crate::service::{Calls, Server};
+use crate::wire::{Body, Control, Header, Kind, Slot, encode};
 use foldhash::HashMap;
 
 /// So many inboxes a process may have open.
@@ -36,6 +37,7 @@ const LONGEST_NAME: usize = 255;
 
 pub(crate) struct Node {
     me: Peer,
+    this: Weak<Self>,
     engine: Box<dyn Engine>,
     links: BTreeMap<Peer, Link>,
     table: Mutex<Table<Arc<Core>>>,
@@ -44,6 +46,9 @@ pub(crate) struct Node {
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
+    /// Requests of this process to others, and of others to this one.
+    pub(crate) calls: Calls,
+    pub(crate) server_side: Server,
     /// Wakes the thread that serves the engine.
     server: Sender<()>,
     is_pumped: bool,
@@ -100,8 +105,9 @@ impl Node {
         }
         let (server, rung) = mailbox();
         let bell = server.clone();
-        let node = Arc::new(Self {
+        let node = Arc::new_cyclic(|this| Self {
             me,
+            this: Weak::clone(this),
             engine,
             links,
             table: Mutex::new(Table::new(MOST_INBOXES)),
@@ -110,6 +116,8 @@ impl Node {
             requests: Mutex::default(),
             last_request: AtomicU64::new(0),
             accounts: Mutex::default(),
+            calls: Calls::default(),
+            server_side: Server::default(),
             server,
             is_pumped,
             ended: IVar::new(),
@@ -126,6 +134,11 @@ impl Node {
 
     pub(crate) fn me(&self) -> Peer {
         self.me
+    }
+
+    /// Itself, as long as somebody has it.
+    pub(crate) fn again(&self) -> Option<Arc<Self>> {
+        self.this.upgrade()
     }
 
     pub(crate) fn peers(&self) -> impl Iterator<Item = Peer> {
@@ -273,6 +286,33 @@ impl Node {
     fn control(&self, to: Peer, header: Header, body: Body) {
         // Who has gone needs no answer.
         let _ = self.transmit(to, Lane::Control, header, body);
+    }
+
+    /// Sends a control message of requests.
+    pub(crate) fn transmit_control(
+        &self,
+        to: Peer,
+        lane: Lane,
+        control: Control,
+        body: Body,
+    ) -> Result<(), Why> {
+        let header = Header { process: self.me.0, ..control.header() };
+        self.transmit(to, lane, header, body).map_err(|error| match error {
+            SendError::Lost(_, why) => why,
+            // There is none of that number.
+            _ => Why::Left,
+        })
+    }
+
+    /// The longest body of a message to `to`, if there is such a process.
+    pub(crate) fn longest(&self, to: Peer) -> Option<u32> {
+        self.links.contains_key(&to).then(|| self.engine.caps(to).eager)
+    }
+
+    /// The server thread has something to do.
+    pub(crate) fn ring(&self) {
+        // It is rung already, or nobody serves any more.
+        let _ = self.server.try_send(());
     }
 
     fn transmit(&self, to: Peer, lane: Lane, header: Header, mut body: Body) -> Result<(), SendError> {
@@ -428,7 +468,9 @@ impl Node {
             }
             std::mem::replace(&mut *state, LinkState { down: Some(why), ..LinkState::default() })
         };
+        let unsent: Vec<u64> = backlog.iter().filter_map(|(_, body)| call_in(body)).collect();
         self.account_for(peer, why, outstanding, backlog);
+        self.lose_caller(peer);
         let _ = link.gone.put(why);
         emptied.map(|emptied| emptied.put(()));
         lock(&self.registry).forget_askers(|asker| asker.peer == peer);
@@ -450,6 +492,8 @@ impl Node {
         }
         let inboxes: Vec<Arc<Core>> = lock(&self.table).iter().cloned().collect();
         inboxes.iter().for_each(|inbox| inbox.lose(peer, why));
+        // Last: what the process has said is in the inboxes.
+        self.lose_calls(peer, why, &unsent);
     }
 
     /// Leaves the cluster: all that was sent is with its receivers' processes, or they have gone.
@@ -469,8 +513,16 @@ impl Node {
         self.ended.get().await;
     }
 
-    /// Takes from the engine what has come.
+    /// Takes from the engine what has come. Not for the server thread: it is rung for requests.
     pub(crate) fn poll(&self) -> Polled {
+        let polled = self.poll_as_server();
+        if self.server_side.has_arrivals() {
+            self.ring();
+        }
+        polled
+    }
+
+    fn poll_as_server(&self) -> Polled {
         let mut sink = self;
         self.engine.poll(BUDGET, &mut sink)
     }
@@ -507,10 +559,11 @@ impl Drop for Node {
 async fn serve(node: Weak<Node>, rung: Receiver<()>) {
     let mut linger = Linger::default();
     loop {
+        begin_requests(&node).await;
         let rest = {
             let Some(node) = node.upgrade() else { return };
             node.flush();
-            match node.poll() {
+            match node.poll_as_server() {
                 Polled::Nothing => {}
                 Polled::Some => linger.has_come(),
                 Polled::More => {
@@ -521,6 +574,9 @@ async fn serve(node: Weak<Node>, rung: Receiver<()>) {
                 }
             }
             node.see_whether_ended();
+            if node.server_side.has_arrivals() {
+                continue;
+            }
             if node.is_pumped {
                 // The pump rests for it.
                 Rest::Notified
@@ -549,6 +605,25 @@ async fn serve(node: Weak<Node>, rung: Receiver<()>) {
             return;
         }
     }
+}
+
+/// Begins the requests that have come, each when the one before it has begun.
+async fn begin_requests(node: &Weak<Node>) {
+    loop {
+        let begins = match node.upgrade().map(|node| node.begin_next()) {
+            None | Some(None) => return,
+            Some(Some(begins)) => begins,
+        };
+        if let Some(begins) = begins {
+            begins.get().await;
+        }
+    }
+}
+
+/// The number of the request that a frame makes, if it makes one.
+fn call_in(body: &Body) -> Option<u64> {
+    let header = Header::decode(body.frame(), u32::MAX).ok()?;
+    matches!(header.kind, Kind::Call | Kind::Post).then_some(header.request)
 }
 
 /// How long to poll in vain: who talks answers soon, or not at all. After each time that nothing came, twice as many rests
