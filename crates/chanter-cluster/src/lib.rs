@@ -26,6 +26,7 @@ pub mod launcher;
 mod name;
 mod node;
 mod pump;
+pub mod remote;
 pub mod service;
 pub mod wire;
 
@@ -35,6 +36,9 @@ pub use inbox::{ANY_TAG, ANYONE, Form, Inbox, Irecv, Received, Recv, Source, Tag
 pub use name::ThreadName;
 pub use node::{Returned, Send, Unknown, Unsent};
 pub use pump::Pump;
+pub use remote::{
+    AskError, Context, Down, EndError, Function, GlobalThread, Offering, Plan, SpawnError, Unended,
+};
 pub use service::{Ask, At, Begun, CallError, Caller, ServeError, Service, Serving};
 pub use wire::Plain;
 

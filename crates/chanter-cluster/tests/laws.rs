@@ -9,6 +9,8 @@ mod calls;
 mod history;
 #[path = "laws/network.rs"]
 mod network;
+#[path = "laws/threads.rs"]
+mod threads;
 
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use calls::{a_call_that_loses_is_withdrawn, a_request_runs_at_most_once, request
 use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Why};
 use chanter_cluster::{ANY_TAG, ANYONE, Here, LookupError, RecvError, SendError, local};
+use threads::{a_spawn_that_loses_leaves_no_thread, requests_to_a_thread_are_answered_once};
 
 fn two() -> [Here; 2] {
     local(2).try_into().unwrap()
@@ -200,5 +203,7 @@ explored!(
     a_name_is_found_or_its_process_has_died,
     a_request_runs_at_most_once,
     a_call_that_loses_is_withdrawn,
-    requests_begin_in_order
+    requests_begin_in_order,
+    requests_to_a_thread_are_answered_once,
+    a_spawn_that_loses_leaves_no_thread
 );

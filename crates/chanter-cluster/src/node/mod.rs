@@ -22,6 +22,7 @@ use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Rest, Why
 use crate::error::{LookupError, OpenError, SendError};
 use crate::inbox::{Core, Inbox};
 use crate::name::{Asker, Registry, Table, ThreadName};
+use crate::remote::{Functions, Gates, Hosts};
 use crate::service::{Calls, Server};
 use crate::wire::{Body, Control, Header, Kind, Slot, encode};
 use foldhash::HashMap;
@@ -49,6 +50,10 @@ pub(crate) struct Node {
     /// Requests of this process to others, and of others to this one.
     pub(crate) calls: Calls,
     pub(crate) server_side: Server,
+    /// What others may run here, and what they run.
+    pub(crate) functions: Functions,
+    pub(crate) hosts: Hosts,
+    pub(crate) gates: Gates,
     /// Wakes the thread that serves the engine.
     server: Sender<()>,
     is_pumped: bool,
@@ -118,12 +123,16 @@ impl Node {
             accounts: Mutex::default(),
             calls: Calls::default(),
             server_side: Server::default(),
+            functions: Functions::default(),
+            hosts: Hosts::default(),
+            gates: Gates::default(),
             server,
             is_pumped,
             ended: IVar::new(),
             dropped: AtomicU64::new(0),
         });
         let serving = serve(Arc::downgrade(&node), rung);
+        crate::remote::serve(&crate::Here::of(Arc::clone(&node)));
         drop(ThreadBuilder::new().name("cluster").spawn(serving));
         node.engine.attach(Bell::new(move || {
             // It is closed when nobody serves any more.
@@ -154,7 +163,7 @@ impl Node {
         lock(&self.links.get(&peer)?.state).down
     }
 
-    fn name(&self, peer: Peer, thread: Slot) -> ThreadName {
+    pub(crate) fn name(&self, peer: Peer, thread: Slot) -> ThreadName {
         ThreadName { pe: self.links.get(&peer).map_or(Pe(0), |link| link.pe), process: peer, thread }
     }
 
@@ -408,8 +417,13 @@ impl Node {
         Ok((peer, given.to_owned()))
     }
 
+    /// A number that this process has not used yet.
+    pub(crate) fn new_number(&self) -> u64 {
+        self.last_request.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     fn ask(&self, to: Peer, name: &str, answer: &IVar<Result<ThreadName, LookupError>>) -> u64 {
-        let request = self.last_request.fetch_add(1, Ordering::Relaxed) + 1;
+        let request = self.new_number();
         lock(&self.requests).insert(request, Request { to, answer: answer.clone() });
         if to == self.me {
             self.look_up(Asker { peer: self.me, request }, name);
@@ -471,6 +485,7 @@ impl Node {
         let unsent: Vec<u64> = backlog.iter().filter_map(|(_, body)| call_in(body)).collect();
         self.account_for(peer, why, outstanding, backlog);
         self.lose_caller(peer);
+        self.lose_spawner(peer);
         let _ = link.gone.put(why);
         emptied.map(|emptied| emptied.put(()));
         lock(&self.registry).forget_askers(|asker| asker.peer == peer);

@@ -10,6 +10,7 @@ use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, Wakes, synchroni
 
 use super::caller::Undo;
 use super::error::CallError;
+use crate::engine::Peer;
 use crate::node::Node;
 use crate::wire::Body;
 
@@ -49,17 +50,34 @@ impl Answer {
     }
 }
 
-/// A call that was made: when this is dropped and there is no answer yet, it is withdrawn.
+/// What becomes of a call for whose answer nobody waits any more.
+#[derive(Clone, Copy)]
+pub(crate) enum Unwanted {
+    /// It is withdrawn.
+    Withdraw,
+    /// It runs to its end; this is done with the answer.
+    Undo(Undo),
+    /// It runs to its end.
+    Let,
+}
+
+/// A call that was made: when this is dropped and there is no answer yet, it is unwanted.
 pub(super) struct Ticket {
     node: Arc<Node>,
+    peer: Peer,
     request: u64,
     answer: Arc<Answer>,
-    undo: Option<Undo>,
+    unwanted: Unwanted,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.node.withdraw(self.request, self.undo);
+        self.node.give_up(self.request, self.unwanted);
+        // It may have come before, and nobody took it.
+        let outcome = self.answer.state.lock().outcome.take();
+        if let (Some(outcome), Unwanted::Undo(undo)) = (outcome, self.unwanted) {
+            undo(&self.node, self.peer, outcome);
+        }
     }
 }
 
@@ -93,8 +111,14 @@ unsafe impl Place for Ticket {
 pub(super) struct Awaited(Ticket);
 
 impl Awaited {
-    pub(super) fn new(node: Arc<Node>, request: u64, answer: Arc<Answer>, undo: Option<Undo>) -> Self {
-        Self(Ticket { node, request, answer, undo })
+    pub(super) fn new(
+        node: Arc<Node>,
+        peer: Peer,
+        request: u64,
+        answer: Arc<Answer>,
+        unwanted: Unwanted,
+    ) -> Self {
+        Self(Ticket { node, peer, request, answer, unwanted })
     }
 }
 

@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use serde::de::DeserializeOwned;
 
 use super::Ask;
-use super::awaited::{Answer, Awaited, Outcome};
+use super::awaited::{Answer, Awaited, Outcome, Unwanted};
 use super::error::{Begun, CallError};
 use super::load::Load;
 use crate::engine::{Lane, Peer, Why};
@@ -101,29 +101,47 @@ impl At {
         &self,
         ask: Ask<A>,
     ) -> impl Event<Output = Result<A, CallError>> + Send + use<A> {
-        self.call_or(ask, None).wrap(|outcome| outcome.and_then(|body| read(&body)))
+        self.call_or(ask, Unwanted::Withdraw).wrap(|outcome| outcome.and_then(|body| read(&body)))
     }
 
-    /// The same, with its bytes; `undo`: what to do with the answer to one that was withdrawn.
+    /// The same, with its bytes. `unwanted`: what becomes of one that is not chosen.
     pub(crate) fn call_or<A>(
         &self,
         ask: Ask<A>,
-        undo: Option<Undo>,
+        unwanted: Unwanted,
     ) -> impl Event<Output = Outcome> + Send + use<A> {
-        let Self { node, peer } = self.clone();
+        let at = self.clone();
         let Ask { name, number, body, .. } = ask;
-        guard(move || {
-            let answer = Answer::new();
-            let then = Then::Tell(Arc::clone(&answer));
-            let request = match node.request(peer, name, number, body, then) {
-                Ok(request) => request,
-                Err(error) => {
-                    answer.put(Err(error));
-                    0
-                }
-            };
-            Awaited::new(node, request, answer, undo)
-        })
+        guard(move || at.make(name, number, body, unwanted))
+    }
+
+    /// A request that is made now, and runs to its end whether anybody waits for its answer or not.
+    pub(crate) fn ask_now<A: DeserializeOwned>(
+        &self,
+        ask: Ask<A>,
+    ) -> impl Event<Output = Result<A, CallError>> + Send + use<A> {
+        let Ask { name, number, body, .. } = ask;
+        let made = self.make(name, number, body, Unwanted::Let);
+        made.wrap(|outcome| outcome.and_then(|body| read(&body)))
+    }
+
+    fn make(
+        &self,
+        name: &'static str,
+        number: Number,
+        body: Result<Body, String>,
+        unwanted: Unwanted,
+    ) -> Awaited {
+        let answer = Answer::new();
+        let then = Then::Tell(Arc::clone(&answer));
+        let request = match self.node.request(self.peer, name, number, body, then) {
+            Ok(request) => request,
+            Err(error) => {
+                answer.put(Err(error));
+                0
+            }
+        };
+        Awaited::new(Arc::clone(&self.node), self.peer, request, answer, unwanted)
     }
 
     /// Makes a request for whose answer nobody waits. It runs to its end, whatever becomes of this process, unless the
@@ -220,15 +238,18 @@ impl Node {
         }
     }
 
-    /// Nobody waits for an answer any more: the server is told, if it has not come. With `undo`, the request is let to its end.
-    pub(super) fn withdraw(&self, request: u64, undo: Option<Undo>) {
+    /// Nobody waits for an answer any more: if it has not come, the server is told, or what is said is done with it.
+    pub(super) fn give_up(&self, request: u64, unwanted: Unwanted) {
         let to = {
             let mut state = self.calls.lock();
             let Some(pending) = state.pending.get_mut(&request) else { return };
-            pending.then = undo.map_or(Then::Count, Then::Undo);
+            pending.then = match unwanted {
+                Unwanted::Undo(undo) => Then::Undo(undo),
+                Unwanted::Withdraw | Unwanted::Let => Then::Count,
+            };
             pending.to
         };
-        if undo.is_some() {
+        if !matches!(unwanted, Unwanted::Withdraw) {
             return;
         }
         let control = Control::Withdraw { request };

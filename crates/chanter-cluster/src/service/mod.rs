@@ -41,8 +41,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use awaited::{Outcome, Unwanted};
 pub use caller::At;
-pub(crate) use caller::Calls;
+pub(crate) use caller::{Calls, read};
 pub use error::{Begun, CallError, ServeError};
 pub use registry::Serving;
 pub(crate) use server::Server;
@@ -76,6 +77,11 @@ impl<Q: Serialize, A> Service<Q, A> {
     /// A request: what is asked is written down at once.
     pub fn ask(&self, question: &Q) -> Ask<A> {
         Ask { name: self.name, number: self.number, body: encode(question), answer: PhantomData }
+    }
+
+    /// A request that cannot be written down: whoever makes it is told.
+    pub(crate) fn cannot(&self, error: String) -> Ask<A> {
+        Ask { name: self.name, number: self.number, body: Err(error), answer: PhantomData }
     }
 }
 
@@ -124,6 +130,14 @@ pub struct Caller {
 impl Caller {
     pub(crate) fn new(peer: Peer, node: Arc<Node>) -> Self {
         Self { peer, node }
+    }
+
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
     }
 
     /// The number of its process.
