@@ -43,3 +43,9 @@ fn a_plate_that_is_divided_is_computed_as_by_one() {
     assert!(lines.len() == 1 && lines[0].ends_with("the same, bit for bit"), "{lines:?}");
     assert!(lines[0].contains("in 4 processes"));
 }
+
+#[test]
+fn memory_that_is_shared_is_coherent() {
+    let lines = launched("fetch", &["400"]);
+    assert!(lines.len() == 1 && lines[0].starts_with("[0] 200 additions, all there; "), "{lines:?}");
+}
