@@ -130,7 +130,7 @@ pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
         // Each process goes its own way through the words; one in eight times it writes.
         let address = (round * 7 + here.number() * 3 + round / 5) % all;
         let seen = &mut last_seen[address as usize];
-        if (round + here.number()) % 8 == 0 {
+        if (round + here.number()).is_multiple_of(8) {
             let value = here.at(memory.home(address)).call(ADD.ask(&(address, 1))).await?;
             assert!(value > *seen, "an addition was lost");
             (*seen, added) = (value, added + 1);

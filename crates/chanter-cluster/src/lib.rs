@@ -28,6 +28,7 @@ mod node;
 mod pump;
 pub mod remote;
 pub mod service;
+pub mod supervise;
 pub mod wire;
 
 pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError};

@@ -259,7 +259,7 @@ fn what_is_under_way_is_bounded() {
                 n
             }
         });
-        for n in 0..1024 {
+        for n in 0..1 << 14 {
             first.at(1).post(WAIT.ask(&n)).unwrap();
         }
         assert_eq!(first.at(1).post(WAIT.ask(&0)), Err(CallError::Full(Peer(1))));

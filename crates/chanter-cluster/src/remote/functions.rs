@@ -89,6 +89,14 @@ impl<T> Plan<T> {
     }
 }
 
+impl<T> Plan<T> {
+    /// The same, for somebody who does not want the value.
+    pub(crate) fn erased(self) -> Plan<()> {
+        let Self { function, number, arguments, name, vp, .. } = self;
+        Plan { function, number, arguments, name, vp, value: PhantomData }
+    }
+}
+
 impl<T> Clone for Plan<T> {
     fn clone(&self) -> Self {
         let Self { function, number, arguments, name, vp, value } = self;

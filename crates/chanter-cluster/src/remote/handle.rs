@@ -157,6 +157,15 @@ impl<T> GlobalThread<T> {
         })
     }
 
+    /// Ties the two together: when one ends otherwise than with a value, or its process goes, the other one is cancelled.
+    ///
+    /// # Errors
+    /// See [`AskError`]: one of the two could not be asked. The other one may be tied to it, and then ends with it.
+    pub async fn link<U>(&self, other: &GlobalThread<U>) -> Result<(), AskError> {
+        self.request(Order::Link(other.name)).await?;
+        other.request(Order::Link(self.name)).await
+    }
+
     /// Asks the thread to end without a value; see [`Thread::cancel`](chanter::Thread::cancel).
     ///
     /// # Errors

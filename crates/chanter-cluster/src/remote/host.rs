@@ -16,6 +16,7 @@ use super::functions::{Context, Work};
 use super::order::{End, ORDER, Order, Refused, Reply, SPAWN, Spawn, Unspawned};
 use crate::Here;
 use crate::engine::Peer;
+use crate::name::ThreadName;
 use crate::node::Node;
 use crate::service::Caller;
 use crate::wire::{Body, Number, Plain, Slot};
@@ -192,8 +193,24 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Reply {
             node.hosts.detach(slot);
             Reply::Done
         }
+        Order::Link(other) => {
+            link(caller.here(), Arc::clone(&hosted), other);
+            Reply::Done
+        }
         Order::Open(_) => unreachable!("see above"),
     }
+}
+
+/// Cancels the thread when the other one ends otherwise than with a value, unless it has ended itself before.
+fn link(here: Here, hosted: Arc<Hosted>, other: ThreadName) {
+    spawn_parasite(async move {
+        let other = here.thread::<()>(other);
+        let down = choose_biased((hosted.end.get().wrap(|_| None), other.down().wrap(Some))).await;
+        if down.is_some_and(|down| !down.is_well()) {
+            // It does not matter whether it has ended by now.
+            let _ = hosted.thread.cancel().await;
+        }
+    });
 }
 
 async fn answer<T: Send + 'static>(request: Request<T>) -> Reply {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::name::ThreadName;
 use crate::service::Service;
 use crate::wire::{Plain, Slot};
 
@@ -49,6 +50,8 @@ pub(super) enum Order {
     Open(u64),
     /// Nobody asks for the value any more.
     Detach,
+    /// It is to be cancelled when that one has ended otherwise than with a value.
+    Link(ThreadName),
 }
 
 /// The answer.
@@ -89,6 +92,7 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     use super::*;
+    use crate::engine::{Pe, Peer};
     use crate::wire::{decode, encode};
 
     /// Short, long, changed and random bytes: an error or a value, and what is a value is written as it was read.
@@ -131,6 +135,7 @@ mod tests {
             Order::Block(7),
             Order::Open(7),
             Order::Detach,
+            Order::Link(ThreadName { pe: Pe(1), process: Peer(2), thread: slot }),
         ];
         orders.into_iter().for_each(|order| is_safe_from(&(slot, order)));
         let ends = [End::Value(bytes()), End::Panicked("why".into()), End::Cancelled].map(Reply::Ended);
@@ -149,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_kind_that_there_is_not_is_an_error() {
-        assert!(decode::<Order>(&[10]).is_err());
+        assert!(decode::<Order>(&[11]).is_err());
         assert!(decode::<Reply>(&[6]).is_err());
         assert!(decode::<End>(&[3]).is_err());
     }
