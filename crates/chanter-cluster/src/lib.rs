@@ -19,12 +19,14 @@
 
 pub mod engine;
 mod error;
+pub mod group;
 mod here;
 mod inbox;
 #[cfg(unix)]
 pub mod launcher;
 mod name;
 mod node;
+pub mod port;
 mod pump;
 pub mod remote;
 pub mod service;
@@ -34,7 +36,7 @@ pub mod wire;
 pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError};
 pub use here::{Here, local};
 pub use inbox::{ANY_TAG, ANYONE, Form, Inbox, Irecv, Received, Recv, Source, Tags, testany, waitall};
-pub use name::ThreadName;
+pub use name::{NameError, Registered, ThreadName};
 pub use node::{Returned, Send, Unknown, Unsent};
 pub use pump::Pump;
 pub use remote::{

@@ -57,6 +57,9 @@ fn a_thread_is_spawned_and_joined_there_and_here() {
                 assert_eq!(thread.join().await, Ok(12.0), "a value may be asked for again");
             }
             assert_eq!(thread.down().await, Down::Ended);
+            let same = here.thread::<f64>(thread.name());
+            assert_eq!(thread.await, Ok(12.0));
+            assert_eq!(same.join().await, Err(EndError::NoThread), "it was taken");
         }
     });
 }

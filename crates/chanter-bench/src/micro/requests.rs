@@ -10,7 +10,7 @@ use chanter_cluster::engine::Peer;
 use chanter_cluster::engine::near::{Near, Seat};
 use chanter_cluster::engine::socket::{Config, Sockets};
 use chanter_cluster::launcher::{self, Address, Launched, Secret};
-use chanter_cluster::{ANYONE, Form, Function, Here, Service};
+use chanter_cluster::{ANYONE, Form, Function, Here, Service, local};
 
 use super::machine;
 use super::round_trip::{broken, on_unix};
@@ -20,6 +20,7 @@ use crate::case::{Case, Failure, Load, Outcome, Sample};
 type Words = [u64; 8];
 
 const MESSAGE: u32 = 1;
+const END: u32 = 2;
 const CALL: Service<Words, Words> = Service::new("bench::call");
 const SPAWN: Function<Words, Words> = Function::new("bench::spawn");
 
@@ -34,6 +35,9 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
         case("message and answer", 20_000, |load| pair(load, What::Message)),
         case("call", 20_000, |load| pair(load, What::Call)),
         case("spawn and join", 20_000, |load| pair(load, What::Spawn)),
+        case("in one process: message and answer", 50_000, |load| within(load, What::Message)),
+        case("in one process: call", 50_000, |load| within(load, What::Call)),
+        case("in one process: spawn and join", 50_000, |load| within(load, What::Spawn)),
     ]
 }
 
@@ -55,6 +59,63 @@ fn pair(load: Load, what: What) -> Outcome {
     on_unix(|ends| asked(load, what, ends))
 }
 
+/// Both are parts of one process, on one virtual processor: nobody sleeps, so this is what the work itself costs.
+fn within(load: Load, what: What) -> Outcome {
+    machine(1)?.block_on(async move {
+        let [zero, one] = <[Here; 2]>::try_from(local(2)).map_err(|_| broken("two were asked for"))?;
+        let echo = spawn(async move { answer(&one, what, load.n).await.map(|()| one) });
+        let elapsed = ask(&zero, what, load.n).await?;
+        echo.await.map_err(broken)??;
+        Ok(Sample::new(load.n, elapsed))
+    })
+}
+
+/// What the other process does.
+async fn answer(here: &Here, what: What, trips: u64) -> Result<(), Failure> {
+    let _serving = here.serve(CALL, |_, words| async move { words }).map_err(broken)?;
+    let _offering = here.offer(SPAWN, |_, words| async move { words }).map_err(broken)?;
+    let me = here.open("echo").map_err(broken)?;
+    let caller = here.lookup("caller@0").await.map_err(broken)?;
+    if matches!(what, What::Polled | What::Message) {
+        for _ in 0..trips {
+            let recv = me.recv::<Words>(ANYONE, MESSAGE).polling(what.form());
+            let got = recv.await.map_err(broken)?;
+            me.send(got.from, MESSAGE, &got.value).await.map_err(broken)?;
+        }
+    }
+    me.recv::<()>(caller, END).await.map_err(broken)?;
+    Ok(())
+}
+
+/// What is timed.
+async fn ask(here: &Here, what: What, trips: u64) -> Result<Duration, Failure> {
+    let me = here.open("caller").map_err(broken)?;
+    let echo = here.lookup("echo@1").await.map_err(broken)?;
+    let there = here.at(1);
+    let clock = Instant::now();
+    for trip in 0..trips {
+        let words = [trip; 8];
+        let got = match what {
+            What::Polled | What::Message => {
+                me.send(echo, MESSAGE, &words).await.map_err(broken)?;
+                let recv = me.recv::<Words>(echo, MESSAGE).polling(what.form());
+                recv.await.map_err(broken)?.value
+            }
+            What::Call => there.call(CALL.ask(&words)).await.map_err(broken)?,
+            What::Spawn => {
+                let thread = there.spawn(SPAWN.with(&words)).await.map_err(broken)?;
+                thread.await.map_err(broken)?
+            }
+        };
+        if got != words {
+            return Err(Failure::Wrong(format!("the answer to {trip}: {got:?}")));
+        }
+    }
+    let elapsed = clock.elapsed();
+    me.send(echo, END, &()).await.map_err(broken)?;
+    Ok(elapsed)
+}
+
 fn asked(load: Load, what: What, [zero, one]: [(Address, OwnedFd); 2]) -> Outcome {
     let segment = launcher::segment(2).map_err(broken)?;
     let addresses = vec![zero.0, one.0];
@@ -72,53 +133,19 @@ fn asked(load: Load, what: What, [zero, one]: [(Address, OwnedFd); 2]) -> Outcom
         let echo = scope.spawn(move || {
             machine(1)?.block_on(async {
                 let here = start(1, one).await?;
-                let _serving = here.serve(CALL, |_, words| async move { words }).map_err(broken)?;
-                let _offering = here.offer(SPAWN, |_, words| async move { words }).map_err(broken)?;
-                let me = here.open("echo").map_err(broken)?;
-                let caller = here.lookup("caller@0").await.map_err(broken)?;
-                if matches!(what, What::Polled | What::Message) {
-                    for _ in 0..trips {
-                        let recv = me.recv::<Words>(ANYONE, MESSAGE).polling(what.form());
-                        let got = recv.await.map_err(broken)?;
-                        me.send(got.from, MESSAGE, &got.value).await.map_err(broken)?;
-                    }
-                }
-                me.recv::<()>(caller, 99).await.map_err(broken)?;
+                let answered = answer(&here, what, trips).await;
                 here.leave().await;
-                Ok::<_, Failure>(())
+                answered
             })
         });
         let elapsed = machine(1)?.block_on(async {
             let here = start(0, zero).await?;
-            let me = here.open("caller").map_err(broken)?;
-            let echo = here.lookup("echo@1").await.map_err(broken)?;
-            let there = here.at(1);
-            let clock = Instant::now();
-            for trip in 0..trips {
-                let words = [trip; 8];
-                let got = match what {
-                    What::Polled | What::Message => {
-                        me.send(echo, MESSAGE, &words).await.map_err(broken)?;
-                        let recv = me.recv::<Words>(echo, MESSAGE).polling(what.form());
-                        recv.await.map_err(broken)?.value
-                    }
-                    What::Call => there.call(CALL.ask(&words)).await.map_err(broken)?,
-                    What::Spawn => {
-                        let thread = there.spawn(SPAWN.with(&words)).await.map_err(broken)?;
-                        thread.join().await.map_err(broken)?
-                    }
-                };
-                if got != words {
-                    return Err(Failure::Wrong(format!("the answer to {trip}: {got:?}")));
-                }
-            }
-            let elapsed: Duration = clock.elapsed();
-            me.send(echo, 99, &()).await.map_err(broken)?;
+            let elapsed = ask(&here, what, trips).await;
             here.leave().await;
-            Ok(elapsed)
+            elapsed
         })?;
         echo.join().map_err(|_| broken("the echo has panicked"))??;
-        Ok(elapsed)
+        Ok::<_, Failure>(elapsed)
     })?;
     Ok(Sample::new(trips, elapsed))
 }

@@ -21,7 +21,7 @@ pub(crate) use window::Window;
 use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Rest, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::inbox::{Core, Inbox};
-use crate::name::{Asker, Registry, Table, ThreadName};
+use crate::name::{Asker, Keeper, Registry, Table, ThreadName};
 use crate::remote::{Functions, Gates, Hosts};
 use crate::service::{Calls, Server};
 use crate::wire::{Body, Control, Header, Kind, Slot, encode};
@@ -54,6 +54,8 @@ pub(crate) struct Node {
     pub(crate) functions: Functions,
     pub(crate) hosts: Hosts,
     pub(crate) gates: Gates,
+    /// Names that are known in the whole cluster.
+    pub(crate) keeper: Keeper,
     /// Wakes the thread that serves the engine.
     server: Sender<()>,
     is_pumped: bool,
@@ -126,13 +128,17 @@ impl Node {
             functions: Functions::default(),
             hosts: Hosts::default(),
             gates: Gates::default(),
+            keeper: Keeper::default(),
             server,
             is_pumped,
             ended: IVar::new(),
             dropped: AtomicU64::new(0),
         });
         let serving = serve(Arc::downgrade(&node), rung);
-        crate::remote::serve(&crate::Here::of(Arc::clone(&node)));
+        let here = crate::Here::of(Arc::clone(&node));
+        crate::remote::serve(&here);
+        crate::name::serve(&here);
+        drop(here);
         drop(ThreadBuilder::new().name("cluster").spawn(serving));
         node.engine.attach(Bell::new(move || {
             // It is closed when nobody serves any more.
@@ -156,6 +162,11 @@ impl Node {
 
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The event that a process has gone; never for this one, or for one that there is not.
+    pub(crate) fn gone(&self, peer: Peer) -> impl Event<Output = Why> + std::marker::Send + use<> {
+        self.links.get(&peer).map_or_else(IVar::new, |link| link.gone.clone()).get()
     }
 
     /// Why a process has gone, if it has.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,39 @@ impl<T> Drop for GlobalThread<T> {
             // If that many requests are under way, or the process has gone, there is nothing to be done.
             let _ = self.at.post(ORDER.ask(&(self.name.thread, Order::Detach)));
         }
+    }
+}
+
+/// Awaiting the handle itself joins the thread, at half the cost of [`join`](GlobalThread::join) and a drop: the value is taken, and nobody can ask for
+/// it again.
+///
+/// **Cancel safety.** Dropped, it is as if the handle had been.
+impl<T: DeserializeOwned + 'static> IntoFuture for GlobalThread<T> {
+    type Output = Result<T, EndError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let order = if self.is_owner { Order::Take } else { Order::Join };
+        Box::pin(async move {
+            let mut this = self;
+            let reply = this.at.call(ORDER.ask(&(this.name.thread, order))).await;
+            // Who has answered has detached it, too.
+            this.is_owner &= reply.is_err();
+            ended(reply)
+        })
+    }
+}
+
+fn ended<T: DeserializeOwned>(reply: Result<Reply, CallError>) -> Result<T, EndError> {
+    match reply {
+        Ok(Reply::Ended(End::Value(value))) => {
+            decode(&value.0).map_err(|error| EndError::Call(CallError::BadAnswer(error)))
+        }
+        Ok(Reply::Ended(End::Panicked(message))) => Err(EndError::Panicked(message)),
+        Ok(Reply::Ended(End::Cancelled)) => Err(EndError::Cancelled),
+        Ok(Reply::NoThread) => Err(EndError::NoThread),
+        Ok(reply) => Err(EndError::Call(senseless(&reply))),
+        Err(error) => Err(EndError::Call(error)),
     }
 }
 
@@ -131,16 +165,7 @@ impl<T> GlobalThread<T> {
     where
         T: DeserializeOwned,
     {
-        self.at.call(ORDER.ask(&(self.name.thread, Order::Join))).wrap(|reply| match reply {
-            Ok(Reply::Ended(End::Value(value))) => {
-                decode(&value.0).map_err(|error| EndError::Call(CallError::BadAnswer(error)))
-            }
-            Ok(Reply::Ended(End::Panicked(message))) => Err(EndError::Panicked(message)),
-            Ok(Reply::Ended(End::Cancelled)) => Err(EndError::Cancelled),
-            Ok(Reply::NoThread) => Err(EndError::NoThread),
-            Ok(reply) => Err(EndError::Call(senseless(&reply))),
-            Err(error) => Err(EndError::Call(error)),
-        })
+        self.at.call(ORDER.ask(&(self.name.thread, Order::Join))).wrap(ended)
     }
 
     /// The event that the thread has gone (a monitor). It commits after all that the thread has sent to this process is in its

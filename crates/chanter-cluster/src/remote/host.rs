@@ -172,6 +172,12 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Reply {
     let thread = &hosted.thread;
     match order {
         Order::Join => Reply::Ended((*hosted.end.get().await).clone()),
+        Order::Take => {
+            let end = hosted.end.get().await;
+            drop(hosted);
+            node.hosts.detach(slot);
+            Reply::Ended(Arc::unwrap_or_clone(end))
+        }
         Order::Watch => Reply::Ended(match &*hosted.end.get().await {
             End::Value(_) => End::Value(Plain::default()),
             end => end.clone(),

@@ -38,6 +38,8 @@ pub(super) enum Unspawned {
 pub(super) enum Order {
     /// Its value, once it has one.
     Join,
+    /// The same, for the last time.
+    Take,
     /// The same, without the value.
     Watch,
     Cancel,
@@ -126,6 +128,7 @@ mod tests {
         is_safe_from(&Spawn { function: u64::MAX, arguments: bytes(), name: Some("a".into()), vp: Some(1) });
         let orders = [
             Order::Join,
+            Order::Take,
             Order::Watch,
             Order::Cancel,
             Order::Terminate(bytes()),
@@ -154,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_kind_that_there_is_not_is_an_error() {
-        assert!(decode::<Order>(&[11]).is_err());
+        assert!(decode::<Order>(&[12]).is_err());
         assert!(decode::<Reply>(&[6]).is_err());
         assert!(decode::<End>(&[3]).is_err());
     }
