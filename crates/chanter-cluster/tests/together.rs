@@ -59,13 +59,13 @@ fn names_survive_their_keepers() {
             let last = here[3].clone();
             async move { last.find("later").await }
         });
-        for dead in 0..2 {
-            engines[dead].kill();
-            for at in dead + 1..4 {
-                assert_eq!(here[3].find(&format!("name {at}")).await, Ok(inboxes[at].name()));
+        for (dead, engine) in engines.iter().enumerate().take(2) {
+            engine.kill();
+            for (at, inbox) in inboxes.iter().enumerate().skip(dead + 1) {
+                assert_eq!(here[3].find(&format!("name {at}")).await, Ok(inbox.name()));
                 let other = here[3].inbox().unwrap();
                 let error = here[3].register(&format!("name {at}"), &other).await.unwrap_err();
-                assert_eq!(error, NameError::Taken(inboxes[at].name()));
+                assert_eq!(error, NameError::Taken(inbox.name()));
             }
         }
         // What the dead had is free.
