@@ -43,3 +43,28 @@ fn a_plate_that_is_divided_is_computed_as_by_one() {
     assert!(lines.len() == 1 && lines[0].ends_with("the same, bit for bit"), "{lines:?}");
     assert!(lines[0].contains("in 4 processes"));
 }
+
+#[test]
+fn memory_that_is_shared_is_coherent() {
+    let lines = launched("fetch", &["400"]);
+    assert!(lines.len() == 1 && lines[0].starts_with("[0] 200 additions, all there; "), "{lines:?}");
+}
+
+/// Three of four replicas are killed with SIGKILL, and each request is accounted for. So often that CHANTER_KILLS have died in all.
+#[test]
+fn a_store_serves_while_its_replicas_are_killed() {
+    let kills: u64 = std::env::var("CHANTER_KILLS").map_or(6, |kills| kills.parse().unwrap());
+    for seed in 0..kills.div_ceil(3) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chanter"));
+        command.args(["launch", "-n", "5", "--timeout", "300", "--keep-going"]);
+        command.args(["--tcp", "--no-segment"].iter().take(seed as usize % 3)).arg(example("store"));
+        let output = command.args(["300", &seed.to_string()]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let lines = String::from_utf8(output.stdout).unwrap();
+        assert!(lines.starts_with("[0] 2400 requests: "), "{seed}: {lines}{said}");
+        let end = "; 3 replicas killed; every key is linearizable\n";
+        assert!(lines.ends_with(end), "{seed}: {lines}{said}");
+        // The launcher says that they have died.
+        assert_eq!(output.status.code(), Some(137), "{seed}: {said}");
+    }
+}

@@ -55,6 +55,14 @@ pub fn local(count: u32) -> Vec<Here> {
 }
 
 impl Here {
+    pub(crate) fn of(node: Arc<Node>) -> Self {
+        Self { node }
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
     /// The process that `engine` connects. A thread of the current machine serves it. To peers to which it loses or
     /// reorders frames, they go through a [link](crate::engine::Reliable).
     ///

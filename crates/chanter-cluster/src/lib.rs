@@ -15,27 +15,37 @@
 //! * **D4** A branch of a choice that loses has no effect: a message that was not chosen is in its place, a send that
 //!   was not chosen has taken no room.
 //! * **D5** Names are never used again: nothing that is meant for the dead reaches the living.
+//! * **D6** A [request](service) runs at most once, and is answered once or ends as lost.
 
 pub mod engine;
 mod error;
 #[cfg(all(unix, not(loom), any(test, feature = "fuzz")))]
 #[doc(hidden)]
 pub mod fuzz;
+pub mod group;
 mod here;
 mod inbox;
 #[cfg(unix)]
 pub mod launcher;
 mod name;
 mod node;
+pub mod port;
 mod pump;
+pub mod remote;
+pub mod service;
+pub mod supervise;
 pub mod wire;
 
 pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError};
 pub use here::{Here, local};
 pub use inbox::{ANY_TAG, ANYONE, Form, Inbox, Irecv, Received, Recv, Source, Tags, testany, waitall};
-pub use name::ThreadName;
+pub use name::{NameError, Registered, ThreadName};
 pub use node::{Returned, Send, Unknown, Unsent};
 pub use pump::Pump;
+pub use remote::{
+    AskError, Context, Down, EndError, Function, GlobalThread, Offering, Plan, SpawnError, Unended,
+};
+pub use service::{Ask, At, Begun, CallError, Caller, ServeError, Service, Serving};
 pub use wire::Plain;
 
 /// Runs an `async fn` as a process of a cluster, on a machine of its own.
@@ -83,7 +93,7 @@ pub mod prelude {
     pub use chanter::prelude::*;
 
     pub use crate::{
-        ANY_TAG, ANYONE, ClusterError, Here, Inbox, Irecv, LookupError, OpenError, Received, RecvError,
-        SendError, Source, Tags, ThreadName, local, testany, waitall,
+        ANY_TAG, ANYONE, CallError, Caller, ClusterError, Here, Inbox, Irecv, LookupError, OpenError,
+        Received, RecvError, SendError, Service, Source, Tags, ThreadName, local, testany, waitall,
     };
 }

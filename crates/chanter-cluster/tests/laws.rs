@@ -3,16 +3,22 @@
 
 #[path = "laws/blind.rs"]
 mod blind;
+#[path = "laws/calls.rs"]
+mod calls;
 #[path = "laws/history.rs"]
 mod history;
 #[path = "laws/network.rs"]
 mod network;
+#[path = "laws/threads.rs"]
+mod threads;
 
 use std::sync::Arc;
 
+use calls::{a_call_that_loses_is_withdrawn, a_request_runs_at_most_once, requests_begin_in_order};
 use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Why};
 use chanter_cluster::{ANY_TAG, ANYONE, Here, LookupError, RecvError, SendError, local};
+use threads::{a_spawn_that_loses_leaves_no_thread, requests_to_a_thread_are_answered_once};
 
 fn two() -> [Here; 2] {
     local(2).try_into().unwrap()
@@ -194,5 +200,10 @@ explored!(
     no_send_succeeds_after_one_that_was_lost,
     losers_have_no_effect,
     nothing_for_the_dead_reaches_the_living,
-    a_name_is_found_or_its_process_has_died
+    a_name_is_found_or_its_process_has_died,
+    a_request_runs_at_most_once,
+    a_call_that_loses_is_withdrawn,
+    requests_begin_in_order,
+    requests_to_a_thread_are_answered_once,
+    a_spawn_that_loses_leaves_no_thread
 );

@@ -243,7 +243,7 @@ impl Tree {
             Some((first, rest)) => match self.children.get(*first) {
                 // The answer goes to the first caller, and not through here.
                 Some(child) => Box::pin(child.find_with(rest.to_vec(), lazy)).await,
-                None => drop(lazy),
+                None => {}
             },
         }
     }

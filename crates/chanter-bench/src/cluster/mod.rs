@@ -113,7 +113,7 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
     let rounds = if args.quick { 3 } else { 7 };
     let rows = over_mpi(args, rounds)?;
     let mut cases = micro::all(1);
-    cases.retain(|case| case.bench == "round-trip");
+    cases.retain(|case| ["round-trip", "requests"].contains(&case.bench));
     for case in &mut cases {
         case.n = if args.quick { case.n.div_ceil(10) } else { case.n };
     }

@@ -15,6 +15,8 @@ pub(crate) mod locks;
 pub(crate) mod lost_choice;
 pub(crate) mod pingpong;
 #[cfg(unix)]
+pub(crate) mod requests;
+#[cfg(unix)]
 pub(crate) mod round_trip;
 pub(crate) mod send;
 pub(crate) mod spawn;
@@ -45,6 +47,8 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         leaves::cases(vps),
         #[cfg(unix)]
         round_trip::cases(vps),
+        #[cfg(unix)]
+        requests::cases(vps),
         super::policies::custom_fifo(vps),
         super::policies::endless(vps),
     ]

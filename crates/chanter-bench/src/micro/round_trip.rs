@@ -41,7 +41,7 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
     ]
 }
 
-fn broken(error: impl ToString) -> Failure {
+pub(super) fn broken(error: impl ToString) -> Failure {
     Failure::Broken(error.to_string())
 }
 
@@ -137,7 +137,7 @@ fn engine_unix(load: Load) -> Outcome {
     on_unix(|ends| engine(load, ends))
 }
 
-fn on_unix(run: impl FnOnce([(Address, OwnedFd); 2]) -> Outcome) -> Outcome {
+pub(super) fn on_unix(run: impl FnOnce([(Address, OwnedFd); 2]) -> Outcome) -> Outcome {
     let folder = tempfile::tempdir().map_err(broken)?;
     let bind = |number: u32| {
         let path = folder.path().join(number.to_string());

@@ -1,5 +1,6 @@
 //! Global names of threads.
 
+mod keeper;
 mod registry;
 mod table;
 
@@ -7,6 +8,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use keeper::{Keeper, serve};
+pub use keeper::{NameError, Registered};
 pub(crate) use registry::{Asker, Registry};
 pub(crate) use table::Table;
 

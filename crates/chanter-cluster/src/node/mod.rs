@@ -25,8 +25,10 @@ pub(crate) use window::{State as Windowed, Window};
 use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Rest, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::inbox::{Core, Inbox};
-use crate::name::{Asker, Registry, Table, ThreadName};
-use crate::wire::{Body, Header, Kind, Slot, encode};
+use crate::name::{Asker, Keeper, Registry, Table, ThreadName};
+use crate::remote::{Functions, Gates, Hosts};
+use crate::service::{Calls, Server};
+use crate::wire::{Body, Control, Header, Kind, Slot, encode};
 use foldhash::HashMap;
 
 /// So many inboxes a process may have open.
@@ -43,6 +45,7 @@ const LONGEST_NAME: usize = 255;
 
 pub(crate) struct Node {
     me: Peer,
+    this: Weak<Self>,
     engine: Box<dyn Engine>,
     links: BTreeMap<Peer, Link>,
     table: Mutex<Table<Arc<Core>>>,
@@ -52,6 +55,15 @@ pub(crate) struct Node {
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
     waiting: Waiting,
+    /// Requests of this process to others, and of others to this one.
+    pub(crate) calls: Calls,
+    pub(crate) server_side: Server,
+    /// What others may run here, and what they run.
+    pub(crate) functions: Functions,
+    pub(crate) hosts: Hosts,
+    pub(crate) gates: Gates,
+    /// Names that are known in the whole cluster.
+    pub(crate) keeper: Keeper,
     /// Wakes the thread that serves the engine.
     server: Sender<()>,
     is_pumped: bool,
@@ -141,8 +153,9 @@ impl Node {
         }
         let (server, rung) = mailbox();
         let bell = server.clone();
-        let node = Arc::new(Self {
+        let node = Arc::new_cyclic(|this| Self {
             me,
+            this: Weak::clone(this),
             engine,
             links,
             table: Mutex::new(Table::new(MOST_INBOXES)),
@@ -152,12 +165,22 @@ impl Node {
             last_request: AtomicU64::new(0),
             accounts: Mutex::default(),
             waiting: Waiting::default(),
+            calls: Calls::default(),
+            server_side: Server::default(),
+            functions: Functions::default(),
+            hosts: Hosts::default(),
+            gates: Gates::default(),
+            keeper: Keeper::default(),
             server,
             is_pumped,
             ended: IVar::new(),
             dropped: AtomicU64::new(0),
         });
         let serving = serve(Arc::downgrade(&node), rung);
+        let here = crate::Here::of(Arc::clone(&node));
+        crate::remote::serve(&here);
+        crate::name::serve(&here);
+        drop(here);
         drop(ThreadBuilder::new().name("cluster").spawn(serving));
         node.engine.attach(Bell::new(move || {
             // It is closed when nobody serves any more.
@@ -170,6 +193,11 @@ impl Node {
         self.me
     }
 
+    /// Itself, as long as somebody has it.
+    pub(crate) fn again(&self) -> Option<Arc<Self>> {
+        self.this.upgrade()
+    }
+
     pub(crate) fn peers(&self) -> impl Iterator<Item = Peer> {
         self.links.keys().copied()
     }
@@ -178,12 +206,17 @@ impl Node {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    /// The event that a process has gone; never for this one, or for one that there is not.
+    pub(crate) fn gone(&self, peer: Peer) -> impl Event<Output = Why> + std::marker::Send + use<> {
+        self.links.get(&peer).map_or_else(IVar::new, |link| link.gone.clone()).get()
+    }
+
     /// Why a process has gone, if it has.
     pub(crate) fn down(&self, peer: Peer) -> Option<Why> {
         lock(&self.links.get(&peer)?.state).down
     }
 
-    fn name(&self, peer: Peer, thread: Slot) -> ThreadName {
+    pub(crate) fn name(&self, peer: Peer, thread: Slot) -> ThreadName {
         ThreadName { pe: self.links.get(&peer).map_or(Pe(0), |link| link.pe), process: peer, thread }
     }
 
@@ -312,6 +345,33 @@ impl Node {
         let _ = self.transmit(to, Lane::Control, header, body);
     }
 
+    /// Sends a control message of requests.
+    pub(crate) fn transmit_control(
+        &self,
+        to: Peer,
+        lane: Lane,
+        control: Control,
+        body: Body,
+    ) -> Result<(), Why> {
+        let header = Header { process: self.me.0, ..control.header() };
+        self.transmit(to, lane, header, body).map_err(|error| match error {
+            SendError::Lost(_, why) => why,
+            // There is none of that number.
+            _ => Why::Left,
+        })
+    }
+
+    /// The longest body of a message to `to`, if there is such a process.
+    pub(crate) fn longest(&self, to: Peer) -> Option<u32> {
+        self.links.contains_key(&to).then(|| self.engine.caps(to).eager)
+    }
+
+    /// The server thread has something to do.
+    pub(crate) fn ring(&self) {
+        // It is rung already, or nobody serves any more.
+        let _ = self.server.try_send(());
+    }
+
     fn transmit(&self, to: Peer, lane: Lane, header: Header, mut body: Body) -> Result<(), SendError> {
         let Some(link) = self.links.get(&to) else { return Err(SendError::NoSuchProcess(to)) };
         body.set_header(&Header { length: body.len() as u32, ..header });
@@ -331,13 +391,13 @@ impl Node {
         if state.answers > MOST_ANSWERS {
             state.given_up = true;
             drop(state);
-            self.give_up(to);
+            self.give_up_on(to);
         }
         Ok(())
     }
 
     /// A process does not do its part.
-    fn give_up(&self, peer: Peer) {
+    fn give_up_on(&self, peer: Peer) {
         if !self.engine.give_up(peer) {
             self.lose(peer, Why::Unreachable);
         }
@@ -413,8 +473,13 @@ impl Node {
         Ok((peer, given.to_owned()))
     }
 
+    /// A number that this process has not used yet.
+    pub(crate) fn new_number(&self) -> u64 {
+        self.last_request.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     fn ask(&self, to: Peer, name: &str, answer: &IVar<Result<ThreadName, LookupError>>) -> u64 {
-        let request = self.last_request.fetch_add(1, Ordering::Relaxed) + 1;
+        let request = self.new_number();
         lock(&self.requests).insert(request, Request { to, answer: answer.clone() });
         if to == self.me {
             self.look_up(Asker { peer: self.me, request }, name);
@@ -473,7 +538,10 @@ impl Node {
             }
             std::mem::replace(&mut *state, LinkState { down: Some(why), ..LinkState::default() })
         };
+        let unsent: Vec<u64> = backlog.iter().filter_map(|(_, body)| call_in(body)).collect();
         self.account_for(peer, why, outstanding, backlog);
+        self.lose_caller(peer);
+        self.lose_spawner(peer);
         let _ = link.gone.put(why);
         emptied.map(|emptied| emptied.put(()));
         lock(&self.registry).forget_askers(|asker| asker.peer == peer);
@@ -495,6 +563,8 @@ impl Node {
         }
         let inboxes: Vec<Arc<Core>> = lock(&self.table).iter().cloned().collect();
         inboxes.iter().for_each(|inbox| inbox.lose(peer, why));
+        // Last: what the process has said is in the inboxes.
+        self.lose_calls(peer, why, &unsent);
     }
 
     /// Leaves the cluster: all that was sent is with its receivers' processes, or they have gone.
@@ -514,8 +584,16 @@ impl Node {
         self.ended.get().await;
     }
 
-    /// Takes from the engine what has come.
+    /// Takes from the engine what has come. Not for the server thread: it is rung for requests.
     pub(crate) fn poll(&self) -> Polled {
+        let polled = self.poll_as_server();
+        if self.server_side.has_arrivals() {
+            self.ring();
+        }
+        polled
+    }
+
+    fn poll_as_server(&self) -> Polled {
         let mut sink = self;
         let polled = self.engine.poll(BUDGET, &mut sink);
         self.round();
@@ -554,10 +632,11 @@ impl Drop for Node {
 async fn serve(node: Weak<Node>, rung: Receiver<()>) {
     let mut linger = Linger::default();
     loop {
+        begin_requests(&node).await;
         let rest = {
             let Some(node) = node.upgrade() else { return };
             node.flush();
-            match node.poll() {
+            match node.poll_as_server() {
                 Polled::Nothing => {}
                 Polled::Some => linger.has_come(),
                 Polled::More => {
@@ -568,6 +647,9 @@ async fn serve(node: Weak<Node>, rung: Receiver<()>) {
                 }
             }
             node.see_whether_ended();
+            if node.server_side.has_arrivals() {
+                continue;
+            }
             if node.is_pumped {
                 // The pump rests for it.
                 Rest::Notified
@@ -596,6 +678,25 @@ async fn serve(node: Weak<Node>, rung: Receiver<()>) {
             return;
         }
     }
+}
+
+/// Begins the requests that have come, each when the one before it has begun.
+async fn begin_requests(node: &Weak<Node>) {
+    loop {
+        let begins = match node.upgrade().map(|node| node.begin_next()) {
+            None | Some(None) => return,
+            Some(Some(begins)) => begins,
+        };
+        if let Some(begins) = begins {
+            begins.get().await;
+        }
+    }
+}
+
+/// The number of the request that a frame makes, if it makes one.
+fn call_in(body: &Body) -> Option<u64> {
+    let header = Header::decode(body.frame(), u32::MAX).ok()?;
+    matches!(header.kind, Kind::Call | Kind::Post).then_some(header.request)
 }
 
 /// How long to poll in vain: who talks answers soon, or not at all. After each time that nothing came, twice as many rests

@@ -7,7 +7,7 @@ use super::{LONGEST_NAME, Node, lock};
 use crate::engine::{Change, Lane, Peer, Sink};
 use crate::error::{LookupError, SendError};
 use crate::name::Asker;
-use crate::wire::{Body, Header, Kind, LENGTH, Slot};
+use crate::wire::{Body, Control, Header, Kind, LENGTH, Slot};
 
 impl Sink for &Node {
     fn arrived(&mut self, from: Peer, _lane: Lane, frame: Body) {
@@ -70,6 +70,9 @@ impl Node {
                 };
                 self.is_answered(from, header.request, found);
                 Some(())
+            }
+            Kind::Call | Kind::Post | Kind::Answer | Kind::Withdraw => {
+                self.take_in(from, Control::read(&header)?, frame)
             }
             // Of links and engines that are not there yet.
             Kind::Descriptor | Kind::Ready | Kind::Heartbeat | Kind::Leave => None,

@@ -47,6 +47,14 @@ pub enum Kind {
     Leave = 8,
     /// There is no such thread: the answer to a message for it. The tag is that of [`Acknowledge`](Self::Acknowledge).
     Gone = 9,
+    /// Asks a service of the process for an answer; the service is where the name of a thread would be.
+    Call = 10,
+    /// The same, for no answer but that it is done.
+    Post = 11,
+    /// Answers a call or a post.
+    Answer = 12,
+    /// Nobody waits for the answer of a call any more.
+    Withdraw = 13,
 }
 
 impl Kind {
@@ -61,6 +69,10 @@ impl Kind {
             7 => Self::Found,
             8 => Self::Leave,
             9 => Self::Gone,
+            10 => Self::Call,
+            11 => Self::Post,
+            12 => Self::Answer,
+            13 => Self::Withdraw,
             _ => return None,
         })
     }
@@ -225,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_was_encoded_is_decoded() {
-        for kind in 1..=9 {
+        for kind in 1..=13 {
             let mut bytes: [u8; LENGTH] = std::array::from_fn(|at| (at * 37 + 11) as u8);
             bytes[0] = kind;
             assert_eq!(Header::decode(&bytes, u32::MAX).unwrap().encode(), bytes);
@@ -255,7 +267,7 @@ mod tests {
         for length in 0..LENGTH {
             assert_eq!(Header::decode(&bytes[..length], u32::MAX), Err(BadHeader::Short(length)));
         }
-        for kind in (0..=0).chain(10..=255) {
+        for kind in (0..=0).chain(14..=255) {
             let mut bytes = bytes;
             bytes[0] = kind;
             assert_eq!(Header::decode(&bytes, u32::MAX), Err(BadHeader::Kind(kind)));

@@ -2,12 +2,14 @@
 
 mod body;
 mod codec;
+mod control;
 mod header;
 mod link;
 
 pub use body::Body;
 pub use codec::Plain;
 pub(crate) use codec::{decode, encode};
+pub use control::{Control, Ended, Number};
 pub use header::{BadHeader, Header, Kind, LENGTH, NUMBERED, Slot};
 pub use link::Pace;
 pub(crate) use link::{Arrival, LaneLink, TRAILER};

@@ -48,7 +48,7 @@ enum Happened {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) law: &'static str,
-    what: String,
+    pub(crate) what: String,
 }
 
 impl fmt::Display for Broken {

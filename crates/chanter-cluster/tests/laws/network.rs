@@ -13,6 +13,7 @@ use chanter_cluster::{ANYONE, Here, RecvError};
 use chanter_explore::Explorer;
 
 use super::blind::Blind;
+use super::calls::{Runs, three_calls};
 use super::history::{Broken, History};
 
 const FAULTS: [Fault; 5] = [Fault::Lose, Fault::Duplicate, Fault::Delay, Fault::Reorder, Fault::Cut];
@@ -172,6 +173,16 @@ async fn both_leave(faults: Faults) -> Result<(), Broken> {
 
 type Outcome = Pin<Box<dyn Future<Output = Result<(), Broken>>>>;
 
+/// D6: the server's process may be killed at any frame; each of three calls has its answer, or is lost.
+async fn the_server_dies(faults: Faults) -> Result<(), Broken> {
+    let [first, second] = two(faults).map(start);
+    let runs = Runs::default();
+    let serving = runs.serve(&second);
+    let checked = three_calls(&first, &runs).await;
+    drop(serving);
+    checked.map_err(|what| Broken { law: "D6", what })
+}
+
 /// A program, and who may be killed in it.
 struct Program {
     name: &'static str,
@@ -179,7 +190,7 @@ struct Program {
     victim: Option<Peer>,
 }
 
-const PROGRAMS: [Program; 5] = [
+const PROGRAMS: [Program; 6] = [
     Program {
         name: "three messages",
         run: |faults| Box::pin(async { three_messages(two(faults).map(start)).await }),
@@ -197,6 +208,7 @@ const PROGRAMS: [Program; 5] = [
     },
     Program { name: "losers", run: |faults| Box::pin(losers_have_no_effect(faults)), victim: None },
     Program { name: "both leave", run: |faults| Box::pin(both_leave(faults)), victim: None },
+    Program { name: "calls", run: |faults| Box::pin(the_server_dies(faults)), victim: Some(Peer(1)) },
 ];
 
 impl Program {
@@ -259,7 +271,7 @@ macro_rules! programs {
     };
 }
 
-programs!(three_messages: 0, the_receiver_dies: 1, the_sender_dies: 2, losers: 3, both_leave: 4);
+programs!(three_messages: 0, the_receiver_dies: 1, the_sender_dies: 2, losers: 3, both_leave: 4, calls: 5);
 
 /// Without a link the explorer finds each fault that a link is for, and the schedule that it finds fails again.
 #[test]

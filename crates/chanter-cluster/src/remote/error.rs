@@ -1,0 +1,172 @@
+//! What can go wrong with a thread of another process, and what to do about it.
+
+use std::fmt;
+
+use crate::engine::{Peer, Why};
+use crate::service::CallError;
+
+use super::order::Refused;
+
+/// Why there is no thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The process does not offer that function: it is of another version, or does not offer it yet.
+    NoFunction(&'static str),
+    /// The process has only so many virtual processors.
+    NoSuchProcessor(u32),
+    /// The process cannot read the arguments.
+    BadArguments(String),
+    /// The process has as many threads of others as it may: join, cancel or detach some.
+    Full,
+    /// The process could not be asked. If it was lost, it is known whether the thread may have begun.
+    Call(CallError),
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFunction(name) => write!(
+                f,
+                "the process does not offer {name:?}: is it of another version, or not that far yet?"
+            ),
+            Self::NoSuchProcessor(vps) => write!(f, "the process has only {vps} virtual processors"),
+            Self::BadArguments(error) => write!(f, "the process cannot read the arguments: {error}"),
+            Self::Full => {
+                f.write_str("the process has as many threads of others as it may: join or detach some")
+            }
+            Self::Call(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SpawnError {}
+
+/// Why a thread that was joined has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndError {
+    /// It panicked, and said this.
+    Panicked(String),
+    /// It was cancelled, or its machine has ended.
+    Cancelled,
+    /// There is no such thread, or it was detached and has ended.
+    NoThread,
+    /// Its process could not be asked, or has gone, and the thread with it.
+    Call(CallError),
+}
+
+impl EndError {
+    /// The thread was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        *self == Self::Cancelled
+    }
+
+    /// The thread panicked.
+    pub fn is_panic(&self) -> bool {
+        matches!(self, Self::Panicked(_))
+    }
+}
+
+impl fmt::Display for EndError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked(message) => write!(f, "the thread panicked: {message}"),
+            Self::Cancelled => f.write_str("the thread was cancelled"),
+            Self::NoThread => f.write_str("there is no such thread, or it was detached and has ended"),
+            Self::Call(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for EndError {}
+
+/// Why a thread does not do what it was asked to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AskError {
+    /// A stronger request was there already, or came before this one was taken.
+    Overruled,
+    /// A resumption came before it was taken.
+    Withdrawn,
+    /// The thread has ended.
+    Determined,
+    /// There is no such thread, or it was detached and has ended.
+    NoThread,
+    /// The process has as many blocked threads as it may: resume some.
+    Full,
+    /// Its process could not be asked, or has gone.
+    Call(CallError),
+}
+
+impl From<Refused> for AskError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Overruled => Self::Overruled,
+            Refused::Withdrawn => Self::Withdrawn,
+            Refused::Determined => Self::Determined,
+        }
+    }
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overruled => f.write_str("a stronger request came first"),
+            Self::Withdrawn => f.write_str("the request was withdrawn by a resumption"),
+            Self::Determined => f.write_str("the thread is determined"),
+            Self::NoThread => f.write_str("there is no such thread, or it was detached and has ended"),
+            Self::Full => f.write_str("the process has as many blocked threads as it may: resume some"),
+            Self::Call(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AskError {}
+
+/// A thread that was not ended with a value: here it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unended<T> {
+    /// What the thread was to end with.
+    pub value: T,
+    /// Why it does not. After [`Lost`](CallError::Lost) it may have.
+    pub why: AskError,
+}
+
+/// How a thread has gone; see [`GlobalThread::down`](crate::GlobalThread::down).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Down {
+    /// It has ended, with a value.
+    Ended,
+    /// It panicked, and said this.
+    Panicked(String),
+    /// It was cancelled, or its machine has ended.
+    Cancelled,
+    /// Its process has gone.
+    ProcessLost(Peer, Why),
+    /// There was no such thread any more: how it ended is not known.
+    NoThread,
+    /// It cannot be watched: why.
+    Unknown(CallError),
+}
+
+impl Down {
+    /// It has ended with a value.
+    pub fn is_well(&self) -> bool {
+        *self == Self::Ended
+    }
+}
+
+impl fmt::Display for Down {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("the thread has ended"),
+            Self::Panicked(message) => write!(f, "the thread panicked: {message}"),
+            Self::Cancelled => f.write_str("the thread was cancelled"),
+            Self::ProcessLost(peer, why) => write!(f, "the thread was in process {}, which {why}", peer.0),
+            Self::NoThread => f.write_str("there was no such thread any more"),
+            Self::Unknown(error) => write!(f, "the thread cannot be watched: {error}"),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Functions that threads of other processes may be spawned with.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use foldhash::fast::RandomState;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::engine::Peer;
+use crate::inbox::Inbox;
+use crate::node::Node;
+use crate::wire::{Body, Number, decode, encode};
+use crate::{Here, ServeError};
+
+/// A function that other processes may run: a name, which is the same in all processes, and the types of its arguments and
+/// its value.
+pub struct Function<Q, T> {
+    name: &'static str,
+    number: Number,
+    types: PhantomData<fn(Q) -> T>,
+}
+
+impl<Q, T> Function<Q, T> {
+    /// The function of that name; see [`Service::new`](crate::Service::new).
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, number: Number::of(name), types: PhantomData }
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<Q: Serialize, T> Function<Q, T> {
+    /// A thread to be: the arguments are written down at once.
+    pub fn with(&self, arguments: &Q) -> Plan<T> {
+        Plan {
+            function: self.name,
+            number: self.number,
+            arguments: encode(arguments),
+            name: None,
+            vp: None,
+            value: PhantomData,
+        }
+    }
+}
+
+impl<Q, T> Clone for Function<Q, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Q, T> Copy for Function<Q, T> {}
+
+impl<Q, T> fmt::Debug for Function<Q, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Function").field(&self.name).finish()
+    }
+}
+
+/// A thread to be: a function and its arguments. See [`At::spawn`](crate::At::spawn).
+#[must_use = "a plan does nothing until it is spawned"]
+pub struct Plan<T> {
+    pub(super) function: &'static str,
+    pub(super) number: Number,
+    pub(super) arguments: Result<Body, String>,
+    pub(super) name: Option<String>,
+    pub(super) vp: Option<u32>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Plan<T> {
+    /// Gives the thread a name, for people.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Puts the thread on this virtual processor of its process; it stays there.
+    pub fn on_vp(mut self, vp: u32) -> Self {
+        self.vp = Some(vp);
+        self
+    }
+}
+
+impl<T> Plan<T> {
+    /// The same, for somebody who does not want the value.
+    pub(crate) fn erased(self) -> Plan<()> {
+        let Self { function, number, arguments, name, vp, .. } = self;
+        Plan { function, number, arguments, name, vp, value: PhantomData }
+    }
+}
+
+impl<T> Clone for Plan<T> {
+    fn clone(&self) -> Self {
+        let Self { function, number, arguments, name, vp, value } = self;
+        Self {
+            function,
+            number: *number,
+            arguments: arguments.clone(),
+            name: name.clone(),
+            vp: *vp,
+            value: *value,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Plan<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan").field("function", &self.function).finish_non_exhaustive()
+    }
+}
+
+/// What a thread knows that was spawned by another process.
+pub struct Context {
+    inbox: Inbox,
+    node: Arc<Node>,
+    spawner: Peer,
+}
+
+impl Context {
+    pub(super) fn new(inbox: Inbox, node: Arc<Node>, spawner: Peer) -> Self {
+        Self { inbox, node, spawner }
+    }
+
+    /// The thread's inbox: its name is the thread's.
+    pub fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    /// The process that it runs in.
+    pub fn here(&self) -> Here {
+        Here::of(Arc::clone(&self.node))
+    }
+
+    /// The process that has spawned it.
+    pub fn spawner(&self) -> u32 {
+        self.spawner.0
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("inbox", &self.inbox).field("spawner", &self.spawner).finish()
+    }
+}
+
+/// A thread's body, which writes its value down.
+pub(super) type Work = Pin<Box<dyn Future<Output = Body> + Send>>;
+
+/// Makes a body of arguments.
+pub(super) type Make = Arc<dyn Fn(Context, &[u8]) -> Result<Work, String> + Send + Sync>;
+
+/// The functions that a process offers.
+#[derive(Default)]
+pub(crate) struct Functions {
+    offered: Mutex<HashMap<Number, (&'static str, Make), RandomState>>,
+}
+
+impl Functions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Number, (&'static str, Make), RandomState>> {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, number: Number) -> Option<Make> {
+        self.lock().get(&number).map(|(_, make)| Arc::clone(make))
+    }
+}
+
+/// A function that is offered as long as this lives. Threads that have begun go on afterwards.
+#[must_use = "a function is offered as long as this lives"]
+pub struct Offering {
+    node: Weak<Node>,
+    name: &'static str,
+    number: Number,
+}
+
+impl Offering {
+    /// Offers it as long as the process lives.
+    pub fn forever(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl fmt::Debug for Offering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Offering").field(&self.name).finish()
+    }
+}
+
+impl Drop for Offering {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.upgrade() {
+            let function = node.functions.lock().remove(&self.number);
+            drop(function);
+        }
+    }
+}
+
+impl Here {
+    /// Lets other processes, and this one, spawn threads here that run `body`, until what this returns is dropped.
+    ///
+    /// # Errors
+    /// [`ServeError::Taken`]: the process offers that name already, or one with the same hash.
+    pub fn offer<Q, T, F, R>(&self, function: Function<Q, T>, body: F) -> Result<Offering, ServeError>
+    where
+        Q: DeserializeOwned,
+        T: Serialize + 'static,
+        F: Fn(Context, Q) -> R + Send + Sync + 'static,
+        R: Future<Output = T> + Send + 'static,
+    {
+        let make: Make = Arc::new(move |context, arguments| {
+            let body = body(context, decode(arguments)?);
+            Ok(Box::pin(async move {
+                match encode(&body.await) {
+                    Ok(value) => value,
+                    Err(error) => panic!("the thread's value cannot be written: {error}"),
+                }
+            }))
+        });
+        let mut offered = self.node().functions.lock();
+        if let Some((taken, _)) = offered.get(&function.number) {
+            return Err(ServeError::Taken(taken));
+        }
+        offered.insert(function.number, (function.name, make));
+        Ok(Offering { node: Arc::downgrade(self.node()), name: function.name, number: function.number })
+    }
+}

@@ -1,0 +1,164 @@
+//! What processes say to each other about threads: each message of it, and its answers.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::name::ThreadName;
+use crate::service::Service;
+use crate::wire::{Plain, Slot};
+
+/// Spawns a thread.
+pub(super) const SPAWN: Service<Spawn, Result<Slot, Unspawned>> = Service::new("chanter::spawn");
+/// Asks something of a thread.
+pub(super) const ORDER: Service<(Slot, Order), Reply> = Service::new("chanter::order");
+
+/// Which thread to spawn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Spawn {
+    /// The number of its function.
+    pub(super) function: u64,
+    pub(super) arguments: Plain<u8>,
+    pub(super) name: Option<String>,
+    pub(super) vp: Option<u32>,
+}
+
+/// Why there is no thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Unspawned {
+    NoFunction,
+    /// The process has so many virtual processors.
+    NoSuchProcessor(u32),
+    BadArguments(String),
+    Full,
+}
+
+/// What is asked of a thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// Its value, once it has one.
+    Join,
+    /// The same, for the last time.
+    Take,
+    /// The same, without the value.
+    Watch,
+    Cancel,
+    Terminate(Plain<u8>),
+    Suspend(Option<Duration>),
+    Resume,
+    /// Until the gate of that number is opened.
+    Block(u64),
+    /// Opens a gate of the sender's, whatever the thread.
+    Open(u64),
+    /// Nobody asks for the value any more.
+    Detach,
+    /// It is to be cancelled when that one has ended otherwise than with a value.
+    Link(ThreadName),
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Reply {
+    /// There is no such thread, or nobody was to ask any more.
+    NoThread,
+    Done,
+    Refused(Refused),
+    /// Whether there was something to resume.
+    Resumed(bool),
+    Ended(End),
+    /// So many gates are closed that there can be no more.
+    Full,
+}
+
+/// Why a request to a thread was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Refused {
+    Overruled,
+    Withdrawn,
+    Determined,
+}
+
+/// How a thread has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum End {
+    /// With this value; it is empty for those who only watch.
+    Value(Plain<u8>),
+    Panicked(String),
+    Cancelled,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+    use crate::engine::{Pe, Peer};
+    use crate::wire::{decode, encode};
+
+    /// Short, long, changed and random bytes: an error or a value, and what is a value is written as it was read.
+    fn is_safe_from<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
+        let body = encode(value).unwrap();
+        assert_eq!(decode::<T>(&body).as_ref(), Ok(value));
+        for length in 0..body.len() {
+            assert!(decode::<T>(&body[..length]).is_err(), "{value:?}, cut to {length}");
+        }
+        let mut longer = body.to_vec();
+        longer.push(0);
+        assert!(decode::<T>(&longer).is_err(), "{value:?}, and a byte more");
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..2000 {
+            let mut bytes = body.to_vec();
+            match random.u8(..3) {
+                0 if !bytes.is_empty() => bytes[random.usize(..body.len())] = random.u8(..),
+                1 => bytes = (0..random.usize(..40)).map(|_| random.u8(..)).collect(),
+                _ => bytes.truncate(random.usize(..=body.len())),
+            }
+            if let Ok(read) = decode::<T>(&bytes) {
+                assert_eq!(decode::<T>(&encode(&read).unwrap()), Ok(read));
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_bytes_are_refused() {
+        let slot = Slot { index: 3, generation: 9 };
+        let bytes = || Plain(vec![1_u8, 2, 3]);
+        is_safe_from(&Spawn { function: u64::MAX, arguments: bytes(), name: Some("a".into()), vp: Some(1) });
+        let orders = [
+            Order::Join,
+            Order::Take,
+            Order::Watch,
+            Order::Cancel,
+            Order::Terminate(bytes()),
+            Order::Suspend(Some(Duration::MAX)),
+            Order::Suspend(None),
+            Order::Resume,
+            Order::Block(7),
+            Order::Open(7),
+            Order::Detach,
+            Order::Link(ThreadName { pe: Pe(1), process: Peer(2), thread: slot }),
+        ];
+        orders.into_iter().for_each(|order| is_safe_from(&(slot, order)));
+        let ends = [End::Value(bytes()), End::Panicked("why".into()), End::Cancelled].map(Reply::Ended);
+        let refusals = [Refused::Overruled, Refused::Withdrawn, Refused::Determined].map(Reply::Refused);
+        let others = [Reply::NoThread, Reply::Done, Reply::Resumed(true), Reply::Full];
+        ends.iter().chain(&refusals).chain(&others).for_each(is_safe_from);
+        let unspawned = [
+            Unspawned::NoFunction,
+            Unspawned::NoSuchProcessor(1),
+            Unspawned::BadArguments("x".into()),
+            Unspawned::Full,
+        ];
+        unspawned.map(Err::<Slot, _>).iter().for_each(is_safe_from);
+        is_safe_from(&Ok::<_, Unspawned>(slot));
+    }
+
+    #[test]
+    fn a_kind_that_there_is_not_is_an_error() {
+        assert!(decode::<Order>(&[12]).is_err());
+        assert!(decode::<Reply>(&[6]).is_err());
+        assert!(decode::<End>(&[3]).is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! How much one process may ask of another at a time.
+//!
+//! Both count. The caller counts a request from before it is sent until its answer has come, the server from its arrival
+//! until before its answer is sent: so what is within the caller's bound is within the server's, and whoever is over that
+//! has not counted.
+
+/// So many requests of a process, with so many bytes, may be under way to another one. A single one may be longer.
+/// (Who waits for a thread's end has one under way.)
+pub(super) const MOST_REQUESTS: u32 = 1 << 14;
+pub(super) const MOST_BYTES: u64 = 4 << 20;
+
+/// The requests that are under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    requests: u32,
+    bytes: u64,
+}
+
+impl Load {
+    /// One more of that length. False: there is no room for it.
+    #[must_use]
+    pub(super) fn add(&mut self, bytes: usize) -> bool {
+        let bytes = bytes as u64;
+        let has_room = self.requests == 0
+            || self.requests < MOST_REQUESTS && self.bytes.saturating_add(bytes) <= MOST_BYTES;
+        if has_room {
+            self.requests += 1;
+            self.bytes += bytes;
+        }
+        has_room
+    }
+
+    /// One of that length, which was added, has ended.
+    pub(super) fn remove(&mut self, bytes: usize) {
+        self.requests -= 1;
+        self.bytes -= bytes as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_bounded() {
+        let mut load = Load::default();
+        assert!(load.add(usize::MAX >> 1), "one alone may be longer");
+        assert!(!load.add(0));
+        load.remove(usize::MAX >> 1);
+        (0..MOST_REQUESTS).for_each(|_| assert!(load.add(256)));
+        assert!(!load.add(0));
+        load.remove(256);
+        assert!(!load.add(257), "over the bytes");
+        assert!(load.add(256));
+    }
+}

@@ -1,0 +1,203 @@
+//! Services: what threads of other processes may ask of this one (Chant, section 3.2: remote service requests).
+//!
+//! A [`Service`] has a name and two types: what is asked, and what is answered. A process [serves](crate::Here::serve) it; any
+//! thread of the cluster [calls](At::call) it, or [posts](At::post) to it. Requests are run by the process's *server
+//! thread*, which also serves the engine: each in place, as a parasite, as soon as it has come. One that does not block
+//! costs no thread; one that blocks is a thread by then, and the server goes on with the next.
+//!
+//! * Requests of a process to another one begin in the order in which they were made, each when the one before it has ended or
+//!   blocked. One that computes for long without blocking therefore keeps the others waiting: it should yield now and then.
+//! * **D6** A request runs at most once. A call is answered once, or ends with [`CallError::Lost`].
+//! * A call that is not chosen, or dropped, is withdrawn: its request is dropped where it waits, if it has not ended.
+//! * At most 16384 requests of a process, with at most 4 MiB, are under way to another one.
+//!
+//! ```
+//! use chanter::prelude::*;
+//! use chanter_cluster::{Service, local};
+//!
+//! const SQUARE: Service<u32, u64> = Service::new("square");
+//!
+//! # let machine = Machine::new()?;
+//! # machine.block_on(async {
+//! let [first, second] = <[_; 2]>::try_from(local(2)).unwrap();
+//! let serving = second.serve(SQUARE, |_caller, n: u32| async move { u64::from(n).pow(2) }).unwrap();
+//! assert_eq!(first.at(1).call(SQUARE.ask(&12)).await, Ok(144));
+//! # });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod awaited;
+mod caller;
+mod error;
+mod load;
+mod registry;
+mod run;
+mod server;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(crate) use awaited::{Outcome, Unwanted};
+pub use caller::At;
+pub(crate) use caller::{Calls, read};
+pub use error::{Begun, CallError, ServeError};
+pub use registry::Serving;
+pub(crate) use server::Server;
+
+use crate::Here;
+use crate::engine::Peer;
+use crate::node::Node;
+use crate::wire::{Body, Number, encode};
+
+/// A service: a name, which is the same in all processes, and the types of what is asked and answered.
+pub struct Service<Q, A> {
+    name: &'static str,
+    number: Number,
+    types: PhantomData<fn(Q) -> A>,
+}
+
+impl<Q, A> Service<Q, A> {
+    /// The service of that name. Two with the same name and other types are one, which cannot read half of what it is
+    /// asked: a path of the program makes a good name.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, number: Number::of(name), types: PhantomData }
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<Q: Serialize, A> Service<Q, A> {
+    /// A request: what is asked is written down at once.
+    pub fn ask(&self, question: &Q) -> Ask<A> {
+        Ask { name: self.name, number: self.number, body: encode(question), answer: PhantomData }
+    }
+
+    /// A request that cannot be written down: whoever makes it is told.
+    pub(crate) fn cannot(&self, error: String) -> Ask<A> {
+        Ask { name: self.name, number: self.number, body: Err(error), answer: PhantomData }
+    }
+}
+
+impl<Q, A> Clone for Service<Q, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Q, A> Copy for Service<Q, A> {}
+
+impl<Q, A> fmt::Debug for Service<Q, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Service").field(&self.name).finish()
+    }
+}
+
+/// A request that was not made yet: see [`Service::ask`], [`At::call`] and [`At::post`].
+#[must_use = "a request does nothing until it is called or posted"]
+pub struct Ask<A> {
+    name: &'static str,
+    number: Number,
+    body: Result<Body, String>,
+    answer: PhantomData<fn() -> A>,
+}
+
+impl<A> Clone for Ask<A> {
+    fn clone(&self) -> Self {
+        Self { name: self.name, number: self.number, body: self.body.clone(), answer: PhantomData }
+    }
+}
+
+impl<A> fmt::Debug for Ask<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ask").field("service", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Who asks.
+#[derive(Clone)]
+pub struct Caller {
+    peer: Peer,
+    node: Arc<Node>,
+}
+
+impl Caller {
+    pub(crate) fn new(peer: Peer, node: Arc<Node>) -> Self {
+        Self { peer, node }
+    }
+
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.peer.0
+    }
+
+    /// The process that is asked.
+    pub fn here(&self) -> Here {
+        Here::of(Arc::clone(&self.node))
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller").field("process", &self.peer.0).finish_non_exhaustive()
+    }
+}
+
+impl Here {
+    /// Serves requests, until what this returns is dropped: `handler` runs once for each, in place where that is
+    /// possible (see [the module](crate::service)).
+    ///
+    /// A panic of `handler`'s future is the caller's ([`CallError::Panicked`]); that of a post is reported here. If the caller
+    /// withdraws its call, or has gone, the future is dropped where it waits; a post is always finished.
+    ///
+    /// # Errors
+    /// [`ServeError::Taken`]: the process serves that name already, or one with the same hash.
+    pub fn serve<Q, A, F, R>(&self, service: Service<Q, A>, handler: F) -> Result<Serving, ServeError>
+    where
+        Q: DeserializeOwned + Send + 'static,
+        A: Serialize + 'static,
+        F: Fn(Caller, Q) -> R + Send + Sync + 'static,
+        R: Future<Output = A> + Send + 'static,
+    {
+        self.serve_if(service, |_| true, handler)
+    }
+
+    /// As [`serve`](Self::serve), for those alone of whom `allow` says so; all others get [`CallError::Refused`].
+    ///
+    /// # Errors
+    /// As [`serve`](Self::serve).
+    pub fn serve_if<Q, A, F, R>(
+        &self,
+        service: Service<Q, A>,
+        allow: impl Fn(&Caller) -> bool + Send + Sync + 'static,
+        handler: F,
+    ) -> Result<Serving, ServeError>
+    where
+        Q: DeserializeOwned + Send + 'static,
+        A: Serialize + 'static,
+        F: Fn(Caller, Q) -> R + Send + Sync + 'static,
+        R: Future<Output = A> + Send + 'static,
+    {
+        let start = registry::start(allow, handler);
+        self.node().registered(service.name, service.number, start)
+    }
+
+    /// The process of that number, to ask something of it. It need not be there: then the first request says so.
+    pub fn at(&self, process: u32) -> At {
+        At::new(Arc::clone(self.node()), Peer(process))
+    }
+}

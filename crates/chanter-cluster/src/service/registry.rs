@@ -1,0 +1,152 @@
+//! What a process serves.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+
+use chanter::spawn_parasite;
+use foldhash::fast::RandomState;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Caller;
+use super::error::ServeError;
+use super::run::Owed;
+use crate::node::Node;
+use crate::wire::{Body, Ended, Number, decode, encode};
+
+/// Begins a request: polls it in place.
+pub(crate) type Start = Arc<dyn Fn(Caller, Owed, Body) + Send + Sync>;
+
+/// The services of a process, by their numbers.
+#[derive(Default)]
+pub(crate) struct Registry {
+    served: HashMap<Number, (&'static str, Start), RandomState>,
+}
+
+impl Registry {
+    pub(super) fn insert(
+        &mut self,
+        name: &'static str,
+        number: Number,
+        start: Start,
+    ) -> Result<(), ServeError> {
+        if let Some((taken, _)) = self.served.get(&number) {
+            return Err(ServeError::Taken(taken));
+        }
+        self.served.insert(number, (name, start));
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, number: Number) -> Option<Start> {
+        self.served.remove(&number).map(|(_, start)| start)
+    }
+
+    pub(super) fn get(&self, number: Number) -> Option<Start> {
+        self.served.get(&number).map(|(_, start)| Arc::clone(start))
+    }
+}
+
+/// A service that is served as long as this lives. Requests that have begun go on afterwards.
+#[must_use = "a service is served as long as this lives"]
+pub struct Serving {
+    node: Weak<Node>,
+    name: &'static str,
+    number: Number,
+}
+
+impl Serving {
+    pub(super) fn new(node: &Arc<Node>, name: &'static str, number: Number) -> Self {
+        Self { node: Arc::downgrade(node), name, number }
+    }
+
+    /// Serves it as long as the process lives.
+    pub fn forever(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Serving").field(&self.name).finish()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.upgrade() {
+            node.unregister(self.number);
+        }
+    }
+}
+
+/// What begins requests that `handler` runs, if `allow` lets it.
+pub(super) fn start<Q, A, F, R>(allow: impl Fn(&Caller) -> bool + Send + Sync + 'static, handler: F) -> Start
+where
+    Q: DeserializeOwned + Send + 'static,
+    A: Serialize + 'static,
+    F: Fn(Caller, Q) -> R + Send + Sync + 'static,
+    R: Future<Output = A> + Send + 'static,
+{
+    let service = Arc::new((allow, handler));
+    Arc::new(move |caller, owed, body| {
+        let service = Arc::clone(&service);
+        spawn_parasite(run(owed, async move {
+            let (allow, handler) = &*service;
+            if !allow(&caller) {
+                return (Ended::Refused, Body::with_capacity(0));
+            }
+            let question = match decode(&body) {
+                Ok(question) => question,
+                Err(error) => return (Ended::BadRequest, Body::copied_from(error.as_bytes())),
+            };
+            drop(body);
+            match encode(&handler(caller, question).await) {
+                Ok(answer) => (Ended::Well, answer),
+                Err(error) => (Ended::BadAnswer, Body::copied_from(error.as_bytes())),
+            }
+        }));
+    })
+}
+
+/// Runs a request: to its end, or until it is withdrawn. All of it is the user's code, which may panic.
+async fn run(owed: Owed, work: impl Future<Output = (Ended, Body)>) {
+    let ended = {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            if owed.is_withdrawn(None) {
+                return Poll::Ready(None);
+            }
+            match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+                Ok(Poll::Ready(ended)) => Poll::Ready(Some(Ok(ended))),
+                Err(payload) => Poll::Ready(Some(Err(payload))),
+                Ok(Poll::Pending) if owed.is_withdrawn(Some(cx.waker())) => Poll::Ready(None),
+                Ok(Poll::Pending) => Poll::Pending,
+            }
+        })
+        .await
+    };
+    match ended {
+        Some(Ok((ended, body))) => owed.end(ended, body),
+        Some(Err(payload)) => {
+            let is_post = owed.is_post();
+            owed.end(Ended::Panicked, Body::copied_from(message_of(&*payload).as_bytes()));
+            if is_post {
+                // Nobody else sees it.
+                resume_unwind(payload);
+            }
+        }
+        None => owed.end(Ended::GivenUp, Body::with_capacity(0)),
+    }
+}
+
+/// What a panic says.
+pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

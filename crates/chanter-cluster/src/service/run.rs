@@ -1,0 +1,131 @@
+//! A request that runs: who may end it, and how it is told.
+//!
+//! Two meet at a request: the thread that runs it, and whoever withdraws it. What they know of each other is behind one lock:
+//!
+//! * It has *begun* when it was polled for the first time and has blocked, or ended. The server thread waits for that before it begins
+//!   the next (the order of requests). In place that has happened when the spawn returns.
+//! * It is *withdrawn* by its caller, or with its caller's process. Its next poll, for which it is woken, ends it.
+//!
+//! INV-OWED: each request has one [`Owed`], whose drop answers it if nothing else has: so it is answered once.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
+
+use chanter::IVar;
+
+use crate::engine::Peer;
+use crate::node::Node;
+use crate::wire::{Body, Ended};
+
+/// A request that has come and not ended.
+#[derive(Default)]
+pub(crate) struct Running {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    has_begun: bool,
+    is_withdrawn: bool,
+    waker: Option<Waker>,
+    /// The server thread waits for the begin.
+    begun: Option<IVar<()>>,
+}
+
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody wants the answer any more.
+    pub(super) fn withdraw(&self) {
+        let waker = {
+            let mut state = self.lock();
+            state.is_withdrawn = true;
+            state.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Filled when it begins; `None`: it has.
+    pub(super) fn begins(&self) -> Option<IVar<()>> {
+        let mut state = self.lock();
+        if state.has_begun {
+            return None;
+        }
+        Some(state.begun.get_or_insert_with(IVar::new).clone())
+    }
+
+    fn has_begun(&self, waker: Option<&Waker>) -> bool {
+        let (is_withdrawn, begun, old) = {
+            let mut state = self.lock();
+            state.has_begun = true;
+            let old = match waker {
+                Some(waker) if state.waker.as_ref().is_some_and(|kept| kept.will_wake(waker)) => None,
+                Some(waker) => state.waker.replace(waker.clone()),
+                None => state.waker.take(),
+            };
+            (state.is_withdrawn, state.begun.take(), old)
+        };
+        drop(old);
+        if let Some(begun) = begun {
+            let _ = begun.put(());
+        }
+        is_withdrawn
+    }
+}
+
+/// The duty to answer a request.
+pub(crate) struct Owed {
+    node: Weak<Node>,
+    peer: Peer,
+    request: u64,
+    is_post: bool,
+    running: Arc<Running>,
+    is_answered: bool,
+}
+
+impl Owed {
+    pub(super) fn new(
+        node: Weak<Node>,
+        peer: Peer,
+        request: u64,
+        is_post: bool,
+        running: Arc<Running>,
+    ) -> Self {
+        Self { node, peer, request, is_post, running, is_answered: false }
+    }
+
+    pub(super) fn is_post(&self) -> bool {
+        self.is_post
+    }
+
+    /// Whether nobody wants it any more. `waker`: it has begun, and blocked; whoever withdraws it wakes that one.
+    pub(super) fn is_withdrawn(&self, waker: Option<&Waker>) -> bool {
+        match waker {
+            Some(_) => self.running.has_begun(waker),
+            None => self.running.lock().is_withdrawn,
+        }
+    }
+
+    /// Answers.
+    pub(super) fn end(mut self, ended: Ended, body: Body) {
+        self.answer(ended, body);
+    }
+
+    fn answer(&mut self, ended: Ended, body: Body) {
+        if std::mem::replace(&mut self.is_answered, true) {
+            return;
+        }
+        if let Some(node) = self.node.upgrade() {
+            node.answer_request(self.peer, self.request, ended, body);
+        }
+        self.running.has_begun(None);
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        self.answer(Ended::GivenUp, Body::with_capacity(0));
+    }
+}
