@@ -240,11 +240,12 @@ impl Tree {
     async fn find(&self, path: Vec<usize>, lazy: Lazy<'_, u64>) {
         match path.split_first() {
             None => lazy.fill(self.number),
-            Some((first, rest)) => match self.children.get(*first) {
+            Some((first, rest)) => {
                 // The answer goes to the first caller, and not through here.
-                Some(child) => Box::pin(child.find_with(rest.to_vec(), lazy)).await,
-                None => {}
-            },
+                if let Some(child) = self.children.get(*first) {
+                    Box::pin(child.find_with(rest.to_vec(), lazy)).await;
+                }
+            }
         }
     }
 
