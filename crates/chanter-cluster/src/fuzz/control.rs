@@ -16,7 +16,7 @@ const WINDOW: usize = 64;
 /// The tag of what the process says to itself.
 const OWN: u32 = 0xffff_fff0;
 
-/// See [`Sink`]: whatever comes, the process keeps no more of it than a window for each inbox, and goes on.
+/// See `Sink`: whatever comes, the process keeps no more of it than a window for each inbox, and goes on.
 ///
 /// # Panics
 /// If it does not; or there can be no machine.

@@ -4,7 +4,7 @@ use super::Input;
 use crate::engine::socket::frame::{BadFrame, Frame, Frames, LONGEST};
 use crate::wire;
 
-/// See [`Frames`]: however the bytes are cut, the same frames come of them, and no more is remembered than came.
+/// See `Frames`: however the bytes are cut, the same frames come of them, and no more is remembered than came.
 pub fn target(bytes: &[u8]) {
     let mut input = Input(bytes);
     let chunks = [usize::from(input.byte()) + 1, usize::from(input.byte()) * 61 + 1];

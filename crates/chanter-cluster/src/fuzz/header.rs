@@ -3,7 +3,7 @@
 use super::Input;
 use crate::wire::{BadHeader, Body, Header, LENGTH};
 
-/// See [`Header::decode`].
+/// See `Header::decode`.
 pub fn target(bytes: &[u8]) {
     let mut input = Input(bytes);
     let limit = input.word();

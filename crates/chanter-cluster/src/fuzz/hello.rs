@@ -5,7 +5,7 @@ use crate::engine::Peer;
 use crate::engine::socket::hello::{CHALLENGE, GREETING, Introduction, MAGIC, PROOF, Stranger, greeted};
 use crate::launcher::Secret;
 
-/// See [`greeted`] and [`Introduction`].
+/// See `greeted` and `Introduction`.
 pub fn target(bytes: &[u8]) {
     let secret = Secret::new([42; 32]);
     let mut input = Input(bytes);

@@ -8,7 +8,7 @@ use crate::wire::{Arrival, Body, Header, Kind, LENGTH, LaneLink, NUMBERED, Pace}
 const SESSION: u64 = 77;
 const WINDOW: u32 = 4;
 
-/// See [`LaneLink`], INV-LINK-4: whatever arrives, no more than a window is kept, nothing is acknowledged that was not sent.
+/// See `LaneLink`, INV-LINK-4: whatever arrives, no more than a window is kept, nothing is acknowledged that was not sent.
 pub fn target(bytes: &[u8]) {
     let pace = Pace { session: SESSION, window: WINDOW, ..Pace::default() };
     let mut link = LaneLink::new(pace);
