@@ -1,6 +1,7 @@
 //! Engines that wake nobody, polled by a machine.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use chanter::Builder;
@@ -19,7 +20,14 @@ pub struct Pump {
 
 /// Whom a pump serves, once there is somebody.
 #[derive(Default)]
-struct Served(OnceLock<(Arc<dyn Engine>, Weak<Node>)>);
+struct Served(OnceLock<Serving>);
+
+struct Serving {
+    engine: Arc<dyn Engine>,
+    node: Weak<Node>,
+    /// How many threads wait of which something is asked at each turn, whatever the engine has.
+    tested: Arc<AtomicUsize>,
+}
 
 impl Pump {
     /// A pump that has no engine yet.
@@ -33,27 +41,38 @@ impl Pump {
     }
 
     pub(crate) fn serve(&self, engine: Arc<dyn Engine>, node: &Arc<Node>) {
-        let is_first = self.served.0.set((engine, Arc::downgrade(node))).is_ok();
+        let serving = Serving { engine, node: Arc::downgrade(node), tested: node.waiting().tested() };
+        let is_first = self.served.0.set(serving).is_ok();
         assert!(is_first, "a pump serves one engine");
+    }
+}
+
+impl Serving {
+    fn rest(&self) -> Rest {
+        // ORDER: Relaxed: as above.
+        if self.tested.load(Ordering::Relaxed) > 0 { Rest::Work } else { self.engine.rest() }
     }
 }
 
 impl Polling for Served {
     #[inline]
     fn has_work(&self) -> bool {
-        self.0.get().is_some_and(|(engine, _)| engine.has_work())
+        // ORDER: Relaxed: a thread that is not seen yet is seen at the next turn.
+        self.0
+            .get()
+            .is_some_and(|serving| serving.tested.load(Ordering::Relaxed) > 0 || serving.engine.has_work())
     }
 
     fn pump(&self) {
-        if let Some((_, node)) = self.0.get()
-            && let Some(node) = node.upgrade()
+        if let Some(serving) = self.0.get()
+            && let Some(node) = serving.node.upgrade()
         {
             node.poll();
         }
     }
 
     fn rest(&self) -> PumpRest {
-        match self.0.get().map_or(Rest::Notified, |(engine, _)| engine.rest()) {
+        match self.0.get().map_or(Rest::Notified, Serving::rest) {
             Rest::Work => PumpRest::Work,
             Rest::For(time) => PumpRest::For(time),
             Rest::Notified => PumpRest::Notified,
@@ -61,7 +80,7 @@ impl Polling for Served {
     }
 
     fn rise(&self) {
-        self.0.get().inspect(|(engine, _)| engine.rise());
+        self.0.get().inspect(|serving| serving.engine.rise());
     }
 }
 

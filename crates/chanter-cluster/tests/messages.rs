@@ -5,7 +5,7 @@ use std::time::Duration;
 use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Why};
 use chanter_cluster::{
-    ANY_TAG, ANYONE, Form, Here, Inbox, LookupError, OpenError, RecvError, SendError, local, testany, waitall,
+    ANY_TAG, ANYONE, Here, Inbox, LookupError, OpenError, RecvError, SendError, local, testany, waitall,
 };
 
 const TAG: u32 = 7;
@@ -375,39 +375,5 @@ fn who_leaves_has_sent_all_that_he_had_to_send() {
         }
         let lost = RecvError::Lost(here.name().process, Why::Left);
         assert_eq!(there.recv::<u32>(here.name(), TAG).await, Err(lost));
-    });
-}
-
-/// Threads that poll for themselves, beside one that does not: each gets its own messages, in order.
-#[test]
-fn who_polls_for_itself_loses_nothing_for_others() {
-    with_two(|first, second| async move {
-        let there = second.inbox().unwrap();
-        let to = there.name();
-        let sender = spawn(async move {
-            let here = first.inbox().unwrap();
-            for number in 0..500_u64 {
-                for tag in 0..3 {
-                    here.send(to, tag, &number).await.unwrap();
-                }
-            }
-        });
-        let there = std::sync::Arc::new(there);
-        let forms = [Form::ThreadPolls, Form::QueueRing, Form::ThreadPolls];
-        let receivers: Vec<_> = (0..)
-            .zip(forms)
-            .map(|(tag, form)| {
-                let there = std::sync::Arc::clone(&there);
-                spawn(async move {
-                    for number in 0..500_u64 {
-                        assert_eq!(there.recv::<u64>(ANYONE, tag).polling(form).await.unwrap().value, number);
-                    }
-                })
-            })
-            .collect();
-        for receiver in receivers {
-            receiver.join().await.unwrap();
-        }
-        sender.join().await.unwrap();
     });
 }

@@ -242,7 +242,9 @@ fn findings(rows: &Rows) -> Vec<Finding> {
         }
     }
     let worst = exercise::worst_ratio(&rows.exercises);
-    at_most("tables 3 to 5: queue with ring over thread polls, at worst".to_owned(), worst, 1.05);
+    at_most("tables 3 to 5: queue with ring over the best of the paper's, at worst".to_owned(), worst, 1.05);
+    let any = exercise::any_over_each(&rows.exercises);
+    at_most("tables 3 to 5: one test for any over a test for each, median".to_owned(), any, 1.0);
     let empty = |waiting| rows.ns(What::EmptyPoll, waiting);
     let (few, many) = (process::WAITING[0], process::WAITING[process::WAITING.len() - 1]);
     at_most(format!("empty poll with {many} receives: ns"), empty(many), 60.0);

@@ -2,6 +2,7 @@
 //! do the same work.
 
 pub(crate) mod blocked;
+pub(crate) mod by_name;
 pub(crate) mod choose;
 pub(crate) mod delayed;
 pub(crate) mod explore;
@@ -34,6 +35,7 @@ pub(crate) fn all(vps: usize) -> Vec<Case> {
         choose::cases(vps),
         gather::cases(vps),
         send::cases(vps),
+        by_name::cases(vps),
         blocked::cases(vps),
         idle::cases(vps),
         locks::cases(vps),

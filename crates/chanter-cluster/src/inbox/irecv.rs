@@ -1,10 +1,11 @@
 //! Receives that are posted ahead.
 
 use std::fmt;
-use std::future::IntoFuture;
+use std::future::{IntoFuture, poll_fn};
 use std::marker::PhantomData;
 use std::ops::DerefMut;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use chanter::Event;
 use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
@@ -14,9 +15,20 @@ use super::pattern::Pattern;
 use super::place::{Core, Got};
 use super::recv::{Received, receive};
 use crate::error::RecvError;
+use crate::node::{Node, Tests};
+
+/// Who brings a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Via {
+    /// A poll of the engine, which a round follows: see `node/waiting.rs`.
+    Poll,
+    /// A thread.
+    Thread,
+}
 
 /// A posted receive, as its inbox knows it. (Locks: the inbox's, then this one.)
-pub(super) struct Request {
+#[derive(Default)]
+pub(crate) struct Request {
     state: Lock<State>,
 }
 
@@ -24,6 +36,14 @@ pub(super) struct Request {
 pub struct State {
     got: Option<Got>,
     waiting: Queue<Note>,
+    /// Of a thread that waits in its process's queue.
+    queued: Option<Waker>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { got: None, waiting: Queue::new(), queued: None }
+    }
 }
 
 /// Who waits for a request.
@@ -31,12 +51,33 @@ pub struct State {
 pub struct Note(Option<Got>);
 
 impl Request {
-    /// It has got something. The caller holds the inbox's lock.
-    pub(super) fn fill(&self, got: Got, wakes: &mut Wakes) {
+    /// It has got something. The caller holds the inbox's lock. A round wakes who waits in the queue, if there is one to come.
+    pub(super) fn fill(&self, got: Got, via: Via, wakes: &mut Wakes) {
         let mut state = self.state.lock();
         let mut got = Some(got);
         state.waiting.serve(wakes, |note| note.0 = got.take());
         state.got = got;
+        if via == Via::Thread {
+            wakes.push(state.queued.take());
+        }
+    }
+
+    /// Whether it has got something. If not, this waker is left.
+    fn is_filled(&self, waker: &Waker) -> bool {
+        let waker = Some(waker.clone());
+        let (is_filled, _before) = {
+            let mut state = self.state.lock();
+            let is_filled = state.got.is_some();
+            // Not dropped under the lock.
+            (is_filled, if is_filled { waker } else { std::mem::replace(&mut state.queued, waker) })
+        };
+        is_filled
+    }
+
+    /// Takes the waker that was left, if it has got something.
+    pub(crate) fn waker_if_filled(&self) -> Option<Waker> {
+        let mut state = self.state.lock();
+        if state.got.is_some() { state.queued.take() } else { None }
     }
 
     /// What it has got, and nobody took.
@@ -100,7 +141,7 @@ pub struct Irecv<T> {
 
 impl<T: DeserializeOwned> Irecv<T> {
     pub(super) fn new(core: Arc<Core>, pattern: Pattern) -> Self {
-        let request = Arc::new(Request { state: Lock::new(State { got: None, waiting: Queue::new() }) });
+        let request = Arc::new(Request::default());
         let number = core.post(pattern, &request);
         let ticket = Ticket { core, request, pattern, number };
         Self { ticket, was_taken: false, value: PhantomData }
@@ -115,6 +156,16 @@ impl<T: DeserializeOwned> Irecv<T> {
         let Some(got) = self.ticket.request.empty() else { return Ok(None) };
         self.was_taken = true;
         receive(&self.ticket.core, self.ticket.pattern, got).map(Some)
+    }
+
+    /// Waits in the process's queue until the message is there.
+    pub(super) async fn wait_in_queue(&self, node: &Node, tests: Tests) {
+        let request = &self.ticket.request;
+        if request.state.lock().got.is_some() {
+            return;
+        }
+        let _queued = node.queue(tests, request);
+        poll_fn(|cx| if request.is_filled(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     /// Whether the message is there.

@@ -1,6 +1,7 @@
 //! Inboxes: where a thread receives, by sender and tag (Chant, section 3.2).
 
 mod irecv;
+mod kinds;
 mod pattern;
 mod place;
 mod polling;
@@ -14,11 +15,12 @@ use chanter::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use irecv::Request;
 pub use irecv::{Irecv, testany, waitall};
 use pattern::Pattern;
 pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
-pub(crate) use place::Core;
 use place::Share;
+pub(crate) use place::{Core, State};
 pub use polling::Form;
 pub use recv::{Received, Recv};
 

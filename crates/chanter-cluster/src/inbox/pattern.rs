@@ -46,6 +46,12 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
+    /// Whether it wants messages of that thread with that tag.
+    pub(super) fn wants(&self, (from, tag): (ThreadName, u32)) -> bool {
+        (self.from == Source::Anyone || self.from == Source::Thread(from))
+            && (self.tag == Tags::Any || self.tag == Tags::Tag(tag))
+    }
+
     /// All that want such a message, the exact one first.
     pub(super) fn all((from, tag): (ThreadName, u32)) -> [Self; 4] {
         let [any, tagged, sent] = Self::wild((from, tag));

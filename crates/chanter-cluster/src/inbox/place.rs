@@ -7,18 +7,19 @@
 //!   did not happen after all is back in its place.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::ops::DerefMut;
 use std::sync::{Arc, Weak};
 
-use chanter::base::{Lock, Place, Queue, Wakes};
+use chanter::base::{Place, Queue, Wakes};
 
-use super::irecv::Request;
+use super::irecv::{Request, Via};
+use super::kinds::Kinds;
 use super::pattern::{Pattern, Source};
 use super::store::{Message, Store, concerns};
 use crate::engine::{Peer, Why};
+use crate::error::SendError;
 use crate::name::ThreadName;
-use crate::node::{Node, Window};
+use crate::node::{Node, Window, Windowed};
 use crate::wire::Body;
 use foldhash::HashMap;
 
@@ -28,20 +29,16 @@ pub(super) type Got = Result<Message, Why>;
 pub(crate) struct Core {
     pub(crate) name: ThreadName,
     node: Weak<Node>,
-    state: Lock<State>,
+    /// The window of threads of this process, with what has come: they are under one lock.
+    window: Window,
 }
 
-/// What is behind the lock of an inbox.
-pub struct State {
+/// What is behind the lock of an inbox, with the [window](Window) of the threads of its own process.
+pub(crate) struct State {
     store: Store,
-    posted: HashMap<Pattern, Box<Posted>>,
-    /// So many kinds of receive may be posted before those that nobody waits for are forgotten.
-    most_posted: usize,
-    /// How many messages have come, and how many receives were posted.
+    kinds: Kinds,
+    /// How many messages have come.
     arrived: u64,
-    posts: u64,
-    /// How many receives are posted: if there are none, a message need not look for one.
-    waiting: usize,
     lost: HashMap<Peer, Why>,
     accounts: HashMap<Peer, Account>,
 }
@@ -56,25 +53,9 @@ struct Account {
     owed_bytes: u64,
 }
 
-/// Receives of a kind.
-#[derive(Default)]
-struct Posted {
-    events: Events,
-    requests: VecDeque<(u64, Arc<Request>)>,
-}
-
-struct Events(Queue<Note>);
-
-impl Default for Events {
-    fn default() -> Self {
-        Self(Queue::new())
-    }
-}
-
 /// A receive: what it wants, and what it has got.
 pub struct Note {
     pattern: Pattern,
-    /// The how-manieth receive it is of all that were posted; 0 until it is.
     number: Cell<u64>,
     got: Option<Got>,
 }
@@ -88,29 +69,33 @@ impl Note {
         self.pattern
     }
 
+    /// The how-manieth receive it is of all that were posted; 0 until it is.
+    pub(super) fn number(&self) -> u64 {
+        self.number.get()
+    }
+
+    pub(super) fn set_number(&self, number: u64) {
+        self.number.set(number);
+    }
+
+    pub(super) fn put(&mut self, got: Option<Got>) {
+        self.got = got;
+    }
+
     pub(super) fn take(&mut self) -> Got {
         self.got.take().expect("a receive that has committed has got something")
     }
 }
 
-impl Posted {
-    fn is_empty(&self) -> bool {
-        self.events.0.is_empty() && self.requests.is_empty()
-    }
-}
-
 impl State {
-    fn posted(&mut self, pattern: Pattern) -> &mut Posted {
-        if self.posted.len() >= self.most_posted && !self.posted.contains_key(&pattern) {
-            self.posted.retain(|_, posted| !posted.is_empty());
-            self.most_posted = 2 * self.posted.len() + 16;
+    fn new(lost: HashMap<Peer, Why>) -> Self {
+        Self {
+            store: Store::default(),
+            kinds: Kinds::default(),
+            arrived: 0,
+            lost,
+            accounts: HashMap::default(),
         }
-        self.posted.entry(pattern).or_default()
-    }
-
-    /// What a receive gets that is posted now.
-    fn take(&mut self, pattern: &Pattern) -> Option<Got> {
-        self.store.take(pattern).map(Ok).or_else(|| self.lost(pattern).map(Err))
     }
 
     fn lost(&self, pattern: &Pattern) -> Option<Why> {
@@ -118,62 +103,68 @@ impl State {
         self.lost.get(&name.process).copied()
     }
 
-    /// Gives a message to the receive that was posted first of all that want it, or keeps it.
-    fn deliver(&mut self, message: Message, wakes: &mut Wakes) {
-        if self.waiting == 0 {
-            return self.store.put(message);
-        }
-        let patterns = Pattern::all(message.key());
-        let mut message = Some(message);
-        loop {
-            let mut first: Option<(u64, Pattern, bool)> = None;
-            for pattern in patterns {
-                let Some(posted) = self.posted.get_mut(&pattern) else { continue };
-                let event =
-                    posted.events.0.peek(|note| note.number.get()).map(|number| (number, pattern, false));
-                let request = posted.requests.front().map(|(number, _)| (*number, pattern, true));
-                let oldest = event.into_iter().chain(request).chain(first);
-                first = oldest.min_by_key(|(number, ..)| *number);
-            }
-            let Some((_, pattern, is_request)) = first else { break };
-            let posted = self.posted(pattern);
-            if is_request {
-                if let (Some((_, request)), Some(message)) = (posted.requests.pop_front(), message.take()) {
-                    request.fill(Ok(message), wakes);
-                }
-            } else {
-                posted.events.0.serve_first(wakes, |note| note.got = message.take().map(Ok));
-            }
-            // One is out of its queue, served or not.
-            self.waiting -= 1;
-            if message.is_none() {
-                return;
+    /// A message of this process has come. Whether it is kept: nobody waits for it.
+    pub(crate) fn arrive(&mut self, from: ThreadName, tag: u32, body: Body, wakes: &mut Wakes) -> bool {
+        let number = self.count();
+        self.deliver(Message { from, tag, body, number }, Via::Thread, wakes)
+    }
+
+    /// The number of a message that has come.
+    fn count(&mut self) -> u64 {
+        self.arrived += 1;
+        self.arrived
+    }
+
+    /// Gives a message to the receive that was posted first of all that want it, or keeps it. Whether it is kept.
+    fn deliver(&mut self, message: Message, via: Via, wakes: &mut Wakes) -> bool {
+        match self.kinds.give(message, via, wakes) {
+            Ok(()) => false,
+            Err(message) => {
+                self.store.put(message);
+                true
             }
         }
-        self.store.put(message.expect("nobody has got it"));
+    }
+}
+
+/// What a receive gets that is posted now. A message of this process leaves room for another one.
+fn take(state: &mut Windowed, own: Peer, pattern: &Pattern, wakes: &mut Wakes) -> Option<Got> {
+    let inbox = state.inbox();
+    match inbox.store.take(pattern) {
+        Some(message) => {
+            if message.from.process == own {
+                state.give_back(1, message.body.len() as u64, wakes);
+            }
+            Some(Ok(message))
+        }
+        None => inbox.lost(pattern).map(Err),
+    }
+}
+
+/// A message that was taken did not arrive after all.
+fn put_back(state: &mut Windowed, own: Peer, message: Message, wakes: &mut Wakes) {
+    let (is_own, bytes) = (message.from.process == own, message.body.len() as u64);
+    if state.inbox().deliver(message, Via::Thread, wakes) && is_own {
+        state.take(bytes);
     }
 }
 
 impl Core {
     pub(crate) fn new(name: ThreadName, node: Weak<Node>, lost: HashMap<Peer, Why>) -> Self {
-        let state = State {
-            store: Store::default(),
-            posted: HashMap::default(),
-            most_posted: 16,
-            arrived: 0,
-            posts: 0,
-            waiting: 0,
-            lost,
-            accounts: HashMap::default(),
-        };
-        Self { name, node, state: Lock::new(state) }
+        Self { name, node, window: Window::of_inbox(State::new(lost)) }
     }
 
-    /// A message has come. Whether its sender kept within its window; if not, it is dropped.
+    /// The window of threads of this process.
+    pub(crate) fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// A message of another process has come. Whether its sender kept within its window; if not, it is dropped.
     pub(crate) fn arrive(&self, from: ThreadName, tag: u32, body: Body) -> bool {
         let mut wakes = Wakes::new();
         {
-            let mut state = self.state.lock();
+            let mut state = self.window.lock();
+            let state = state.inbox();
             let account = state.accounts.entry(from.process).or_default();
             let bytes = body.len() as u64;
             if !Window::has_room(account.messages, account.bytes, bytes) {
@@ -181,9 +172,8 @@ impl Core {
             }
             account.messages += 1;
             account.bytes += bytes;
-            state.arrived += 1;
-            let number = state.arrived;
-            state.deliver(Message { from, tag, body, number }, &mut wakes);
+            let number = state.count();
+            state.deliver(Message { from, tag, body, number }, Via::Poll, &mut wakes);
         }
         wakes.queue();
         true
@@ -193,39 +183,31 @@ impl Core {
     pub(crate) fn lose(&self, peer: Peer, why: Why) {
         let mut wakes = Wakes::new();
         {
-            let mut state = self.state.lock();
+            let mut state = self.window.lock();
+            let state = state.inbox();
             state.lost.insert(peer, why);
             state.accounts.remove(&peer);
-            let mut served = 0;
-            for (_, posted) in state.posted.iter_mut().filter(|(pattern, _)| concerns(pattern, peer)) {
-                while !posted.events.0.is_empty() {
-                    posted.events.0.serve_first(&mut wakes, |note| note.got = Some(Err(why)));
-                    served += 1;
-                }
-                for (_, request) in posted.requests.drain(..) {
-                    request.fill(Err(why), &mut wakes);
-                    served += 1;
-                }
-            }
-            state.waiting -= served;
+            state.kinds.end(|pattern| concerns(pattern, peer), || Err(why), &mut wakes);
         }
         wakes.queue();
     }
 
-    /// The inbox is closed: who has sent messages that nobody received.
+    /// The inbox is closed: who has sent messages that nobody received. Threads of this process are told here.
     pub(crate) fn close(&self) -> Vec<Peer> {
         let (messages, peers) = {
-            let mut state = self.state.lock();
+            let mut state = self.window.lock();
+            let state = state.inbox();
             let peers = state.accounts.drain().map(|(peer, _)| peer).collect();
             (state.store.drain(), peers)
         };
+        self.window.close(&SendError::Gone(self.name));
         drop(messages);
         peers
     }
 
     /// How many messages wait to be received.
     pub(super) fn len(&self) -> usize {
-        self.state.lock().store.len()
+        self.window.lock().inbox().store.len()
     }
 
     /// The process that it is an inbox of, as long as somebody has that.
@@ -235,21 +217,26 @@ impl Core {
 
     /// What a receive gets that is not posted.
     pub(super) fn take(&self, pattern: &Pattern) -> Option<Got> {
-        self.state.lock().take(pattern)
+        let mut wakes = Wakes::new();
+        let got = take(&mut self.window.lock(), self.name.process, pattern, &mut wakes);
+        wakes.queue();
+        got
     }
 
     /// Posts a request, or fulfils it at once. Its number, to take it back with.
     pub(super) fn post(&self, pattern: Pattern, request: &Arc<Request>) -> u64 {
         let mut wakes = Wakes::new();
-        let mut state = self.state.lock();
-        if let Some(got) = state.take(&pattern) {
-            request.fill(got, &mut wakes);
-            return 0;
-        }
-        state.posts += 1;
-        let number = state.posts;
-        state.posted(pattern).requests.push_back((number, Arc::clone(request)));
-        state.waiting += 1;
+        let number = {
+            let mut state = self.window.lock();
+            match take(&mut state, self.name.process, &pattern, &mut wakes) {
+                Some(got) => {
+                    request.fill(got, Via::Thread, &mut wakes);
+                    0
+                }
+                None => state.inbox().kinds.post(pattern, request),
+            }
+        };
+        wakes.queue();
         number
     }
 
@@ -257,35 +244,35 @@ impl Core {
     pub(super) fn take_back(&self, pattern: &Pattern, number: u64, request: &Request) {
         let mut wakes = Wakes::new();
         {
-            let mut state = self.state.lock();
+            let mut state = self.window.lock();
             if let Some(got) = request.empty() {
                 if let Ok(message) = got {
-                    state.deliver(message, &mut wakes);
+                    put_back(&mut state, self.name.process, message, &mut wakes);
                 }
-            } else if number > 0
-                && let Some(posted) = state.posted.get_mut(pattern)
-                && let Ok(at) = posted.requests.binary_search_by_key(&number, |(number, _)| *number)
-            {
-                posted.requests.remove(at);
-                state.waiting -= 1;
+            } else if number > 0 {
+                state.inbox().kinds.take_back(pattern, number);
             }
         }
         wakes.queue();
     }
 
-    /// A message was received: its sender's process may send more.
+    /// A message was received: the process that has sent it may send more. (For one of this process, that was so when it was
+    /// taken.)
     pub(super) fn was_received(&self, message: &Message) {
         let peer = message.from.process;
+        if peer == self.name.process {
+            return;
+        }
         let bytes = message.body.len() as u64;
         let owed = {
-            let mut state = self.state.lock();
-            let Some(account) = state.accounts.get_mut(&peer) else { return };
+            let mut state = self.window.lock();
+            let Some(account) = state.inbox().accounts.get_mut(&peer) else { return };
             account.messages = account.messages.saturating_sub(1);
             account.bytes = account.bytes.saturating_sub(bytes);
             account.owed_messages += 1;
             account.owed_bytes += bytes;
             let (messages, bytes) = (account.owed_messages, account.owed_bytes);
-            if peer != self.name.process && !Window::is_due(messages, bytes, account.messages == 0) {
+            if !Window::is_due(messages, bytes, account.messages == 0) {
                 return;
             }
             (account.owed_messages, account.owed_bytes) = (0, 0);
@@ -305,35 +292,34 @@ pub struct Share(pub(crate) Arc<Core>);
 // behind the lock. Values are not looked into under it.
 unsafe impl Place for Share {
     type Note = Note;
-    type State = State;
+    type State = Windowed;
 
-    fn lock(&self) -> impl DerefMut<Target = State> {
-        self.0.state.lock()
+    fn lock(&self) -> impl DerefMut<Target = Windowed> {
+        self.0.window.lock()
     }
 
-    fn queue<'a>(&self, state: &'a mut State, note: &Note) -> &'a mut Queue<Note> {
-        if note.number.get() == 0 {
-            state.posts += 1;
-            note.number.set(state.posts);
-        }
-        &mut state.posted(note.pattern).events.0
+    fn queue<'a>(&self, state: &'a mut Windowed, note: &Note) -> &'a mut Queue<Note> {
+        let inbox = state.inbox();
+        inbox.store.settle();
+        inbox.kinds.events(note)
     }
 
-    fn is_ready(&self, state: &State, note: &Note) -> bool {
-        state.store.has(&note.pattern) || state.lost(&note.pattern).is_some()
+    fn is_ready(&self, state: &Windowed, note: &Note) -> bool {
+        let inbox = state.inbox_ref();
+        inbox.store.has(&note.pattern) || inbox.lost(&note.pattern).is_some()
     }
 
-    fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
-        note.got = state.take(&note.pattern);
+    fn act(&self, state: &mut Windowed, note: &mut Note, wakes: &mut Wakes) {
+        note.got = take(state, self.0.name.process, &note.pattern, wakes);
     }
 
-    fn waits(&self, state: &mut State, waits: bool) {
-        state.waiting = if waits { state.waiting + 1 } else { state.waiting - 1 };
+    fn waits(&self, state: &mut Windowed, waits: bool) {
+        state.inbox().kinds.waits(waits);
     }
 
-    fn undo(&self, state: &mut State, note: &mut Note, wakes: &mut Wakes) {
+    fn undo(&self, state: &mut Windowed, note: &mut Note, wakes: &mut Wakes) {
         if let Some(Ok(message)) = note.got.take() {
-            state.deliver(message, wakes);
+            put_back(state, self.0.name.process, message, wakes);
         }
     }
 }

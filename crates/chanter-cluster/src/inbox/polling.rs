@@ -8,23 +8,43 @@ use serde::de::DeserializeOwned;
 use super::Recv;
 use super::recv::{Received, receive};
 use crate::error::RecvError;
+use crate::node::Tests;
 
-/// Who looks for a message while a thread waits for it; see [`Recv::polling`].
+/// Who looks for a message while a thread waits for it; see [`Recv::polling`]. The first three are the paper's, the fourth is what
+/// it could not try, since no library of its time had one test for any of many receives.
+///
+/// In all of them a receive is posted in its inbox, and the engine's test is one for all messages of the process. The forms
+/// differ in who asks for it, how often, and how a thread hears of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Form {
-    /// The scheduler: the thread is queued, and woken when its message is there. Nothing of it is posted to the engine, whose
-    /// poll is one test however many wait. (The paper's *scheduler polls*, with a queue that nobody goes through.)
+    /// The scheduler: the thread is queued nowhere, and woken when its message is there. Nothing of it is posted to the engine, whose
+    /// poll is one test however many wait.
     #[default]
     QueueRing,
     /// The thread itself: it polls the engine, and yields when its message was not there (*Thread polls*, figure 5). Its
     /// processor never sleeps meanwhile; it answers soonest where it has nothing else to do.
     ThreadPolls,
+    /// The scheduler, for the thread whose turn it is among those that wait, which is switched to only if its message is there
+    /// (*Scheduler polls*, with a *partial switch*, figure 6).
+    PartialSwitch,
+    /// The scheduler, by a queue of those who wait, with a test for each at every turn (*Scheduler polls*, with a *waiting
+    /// queue*, figure 7).
+    QueueEach,
+    /// The same, with one test for any of them (the paper's section 4.2: `msgtestany`).
+    QueueAny,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::ThreadPolls, Self::PartialSwitch, Self::QueueEach, Self::QueueAny, Self::QueueRing];
 }
 
 impl<T: DeserializeOwned> Recv<T> {
     /// Receives, and polls in this form until the message is there. [`Form::QueueRing`] is what awaiting the event does.
-    /// With engines that wake who waits, [`Form::ThreadPolls`] only costs time.
+    /// With engines that wake who waits, the others only cost time. Those in which the scheduler tests for each keep the processors of a machine with a
+    /// [`Pump`](crate::Pump) awake; without one they test when the engine has woken the process.
     ///
     /// **Cancel safety.** Dropped, it has received nothing.
     ///
@@ -34,6 +54,9 @@ impl<T: DeserializeOwned> Recv<T> {
         match form {
             Form::QueueRing => self.await,
             Form::ThreadPolls => self.thread_polls().await,
+            Form::PartialSwitch => self.queued(Tests::Next).await,
+            Form::QueueEach => self.queued(Tests::Each).await,
+            Form::QueueAny => self.queued(Tests::Any).await,
         }
     }
 
@@ -53,6 +76,15 @@ impl<T: DeserializeOwned> Recv<T> {
             yield_now().await;
         }
     }
+
+    async fn queued(self, tests: Tests) -> Result<Received<T>, RecvError> {
+        let node = self.core().node();
+        let receive = self.posted();
+        if let Some(node) = node {
+            receive.wait_in_queue(&node, tests).await;
+        }
+        receive.await
+    }
 }
 
 impl fmt::Display for Form {
@@ -60,6 +92,9 @@ impl fmt::Display for Form {
         f.write_str(match self {
             Self::QueueRing => "queue, ring",
             Self::ThreadPolls => "thread polls",
+            Self::PartialSwitch => "partial switch",
+            Self::QueueEach => "queue, test each",
+            Self::QueueAny => "queue, test any",
         })
     }
 }

@@ -8,6 +8,7 @@ use chanter::Event;
 use chanter::base::{Operation, PlaceBranch, synchronization};
 use serde::de::DeserializeOwned;
 
+use super::irecv::Irecv;
 use super::pattern::{Pattern, Source};
 use super::place::{Core, Got, Note, Share};
 use crate::error::RecvError;
@@ -44,6 +45,14 @@ impl<T> Recv<T> {
 
     pub(super) fn pattern(&self) -> Pattern {
         self.pattern
+    }
+
+    /// The same receive, posted.
+    pub(super) fn posted(self) -> Irecv<T>
+    where
+        T: DeserializeOwned,
+    {
+        Irecv::new(self.share.0, self.pattern)
     }
 }
 

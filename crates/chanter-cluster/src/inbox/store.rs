@@ -1,5 +1,6 @@
 //! Messages that nobody has received yet, by sender and tag.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::pattern::{Pattern, Source, Tags};
@@ -29,55 +30,73 @@ pub(super) type Key = (ThreadName, u32);
 /// So many messages are faster looked through than found.
 const FEW: usize = 32;
 
-/// Messages, in the order of their numbers: a few in a row, or many by sender and tag.
+/// Messages, in the order of their numbers: in a row, as long as what is wanted is found near its beginning; else by sender and
+/// tag.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    /// Empty if there are many.
-    few: VecDeque<Message>,
-    many: Index,
-}
-
-impl Pattern {
-    fn wants(&self, message: &Message) -> bool {
-        (self.from == Source::Anyone || self.from == Source::Thread(message.from))
-            && (self.tag == Tags::Any || self.tag == Tags::Tag(message.tag))
-    }
+    /// Empty if there is an index.
+    row: VecDeque<Message>,
+    index: Index,
+    /// How many messages were looked at, beyond the first few, that were not wanted. If that is more than an index of all
+    /// would take, they get one.
+    vain: Cell<usize>,
 }
 
 impl Store {
     pub(super) fn len(&self) -> usize {
-        self.few.len() + self.many.len
+        self.row.len() + self.index.len
     }
 
     /// Keeps a message, in the order of its number.
     pub(super) fn put(&mut self, message: Message) {
-        if self.many.len == 0 && self.few.len() < FEW {
-            insert(&mut self.few, message);
-            return;
+        self.settle();
+        if self.index.len == 0 {
+            insert(&mut self.row, message);
+        } else {
+            self.index.put(message);
         }
-        self.few.drain(..).for_each(|message| self.many.put(message));
-        self.many.put(message);
     }
 
     /// Takes the oldest message out that is wanted.
     pub(super) fn take(&mut self, pattern: &Pattern) -> Option<Message> {
-        if self.many.len > 0 {
-            return self.many.take(pattern);
+        self.settle();
+        if self.index.len > 0 {
+            return self.index.take(pattern);
         }
-        let at = self.few.iter().position(|message| pattern.wants(message))?;
-        self.few.remove(at)
+        let at = self.find(pattern)?;
+        self.row.remove(at)
     }
 
     /// Whether a message is there that is wanted.
     pub(super) fn has(&self, pattern: &Pattern) -> bool {
-        self.few.iter().any(|message| pattern.wants(message)) || self.many.find(pattern).is_some()
+        if self.index.len > 0 { self.index.find(pattern).is_some() } else { self.find(pattern).is_some() }
     }
 
     /// All that are left, in any order.
     pub(super) fn drain(&mut self) -> Vec<Message> {
-        let mut all: Vec<Message> = self.few.drain(..).collect();
-        all.extend(std::mem::take(&mut self.many).queues.into_values().flatten());
+        let mut all: Vec<Message> = self.row.drain(..).collect();
+        all.extend(std::mem::take(&mut self.index).queues.into_values().flatten());
         all
+    }
+
+    /// Makes an index if too much was looked at in vain.
+    pub(super) fn settle(&mut self) {
+        if self.vain.get() > 4 * self.row.len() {
+            self.vain.set(0);
+            if self.row.len() > FEW {
+                self.row.drain(..).for_each(|message| self.index.put(message));
+            }
+        }
+    }
+
+    /// Where in the row the first is that is wanted.
+    fn find(&self, pattern: &Pattern) -> Option<usize> {
+        let at = self.row.iter().position(|message| pattern.wants(message.key()));
+        let looked_at = at.unwrap_or(self.row.len());
+        if looked_at > FEW {
+            self.vain.set(self.vain.get() + looked_at);
+        }
+        at
     }
 }
 
@@ -174,42 +193,48 @@ mod tests {
         }
     }
 
-    /// Against a list that is searched from its beginning.
+    /// Against a list that is searched from its beginning; with few senders, who are found in the row, and with many.
     #[test]
     fn each_receive_takes_the_oldest_that_it_wants() {
-        let mut random = 1_u64;
-        let mut next = move |below: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) % below
-        };
-        let (mut store, mut list) = (Store::default(), Vec::<(u32, u32, u64)>::new());
-        for number in 0..20_000 {
-            if next(5) < 3 {
-                let (from, tag) = (next(3) as u32, next(3) as u32);
-                store.put(message(from, tag, number));
-                list.push((from, tag, number));
-            } else {
-                let from = (next(2) == 0).then(|| next(3) as u32);
-                let tag = (next(2) == 0).then(|| next(3) as u32);
-                let at = list.iter().position(|other| {
-                    from.is_none_or(|from| from == other.0) && tag.is_none_or(|tag| tag == other.1)
-                });
-                let wanted = pattern(from, tag);
-                assert_eq!(store.has(&wanted), at.is_some());
-                let taken = store.take(&wanted);
-                assert_eq!(taken.as_ref().map(|taken| taken.number), at.map(|at| list[at].2));
-                if let Some(at) = at {
-                    let back = list.remove(at);
-                    if next(4) == 0 {
-                        store.put(taken.unwrap());
-                        list.insert(list.partition_point(|other| other.2 < back.2), back);
+        for senders in [3, 200] {
+            let mut random = 1_u64;
+            let mut next = move |below: u64| {
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (random >> 33) % below
+            };
+            let (mut store, mut list) = (Store::default(), Vec::<(u32, u32, u64)>::new());
+            let mut was_indexed = 0;
+            for number in 0..20_000 {
+                if next(5) < 3 {
+                    let (from, tag) = (next(senders) as u32, next(3) as u32);
+                    store.put(message(from, tag, number));
+                    list.push((from, tag, number));
+                } else {
+                    let from = (next(2) == 0).then(|| next(senders) as u32);
+                    let tag = (next(2) == 0).then(|| next(3) as u32);
+                    let at = list.iter().position(|other| {
+                        from.is_none_or(|from| from == other.0) && tag.is_none_or(|tag| tag == other.1)
+                    });
+                    let wanted = pattern(from, tag);
+                    assert_eq!(store.has(&wanted), at.is_some());
+                    let taken = store.take(&wanted);
+                    assert_eq!(taken.as_ref().map(|taken| taken.number), at.map(|at| list[at].2));
+                    if let Some(at) = at {
+                        let back = list.remove(at);
+                        if next(4) == 0 {
+                            store.put(taken.unwrap());
+                            list.insert(list.partition_point(|other| other.2 < back.2), back);
+                        }
                     }
                 }
+                assert_eq!(store.len(), list.len());
+                was_indexed += usize::from(store.index.len > 0);
             }
-            assert_eq!(store.len(), list.len());
+            assert_eq!(was_indexed > 0, senders > 3);
+            assert_eq!(store.drain().len(), list.len());
+            assert!(!store.has(&pattern(None, None)));
         }
-        assert_eq!(store.drain().len(), list.len());
-        assert!(!store.has(&pattern(None, None)));
     }
 
     #[test]
@@ -219,6 +244,6 @@ mod tests {
             store.put(message(number as u32 % 7, number as u32 % 5, number));
         }
         while store.take(&pattern(None, None)).is_some() {}
-        assert!(store.few.is_empty() && store.many.queues.is_empty() && store.many.firsts.is_empty());
+        assert!(store.row.is_empty() && store.index.queues.is_empty() && store.index.firsts.is_empty());
     }
 }

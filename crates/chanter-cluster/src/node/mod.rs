@@ -2,6 +2,7 @@
 
 mod outstanding;
 mod sink;
+mod waiting;
 mod window;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,8 +16,11 @@ use serde::Serialize;
 
 use outstanding::{Accounts, Outstanding};
 pub use outstanding::{Returned, Unknown, Unsent};
+pub(crate) use waiting::Tests;
+use waiting::Waiting;
 pub use window::Send;
-pub(crate) use window::Window;
+use window::Share;
+pub(crate) use window::{State as Windowed, Window};
 
 use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Rest, Why};
 use crate::error::{LookupError, OpenError, SendError};
@@ -56,6 +60,7 @@ pub(crate) struct Node {
     pub(crate) gates: Gates,
     /// Names that are known in the whole cluster.
     pub(crate) keeper: Keeper,
+    waiting: Waiting,
     /// Wakes the thread that serves the engine.
     server: Sender<()>,
     is_pumped: bool,
@@ -129,6 +134,7 @@ impl Node {
             hosts: Hosts::default(),
             gates: Gates::default(),
             keeper: Keeper::default(),
+            waiting: Waiting::default(),
             server,
             is_pumped,
             ended: IVar::new(),
@@ -217,13 +223,8 @@ impl Node {
 
     /// Nobody has that name here.
     fn tell_gone(&self, peer: Peer, slot: Slot) {
-        let name = self.name(self.me, slot);
-        if peer == self.me {
-            self.close_window(name, &SendError::Gone(name));
-        } else {
-            let header = Header { from: slot, tag: self.taken(peer), ..self.header(Kind::Gone) };
-            self.control(peer, header, Body::with_capacity(0));
-        }
+        let header = Header { from: slot, tag: self.taken(peer), ..self.header(Kind::Gone) };
+        self.control(peer, header, Body::with_capacity(0));
     }
 
     /// The window stays, to tell who sends again; but not those of ever so many names.
@@ -252,7 +253,18 @@ impl Node {
             length if length > longest as usize => Err(SendError::TooLong { length, longest }),
             _ => Ok(body),
         });
-        Send::new(self.window(to), self, from, to, tag, body)
+        Send::new(self.share(to), from, to, tag, body)
+    }
+
+    /// Where what is for `to` goes.
+    fn share(self: &Arc<Self>, to: ThreadName) -> Share {
+        if to.process == self.me {
+            let here = lock(&self.table).get(to.thread).map(Arc::clone);
+            if let Some(core) = here {
+                return Share::here(core);
+            }
+        }
+        Share::away(self.window(to), Arc::clone(self))
     }
 
     /// The window of what goes to `to` from here.
@@ -261,7 +273,7 @@ impl Node {
             return Arc::clone(window);
         }
         let closed = if to.process == self.me {
-            lock(&self.table).get(to.thread).is_none().then_some(SendError::Gone(to))
+            Some(SendError::Gone(to))
         } else {
             match self.links.get(&to.process) {
                 None => Some(SendError::NoSuchProcess(to.process)),
@@ -276,7 +288,7 @@ impl Node {
         window
     }
 
-    /// A message that its window has let through is on its way.
+    /// A message that its window has let through is on its way to another process.
     pub(crate) fn deliver(
         &self,
         from: ThreadName,
@@ -284,17 +296,6 @@ impl Node {
         tag: u32,
         body: Body,
     ) -> Result<(), SendError> {
-        if to.process == self.me {
-            let inbox = lock(&self.table).get(to.thread).cloned();
-            let Some(inbox) = inbox else {
-                self.close_window(to, &SendError::Gone(to));
-                return Err(SendError::Gone(to));
-            };
-            if !inbox.arrive(from, tag, body) {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
-            }
-            return Ok(());
-        }
         let header = Header { tag, to: to.thread, from: from.thread, ..self.header(Kind::Message) };
         self.transmit(to.process, Lane::User, header, body)
     }
@@ -369,13 +370,6 @@ impl Node {
 
     /// So much from `peer` was received in an inbox of ours.
     pub(crate) fn give_credit(&self, inbox: ThreadName, peer: Peer, messages: u32, bytes: u64) {
-        if peer == self.me {
-            let window = lock(&self.windows).get(&inbox).cloned();
-            if let Some(window) = window {
-                window.give_back(messages, bytes);
-            }
-            return;
-        }
         let credit = u16::try_from(messages).unwrap_or(u16::MAX);
         let header = Header {
             credit,
@@ -550,7 +544,9 @@ impl Node {
 
     fn poll_as_server(&self) -> Polled {
         let mut sink = self;
-        self.engine.poll(BUDGET, &mut sink)
+        let polled = self.engine.poll(BUDGET, &mut sink);
+        self.round();
+        polled
     }
 
     /// The same, for a thread that waits for itself. If the server found it here and went away, it is called again for what

@@ -10,10 +10,11 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 
 use chanter::Event;
-use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
+use chanter::base::{Guard, Lock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
 
 use super::Node;
 use crate::error::SendError;
+use crate::inbox::{self, Core};
 use crate::name::ThreadName;
 use crate::wire::Body;
 
@@ -35,18 +36,29 @@ pub struct State {
     /// Why nothing can be sent any more.
     closed: Option<SendError>,
     waiting: Queue<Note>,
+    /// The inbox itself, if it is one of this process: a message then is there when its send commits.
+    inbox: Option<Box<inbox::State>>,
 }
 
 /// A send: how long its message is, and whether it may go.
 pub struct Note {
-    message: Result<Outgoing, SendError>,
+    content: Content,
     length: u64,
     closed: Option<SendError>,
 }
 
+/// What a send has to say.
+enum Content {
+    /// A message that is ready to go.
+    Message(Outgoing),
+    /// It has gone.
+    Sent,
+    /// The value could not be written.
+    Bad(SendError),
+}
+
 /// A message that is ready to go.
 struct Outgoing {
-    node: Arc<Node>,
     to: ThreadName,
     from: ThreadName,
     tag: u32,
@@ -54,8 +66,23 @@ struct Outgoing {
 }
 
 impl Window {
+    /// That of an inbox of another process; or of none, which is closed.
     pub(crate) fn new(closed: Option<SendError>) -> Self {
-        Self { state: Lock::new(State { messages: 0, bytes: 0, closed, waiting: Queue::new() }) }
+        Self::with(closed, None)
+    }
+
+    /// That of an inbox of this process.
+    pub(crate) fn of_inbox(inbox: inbox::State) -> Self {
+        Self::with(None, Some(Box::new(inbox)))
+    }
+
+    fn with(closed: Option<SendError>, inbox: Option<Box<inbox::State>>) -> Self {
+        let state = State { messages: 0, bytes: 0, closed, waiting: Queue::new(), inbox };
+        Self { state: Lock::new(state) }
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_, State> {
+        self.state.lock()
     }
 
     /// Whether one of that length may follow those.
@@ -77,10 +104,7 @@ impl Window {
     pub(crate) fn give_back(&self, messages: u32, bytes: u64) {
         let mut wakes = Wakes::new();
         {
-            let mut state = self.state.lock();
-            state.messages = state.messages.saturating_sub(messages);
-            state.bytes = state.bytes.saturating_sub(bytes);
-            state.serve(&mut wakes);
+            self.state.lock().give_back(messages, bytes, &mut wakes);
         }
         wakes.queue();
     }
@@ -99,6 +123,32 @@ impl Window {
 }
 
 impl State {
+    /// The inbox whose window it is: its [`Core`]'s.
+    pub(crate) fn inbox(&mut self) -> &mut inbox::State {
+        self.inbox.as_mut().expect("an inbox has a window with an inbox")
+    }
+
+    pub(crate) fn inbox_ref(&self) -> &inbox::State {
+        self.inbox.as_ref().expect("an inbox has a window with an inbox")
+    }
+
+    /// So much has been received: those who wait may send.
+    pub(crate) fn give_back(&mut self, messages: u32, bytes: u64, wakes: &mut Wakes) {
+        self.messages = self.messages.saturating_sub(messages);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if !self.waiting.is_empty() {
+            self.serve(wakes);
+        }
+    }
+
+    /// A message for which room was taken arrives in the inbox.
+    fn arrive(&mut self, message: Outgoing, wakes: &mut Wakes) {
+        let bytes = message.body.len() as u64;
+        if !self.inbox().arrive(message.from, message.tag, message.body, wakes) {
+            self.give_back(1, bytes, wakes);
+        }
+    }
+
     fn serve(&mut self, wakes: &mut Wakes) {
         while let Some(length) = self.waiting.peek(|note| note.length)
             && Window::has_room(self.messages, self.bytes, length)
@@ -109,15 +159,41 @@ impl State {
         }
     }
 
-    fn take(&mut self, length: u64) {
+    /// One of that length is on its way.
+    pub(crate) fn take(&mut self, length: u64) {
         self.messages += 1;
         self.bytes += length;
     }
 }
 
-/// A share of a window.
+/// A share of where a message goes.
 #[derive(Clone)]
-pub struct Share(Arc<Window>);
+pub struct Share(To);
+
+#[derive(Clone)]
+enum To {
+    /// To an inbox of this process.
+    Here(Arc<Core>),
+    /// To another process.
+    Away(Arc<Window>, Arc<Node>),
+}
+
+impl Share {
+    pub(super) fn here(core: Arc<Core>) -> Self {
+        Self(To::Here(core))
+    }
+
+    pub(super) fn away(window: Arc<Window>, node: Arc<Node>) -> Self {
+        Self(To::Away(window, node))
+    }
+
+    fn window(&self) -> &Window {
+        match &self.0 {
+            To::Here(core) => core.window(),
+            To::Away(window, _) => window,
+        }
+    }
+}
 
 // SAFETY: the queue is a field of the state, which stays behind the lock; no user code runs under it.
 unsafe impl Place for Share {
@@ -125,7 +201,7 @@ unsafe impl Place for Share {
     type State = State;
 
     fn lock(&self) -> impl DerefMut<Target = State> {
-        self.0.state.lock()
+        self.window().lock()
     }
 
     fn queue<'a>(&self, state: &'a mut State, _note: &Note) -> &'a mut Queue<Note> {
@@ -135,25 +211,36 @@ unsafe impl Place for Share {
     fn is_ready(&self, state: &State, note: &Note) -> bool {
         let has_room =
             || state.waiting.is_empty() && Window::has_room(state.messages, state.bytes, note.length);
-        note.message.is_err() || state.closed.is_some() || has_room()
+        note.is_bad() || state.closed.is_some() || has_room()
     }
 
-    fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
-        if note.message.is_ok() {
+    fn act(&self, state: &mut State, note: &mut Note, wakes: &mut Wakes) {
+        if note.is_bad() {
+            return;
+        }
+        if state.closed.is_some() {
             note.closed.clone_from(&state.closed);
-            if note.closed.is_none() {
-                state.take(note.length);
-            }
+            return;
+        }
+        state.take(note.length);
+        if state.inbox.is_some()
+            && let Content::Message(message) = std::mem::replace(&mut note.content, Content::Sent)
+        {
+            state.arrive(message, wakes);
         }
     }
 
     /// It was not sent after all.
     fn undo(&self, state: &mut State, note: &mut Note, wakes: &mut Wakes) {
-        if note.message.is_ok() && note.closed.is_none() {
-            state.messages = state.messages.saturating_sub(1);
-            state.bytes = state.bytes.saturating_sub(note.length);
-            state.serve(wakes);
+        if matches!(note.content, Content::Message(_)) && note.closed.is_none() {
+            state.give_back(1, note.length, wakes);
         }
+    }
+}
+
+impl Note {
+    fn is_bad(&self) -> bool {
+        matches!(self.content, Content::Bad(_))
     }
 }
 
@@ -166,16 +253,18 @@ pub struct Send {
 
 impl Send {
     pub(super) fn new(
-        window: Arc<Window>,
-        node: &Arc<Node>,
+        share: Share,
         from: ThreadName,
         to: ThreadName,
         tag: u32,
         body: Result<Body, SendError>,
     ) -> Self {
         let length = body.as_ref().map_or(0, |body| body.len() as u64);
-        let message = body.map(|body| Outgoing { node: Arc::clone(node), to, from, tag, body });
-        Self { share: Share(window), note: Note { message, length, closed: None } }
+        let content = match body {
+            Ok(body) => Content::Message(Outgoing { to, from, tag, body }),
+            Err(error) => Content::Bad(error),
+        };
+        Self { share, note: Note { content, length, closed: None } }
     }
 }
 
@@ -185,18 +274,34 @@ impl fmt::Debug for Send {
     }
 }
 
-/// What is left of a note whose message has gone.
-const SENT: SendError = SendError::TooLong { length: 0, longest: 0 };
-
 impl Operation for Send {
     type Place = Share;
     type Output = Result<(), SendError>;
 
-    fn finish(_share: &Share, note: &mut Note) -> Self::Output {
-        let Outgoing { node, to, from, tag, body } = std::mem::replace(&mut note.message, Err(SENT))?;
-        match note.closed.take() {
-            Some(closed) => Err(closed),
-            None => node.deliver(from, to, tag, body),
+    fn finish(share: &Share, note: &mut Note) -> Self::Output {
+        let message = match std::mem::replace(&mut note.content, Content::Sent) {
+            Content::Sent => return Ok(()),
+            Content::Bad(error) => return Err(error),
+            Content::Message(message) => message,
+        };
+        if let Some(closed) = note.closed.take() {
+            return Err(closed);
+        }
+        match &share.0 {
+            To::Here(core) => {
+                // It has waited: there is room for it since then.
+                let mut wakes = Wakes::new();
+                {
+                    let mut state = core.window().lock();
+                    if let Some(closed) = &state.closed {
+                        return Err(closed.clone());
+                    }
+                    state.arrive(message, &mut wakes);
+                }
+                wakes.queue();
+                Ok(())
+            }
+            To::Away(_, node) => node.deliver(message.from, message.to, message.tag, message.body),
         }
     }
 }

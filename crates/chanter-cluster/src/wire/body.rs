@@ -32,7 +32,14 @@ impl Body {
         (bytes.len() >= LENGTH).then_some(Self { bytes })
     }
 
+    /// Appends a byte to the body.
+    #[inline]
+    pub fn push(&mut self, byte: u8) {
+        self.bytes.push(byte);
+    }
+
     /// Appends to the body.
+    #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -81,13 +88,6 @@ impl Deref for Body {
 
     fn deref(&self) -> &[u8] {
         &self.bytes[LENGTH..]
-    }
-}
-
-/// What writes values writes bodies.
-impl Extend<u8> for Body {
-    fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
-        self.bytes.extend(bytes);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Values as bytes.
 
+use postcard::ser_flavors::Flavor;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -7,7 +8,30 @@ use super::Body;
 
 /// Writes a value straight into a body.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
-    postcard::to_extend(value, Body::with_capacity(64)).map_err(|error| error.to_string())
+    postcard::serialize_with_flavor(value, Writer(Body::with_capacity(64))).map_err(|error| error.to_string())
+}
+
+/// What postcard writes goes into a body, in pieces as long as it has them.
+struct Writer(Body);
+
+impl Flavor for Writer {
+    type Output = Body;
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Body> {
+        Ok(self.0)
+    }
 }
 
 /// Reads a value, which must take all the bytes.

@@ -30,7 +30,8 @@ impl Wakes {
     }
 
     #[inline(always)]
-    pub(crate) fn push(&mut self, waiter: Option<Waker>) {
+    /// Somebody.
+    pub fn push(&mut self, waiter: Option<Waker>) {
         if self.first.is_none() {
             self.first = ManuallyDrop::new(waiter);
         } else if let Some(waiter) = waiter {

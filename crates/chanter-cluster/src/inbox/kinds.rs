@@ -1,0 +1,236 @@
+//! Receives that wait, by what they want.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use chanter::base::{Queue, Wakes};
+use foldhash::HashMap;
+
+use super::irecv::{Request, Via};
+use super::pattern::Pattern;
+use super::place::{Got, Note};
+use super::store::{Key, Message};
+
+/// So many kinds are faster looked through than found.
+const FEW: usize = 16;
+
+/// Receives that are posted: events that wait, and requests.
+#[derive(Default)]
+pub(super) struct Kinds {
+    /// Empty if there are many.
+    #[expect(clippy::vec_box, reason = "who waits in a kind must not be moved")]
+    few: Vec<Box<Kind>>,
+    many: HashMap<Pattern, Box<Kind>>,
+    /// So many there may be before those that nobody waits for are forgotten.
+    most: usize,
+    /// How many receives were posted since the beginning, and how many are: if there are none, a message need not look for one.
+    posts: u64,
+    waiting: usize,
+}
+
+/// Receives that want the same. It stays where it is while one of them waits.
+pub(super) struct Kind {
+    pattern: Pattern,
+    events: Queue<Note>,
+    requests: VecDeque<(u64, Arc<Request>)>,
+}
+
+impl Kind {
+    fn new(pattern: Pattern) -> Box<Self> {
+        Box::new(Self { pattern, events: Queue::new(), requests: VecDeque::new() })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.requests.is_empty()
+    }
+
+    /// The number of its oldest receive, and whether that is a request.
+    fn oldest(&mut self) -> Option<(u64, bool)> {
+        let event = self.events.peek(|note| (note.number(), false));
+        let request = self.requests.front().map(|(number, _)| (*number, true));
+        event.into_iter().chain(request).min()
+    }
+}
+
+impl Kinds {
+    /// How many receives are posted.
+    #[cfg(test)]
+    fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// A receive begins to wait, or stops without having been served.
+    pub(super) fn waits(&mut self, waits: bool) {
+        self.waiting = if waits { self.waiting + 1 } else { self.waiting - 1 };
+    }
+
+    /// Where an event that wants this waits.
+    pub(super) fn events(&mut self, note: &Note) -> &mut Queue<Note> {
+        if note.number() == 0 {
+            self.posts += 1;
+            note.set_number(self.posts);
+        }
+        &mut self.of(note.pattern()).events
+    }
+
+    /// Posts a request; its number.
+    pub(super) fn post(&mut self, pattern: Pattern, request: &Arc<Request>) -> u64 {
+        self.posts += 1;
+        let number = self.posts;
+        self.of(pattern).requests.push_back((number, Arc::clone(request)));
+        self.waiting += 1;
+        number
+    }
+
+    /// A request is not wanted any more.
+    pub(super) fn take_back(&mut self, pattern: &Pattern, number: u64) {
+        let Some(kind) = self.find(pattern) else { return };
+        if let Ok(at) = kind.requests.binary_search_by_key(&number, |(number, _)| *number) {
+            kind.requests.remove(at);
+            self.waiting -= 1;
+        }
+    }
+
+    /// Gives a message to the receive that was posted first of all that want it. `Err`: there is none. `via`: who brings it.
+    pub(super) fn give(&mut self, message: Message, via: Via, wakes: &mut Wakes) -> Result<(), Message> {
+        let key = message.key();
+        let mut message = Some(message);
+        while self.waiting > 0 {
+            let Some((kind, is_request)) = self.oldest(key) else { break };
+            if is_request {
+                if let (Some((_, request)), Some(message)) = (kind.requests.pop_front(), message.take()) {
+                    request.fill(Ok(message), via, wakes);
+                }
+            } else {
+                kind.events.serve_first(wakes, |note| note.put(message.take().map(Ok)));
+            }
+            // One is out of its queue, served or not.
+            self.waiting -= 1;
+            if message.is_none() {
+                return Ok(());
+            }
+        }
+        message.map_or(Ok(()), Err)
+    }
+
+    /// Tells all receives of which that is true that nothing comes.
+    pub(super) fn end(&mut self, is_of: impl Fn(&Pattern) -> bool, got: impl Fn() -> Got, wakes: &mut Wakes) {
+        let mut served = 0;
+        for kind in self.few.iter_mut().chain(self.many.values_mut()).filter(|kind| is_of(&kind.pattern)) {
+            while !kind.events.is_empty() {
+                kind.events.serve_first(wakes, |note| note.put(Some(got())));
+                served += 1;
+            }
+            for (_, request) in kind.requests.drain(..) {
+                request.fill(got(), Via::Thread, wakes);
+                served += 1;
+            }
+        }
+        self.waiting -= served;
+    }
+
+    /// The kind whose first receive was posted first, of those that want such a message.
+    fn oldest(&mut self, key: Key) -> Option<(&mut Kind, bool)> {
+        let mut first: Option<(u64, bool, Pattern)> = None;
+        let mut see = |kind: &mut Kind| {
+            let oldest = kind.oldest().map(|(number, is_request)| (number, is_request, kind.pattern));
+            if oldest.is_some_and(|oldest| first.is_none_or(|first| oldest.0 < first.0)) {
+                first = oldest;
+            }
+        };
+        if self.many.is_empty() {
+            self.few.iter_mut().filter(|kind| kind.pattern.wants(key)).for_each(|kind| see(kind));
+        } else {
+            for pattern in Pattern::all(key) {
+                self.many.get_mut(&pattern).into_iter().for_each(|kind| see(kind));
+            }
+        }
+        let (_, is_request, pattern) = first?;
+        Some((self.find(&pattern)?, is_request))
+    }
+
+    fn find(&mut self, pattern: &Pattern) -> Option<&mut Kind> {
+        if self.many.is_empty() {
+            return self.few.iter_mut().find(|kind| kind.pattern == *pattern).map(|kind| &mut **kind);
+        }
+        self.many.get_mut(pattern).map(|kind| &mut **kind)
+    }
+
+    /// The kind that wants this, which begins if there is none.
+    fn of(&mut self, pattern: Pattern) -> &mut Kind {
+        if self.many.is_empty() {
+            if let Some(at) = self.few.iter().position(|kind| kind.pattern == pattern) {
+                return &mut self.few[at];
+            }
+            if self.few.len() == FEW {
+                self.few.retain(|kind| !kind.is_empty());
+            }
+            if self.few.len() < FEW {
+                self.few.push(Kind::new(pattern));
+                return self.few.last_mut().expect("it was pushed");
+            }
+            self.many = self.few.drain(..).map(|kind| (kind.pattern, kind)).collect();
+            self.most = 4 * FEW;
+        } else if self.many.len() >= self.most && !self.many.contains_key(&pattern) {
+            self.many.retain(|_, kind| !kind.is_empty());
+            self.most = (2 * self.many.len()).max(4 * FEW);
+        }
+        self.many.entry(pattern).or_insert_with(|| Kind::new(pattern))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pattern::{Source, Tags};
+    use super::*;
+    use crate::engine::{Pe, Peer};
+    use crate::name::ThreadName;
+    use crate::wire::{Body, Slot};
+
+    fn from(index: u32) -> ThreadName {
+        ThreadName { pe: Pe(0), process: Peer(0), thread: Slot { index, generation: 1 } }
+    }
+
+    fn message(sender: u32, tag: u32) -> Message {
+        Message { from: from(sender), tag, body: Body::with_capacity(0), number: 1 }
+    }
+
+    /// Few kinds, and so many that they are indexed, against a list that is searched from its beginning.
+    #[test]
+    fn who_was_posted_first_gets_it() {
+        for senders in [3_u32, 40] {
+            let mut random = u64::from(senders);
+            let mut next = move |below: u32| {
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                ((random >> 33) % u64::from(below)) as u32
+            };
+            let (mut kinds, mut list) = (Kinds::default(), Vec::<(Pattern, u64, Arc<Request>)>::new());
+            for _ in 0..20_000 {
+                if next(2) == 0 && list.len() < 200 {
+                    let pattern = Pattern {
+                        from: if next(3) == 0 { Source::Anyone } else { Source::Thread(from(next(senders))) },
+                        tag: if next(3) == 0 { Tags::Any } else { Tags::Tag(next(3)) },
+                    };
+                    let request = Arc::new(Request::default());
+                    let number = kinds.post(pattern, &request);
+                    list.push((pattern, number, request));
+                } else if next(4) == 0 && !list.is_empty() {
+                    let (pattern, number, _) = list.remove(next(list.len() as u32) as usize);
+                    kinds.take_back(&pattern, number);
+                } else {
+                    let message = message(next(senders), next(3));
+                    let key = message.key();
+                    let at = list.iter().position(|(pattern, ..)| pattern.wants(key));
+                    let given = kinds.give(message, Via::Thread, &mut Wakes::new());
+                    assert_eq!(given.is_ok(), at.is_some());
+                    if let Some(at) = at {
+                        assert!(list.remove(at).2.empty().is_some(), "another one got it");
+                    }
+                }
+                assert_eq!(kinds.waiting(), list.len());
+                assert!(kinds.many.len() <= 4 * FEW + 2 * list.len());
+            }
+        }
+    }
+}
