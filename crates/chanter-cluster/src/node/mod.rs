@@ -27,7 +27,7 @@ use crate::error::{LookupError, OpenError, SendError};
 use crate::inbox::{Core, Inbox};
 use crate::name::{Asker, Keeper, Registry, Table, ThreadName};
 use crate::remote::{Functions, Gates, Hosts};
-use crate::service::{Calls, Server};
+use crate::service::{Calls, Provided, Server};
 use crate::wire::{Body, Control, Header, Kind, Slot, encode};
 use foldhash::HashMap;
 
@@ -60,6 +60,7 @@ pub(crate) struct Node {
     pub(crate) gates: Gates,
     /// Names that are known in the whole cluster.
     pub(crate) keeper: Keeper,
+    pub(crate) provided: Provided,
     waiting: Waiting,
     /// Wakes the thread that serves the engine.
     server: Sender<()>,
@@ -134,6 +135,7 @@ impl Node {
             hosts: Hosts::default(),
             gates: Gates::default(),
             keeper: Keeper::default(),
+            provided: Provided::default(),
             waiting: Waiting::default(),
             server,
             is_pumped,
@@ -144,6 +146,7 @@ impl Node {
         let here = crate::Here::of(Arc::clone(&node));
         crate::remote::serve(&here);
         crate::name::serve(&here);
+        crate::__table::serve(&here);
         drop(here);
         drop(ThreadBuilder::new().name("cluster").spawn(serving));
         node.engine.attach(Bell::new(move || {
