@@ -23,6 +23,7 @@ chapters! {
     fibers: "src/fibers.md"
     policies: "src/policies.md"
     processes: "src/processes.md"
+    services: "src/services.md"
     objects: "src/objects.md"
     pitfalls: "src/pitfalls.md"
     testing: "src/testing.md"

@@ -15,7 +15,7 @@
 //! * **D4** A branch of a choice that loses has no effect: a message that was not chosen is in its place, a send that
 //!   was not chosen has taken no room.
 //! * **D5** Names are never used again: nothing that is meant for the dead reaches the living.
-//! * **D6** A [request](service) runs at most once, and is answered once or ends as lost.
+//! * **D6** A [request](mod@service) runs at most once, and is answered once or ends as lost.
 
 pub mod engine;
 mod error;
@@ -81,6 +81,67 @@ pub use wire::Plain;
 /// As with `#[chanter::main]`; and a function that is not called `main` if the processes do not find each other.
 #[cfg(unix)]
 pub use chanter_macros::cluster_main as main;
+
+/// Makes an `async fn` a service of every process of the program (see [`service`](mod@service)): the function of that name
+/// describes a request, which is [called](At::call) or [posted](At::post).
+///
+/// A first parameter of type [`Caller`], or a reference to one, says who asks; it is no argument. All others, and what
+/// is returned, are written down and read again. The service's name is the function's path and signature: a process of
+/// a version that has it otherwise does not serve it. `allow = function` says of a `&Caller` whether it is served.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::sync::Mutex;
+///
+/// use chanter::prelude::*;
+/// use chanter_cluster::{Caller, local, service};
+///
+/// type Store = Mutex<BTreeMap<u64, String>>;
+///
+/// #[service]
+/// async fn fetch(caller: &Caller, key: u64) -> Option<String> {
+///     caller.here().state::<Store>()?.lock().unwrap().get(&key).cloned()
+/// }
+///
+/// # let machine = Machine::new()?;
+/// # machine.block_on(async {
+/// let [first, second] = <[_; 2]>::try_from(local(2)).unwrap();
+/// second.provide(Store::new([(42, "the answer".to_owned())].into()));
+/// assert_eq!(first.at(1).call(fetch(42)).await.unwrap().as_deref(), Some("the answer"));
+/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub use chanter_macros::service;
+
+/// Makes an `async fn` one that every process of the program [offers](mod@remote): the function of that name describes a
+/// thread, which is [spawned](At::spawn).
+///
+/// A first parameter of type [`Context`], or a reference to one, has the thread's inbox; it is no argument. Names are as
+/// with [`macro@service`].
+///
+/// ```
+/// use chanter::prelude::*;
+/// use chanter_cluster::{local, remote};
+///
+/// #[remote]
+/// async fn area(w: f64, h: f64) -> f64 {
+///     w * h
+/// }
+///
+/// # let machine = Machine::new()?;
+/// # machine.block_on(async {
+/// let [first, _second] = <[_; 2]>::try_from(local(2)).unwrap();
+/// let thread = first.at(1).spawn(area(3.0, 4.0)).await.unwrap();
+/// assert_eq!(thread.await, Ok(12.0));
+/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub use chanter_macros::remote;
+
+/// What `#[service]` and `#[remote]` expand to.
+#[doc(hidden)]
+#[path = "table.rs"]
+pub mod __table;
 
 /// What `#[chanter_cluster::main]` expands to.
 #[cfg(unix)]

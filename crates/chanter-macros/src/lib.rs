@@ -26,6 +26,7 @@ mod args;
 mod entry;
 mod explore;
 mod object;
+mod remote;
 
 use entry::Kind;
 use proc_macro::TokenStream;
@@ -235,4 +236,16 @@ pub fn cluster_main(args: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn object(args: TokenStream, item: TokenStream) -> TokenStream {
     object::expand(args.into(), item.into()).into()
+}
+
+/// Use it as `#[chanter_cluster::service]`: its documentation is there.
+#[proc_macro_attribute]
+pub fn service(args: TokenStream, item: TokenStream) -> TokenStream {
+    remote::expand(remote::Kind::Service, args.into(), item.into()).into()
+}
+
+/// Use it as `#[chanter_cluster::remote]`: its documentation is there.
+#[proc_macro_attribute]
+pub fn remote(args: TokenStream, item: TokenStream) -> TokenStream {
+    remote::expand(remote::Kind::Remote, args.into(), item.into()).into()
 }

@@ -27,7 +27,7 @@ use crate::error::{LookupError, OpenError, SendError};
 use crate::inbox::{Core, Inbox};
 use crate::name::{Asker, Keeper, Registry, Table, ThreadName};
 use crate::remote::{Functions, Gates, Hosts};
-use crate::service::{Calls, Server};
+use crate::service::{Calls, Provided, Server};
 use crate::wire::{Body, Control, Header, Kind, Slot, encode};
 use foldhash::HashMap;
 
@@ -54,7 +54,6 @@ pub(crate) struct Node {
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
-    waiting: Waiting,
     /// Requests of this process to others, and of others to this one.
     pub(crate) calls: Calls,
     pub(crate) server_side: Server,
@@ -64,6 +63,8 @@ pub(crate) struct Node {
     pub(crate) gates: Gates,
     /// Names that are known in the whole cluster.
     pub(crate) keeper: Keeper,
+    pub(crate) provided: Provided,
+    waiting: Waiting,
     /// Wakes the thread that serves the engine.
     server: Sender<()>,
     is_pumped: bool,
@@ -164,13 +165,14 @@ impl Node {
             requests: Mutex::default(),
             last_request: AtomicU64::new(0),
             accounts: Mutex::default(),
-            waiting: Waiting::default(),
             calls: Calls::default(),
             server_side: Server::default(),
             functions: Functions::default(),
             hosts: Hosts::default(),
             gates: Gates::default(),
             keeper: Keeper::default(),
+            provided: Provided::default(),
+            waiting: Waiting::default(),
             server,
             is_pumped,
             ended: IVar::new(),
@@ -180,6 +182,7 @@ impl Node {
         let here = crate::Here::of(Arc::clone(&node));
         crate::remote::serve(&here);
         crate::name::serve(&here);
+        crate::__table::serve(&here);
         drop(here);
         drop(ThreadBuilder::new().name("cluster").spawn(serving));
         node.engine.attach(Bell::new(move || {

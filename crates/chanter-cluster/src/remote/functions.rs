@@ -1,6 +1,7 @@
 //! Functions that threads of other processes may be spawned with.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -152,10 +153,29 @@ impl fmt::Debug for Context {
 }
 
 /// A thread's body, which writes its value down.
-pub(super) type Work = Pin<Box<dyn Future<Output = Body> + Send>>;
+pub(crate) type Work = Pin<Box<dyn Future<Output = Body> + Send>>;
 
 /// Makes a body of arguments.
-pub(super) type Make = Arc<dyn Fn(Context, &[u8]) -> Result<Work, String> + Send + Sync>;
+pub(crate) type Make = Arc<dyn Fn(Context, &[u8]) -> Result<Work, String> + Send + Sync>;
+
+/// What makes bodies that call `body` and write its value down.
+pub(crate) fn make<Q, T, F, R>(body: F) -> Make
+where
+    Q: DeserializeOwned,
+    T: Serialize + 'static,
+    F: Fn(Context, Q) -> R + Send + Sync + 'static,
+    R: Future<Output = T> + Send + 'static,
+{
+    Arc::new(move |context, arguments| {
+        let body = body(context, decode(arguments)?);
+        Ok(Box::pin(async move {
+            match encode(&body.await) {
+                Ok(value) => value,
+                Err(error) => panic!("the thread's value cannot be written: {error}"),
+            }
+        }))
+    })
+}
 
 /// The functions that a process offers.
 #[derive(Default)]
@@ -166,6 +186,16 @@ pub(crate) struct Functions {
 impl Functions {
     fn lock(&self) -> MutexGuard<'_, HashMap<Number, (&'static str, Make), RandomState>> {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn insert(&self, name: &'static str, number: Number, make: Make) -> Result<(), ServeError> {
+        match self.lock().entry(number) {
+            Entry::Occupied(taken) => Err(ServeError::Taken(taken.get().0)),
+            Entry::Vacant(free) => {
+                free.insert((name, make));
+                Ok(())
+            }
+        }
     }
 
     pub(super) fn get(&self, number: Number) -> Option<Make> {
@@ -215,20 +245,7 @@ impl Here {
         F: Fn(Context, Q) -> R + Send + Sync + 'static,
         R: Future<Output = T> + Send + 'static,
     {
-        let make: Make = Arc::new(move |context, arguments| {
-            let body = body(context, decode(arguments)?);
-            Ok(Box::pin(async move {
-                match encode(&body.await) {
-                    Ok(value) => value,
-                    Err(error) => panic!("the thread's value cannot be written: {error}"),
-                }
-            }))
-        });
-        let mut offered = self.node().functions.lock();
-        if let Some((taken, _)) = offered.get(&function.number) {
-            return Err(ServeError::Taken(taken));
-        }
-        offered.insert(function.number, (function.name, make));
+        self.node().functions.insert(function.name, function.number, make(body))?;
         Ok(Offering { node: Arc::downgrade(self.node()), name: function.name, number: function.number })
     }
 }

@@ -32,8 +32,8 @@ mod host;
 mod order;
 
 pub use error::{AskError, Down, EndError, SpawnError, Unended};
-pub(crate) use functions::Functions;
 pub use functions::{Context, Function, Offering, Plan};
+pub(crate) use functions::{Functions, Make, make};
 pub(crate) use gates::Gates;
 pub use handle::GlobalThread;
 pub(crate) use host::{Hosts, serve};

@@ -30,6 +30,7 @@ mod awaited;
 mod caller;
 mod error;
 mod load;
+mod provided;
 mod registry;
 mod run;
 mod server;
@@ -45,7 +46,9 @@ pub(crate) use awaited::{Outcome, Unwanted};
 pub use caller::At;
 pub(crate) use caller::{Calls, read};
 pub use error::{Begun, CallError, ServeError};
+pub(crate) use provided::Provided;
 pub use registry::Serving;
+pub(crate) use registry::{Start, start};
 pub(crate) use server::Server;
 
 use crate::Here;
@@ -159,7 +162,7 @@ impl fmt::Debug for Caller {
 
 impl Here {
     /// Serves requests, until what this returns is dropped: `handler` runs once for each, in place where that is
-    /// possible (see [the module](crate::service)).
+    /// possible (see [the module](mod@crate::service)).
     ///
     /// A panic of `handler`'s future is the caller's ([`CallError::Panicked`]); that of a post is reported here. If the caller
     /// withdraws its call, or has gone, the future is dropped where it waits; a post is always finished.
@@ -192,7 +195,7 @@ impl Here {
         F: Fn(Caller, Q) -> R + Send + Sync + 'static,
         R: Future<Output = A> + Send + 'static,
     {
-        let start = registry::start(allow, handler);
+        let start = start(allow, handler);
         self.node().registered(service.name, service.number, start)
     }
 

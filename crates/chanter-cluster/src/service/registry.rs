@@ -86,7 +86,7 @@ impl Drop for Serving {
 }
 
 /// What begins requests that `handler` runs, if `allow` lets it.
-pub(super) fn start<Q, A, F, R>(allow: impl Fn(&Caller) -> bool + Send + Sync + 'static, handler: F) -> Start
+pub(crate) fn start<Q, A, F, R>(allow: impl Fn(&Caller) -> bool + Send + Sync + 'static, handler: F) -> Start
 where
     Q: DeserializeOwned + Send + 'static,
     A: Serialize + 'static,

@@ -74,7 +74,7 @@ impl Server {
 }
 
 impl Node {
-    pub(super) fn registered(
+    pub(crate) fn registered(
         self: &Arc<Self>,
         name: &'static str,
         number: Number,

@@ -1,0 +1,34 @@
+//! What a process has for its services: one value of each type.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::Here;
+
+type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+
+/// The values.
+#[derive(Default)]
+pub(crate) struct Provided(Mutex<Values>);
+
+impl Provided {
+    fn lock(&self) -> MutexGuard<'_, Values> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Here {
+    /// Gives this process a value of that type, which its services and threads find by [`state`](Self::state); what it had before
+    /// comes back.
+    pub fn provide<T: Send + Sync + 'static>(&self, value: T) -> Option<Arc<T>> {
+        let before = self.node().provided.lock().insert(TypeId::of::<T>(), Arc::new(value));
+        before.and_then(|before| before.downcast().ok())
+    }
+
+    /// The process's value of that type, if it was [given](Self::provide) one.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let value = self.node().provided.lock().get(&TypeId::of::<T>()).map(Arc::clone);
+        value.and_then(|value| value.downcast().ok())
+    }
+}

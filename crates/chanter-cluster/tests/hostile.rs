@@ -1,0 +1,91 @@
+//! A process that says anything: whoever is on the other side drops what makes no sense, and serves the others.
+
+use std::sync::Arc;
+
+use chanter::prelude::*;
+use chanter_cluster::engine::{Engine, Lane, Local, Peer};
+use chanter_cluster::wire::{Body, Control, Header, Kind, Number, Slot};
+use chanter_cluster::{Function, Here, Service};
+
+const ADD: Service<(u32, u32), u32> = Service::new("test::add");
+const WAIT: Service<(), ()> = Service::new("test::wait");
+const AREA: Function<(f64, f64), f64> = Function::new("test::area");
+
+/// A frame with that header.
+fn frame(header: Header, bytes: &[u8]) -> Body {
+    let mut body = Body::copied_from(bytes);
+    body.set_header(&Header { process: 0, length: bytes.len() as u32, ..header });
+    body
+}
+
+/// Random bytes in all kinds of control messages, to services that there are and that there are not.
+#[chanter::test]
+async fn random_requests_break_nothing() {
+    let [hostile, second, third] = <[_; 3]>::try_from(Local::cluster(3)).unwrap();
+    let (second, third) = (Here::start(second), Here::start(third));
+    let _serving = second.serve(ADD, |_, (a, b): (u32, u32)| async move { a.wrapping_add(b) }).unwrap();
+    let _offering = second.offer(AREA, |_, (w, h)| async move { w * h }).unwrap();
+    let names = ["test::add", "test::no", "chanter::spawn", "chanter::order", "chanter::register"];
+    let services: Vec<Number> = names
+        .into_iter()
+        .chain(["chanter::find", "chanter::free", "chanter::held"])
+        .map(Number::of)
+        .collect();
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut sent = 0;
+    while sent < 20_000 {
+        let bytes: Vec<u8> = (0..random.usize(..40)).map(|_| random.u8(..)).collect();
+        let request = random.u64(..2000);
+        let header = match random.u8(..6) {
+            0..=2 => {
+                let service = services[random.usize(..services.len())];
+                Control::Ask { service, request, is_post: random.bool() }.header()
+            }
+            3 => Header { request, tag: random.u32(..10), ..Header::new(Kind::Answer) },
+            4 => Control::Withdraw { request }.header(),
+            _ => {
+                let to = Slot { index: random.u32(..3), generation: random.u32(..3) };
+                let kind = [Kind::Message, Kind::Acknowledge, Kind::Gone, Kind::Found][random.usize(..4)];
+                Header { request, to, tag: random.u32(..), ..Header::new(kind) }
+            }
+        };
+        match hostile.try_send(Peer(1), Lane::User, frame(header, &bytes)) {
+            Ok(()) => sent += 1,
+            Err(_) => yield_now().await,
+        }
+    }
+    assert_eq!(third.at(1).call(ADD.ask(&(1, 2))).await, Ok(3));
+    assert_eq!(third.at(1).spawn(AREA.with(&(2.0, 3.0))).await.unwrap().await, Ok(6.0));
+    assert!(second.dropped() > 0);
+}
+
+/// Who does not count what it asks is over its bound, and costs no more than that.
+#[chanter::test]
+async fn a_flood_of_requests_is_bounded() {
+    let [hostile, second, third] = <[_; 3]>::try_from(Local::cluster(3)).unwrap().map(Arc::new);
+    let (second, third) = (Here::start(second), Here::start(third));
+    let begun = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let begins = Arc::clone(&begun);
+    let _waiting = second.serve(WAIT, move |_, ()| {
+        begins.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        async { never().await }
+    });
+    let _adding = second.serve(ADD, |_, (a, b): (u32, u32)| async move { a + b }).unwrap();
+    for request in 1..=40_000 {
+        let ask = Control::Ask { service: Number::of("test::wait"), request, is_post: false };
+        while hostile.try_send(Peer(1), Lane::User, frame(ask.header(), &[])).is_err() {
+            yield_now().await;
+        }
+    }
+    // It comes behind them.
+    while second.dropped() < 40_000 - (1 << 14) {
+        yield_now().await;
+    }
+    assert_eq!(third.at(1).call(ADD.ask(&(1, 2))).await, Ok(3));
+    assert_eq!(begun.load(std::sync::atomic::Ordering::SeqCst), 1 << 14);
+    hostile.kill();
+    while third.down(0).is_none() {
+        yield_now().await;
+    }
+    assert_eq!(third.at(1).call(ADD.ask(&(3, 4))).await, Ok(7));
+}

@@ -1,0 +1,6 @@
+#[chanter_cluster::service]
+async fn fetch<T>(key: T) -> T {
+    key
+}
+
+fn main() {}

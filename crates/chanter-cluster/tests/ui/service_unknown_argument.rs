@@ -1,0 +1,6 @@
+#[chanter_cluster::service(deny = nobody)]
+async fn fetch(key: u64) -> u64 {
+    key
+}
+
+fn main() {}
