@@ -1,7 +1,10 @@
 //! Calls: what `#[object]` expands to (Concert, section 3.1: the schemas of invocation).
 
 use std::any::TypeId;
+use std::future::Future;
 use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::thread;
 
 use crate::continuation::Lazy;
@@ -66,7 +69,11 @@ fn enter<T: 'static>(object: Ref<T>, how: Use) -> Result<Result<Inside<T>, Lined
 }
 
 /// Waits for a turn.
-async fn wait<T: 'static>(object: Ref<T>, lined_up: LinedUp, how: Use) -> Result<Inside<T>, Gone> {
+async fn wait<T: Send + Sync + 'static>(
+    object: Ref<T>,
+    lined_up: LinedUp,
+    how: Use,
+) -> Result<Inside<T>, Gone> {
     let turn = lined_up.gate.turn(how).await;
     let at = lined_up.gate.begin_turn(object.generation(), TypeId::of::<T>())?.cast();
     let LinedUp { gate, slot } = lined_up;
@@ -74,32 +81,107 @@ async fn wait<T: 'static>(object: Ref<T>, lined_up: LinedUp, how: Use) -> Result
     Ok(Inside { at, gate, slot, how, turn: Some(turn), _object: PhantomData })
 }
 
+/// A call of a method that is a plain function (NB). It is small, and goes in and out in its first poll if nobody is in the way; only who lines up
+/// allocates what the wait takes.
+#[must_use = "futures do nothing unless polled"]
+pub struct Plain<T, M> {
+    object: Ref<T>,
+    /// Until it was called.
+    method: Option<M>,
+    wait: Option<Pin<Box<Wait<T>>>>,
+}
+
+type Wait<T> = dyn Future<Output = Result<Inside<T>, Gone>> + Send;
+
+// The method is moved out when it is called, and never pinned.
+impl<T, M> Unpin for Plain<T, M> {}
+
+/// A method, and how it uses its object.
+pub trait Method<T> {
+    /// What it returns.
+    type Output;
+    /// How.
+    #[doc(hidden)]
+    const CHANGES: bool;
+    /// Calls it.
+    ///
+    /// # Safety
+    /// The caller is inside of the object at `at`, to use it so.
+    #[doc(hidden)]
+    unsafe fn call(self, at: *mut T) -> Self::Output;
+}
+
+/// It reads.
+pub struct Reads<F>(F);
+
+impl<T, R, F: FnOnce(&T) -> R> Method<T> for Reads<F> {
+    type Output = R;
+    const CHANGES: bool = false;
+
+    #[inline]
+    unsafe fn call(self, at: *mut T) -> R {
+        // SAFETY: whoever is inside to read may, beside others that read: INV-MARK.
+        (self.0)(unsafe { &*at })
+    }
+}
+
+/// It changes.
+pub struct Changes<F>(F);
+
+impl<T, R, F: FnOnce(&mut T) -> R> Method<T> for Changes<F> {
+    type Output = R;
+    const CHANGES: bool = true;
+
+    #[inline]
+    unsafe fn call(self, at: *mut T) -> R {
+        // SAFETY: whoever is inside to change is alone: INV-MARK.
+        (self.0)(unsafe { &mut *at })
+    }
+}
+
+impl<T: Send + Sync + 'static, M: Method<T>> Plain<T, M> {
+    const HOW: Use = if M::CHANGES { Use::Change } else { Use::Read };
+
+    #[inline]
+    fn call(&mut self, inside: &Inside<T>) -> M::Output {
+        let method = self.method.take().expect("polled after its end");
+        // SAFETY: inside, in the way that the method wants.
+        unsafe { method.call(inside.at) }
+    }
+
+    #[cold]
+    fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<M::Output, Gone>> {
+        let Some(wait) = &mut self.wait else { return Poll::Pending };
+        let inside = ready!(wait.as_mut().poll(cx))?;
+        Poll::Ready(Ok(self.call(&inside)))
+    }
+}
+
+impl<T: Send + Sync + 'static, M: Method<T>> Future for Plain<T, M> {
+    type Output = Result<M::Output, Gone>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.wait.is_none() {
+            match enter(self.object, Self::HOW)? {
+                Ok(inside) => return Poll::Ready(Ok(self.call(&inside))),
+                Err(lined_up) => self.wait = Some(Box::pin(wait(self.object, lined_up, Self::HOW))),
+            }
+        }
+        self.poll_wait(cx)
+    }
+}
+
 /// A method that reads, and is a plain function (NB).
 #[inline]
-pub async fn read<T, R>(object: Ref<T>, method: impl FnOnce(&T) -> R) -> Result<R, Gone>
-where
-    T: Send + Sync + 'static,
-{
-    let inside = match enter(object, Use::Read)? {
-        Ok(inside) => inside,
-        Err(lined_up) => wait(object, lined_up, Use::Read).await?,
-    };
-    // SAFETY: whoever is inside to read may, beside others that read: INV-MARK.
-    Ok(method(unsafe { &*inside.at }))
+pub fn read<T, R, F: FnOnce(&T) -> R>(object: Ref<T>, method: F) -> Plain<T, Reads<F>> {
+    Plain { object, method: Some(Reads(method)), wait: None }
 }
 
 /// A method that changes, and is a plain function (NB).
 #[inline]
-pub async fn change<T, R>(object: Ref<T>, method: impl FnOnce(&mut T) -> R) -> Result<R, Gone>
-where
-    T: Send + Sync + 'static,
-{
-    let inside = match enter(object, Use::Change)? {
-        Ok(inside) => inside,
-        Err(lined_up) => wait(object, lined_up, Use::Change).await?,
-    };
-    // SAFETY: whoever is inside to change is alone: INV-MARK.
-    Ok(method(unsafe { &mut *inside.at }))
+pub fn change<T, R, F: FnOnce(&mut T) -> R>(object: Ref<T>, method: F) -> Plain<T, Changes<F>> {
+    Plain { object, method: Some(Changes(method)), wait: None }
 }
 
 /// A method that reads, and may block (MB): its future lies in the caller's.
