@@ -19,6 +19,9 @@
 
 pub mod engine;
 mod error;
+#[cfg(all(unix, not(loom), any(test, feature = "fuzz")))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod group;
 mod here;
 mod inbox;

@@ -225,6 +225,13 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The process leaves.
     fn leave(&self, how: Leave);
+
+    /// That peer does not keep to the rules: no more is to be had to do with it. True: the sink is told that it is
+    /// [`Unreachable`](Why::Unreachable). The default does nothing, and says so.
+    fn give_up(&self, peer: Peer) -> bool {
+        let _ = peer;
+        false
+    }
 }
 
 impl<E: Engine + ?Sized> Engine for Arc<E> {
@@ -274,6 +281,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn leave(&self, how: Leave) {
         (**self).leave(how);
+    }
+
+    fn give_up(&self, peer: Peer) -> bool {
+        (**self).give_up(peer)
     }
 }
 

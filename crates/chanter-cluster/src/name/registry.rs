@@ -7,6 +7,8 @@ use crate::wire::Slot;
 
 /// So many names a process may have registered, and so many may be waited for.
 const MOST_NAMES: usize = 1 << 16;
+/// So many requests of one process may wait: one that asks for ever so many names does not keep others from asking.
+const MOST_OF_ONE: usize = MOST_NAMES / 4;
 
 /// Who waits for a name: a request of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub(crate) struct Registry {
     names: HashMap<String, Slot>,
     asked: HashMap<String, Vec<Asker>>,
     waiting: usize,
+    /// How many requests of each process wait.
+    of_one: HashMap<Peer, usize>,
 }
 
 impl Registry {
@@ -32,6 +36,11 @@ impl Registry {
         self.names.insert(name.to_owned(), slot);
         let asked = self.asked.remove(name).unwrap_or_default();
         self.waiting -= asked.len();
+        for asker in &asked {
+            if let Some(of_one) = self.of_one.get_mut(&asker.peer) {
+                *of_one -= 1;
+            }
+        }
         Some(asked)
     }
 
@@ -47,9 +56,11 @@ impl Registry {
         if let Some(slot) = self.names.get(name) {
             return Ok(Some(*slot));
         }
-        if self.waiting >= MOST_NAMES {
+        let of_one = self.of_one.entry(asker.peer).or_default();
+        if self.waiting >= MOST_NAMES || *of_one >= MOST_OF_ONE {
             return Err(());
         }
+        *of_one += 1;
         self.waiting += 1;
         self.asked.entry(name.to_owned()).or_default().push(asker);
         Ok(None)
@@ -61,7 +72,12 @@ impl Registry {
             askers.retain(|asker| !is_gone(*asker));
             !askers.is_empty()
         });
-        self.waiting = self.asked.values().map(Vec::len).sum();
+        self.waiting = 0;
+        self.of_one.clear();
+        for asker in self.asked.values().flatten() {
+            self.waiting += 1;
+            *self.of_one.entry(asker.peer).or_default() += 1;
+        }
     }
 }
 
@@ -90,6 +106,25 @@ mod tests {
         assert!(registry.register("a", other).is_none(), "it was not that one's");
         registry.forget("a", SLOT);
         assert!(registry.register("a", other).is_some());
+    }
+
+    #[test]
+    fn who_asks_too_much_does_not_keep_others_from_asking() {
+        let mut registry = Registry::default();
+        let mut ask =
+            |peer, request| registry.ask(&format!("{request}"), Asker { peer: Peer(peer), request });
+        for request in 0..MOST_OF_ONE as u64 {
+            assert_eq!(ask(1, request), Ok(None));
+        }
+        assert_eq!(ask(1, 0), Err(()));
+        assert_eq!(ask(2, 0), Ok(None));
+        assert_eq!(registry.register("0", SLOT).map(|asked| asked.len()), Some(2));
+        let more = Asker { peer: Peer(1), request: 1 };
+        assert_eq!(registry.ask("x", more), Ok(None), "there is room for one again");
+        assert_eq!(registry.ask("x", more), Err(()));
+        registry.forget_askers(|asker| asker.peer == Peer(1));
+        assert_eq!((registry.waiting, registry.asked.len()), (0, 0));
+        assert_eq!(registry.ask("x", more), Ok(None));
     }
 
     #[test]

@@ -35,6 +35,9 @@ use foldhash::HashMap;
 const MOST_INBOXES: u32 = 1 << 20;
 /// With more windows than this, those of names that are of no use any more are forgotten.
 const MOST_CLOSED: usize = 4096;
+/// So many answers may wait for a process that does not take them. It is given up if there are more: what it asks must not
+/// fill this process's memory.
+const MOST_ANSWERS: usize = 1 << 16;
 /// So many frames are taken from the engine before others run.
 const BUDGET: u32 = 64;
 /// The longest name that somebody may give.
@@ -85,6 +88,10 @@ struct Link {
 struct LinkState {
     /// What the engine would not take.
     backlog: VecDeque<(Lane, Body)>,
+    /// How many of those answer what the process has sent.
+    answers: usize,
+    /// The process does not take its answers: the engine ends the connection.
+    given_up: bool,
     outstanding: Outstanding,
     down: Option<Why>,
     /// Somebody waits until the backlog is empty.
@@ -101,6 +108,35 @@ impl Link {
     fn new(pe: Pe) -> Self {
         Self { pe, state: Mutex::default(), taken: AtomicU32::new(0), gone: IVar::new() }
     }
+}
+
+impl LinkState {
+    /// The engine does not take it now.
+    fn push_back(&mut self, lane: Lane, body: Body) {
+        self.answers += usize::from(is_answer(&body));
+        self.outstanding.waits(&body);
+        self.backlog.push_back((lane, body));
+    }
+
+    fn pop_front(&mut self) -> Option<(Lane, Body)> {
+        let (lane, body) = self.backlog.pop_front()?;
+        self.answers -= usize::from(is_answer(&body));
+        self.outstanding.goes(&body);
+        Some((lane, body))
+    }
+
+    /// It still does not.
+    fn push_front(&mut self, lane: Lane, body: Body) {
+        self.answers += usize::from(is_answer(&body));
+        self.outstanding.waits(&body);
+        self.backlog.push_front((lane, body));
+    }
+}
+
+/// Whether the frame is sent because of one that has come.
+fn is_answer(body: &Body) -> bool {
+    const ANSWERS: [u8; 3] = [Kind::Acknowledge as u8, Kind::Found as u8, Kind::Gone as u8];
+    body.frame().first().is_some_and(|kind| ANSWERS.contains(kind))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -346,22 +382,37 @@ impl Node {
         if let Some(why) = state.down {
             return Err(SendError::Lost(to, why));
         }
-        state.outstanding.sent(&header);
+        if state.given_up {
+            return Err(SendError::Lost(to, Why::Unreachable));
+        }
+        state.outstanding.sent(&header, body.len());
         if !state.backlog.is_empty() {
-            state.backlog.push_back((lane, body));
+            state.push_back(lane, body);
         } else if let Err(Full { body }) = self.engine.try_send(to, lane, body) {
-            state.backlog.push_back((lane, body));
+            state.push_back(lane, body);
+        }
+        if state.answers > MOST_ANSWERS {
+            state.given_up = true;
+            drop(state);
+            self.give_up_on(to);
         }
         Ok(())
+    }
+
+    /// A process does not do its part.
+    fn give_up_on(&self, peer: Peer) {
+        if !self.engine.give_up(peer) {
+            self.lose(peer, Why::Unreachable);
+        }
     }
 
     /// Sends what the engine would not take before.
     fn flush(&self) {
         for (peer, link) in &self.links {
             let mut state = lock(&link.state);
-            while let Some((lane, body)) = state.backlog.pop_front() {
+            while let Some((lane, body)) = state.pop_front() {
                 if let Err(Full { body }) = self.engine.try_send(*peer, lane, body) {
-                    state.backlog.push_front((lane, body));
+                    state.push_front(lane, body);
                     break;
                 }
             }

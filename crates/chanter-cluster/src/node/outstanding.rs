@@ -73,45 +73,79 @@ impl Returned {
 /// The engine keeps their order, and the process counts what comes: so its count tells which have come. It comes
 /// with credit, and with the news that an inbox is closed; one of these comes for every window's worth of messages, so
 /// there are never more here than the windows let through.
+///
+/// INV-EARNED: a process gives back only room of messages that it has taken, and takes only what has left this process. Else one
+/// that reads nothing could make this one keep whatever its threads send.
 #[derive(Default)]
 pub(super) struct Outstanding {
     messages: VecDeque<Sent>,
+    /// How many of them, the last, are in the backlog.
+    unsent: usize,
     /// How many have been taken, counted round.
     taken: u32,
+    /// Of those, how many messages and bytes have not been given back as room.
+    earned: (u64, u64),
 }
 
 struct Sent {
     from: Slot,
     to: Slot,
     tag: u32,
+    length: usize,
 }
 
 impl Outstanding {
     /// A frame goes into the backlog, or to the engine.
-    pub(super) fn sent(&mut self, header: &Header) {
+    pub(super) fn sent(&mut self, header: &Header, length: usize) {
         if header.kind == Kind::Message {
-            self.messages.push_back(Sent { from: header.from, to: header.to, tag: header.tag });
+            self.messages.push_back(Sent { from: header.from, to: header.to, tag: header.tag, length });
         }
+    }
+
+    /// It is in the backlog.
+    pub(super) fn waits(&mut self, body: &Body) {
+        self.unsent += usize::from(is_message(body));
+    }
+
+    /// It is not any more.
+    pub(super) fn goes(&mut self, body: &Body) {
+        self.unsent -= usize::from(is_message(body));
     }
 
     /// The process has taken so many, since the beginning.
     pub(super) fn are_taken(&mut self, taken: u32) {
-        let new = taken.wrapping_sub(self.taken);
+        let new = taken.wrapping_sub(self.taken) as usize;
         // One that is older than another comes later, or the peer is broken.
-        if new as usize <= self.messages.len() {
-            self.messages.drain(..new as usize);
+        if new <= self.messages.len() - self.unsent {
+            let bytes: usize = self.messages.drain(..new).map(|sent| sent.length).sum();
             self.taken = taken;
+            self.earned.0 += new as u64;
+            self.earned.1 += bytes as u64;
+        }
+    }
+
+    /// Whether it has taken so much for which it has not given room back.
+    fn is_earned(&mut self, messages: u64, bytes: u64) -> bool {
+        match (self.earned.0.checked_sub(messages), self.earned.1.checked_sub(bytes)) {
+            (Some(messages), Some(bytes)) => {
+                self.earned = (messages, bytes);
+                true
+            }
+            _ => false,
         }
     }
 
     /// The process has gone: what was not taken, in order, with the bodies of what was not sent.
     fn lose(&mut self, backlog: VecDeque<(Lane, Body)>) -> Vec<(Sent, Option<Body>)> {
-        let is_message = |body: &Body| body.frame().first() == Some(&(Kind::Message as u8));
         let unsent: Vec<Body> = backlog.into_iter().map(|(_, body)| body).filter(is_message).collect();
         let unknown = self.messages.len().saturating_sub(unsent.len());
         let bodies = (0..unknown).map(|_| None).chain(unsent.into_iter().map(Some));
         std::mem::take(&mut self.messages).into_iter().zip(bodies).collect()
     }
+}
+
+fn is_message(body: &Body) -> bool {
+    body.frame().first() == Some(&(Kind::Message as u8))
 }
 
 /// What became of the messages of threads here, by thread and process.
@@ -125,6 +159,11 @@ impl Node {
         }
     }
 
+    /// A process gives room back. `None`: for more than it has taken.
+    pub(super) fn is_earned(&self, by: Peer, messages: u64, bytes: u64) -> Option<()> {
+        lock(&self.links.get(&by)?.state).outstanding.is_earned(messages, bytes).then_some(())
+    }
+
     /// A process has gone. `outstanding`: what was sent there.
     pub(super) fn account_for(
         &self,
@@ -134,7 +173,7 @@ impl Node {
         backlog: VecDeque<(Lane, Body)>,
     ) {
         let mut accounts = Accounts::new();
-        for (Sent { from, to, tag }, body) in outstanding.lose(backlog) {
+        for (Sent { from, to, tag, .. }, body) in outstanding.lose(backlog) {
             let to = self.name(peer, to);
             let account = accounts.entry((from, peer)).or_insert_with(|| Returned::nothing(why));
             match body {
@@ -190,15 +229,28 @@ mod tests {
     #[test]
     fn what_is_in_the_backlog_is_unsent_and_what_is_not_taken_before_it_unknown() {
         let mut outstanding = Outstanding { taken: u32::MAX, ..Outstanding::default() };
-        (0..6).for_each(|tag| outstanding.sent(&header(tag)));
-        outstanding.sent(&Header::new(Kind::Lookup));
-        outstanding.are_taken(1);
-        // Too old, and too many.
-        outstanding.are_taken(0);
-        outstanding.are_taken(7);
+        (0..6).for_each(|tag| outstanding.sent(&header(tag), 0));
+        outstanding.sent(&Header::new(Kind::Lookup), 0);
         let backlog = [header(4), Header::new(Kind::Lookup), header(5)];
+        backlog.iter().for_each(|header| outstanding.waits(&frame(header).1));
+        outstanding.are_taken(1);
+        // Too old, and too many: those in the backlog cannot have come.
+        outstanding.are_taken(0);
+        outstanding.are_taken(4);
         let lost = outstanding.lose(backlog.iter().map(frame).collect());
         let lost: Vec<_> = lost.iter().map(|(sent, body)| (sent.tag, body.is_some())).collect();
         assert_eq!(lost, [(2, false), (3, false), (4, true), (5, true)]);
+    }
+
+    /// INV-EARNED.
+    #[test]
+    fn room_is_given_back_once_for_what_was_taken() {
+        let mut outstanding = Outstanding::default();
+        (0..4).for_each(|tag| outstanding.sent(&header(tag), 100));
+        assert!(!outstanding.is_earned(1, 0) && !outstanding.is_earned(0, 1));
+        outstanding.are_taken(3);
+        assert!(!outstanding.is_earned(4, 300) && !outstanding.is_earned(3, 301));
+        assert!(outstanding.is_earned(2, 250) && outstanding.is_earned(1, 50));
+        assert!(!outstanding.is_earned(1, 0) && outstanding.is_earned(0, 0));
     }
 }

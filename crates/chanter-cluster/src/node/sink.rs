@@ -46,6 +46,7 @@ impl Node {
             }
             Kind::Acknowledge => {
                 self.are_taken(from, header.tag);
+                self.is_earned(from, header.credit.into(), header.request)?;
                 let window = lock(&self.windows).get(&self.name(from, header.from)).map(Arc::clone);
                 window?.give_back(header.credit.into(), header.request);
                 Some(())

@@ -15,7 +15,7 @@
 mod mapping;
 #[cfg(all(test, loom))]
 mod models;
-mod pull;
+pub(crate) mod pull;
 mod sync;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -41,7 +41,7 @@ use crate::wire::{self, Body};
 
 /// Bytes of the longest body, and with its header.
 const LONGEST_BODY: usize = 16 << 20;
-const LONGEST: usize = LONGEST_BODY + wire::LENGTH;
+pub(crate) const LONGEST: usize = LONGEST_BODY + wire::LENGTH;
 const QUOTA: Quota = Quota { lanes: [16, 32, 16], reserve: 16 };
 /// After so long a receiver does not wait for a link any more, but looks at all slots.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -315,7 +315,7 @@ impl Near {
 }
 
 /// The beginnings of one sender's messages.
-trait Assemble {
+pub(crate) trait Assemble {
     /// The message that is whole now, if one is. A piece that makes no sense ends its message, and is thrown away.
     fn assemble(&mut self, piece: &Piece<'_>) -> Option<(Lane, Body)>;
 }
@@ -487,6 +487,10 @@ impl Engine for Near {
             out.leaves = true;
             self.leave_if_done(&mut out);
         }
+    }
+
+    fn give_up(&self, peer: Peer) -> bool {
+        self.sockets.give_up(peer)
     }
 }
 

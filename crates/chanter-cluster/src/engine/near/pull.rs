@@ -36,11 +36,11 @@ use std::collections::VecDeque;
 use super::sync::{AtomicU32, AtomicU64, Bytes, Ordering, fence_of_sender, fence_of_sleeper, order, point};
 
 /// Processes of a segment, at most: as of a job.
-pub(super) const MOST_PROCESSES: usize = 1 << 12;
+pub(crate) const MOST_PROCESSES: usize = 1 << 12;
 /// Slots of a process, at most.
-pub(super) const MOST_SLOTS: usize = 1 << 11;
+pub(crate) const MOST_SLOTS: usize = 1 << 11;
 /// Lanes.
-pub(super) const LANES: usize = 3;
+pub(crate) const LANES: usize = 3;
 
 const VALID: u64 = 1 << 63;
 const NUMBER: u64 = (1 << 40) - 1;
@@ -49,7 +49,7 @@ const NOTHING: u64 = 0;
 
 /// A message, or a piece of one.
 #[repr(C, align(64))]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     /// [`FREE`], or for whom it is published and with which number: a [`stamp`].
     state: AtomicU64,
     /// What was sent to the same receiver after it, perhaps.
@@ -61,7 +61,7 @@ pub(super) struct Slot {
 
 /// Where a receiver is sent to.
 #[repr(C, align(64))]
-pub(super) struct Port {
+pub(crate) struct Port {
     /// The last slot that was sent here.
     tail: AtomicU64,
     /// The first, after the tail was empty.
@@ -75,7 +75,7 @@ pub(super) struct Port {
 }
 
 /// Where slots and ports are.
-pub(super) trait Memory {
+pub(crate) trait Memory {
     fn processes(&self) -> usize;
     fn slots(&self) -> usize;
     /// Both indices are in bounds.
@@ -84,21 +84,21 @@ pub(super) trait Memory {
     fn port(&self, process: usize) -> &Port;
 }
 
-#[cfg(loom)]
+#[cfg(any(loom, test, feature = "fuzz"))]
 impl Slot {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             state: AtomicU64::new(FREE),
             next: AtomicU64::new(NOTHING),
             info: AtomicU64::new(0),
-            body: Bytes::default(),
+            body: Bytes::new(),
         }
     }
 }
 
-#[cfg(loom)]
+#[cfg(any(loom, test, feature = "fuzz"))]
 impl Port {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             tail: AtomicU64::new(NOTHING),
             first: AtomicU64::new(NOTHING),
@@ -109,61 +109,87 @@ impl Port {
     }
 }
 
+/// What another process may write, at any time.
+#[cfg(all(not(loom), any(test, feature = "fuzz")))]
+impl Slot {
+    pub(crate) fn scribble(&self, field: u8, bits: u64) {
+        match field % 4 {
+            0 => self.state.store(bits, Ordering::Relaxed),
+            1 => self.next.store(bits, Ordering::Relaxed),
+            2 => self.info.store(bits, Ordering::Relaxed),
+            _ => self.body.write(&bits.to_le_bytes()),
+        }
+    }
+}
+
+/// What another process may write, at any time.
+#[cfg(all(not(loom), any(test, feature = "fuzz")))]
+impl Port {
+    pub(crate) fn scribble(&self, field: u8, bits: u64) {
+        match field % 4 {
+            0 => self.tail.store(bits, Ordering::Relaxed),
+            1 => self.first.store(bits, Ordering::Relaxed),
+            2 => self.asleep.store(bits as u32, Ordering::Relaxed),
+            _ => self.wants_room.store(bits as u32, Ordering::Relaxed),
+        }
+    }
+}
+
 impl Port {
     /// The process reads what is sent here from now on.
-    pub(super) fn attach(&self) {
+    pub(crate) fn attach(&self) {
         self.attached.store(1, Ordering::Relaxed);
     }
 
     #[cfg(all(test, not(loom)))]
-    pub(super) fn detach(&self) {
+    pub(crate) fn detach(&self) {
         self.attached.store(0, Ordering::Relaxed);
     }
 
     /// Whether it does. Who asks has talked with it by other ways since.
-    pub(super) fn is_attached(&self) -> bool {
+    pub(crate) fn is_attached(&self) -> bool {
         self.attached.load(Ordering::Relaxed) == 1
     }
 
     /// Something was sent here that was not taken, or is on its way.
-    pub(super) fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         // ORDER: INV-BELL, the sleeper's side.
         self.tail.load(order::bell_look()) != NOTHING
     }
 
     /// The same, without order.
     #[cfg(all(test, loom))]
-    pub(super) fn seems_to_have_work(&self) -> bool {
+    pub(crate) fn seems_to_have_work(&self) -> bool {
         self.tail.load(Ordering::Relaxed) != NOTHING
     }
 
     /// The process is about to sleep; what was sent to it before must be looked for once more.
-    pub(super) fn fall_asleep(&self) {
+    pub(crate) fn fall_asleep(&self) {
         // ORDER: INV-BELL, the sleeper's side. (A swap, where a store would do, as in the core's sleepers.)
         self.asleep.swap(1, order::bell_asleep());
         fence_of_sleeper();
     }
 
-    pub(super) fn wake_up(&self) {
+    pub(crate) fn wake_up(&self) {
         self.asleep.store(0, Ordering::Relaxed);
     }
 
     /// Whether the caller, who has sent something, is to wake the process.
-    pub(super) fn is_to_be_woken(&self) -> bool {
+    pub(crate) fn is_to_be_woken(&self) -> bool {
         // ORDER: INV-BELL, the sender's side, after its swap of the tail. Of several one wakes.
         fence_of_sender();
         self.asleep.load(order::bell_find()) != 0 && self.asleep.swap(0, Ordering::Relaxed) != 0
     }
 
     /// The process has no slot to send with; whether there is one now is to be looked at once more.
-    pub(super) fn want_room(&self) {
+    pub(crate) fn want_room(&self) {
         // ORDER: INV-BELL, for room.
         self.wants_room.swap(1, order::bell_asleep());
         fence_of_sleeper();
     }
 
     /// Whether the caller, who has freed slots of the process, is to wake it.
-    pub(super) fn is_to_be_told_of_room(&self) -> bool {
+    pub(crate) fn is_to_be_told_of_room(&self) -> bool {
         // ORDER: INV-BELL, for room, after the slot was freed.
         fence_of_sender();
         self.wants_room.load(order::bell_find()) != 0 && self.wants_room.swap(0, Ordering::Relaxed) != 0
@@ -172,14 +198,14 @@ impl Port {
 
 /// A slot in some table, and the number of what was in it when the link was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Link {
-    process: usize,
-    slot: usize,
-    number: u64,
+pub(crate) struct Link {
+    pub(crate) process: usize,
+    pub(crate) slot: usize,
+    pub(crate) number: u64,
 }
 
 impl Link {
-    fn bits(self) -> u64 {
+    pub(crate) fn bits(self) -> u64 {
         VALID | (self.process as u64) << 51 | (self.slot as u64) << 40 | self.number
     }
 
@@ -195,21 +221,21 @@ impl Link {
 }
 
 /// What a slot says that is published for `receiver`.
-fn stamp(receiver: usize, number: u64) -> u64 {
+pub(crate) fn stamp(receiver: usize, number: u64) -> u64 {
     VALID | (receiver as u64) << 51 | number
 }
 
 /// What lies in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Info {
-    pub(super) length: usize,
-    pub(super) lane: usize,
+pub(crate) struct Info {
+    pub(crate) length: usize,
+    pub(crate) lane: usize,
     /// More pieces of the message follow.
-    pub(super) has_more: bool,
+    pub(crate) has_more: bool,
 }
 
 impl Info {
-    fn bits(self) -> u64 {
+    pub(crate) fn bits(self) -> u64 {
         self.length as u64 | (self.lane as u64) << 32 | u64::from(self.has_more) << 40
     }
 
@@ -225,13 +251,13 @@ impl Info {
 
 /// How many slots a process may have published for one receiver, in each lane; and how many free ones are kept for the first lane.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Quota {
-    pub(super) lanes: [usize; LANES],
-    pub(super) reserve: usize,
+pub(crate) struct Quota {
+    pub(crate) lanes: [usize; LANES],
+    pub(crate) reserve: usize,
 }
 
 /// A process's side as a sender. Whoever sends has it for himself.
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     me: usize,
     quota: Quota,
     free: Vec<usize>,
@@ -243,13 +269,13 @@ pub(super) struct Outgoing {
 /// What was sent to one receiver.
 #[derive(Default)]
 struct Sent {
-    number: u64,
+    pub(crate) number: u64,
     /// Slots that were published and are not known to be free again, oldest first, and their numbers.
     published: [VecDeque<(usize, u64)>; LANES],
 }
 
 impl Outgoing {
-    pub(super) fn new(me: usize, quota: Quota, memory: &impl Memory) -> Self {
+    pub(crate) fn new(me: usize, quota: Quota, memory: &impl Memory) -> Self {
         Self {
             me,
             quota,
@@ -260,7 +286,7 @@ impl Outgoing {
     }
 
     /// Sends a piece. False: there is no slot for it.
-    pub(super) fn send(&mut self, memory: &impl Memory, to: usize, info: Info, bytes: &[u8]) -> bool {
+    pub(crate) fn send(&mut self, memory: &impl Memory, to: usize, info: Info, bytes: &[u8]) -> bool {
         let Some(slot) = self.free_slot(memory, to, info.lane) else { return false };
         let link = &mut self.links[to];
         link.number = (link.number + 1) & NUMBER;
@@ -298,7 +324,7 @@ impl Outgoing {
     }
 
     /// Whether there would be a slot.
-    pub(super) fn has_room(&mut self, memory: &impl Memory, to: usize, lane: usize) -> bool {
+    pub(crate) fn has_room(&mut self, memory: &impl Memory, to: usize, lane: usize) -> bool {
         let slot = self.free_slot(memory, to, lane);
         self.free.extend(slot);
         slot.is_some()
@@ -338,12 +364,12 @@ impl Outgoing {
     }
 
     /// The receiver has left, and perhaps still takes what was sent to it: as long as there are slots without those.
-    pub(super) fn has_left(&mut self, receiver: usize) {
+    pub(crate) fn has_left(&mut self, receiver: usize) {
         self.left.push(receiver);
     }
 
     /// The receiver has gone: takes all slots back that were published for it.
-    pub(super) fn forget(&mut self, memory: &impl Memory, to: usize) {
+    pub(crate) fn forget(&mut self, memory: &impl Memory, to: usize) {
         for (slot, number) in self.links[to].published.iter_mut().flat_map(std::mem::take) {
             // It may be about to free it.
             free(memory, Link { process: self.me, slot, number }, to);
@@ -362,7 +388,7 @@ fn free(memory: &impl Memory, link: Link, receiver: usize) {
 
 /// What a receiver has found.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+pub(crate) enum Found<'a> {
     /// A piece from that process. It stays in its place until the receiver looks for the next one.
     Piece(usize, Piece<'a>),
     /// Nothing.
@@ -374,15 +400,15 @@ pub(super) enum Found<'a> {
 }
 
 /// What lies in a slot.
-pub(super) struct Piece<'a> {
+pub(crate) struct Piece<'a> {
     slot: &'a Slot,
     /// `None`: it makes no sense.
-    pub(super) info: Option<Info>,
+    pub(crate) info: Option<Info>,
 }
 
 impl Piece<'_> {
     /// Appends its bytes.
-    pub(super) fn copy_to(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn copy_to(&self, bytes: &mut Vec<u8>) {
         if let Some(info) = self.info {
             self.slot.body.read(info.length, bytes);
         }
@@ -396,7 +422,7 @@ impl std::fmt::Debug for Piece<'_> {
 }
 
 /// A process's side as a receiver. Whoever takes has it for himself.
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     me: usize,
     /// The number of the next piece from each process.
     expected: Vec<u64>,
@@ -407,20 +433,20 @@ pub(super) struct Incoming {
     /// What was taken last of that, and is not freed.
     served: Option<Link>,
     #[cfg(test)]
-    pub(super) rules: Rules,
+    pub(crate) rules: Rules,
 }
 
 /// The rules that the receiver follows.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
-    pub(super) numbers: bool,
-    pub(super) scans: bool,
-    pub(super) passes: bool,
+pub(crate) struct Rules {
+    pub(crate) numbers: bool,
+    pub(crate) scans: bool,
+    pub(crate) passes: bool,
 }
 
 impl Incoming {
-    pub(super) fn new(me: usize, memory: &impl Memory) -> Self {
+    pub(crate) fn new(me: usize, memory: &impl Memory) -> Self {
         Self {
             me,
             expected: vec![1; memory.processes()],
@@ -433,7 +459,7 @@ impl Incoming {
     }
 
     /// The next piece.
-    pub(super) fn take<'a>(&mut self, memory: &'a impl Memory) -> Found<'a> {
+    pub(crate) fn take<'a>(&mut self, memory: &'a impl Memory) -> Found<'a> {
         if let Some(link) = self.served.take() {
             free(memory, link, self.me);
         }
@@ -513,7 +539,7 @@ impl Incoming {
     }
 
     /// Rule 2: forgets all links, and looks at all slots.
-    pub(super) fn scan(&mut self, memory: &impl Memory) {
+    pub(crate) fn scan(&mut self, memory: &impl Memory) {
         #[cfg(test)]
         if !self.rules.scans {
             return;
@@ -547,7 +573,7 @@ impl Incoming {
     }
 
     /// Whether there is more of what the last scan has found.
-    pub(super) fn is_scanning(&self) -> bool {
+    pub(crate) fn is_scanning(&self) -> bool {
         !self.scanned.is_empty()
     }
 }

@@ -17,6 +17,11 @@ impl Bytes {
     /// A message of 4 KiB with its header fits, and a slot is a whole number of cache lines.
     pub(super) const LENGTH: usize = 4096 + 128 - 24;
 
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(super) fn new() -> Self {
+        Self(std::cell::UnsafeCell::new([0; Self::LENGTH]))
+    }
+
     /// At most [`LENGTH`](Self::LENGTH) bytes are taken.
     pub(super) fn write(&self, bytes: &[u8]) {
         let length = bytes.len().min(Self::LENGTH);
@@ -51,6 +56,10 @@ pub(super) struct Bytes(loom::cell::UnsafeCell<u8>);
 #[cfg(loom)]
 impl Bytes {
     pub(super) const LENGTH: usize = 1;
+
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
 
     pub(super) fn write(&self, bytes: &[u8]) {
         // SAFETY: loom checks.

@@ -16,23 +16,23 @@ use crate::engine::Lane;
 use crate::wire;
 
 /// Bytes of a frame's head.
-pub(super) const HEAD: usize = 8;
+pub(crate) const HEAD: usize = 8;
 /// Bytes of the longest piece.
-pub(super) const PIECE: usize = 64 << 10;
+pub(crate) const PIECE: usize = 64 << 10;
 /// Bytes of the longest body.
-pub(super) const LONGEST_BODY: usize = 16 << 20;
+pub(crate) const LONGEST_BODY: usize = 16 << 20;
 /// Bytes of the longest message, header and body.
-pub(super) const LONGEST: usize = wire::LENGTH + LONGEST_BODY;
+pub(crate) const LONGEST: usize = wire::LENGTH + LONGEST_BODY;
 
 /// How many lanes there are.
-pub(super) const LANES: usize = 3;
+pub(crate) const LANES: usize = 3;
 
 const LANE: [Lane; LANES] = [Lane::Control, Lane::User, Lane::Bulk];
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Word {
+pub(crate) enum Word {
     /// A piece of a message; more follow.
     Piece = 1,
     /// The last piece of a message.
@@ -49,7 +49,7 @@ pub(super) enum Word {
 
 /// What has come.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(crate) enum Frame {
     Message(Lane, Vec<u8>),
     Alive,
     Leave,
@@ -59,7 +59,7 @@ pub(super) enum Frame {
 
 /// Bytes that no engine of ours has sent. The connection is of no use any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BadFrame {
+pub(crate) enum BadFrame {
     Word(u8),
     Lane(u8),
     /// Bits that are 0 are not.
@@ -83,7 +83,7 @@ impl fmt::Display for BadFrame {
 impl std::error::Error for BadFrame {}
 
 /// The head of a frame.
-pub(super) fn head(word: Word, lane: Lane, length: usize) -> [u8; HEAD] {
+pub(crate) fn head(word: Word, lane: Lane, length: usize) -> [u8; HEAD] {
     debug_assert!(length <= PIECE);
     let mut head = [word as u8, lane as u8, 0, 0, 0, 0, 0, 0];
     head[4..].copy_from_slice(&(length as u32).to_le_bytes());
@@ -113,7 +113,7 @@ fn parse(head: [u8; HEAD]) -> Result<(Word, Lane, usize), BadFrame> {
 }
 
 /// Puts frames together from the bytes of a connection, however they are cut.
-pub(super) struct Frames {
+pub(crate) struct Frames {
     buffer: Box<[u8]>,
     /// What has been read and not looked at: `buffer[start..end]`.
     start: usize,
@@ -121,17 +121,19 @@ pub(super) struct Frames {
     /// The beginning of each lane's message.
     begun: [Vec<u8>; LANES],
     left: bool,
+    /// What was no frame. There is none after it.
+    bad: Option<BadFrame>,
 }
 
 impl Frames {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // Room for the longest frame, and to read ahead.
         let buffer = vec![0; 2 * (HEAD + PIECE)].into();
-        Self { buffer, start: 0, end: 0, begun: Default::default(), left: false }
+        Self { buffer, start: 0, end: 0, begun: Default::default(), left: false, bad: None }
     }
 
     /// Where the next bytes go. Not empty after [`next`](Self::next) has said `None`.
-    pub(super) fn room(&mut self) -> &mut [u8] {
+    pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.buffer.len() - self.end < PIECE {
@@ -142,19 +144,34 @@ impl Frames {
     }
 
     /// So many bytes have been written to the room.
-    pub(super) fn filled(&mut self, bytes: usize) {
+    pub(crate) fn filled(&mut self, bytes: usize) {
         self.end += bytes;
         debug_assert!(self.end <= self.buffer.len());
     }
 
     /// Whether the other end has stopped within a frame or a message.
-    #[cfg(test)]
-    fn is_torn(&self) -> bool {
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn is_torn(&self) -> bool {
         self.start != self.end || self.begun.iter().any(|begun| !begun.is_empty())
     }
 
+    /// Bytes of messages that have begun.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn begun(&self) -> usize {
+        self.begun.iter().map(Vec::len).sum()
+    }
+
     /// The next frame that is there whole. After an error there is none.
-    pub(super) fn next(&mut self) -> Result<Option<Frame>, BadFrame> {
+    pub(crate) fn next(&mut self) -> Result<Option<Frame>, BadFrame> {
+        if let Some(bad) = self.bad {
+            return Err(bad);
+        }
+        let next = self.parse_next();
+        self.bad = next.as_ref().err().copied();
+        next
+    }
+
+    fn parse_next(&mut self) -> Result<Option<Frame>, BadFrame> {
         loop {
             let bytes = &self.buffer[self.start..self.end];
             let Some((head, bytes)) = bytes.split_first_chunk() else { return Ok(None) };

@@ -12,9 +12,13 @@
 //!
 //! All lengths are fixed: who has proved nothing can make this process read 76 bytes, and no more. The proofs of the two
 //! sides differ in their first word, so none can be sent back as the other's; challenges are fresh, so none can be used again.
+//!
+//! Who is not expected is left without an answer, and the connection closed. A process of another version of this library
+//! gets the 8 bytes of the magic, so that it can say so. What each side makes of what it reads is decided by functions without
+//! I/O ([`greeted`], [`Introduction`]).
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -23,20 +27,26 @@ use super::stream::Stream;
 use crate::engine::Peer;
 use crate::launcher::Secret;
 
-/// Engines of other versions have another.
-const MAGIC: [u8; 8] = *b"chanter1";
-const CHALLENGE: usize = 32;
-const PROOF: usize = 32;
+/// Engines of other versions have another last byte.
+pub(crate) const MAGIC: [u8; 8] = *b"chanter1";
+pub(crate) const CHALLENGE: usize = 32;
+pub(crate) const PROOF: usize = 32;
 /// Magic, number, challenge.
-const GREETING: usize = MAGIC.len() + 4 + CHALLENGE;
+pub(crate) const GREETING: usize = MAGIC.len() + 4 + CHALLENGE;
+/// A greeting, and a proof.
+pub(crate) const ANSWER: usize = GREETING + PROOF;
 
 /// Why somebody is no peer.
 #[derive(Debug)]
-pub(super) enum Stranger {
+pub(crate) enum Stranger {
     /// It has gone, or the connection broke.
     Io(io::Error),
+    /// It has closed the connection instead of an answer.
+    Refuses,
     /// It speaks something else.
     Magic,
+    /// It is of another version.
+    Version,
     /// It says that it is somebody else than expected.
     Number(u32),
     /// It does not know the secret.
@@ -47,16 +57,25 @@ impl fmt::Display for Stranger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Magic => f.write_str("it is no process of this job, or of another version"),
+            Self::Refuses => f.write_str(
+                "it has closed the connection without an answer: it is of another job, or does not expect this process",
+            ),
+            Self::Magic => f.write_str("what answers there is no process of a job"),
+            Self::Version => f.write_str(
+                "it is built with another version of chanter-cluster: build all programs of a job with the same",
+            ),
             Self::Number(number) => write!(f, "it calls itself process {number}, who is not expected"),
-            Self::Proof => f.write_str("it does not know the job's secret"),
+            Self::Proof => f.write_str("it does not know the job's secret: it is of another job"),
         }
     }
 }
 
 impl From<io::Error> for Stranger {
     fn from(error: io::Error) -> Self {
-        Self::Io(error)
+        match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Self::Refuses,
+            _ => Self::Io(error),
+        }
     }
 }
 
@@ -69,20 +88,31 @@ enum Side {
 struct Greeting([u8; GREETING]);
 
 impl Greeting {
+    #[cfg(test)]
     fn new(me: Peer) -> io::Result<Self> {
+        challenge().map(|challenge| Self::with(me, challenge))
+    }
+
+    fn with(me: Peer, challenge: [u8; CHALLENGE]) -> Self {
         let mut bytes = [0; GREETING];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&me.0.to_le_bytes());
-        getrandom::fill(&mut bytes[12..]).map_err(io::Error::other)?;
-        Ok(Self(bytes))
+        bytes[12..].copy_from_slice(&challenge);
+        Self(bytes)
     }
 
     /// From whom it is, as it says.
     fn check(&self) -> Result<Peer, Stranger> {
-        if self.0[..8] != MAGIC {
-            return Err(Stranger::Magic);
-        }
+        check_magic(self.0.first_chunk().expect("a greeting begins with a magic"))?;
         Ok(Peer(u32::from_le_bytes([self.0[8], self.0[9], self.0[10], self.0[11]])))
+    }
+}
+
+fn check_magic(magic: &[u8; 8]) -> Result<(), Stranger> {
+    match magic {
+        magic if *magic == MAGIC => Ok(()),
+        magic if magic[..7] == MAGIC[..7] => Err(Stranger::Version),
+        _ => Err(Stranger::Magic),
     }
 }
 
@@ -97,24 +127,104 @@ fn hmac(secret: &Secret, side: Side, connecting: &Greeting, accepting: &Greeting
     hmac
 }
 
+/// The accepting side, once it has read a greeting that it likes.
+pub(crate) struct Greeted {
+    /// Who it says it is.
+    peer: Peer,
+    /// What this side says.
+    pub(crate) answer: [u8; ANSWER],
+    wanted: Hmac<Sha256>,
+}
+
+/// What the accepting side makes of a greeting.
+///
+/// # Errors
+/// It is nobody `expected`, and gets no answer.
+pub(crate) fn greeted(
+    secret: &Secret,
+    me: Peer,
+    challenge: [u8; CHALLENGE],
+    theirs: [u8; GREETING],
+    expected: impl Fn(Peer) -> bool,
+) -> Result<Greeted, Stranger> {
+    let (theirs, mine) = (Greeting(theirs), Greeting::with(me, challenge));
+    let peer = theirs.check()?;
+    if !expected(peer) {
+        return Err(Stranger::Number(peer.0));
+    }
+    let mut answer = [0; ANSWER];
+    answer[..GREETING].copy_from_slice(&mine.0);
+    answer[GREETING..].copy_from_slice(&hmac(secret, Side::Accept, &theirs, &mine).finalize().into_bytes());
+    Ok(Greeted { peer, answer, wanted: hmac(secret, Side::Connect, &theirs, &mine) })
+}
+
+impl Greeted {
+    /// Who it is.
+    ///
+    /// # Errors
+    /// It has not proved it.
+    pub(crate) fn proved(self, proof: &[u8; PROOF]) -> Result<Peer, Stranger> {
+        // In constant time, as `hmac` promises.
+        self.wanted.verify_slice(proof).map_err(|_| Stranger::Proof)?;
+        Ok(self.peer)
+    }
+}
+
+/// The connecting side, once it has greeted.
+pub(crate) struct Introduction<'a> {
+    secret: &'a Secret,
+    mine: Greeting,
+    peer: Peer,
+}
+
+impl<'a> Introduction<'a> {
+    pub(crate) fn new(secret: &'a Secret, me: Peer, challenge: [u8; CHALLENGE], peer: Peer) -> Self {
+        Self { secret, mine: Greeting::with(me, challenge), peer }
+    }
+
+    pub(crate) fn greeting(&self) -> &[u8; GREETING] {
+        &self.mine.0
+    }
+
+    /// This side's proof, for who has proved to be the process that is looked for.
+    ///
+    /// # Errors
+    /// It is not. Nothing has been said then that helps it to seem so.
+    pub(crate) fn answered(&self, answer: &[u8; ANSWER]) -> Result<[u8; PROOF], Stranger> {
+        let mut theirs = Greeting([0; GREETING]);
+        theirs.0.copy_from_slice(&answer[..GREETING]);
+        let number = theirs.check()?;
+        // In constant time, as above.
+        hmac(self.secret, Side::Accept, &self.mine, &theirs)
+            .verify_slice(&answer[GREETING..])
+            .map_err(|_| Stranger::Proof)?;
+        if number != self.peer {
+            return Err(Stranger::Number(number.0));
+        }
+        Ok(hmac(self.secret, Side::Connect, &self.mine, &theirs).finalize().into_bytes().into())
+    }
+}
+
+fn challenge() -> io::Result<[u8; CHALLENGE]> {
+    let mut challenge = [0; CHALLENGE];
+    getrandom::fill(&mut challenge).map_err(io::Error::other)?;
+    Ok(challenge)
+}
+
 /// Introduces this process to the one that it has connected to.
 ///
 /// # Errors
 /// It is not `peer`. This process has then said nothing that helps it to seem so.
 pub(super) async fn connect(stream: &Stream, secret: &Secret, me: Peer, peer: Peer) -> Result<(), Stranger> {
-    let mine = Greeting::new(me)?;
-    stream.write_all(&mine.0).await?;
-    let mut theirs = Greeting([0; GREETING]);
-    stream.read_exact(&mut theirs.0).await?;
-    let mut proof = [0; PROOF];
-    stream.read_exact(&mut proof).await?;
-    let number = theirs.check()?;
-    // In constant time, as `hmac` promises.
-    hmac(secret, Side::Accept, &mine, &theirs).verify_slice(&proof).map_err(|_| Stranger::Proof)?;
-    if number != peer {
-        return Err(Stranger::Number(number.0));
-    }
-    stream.write_all(&hmac(secret, Side::Connect, &mine, &theirs).finalize().into_bytes()).await?;
+    let introduction = Introduction::new(secret, me, challenge()?, peer);
+    stream.write_all(introduction.greeting()).await?;
+    let mut answer = [0; ANSWER];
+    // Another version says no more than this.
+    let (magic, rest) = answer.split_first_chunk_mut().expect("an answer begins with a magic");
+    stream.read_exact(magic).await?;
+    check_magic(magic)?;
+    stream.read_exact(rest).await?;
+    stream.write_all(&introduction.answered(&answer)?).await?;
     Ok(())
 }
 
@@ -128,19 +238,19 @@ pub(super) async fn accept(
     me: Peer,
     expected: impl Fn(Peer) -> bool,
 ) -> Result<Peer, Stranger> {
-    let mut theirs = Greeting([0; GREETING]);
-    stream.read_exact(&mut theirs.0).await?;
-    let peer = theirs.check()?;
-    if !expected(peer) {
-        return Err(Stranger::Number(peer.0));
-    }
-    let mine = Greeting::new(me)?;
-    let proof = hmac(secret, Side::Accept, &theirs, &mine).finalize().into_bytes();
-    stream.write_all(&[&mine.0[..], &proof[..]].concat()).await?;
+    let mut theirs = [0; GREETING];
+    stream.read_exact(&mut theirs).await?;
+    let greeted = match greeted(secret, me, challenge()?, theirs, expected) {
+        Err(Stranger::Version) => {
+            stream.write_all(&MAGIC).await?;
+            return Err(Stranger::Version);
+        }
+        greeted => greeted?,
+    };
+    stream.write_all(&greeted.answer).await?;
     let mut proof = [0; PROOF];
     stream.read_exact(&mut proof).await?;
-    hmac(secret, Side::Connect, &theirs, &mine).verify_slice(&proof).map_err(|_| Stranger::Proof)?;
-    Ok(peer)
+    greeted.proved(&proof)
 }
 
 #[cfg(test)]
@@ -177,7 +287,7 @@ mod tests {
         let accepting = spawn(async move { accept(&other, &Secret::new([8; 32]), ME, |_| true).await });
         assert!(matches!(connect(&one, &secret(), OTHER, ME).await, Err(Stranger::Proof)));
         drop(one);
-        assert!(matches!(accepting.join().await.unwrap(), Err(Stranger::Io(_))));
+        assert!(matches!(accepting.join().await.unwrap(), Err(Stranger::Refuses)));
 
         // Who sends back the proof that it has got has the wrong one.
         let (one, other) = pair();
@@ -208,5 +318,33 @@ mod tests {
         assert!(matches!(connect(&one, &secret(), OTHER, ME).await, Err(Stranger::Number(3))));
         drop(one);
         assert!(accepting.join().await.unwrap().is_err());
+    }
+
+    /// Both sides say so, whichever of them is the older one.
+    #[chanter::test]
+    async fn another_version_is_told_so() {
+        let (one, other) = pair();
+        let accepting = spawn(async move { accept(&other, &secret(), ME, |_| true).await });
+        let mut greeting = Greeting::new(OTHER).unwrap();
+        greeting.0[7] += 1;
+        one.write_all(&greeting.0).await.unwrap();
+        assert!(matches!(accepting.join().await.unwrap(), Err(Stranger::Version)));
+        let mut magic = [0; 8];
+        one.read_exact(&mut magic).await.unwrap();
+        assert_eq!(magic, MAGIC);
+        assert!(one.read_exact(&mut [0]).await.is_err(), "not a byte more");
+
+        let (one, other) = pair();
+        let connecting = spawn(async move { connect(&one, &secret(), OTHER, ME).await });
+        other.write_all(b"chanter0").await.unwrap();
+        let error = connecting.join().await.unwrap().unwrap_err();
+        assert!(matches!(error, Stranger::Version), "{error}");
+
+        let (one, other) = pair();
+        let connecting = spawn(async move { connect(&one, &secret(), OTHER, ME).await });
+        other.read_exact(&mut [0; GREETING]).await.unwrap();
+        drop(other);
+        let error = connecting.join().await.unwrap().unwrap_err();
+        assert!(matches!(error, Stranger::Refuses), "{error}");
     }
 }

@@ -4,7 +4,7 @@
 //!   Open --leave--> Leaving --queues empty--> Left --Goodbye--> Closed
 //!     |                 (Leave is said)
 //!     '--Leave came--> Parting --end--> Closed
-//!   any --end, error, silence--> Closed
+//!   any --end, error, silence, given up--> Closed
 //! ```
 //!
 //! INV-LINK-LAST: what is said of a peer's end comes after its last message. One thread pushes both.
@@ -46,6 +46,8 @@ pub(super) struct Link {
     silent: AtomicU32,
     /// Bytes written, at the last beat.
     written: Mutex<u64>,
+    /// Beats in which the peer took nothing, though this process waits to leave.
+    stuck: AtomicU32,
 }
 
 /// Why a reader ends.
@@ -75,6 +77,7 @@ impl Link {
             listens: AtomicBool::new(false),
             silent: AtomicU32::new(0),
             written: Mutex::new(0),
+            stuck: AtomicU32::new(0),
         }
     }
 
@@ -307,6 +310,18 @@ impl Link {
             return;
         }
         let quiet = std::mem::replace(&mut *lock(&self.written), outbox.written_ever) == outbox.written_ever;
+        // ORDER: Relaxed: a count that only beats touch.
+        let stuck = if quiet && matches!(outbox.phase, Phase::Leaving | Phase::Left) {
+            self.stuck.fetch_add(1, Ordering::Relaxed) + 1
+        } else {
+            self.stuck.store(0, Ordering::Relaxed);
+            0
+        };
+        if stuck >= config.lost_after {
+            drop(outbox);
+            self.give_up();
+            return;
+        }
         if quiet {
             outbox.say_alive();
             self.flush(outbox, inbox);
@@ -326,9 +341,20 @@ impl Link {
             inbox.push(Happening::Changed(self.peer, Change::Suspect));
         }
         if silent >= config.lost_after {
-            lock(&self.outbox).close(Why::Unreachable);
-            // The reader finds the end, and says so.
-            self.stream.shutdown(Shutdown::Both);
+            self.give_up();
         }
+    }
+
+    /// Nothing more is to be had to do with the peer.
+    pub(super) fn give_up(&self) {
+        {
+            let mut outbox = lock(&self.outbox);
+            if !matches!(outbox.phase, Phase::Closed(_)) {
+                outbox.close(Why::Unreachable);
+            }
+        }
+        // The reader finds the end, and says so; it waits for no poll any more.
+        self.stream.shutdown(Shutdown::Both);
+        let _ = self.taken.try_send(());
     }
 }

@@ -9,13 +9,14 @@
 //! |---|---|---|
 //! | 16 MiB | a body ([`Caps::eager`]) | [`Full`] |
 //! | [`Config::queue`] | bytes in a queue, for each lane and peer | [`Full`] |
+//! | 16 MiB | what has come of a message that is not whole, in each lane of a peer | the connection is closed |
 //! | [`Config::inbox`] | bytes that have come from one peer, and wait for a poll | its socket is not read |
 //! | 76 bytes | what is read from who has not proved to be of the job | |
 //! | [`Config::hello`] | the time in which it must | the connection is closed |
 //! | 64 | connections that have proved nothing | others wait in the OS |
 
-mod frame;
-mod hello;
+pub(crate) mod frame;
+pub(crate) mod hello;
 mod inbox;
 mod link;
 mod outbox;
@@ -57,7 +58,8 @@ pub struct Config {
     pub heartbeat: Duration,
     /// After so many heartbeats without a word a peer is suspect. 5 by default.
     pub suspect_after: u32,
-    /// After so many it is unreachable, for good. 150 by default: a process that was stopped for less goes on.
+    /// After so many it is unreachable, for good; and so is one that takes nothing of what it was sent for so many while this
+    /// process waits to leave. 150 by default: a process that was stopped for less goes on.
     pub lost_after: u32,
 }
 
@@ -358,6 +360,11 @@ impl Engine for Sockets {
         for link in self.shared.links.values() {
             link.leave(how, &self.shared.inbox);
         }
+    }
+
+    fn give_up(&self, peer: Peer) -> bool {
+        let link = self.shared.links.get(&peer);
+        link.inspect(|link| link.give_up()).is_some()
     }
 }
 
