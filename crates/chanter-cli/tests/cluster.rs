@@ -4,12 +4,15 @@
 #![cfg(unix)]
 
 use std::process::{Command, Output};
+use std::time::Instant;
 
 use chanter::prelude::*;
 use chanter_cluster::engine::socket::{Config, Sockets};
 use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink, Why};
 use chanter_cluster::launcher::Launched;
+use chanter_cluster::supervise::{Place, Restart, Supervisor};
 use chanter_cluster::wire::{Body, Header, Kind};
+use chanter_cluster::{Begun, CallError, Context, Down, Here, remote, service};
 use nix::sys::signal::{Signal, raise};
 
 const RUN: &str = "CHANTER_TEST_RUN";
@@ -20,7 +23,9 @@ fn main() {
     match std::env::var(RUN) {
         Ok(name) => process(&name),
         Err(_) => {
-            for (name, test) in [("ring", ring as fn()), ("death", death), ("alone", alone)] {
+            for (name, test) in
+                [("ring", ring as fn()), ("death", death), ("supervised", supervised), ("alone", alone)]
+            {
                 test();
                 println!("test {name} ... ok");
             }
@@ -61,6 +66,80 @@ fn death() {
         );
         let survivor = |number, others| format!("[{number}] process 3 said 3, then died; heard {others}");
         assert_eq!(lines(&output), [survivor(0, "1, 2"), survivor(1, "0, 2"), survivor(2, "0, 1")]);
+    }
+}
+
+/// Threads of other processes, one of which is killed: who watches is told, a link ends the other one, a supervisor starts its
+/// child again elsewhere.
+fn supervised() {
+    for args in [&["--keep-going"][..], &["--keep-going", "--tcp"], &["--keep-going", "--no-segment"]] {
+        let output = launch("supervised", args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            (output.status.code(), &*said),
+            (Some(137), "chanter: process 1 failed (signal 9 SIGKILL)\n")
+        );
+        let lines = lines(&output);
+        assert!(
+            lines.len() == 1
+                && lines[0].starts_with("[0] process 1 died, the link held, the child is in 2; "),
+            "{lines:?}"
+        );
+    }
+}
+
+/// Waits.
+#[remote]
+async fn wait(context: &Context) -> u32 {
+    never::<()>().await;
+    context.here().number()
+}
+
+/// Ends the process as nothing else does.
+#[service]
+async fn die() {
+    raise(Signal::SIGKILL).unwrap();
+}
+
+async fn supervisor(here: Here) {
+    let me = here.open("me").unwrap();
+    if here.number() > 0 {
+        let first = here.lookup("me@0").await.unwrap();
+        me.recv::<()>(first, 0).await.unwrap();
+        return;
+    }
+    let mut others = Vec::new();
+    for process in 1..here.count() {
+        others.push(here.lookup(&format!("me@{process}")).await.unwrap());
+    }
+    let watched = here.at(1).spawn(wait()).await.unwrap();
+    let linked = here.at(2).spawn(wait()).await.unwrap();
+    linked.link(&watched).await.unwrap();
+    let team = Supervisor::one_for_one()
+        .child("child", Place::AnyProcess, Restart::Always, wait())
+        .child("next", Place::AnyProcess, Restart::Always, wait())
+        .start(&here)
+        .await
+        .unwrap();
+    assert_eq!(team.child("next").unwrap().process, Peer(1), "by turns");
+    let clock = Instant::now();
+    let killed = here.at(1).call(die()).await;
+    let lost = CallError::Lost { process: Peer(1), why: Why::Died, begun: Begun::Unknown };
+    assert_eq!(killed, Err(lost));
+    assert_eq!(watched.down().await, Down::ProcessLost(Peer(1), Why::Died));
+    let known = clock.elapsed();
+    assert_eq!(linked.down().await, Down::Cancelled);
+    while team.child("next").is_none_or(|thread| thread.process == Peer(1)) {
+        yield_now().await;
+    }
+    println!(
+        "process 1 died, the link held, the child is in {}; known after {known:.1?}",
+        team.child("next").unwrap().process.0
+    );
+    team.stop().await.unwrap();
+    for other in others {
+        // One is dead.
+        let _ = me.send(other, 0, &()).await;
     }
 }
 
@@ -125,6 +204,13 @@ impl Process {
 }
 
 fn process(name: &str) {
+    if name == "supervised" {
+        return block_on(async {
+            let here = Here::launched().await.unwrap();
+            supervisor(here.clone()).await;
+            here.leave().await;
+        });
+    }
     block_on(async {
         let engine = Sockets::from_launcher(Config::default()).await.unwrap().expect("there is a launcher");
         assert!(Launched::from_env().unwrap().is_none(), "the listener is given once");

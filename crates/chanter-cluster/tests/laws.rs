@@ -11,6 +11,8 @@ mod history;
 mod network;
 #[path = "laws/threads.rs"]
 mod threads;
+#[path = "laws/together.rs"]
+mod together;
 
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Why};
 use chanter_cluster::{ANY_TAG, ANYONE, Here, LookupError, RecvError, SendError, local};
 use threads::{a_spawn_that_loses_leaves_no_thread, requests_to_a_thread_are_answered_once};
+use together::{a_group_ends_what_it_does, a_name_has_one_holder};
 
 fn two() -> [Here; 2] {
     local(2).try_into().unwrap()
@@ -205,5 +208,7 @@ explored!(
     a_call_that_loses_is_withdrawn,
     requests_begin_in_order,
     requests_to_a_thread_are_answered_once,
-    a_spawn_that_loses_leaves_no_thread
+    a_spawn_that_loses_leaves_no_thread,
+    a_name_has_one_holder,
+    a_group_ends_what_it_does
 );

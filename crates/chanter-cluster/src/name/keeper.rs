@@ -4,8 +4,9 @@
 //! keeper dies, nothing is lost with it: the next one asks all that live what they hold before it answers anybody.
 //!
 //! INV-KEEPER: a process answers for names only while it knows that all with lower numbers have gone, which is for ever; and
-//! then only after it has heard from all others, or that they have gone. A name that was given by the old keeper and that its
-//! holder still holds is therefore known to the new one before it gives any.
+//! then only after it has heard from all others, or that they have gone. Each of those says what it holds when it knows, too, that
+//! the keepers before have gone, and when what it had asked of them is answered or lost. So a name that an old keeper has given, and that
+//! its holder still holds, is known to the new one before it gives any; and no other.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,11 +17,11 @@ use chanter::lock::Mutex as Turns;
 use chanter::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Peer, Why};
+use crate::engine::Peer;
 use crate::inbox::Inbox;
 use crate::name::ThreadName;
 use crate::node::Node;
-use crate::service::{CallError, Service};
+use crate::service::{CallError, Caller, Service};
 use crate::{Here, Serving};
 
 /// So many names a keeper knows, or is asked for in vain.
@@ -32,8 +33,31 @@ const REGISTER: Service<(String, ThreadName), Given> = Service::new("chanter::re
 const FIND: Service<String, Option<ThreadName>> = Service::new("chanter::find");
 /// Who has the name does not want it any more.
 const FREE: Service<(String, ThreadName), ()> = Service::new("chanter::free");
-/// The names that a process holds.
-const HELD: Service<(), Vec<(String, ThreadName)>> = Service::new("chanter::held");
+/// The names that a process holds, and those that it wants.
+const HELD: Service<(), Vec<(String, Claim)>> = Service::new("chanter::held");
+
+/// A name that a thread holds, if it was given, or wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Claim {
+    thread: ThreadName,
+    is_given: bool,
+}
+
+/// A claim where it is made.
+struct Held {
+    claim: Claim,
+    /// The keeper that is asked for it, and what is filled when that has ended.
+    asked: Option<(u32, IVar<()>)>,
+}
+
+impl Held {
+    /// The keeper has answered, or is lost.
+    fn settle(&mut self) {
+        if let Some((_, settled)) = self.asked.take() {
+            let _ = settled.put(());
+        }
+    }
+}
 
 /// What the keeper says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +71,7 @@ enum Given {
 #[derive(Default)]
 pub(crate) struct Keeper {
     /// The names that its own threads hold.
-    held: Mutex<HashMap<String, ThreadName>>,
+    held: Mutex<HashMap<String, Held>>,
     /// What it knows as the keeper.
     kept: Mutex<Kept>,
     /// Whether it has heard from all others. One asks, the rest wait.
@@ -105,10 +129,18 @@ impl fmt::Debug for Registered {
     }
 }
 
+impl Registered {
+    /// What is done, briefly, with what the process knows of it.
+    fn with<R>(&self, f: impl FnOnce(&mut Held) -> R) -> Option<R> {
+        lock(&self.node.keeper.held).get_mut(&self.name).map(f)
+    }
+}
+
 impl Drop for Registered {
     fn drop(&mut self) {
         // First: whoever becomes the keeper now does not hear of it.
-        lock(&self.node.keeper.held).remove(&self.name);
+        let held = lock(&self.node.keeper.held).remove(&self.name);
+        held.into_iter().for_each(|mut held| held.settle());
         let here = Here::of(Arc::clone(&self.node));
         // If it cannot be told, it asks who wants the name next.
         let _ = here.at(here.keeper()).post(FREE.ask(&(self.name.clone(), self.thread)));
@@ -133,14 +165,23 @@ impl Here {
         check(name)?;
         let thread = inbox.name();
         let node = Arc::clone(self.node());
-        // Before it is asked for: a keeper that has just changed hears of it in any case.
         match lock(&node.keeper.held).entry(name.to_owned()) {
-            Entry::Occupied(taken) => return Err(NameError::Taken(*taken.get())),
-            Entry::Vacant(free) => *free.insert(thread),
-        };
+            Entry::Occupied(taken) => return Err(NameError::Taken(taken.get().claim.thread)),
+            Entry::Vacant(free) => {
+                free.insert(Held { claim: Claim { thread, is_given: false }, asked: None });
+            }
+        }
         let registered = Registered { node, name: name.to_owned(), thread };
         loop {
-            match self.at(self.keeper()).call(REGISTER.ask(&(name.to_owned(), thread))).await {
+            let keeper = self.keeper();
+            registered.with(|held| held.asked = Some((keeper, IVar::new())));
+            let given = self.at(keeper).call(REGISTER.ask(&(name.to_owned(), thread))).await;
+            let settled = registered.with(|held| {
+                held.claim.is_given = given == Ok(Given::Yes);
+                held.asked.take()
+            });
+            settled.flatten().inspect(|(_, settled)| _ = settled.put(()));
+            match given {
                 Ok(Given::Yes) => return Ok(registered),
                 Ok(Given::Taken(thread)) => return Err(NameError::Taken(thread)),
                 Ok(Given::Full) => return Err(NameError::Full),
@@ -184,20 +225,34 @@ pub(crate) fn serve(here: &Here) {
         ),
         here.serve(FIND, |caller, name| async move { find(&caller.here(), name).await }),
         here.serve(FREE, |caller, (name, thread)| async move { free(&caller.here(), &name, thread) }),
-        here.serve(HELD, |caller, ()| async move {
-            let here = caller.here();
-            let held = lock(&here.node().keeper.held);
-            held.iter().map(|(name, thread)| (name.clone(), *thread)).collect()
-        }),
+        here.serve(HELD, |caller, ()| async move { held(&caller).await }),
     ];
     // A process has no others when it starts.
     served.into_iter().flatten().for_each(Serving::forever);
 }
 
+/// What this process holds, for a keeper (INV-KEEPER).
+async fn held(caller: &Caller) -> Vec<(String, Claim)> {
+    let here = caller.here();
+    for process in (0..caller.process()).filter(|process| *process != here.number()) {
+        here.node().gone(Peer(process)).await;
+    }
+    let asked: Vec<IVar<()>> = {
+        let held = lock(&here.node().keeper.held);
+        let asked = held.values().filter_map(|held| held.asked.as_ref());
+        asked.filter(|(keeper, _)| *keeper < caller.process()).map(|(_, settled)| settled.clone()).collect()
+    };
+    for settled in asked {
+        settled.get().await;
+    }
+    let held = lock(&here.node().keeper.held);
+    held.iter().map(|(name, held)| (name.clone(), held.claim)).collect()
+}
+
 /// Waits until this process may answer (INV-KEEPER).
 async fn keep(here: &Here) {
     for process in 0..here.number() {
-        let _: Why = here.node().gone(Peer(process)).await;
+        here.node().gone(Peer(process)).await;
     }
     let keeper = &here.node().keeper;
     let mut has_heard = keeper.has_heard.lock().await;
@@ -208,7 +263,8 @@ async fn keep(here: &Here) {
         loop {
             match here.at(process).call(HELD.ask(&())).await {
                 Ok(held) => {
-                    for (name, thread) in held.into_iter().take(MOST_NAMES) {
+                    let given = held.into_iter().filter(|(_, claim)| claim.is_given);
+                    for (name, Claim { thread, .. }) in given.take(MOST_NAMES) {
                         let awaited = lock(&keeper.kept).give(name, thread);
                         awaited.inspect(|awaited| _ = awaited.put(thread));
                     }
@@ -252,7 +308,7 @@ async fn register(here: &Here, name: String, thread: ThreadName) -> Given {
         };
         // Does its holder still hold it?
         let holds = match here.at(taken.process.0).call(HELD.ask(&())).await {
-            Ok(held) => held.contains(&(name.clone(), taken)),
+            Ok(held) => held.iter().any(|(held, claim)| *held == name && claim.thread == taken),
             Err(CallError::Lost { .. } | CallError::NoSuchProcess(_)) => false,
             Err(_) => true,
         };

@@ -1,6 +1,7 @@
 //! A process of the cluster: its threads' inboxes, and what it knows of the others.
 
 mod outstanding;
+mod serve;
 mod sink;
 mod waiting;
 mod window;
@@ -9,7 +10,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub use window::Send;
 use window::Share;
 pub(crate) use window::{State as Windowed, Window};
 
-use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Rest, Why};
+use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::inbox::{Core, Inbox};
 use crate::name::{Asker, Keeper, Registry, Table, ThreadName};
@@ -178,7 +178,7 @@ impl Node {
             ended: IVar::new(),
             dropped: AtomicU64::new(0),
         });
-        let serving = serve(Arc::downgrade(&node), rung);
+        let serving = serve::serve(Arc::downgrade(&node), rung);
         let here = crate::Here::of(Arc::clone(&node));
         crate::remote::serve(&here);
         crate::name::serve(&here);
@@ -631,117 +631,8 @@ impl Drop for Node {
     }
 }
 
-/// Serves the engine whenever the bell is rung, as long as the process is in use.
-async fn serve(node: Weak<Node>, rung: Receiver<()>) {
-    let mut linger = Linger::default();
-    loop {
-        begin_requests(&node).await;
-        let rest = {
-            let Some(node) = node.upgrade() else { return };
-            node.flush();
-            match node.poll_as_server() {
-                Polled::Nothing => {}
-                Polled::Some => linger.has_come(),
-                Polled::More => {
-                    linger.has_come();
-                    drop(node);
-                    yield_now().await;
-                    continue;
-                }
-            }
-            node.see_whether_ended();
-            if node.server_side.has_arrivals() {
-                continue;
-            }
-            if node.is_pumped {
-                // The pump rests for it.
-                Rest::Notified
-            } else if linger.goes_on(node.engine.linger()) {
-                Rest::Work
-            } else {
-                node.engine.rest()
-            }
-        };
-        let goes_on = match rest {
-            Rest::Work => {
-                yield_now().await;
-                true
-            }
-            Rest::For(time) => {
-                choose((rung.recv().wrap(|rung| rung.is_ok()), after(time).wrap(|()| true))).await
-            }
-            Rest::Notified => rung.recv().await.is_ok(),
-        };
-        while rung.try_recv().is_ok() {}
-        let Some(node) = node.upgrade() else { return };
-        if !node.is_pumped {
-            node.engine.rise();
-        }
-        if !goes_on {
-            return;
-        }
-    }
-}
-
-/// Begins the requests that have come, each when the one before it has begun.
-async fn begin_requests(node: &Weak<Node>) {
-    loop {
-        let begins = match node.upgrade().map(|node| node.begin_next()) {
-            None | Some(None) => return,
-            Some(Some(begins)) => begins,
-        };
-        if let Some(begins) = begins {
-            begins.get().await;
-        }
-    }
-}
-
 /// The number of the request that a frame makes, if it makes one.
 fn call_in(body: &Body) -> Option<u64> {
     let header = Header::decode(body.frame(), u32::MAX).ok()?;
     matches!(header.kind, Kind::Call | Kind::Post).then_some(header.request)
-}
-
-/// How long to poll in vain: who talks answers soon, or not at all. After each time that nothing came, twice as many rests
-/// pass without.
-#[derive(Default)]
-struct Linger {
-    since: Option<Instant>,
-    vain: u32,
-    pass: u32,
-}
-
-/// At most 2 to this number rests pass without.
-const MOST_VAIN: u32 = 6;
-
-impl Linger {
-    fn has_come(&mut self) {
-        if self.since.take().is_some() {
-            self.vain = 0;
-        }
-    }
-
-    /// Nothing has come: whether to poll again, rather than to rest.
-    fn goes_on(&mut self, time: Duration) -> bool {
-        if time.is_zero() {
-            return false;
-        }
-        match self.since {
-            Some(since) if since.elapsed() < time => true,
-            Some(_) => {
-                self.since = None;
-                self.vain = (self.vain + 1).min(MOST_VAIN);
-                self.pass = (1 << self.vain) - 1;
-                false
-            }
-            None if self.pass > 0 => {
-                self.pass -= 1;
-                false
-            }
-            None => {
-                self.since = Some(Instant::now());
-                true
-            }
-        }
-    }
 }

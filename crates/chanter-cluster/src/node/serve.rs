@@ -1,0 +1,118 @@
+//! The server thread: it serves the engine, and begins the requests that have come.
+
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use chanter::prelude::*;
+
+use super::Node;
+use crate::engine::{Polled, Rest};
+
+/// Serves the engine whenever the bell is rung, as long as the process is in use.
+pub(super) async fn serve(node: Weak<Node>, rung: Receiver<()>) {
+    let mut linger = Linger::default();
+    loop {
+        begin_requests(&node).await;
+        let rest = {
+            let Some(node) = node.upgrade() else { return };
+            node.flush();
+            match node.poll_as_server() {
+                Polled::Nothing => {}
+                Polled::Some => linger.has_come(),
+                Polled::More => {
+                    linger.has_come();
+                    drop(node);
+                    yield_now().await;
+                    continue;
+                }
+            }
+            node.see_whether_ended();
+            if node.server_side.has_arrivals() {
+                continue;
+            }
+            if node.is_pumped {
+                // The pump rests for it.
+                Rest::Notified
+            } else if linger.goes_on(node.engine.linger()) {
+                Rest::Work
+            } else {
+                node.engine.rest()
+            }
+        };
+        let goes_on = match rest {
+            Rest::Work => {
+                yield_now().await;
+                true
+            }
+            Rest::For(time) => {
+                choose((rung.recv().wrap(|rung| rung.is_ok()), after(time).wrap(|()| true))).await
+            }
+            Rest::Notified => rung.recv().await.is_ok(),
+        };
+        while rung.try_recv().is_ok() {}
+        let Some(node) = node.upgrade() else { return };
+        if !node.is_pumped {
+            node.engine.rise();
+        }
+        if !goes_on {
+            return;
+        }
+    }
+}
+
+/// Begins the requests that have come, each when the one before it has begun.
+async fn begin_requests(node: &Weak<Node>) {
+    loop {
+        let begins = match node.upgrade().map(|node| node.begin_next()) {
+            None | Some(None) => return,
+            Some(Some(begins)) => begins,
+        };
+        if let Some(begins) = begins {
+            begins.get().await;
+        }
+    }
+}
+
+/// How long to poll in vain: who talks answers soon, or not at all. After each time that nothing came, twice as many rests
+/// pass without.
+#[derive(Default)]
+struct Linger {
+    since: Option<Instant>,
+    vain: u32,
+    pass: u32,
+}
+
+/// At most 2 to this number rests pass without.
+const MOST_VAIN: u32 = 6;
+
+impl Linger {
+    fn has_come(&mut self) {
+        if self.since.take().is_some() {
+            self.vain = 0;
+        }
+    }
+
+    /// Nothing has come: whether to poll again, rather than to rest.
+    fn goes_on(&mut self, time: Duration) -> bool {
+        if time.is_zero() {
+            return false;
+        }
+        match self.since {
+            Some(since) if since.elapsed() < time => true,
+            Some(_) => {
+                self.since = None;
+                self.vain = (self.vain + 1).min(MOST_VAIN);
+                self.pass = (1 << self.vain) - 1;
+                false
+            }
+            None if self.pass > 0 => {
+                self.pass -= 1;
+                false
+            }
+            None => {
+                self.since = Some(Instant::now());
+                true
+            }
+        }
+    }
+}
