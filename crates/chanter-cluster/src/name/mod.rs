@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use registry::{Asker, Registry};
+pub(crate) use registry::{Asker, Refusal, Registry};
 pub(crate) use table::Table;
 
 use crate::engine::{Pe, Peer};

@@ -8,6 +8,6 @@ mod link;
 pub use body::Body;
 pub use codec::Plain;
 pub(crate) use codec::{decode, encode};
-pub use header::{BadHeader, Header, Kind, LENGTH, NUMBERED, Slot};
+pub use header::{BadHeader, Header, Kind, LENGTH, NUMBERED, Slot, WITHDRAWN};
 pub use link::Pace;
 pub(crate) use link::{Arrival, LaneLink, TRAILER};
