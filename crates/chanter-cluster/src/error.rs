@@ -29,15 +29,32 @@ pub enum SendError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchProcess(peer) => write!(f, "there is no process {} in this cluster", peer.0),
-            Self::Lost(peer, why) => write!(f, "process {} {why}", peer.0),
-            Self::Gone(name) => write!(f, "{name} has closed its inbox: its name is of no use any more"),
+            Self::NoSuchProcess(peer) => no_such_process(f, *peer),
+            Self::Lost(peer, why) => write!(
+                f,
+                "process {} {why}, and this message was not sent; `Inbox::returned` tells of those before",
+                peer.0
+            ),
+            Self::Gone(name) => {
+                write!(f, "{name} has closed its inbox: its name is of no use any more, ask for a new one")
+            }
             Self::Encode(error) => write!(f, "the value cannot be written: {error}"),
             Self::TooLong { length, longest } => {
-                write!(f, "the value takes {length} bytes, and a message to that process at most {longest}")
+                write!(
+                    f,
+                    "the value takes {length} bytes, and a message to that process at most {longest}: send it in parts"
+                )
             }
         }
     }
+}
+
+fn no_such_process(f: &mut fmt::Formatter<'_>, peer: Peer) -> fmt::Result {
+    write!(
+        f,
+        "there is no process {} in this cluster: numbers go from 0 to one less than `Here::count`",
+        peer.0
+    )
 }
 
 impl std::error::Error for SendError {}
@@ -67,7 +84,7 @@ impl fmt::Display for RecvError {
             Self::Lost(peer, why) => write!(f, "process {} {why}, and no message of it is left", peer.0),
             Self::Decode { from, tag, bytes, error } => write!(
                 f,
-                "the message of {} bytes with tag {tag} from {from} is not of the type that is received: {error}",
+                "the message of {} bytes with tag {tag} from {from} is not of the type that is received, or its sender is of another build: {error}",
                 bytes.len()
             ),
         }
@@ -80,20 +97,25 @@ impl std::error::Error for RecvError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another thread of this process has that name, or too many have one: choose another one, or close theirs.
+    /// Another thread of this process has that name: choose another one, or close its inbox.
     Taken(String),
     /// A name is at most 255 bytes long, and has no `@`.
     Bad(String),
-    /// This process has as many inboxes as it may: close some.
+    /// This process has as many inboxes, or names, as it may: close some.
     Full,
 }
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Taken(name) => write!(f, "the name {name:?} is taken in this process"),
+            Self::Taken(name) => write!(
+                f,
+                "the name {name:?} is taken in this process: choose another one, or close that inbox"
+            ),
             Self::Bad(name) => write!(f, "{name:?} is no name: at most 255 bytes, and no '@'"),
-            Self::Full => f.write_str("this process has as many open inboxes as it may"),
+            Self::Full => {
+                f.write_str("this process has as many open inboxes, or names, as it may: close some")
+            }
         }
     }
 }
@@ -118,9 +140,11 @@ impl fmt::Display for LookupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bad(name) => write!(f, "{name:?} is neither `name` nor `name@process`"),
-            Self::NoSuchProcess(peer) => write!(f, "there is no process {} in this cluster", peer.0),
-            Self::Lost(peer, why) => write!(f, "process {} {why}", peer.0),
-            Self::Full => f.write_str("too many wait for names in that process"),
+            Self::NoSuchProcess(peer) => no_such_process(f, *peer),
+            Self::Lost(peer, why) => write!(f, "process {} {why}, and its names with it", peer.0),
+            Self::Full => f.write_str(
+                "too many wait for names in that process: give some up, or ask when its names are there",
+            ),
         }
     }
 }

@@ -110,7 +110,12 @@ pub struct BadEnvironment {
 
 impl fmt::Display for BadEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the environment variable {} is not what a launcher sets", self.variable)
+        write!(
+            f,
+            "the environment variable {} is missing, or not what a launcher sets: start the program by `chanter launch`, or \
+             without any CHANTER_ variable",
+            self.variable
+        )
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use keeper::{Keeper, serve};
 pub use keeper::{NameError, Registered};
-pub(crate) use registry::{Asker, Registry};
+pub(crate) use registry::{Asker, Refusal, Registry};
 pub(crate) use table::Table;
 
 use crate::engine::{Pe, Peer};

@@ -17,6 +17,15 @@ pub(crate) struct Asker {
     pub(crate) request: u64,
 }
 
+/// Why a name is not registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Somebody has it.
+    Taken,
+    /// There are too many.
+    Full,
+}
+
 /// The names that are registered in this process, and who waits for others.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
@@ -28,10 +37,13 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Registers a name: who has waited for it. `None`: it is taken, or there are too many.
-    pub(crate) fn register(&mut self, name: &str, slot: Slot) -> Option<Vec<Asker>> {
-        if self.names.contains_key(name) || self.names.len() >= MOST_NAMES {
-            return None;
+    /// Registers a name: who has waited for it.
+    pub(crate) fn register(&mut self, name: &str, slot: Slot) -> Result<Vec<Asker>, Refusal> {
+        if self.names.contains_key(name) {
+            return Err(Refusal::Taken);
+        }
+        if self.names.len() >= MOST_NAMES {
+            return Err(Refusal::Full);
         }
         self.names.insert(name.to_owned(), slot);
         let asked = self.asked.remove(name).unwrap_or_default();
@@ -41,7 +53,7 @@ impl Registry {
                 *of_one -= 1;
             }
         }
-        Some(asked)
+        Ok(asked)
     }
 
     /// The name is free again, if it is that one's.
@@ -64,6 +76,20 @@ impl Registry {
         self.waiting += 1;
         self.asked.entry(name.to_owned()).or_default().push(asker);
         Ok(None)
+    }
+
+    /// Who has asked for that name does not want to know it any more.
+    pub(crate) fn withdraw(&mut self, name: &str, asker: Asker) {
+        let Some(askers) = self.asked.get_mut(name) else { return };
+        let Some(at) = askers.iter().position(|other| *other == asker) else { return };
+        askers.swap_remove(at);
+        if askers.is_empty() {
+            self.asked.remove(name);
+        }
+        self.waiting -= 1;
+        if let Some(of_one) = self.of_one.get_mut(&asker.peer) {
+            *of_one -= 1;
+        }
     }
 
     /// They do not wait any more.
@@ -92,7 +118,7 @@ mod tests {
     fn who_asks_early_is_told_later() {
         let mut registry = Registry::default();
         assert_eq!(registry.ask("a", ASKER), Ok(None));
-        assert_eq!(registry.register("a", SLOT), Some(vec![ASKER]));
+        assert_eq!(registry.register("a", SLOT), Ok(vec![ASKER]));
         assert_eq!(registry.ask("a", ASKER), Ok(Some(SLOT)));
     }
 
@@ -100,12 +126,12 @@ mod tests {
     fn a_name_is_taken_once_and_free_again() {
         let mut registry = Registry::default();
         let other = Slot { index: 4, ..SLOT };
-        assert!(registry.register("a", SLOT).is_some());
-        assert!(registry.register("a", other).is_none());
+        assert!(registry.register("a", SLOT).is_ok());
+        assert!(registry.register("a", other) == Err(Refusal::Taken));
         registry.forget("a", other);
-        assert!(registry.register("a", other).is_none(), "it was not that one's");
+        assert!(registry.register("a", other) == Err(Refusal::Taken), "it was not that one's");
         registry.forget("a", SLOT);
-        assert!(registry.register("a", other).is_some());
+        assert!(registry.register("a", other).is_ok());
     }
 
     #[test]
@@ -118,7 +144,7 @@ mod tests {
         }
         assert_eq!(ask(1, 0), Err(()));
         assert_eq!(ask(2, 0), Ok(None));
-        assert_eq!(registry.register("0", SLOT).map(|asked| asked.len()), Some(2));
+        assert_eq!(registry.register("0", SLOT).map(|asked| asked.len()), Ok(2));
         let more = Asker { peer: Peer(1), request: 1 };
         assert_eq!(registry.ask("x", more), Ok(None), "there is room for one again");
         assert_eq!(registry.ask("x", more), Err(()));
@@ -128,10 +154,23 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_and_gives_up_leaves_nothing() {
+        let mut registry = Registry::default();
+        let other = Asker { request: 8, ..ASKER };
+        assert_eq!((registry.ask("a", ASKER), registry.ask("a", other)), (Ok(None), Ok(None)));
+        registry.withdraw("a", ASKER);
+        registry.withdraw("a", ASKER);
+        registry.withdraw("b", other);
+        assert_eq!((registry.waiting, &registry.asked["a"]), (1, &vec![other]));
+        registry.withdraw("a", other);
+        assert!(registry.waiting == 0 && registry.asked.is_empty() && registry.of_one[&ASKER.peer] == 0);
+    }
+
+    #[test]
     fn who_is_gone_does_not_wait() {
         let mut registry = Registry::default();
         assert_eq!(registry.ask("a", ASKER), Ok(None));
         registry.forget_askers(|asker| asker.peer == ASKER.peer);
-        assert_eq!(registry.register("a", SLOT), Some(vec![]));
+        assert_eq!(registry.register("a", SLOT), Ok(vec![]));
     }
 }

@@ -25,10 +25,10 @@ pub(crate) use window::{State as Windowed, Window};
 use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::inbox::{Core, Inbox};
-use crate::name::{Asker, Keeper, Registry, Table, ThreadName};
+use crate::name::{Asker, Keeper, Refusal, Registry, Table, ThreadName};
 use crate::remote::{Functions, Gates, Hosts};
 use crate::service::{Calls, Provided, Server};
-use crate::wire::{Body, Control, Header, Kind, Slot, encode};
+use crate::wire::{Body, Control, Header, Kind, Slot, WITHDRAWN, encode};
 use foldhash::HashMap;
 
 /// So many inboxes a process may have open.
@@ -240,8 +240,11 @@ impl Node {
         let (Some(slot), Some(core)) = (slot, core) else { return Err(OpenError::Full) };
         let inbox = Inbox::new(core, Arc::clone(self), given.map(str::to_owned));
         if let Some(name) = given {
-            let asked = lock(&self.registry).register(name, slot);
-            for asker in asked.ok_or_else(|| OpenError::Taken(name.to_owned()))? {
+            let asked = lock(&self.registry).register(name, slot).map_err(|refusal| match refusal {
+                Refusal::Taken => OpenError::Taken(name.to_owned()),
+                Refusal::Full => OpenError::Full,
+            });
+            for asker in asked? {
                 self.answer(asker, slot);
             }
         }
@@ -450,14 +453,18 @@ impl Node {
         let node = Arc::clone(self);
         guard(move || {
             let answer = IVar::new();
-            let request = match asked {
-                Ok((peer, name)) => node.ask(peer, &name, &answer),
+            let asked = match asked {
+                Ok((peer, name)) => Some((node.ask(peer, &name, &answer), peer, name)),
                 Err(error) => {
                     let _ = answer.put(Err(error));
-                    0
+                    None
                 }
             };
-            answer.get().on_abort(move || drop(lock(&node.requests).remove(&request)))
+            answer.get().on_abort(move || {
+                if let Some((request, peer, name)) = asked {
+                    node.withdraw(peer, request, &name);
+                }
+            })
         })
     }
 
@@ -494,6 +501,19 @@ impl Node {
             }
         }
         request
+    }
+
+    /// Nobody wants to know that name any more, unless it was answered.
+    fn withdraw(&self, to: Peer, request: u64, name: &str) {
+        if lock(&self.requests).remove(&request).is_none() {
+            return;
+        }
+        if to == self.me {
+            lock(&self.registry).withdraw(name, Asker { peer: to, request });
+        } else {
+            let header = Header { request, flags: WITHDRAWN, ..self.header(Kind::Lookup) };
+            self.control(to, header, Body::copied_from(name.as_bytes()));
+        }
     }
 
     /// Somebody asks for a name.

@@ -7,7 +7,7 @@ use super::{LONGEST_NAME, Node, lock};
 use crate::engine::{Change, Lane, Peer, Sink};
 use crate::error::{LookupError, SendError};
 use crate::name::Asker;
-use crate::wire::{Body, Control, Header, Kind, LENGTH, Slot};
+use crate::wire::{Body, Control, Header, Kind, LENGTH, Slot, WITHDRAWN};
 
 impl Sink for &Node {
     fn arrived(&mut self, from: Peer, _lane: Lane, frame: Body) {
@@ -59,7 +59,12 @@ impl Node {
             }
             Kind::Lookup => {
                 let name = std::str::from_utf8(&frame).ok().filter(|name| name.len() <= LONGEST_NAME)?;
-                self.look_up(Asker { peer: from, request: header.request }, name);
+                let asker = Asker { peer: from, request: header.request };
+                if header.flags & WITHDRAWN == 0 {
+                    self.look_up(asker, name);
+                } else {
+                    lock(&self.registry).withdraw(name, asker);
+                }
                 Some(())
             }
             Kind::Found => {

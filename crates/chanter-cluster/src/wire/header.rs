@@ -23,6 +23,9 @@ pub const LENGTH: usize = 48;
 /// The flag of frames that have a number in their link. The receiver acknowledges it.
 pub const NUMBERED: u8 = 1;
 
+/// The flag of a [`Lookup`](Kind::Lookup) that is not wanted any more.
+pub const WITHDRAWN: u8 = 2;
+
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

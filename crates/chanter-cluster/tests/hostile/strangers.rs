@@ -82,9 +82,8 @@ fn a_number_is_had_once() {
 /// Each end says what is wrong, and what to do.
 #[test]
 fn who_connects_is_told_why_it_is_refused() {
-    /// What a stranger does, and why it is refused.
-    type Refusal<'a> = (&'a dyn Fn(&mut Raw), &'a str);
-    let refusals: [Refusal<'_>; 4] = [
+    type Says = dyn Fn(&mut Raw);
+    let refusals: [(&Says, &str); 4] = [
         (&|_| (), "closed the connection without an answer: it is of another job"),
         (&|raw| raw.write(b"chanter2"), "another version of chanter-cluster: build all programs of a job"),
         (&|raw| raw.write(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "no process of a job"),

@@ -36,7 +36,7 @@ use self::inbox::{Happening, Inbox};
 use self::link::Link;
 use self::stream::{Listener, Stream};
 use super::{Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink};
-use crate::launcher::{BadEnvironment, Launched, Secret};
+use crate::launcher::{Address, BadEnvironment, Launched, Secret};
 use crate::wire::Body;
 
 /// Connections that have proved nothing, at a time.
@@ -85,6 +85,8 @@ pub enum StartError {
     Environment(BadEnvironment),
     /// The OS refuses.
     Io(io::Error),
+    /// Nobody can be reached at that process's address, and why.
+    Unreachable(Peer, Address, io::Error),
     /// At that process's address is somebody who is not that process, and why.
     Stranger(Peer, String),
     /// These have not come in time.
@@ -96,10 +98,20 @@ impl fmt::Display for StartError {
         match self {
             Self::Environment(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
+            Self::Unreachable(peer, address, error) => write!(
+                f,
+                "cannot reach process {} at {address}: {error}; it has ended, or that is no address of its host",
+                peer.0
+            ),
             Self::Stranger(peer, why) => write!(f, "cannot connect to process {}: {why}", peer.0),
             Self::Missing(peers) => {
                 let peers: Vec<String> = peers.iter().map(|peer| peer.0.to_string()).collect();
-                write!(f, "these processes have not connected in time: {}", peers.join(", "))
+                write!(
+                    f,
+                    "these processes have not connected in time: {}; they have not started, cannot reach this one, or are of \
+                     another job",
+                    peers.join(", ")
+                )
             }
         }
     }
@@ -176,7 +188,9 @@ impl Sockets {
         let accepting = Cancelled(spawn(accepting.run()));
         let connecting = async {
             for (peer, address) in (0..number).map(Peer).zip(&addresses) {
-                let stream = Stream::connect(address).await?;
+                let stream = Stream::connect(address)
+                    .await
+                    .map_err(|error| StartError::Unreachable(peer, address.clone(), error))?;
                 hello::connect(&stream, &secret, me, peer)
                     .await
                     .map_err(|stranger| StartError::Stranger(peer, stranger.to_string()))?;
