@@ -24,7 +24,6 @@ chapters! {
     policies: "src/policies.md"
     processes: "src/processes.md"
     services: "src/services.md"
-    objects: "src/objects.md"
     pitfalls: "src/pitfalls.md"
     testing: "src/testing.md"
     guarantees: "src/guarantees.md"

@@ -25,7 +25,6 @@
 mod args;
 mod entry;
 mod explore;
-mod object;
 mod remote;
 
 use entry::Kind;
@@ -195,47 +194,6 @@ pub fn test(args: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn cluster_main(args: TokenStream, item: TokenStream) -> TokenStream {
     entry::expand(Kind::ClusterMain, args.into(), item.into()).into()
-}
-
-/// Makes the methods of a type callable by reference: see [`chanter_objects`](https://docs.rs/chanter-objects).
-///
-/// It goes before an `impl` of a type that is not generic. A method that others call says how it uses its object; all others stay
-/// the type's own. The `impl` stays as it is written, so calls of `self` are plain. Beside it comes a trait, named after the type,
-/// with the same methods for a `Ref` of it:
-///
-/// ```text
-/// #[object]
-/// impl Count {
-///     #[method(read)]
-///     fn get(&self) -> u64 { .. }
-///     #[method(mut)]
-///     async fn add(&mut self, more: u64) { .. }
-///     #[method(mut)]
-///     async fn ask(&mut self, k: Lazy<'_, u64>) { .. }
-/// }
-///
-/// // adds
-/// trait CountCalls {
-///     fn get(self) -> impl Future<Output = Result<u64, Gone>> + Send;
-///     fn add(self, more: u64) -> impl Future<Output = Result<(), Gone>> + Send;
-///     fn ask(self) -> impl Future<Output = Result<u64, Gone>> + Send;
-///     fn ask_with(self, k: Lazy<'_, u64>) -> impl Future<Output = ()> + Send;
-/// }
-/// impl CountCalls for Ref<Count> { .. }
-/// ```
-///
-/// The trait is as visible as the last of the methods that is more than private.
-///
-/// | | takes | beside |
-/// |---|---|---|
-/// | `#[method(read)]` | `&self` | others that read |
-/// | `#[method(mut)]` | `&mut self` | nobody |
-/// | `#[method(free)]` | `&self` | everybody: the type has no `mut` methods, so it never waits |
-///
-/// `crate = path` says where the library is, when it was renamed or is re-exported.
-#[proc_macro_attribute]
-pub fn object(args: TokenStream, item: TokenStream) -> TokenStream {
-    object::expand(args.into(), item.into()).into()
 }
 
 /// Use it as `#[chanter_cluster::service]`: its documentation is there.

@@ -108,7 +108,7 @@ pub use vp::entry as __main;
 pub mod base {
     pub use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
     pub use crate::event::wakes::Wakes;
-    pub use crate::sync::{BiasedLock, Guard, Lock};
+    pub use crate::sync::{Guard, Lock};
     pub use crate::vp::{Pump, PumpRest, choose};
 
     /// The synchronization on an event: what its `IntoFuture` gives.

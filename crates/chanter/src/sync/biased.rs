@@ -59,7 +59,7 @@ const REST: u16 = (1 << 13) - 1;
 const BIASES: u16 = REST + 1;
 
 /// A value behind a lock that may be biased.
-pub struct BiasedLock<T> {
+pub(crate) struct BiasedLock<T> {
     /// The lock proper.
     held: AtomicBool,
     /// A byte of the value's, in what would be padding: written under the
@@ -98,8 +98,7 @@ unsafe impl<T: Send> Send for BiasedLock<T> {}
 
 impl<T> BiasedLock<T> {
     const_unless_loom! {
-        /// Free, with a hint.
-        pub fn new(value: T, hint: u8) -> Self {
+        pub(crate) fn new(value: T, hint: u8) -> Self {
             Self::with_history(value, hint, History::NONE)
         }
     }
@@ -120,7 +119,7 @@ impl<T> BiasedLock<T> {
     /// Waits for the lock. Blocks the OS thread, for a few dozen instructions
     /// of another thread at most, and now and then for a revocation.
     #[inline(always)]
-    pub fn lock(&self) -> BiasedGuard<'_, T> {
+    pub(crate) fn lock(&self) -> BiasedGuard<'_, T> {
         let me = os_thread();
         let entrance = self.enter(me);
         if entrance.is_none() {
@@ -315,7 +314,7 @@ impl<T> Drop for BiasedLock<T> {
 }
 
 /// The right to use the value; releases the lock when dropped.
-pub struct BiasedGuard<'a, T> {
+pub(crate) struct BiasedGuard<'a, T> {
     value: ManuallyDrop<MutPtr<T>>,
     /// A pointer: whoever has the lock next may free it before `drop` returns.
     lock: NonNull<BiasedLock<T>>,

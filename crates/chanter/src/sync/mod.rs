@@ -23,8 +23,7 @@ pub(crate) mod models;
 mod tests;
 
 pub(crate) use aliased::{AliasedBox, aliased};
-pub use biased::BiasedLock;
-pub(crate) use biased::{BiasedGuard, History};
+pub(crate) use biased::{BiasedGuard, BiasedLock, History};
 pub(crate) use cell::Cell;
 pub(crate) use entrance::Entrance;
 pub use lock::{Guard, Lock};
