@@ -3,12 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use chanter::base::Mode;
 
-use crate::hold::Waiting;
+use crate::hold::{At, Waiting};
 use crate::{Gone, Ref};
 
 /// A method, with its arguments, that does not suspend.
@@ -85,20 +86,20 @@ unsafe impl<T, R, F: FnOnce(&mut T) -> R> Method<T> for Writes<F, R> {
 /// **Cancel safety.** A call that is dropped before it yields has not been made.
 #[must_use = "calls do nothing unless awaited"]
 pub struct Call<T, M> {
-    to: Ref<T>,
+    at: At<T>,
     method: M,
 }
 
 impl<T, M> fmt::Debug for Call<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Call({:?})", self.to)
+        write!(f, "Call({:?})", self.at.name())
     }
 }
 
 impl<T, M: Method<T>> Call<T, M> {
     #[inline(always)]
     pub(crate) fn new(to: Ref<T>, method: M) -> Self {
-        Self { to, method }
+        Self { at: to.at(), method }
     }
 
     /// Makes the call now, if the object lets it in; gives it back if that would have to wait. Never blocks.
@@ -107,7 +108,7 @@ impl<T, M: Method<T>> Call<T, M> {
     /// The call itself, not made.
     #[inline(always)]
     pub fn now(self) -> Result<Result<M::Output, Gone>, Self> {
-        match self.to.try_hold(M::MODE) {
+        match self.at.try_hold(M::MODE) {
             // SAFETY: inside, in this mode.
             Ok(Some(hold)) => Ok(Ok(hold.run(|value| unsafe { self.method.run(value) }))),
             Ok(None) => Err(self),
@@ -122,29 +123,28 @@ impl<T, M: Method<T>> IntoFuture for Call<T, M> {
 
     #[inline(always)]
     fn into_future(self) -> Calling<T, M> {
-        Calling { call: Some(self), waiting: None }
+        let method = MaybeUninit::new(self.method);
+        Calling { at: self.at, stage: Stage::Fresh, method, waiting: MaybeUninit::uninit() }
     }
 }
 
 /// A call that is being made: what `.await` makes of a [`Call`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct Calling<T, M> {
-    /// Until it is made.
-    call: Option<Call<T, M>>,
-    /// The object did not let it in at once. Pinned.
-    waiting: Option<Waiting<T>>,
+    at: At<T>,
+    stage: Stage,
+    /// There unless it is `Over`.
+    method: MaybeUninit<M>,
+    /// There while it is `Waiting`. Pinned.
+    waiting: MaybeUninit<Waiting<T>>,
 }
 
-// No method lies pinned.
-impl<T, M> Calling<T, M> {
-    #[inline(always)]
-    fn parts(self: Pin<&mut Self>) -> (&mut Option<Call<T, M>>, Pin<&mut Option<Waiting<T>>>) {
-        // SAFETY: `waiting` is pinned, `call` is not.
-        unsafe {
-            let this = self.get_unchecked_mut();
-            (&mut this.call, Pin::new_unchecked(&mut this.waiting))
-        }
-    }
+/// How far a call is. (One byte, rather than one for each part: a call is made of few stores.)
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Fresh,
+    Waiting,
+    Over,
 }
 
 impl<T, M> fmt::Debug for Calling<T, M> {
@@ -153,41 +153,76 @@ impl<T, M> fmt::Debug for Calling<T, M> {
     }
 }
 
+impl<T, M: Method<T>> Calling<T, M> {
+    /// # Safety
+    /// It is not over, and is from now on.
+    #[inline(always)]
+    unsafe fn take_method(&mut self) -> M {
+        self.stage = Stage::Over;
+        // SAFETY: there, and not taken again.
+        unsafe { self.method.assume_init_read() }
+    }
+
+    /// The object does not let it in.
+    ///
+    /// # Safety
+    /// It is not over, and is pinned.
+    #[cold]
+    #[inline(never)]
+    unsafe fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<M::Output, Gone>> {
+        if self.stage == Stage::Fresh {
+            self.waiting.write(Waiting::new(self.at, M::MODE));
+            self.stage = Stage::Waiting;
+        }
+        // SAFETY: there, and pinned with us.
+        let event = unsafe { Pin::new_unchecked(self.waiting.assume_init_mut()) };
+        let Poll::Ready(hold) = event.poll(cx) else { return Poll::Pending };
+        self.stage = Stage::Fresh;
+        // SAFETY: there, and never used again.
+        unsafe { self.waiting.assume_init_drop() };
+        // SAFETY: it is not over.
+        let method = unsafe { self.take_method() };
+        // SAFETY: inside, in this mode.
+        Poll::Ready(hold.map(|hold| hold.run(|value| unsafe { method.run(value) })))
+    }
+}
+
 impl<T, M: Method<T>> Future for Calling<T, M> {
     type Output = Result<M::Output, Gone>;
 
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (call, waiting) = self.parts();
-        if waiting.is_none() {
-            let now = call.take().expect("polled behind its end").now();
-            match now {
-                Ok(result) => return Poll::Ready(result),
-                Err(blocks) => *call = Some(blocks),
+        // SAFETY: `waiting` is not moved; nothing else is pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        assert!(this.stage != Stage::Over, "a call is polled behind its end");
+        if this.stage == Stage::Fresh {
+            match this.at.try_hold(M::MODE) {
+                Ok(Some(hold)) => {
+                    // SAFETY: it was not over.
+                    let method = unsafe { this.take_method() };
+                    // SAFETY: inside, in this mode.
+                    return Poll::Ready(Ok(hold.run(|value| unsafe { method.run(value) })));
+                }
+                Ok(None) => (),
+                Err(gone) => return Poll::Ready(Err(gone)),
             }
         }
-        wait(call, waiting, cx)
+        // SAFETY: it is not over; pinned.
+        unsafe { this.wait(cx) }
     }
 }
 
-#[cold]
-#[inline(never)]
-fn wait<T, M: Method<T>>(
-    call: &mut Option<Call<T, M>>,
-    mut waiting: Pin<&mut Option<Waiting<T>>>,
-    cx: &mut Context<'_>,
-) -> Poll<Result<M::Output, Gone>> {
-    if waiting.is_none() {
-        let to = call.as_ref().expect("not made yet").to;
-        match to.find() {
-            Ok((slot, generation)) => waiting.set(Some(Waiting::new(slot, generation, M::MODE))),
-            Err(gone) => return Poll::Ready(Err(gone)),
+impl<T, M> Drop for Calling<T, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.stage != Stage::Over {
+            // SAFETY: the stage says what is there.
+            unsafe {
+                if self.stage == Stage::Waiting {
+                    self.waiting.assume_init_drop();
+                }
+                self.method.assume_init_drop();
+            }
         }
     }
-    let Some(event) = waiting.as_mut().as_pin_mut() else { unreachable!("set above") };
-    let Poll::Ready(hold) = event.poll(cx) else { return Poll::Pending };
-    waiting.set(None);
-    let call = call.take().expect("not made yet");
-    // SAFETY: inside, in this mode.
-    Poll::Ready(hold.map(|hold| hold.run(|value| unsafe { call.method.run(value) })))
 }

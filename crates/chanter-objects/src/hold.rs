@@ -10,8 +10,49 @@ use std::task::{Context, Poll};
 use chanter::base::{Acquire, Entering, Mode, Noted, synchronization};
 use chanter::event::Synchronization;
 
-use crate::slot::Slot;
+use crate::slot::{self, Slot};
 use crate::{Gone, Ref};
+
+/// A reference in parts that are stored and loaded whole. (A call that copies one of 12 bytes in pieces
+/// and loads it in others waits for its own stores.)
+pub(crate) struct At<T> {
+    place: *const Slot,
+    generation: u32,
+    of: PhantomData<fn(T) -> T>,
+}
+
+// SAFETY: as a reference.
+unsafe impl<T> Send for At<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for At<T> {}
+
+impl<T> Clone for At<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for At<T> {}
+
+impl<T> At<T> {
+    /// The parts of a reference.
+    #[inline(always)]
+    pub(crate) fn new(place: *const Slot, generation: u32) -> Self {
+        Self { place, generation, of: PhantomData }
+    }
+
+    pub(crate) fn name(self) -> Ref<T> {
+        Ref::of_parts(self.place, self.generation)
+    }
+
+    /// Goes in, if that is possible now. `None`: it has to be waited for.
+    #[inline(always)]
+    pub(crate) fn try_hold(self, mode: Mode) -> Result<Option<Hold<T>>, Gone> {
+        let Some(slot) = slot::at(self.place) else { return Err(Gone::Elsewhere) };
+        Hold::try_enter(slot, self.generation, mode)
+    }
+}
 
 /// The right to use an object, in a mode, until it is dropped.
 pub(crate) struct Hold<T> {
@@ -58,18 +99,6 @@ impl<T> Hold<T> {
         Err(slot.gone(generation))
     }
 
-    /// Goes in as soon as that is possible.
-    #[inline(always)]
-    pub(crate) async fn enter(to: Ref<T>, mode: Mode) -> Result<Self, Gone> {
-        match to.try_hold(mode)? {
-            Some(hold) => Ok(hold),
-            None => {
-                let (slot, generation) = to.find()?;
-                Waiting::new(slot, generation, mode).await
-            }
-        }
-    }
-
     /// The value. It is there, as the hold's mode allows, while the hold lives.
     #[inline(always)]
     pub(crate) fn value(&self) -> *mut T {
@@ -80,21 +109,26 @@ impl<T> Hold<T> {
     /// Runs a method that does not suspend.
     #[inline(always)]
     pub(crate) fn run<R>(self, method: impl FnOnce(*mut T) -> R) -> R {
-        let inside = Inside(self);
-        let result = method(inside.0.value());
-        // Not `drop`: it stays on this OS thread, and has not panicked.
-        let hold = ManuallyDrop::new(inside);
-        let Hold { slot, generation, mode, noted, .. } = hold.0;
-        if !slot.gate.leave_here(mode, noted) {
-            slot.left(generation);
-        }
+        let armed = self.armed();
+        let result = method(self.value());
+        std::mem::forget(armed);
+        self.leave_here();
         result
     }
 
-    /// As `method`, whose panics poison the object.
+    /// Goes out, on the OS thread on which it went in, behind a method that has not panicked.
     #[inline(always)]
-    pub(crate) fn poisoning<F: Future>(&self, method: F) -> Poisoning<'_, F> {
-        Poisoning { slot: self.slot, generation: self.generation, method, of: PhantomData }
+    pub(crate) fn leave_here(self) {
+        let Self { slot, generation, mode, noted, .. } = *ManuallyDrop::new(self);
+        if !slot.gate.leave_here(mode, noted) {
+            slot.left(generation);
+        }
+    }
+
+    /// A method panics if this is dropped.
+    #[inline(always)]
+    pub(crate) fn armed(&self) -> Armed {
+        Armed(self.slot, self.generation, self.mode)
     }
 }
 
@@ -107,47 +141,15 @@ impl<T> Drop for Hold<T> {
     }
 }
 
-/// Around a method that runs: dropped if it panics.
-struct Inside<T>(Hold<T>);
+/// While a method runs: dropped if it panics.
+pub(crate) struct Armed(&'static Slot, u32, Mode);
 
-impl<T> Drop for Inside<T> {
+impl Drop for Armed {
     #[cold]
     fn drop(&mut self) {
-        if self.0.mode == Mode::Alone {
-            self.0.slot.poison(self.0.generation);
+        if self.2 == Mode::Alone {
+            self.0.poison(self.1);
         }
-    }
-}
-
-/// An async method that writes.
-pub(crate) struct Poisoning<'a, F> {
-    slot: &'static Slot,
-    generation: u32,
-    method: F,
-    of: PhantomData<&'a ()>,
-}
-
-/// Dropped if a poll panics.
-struct Poison(&'static Slot, u32);
-
-impl Drop for Poison {
-    #[cold]
-    fn drop(&mut self) {
-        self.0.poison(self.1);
-    }
-}
-
-impl<F: Future> Future for Poisoning<'_, F> {
-    type Output = F::Output;
-
-    #[inline(always)]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let poison = ManuallyDrop::new(Poison(self.slot, self.generation));
-        let armed = ManuallyDrop::into_inner(poison);
-        // SAFETY: pinned with us.
-        let poll = unsafe { self.map_unchecked_mut(|this| &mut this.method) }.poll(cx);
-        std::mem::forget(armed);
-        poll
     }
 }
 
@@ -162,7 +164,9 @@ pub(crate) struct Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    pub(crate) fn new(slot: &'static Slot, generation: u32, mode: Mode) -> Self {
+    /// The object is in this process.
+    pub(crate) fn new(At { place, generation, .. }: At<T>, mode: Mode) -> Self {
+        let slot = slot::at(place).expect("it was looked for before it is waited for");
         let event = synchronization(slot.gate.enter(mode, type_name::<T>()));
         Self { mode, event, at: Left(slot, generation), of: PhantomData }
     }

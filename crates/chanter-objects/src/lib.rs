@@ -48,6 +48,7 @@
 mod call;
 mod gone;
 mod hold;
+mod may_block;
 mod object;
 mod owner;
 mod reference;
@@ -55,6 +56,7 @@ mod slot;
 
 pub use call::{Call, Calling, Method, Reads, Writes};
 pub use gone::Gone;
+pub use may_block::{Alone, Inside, MayBlock, Shared, may_block};
 pub use object::Object;
 pub use owner::Owner;
 pub use reference::Ref;

@@ -9,8 +9,9 @@ use std::ptr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::call::{Call, Reads, Writes};
-use crate::hold::Hold;
-use crate::slot::{self, Slot};
+use crate::hold::At;
+use crate::may_block::{Alone, Shared, may_block};
+use crate::slot::{self, ELSEWHERE, Slot};
 use crate::{Gone, Object};
 
 /// The name of an object: who has it can call the object's methods, from any thread.
@@ -27,9 +28,6 @@ pub struct Ref<T> {
     generation: u32,
     of: PhantomData<fn(T) -> T>,
 }
-
-/// Set in a place that is no address: above it 31 bits for the process, then 32 for the slot.
-const ELSEWHERE: usize = 1;
 
 /// The number of this process.
 const HERE: u32 = 0;
@@ -75,7 +73,7 @@ struct Name(u32, u32, u32);
 
 impl<T> Ref<T> {
     pub(crate) fn new(slot: &'static Slot, generation: u32) -> Self {
-        Self { place: slot, generation, of: PhantomData }
+        Self::of_parts(slot, generation)
     }
 
     fn words(&self) -> (*const Slot, u32) {
@@ -92,25 +90,17 @@ impl<T> Ref<T> {
         }
     }
 
-    /// The slot, if it is in this process.
-    #[inline(always)]
     fn slot(&self) -> Option<&'static Slot> {
-        let place = self.place;
-        // SAFETY: made from a slot's address, and slots stay.
-        (place.addr() & ELSEWHERE == 0).then(|| unsafe { &*place })
+        slot::at(self.place)
     }
 
-    /// Goes in, if that is possible now. `Ok(None)`: the object has to be waited for.
+    pub(crate) fn of_parts(place: *const Slot, generation: u32) -> Self {
+        Self { place, generation, of: PhantomData }
+    }
+
     #[inline(always)]
-    pub(crate) fn try_hold(self, mode: chanter::base::Mode) -> Result<Option<Hold<T>>, Gone> {
-        let Some(slot) = self.slot() else { return Err(Gone::Elsewhere) };
-        Hold::try_enter(slot, self.generation, mode)
-    }
-
-    /// The place, if the object is in this process and may be called.
-    pub(crate) fn find(self) -> Result<(&'static Slot, u32), Gone> {
-        let slot = self.slot().ok_or(Gone::Elsewhere)?;
-        Ok((slot, self.generation))
+    pub(crate) fn at(self) -> At<T> {
+        At::new(self.place, self.generation)
     }
 
     /// Calls `method` as one that reads: beside others that do.
@@ -141,21 +131,20 @@ impl<T> Ref<T> {
     }
 }
 
-/// As [`Ref::read`] and [`Ref::write`], with methods that may suspend.
+/// As [`Ref::read`] and [`Ref::write`], with methods that may suspend (Concert's schema *may-block*, section 4.2.2).
 impl<T: Send + 'static> Ref<T> {
     /// Calls an async method as one that reads: beside others that do, until it ends.
     ///
     /// # Errors
     /// [`Gone`], if the object cannot be called.
     #[inline(always)]
-    pub async fn read_async<R>(self, method: impl AsyncFnOnce(&T) -> R) -> Result<R, Gone>
+    pub fn read_async<R, M>(self, method: M) -> impl Future<Output = Result<R, Gone>> + use<T, R, M>
     where
         T: Sync,
+        M: AsyncFnOnce(&T) -> R,
     {
-        let hold = Hold::enter(self, chanter::base::Mode::Shared).await?;
-        // SAFETY: inside, beside those who read.
-        let value = unsafe { &*hold.value() };
-        Ok(method(value).await)
+        // SAFETY: `method` takes any borrow, and what it returns is of no lifetime of its.
+        unsafe { may_block(self, Shared, |value: *mut T| method(&*value)) }
     }
 
     /// Calls an async method as one that writes: alone, until it ends.
@@ -166,11 +155,12 @@ impl<T: Send + 'static> Ref<T> {
     /// # Panics
     /// If the method does, which leaves the object poisoned.
     #[inline(always)]
-    pub async fn write_async<R>(self, method: impl AsyncFnOnce(&mut T) -> R) -> Result<R, Gone> {
-        let hold = Hold::enter(self, chanter::base::Mode::Alone).await?;
-        // SAFETY: alone inside.
-        let value = unsafe { &mut *hold.value() };
-        Ok(hold.poisoning(method(value)).await)
+    pub fn write_async<R, M>(self, method: M) -> impl Future<Output = Result<R, Gone>> + use<T, R, M>
+    where
+        M: AsyncFnOnce(&mut T) -> R,
+    {
+        // SAFETY: as above.
+        unsafe { may_block(self, Alone, |value: *mut T| method(&mut *value)) }
     }
 }
 
@@ -198,7 +188,7 @@ impl<'de, T: 'static> Deserialize<'de> for Ref<T> {
                 return Err(serde::de::Error::custom("no process has this number"));
             }
             let word = (u64::from(number) << 32 | u64::from(process) << 1) as usize | ELSEWHERE;
-            return Ok(Self { place: ptr::without_provenance(word), generation, of: PhantomData });
+            return Ok(Self::of_parts(ptr::without_provenance(word), generation));
         }
         let slot = slot::by_number(number)
             .ok_or_else(|| serde::de::Error::custom("this process has never had as many objects"))?;

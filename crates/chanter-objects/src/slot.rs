@@ -35,6 +35,16 @@ use crate::Gone;
 /// The generation of a reference to nothing: no object has it.
 pub(crate) const NEVER: u32 = u32::MAX;
 
+/// Set in a place that is no address: above it 31 bits for a process, then 32 for the number of a slot there.
+pub(crate) const ELSEWHERE: usize = 1;
+
+/// The slot at a reference's place, if that is in this process.
+#[inline(always)]
+pub(crate) fn at(place: *const Slot) -> Option<&'static Slot> {
+    // SAFETY: made from a slot's address, and slots stay.
+    (place.addr() & ELSEWHERE == 0).then(|| unsafe { &*place })
+}
+
 /// What a reference points to.
 #[repr(align(64))]
 pub(crate) struct Slot {

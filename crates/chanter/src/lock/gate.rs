@@ -232,9 +232,9 @@ impl Gate {
         if is_barred {
             return false;
         }
-        // ORDER: Release: who looks at the mark may read this store rather than that of the last
-        // leave, and must see what was done inside before it.
-        self.mark.store(mark + mode.mark(), order::gate_enter());
+        // ORDER: Relaxed: who looks at the mark may read this store rather than that of the last leave, but the fence of
+        // that lies between them.
+        self.mark.store(mark + mode.mark(), Ordering::Relaxed);
         // ORDER: INV-MARK, the owner's side.
         fence_pair::light();
         // ORDER: Relaxed: only we set this owner, so what others did before it is seen.

@@ -97,8 +97,6 @@ orders! {
     permit_take = Acquire;
     /// `Permits::give`: publishes what was done with the permits.
     permit_give = Release;
-    /// `Gate::try_mark`: publishes what the last leave did, to who reads this store instead.
-    gate_enter = Release;
     /// `Gate::leave_here`: publishes what was done inside.
     gate_leave = Release;
     /// `Gate::look_at_mark`: sees what was done inside by the bias.
