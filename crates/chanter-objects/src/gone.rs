@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The object cannot be called: the method did not run.
+/// A call has no result: the object cannot be called, and the method did not run; or it did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Gone {
@@ -12,6 +12,8 @@ pub enum Gone {
     Ended,
     /// A method that may write has panicked, and its owner has not forgiven that.
     Poisoned,
+    /// The method ended, and nobody has kept its continuation, or who had has dropped it.
+    Unanswered,
     /// It is in another process, which cannot be called from here.
     Elsewhere,
 }
@@ -21,6 +23,7 @@ impl fmt::Display for Gone {
         f.write_str(match self {
             Self::Ended => "the object has ended",
             Self::Poisoned => "the object is poisoned: a method that may write has panicked",
+            Self::Unanswered => "the call was not answered",
             Self::Elsewhere => "the object is in another process",
         })
     }

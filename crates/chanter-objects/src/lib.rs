@@ -46,17 +46,118 @@
 //! further calls give [`Gone::Poisoned`], until its owner [forgives](Owner::forgive).
 
 mod call;
+mod conc;
+mod counter;
 mod gone;
 mod hold;
+mod lazy;
 mod may_block;
 mod object;
 mod owner;
+mod promise;
 mod reference;
 mod slot;
 
 pub use call::{Call, Calling, Method, Reads, Writes};
+pub use conc::{Calls, Conc, conc, conc_for};
+pub use counter::Counter;
 pub use gone::Gone;
-pub use may_block::{Alone, Inside, MayBlock, Shared, may_block};
+pub use lazy::{Forward, Forwarding, Lazy};
 pub use object::Object;
 pub use owner::Owner;
+pub use promise::{Continuation, Promise, Touch};
 pub use reference::Ref;
+
+/// Makes the methods of a type callable through references: `object.method(..)`.
+///
+/// Each method that says `#[method]` gets a call of the same name, which yields a `Result<_, Gone>`:
+///
+/// | method | inside | its receiver |
+/// |---|---|---|
+/// | `#[method(read)]` | beside others that read | `&self` |
+/// | `#[method(mut)]` | alone | `&mut self` |
+/// | `#[method(free)]` | beside anybody: no method of the object may be `mut` | `&self` |
+/// | `#[method]` | as its receiver says: `read` or `mut` | |
+///
+/// and by its form one of Concert's schemas (section 4.2.2):
+///
+/// | form | schema | the call |
+/// |---|---|---|
+/// | `fn f(&self, ..) -> R` | non-blocking | [`Call`] |
+/// | `async fn f(&self, ..) -> R` | may-block | a future |
+/// | `async fn f(&self, .., k: Lazy<'_, R>)` | continuation-passing | [`Forward`] |
+///
+/// The methods stay what they are: calls within the object are plain ones.
+///
+/// ```
+/// use chanter_objects::{Gone, Lazy, Owner, Ref, object};
+///
+/// struct Patch {
+///     area: f64,
+///     child: Option<Ref<Patch>>,
+/// }
+///
+/// #[object]
+/// impl Patch {
+///     #[method(read)]
+///     fn area(&self) -> f64 {
+///         self.area
+///     }
+///
+///     #[method(mut)]
+///     async fn refine(&mut self, by: Ref<Patch>) -> Result<f64, Gone> {
+///         self.area -= by.area().await?;
+///         Ok(self.area())
+///     }
+///
+///     #[method(read)]
+///     async fn smallest(&self, k: Lazy<'_, f64>) {
+///         match self.child {
+///             Some(child) => k.forward(Box::pin(child.smallest())).await,
+///             None => k.fill(self.area),
+///         }
+///     }
+/// }
+///
+/// # chanter::block_on(async {
+/// let small = Owner::new(Patch { area: 1.0, child: None });
+/// let large = Owner::new(Patch { area: 4.0, child: Some(small.refer()) });
+/// let large = large.refer();
+/// # let keep = Owner::new(Patch { area: 4.0, child: Some(small.refer()) });
+/// # let large = keep.refer();
+/// assert_eq!(large.refine(small.refer()).await??, 3.0);
+/// assert_eq!(large.smallest().await?, 1.0);
+/// # Ok::<(), Gone>(())
+/// # }).unwrap();
+/// ```
+///
+/// A method that calls itself, through references, needs a `Box::pin` around that call, as every recursive `async fn` does: its
+/// frame cannot be a part of itself. That is where the paper makes a heap context.
+///
+/// # What it writes
+///
+/// The block itself, and a type to which a `Ref` derefs (called `PatchRef`, unless it says `#[object(name = ..)]`):
+///
+/// ```ignore
+/// #[repr(transparent)]
+/// pub struct PatchRef(Ref<Patch>);
+///
+/// unsafe impl Object for Patch {
+///     type Methods = PatchRef;
+/// }
+///
+/// impl PatchRef {
+///     fn area(self) -> Call<Patch, impl Method<Patch, Output = f64>> {
+///         self.0.read(move |this: &Patch| <Patch>::area(this))
+///     }
+///     fn refine(self, by: Ref<Patch>) -> impl Future<Output = Result<Result<f64, Gone>, Gone>> {
+///         self.0.write_async(async move |this: &mut Patch| <Patch>::refine(this, by).await)
+///     }
+///     fn smallest(self) -> impl Forward<Answer = f64> {
+///         self.0.read_lazily(async move |this: &Patch, k: Lazy<'_, f64>| <Patch>::smallest(this, k).await)
+///     }
+/// }
+/// ```
+///
+/// So whatever the attribute writes can be written by hand.
+pub use chanter_macros::object;

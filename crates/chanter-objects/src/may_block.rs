@@ -17,15 +17,14 @@ use crate::{Gone, Ref};
 
 /// Beside others that read.
 #[derive(Clone, Copy, Debug)]
-pub struct Shared;
+pub(crate) struct Shared;
 
 /// With nobody else.
 #[derive(Clone, Copy, Debug)]
-pub struct Alone;
+pub(crate) struct Alone;
 
 /// A way of being inside, as a type.
-pub trait Inside {
-    #[doc(hidden)]
+pub(crate) trait Inside {
     const MODE: Mode;
 }
 
@@ -37,6 +36,22 @@ impl Inside for Alone {
     const MODE: Mode = Mode::Alone;
 }
 
+/// What makes a method's future of its object.
+pub(crate) trait Begin<T> {
+    /// The future.
+    type Method: Future;
+    fn begin(self, value: *mut T) -> Self::Method;
+}
+
+impl<T, F: Future, A: FnOnce(*mut T) -> F> Begin<T> for A {
+    type Method = F;
+
+    #[inline(always)]
+    fn begin(self, value: *mut T) -> F {
+        self(value)
+    }
+}
+
 /// A call of an async method: yields what the method returns.
 ///
 /// The method begins when this is polled and the object lets it in; it is polled in place.
@@ -44,7 +59,7 @@ impl Inside for Alone {
 /// **Cancel safety.** Dropped while it waits, it was not made. Dropped while the method is suspended, the method ends there and
 /// the object is free.
 #[must_use = "calls do nothing unless awaited"]
-pub struct MayBlock<T, I, A, F> {
+pub(crate) struct MayBlock<T, I, A, F> {
     at: At<T>,
     stage: Stage,
     _inside: I,
@@ -78,24 +93,34 @@ impl<T, I, A, F> fmt::Debug for MayBlock<T, I, A, F> {
 /// The pointer is the value's, exclusive if the call is made [`Alone`], as long as that future lives, and no longer:
 /// neither its output nor anything else keeps a borrow. Made [`Shared`], it may be used beside others: `T` is `Sync`.
 #[inline(always)]
-pub unsafe fn may_block<T, I: Inside, A, F>(to: Ref<T>, inside: I, method: A) -> MayBlock<T, I, A, F>
+pub(crate) unsafe fn may_block<T, I: Inside, A, F>(to: Ref<T>, inside: I, method: A) -> MayBlock<T, I, A, F>
 where
     T: Send + 'static,
-    A: FnOnce(*mut T) -> F,
+    A: Begin<T, Method = F>,
     F: Future,
 {
-    MayBlock {
-        at: to.at(),
-        stage: Stage::Fresh,
-        _inside: inside,
-        method: MaybeUninit::new(method),
-        waiting: MaybeUninit::uninit(),
-        running: MaybeUninit::uninit(),
-        hold: MaybeUninit::uninit(),
+    // SAFETY: the caller's contract.
+    unsafe { MayBlock::new(to.at(), inside, method) }
+}
+
+impl<T, I, A, F> MayBlock<T, I, A, F> {
+    /// # Safety
+    /// As for [`may_block`].
+    #[inline(always)]
+    pub(crate) unsafe fn new(at: At<T>, inside: I, method: A) -> Self {
+        Self {
+            at,
+            stage: Stage::Fresh,
+            _inside: inside,
+            method: MaybeUninit::new(method),
+            waiting: MaybeUninit::uninit(),
+            running: MaybeUninit::uninit(),
+            hold: MaybeUninit::uninit(),
+        }
     }
 }
 
-impl<T, I: Inside, A: FnOnce(*mut T) -> F, F: Future> MayBlock<T, I, A, F> {
+impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
     /// # Safety
     /// Fresh, or it was waiting and that has been dropped.
     #[inline(always)]
@@ -103,7 +128,7 @@ impl<T, I: Inside, A: FnOnce(*mut T) -> F, F: Future> MayBlock<T, I, A, F> {
         self.stage = Stage::Over;
         // SAFETY: there, and not taken again.
         let method = unsafe { self.method.assume_init_read() };
-        self.running.write(method(hold.value()));
+        self.running.write(method.begin(hold.value()));
         self.hold.write(hold);
         self.stage = Stage::Running;
     }
@@ -160,7 +185,7 @@ impl<T, I: Inside, A: FnOnce(*mut T) -> F, F: Future> MayBlock<T, I, A, F> {
     }
 }
 
-impl<T, I: Inside, A: FnOnce(*mut T) -> F, F: Future> Future for MayBlock<T, I, A, F> {
+impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> Future for MayBlock<T, I, A, F> {
     type Output = Result<F::Output, Gone>;
 
     #[inline(always)]

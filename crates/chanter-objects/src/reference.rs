@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::call::{Call, Reads, Writes};
 use crate::hold::At;
+use crate::lazy::{Forward, Lazy, lazy_call};
 use crate::may_block::{Alone, Shared, may_block};
 use crate::slot::{self, ELSEWHERE, Slot};
 use crate::{Gone, Object};
@@ -161,6 +162,39 @@ impl<T: Send + 'static> Ref<T> {
     {
         // SAFETY: as above.
         unsafe { may_block(self, Alone, |value: *mut T| method(&mut *value)) }
+    }
+}
+
+/// With methods that take their continuation (Concert's schema *continuation-passing*, section 4.2.2).
+impl<T: Send + 'static> Ref<T> {
+    /// Calls a method that reads, and answers by a [`Lazy`] continuation.
+    ///
+    /// # Errors
+    /// [`Gone`], if the object cannot be called, or nobody answers.
+    #[inline(always)]
+    pub fn read_lazily<R: 'static, M>(self, method: M) -> impl Forward<Answer = R> + use<T, R, M>
+    where
+        T: Sync,
+        M: AsyncFnOnce(&T, Lazy<'_, R>),
+    {
+        // SAFETY: `method` takes any borrow, and returns nothing.
+        unsafe { lazy_call(self, Shared, |value: *mut T, answer| method(&*value, Lazy::new(answer))) }
+    }
+
+    /// Calls a method that writes, and answers by a [`Lazy`] continuation.
+    ///
+    /// # Errors
+    /// [`Gone`], if the object cannot be called, or nobody answers.
+    ///
+    /// # Panics
+    /// If the method does, which leaves the object poisoned.
+    #[inline(always)]
+    pub fn write_lazily<R: 'static, M>(self, method: M) -> impl Forward<Answer = R> + use<T, R, M>
+    where
+        M: AsyncFnOnce(&mut T, Lazy<'_, R>),
+    {
+        // SAFETY: as above.
+        unsafe { lazy_call(self, Alone, |value: *mut T, answer| method(&mut *value, Lazy::new(answer))) }
     }
 }
 
