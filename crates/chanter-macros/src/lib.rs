@@ -26,6 +26,8 @@ mod args;
 mod entry;
 mod explore;
 mod object;
+#[cfg(test)]
+mod object_tests;
 
 use entry::Kind;
 use proc_macro::TokenStream;
