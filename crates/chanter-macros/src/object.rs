@@ -213,8 +213,8 @@ fn call(krate: &Path, object: &Type, mode: Mode, method: &ImplItemFn) -> Result<
         return Err(Error::new(ty.span(), "a continuation is the last argument"));
     }
     let (value, inside) = match mode {
-        Mode::Mut => (quote!(&mut #object), format_ident!("write")),
-        _ => (quote!(&#object), format_ident!("read")),
+        Mode::Mut => (quote!(&mut #object), format_ident!("with_mut")),
+        _ => (quote!(&#object), format_ident!("with")),
     };
     let body_span = signature.ident.span();
     let (returns, body) = if let Some(answer) = lazy {

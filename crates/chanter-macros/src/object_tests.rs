@@ -78,7 +78,7 @@ fn the_expansion_is_what_is_documented() {
             /// The area.
             #[inline(always)]
             fn area(self,) -> ::chanter_objects::Call<Patch, impl ::chanter_objects::Method<Patch, Output = f64>> {
-                self.0.read(move |this: &Patch| <Patch>::area(this,))
+                self.0.with(move |this: &Patch| <Patch>::area(this,))
             }
 
             #[inline(always)]
@@ -88,12 +88,12 @@ fn the_expansion_is_what_is_documented() {
             ) -> impl ::core::future::Future<
                 Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>
             > {
-                self.0.write_async(async move |this: &mut Patch| { <Patch>::refine(this, by).await })
+                self.0.with_mut_async(async move |this: &mut Patch| { <Patch>::refine(this, by).await })
             }
 
             #[inline(always)]
             fn smallest(self,) -> impl ::chanter_objects::Forward<Answer = f64> {
-                self.0.read_lazily(async move |this: &Patch, k: ::chanter_objects::Lazy<'_, f64>| {
+                self.0.with_lazily(async move |this: &Patch, k: ::chanter_objects::Lazy<'_, f64>| {
                     <Patch>::smallest(this, k).await
                 })
             }

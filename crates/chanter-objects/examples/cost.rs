@@ -70,7 +70,7 @@ async fn main() {
             round(async || {
                 let mut sum = 0;
                 for _ in 0..CALLS {
-                    sum += object.read(|patch| patch.valx()).await.unwrap();
+                    sum += object.with(|patch| patch.valx()).await.unwrap();
                 }
                 sum
             })
@@ -81,7 +81,7 @@ async fn main() {
             round(async || {
                 let mut sum = 0;
                 for _ in 0..CALLS {
-                    if let Ok(Ok(x)) = object.read(|patch| patch.valx()).now() {
+                    if let Ok(Ok(x)) = object.with(|patch| patch.valx()).now() {
                         sum += x;
                     }
                 }
@@ -105,7 +105,7 @@ async fn main() {
             round(async || {
                 let mut sum = 0;
                 for _ in 0..CALLS {
-                    sum += object.write(|patch| patch.grow(1)).await.unwrap();
+                    sum += object.with_mut(|patch| patch.grow(1)).await.unwrap();
                 }
                 sum
             })
@@ -127,7 +127,7 @@ async fn main() {
             round(async || {
                 let mut sum = 0;
                 for _ in 0..CALLS {
-                    sum += object.write_async(async |patch| patch.refine(1).await).await.unwrap();
+                    sum += object.with_mut_async(async |patch| patch.refine(1).await).await.unwrap();
                 }
                 sum
             })

@@ -20,7 +20,7 @@ use crate::Counter;
 /// let (a, b) = (a.refer(), b.refer());
 /// # let owners = (Owner::new(2), Owner::new(3));
 /// # let (a, b) = (owners.0.refer(), owners.1.refer());
-/// conc! { x = a.read(|x| *x), y = b.read(|y| *y) }
+/// conc! { x = a.with(|x| *x), y = b.with(|y| *y) }
 /// assert_eq!(x? * y?, 6);
 /// # Ok::<(), chanter_objects::Gone>(())
 /// # }).unwrap();
@@ -182,8 +182,8 @@ tuples! { A B C D E F G H I J K L }
 /// # chanter::block_on(async {
 /// let sum = Owner::new(0);
 /// let to = sum.refer();
-/// conc_for(0..10, move |i| async move { to.write(|sum| *sum += i).await.unwrap() }).await;
-/// assert_eq!(to.read(|sum| *sum).await, Ok(45));
+/// conc_for(0..10, move |i| async move { to.with_mut(|sum| *sum += i).await.unwrap() }).await;
+/// assert_eq!(to.with(|sum| *sum).await, Ok(45));
 /// # });
 /// ```
 ///

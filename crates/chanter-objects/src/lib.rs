@@ -10,10 +10,10 @@
 //! # chanter::block_on(async {
 //! let account = Owner::new(100);
 //! let account_ref = account.refer();
-//! account_ref.write(|balance| *balance -= 30).await?;
-//! assert_eq!(account_ref.read(|balance| *balance).await, Ok(70));
+//! account_ref.with_mut(|balance| *balance -= 30).await?;
+//! assert_eq!(account_ref.with(|balance| *balance).await, Ok(70));
 //! drop(account);
-//! assert!(account_ref.read(|balance| *balance).await.is_err());
+//! assert!(account_ref.with(|balance| *balance).await.is_err());
 //! # Ok::<(), chanter_objects::Gone>(())
 //! # }).unwrap();
 //! ```
@@ -22,8 +22,8 @@
 //!
 //! | how | beside it |
 //! |---|---|
-//! | [`read`](Ref::read), [`read_async`](Ref::read_async) | others that read |
-//! | [`write`](Ref::write), [`write_async`](Ref::write_async) | nobody |
+//! | [`with`](Ref::with), [`with_async`](Ref::with_async) | others that read |
+//! | [`with_mut`](Ref::with_mut), [`with_mut_async`](Ref::with_mut_async) | nobody |
 //!
 //! An object lets in who is polled, in order of coming (see [`chanter::lock`]): one that waits and is not polled holds nobody
 //! up. An async method is inside until it ends, beyond its suspensions. If it calls its own object through a `Ref` and may not
@@ -148,13 +148,13 @@ pub use reference::Ref;
 ///
 /// impl PatchRef {
 ///     fn area(self) -> Call<Patch, impl Method<Patch, Output = f64>> {
-///         self.0.read(move |this: &Patch| <Patch>::area(this))
+///         self.0.with(move |this: &Patch| <Patch>::area(this))
 ///     }
 ///     fn refine(self, by: Ref<Patch>) -> impl Future<Output = Result<Result<f64, Gone>, Gone>> {
-///         self.0.write_async(async move |this: &mut Patch| <Patch>::refine(this, by).await)
+///         self.0.with_mut_async(async move |this: &mut Patch| <Patch>::refine(this, by).await)
 ///     }
 ///     fn smallest(self) -> impl Forward<Answer = f64> {
-///         self.0.read_lazily(async move |this: &Patch, k: Lazy<'_, f64>| <Patch>::smallest(this, k).await)
+///         self.0.with_lazily(async move |this: &Patch, k: Lazy<'_, f64>| <Patch>::smallest(this, k).await)
 ///     }
 /// }
 /// ```

@@ -109,7 +109,7 @@ impl<T> Ref<T> {
     /// # Errors
     /// The call yields [`Gone`] if the object cannot be called.
     #[inline(always)]
-    pub fn read<R, F: FnOnce(&T) -> R>(self, method: F) -> Call<T, Reads<F, R>>
+    pub fn with<R, F: FnOnce(&T) -> R>(self, method: F) -> Call<T, Reads<F, R>>
     where
         T: Sync,
     {
@@ -124,7 +124,7 @@ impl<T> Ref<T> {
     /// # Panics
     /// If the method does, which leaves the object poisoned.
     #[inline(always)]
-    pub fn write<R, F: FnOnce(&mut T) -> R>(self, method: F) -> Call<T, Writes<F, R>>
+    pub fn with_mut<R, F: FnOnce(&mut T) -> R>(self, method: F) -> Call<T, Writes<F, R>>
     where
         T: Send,
     {
@@ -132,14 +132,14 @@ impl<T> Ref<T> {
     }
 }
 
-/// As [`Ref::read`] and [`Ref::write`], with methods that may suspend (Concert's schema *may-block*, section 4.2.2).
+/// As [`Ref::with`] and [`Ref::with_mut`], with methods that may suspend (Concert's schema *may-block*, section 4.2.2).
 impl<T: Send + 'static> Ref<T> {
     /// Calls an async method as one that reads: beside others that do, until it ends.
     ///
     /// # Errors
     /// [`Gone`], if the object cannot be called.
     #[inline(always)]
-    pub fn read_async<R, M>(self, method: M) -> impl Future<Output = Result<R, Gone>> + use<T, R, M>
+    pub fn with_async<R, M>(self, method: M) -> impl Future<Output = Result<R, Gone>> + use<T, R, M>
     where
         T: Sync,
         M: AsyncFnOnce(&T) -> R,
@@ -156,7 +156,7 @@ impl<T: Send + 'static> Ref<T> {
     /// # Panics
     /// If the method does, which leaves the object poisoned.
     #[inline(always)]
-    pub fn write_async<R, M>(self, method: M) -> impl Future<Output = Result<R, Gone>> + use<T, R, M>
+    pub fn with_mut_async<R, M>(self, method: M) -> impl Future<Output = Result<R, Gone>> + use<T, R, M>
     where
         M: AsyncFnOnce(&mut T) -> R,
     {
@@ -172,7 +172,7 @@ impl<T: Send + 'static> Ref<T> {
     /// # Errors
     /// [`Gone`], if the object cannot be called, or nobody answers.
     #[inline(always)]
-    pub fn read_lazily<R: 'static, M>(self, method: M) -> impl Forward<Answer = R> + use<T, R, M>
+    pub fn with_lazily<R: 'static, M>(self, method: M) -> impl Forward<Answer = R> + use<T, R, M>
     where
         T: Sync,
         M: AsyncFnOnce(&T, Lazy<'_, R>),
@@ -189,7 +189,7 @@ impl<T: Send + 'static> Ref<T> {
     /// # Panics
     /// If the method does, which leaves the object poisoned.
     #[inline(always)]
-    pub fn write_lazily<R: 'static, M>(self, method: M) -> impl Forward<Answer = R> + use<T, R, M>
+    pub fn with_mut_lazily<R: 'static, M>(self, method: M) -> impl Forward<Answer = R> + use<T, R, M>
     where
         M: AsyncFnOnce(&mut T, Lazy<'_, R>),
     {

@@ -38,15 +38,15 @@ fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
 async fn a_call_yields_what_the_method_returns() {
     let owner = Owner::new(vec![1, 2]);
     let list = owner.refer();
-    list.write(|list| list.push(3)).await.unwrap();
-    assert_eq!(list.read(|list| list.iter().sum()).await, Ok(6));
-    let last = list.write_async(async |list| {
+    list.with_mut(|list| list.push(3)).await.unwrap();
+    assert_eq!(list.with(|list| list.iter().sum()).await, Ok(6));
+    let last = list.with_mut_async(async |list| {
         yield_now().await;
         list.pop()
     });
     assert_eq!(last.await, Ok(Some(3)));
-    assert_eq!(list.read_async(async |list| list.len()).await, Ok(2));
-    assert_eq!(list.read(Vec::len).now().unwrap(), Ok(2));
+    assert_eq!(list.with_async(async |list| list.len()).await, Ok(2));
+    assert_eq!(list.with(Vec::len).now().unwrap(), Ok(2));
 }
 
 #[chanter::test]
@@ -55,25 +55,25 @@ async fn an_ended_object_is_gone_for_all_its_references() {
     let object = owner.refer();
     drop(owner);
     assert_eq!(ends.load(SeqCst), 1);
-    assert_eq!(object.read(|_| ()).await, Err(Gone::Ended));
-    assert_eq!(object.write_async(async |_| ()).await, Err(Gone::Ended));
+    assert_eq!(object.with(|_| ()).await, Err(Gone::Ended));
+    assert_eq!(object.with_mut_async(async |_| ()).await, Err(Gone::Ended));
     // The next object lies where it was, and is another one.
     let (other, _) = probe();
-    assert_eq!(object.read(|_| ()).await, Err(Gone::Ended));
-    assert_eq!(other.refer().read(|_| ()).await, Ok(()));
+    assert_eq!(object.with(|_| ()).await, Err(Gone::Ended));
+    assert_eq!(other.refer().with(|_| ()).await, Ok(()));
 }
 
 #[chanter::test]
 async fn an_object_lives_until_the_last_is_out() {
     let (owner, ends) = probe();
     let object = owner.refer();
-    let mut inside = Box::pin(object.read_async(async |_| never::<()>().await));
+    let mut inside = Box::pin(object.with_async(async |_| never::<()>().await));
     assert!(poll_once(inside.as_mut()).is_pending());
-    let mut waits = Box::pin(object.write(|_| ()).into_future());
+    let mut waits = Box::pin(object.with_mut(|_| ()).into_future());
     assert!(poll_once(waits.as_mut()).is_pending());
     drop(owner);
     assert_eq!(ends.load(SeqCst), 0);
-    assert_eq!(object.read(|_| ()).await, Err(Gone::Ended));
+    assert_eq!(object.with(|_| ()).await, Err(Gone::Ended));
     drop(inside);
     assert_eq!(ends.load(SeqCst), 1);
     assert_eq!(waits.await, Err(Gone::Ended));
@@ -86,8 +86,8 @@ async fn an_object_may_own_itself() {
     probe.ends = Arc::clone(&ends);
     let owner = Owner::new(Selfish(None, probe));
     let object = owner.refer();
-    object.write(move |this| this.0 = Some(owner)).await.unwrap();
-    let dropped_inside = object.write(|this| {
+    object.with_mut(move |this| this.0 = Some(owner)).await.unwrap();
+    let dropped_inside = object.with_mut(|this| {
         this.0 = None;
         this.1.ends.load(SeqCst)
     });
@@ -99,20 +99,20 @@ async fn an_object_may_own_itself() {
 async fn a_call_that_is_dropped_was_not_made() {
     let (owner, _) = probe();
     let object = owner.refer();
-    drop(object.write(|probe| probe.calls += 1));
-    let mut inside = Box::pin(object.write_async(async |probe| {
+    drop(object.with_mut(|probe| probe.calls += 1));
+    let mut inside = Box::pin(object.with_mut_async(async |probe| {
         probe.calls += 10;
         never::<()>().await;
     }));
     assert!(poll_once(inside.as_mut()).is_pending());
     {
-        let mut waits = pin!(object.write(|probe| probe.calls += 1).into_future());
+        let mut waits = pin!(object.with_mut(|probe| probe.calls += 1).into_future());
         assert!(poll_once(waits.as_mut()).is_pending());
-        assert!(object.read(|_| ()).now().is_err());
+        assert!(object.with(|_| ()).now().is_err());
     }
     // Dropped while it is inside: what it has done it has done, and the object is free.
     drop(inside);
-    assert_eq!(object.read(|probe| probe.calls).now().unwrap(), Ok(10));
+    assert_eq!(object.with(|probe| probe.calls).now().unwrap(), Ok(10));
 }
 
 /// One is woken and not polled: others are let in.
@@ -120,11 +120,11 @@ async fn a_call_that_is_dropped_was_not_made() {
 async fn nobody_is_held_up_by_one_that_is_not_polled() {
     let (owner, _) = probe();
     let object = owner.refer();
-    let mut inside = Box::pin(object.write_async(async |_| never::<()>().await));
+    let mut inside = Box::pin(object.with_mut_async(async |_| never::<()>().await));
     assert!(poll_once(inside.as_mut()).is_pending());
-    let mut asleep = Box::pin(object.write(|_| ()).into_future());
+    let mut asleep = Box::pin(object.with_mut(|_| ()).into_future());
     assert!(poll_once(asleep.as_mut()).is_pending());
-    let waits = spawn(async move { object.write(|probe| probe.calls += 1).await });
+    let waits = spawn(async move { object.with_mut(|probe| probe.calls += 1).await });
     yield_now().await;
     drop(inside);
     assert_eq!(waits.await.unwrap(), Ok(()));
@@ -135,9 +135,9 @@ async fn nobody_is_held_up_by_one_that_is_not_polled() {
 async fn a_panic_of_one_that_writes_poisons() {
     let owner = Owner::new(1);
     let object = owner.refer();
-    let read = spawn(async move { object.read(|_| -> () { panic!("expected: reads") }).await });
+    let read = spawn(async move { object.with(|_| -> () { panic!("expected: reads") }).await });
     assert!(read.join().await.is_err());
-    assert_eq!(object.read(|value| *value).await, Ok(1));
+    assert_eq!(object.with(|value| *value).await, Ok(1));
     for suspends in [false, true] {
         let write = spawn(async move {
             if suspends {
@@ -146,21 +146,21 @@ async fn a_panic_of_one_that_writes_poisons() {
                     yield_now().await;
                     panic!("expected: writes")
                 };
-                object.write_async(method).await
+                object.with_mut_async(method).await
             } else {
-                object.write(|_| panic!("expected: writes")).await
+                object.with_mut(|_| panic!("expected: writes")).await
             }
         });
         assert!(write.join().await.is_err());
         assert!(owner.is_poisoned());
-        assert_eq!(object.read(|value| *value).await, Err(Gone::Poisoned));
+        assert_eq!(object.with(|value| *value).await, Err(Gone::Poisoned));
         owner.forgive();
     }
-    assert_eq!(object.read(|value| *value).await, Ok(2));
-    let last = spawn(async move { object.write(|_| panic!("expected: writes")).await });
+    assert_eq!(object.with(|value| *value).await, Ok(2));
+    let last = spawn(async move { object.with_mut(|_| panic!("expected: writes")).await });
     assert!(last.join().await.is_err());
     drop(owner);
-    assert_eq!(object.read(|value| *value).await, Err(Gone::Ended));
+    assert_eq!(object.with(|value| *value).await, Err(Gone::Ended));
 }
 
 #[chanter::test]
@@ -171,23 +171,23 @@ async fn references_are_data() {
     let bytes = postcard::to_stdvec(&object).unwrap();
     let again: Ref<Probe> = postcard::from_bytes(&bytes).unwrap();
     assert_eq!(again, object);
-    assert_eq!(again.write(|_| 7).await, Ok(7));
+    assert_eq!(again.with_mut(|_| 7).await, Ok(7));
     // Of another type it names nothing.
     let wrong: Ref<String> = postcard::from_bytes(&bytes).unwrap();
-    assert_eq!(wrong.read(String::len).await, Err(Gone::Ended));
+    assert_eq!(wrong.with(String::len).await, Err(Gone::Ended));
     drop(owner);
     let late: Ref<Probe> = postcard::from_bytes(&bytes).unwrap();
-    assert_eq!(late.read(|_| ()).await, Err(Gone::Ended));
+    assert_eq!(late.with(|_| ()).await, Err(Gone::Ended));
     // A generation that is to come is not named in advance.
     let (process, slot, generation) = postcard::from_bytes::<(u32, u32, u32)>(&bytes).unwrap();
     let early = postcard::to_stdvec(&(process, slot, generation + 1)).unwrap();
     let early: Ref<String> = postcard::from_bytes(&early).unwrap();
     let _next = Owner::new(0_u8);
-    assert_eq!(early.read(String::len).await, Err(Gone::Ended));
+    assert_eq!(early.with(String::len).await, Err(Gone::Ended));
     // Elsewhere: it keeps its name.
     let elsewhere = postcard::to_stdvec(&(3_u32, slot, generation)).unwrap();
     let far: Ref<Probe> = postcard::from_bytes(&elsewhere).unwrap();
-    assert_eq!(far.read(|_| ()).await, Err(Gone::Elsewhere));
+    assert_eq!(far.with(|_| ()).await, Err(Gone::Elsewhere));
     assert_eq!(postcard::to_stdvec(&far).unwrap(), elsewhere);
     assert!(
         postcard::from_bytes::<Ref<Probe>>(&postcard::to_stdvec(&(0_u32, 1_u32 << 30, 1_u32)).unwrap())
@@ -210,7 +210,7 @@ fn calls_exclude_across_threads() {
                 for round in 0..rounds {
                     // A streak that earns a bias, now and then.
                     for _ in 0..if round % 50 == index { 200 } else { 1 } {
-                        object.write(|probe| probe.calls += 1).await.unwrap();
+                        object.with_mut(|probe| probe.calls += 1).await.unwrap();
                         written += 1;
                     }
                     match (round + index) % 4 {
@@ -220,20 +220,20 @@ fn calls_exclude_across_threads() {
                                 yield_now().await;
                                 probe.inside = 0;
                             };
-                            object.write_async(method).await.unwrap();
+                            object.with_mut_async(method).await.unwrap();
                         }
                         1 => {
                             let method = async |probe: &Probe| {
                                 yield_now().await;
                                 assert_eq!(probe.inside, 0);
                             };
-                            object.read_async(method).await.unwrap();
+                            object.with_async(method).await.unwrap();
                         }
                         2 => {
-                            let mut call = Box::pin(object.read_async(async |_| yield_now().await));
+                            let mut call = Box::pin(object.with_async(async |_| yield_now().await));
                             let _ = poll_once(call.as_mut());
                         }
-                        _ => object.read(|probe| assert_eq!(probe.inside, 0)).await.unwrap(),
+                        _ => object.with(|probe| assert_eq!(probe.inside, 0)).await.unwrap(),
                     }
                 }
                 written
@@ -243,7 +243,7 @@ fn calls_exclude_across_threads() {
         for thread in threads {
             written += thread.await.unwrap();
         }
-        assert_eq!(object.read(|probe| probe.calls).await, Ok(written));
+        assert_eq!(object.with(|probe| probe.calls).await, Ok(written));
         owner
     });
     drop(dropped);
@@ -265,7 +265,7 @@ fn objects_end_beside_calls() {
                 while let Ok((number, object)) = rx.recv().await {
                     loop {
                         let seen = object
-                            .write_async(async |this| {
+                            .with_mut_async(async |this| {
                                 let number = this.0;
                                 if calls % 3 == 0 {
                                     yield_now().await;
@@ -288,7 +288,7 @@ fn objects_end_beside_calls() {
                 let owner = Owner::new((number, Probe { ends: Arc::clone(&ends), ..Probe::default() }));
                 tx.send((number, owner.refer())).await.unwrap();
                 for _ in 0..number % 100 {
-                    owner.refer().write(|this| this.1.calls += 1).await.unwrap();
+                    owner.refer().with_mut(|this| this.1.calls += 1).await.unwrap();
                 }
                 drop(owner);
             }

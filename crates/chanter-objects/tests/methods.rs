@@ -114,7 +114,7 @@ async fn a_continuation_that_is_kept_is_filled_later() {
     let (to, middle) = (a.refer(), b.refer());
     let waits = spawn(async move { to.later().await });
     let forwarded = spawn(async move { middle.later_of(to).await });
-    while a.refer().read(|node| node.asked.len()).await != Ok(2) {
+    while a.refer().with(|node| node.asked.len()).await != Ok(2) {
         yield_now().await;
     }
     // The object is free while its callers wait.
@@ -129,7 +129,7 @@ async fn a_continuation_that_is_kept_is_filled_later() {
     }
     assert_eq!(to.say().await, Ok(0));
     let waits = spawn(async move { to.later().await });
-    while a.refer().read(|node| node.asked.len()).await != Ok(1) {
+    while a.refer().with(|node| node.asked.len()).await != Ok(1) {
         yield_now().await;
     }
     drop(a);
@@ -140,7 +140,7 @@ async fn a_continuation_that_is_kept_is_filled_later() {
 async fn who_is_not_answered_is_told() {
     let owner = node(5, None);
     assert_eq!(owner.refer().forget().await, Err(Gone::Unanswered));
-    assert_eq!(owner.refer().read(|node| node.calls).await, Ok(1));
+    assert_eq!(owner.refer().with(|node| node.calls).await, Ok(1));
 }
 
 /// A call is dropped at each await of a line that suspends: no object is held, no continuation dangles.
@@ -157,7 +157,7 @@ async fn forwarded_calls_are_dropped_at_any_await() {
         assert!(b.refer().set(1).now().is_ok());
         a.refer().say().await.unwrap();
     }
-    let mut line = Box::pin(b.refer().write_async(async |_| never::<()>().await));
+    let mut line = Box::pin(b.refer().with_mut_async(async |_| never::<()>().await));
     assert!(poll_once(line.as_mut()).is_pending());
     let mut waits = Box::pin(b.refer().last(0));
     assert!(poll_once(waits.as_mut()).is_pending());
@@ -170,20 +170,20 @@ async fn forwarded_calls_are_dropped_at_any_await() {
 async fn conc_makes_all_calls_and_waits_once() {
     let (a, b) = (node(1, None), node(2, None));
     let (a_ref, b_ref) = (a.refer(), b.refer());
-    let mut inside = Box::pin(b_ref.write_async(async |_| never::<()>().await));
+    let mut inside = Box::pin(b_ref.with_mut_async(async |_| never::<()>().await));
     assert!(poll_once(inside.as_mut()).is_pending());
     let both = spawn(async move {
         conc! { x = a_ref.value(), y = b_ref.value(), z = a_ref.last(4), w = a_ref.later() }
         (x, y, z, w)
     });
-    while a.refer().read(|node| node.asked.len()).await != Ok(1) {
+    while a.refer().with(|node| node.asked.len()).await != Ok(1) {
         yield_now().await;
     }
     drop(inside);
     a_ref.say().await.unwrap();
     assert_eq!(both.await.unwrap(), (Ok(1), Ok(2), Ok(5), Ok(1)));
     // Dropped half-way: what is ready is dropped, what waits leaves.
-    let mut inside = Box::pin(b_ref.write_async(async |_| never::<()>().await));
+    let mut inside = Box::pin(b_ref.with_mut_async(async |_| never::<()>().await));
     assert!(poll_once(inside.as_mut()).is_pending());
     {
         let mut half = pin!(chanter_objects::conc((a_ref.value(), b_ref.value())));
@@ -201,7 +201,7 @@ async fn conc_for_waits_for_all() {
         if i % 3 == 0 {
             yield_now().await;
         }
-        to.write(|node| node.value += i).await.unwrap();
+        to.with_mut(|node| node.value += i).await.unwrap();
     })
     .await;
     assert_eq!(to.value().await, Ok(4950));

@@ -37,7 +37,7 @@ async fn calls_exclude_in_every_schedule() {
     let to = account.refer();
     let threads = [1, 2].map(|amount| {
         spawn(async move {
-            to.write_async(async |account| {
+            to.with_mut_async(async |account| {
                 let before = account.balance;
                 yield_now().await;
                 account.balance = before + amount;
