@@ -52,7 +52,7 @@ pub trait Calls {
     fn parts(self) -> Self::Parts;
 }
 
-/// The future of [`conc`].
+/// The future of [`conc()`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct Conc<P> {
     /// Pinned.

@@ -10,7 +10,7 @@ use crate::Gone;
 
 /// A value that is to come.
 ///
-/// To *touch* it is an event: await it, or choose it beside others. Of many, `gather` or [`conc!`](crate::conc) touch all.
+/// To *touch* it is an event: await it, or choose it beside others. Of many, `gather` or [`conc!`](crate::conc!) touch all.
 #[must_use = "a promise is touched by awaiting it"]
 pub struct Promise<T>(Receiver<T>);
 

@@ -213,7 +213,7 @@ impl Gate {
     #[inline(always)]
     fn give(&self, permits: usize) {
         self.permits.give(permits);
-        // ORDER: Acquire pairs with the Release in `Permits::touch`.
+        // ORDER: Acquire pairs with the Release in `Permits::touch`, and with that in `leave_here`: see `look_at_mark`.
         full_fence(order::gate_left());
     }
 
@@ -360,8 +360,9 @@ impl Gate {
     }
 
     fn look_at_mark(&self) -> u32 {
-        // ORDER: Acquire pairs with the Releases of the owner's way in and out.
-        self.mark.load(order::gate_look())
+        // ORDER: Relaxed: whoever goes in for what is seen here does so behind the Acquire fence in `give`, which pairs with
+        // the Release of the owner's way out.
+        self.mark.load(Ordering::Relaxed)
     }
 
     /// Marked holds have ended behind the end of the bias, `left` of them elsewhere.

@@ -90,9 +90,10 @@ fn gate_leave_release_is_needed() {
     needs("gate_leave", Relaxed, revoked);
 }
 
+/// What was done by the bias is seen behind the look at the mark.
 #[test]
-fn gate_look_acquire_is_needed() {
-    needs("gate_look", Relaxed, revoked);
+fn gate_left_acquire_is_needed_for_marks() {
+    needs("gate_left", Relaxed, revoked);
 }
 
 /// Twice in a row by the bias: who ends it may see the second mark only.
