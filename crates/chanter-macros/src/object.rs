@@ -229,7 +229,11 @@ fn call(krate: &Path, object: &Type, mode: Mode, method: &ImplItemFn) -> Result<
         let lazily = format_ident!("{inside}_lazily");
         let answer = of_object(answer.to_token_stream(), object);
         (
-            quote!(impl #krate::Forward<Answer = #answer>),
+            quote!(impl #krate::Forward<
+                Answer = #answer,
+                Output = ::core::result::Result<#answer, #krate::Gone>,
+                IntoFuture = impl #krate::Answers<#answer>
+            >),
             quote_spanned!(body_span=> self.0.#lazily(async move |this: #value, #k: #krate::Lazy<'_, #answer>| {
                 <#object>::#name(this, #(#names,)* #k).await
             })),
@@ -238,7 +242,10 @@ fn call(krate: &Path, object: &Type, mode: Mode, method: &ImplItemFn) -> Result<
         let asynchronous = format_ident!("{inside}_async");
         let output = of_object(output.to_token_stream(), object);
         (
-            quote!(impl ::core::future::Future<Output = ::core::result::Result<#output, #krate::Gone>>),
+            quote!(impl ::core::future::IntoFuture<
+                Output = ::core::result::Result<#output, #krate::Gone>,
+                IntoFuture = impl ::core::future::Future<Output = ::core::result::Result<#output, #krate::Gone>>
+            >),
             quote_spanned!(body_span=> self.0.#asynchronous(async move |this: #value| {
                 <#object>::#name(this, #(#names),*).await
             })),

@@ -85,14 +85,21 @@ fn the_expansion_is_what_is_documented() {
             pub fn refine(
                 self,
                 by: Ref<Patch>
-            ) -> impl ::core::future::Future<
-                Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>
+            ) -> impl ::core::future::IntoFuture<
+                Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>,
+                IntoFuture = impl ::core::future::Future<
+                    Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>
+                >
             > {
                 self.0.with_mut_async(async move |this: &mut Patch| { <Patch>::refine(this, by).await })
             }
 
             #[inline(always)]
-            fn smallest(self,) -> impl ::chanter_objects::Forward<Answer = f64> {
+            fn smallest(self,) -> impl ::chanter_objects::Forward<
+                Answer = f64,
+                Output = ::core::result::Result<f64, ::chanter_objects::Gone>,
+                IntoFuture = impl ::chanter_objects::Answers<f64>
+            > {
                 self.0.with_lazily(async move |this: &Patch, k: ::chanter_objects::Lazy<'_, f64>| {
                     <Patch>::smallest(this, k).await
                 })

@@ -40,42 +40,83 @@ macro_rules! conc {
 
 /// As the macro [`conc!`](crate::conc!), of a tuple; yields a tuple.
 #[inline(always)]
-pub fn conc<C: Calls>(calls: C) -> Conc<C::Parts> {
-    Conc { parts: calls.parts() }
+pub fn conc<C: Calls>(calls: C) -> Conc<C> {
+    Conc { calls }
 }
 
 /// Several that can be awaited: a tuple of up to twelve.
 pub trait Calls {
+    /// What they yield: a tuple.
+    type Output;
     #[doc(hidden)]
     type Parts;
     #[doc(hidden)]
     fn parts(self) -> Self::Parts;
+    /// # Safety
+    /// They are pinned.
+    #[doc(hidden)]
+    unsafe fn poll(parts: &mut Self::Parts, cx: &mut Context<'_>) -> Poll<Self::Output>;
 }
 
-/// The future of [`conc()`].
-#[must_use = "futures do nothing unless awaited"]
-pub struct Conc<P> {
-    /// Pinned.
-    parts: P,
+/// Several calls: made by [`conc()`], and awaited. (It is small; what is awaited is made in its place.)
+#[derive(Clone, Copy)]
+#[must_use = "calls do nothing unless awaited"]
+pub struct Conc<C> {
+    calls: C,
 }
 
-impl<P> fmt::Debug for Conc<P> {
+impl<C> fmt::Debug for Conc<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Conc(..)")
     }
 }
 
-/// One of them: its future, then its output.
-#[doc(hidden)]
-pub struct Part<F: Future> {
-    stage: Stage,
-    /// There while it is `Pending`. Pinned.
-    future: MaybeUninit<F>,
-    /// There while it is `Ready`.
-    output: MaybeUninit<F::Output>,
+impl<C: Calls> IntoFuture for Conc<C> {
+    type Output = C::Output;
+    type IntoFuture = Concurrently<C>;
+
+    #[inline(always)]
+    fn into_future(self) -> Concurrently<C> {
+        Concurrently { parts: self.calls.parts() }
+    }
 }
 
-impl<F: Future> fmt::Debug for Part<F> {
+/// Several calls that are being made.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Concurrently<C: Calls> {
+    /// Pinned.
+    parts: C::Parts,
+}
+
+impl<C: Calls> fmt::Debug for Concurrently<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Concurrently(..)")
+    }
+}
+
+impl<C: Calls> Future for Concurrently<C> {
+    type Output = C::Output;
+
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
+        // SAFETY: no part is moved.
+        unsafe { C::poll(&mut self.get_unchecked_mut().parts, cx) }
+    }
+}
+
+/// One of them: its future, then its output.
+#[doc(hidden)]
+pub struct Part<C: IntoFuture> {
+    stage: Stage,
+    /// There while it is `Fresh`.
+    call: MaybeUninit<C>,
+    /// There while it is `Pending`. Pinned.
+    future: MaybeUninit<C::IntoFuture>,
+    /// There while it is `Ready`.
+    output: MaybeUninit<C::Output>,
+}
+
+impl<C: IntoFuture> fmt::Debug for Part<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Part(..)")
     }
@@ -83,15 +124,17 @@ impl<F: Future> fmt::Debug for Part<F> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    Fresh,
     Pending,
     Ready,
     Taken,
 }
 
-impl<F: Future> Part<F> {
+impl<C: IntoFuture> Part<C> {
     #[inline(always)]
-    fn new(future: F) -> Self {
-        Self { stage: Stage::Pending, future: MaybeUninit::new(future), output: MaybeUninit::uninit() }
+    fn new(call: C) -> Self {
+        let call = MaybeUninit::new(call);
+        Self { stage: Stage::Fresh, call, future: MaybeUninit::uninit(), output: MaybeUninit::uninit() }
     }
 
     /// True: its output is there.
@@ -100,6 +143,12 @@ impl<F: Future> Part<F> {
     /// It is pinned.
     #[inline(always)]
     unsafe fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.stage == Stage::Fresh {
+            self.stage = Stage::Taken;
+            // SAFETY: there, and not taken again.
+            self.future.write(unsafe { self.call.assume_init_read() }.into_future());
+            self.stage = Stage::Pending;
+        }
         if self.stage != Stage::Pending {
             return true;
         }
@@ -114,7 +163,7 @@ impl<F: Future> Part<F> {
     }
 
     #[inline(always)]
-    fn take(&mut self) -> F::Output {
+    fn take(&mut self) -> C::Output {
         assert!(self.stage == Stage::Ready, "it is polled behind its end");
         self.stage = Stage::Taken;
         // SAFETY: there, and not taken again.
@@ -122,12 +171,13 @@ impl<F: Future> Part<F> {
     }
 }
 
-impl<F: Future> Drop for Part<F> {
+impl<C: IntoFuture> Drop for Part<C> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the stage says what is there.
         unsafe {
             match self.stage {
+                Stage::Fresh => self.call.assume_init_drop(),
                 Stage::Pending => self.future.assume_init_drop(),
                 Stage::Ready => self.output.assume_init_drop(),
                 Stage::Taken => (),
@@ -139,25 +189,21 @@ impl<F: Future> Drop for Part<F> {
 macro_rules! tuples {
     ($first:ident $($more:ident)*) => {
         impl<$first: IntoFuture, $($more: IntoFuture),*> Calls for ($first, $($more,)*) {
-            type Parts = (Part<$first::IntoFuture>, $(Part<$more::IntoFuture>,)*);
+            type Output = ($first::Output, $($more::Output,)*);
+            type Parts = (Part<$first>, $(Part<$more>,)*);
 
             #[inline(always)]
             fn parts(self) -> Self::Parts {
                 #[allow(non_snake_case, reason = "named after their types")]
                 let ($first, $($more,)*) = self;
-                (Part::new($first.into_future()), $(Part::new($more.into_future()),)*)
+                (Part::new($first), $(Part::new($more),)*)
             }
-        }
-
-        impl<$first: Future, $($more: Future),*> Future for Conc<(Part<$first>, $(Part<$more>,)*)> {
-            type Output = ($first::Output, $($more::Output,)*);
 
             #[inline(always)]
-            fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-                // SAFETY: no future is moved.
+            unsafe fn poll(parts: &mut Self::Parts, cx: &mut Context<'_>) -> Poll<Self::Output> {
                 #[allow(non_snake_case, reason = "named after their types")]
-                let ($first, $($more,)*) = unsafe { &mut self.get_unchecked_mut().parts };
-                // SAFETY: pinned with us.
+                let ($first, $($more,)*) = parts;
+                // SAFETY: pinned: the caller's contract.
                 let is_ready = unsafe { $first.poll(cx) $(& $more.poll(cx))* };
                 if is_ready { Poll::Ready(($first.take(), $($more.take(),)*)) } else { Poll::Pending }
             }

@@ -10,7 +10,7 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomPinned;
+use std::marker::{PhantomData, PhantomPinned};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -75,6 +75,13 @@ impl<'a, T> Lazy<'a, T> {
         Forwarding { call, answer: self.answer }
     }
 
+    /// As [`forward`](Self::forward), with the other method's frame on the heap: for one that, by whatever way, may call the
+    /// method that forwards. (A frame cannot be a part of itself.)
+    #[inline(always)]
+    pub fn forward_boxed<C: Forward<Answer = T>>(self, call: C) -> Forwarding<'a, Pin<Box<C::IntoFuture>>> {
+        Forwarding { call: Box::pin(call.into_future()), answer: self.answer }
+    }
+
     /// Makes a continuation that may be kept, sent and filled later, from anywhere. The caller waits for that.
     pub fn keep(self) -> Continuation<T>
     where
@@ -87,13 +94,22 @@ impl<'a, T> Lazy<'a, T> {
 }
 
 /// A call that answers by a continuation: it is awaited, or [forwarded](Lazy::forward) to.
-///
-/// # Safety
-/// `poll_for` says what happened to the continuation that it was given, and lets go of the answer's place before it is ready.
-pub unsafe trait Forward: Future<Output = Result<Self::Answer, Gone>> {
+pub trait Forward:
+    IntoFuture<Output = Result<Self::Answer, Gone>, IntoFuture: Answers<Self::Answer>>
+{
     /// What the call yields.
     type Answer;
+}
 
+impl<T, C: IntoFuture<Output = Result<T, Gone>, IntoFuture: Answers<T>>> Forward for C {
+    type Answer = T;
+}
+
+/// A call that is being made, and answers by a continuation: its caller's, or one that was forwarded.
+///
+/// # Safety
+/// `poll_for` lets go of the answer's place before it is ready.
+pub unsafe trait Answers<T>: Future<Output = Result<T, Gone>> {
     /// # Safety
     /// The answer is there, and nobody else's, until this is ready or dropped; it is the same in each call, and
     /// the future itself is never polled.
@@ -101,19 +117,17 @@ pub unsafe trait Forward: Future<Output = Result<Self::Answer, Gone>> {
     unsafe fn poll_for(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        answer: *mut Answer<Self::Answer>,
+        answer: *mut Answer<T>,
     ) -> Poll<Result<(), Gone>>;
 }
 
 // SAFETY: the call's.
-unsafe impl<C: Forward> Forward for Pin<Box<C>> {
-    type Answer = C::Answer;
-
+unsafe impl<T, F: Answers<T>> Answers<T> for Pin<Box<F>> {
     #[inline(always)]
     unsafe fn poll_for(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        answer: *mut Answer<C::Answer>,
+        answer: *mut Answer<T>,
     ) -> Poll<Result<(), Gone>> {
         // SAFETY: the caller's contract.
         unsafe { self.get_mut().as_mut().poll_for(cx, answer) }
@@ -121,9 +135,8 @@ unsafe impl<C: Forward> Forward for Pin<Box<C>> {
 }
 
 /// A continuation that is forwarded: see [`Lazy::forward`].
-#[must_use = "futures do nothing unless awaited"]
+#[must_use = "it does nothing unless awaited"]
 pub struct Forwarding<'a, C: Forward> {
-    /// Pinned. Before the place that it uses.
     call: C,
     answer: &'a mut Answer<C::Answer>,
 }
@@ -134,7 +147,31 @@ impl<C: Forward> fmt::Debug for Forwarding<'_, C> {
     }
 }
 
-impl<C: Forward> Future for Forwarding<'_, C> {
+impl<'a, C: Forward> IntoFuture for Forwarding<'a, C> {
+    type Output = ();
+    type IntoFuture = Forwarded<'a, C::IntoFuture, C::Answer>;
+
+    #[inline(always)]
+    fn into_future(self) -> Self::IntoFuture {
+        Forwarded { call: self.call.into_future(), answer: self.answer }
+    }
+}
+
+/// The future of a continuation that is forwarded.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Forwarded<'a, F, T> {
+    /// Pinned. Before the place that it uses.
+    call: F,
+    answer: &'a mut Answer<T>,
+}
+
+impl<F, T> fmt::Debug for Forwarded<'_, F, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Forwarded(..)")
+    }
+}
+
+impl<T, F: Answers<T>> Future for Forwarded<'_, F, T> {
     type Output = ();
 
     #[inline(always)]
@@ -203,36 +240,53 @@ impl<T, F: Future, R, A: FnOnce(*mut T, *mut Answer<R>) -> F> Begin<T> for For<A
 /// As for [`may_block`](crate::may_block::may_block); and the second pointer is that of an answer that is nobody else's as
 /// long as the method's future lives.
 #[inline(always)]
-pub(crate) unsafe fn lazy_call<T, I: Inside, A, F, R>(
-    to: Ref<T>,
-    inside: I,
-    method: A,
-) -> LazyCall<T, I, A, F, R>
+pub(crate) unsafe fn lazy_call<T, I, A, F, R>(to: Ref<T>, inside: I, method: A) -> ToAnswer<T, I, A, F, R>
 where
     A: FnOnce(*mut T, *mut Answer<R>) -> F,
-    F: Future,
 {
-    LazyCall {
-        at: to.at(),
-        inside,
-        stage: Stage::Fresh,
-        method: MaybeUninit::new(method),
-        call: MaybeUninit::uninit(),
-        kept: MaybeUninit::uninit(),
-        answer: UnsafeCell::new(Answer::None),
-        _pinned: PhantomPinned,
-    }
+    ToAnswer { at: to.at(), inside, method, answers: PhantomData }
 }
 
-// SAFETY: the method's future has ended, and has been dropped, when it is ready.
-unsafe impl<T, I, A, F, R> Forward for LazyCall<T, I, A, F, R>
+/// A call that has not begun. (It is small; what is awaited is made in its place.)
+#[must_use = "calls do nothing unless awaited"]
+pub(crate) struct ToAnswer<T, I, A, F, R> {
+    at: At<T>,
+    inside: I,
+    method: A,
+    answers: PhantomData<fn() -> (F, R)>,
+}
+
+impl<T, I, A, F, R> IntoFuture for ToAnswer<T, I, A, F, R>
 where
     I: Inside + Copy,
     A: FnOnce(*mut T, *mut Answer<R>) -> F,
     F: Future<Output = ()>,
 {
-    type Answer = R;
+    type Output = Result<R, Gone>;
+    type IntoFuture = LazyCall<T, I, A, F, R>;
 
+    #[inline(always)]
+    fn into_future(self) -> LazyCall<T, I, A, F, R> {
+        LazyCall {
+            at: self.at,
+            inside: self.inside,
+            stage: Stage::Fresh,
+            method: MaybeUninit::new(self.method),
+            call: MaybeUninit::uninit(),
+            kept: MaybeUninit::uninit(),
+            answer: UnsafeCell::new(Answer::None),
+            _pinned: PhantomPinned,
+        }
+    }
+}
+
+// SAFETY: the method's future has ended, and has been dropped, when it is ready.
+unsafe impl<T, I, A, F, R> Answers<R> for LazyCall<T, I, A, F, R>
+where
+    I: Inside + Copy,
+    A: FnOnce(*mut T, *mut Answer<R>) -> F,
+    F: Future<Output = ()>,
+{
     #[inline(always)]
     unsafe fn poll_for(
         self: Pin<&mut Self>,

@@ -59,10 +59,10 @@ mod reference;
 mod slot;
 
 pub use call::{Call, Calling, Method, Reads, Writes};
-pub use conc::{Calls, Conc, conc, conc_for};
+pub use conc::{Calls, Conc, Concurrently, conc, conc_for};
 pub use counter::Counter;
 pub use gone::Gone;
-pub use lazy::{Forward, Forwarding, Lazy};
+pub use lazy::{Answers, Forward, Forwarded, Forwarding, Lazy};
 pub use object::Object;
 pub use owner::Owner;
 pub use promise::{Continuation, Promise, Touch};
@@ -84,7 +84,7 @@ pub use reference::Ref;
 /// | form | schema | the call |
 /// |---|---|---|
 /// | `fn f(&self, ..) -> R` | non-blocking | [`Call`] |
-/// | `async fn f(&self, ..) -> R` | may-block | a future |
+/// | `async fn f(&self, ..) -> R` | may-block | an `IntoFuture` |
 /// | `async fn f(&self, .., k: Lazy<'_, R>)` | continuation-passing | [`Forward`] |
 ///
 /// The methods stay what they are: calls within the object are plain ones.
@@ -113,7 +113,7 @@ pub use reference::Ref;
 ///     #[method(read)]
 ///     async fn smallest(&self, k: Lazy<'_, f64>) {
 ///         match self.child {
-///             Some(child) => k.forward(Box::pin(child.smallest())).await,
+///             Some(child) => k.forward_boxed(child.smallest()).await,
 ///             None => k.fill(self.area),
 ///         }
 ///     }
@@ -131,8 +131,9 @@ pub use reference::Ref;
 /// # }).unwrap();
 /// ```
 ///
-/// A method that calls itself, through references, needs a `Box::pin` around that call, as every recursive `async fn` does: its
-/// frame cannot be a part of itself. That is where the paper makes a heap context.
+/// A method that calls itself, through references, boxes that call (`Box::pin(call.into_future()).await`,
+/// [`Lazy::forward_boxed`]), as every recursive `async fn` does: its frame cannot be a part of itself. That is where the paper
+/// makes a heap context.
 ///
 /// # What it writes
 ///
@@ -150,10 +151,11 @@ pub use reference::Ref;
 ///     fn area(self) -> Call<Patch, impl Method<Patch, Output = f64>> {
 ///         self.0.with(move |this: &Patch| <Patch>::area(this))
 ///     }
-///     fn refine(self, by: Ref<Patch>) -> impl Future<Output = Result<Result<f64, Gone>, Gone>> {
+///     fn refine(self, by: Ref<Patch>)
+///     -> impl IntoFuture<Output = Result<Result<f64, Gone>, Gone>, IntoFuture = impl Future<..>> {
 ///         self.0.with_mut_async(async move |this: &mut Patch| <Patch>::refine(this, by).await)
 ///     }
-///     fn smallest(self) -> impl Forward<Answer = f64> {
+///     fn smallest(self) -> impl Forward<Answer = f64, Output = Result<f64, Gone>, IntoFuture = impl Answers<f64>> {
 ///         self.0.with_lazily(async move |this: &Patch, k: Lazy<'_, f64>| <Patch>::smallest(this, k).await)
 ///     }
 /// }

@@ -87,20 +87,37 @@ impl<T, I, A, F> fmt::Debug for MayBlock<T, I, A, F> {
     }
 }
 
+/// The call of an async method that has not begun. (It is small; what is awaited is made in its place.)
+#[must_use = "calls do nothing unless awaited"]
+pub(crate) struct ToBlock<T, I, A> {
+    at: At<T>,
+    inside: I,
+    method: A,
+}
+
 /// The call of an async method: `method` makes its future.
 ///
 /// # Safety
 /// The pointer is the value's, exclusive if the call is made [`Alone`], as long as that future lives, and no longer:
 /// neither its output nor anything else keeps a borrow. Made [`Shared`], it may be used beside others: `T` is `Sync`.
 #[inline(always)]
-pub(crate) unsafe fn may_block<T, I: Inside, A, F>(to: Ref<T>, inside: I, method: A) -> MayBlock<T, I, A, F>
-where
-    T: Send + 'static,
-    A: Begin<T, Method = F>,
-    F: Future,
-{
-    // SAFETY: the caller's contract.
-    unsafe { MayBlock::new(to.at(), inside, method) }
+pub(crate) unsafe fn may_block<T, I: Inside, A: Begin<T>>(
+    to: Ref<T>,
+    inside: I,
+    method: A,
+) -> ToBlock<T, I, A> {
+    ToBlock { at: to.at(), inside, method }
+}
+
+impl<T, I: Inside, A: Begin<T>> IntoFuture for ToBlock<T, I, A> {
+    type Output = Result<<A::Method as Future>::Output, Gone>;
+    type IntoFuture = MayBlock<T, I, A, A::Method>;
+
+    #[inline(always)]
+    fn into_future(self) -> Self::IntoFuture {
+        // SAFETY: `may_block`'s contract.
+        unsafe { MayBlock::new(self.at, self.inside, self.method) }
+    }
 }
 
 impl<T, I, A, F> MayBlock<T, I, A, F> {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::call::{Call, Reads, Writes};
 use crate::hold::At;
-use crate::lazy::{Forward, Lazy, lazy_call};
+use crate::lazy::{Answers, Forward, Lazy, lazy_call};
 use crate::may_block::{Alone, Shared, may_block};
 use crate::slot::{self, ELSEWHERE, Slot};
 use crate::{Gone, Object};
@@ -139,7 +139,13 @@ impl<T: Send + 'static> Ref<T> {
     /// # Errors
     /// [`Gone`], if the object cannot be called.
     #[inline(always)]
-    pub fn with_async<R, M>(self, method: M) -> impl Future<Output = Result<R, Gone>> + use<T, R, M>
+    pub fn with_async<R, M>(
+        self,
+        method: M,
+    ) -> impl IntoFuture<
+        Output = Result<R, Gone>,
+        IntoFuture = impl Future<Output = Result<R, Gone>> + use<T, R, M>,
+    > + use<T, R, M>
     where
         T: Sync,
         M: AsyncFnOnce(&T) -> R,
@@ -156,7 +162,13 @@ impl<T: Send + 'static> Ref<T> {
     /// # Panics
     /// If the method does, which leaves the object poisoned.
     #[inline(always)]
-    pub fn with_mut_async<R, M>(self, method: M) -> impl Future<Output = Result<R, Gone>> + use<T, R, M>
+    pub fn with_mut_async<R, M>(
+        self,
+        method: M,
+    ) -> impl IntoFuture<
+        Output = Result<R, Gone>,
+        IntoFuture = impl Future<Output = Result<R, Gone>> + use<T, R, M>,
+    > + use<T, R, M>
     where
         M: AsyncFnOnce(&mut T) -> R,
     {
@@ -172,7 +184,11 @@ impl<T: Send + 'static> Ref<T> {
     /// # Errors
     /// [`Gone`], if the object cannot be called, or nobody answers.
     #[inline(always)]
-    pub fn with_lazily<R: 'static, M>(self, method: M) -> impl Forward<Answer = R> + use<T, R, M>
+    pub fn with_lazily<R: 'static, M>(
+        self,
+        method: M,
+    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, R, M>>
+    + use<T, R, M>
     where
         T: Sync,
         M: AsyncFnOnce(&T, Lazy<'_, R>),
@@ -189,7 +205,11 @@ impl<T: Send + 'static> Ref<T> {
     /// # Panics
     /// If the method does, which leaves the object poisoned.
     #[inline(always)]
-    pub fn with_mut_lazily<R: 'static, M>(self, method: M) -> impl Forward<Answer = R> + use<T, R, M>
+    pub fn with_mut_lazily<R: 'static, M>(
+        self,
+        method: M,
+    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, R, M>>
+    + use<T, R, M>
     where
         M: AsyncFnOnce(&mut T, Lazy<'_, R>),
     {

@@ -67,7 +67,7 @@ async fn an_ended_object_is_gone_for_all_its_references() {
 async fn an_object_lives_until_the_last_is_out() {
     let (owner, ends) = probe();
     let object = owner.refer();
-    let mut inside = Box::pin(object.with_async(async |_| never::<()>().await));
+    let mut inside = Box::pin(object.with_async(async |_| never::<()>().await).into_future());
     assert!(poll_once(inside.as_mut()).is_pending());
     let mut waits = Box::pin(object.with_mut(|_| ()).into_future());
     assert!(poll_once(waits.as_mut()).is_pending());
@@ -100,10 +100,14 @@ async fn a_call_that_is_dropped_was_not_made() {
     let (owner, _) = probe();
     let object = owner.refer();
     drop(object.with_mut(|probe| probe.calls += 1));
-    let mut inside = Box::pin(object.with_mut_async(async |probe| {
-        probe.calls += 10;
-        never::<()>().await;
-    }));
+    let mut inside = Box::pin(
+        object
+            .with_mut_async(async |probe| {
+                probe.calls += 10;
+                never::<()>().await;
+            })
+            .into_future(),
+    );
     assert!(poll_once(inside.as_mut()).is_pending());
     {
         let mut waits = pin!(object.with_mut(|probe| probe.calls += 1).into_future());
@@ -120,7 +124,7 @@ async fn a_call_that_is_dropped_was_not_made() {
 async fn nobody_is_held_up_by_one_that_is_not_polled() {
     let (owner, _) = probe();
     let object = owner.refer();
-    let mut inside = Box::pin(object.with_mut_async(async |_| never::<()>().await));
+    let mut inside = Box::pin(object.with_mut_async(async |_| never::<()>().await).into_future());
     assert!(poll_once(inside.as_mut()).is_pending());
     let mut asleep = Box::pin(object.with_mut(|_| ()).into_future());
     assert!(poll_once(asleep.as_mut()).is_pending());
@@ -230,7 +234,8 @@ fn calls_exclude_across_threads() {
                             object.with_async(method).await.unwrap();
                         }
                         2 => {
-                            let mut call = Box::pin(object.with_async(async |_| yield_now().await));
+                            let mut call =
+                                Box::pin(object.with_async(async |_| yield_now().await).into_future());
                             let _ = poll_once(call.as_mut());
                         }
                         _ => object.with(|probe| assert_eq!(probe.inside, 0)).await.unwrap(),

@@ -40,7 +40,7 @@ impl Node {
     #[method(read)]
     async fn last(&self, add: u64, k: Lazy<'_, u64>) {
         match self.child {
-            Some(child) => k.forward(Box::pin(child.last(add + 1))).await,
+            Some(child) => k.forward_boxed(child.last(add + 1)).await,
             None => k.fill(self.value + add),
         }
     }
@@ -124,7 +124,7 @@ async fn a_continuation_that_is_kept_is_filled_later() {
     assert_eq!(forwarded.await.unwrap(), Ok(8));
     // A caller that has gone does not hear it; and who is never answered is told.
     {
-        let mut gives_up = pin!(to.later());
+        let mut gives_up = pin!(to.later().into_future());
         assert!(poll_once(gives_up.as_mut()).is_pending());
     }
     assert_eq!(to.say().await, Ok(0));
@@ -148,7 +148,7 @@ async fn who_is_not_answered_is_told() {
 async fn forwarded_calls_are_dropped_at_any_await() {
     let (a, b) = (node(5, None), node(6, None));
     for polls in 0..4 {
-        let mut call = Box::pin(b.refer().later_of(a.refer()));
+        let mut call = Box::pin(b.refer().later_of(a.refer()).into_future());
         for _ in 0..polls {
             let _ = poll_once(call.as_mut());
         }
@@ -157,9 +157,9 @@ async fn forwarded_calls_are_dropped_at_any_await() {
         assert!(b.refer().set(1).now().is_ok());
         a.refer().say().await.unwrap();
     }
-    let mut line = Box::pin(b.refer().with_mut_async(async |_| never::<()>().await));
+    let mut line = Box::pin(b.refer().with_mut_async(async |_| never::<()>().await).into_future());
     assert!(poll_once(line.as_mut()).is_pending());
-    let mut waits = Box::pin(b.refer().last(0));
+    let mut waits = Box::pin(b.refer().last(0).into_future());
     assert!(poll_once(waits.as_mut()).is_pending());
     drop(waits);
     drop(line);
@@ -170,7 +170,7 @@ async fn forwarded_calls_are_dropped_at_any_await() {
 async fn conc_makes_all_calls_and_waits_once() {
     let (a, b) = (node(1, None), node(2, None));
     let (a_ref, b_ref) = (a.refer(), b.refer());
-    let mut inside = Box::pin(b_ref.with_mut_async(async |_| never::<()>().await));
+    let mut inside = Box::pin(b_ref.with_mut_async(async |_| never::<()>().await).into_future());
     assert!(poll_once(inside.as_mut()).is_pending());
     let both = spawn(async move {
         conc! { x = a_ref.value(), y = b_ref.value(), z = a_ref.last(4), w = a_ref.later() }
@@ -183,10 +183,10 @@ async fn conc_makes_all_calls_and_waits_once() {
     a_ref.say().await.unwrap();
     assert_eq!(both.await.unwrap(), (Ok(1), Ok(2), Ok(5), Ok(1)));
     // Dropped half-way: what is ready is dropped, what waits leaves.
-    let mut inside = Box::pin(b_ref.with_mut_async(async |_| never::<()>().await));
+    let mut inside = Box::pin(b_ref.with_mut_async(async |_| never::<()>().await).into_future());
     assert!(poll_once(inside.as_mut()).is_pending());
     {
-        let mut half = pin!(chanter_objects::conc((a_ref.value(), b_ref.value())));
+        let mut half = pin!(chanter_objects::conc((a_ref.value(), b_ref.value())).into_future());
         assert!(poll_once(half.as_mut()).is_pending());
     }
     drop(inside);
