@@ -22,6 +22,7 @@ chapters! {
     threads: "src/threads.md"
     fibers: "src/fibers.md"
     policies: "src/policies.md"
+    objects: "src/objects.md"
     processes: "src/processes.md"
     services: "src/services.md"
     pitfalls: "src/pitfalls.md"

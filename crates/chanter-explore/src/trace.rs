@@ -149,6 +149,9 @@ impl fmt::Display for Doing<'_> {
             Waiting::Lock { lock, wants: Wanted::Write, of, .. } => {
                 write!(f, "locks RwLock<{of}> #{lock} to write")
             }
+            Waiting::Lock { lock, wants: Wanted::Object, of, .. } => {
+                write!(f, "calls a method of {of} #{lock}")
+            }
             Waiting::Lock { lock, wants: Wanted::Permits(many), .. } => {
                 write!(f, "takes {many} of the permits of Semaphore #{lock}")
             }

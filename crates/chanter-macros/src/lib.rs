@@ -1,5 +1,5 @@
 //! The attribute macros of Chanter. Use them through the libraries: `#[chanter::main]`,
-//! `#[chanter::test]`, `#[chanter_cluster::main]`.
+//! `#[chanter::test]`, `#[chanter_cluster::main]`, `#[chanter_objects::object]`.
 //!
 //! They turn an `async fn` without arguments into a plain function that builds a `Machine`, runs
 //! the body on it, and shuts the machine down:
@@ -25,6 +25,9 @@
 mod args;
 mod entry;
 mod explore;
+mod object;
+#[cfg(test)]
+mod object_tests;
 mod remote;
 
 use entry::Kind;
@@ -206,4 +209,10 @@ pub fn service(args: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn remote(args: TokenStream, item: TokenStream) -> TokenStream {
     remote::expand(remote::Kind::Remote, args.into(), item.into()).into()
+}
+
+/// Use it as `#[chanter_objects::object]`: its documentation is there.
+#[proc_macro_attribute]
+pub fn object(args: TokenStream, item: TokenStream) -> TokenStream {
+    object::expand(args.into(), item.into()).into()
 }

@@ -108,6 +108,8 @@ pub use vp::entry as __main;
 pub mod base {
     pub use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
     pub use crate::event::wakes::Wakes;
+    pub use crate::lock::Acquire;
+    pub use crate::lock::gate::{Entering, Gate, Mode, Noted};
     pub use crate::sync::{Guard, Lock};
     pub use crate::vp::{Pump, PumpRest, choose};
 

@@ -72,6 +72,8 @@ pub enum Wanted {
     Write,
     /// So many permits of a `Semaphore`.
     Permits(usize),
+    /// An object, to run a method of it.
+    Object,
 }
 
 impl fmt::Display for Waiting {
@@ -88,6 +90,7 @@ impl fmt::Display for Waiting {
                     Wanted::Read => write!(f, "read RwLock<{of}> #{lock}")?,
                     Wanted::Write => write!(f, "write RwLock<{of}> #{lock}")?,
                     Wanted::Permits(1) => write!(f, "take a permit of Semaphore #{lock}")?,
+                    Wanted::Object => write!(f, "call a method of {of} #{lock}")?,
                     Wanted::Permits(many) => write!(f, "take {many} permits of Semaphore #{lock}")?,
                 }
                 match holders.is_empty() {

@@ -24,6 +24,10 @@ pub trait Request {
     /// The permits are the result's, if they were granted.
     #[doc(hidden)]
     fn hand_out(self, outcome: Outcome) -> Self::Output;
+    /// It waits in line. No lock is held.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn joined(&self) {}
 }
 
 /// The event of acquiring a lock or permits of a semaphore.
@@ -118,7 +122,10 @@ impl<R: Request> AcquireBranch<R> {
                 Offered::Committed
             }
             Attempt::Lost => Offered::Lost,
-            Attempt::Waits => Offered::Idle,
+            Attempt::Waits => {
+                request.joined();
+                Offered::Idle
+            }
         }
     }
 

@@ -64,6 +64,9 @@
 
 mod acquire;
 mod condvar;
+pub(crate) mod gate;
+#[cfg(all(test, loom))]
+mod gate_models;
 mod line;
 #[cfg(all(test, loom))]
 mod models;

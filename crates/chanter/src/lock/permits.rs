@@ -159,6 +159,23 @@ impl Permits {
         }
     }
 
+    /// Takes permits if they are free, whoever waits for some.
+    pub(super) fn take_at_once(&self, wants: usize) -> bool {
+        self.take(wants, true) == Some(Outcome::Granted)
+    }
+
+    /// Between those who have given permits back and those who will: see `Gate::try_shut`.
+    pub(super) fn touch(&self) {
+        // ORDER: Release publishes what the caller has stored; Acquire sees the permits that have come back.
+        self.state.fetch_add(0, order::permit_touch());
+    }
+
+    /// Whether anybody may be in line (a hint, unless the caller says why not).
+    pub(super) fn has_line(&self) -> bool {
+        // ORDER: Relaxed: see `Gate::bias`.
+        self.state.load(Ordering::Relaxed) & QUEUED != 0
+    }
+
     /// Takes permits, or joins the line, or stays in it: what a poll does.
     ///
     /// # Safety

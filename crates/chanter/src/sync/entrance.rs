@@ -80,7 +80,7 @@ impl Entrance {
     }
 
     /// Whether the OS thread of that number has one.
-    pub(super) fn exists(number: u32) -> bool {
+    pub(crate) fn exists(number: u32) -> bool {
         (number as usize) < MANY
     }
 
@@ -89,7 +89,7 @@ impl Entrance {
     /// # Safety
     /// It exists.
     #[inline(always)]
-    pub(super) unsafe fn of(number: u32) -> &'static Self {
+    pub(crate) unsafe fn of(number: u32) -> &'static Self {
         debug_assert!(Self::exists(number));
         // SAFETY: the caller's contract.
         unsafe { ENTRANCES.get_unchecked(number as usize) }
@@ -197,7 +197,7 @@ impl Entrance {
     }
 
     /// A bias of its own ends.
-    pub(super) fn count_revoked(&self) {
+    pub(crate) fn count_revoked(&self) {
         // ORDER: Relaxed: only a statistic.
         self.revoked.fetch_add(1, Ordering::Relaxed);
     }

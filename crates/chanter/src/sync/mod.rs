@@ -27,7 +27,7 @@ pub(crate) use biased::{BiasedGuard, BiasedLock, History};
 pub(crate) use cell::Cell;
 pub(crate) use entrance::Entrance;
 pub use lock::{Guard, Lock};
-pub(crate) use os_thread::os_thread;
+pub(crate) use os_thread::{os_thread, os_thread_if_numbered};
 pub(crate) use peek::{PeekByte, PeekPtr};
 pub(crate) use stack::{Linked, Stack};
 

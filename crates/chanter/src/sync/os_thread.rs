@@ -20,6 +20,12 @@ pub(crate) fn os_thread() -> u32 {
     if number == 0 { assign() } else { number }
 }
 
+/// As [`os_thread`], if it has asked for its number; else 0.
+#[inline(always)]
+pub(crate) fn os_thread_if_numbered() -> u32 {
+    NUMBER.with(Cell::get)
+}
+
 #[cold]
 fn assign() -> u32 {
     let number = numbers::next();

@@ -1,0 +1,112 @@
+//! What `#[object]` writes, word for word: its documentation promises plain types.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::object::expand;
+
+#[test]
+fn the_expansion_is_what_is_documented() {
+    let written = expand(
+        quote!(),
+        quote! {
+            impl Patch {
+                /// The area.
+                #[method(read)]
+                fn area(&self) -> f64 {
+                    self.area
+                }
+
+                #[method(mut)]
+                pub async fn refine(&mut self, by: Ref<Self>) -> Result<f64, Gone> {
+                    by.area().await
+                }
+
+                #[method(read)]
+                async fn smallest(&self, k: Lazy<'_, f64>) {
+                    k.fill(self.area)
+                }
+
+                fn private(&self) {}
+            }
+        },
+    );
+    let expected = quote! {
+        impl Patch {
+            /// The area.
+            fn area(&self) -> f64 {
+                self.area
+            }
+            pub async fn refine(&mut self, by: Ref<Self>) -> Result<f64, Gone> {
+                by.area().await
+            }
+            async fn smallest(&self, k: Lazy<'_, f64>) {
+                k.fill(self.area)
+            }
+            fn private(&self) {}
+        }
+
+        #[doc = "Calls of the methods of [`Patch`]: what a reference to one derefs to."]
+        #[repr(transparent)]
+        #[allow(unreachable_pub, private_interfaces, private_bounds, dead_code)]
+        pub struct PatchRef(::chanter_objects::Ref<Patch>);
+
+        #[automatically_derived]
+        impl ::core::clone::Clone for PatchRef {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        #[automatically_derived]
+        impl ::core::marker::Copy for PatchRef {}
+
+        #[automatically_derived]
+        impl ::core::fmt::Debug for PatchRef {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                ::core::fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        unsafe impl ::chanter_objects::Object for Patch {
+            type Methods = PatchRef;
+        }
+
+        #[automatically_derived]
+        #[allow(unreachable_pub, private_interfaces, private_bounds, dead_code, clippy::all, clippy::pedantic)]
+        impl PatchRef {
+            /// The area.
+            #[inline(always)]
+            fn area(self,) -> ::chanter_objects::Call<Patch, impl ::chanter_objects::Method<Patch, Output = f64>> {
+                self.0.with(move |this: &Patch| <Patch>::area(this,))
+            }
+
+            #[inline(always)]
+            pub fn refine(
+                self,
+                by: Ref<Patch>
+            ) -> impl ::core::future::IntoFuture<
+                Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>,
+                IntoFuture = impl ::core::future::Future<
+                    Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>
+                >
+            > {
+                self.0.with_mut_async(async move |this: &mut Patch| { <Patch>::refine(this, by).await })
+            }
+
+            #[inline(always)]
+            fn smallest(self,) -> impl ::chanter_objects::Forward<
+                Answer = f64,
+                Output = ::core::result::Result<f64, ::chanter_objects::Gone>,
+                IntoFuture = impl ::chanter_objects::Answers<f64>
+            > {
+                self.0.with_lazily(async move |this: &Patch, k: ::chanter_objects::Lazy<'_, f64>| {
+                    <Patch>::smallest(this, k).await
+                })
+            }
+        }
+    };
+    // Tokens that are parsed are spaced otherwise.
+    let words = |tokens: TokenStream| tokens.to_string().replace(' ', "");
+    assert_eq!(words(written), words(expected));
+}

@@ -1,0 +1,194 @@
+//! `Hold`: being inside of an object.
+
+use std::any::type_name;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use chanter::base::{Acquire, Entering, Mode, Noted, synchronization};
+use chanter::event::Synchronization;
+
+use crate::slot::{self, Slot};
+use crate::{Gone, Ref};
+
+/// A reference in parts that are stored and loaded whole. (A call that copies one of 12 bytes in pieces
+/// and loads it in others waits for its own stores.)
+pub(crate) struct At<T> {
+    place: *const Slot,
+    generation: u32,
+    of: PhantomData<fn(T) -> T>,
+}
+
+// SAFETY: as a reference.
+unsafe impl<T> Send for At<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for At<T> {}
+
+impl<T> Clone for At<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for At<T> {}
+
+impl<T> At<T> {
+    /// The parts of a reference.
+    #[inline(always)]
+    pub(crate) fn new(place: *const Slot, generation: u32) -> Self {
+        Self { place, generation, of: PhantomData }
+    }
+
+    pub(crate) fn name(self) -> Ref<T> {
+        Ref::of_parts(self.place, self.generation)
+    }
+
+    /// Goes in, if that is possible now. `None`: it has to be waited for.
+    #[inline(always)]
+    pub(crate) fn try_hold(self, mode: Mode) -> Result<Option<Hold<T>>, Gone> {
+        let Some(slot) = slot::at(self.place) else { return Err(Gone::Elsewhere) };
+        Hold::try_enter(slot, self.generation, mode)
+    }
+}
+
+/// The right to use an object, in a mode, until it is dropped.
+pub(crate) struct Hold<T> {
+    slot: &'static Slot,
+    generation: u32,
+    mode: Mode,
+    noted: Noted,
+    of: PhantomData<*mut T>,
+}
+
+// SAFETY: a hold may end anywhere (`Gate::leave`); who uses the value says that it may.
+unsafe impl<T: Send> Send for Hold<T> {}
+// SAFETY: shared, it can do nothing.
+unsafe impl<T: Send> Sync for Hold<T> {}
+
+impl<T> Hold<T> {
+    /// Goes in, if that is possible now. `None`: it has to be waited for.
+    #[inline(always)]
+    pub(crate) fn try_enter(slot: &'static Slot, generation: u32, mode: Mode) -> Result<Option<Self>, Gone> {
+        // ORDER: Relaxed: who has a reference sees what was stored before that was made.
+        if slot.live.load(std::sync::atomic::Ordering::Relaxed) != generation {
+            return Err(slot.gone(generation));
+        }
+        match slot.gate.try_enter(mode) {
+            Some(Noted::Marked) => {
+                Ok(Some(Self { slot, generation, mode, noted: Noted::Marked, of: PhantomData }))
+            }
+            Some(Noted::Counted) => Self::entered(slot, generation, mode).map(Some),
+            None => {
+                slot.left(generation);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Inside by permits: looks again whether that generation is live (INV-BODY 1).
+    #[inline(always)]
+    fn entered(slot: &'static Slot, generation: u32, mode: Mode) -> Result<Self, Gone> {
+        let hold = Self { slot, generation, mode, noted: Noted::Counted, of: PhantomData };
+        if slot.live.load(std::sync::atomic::Ordering::Relaxed) == generation {
+            return Ok(hold);
+        }
+        drop(hold);
+        Err(slot.gone(generation))
+    }
+
+    /// The value. It is there, as the hold's mode allows, while the hold lives.
+    #[inline(always)]
+    pub(crate) fn value(&self) -> *mut T {
+        // SAFETY: inside, by that generation; the reference says what type it is of.
+        unsafe { self.slot.value() }
+    }
+
+    /// Runs a method that does not suspend.
+    #[inline(always)]
+    pub(crate) fn run<R>(self, method: impl FnOnce(*mut T) -> R) -> R {
+        let armed = self.armed();
+        let result = method(self.value());
+        std::mem::forget(armed);
+        self.leave_here();
+        result
+    }
+
+    /// Goes out, on the OS thread on which it went in, behind a method that has not panicked.
+    #[inline(always)]
+    pub(crate) fn leave_here(self) {
+        let Self { slot, generation, mode, noted, .. } = *ManuallyDrop::new(self);
+        if !slot.gate.leave_here(mode, noted) {
+            slot.left(generation);
+        }
+    }
+
+    /// A method panics if this is dropped.
+    #[inline(always)]
+    pub(crate) fn armed(&self) -> Armed {
+        Armed(self.slot, self.generation, self.mode)
+    }
+}
+
+impl<T> Drop for Hold<T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !self.slot.gate.leave(self.mode, self.noted) {
+            self.slot.left(self.generation);
+        }
+    }
+}
+
+/// While a method runs: dropped if it panics.
+pub(crate) struct Armed(&'static Slot, u32, Mode);
+
+impl Drop for Armed {
+    #[cold]
+    fn drop(&mut self) {
+        if self.2 == Mode::Alone {
+            self.0.poison(self.1);
+        }
+    }
+}
+
+/// Waits until the object lets it in.
+#[must_use = "futures do nothing unless awaited"]
+pub(crate) struct Waiting<T> {
+    mode: Mode,
+    event:
+        Synchronization<Acquire<Entering<'static>>, <Acquire<Entering<'static>> as chanter::Event>::Branch>,
+    at: Left,
+    of: PhantomData<fn(T) -> T>,
+}
+
+impl<T> Waiting<T> {
+    /// The object is in this process.
+    pub(crate) fn new(At { place, generation, .. }: At<T>, mode: Mode) -> Self {
+        let slot = slot::at(place).expect("it was looked for before it is waited for");
+        let event = synchronization(slot.gate.enter(mode, type_name::<T>()));
+        Self { mode, event, at: Left(slot, generation), of: PhantomData }
+    }
+}
+
+impl<T> Future for Waiting<T> {
+    type Output = Result<Hold<T>, Gone>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (Left(slot, generation), mode) = (&self.at, self.mode);
+        let (slot, generation) = (*slot, *generation);
+        // SAFETY: pinned with us.
+        let event = unsafe { self.map_unchecked_mut(|this| &mut this.event) };
+        event.poll(cx).map(|_counted| Hold::entered(slot, generation, mode))
+    }
+}
+
+/// Dropped behind the event, which may have ended somebody's bias, or been let in without being polled.
+struct Left(&'static Slot, u32);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.0.left(self.1);
+    }
+}

@@ -1,0 +1,373 @@
+//! `Lazy`: continuations that are made when they are needed (Concert's schema *continuation-passing*, section 4.2.2).
+//!
+//! A method that takes one answers by it, rather than by returning. Until somebody has to keep it, a continuation is a place in
+//! its caller's frame, which the method borrows: to fill it is a store, and to forward it to another object passes the borrow on,
+//! so that the answer goes to the first caller, not back through the middle. Only one that is kept becomes an object on the heap.
+//!
+//! No protocol is needed for the place: it is borrowed exclusively as long as the method's future lives, and looked at
+//! when that has been dropped.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::future::Future;
+use std::marker::{PhantomData, PhantomPinned};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use chanter::event::Sync;
+
+use crate::hold::At;
+use crate::may_block::{Begin, Inside, MayBlock};
+use crate::promise::{Continuation, Promise, Touch};
+use crate::{Gone, Ref};
+
+/// The right to answer a call, within the method that was called.
+///
+/// One that is dropped does not answer: the caller gets [`Gone::Unanswered`] when the method ends.
+#[must_use = "a call whose continuation is dropped is not answered"]
+pub struct Lazy<'a, T> {
+    answer: &'a mut Answer<T>,
+}
+
+impl<T> fmt::Debug for Lazy<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lazy(..)")
+    }
+}
+
+/// Where a caller finds its answer.
+#[doc(hidden)]
+pub enum Answer<T> {
+    None,
+    Filled(T),
+    /// Where it was forwarded to it was not heard.
+    Failed(Gone),
+    Kept(Promise<T>),
+}
+
+impl<T> fmt::Debug for Answer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Answer(..)")
+    }
+}
+
+impl<'a, T> Lazy<'a, T> {
+    /// # Safety
+    /// The answer is there, and nobody else's, as long as this is.
+    #[inline(always)]
+    pub(crate) unsafe fn new(answer: *mut Answer<T>) -> Self {
+        // SAFETY: the caller's contract.
+        Self { answer: unsafe { &mut *answer } }
+    }
+
+    /// Answers. The caller goes on when the method ends.
+    #[inline(always)]
+    pub fn fill(self, value: T) {
+        *self.answer = Answer::Filled(value);
+    }
+
+    /// Lets another call answer in its place, on this stack: `k.forward(other.method(..)).await`. Ends when that method does.
+    ///
+    /// If the other object cannot be called, that is the answer.
+    #[inline(always)]
+    pub fn forward<C: Forward<Answer = T>>(self, call: C) -> Forwarding<'a, C> {
+        Forwarding { call, answer: self.answer }
+    }
+
+    /// As [`forward`](Self::forward), with the other method's frame on the heap: for one that, by whatever way, may call the
+    /// method that forwards. (A frame cannot be a part of itself.)
+    #[inline(always)]
+    pub fn forward_boxed<C: Forward<Answer = T>>(self, call: C) -> Forwarding<'a, Pin<Box<C::IntoFuture>>> {
+        Forwarding { call: Box::pin(call.into_future()), answer: self.answer }
+    }
+
+    /// Makes a continuation that may be kept, sent and filled later, from anywhere. The caller waits for that.
+    pub fn keep(self) -> Continuation<T>
+    where
+        T: Send + 'static,
+    {
+        let (promise, continuation) = Promise::new();
+        *self.answer = Answer::Kept(promise);
+        continuation
+    }
+}
+
+/// A call that answers by a continuation: it is awaited, or [forwarded](Lazy::forward) to.
+pub trait Forward:
+    IntoFuture<Output = Result<Self::Answer, Gone>, IntoFuture: Answers<Self::Answer>>
+{
+    /// What the call yields.
+    type Answer;
+}
+
+impl<T, C: IntoFuture<Output = Result<T, Gone>, IntoFuture: Answers<T>>> Forward for C {
+    type Answer = T;
+}
+
+/// A call that is being made, and answers by a continuation: its caller's, or one that was forwarded.
+///
+/// # Safety
+/// `poll_for` lets go of the answer's place before it is ready.
+pub unsafe trait Answers<T>: Future<Output = Result<T, Gone>> {
+    /// # Safety
+    /// The answer is there, and nobody else's, until this is ready or dropped; it is the same in each call, and
+    /// the future itself is never polled.
+    #[doc(hidden)]
+    unsafe fn poll_for(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        answer: *mut Answer<T>,
+    ) -> Poll<Result<(), Gone>>;
+}
+
+// SAFETY: the call's.
+unsafe impl<T, F: Answers<T>> Answers<T> for Pin<Box<F>> {
+    #[inline(always)]
+    unsafe fn poll_for(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        answer: *mut Answer<T>,
+    ) -> Poll<Result<(), Gone>> {
+        // SAFETY: the caller's contract.
+        unsafe { self.get_mut().as_mut().poll_for(cx, answer) }
+    }
+}
+
+/// A continuation that is forwarded: see [`Lazy::forward`].
+#[must_use = "it does nothing unless awaited"]
+pub struct Forwarding<'a, C: Forward> {
+    call: C,
+    answer: &'a mut Answer<C::Answer>,
+}
+
+impl<C: Forward> fmt::Debug for Forwarding<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Forwarding(..)")
+    }
+}
+
+impl<'a, C: Forward> IntoFuture for Forwarding<'a, C> {
+    type Output = ();
+    type IntoFuture = Forwarded<'a, C::IntoFuture, C::Answer>;
+
+    #[inline(always)]
+    fn into_future(self) -> Self::IntoFuture {
+        Forwarded { call: self.call.into_future(), answer: self.answer }
+    }
+}
+
+/// The future of a continuation that is forwarded.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Forwarded<'a, F, T> {
+    /// Pinned. Before the place that it uses.
+    call: F,
+    answer: &'a mut Answer<T>,
+}
+
+impl<F, T> fmt::Debug for Forwarded<'_, F, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Forwarded(..)")
+    }
+}
+
+impl<T, F: Answers<T>> Future for Forwarded<'_, F, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: `call` is not moved, and the answer is ours, and not pinned.
+        let (call, answer) = unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut this.call), &raw mut *this.answer)
+        };
+        // SAFETY: see above.
+        let Poll::Ready(result) = (unsafe { call.poll_for(cx, answer) }) else { return Poll::Pending };
+        if let Err(gone) = result {
+            // SAFETY: the call has let go of it.
+            unsafe { *answer = Answer::Failed(gone) };
+        }
+        Poll::Ready(())
+    }
+}
+
+/// A call of a method that takes its continuation.
+pub(crate) struct LazyCall<T, I, A, F, R> {
+    at: At<T>,
+    inside: I,
+    stage: Stage,
+    /// There while it is `Fresh`.
+    method: MaybeUninit<A>,
+    /// There while it is `Called`. Pinned.
+    call: MaybeUninit<MayBlock<T, I, For<A, R>, F>>,
+    /// There while it is `Kept`. Pinned.
+    kept: MaybeUninit<Sync<Touch<R>>>,
+    /// Where the method answers, if the call is awaited rather than forwarded to.
+    answer: UnsafeCell<Answer<R>>,
+    _pinned: PhantomPinned,
+}
+
+// SAFETY: the answer's place is used by the method, which is a part of this.
+unsafe impl<T, I: Send, A: Send, F: Send, R: Send> Send for LazyCall<T, I, A, F, R> where T: Send {}
+
+/// How far a call is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Fresh,
+    Called,
+    Kept,
+    Over,
+}
+
+/// A method, and where it answers.
+struct For<A, R> {
+    method: A,
+    answer: *mut Answer<R>,
+}
+
+impl<T, F: Future, R, A: FnOnce(*mut T, *mut Answer<R>) -> F> Begin<T> for For<A, R> {
+    type Method = F;
+
+    #[inline(always)]
+    fn begin(self, value: *mut T) -> F {
+        (self.method)(value, self.answer)
+    }
+}
+
+/// The call of a method that takes its continuation.
+///
+/// # Safety
+/// As for [`may_block`](crate::may_block::may_block); and the second pointer is that of an answer that is nobody else's as
+/// long as the method's future lives.
+#[inline(always)]
+pub(crate) unsafe fn lazy_call<T, I, A, F, R>(to: Ref<T>, inside: I, method: A) -> ToAnswer<T, I, A, F, R>
+where
+    A: FnOnce(*mut T, *mut Answer<R>) -> F,
+{
+    ToAnswer { at: to.at(), inside, method, answers: PhantomData }
+}
+
+/// A call that has not begun. (It is small; what is awaited is made in its place.)
+#[must_use = "calls do nothing unless awaited"]
+pub(crate) struct ToAnswer<T, I, A, F, R> {
+    at: At<T>,
+    inside: I,
+    method: A,
+    answers: PhantomData<fn() -> (F, R)>,
+}
+
+impl<T, I, A, F, R> IntoFuture for ToAnswer<T, I, A, F, R>
+where
+    I: Inside + Copy,
+    A: FnOnce(*mut T, *mut Answer<R>) -> F,
+    F: Future<Output = ()>,
+{
+    type Output = Result<R, Gone>;
+    type IntoFuture = LazyCall<T, I, A, F, R>;
+
+    #[inline(always)]
+    fn into_future(self) -> LazyCall<T, I, A, F, R> {
+        LazyCall {
+            at: self.at,
+            inside: self.inside,
+            stage: Stage::Fresh,
+            method: MaybeUninit::new(self.method),
+            call: MaybeUninit::uninit(),
+            kept: MaybeUninit::uninit(),
+            answer: UnsafeCell::new(Answer::None),
+            _pinned: PhantomPinned,
+        }
+    }
+}
+
+// SAFETY: the method's future has ended, and has been dropped, when it is ready.
+unsafe impl<T, I, A, F, R> Answers<R> for LazyCall<T, I, A, F, R>
+where
+    I: Inside + Copy,
+    A: FnOnce(*mut T, *mut Answer<R>) -> F,
+    F: Future<Output = ()>,
+{
+    #[inline(always)]
+    unsafe fn poll_for(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        answer: *mut Answer<R>,
+    ) -> Poll<Result<(), Gone>> {
+        // SAFETY: `call` is not moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        if this.stage == Stage::Fresh {
+            this.stage = Stage::Over;
+            // SAFETY: there, and not taken again.
+            let method = unsafe { this.method.assume_init_read() };
+            // SAFETY: `lazy_call`'s contract, and the caller's.
+            this.call.write(unsafe { MayBlock::new(this.at, this.inside, For { method, answer }) });
+            this.stage = Stage::Called;
+        }
+        assert!(this.stage == Stage::Called, "a call is polled behind its end");
+        // SAFETY: there, and pinned with us.
+        let result = unsafe { Pin::new_unchecked(this.call.assume_init_mut()) }.poll(cx);
+        if result.is_ready() {
+            this.stage = Stage::Over;
+            // SAFETY: there, and never used again.
+            unsafe { this.call.assume_init_drop() };
+        }
+        result
+    }
+}
+
+impl<T, I, A, F, R> Future for LazyCall<T, I, A, F, R>
+where
+    I: Inside + Copy,
+    A: FnOnce(*mut T, *mut Answer<R>) -> F,
+    F: Future<Output = ()>,
+{
+    type Output = Result<R, Gone>;
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R, Gone>> {
+        if self.stage != Stage::Kept {
+            let answer = self.answer.get();
+            // SAFETY: pinned with us, and the method's.
+            match unsafe { self.as_mut().poll_for(cx, answer) } {
+                Poll::Ready(Ok(())) => (),
+                Poll::Ready(Err(gone)) => return Poll::Ready(Err(gone)),
+                Poll::Pending => return Poll::Pending,
+            }
+            // SAFETY: the method has let go of it.
+            match unsafe { std::ptr::replace(answer, Answer::None) } {
+                Answer::Filled(value) => return Poll::Ready(Ok(value)),
+                Answer::Failed(gone) => return Poll::Ready(Err(gone)),
+                Answer::None => return Poll::Ready(Err(Gone::Unanswered)),
+                // SAFETY: nothing that is pinned is moved.
+                Answer::Kept(promise) => unsafe { self.as_mut().get_unchecked_mut() }.keep(promise),
+            }
+        }
+        // SAFETY: pinned with us, and there.
+        let kept = unsafe { Pin::new_unchecked(self.get_unchecked_mut().kept.assume_init_mut()) };
+        kept.poll(cx)
+    }
+}
+
+impl<T, I, A, F, R> LazyCall<T, I, A, F, R> {
+    #[cold]
+    fn keep(&mut self, promise: Promise<R>) {
+        self.kept.write(promise.into_future());
+        self.stage = Stage::Kept;
+    }
+}
+
+impl<T, I, A, F, R> Drop for LazyCall<T, I, A, F, R> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the stage says what is there.
+        unsafe {
+            match self.stage {
+                Stage::Over => (),
+                Stage::Fresh => self.method.assume_init_drop(),
+                // Before the answer's place.
+                Stage::Called => self.call.assume_init_drop(),
+                Stage::Kept => self.kept.assume_init_drop(),
+            }
+        }
+    }
+}

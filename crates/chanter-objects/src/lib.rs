@@ -1,0 +1,165 @@
+//! Concurrent objects: methods that cost a call, until they block.
+//!
+//! An object has one [`Owner`] and any number of [`Ref`]s. A call through a `Ref` is a logical thread of the object: it
+//! waits until the object lets it in, and runs where its caller runs, on its caller's stack. Concert (*Runtime
+//! Mechanisms for Efficient Dynamic Multithreading*, section 4.2) calls this hybrid stack-heap execution.
+//!
+//! ```
+//! use chanter_objects::Owner;
+//!
+//! # chanter::block_on(async {
+//! let account = Owner::new(100);
+//! let account_ref = account.refer();
+//! account_ref.with_mut(|balance| *balance -= 30).await?;
+//! assert_eq!(account_ref.with(|balance| *balance).await, Ok(70));
+//! drop(account);
+//! assert!(account_ref.with(|balance| *balance).await.is_err());
+//! # Ok::<(), chanter_objects::Gone>(())
+//! # }).unwrap();
+//! ```
+//!
+//! # Who is inside
+//!
+//! | how | beside it |
+//! |---|---|
+//! | [`with`](Ref::with), [`with_async`](Ref::with_async) | others that read |
+//! | [`with_mut`](Ref::with_mut), [`with_mut_async`](Ref::with_mut_async) | nobody |
+//!
+//! An object lets in who is polled, in order of coming (see [`chanter::lock`]): one that waits and is not polled holds nobody
+//! up. An async method is inside until it ends, beyond its suspensions. If it calls its own object through a `Ref` and may not
+//! be inside twice, it waits for itself; so calls within an object are plain ones, of the methods themselves.
+//!
+//! # What a call costs
+//!
+//! A `Ref` is an address, so a call looks nothing up. An object that one OS thread uses often lets it in and out without a
+//! read-modify-write; for others, and at first, that costs one each way. A call that does not block touches no heap; one
+//! that blocks is a part of its caller's frame, and allocates nothing.
+//!
+//! # Cancel safety
+//!
+//! A call that is dropped while it waits was never inside. An async method that is dropped while it is suspended ends there,
+//! as any future does, and the object is free. What it has changed it has changed.
+//!
+//! # Panics
+//!
+//! A panic of a method is one of its caller, as with any call. One of a method that may write leaves the object *poisoned*:
+//! further calls give [`Gone::Poisoned`], until its owner [forgives](Owner::forgive).
+
+mod call;
+mod conc;
+mod counter;
+mod gone;
+mod hold;
+mod lazy;
+mod may_block;
+mod object;
+mod owner;
+mod promise;
+mod reference;
+mod slot;
+
+pub use call::{Call, Calling, Method, Reads, Writes};
+pub use conc::{Calls, Conc, Concurrently, conc, conc_for};
+pub use counter::Counter;
+pub use gone::Gone;
+pub use lazy::{Answers, Forward, Forwarded, Forwarding, Lazy};
+pub use object::Object;
+pub use owner::Owner;
+pub use promise::{Continuation, Promise, Touch};
+pub use reference::Ref;
+
+/// Makes the methods of a type callable through references: `object.method(..)`.
+///
+/// Each method that says `#[method]` gets a call of the same name, which yields a `Result<_, Gone>`:
+///
+/// | method | inside | its receiver |
+/// |---|---|---|
+/// | `#[method(read)]` | beside others that read | `&self` |
+/// | `#[method(mut)]` | alone | `&mut self` |
+/// | `#[method(free)]` | beside anybody: no method of the object may be `mut` | `&self` |
+/// | `#[method]` | as its receiver says: `read` or `mut` | |
+///
+/// and by its form one of Concert's schemas (section 4.2.2):
+///
+/// | form | schema | the call |
+/// |---|---|---|
+/// | `fn f(&self, ..) -> R` | non-blocking | [`Call`] |
+/// | `async fn f(&self, ..) -> R` | may-block | an `IntoFuture` |
+/// | `async fn f(&self, .., k: Lazy<'_, R>)` | continuation-passing | [`Forward`] |
+///
+/// The methods stay what they are: calls within the object are plain ones.
+///
+/// ```
+/// use chanter_objects::{Gone, Lazy, Owner, Ref, object};
+///
+/// struct Patch {
+///     area: f64,
+///     child: Option<Ref<Patch>>,
+/// }
+///
+/// #[object]
+/// impl Patch {
+///     #[method(read)]
+///     fn area(&self) -> f64 {
+///         self.area
+///     }
+///
+///     #[method(mut)]
+///     async fn refine(&mut self, by: Ref<Patch>) -> Result<f64, Gone> {
+///         self.area -= by.area().await?;
+///         Ok(self.area())
+///     }
+///
+///     #[method(read)]
+///     async fn smallest(&self, k: Lazy<'_, f64>) {
+///         match self.child {
+///             Some(child) => k.forward_boxed(child.smallest()).await,
+///             None => k.fill(self.area),
+///         }
+///     }
+/// }
+///
+/// # chanter::block_on(async {
+/// let small = Owner::new(Patch { area: 1.0, child: None });
+/// let large = Owner::new(Patch { area: 4.0, child: Some(small.refer()) });
+/// let large = large.refer();
+/// # let keep = Owner::new(Patch { area: 4.0, child: Some(small.refer()) });
+/// # let large = keep.refer();
+/// assert_eq!(large.refine(small.refer()).await??, 3.0);
+/// assert_eq!(large.smallest().await?, 1.0);
+/// # Ok::<(), Gone>(())
+/// # }).unwrap();
+/// ```
+///
+/// A method that calls itself, through references, boxes that call (`Box::pin(call.into_future()).await`,
+/// [`Lazy::forward_boxed`]), as every recursive `async fn` does: its frame cannot be a part of itself. That is where the paper
+/// makes a heap context.
+///
+/// # What it writes
+///
+/// The block itself, and a type to which a `Ref` derefs (called `PatchRef`, unless it says `#[object(name = ..)]`):
+///
+/// ```ignore
+/// #[repr(transparent)]
+/// pub struct PatchRef(Ref<Patch>);
+///
+/// unsafe impl Object for Patch {
+///     type Methods = PatchRef;
+/// }
+///
+/// impl PatchRef {
+///     fn area(self) -> Call<Patch, impl Method<Patch, Output = f64>> {
+///         self.0.with(move |this: &Patch| <Patch>::area(this))
+///     }
+///     fn refine(self, by: Ref<Patch>)
+///     -> impl IntoFuture<Output = Result<Result<f64, Gone>, Gone>, IntoFuture = impl Future<..>> {
+///         self.0.with_mut_async(async move |this: &mut Patch| <Patch>::refine(this, by).await)
+///     }
+///     fn smallest(self) -> impl Forward<Answer = f64, Output = Result<f64, Gone>, IntoFuture = impl Answers<f64>> {
+///         self.0.with_lazily(async move |this: &Patch, k: Lazy<'_, f64>| <Patch>::smallest(this, k).await)
+///     }
+/// }
+/// ```
+///
+/// So whatever the attribute writes can be written by hand.
+pub use chanter_macros::object;

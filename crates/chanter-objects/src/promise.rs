@@ -1,0 +1,76 @@
+//! `Promise`: a value that is to come, and the right to determine it (Concert's futures, section 4.1.1).
+
+use std::fmt;
+
+use chanter::channel::RecvEvent;
+use chanter::event::{Sync, Wrap};
+use chanter::{Closed, Event, Receiver, Sender};
+
+use crate::Gone;
+
+/// A value that is to come.
+///
+/// To *touch* it is an event: await it, or choose it beside others. Of many, `gather` or [`conc!`](crate::conc!) touch all.
+#[must_use = "a promise is touched by awaiting it"]
+pub struct Promise<T>(Receiver<T>);
+
+/// The right to determine a [`Promise`], once. Dropped instead, who touches gets [`Gone::Unanswered`].
+#[must_use = "a promise whose continuation is dropped is never determined"]
+pub struct Continuation<T>(Sender<T>);
+
+/// The event of touching a promise.
+pub type Touch<T> = Wrap<RecvEvent<T>, fn(Result<T, Closed>) -> Result<T, Gone>>;
+
+impl<T> Promise<T> {
+    /// A promise, and its continuation. Allocates a cell.
+    pub fn new() -> (Self, Continuation<T>) {
+        let (tx, rx) = chanter::bounded(1);
+        (Self(rx), Continuation(tx))
+    }
+
+    /// The event that it is determined. Commits when the value is there, and takes it; not chosen, or dropped: it is left.
+    ///
+    /// # Errors
+    /// [`Gone::Unanswered`], if its continuation has been dropped, or it was touched before.
+    pub fn touch(&self) -> Touch<T> {
+        self.0.recv().wrap(|value| value.map_err(|Closed| Gone::Unanswered))
+    }
+
+    /// The value, if it is there. Never blocks.
+    pub fn try_touch(&self) -> Option<Result<T, Gone>> {
+        self.touch().try_sync()
+    }
+}
+
+impl<T> IntoFuture for Promise<T> {
+    type Output = Result<T, Gone>;
+    type IntoFuture = Sync<Touch<T>>;
+
+    fn into_future(self) -> Sync<Touch<T>> {
+        self.touch().sync()
+    }
+}
+
+impl<T> Continuation<T> {
+    /// Determines the promise. Never blocks.
+    ///
+    /// # Errors
+    /// The value, if nobody can touch it any more.
+    pub fn fill(self, value: T) -> Result<(), T> {
+        self.0.try_send(value).map_err(|unread| match unread {
+            chanter::TrySendError::Full(value) | chanter::TrySendError::Closed(value) => value,
+        })
+    }
+}
+
+impl<T> fmt::Debug for Promise<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Promise(..)")
+    }
+}
+
+impl<T> fmt::Debug for Continuation<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Continuation(..)")
+    }
+}

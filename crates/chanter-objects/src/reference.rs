@@ -1,0 +1,256 @@
+//! `Ref`: the name of an object.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::call::{Call, Reads, Writes};
+use crate::hold::At;
+use crate::lazy::{Answers, Forward, Lazy, lazy_call};
+use crate::may_block::{Alone, Shared, may_block};
+use crate::slot::{self, ELSEWHERE, Slot};
+use crate::{Gone, Object};
+
+/// The name of an object: who has it can call the object's methods, from any thread.
+///
+/// It is 12 bytes, `Copy`, and keeps nothing alive: a call on an object that has ended gives [`Gone`]. As data
+/// (`serde`) it is the numbers of a process, a slot and a generation; what does not name an object of type `T` when it is read
+/// names none for ever.
+///
+/// (Concert, section 2: objects in a global name space.)
+#[repr(C, packed(4))]
+pub struct Ref<T> {
+    /// The slot's address; or, with [`ELSEWHERE`], a process and the number of its slot.
+    place: *const Slot,
+    generation: u32,
+    of: PhantomData<fn(T) -> T>,
+}
+
+/// The number of this process.
+const HERE: u32 = 0;
+
+// SAFETY: a slot is there for all threads. What of `T` is used where, calls see to.
+unsafe impl<T> Send for Ref<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Ref<T> {}
+
+impl<T> Clone for Ref<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Ref<T> {}
+
+impl<T> PartialEq for Ref<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.words() == other.words()
+    }
+}
+
+impl<T> Eq for Ref<T> {}
+
+impl<T> Hash for Ref<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.words().hash(state);
+    }
+}
+
+impl<T> fmt::Debug for Ref<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Name(process, slot, generation) = self.name();
+        write!(f, "Ref({process}.{slot}.{generation})")
+    }
+}
+
+/// A reference as data.
+#[derive(Serialize, Deserialize)]
+struct Name(u32, u32, u32);
+
+impl<T> Ref<T> {
+    pub(crate) fn new(slot: &'static Slot, generation: u32) -> Self {
+        Self::of_parts(slot, generation)
+    }
+
+    fn words(&self) -> (*const Slot, u32) {
+        (self.place, self.generation)
+    }
+
+    fn name(&self) -> Name {
+        match self.slot() {
+            Some(slot) => Name(HERE, slot::number_of(slot), self.generation),
+            None => {
+                let word = self.place.addr() as u64;
+                Name((word as u32) >> 1, (word >> 32) as u32, self.generation)
+            }
+        }
+    }
+
+    fn slot(&self) -> Option<&'static Slot> {
+        slot::at(self.place)
+    }
+
+    pub(crate) fn of_parts(place: *const Slot, generation: u32) -> Self {
+        Self { place, generation, of: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(crate) fn at(self) -> At<T> {
+        At::new(self.place, self.generation)
+    }
+
+    /// Calls `method` as one that reads: beside others that do.
+    ///
+    /// # Errors
+    /// The call yields [`Gone`] if the object cannot be called.
+    #[inline(always)]
+    pub fn with<R, F: FnOnce(&T) -> R>(self, method: F) -> Call<T, Reads<F, R>>
+    where
+        T: Sync,
+    {
+        Call::new(self, Reads::new(method))
+    }
+
+    /// Calls `method` as one that writes: alone.
+    ///
+    /// # Errors
+    /// The call yields [`Gone`] if the object cannot be called.
+    ///
+    /// # Panics
+    /// If the method does, which leaves the object poisoned.
+    #[inline(always)]
+    pub fn with_mut<R, F: FnOnce(&mut T) -> R>(self, method: F) -> Call<T, Writes<F, R>>
+    where
+        T: Send,
+    {
+        Call::new(self, Writes::new(method))
+    }
+}
+
+/// As [`Ref::with`] and [`Ref::with_mut`], with methods that may suspend (Concert's schema *may-block*, section 4.2.2).
+impl<T: Send + 'static> Ref<T> {
+    /// Calls an async method as one that reads: beside others that do, until it ends.
+    ///
+    /// # Errors
+    /// [`Gone`], if the object cannot be called.
+    #[inline(always)]
+    pub fn with_async<R, M>(
+        self,
+        method: M,
+    ) -> impl IntoFuture<
+        Output = Result<R, Gone>,
+        IntoFuture = impl Future<Output = Result<R, Gone>> + use<T, R, M>,
+    > + use<T, R, M>
+    where
+        T: Sync,
+        M: AsyncFnOnce(&T) -> R,
+    {
+        // SAFETY: `method` takes any borrow, and what it returns is of no lifetime of its.
+        unsafe { may_block(self, Shared, |value: *mut T| method(&*value)) }
+    }
+
+    /// Calls an async method as one that writes: alone, until it ends.
+    ///
+    /// # Errors
+    /// [`Gone`], if the object cannot be called.
+    ///
+    /// # Panics
+    /// If the method does, which leaves the object poisoned.
+    #[inline(always)]
+    pub fn with_mut_async<R, M>(
+        self,
+        method: M,
+    ) -> impl IntoFuture<
+        Output = Result<R, Gone>,
+        IntoFuture = impl Future<Output = Result<R, Gone>> + use<T, R, M>,
+    > + use<T, R, M>
+    where
+        M: AsyncFnOnce(&mut T) -> R,
+    {
+        // SAFETY: as above.
+        unsafe { may_block(self, Alone, |value: *mut T| method(&mut *value)) }
+    }
+}
+
+/// With methods that take their continuation (Concert's schema *continuation-passing*, section 4.2.2).
+impl<T: Send + 'static> Ref<T> {
+    /// Calls a method that reads, and answers by a [`Lazy`] continuation.
+    ///
+    /// # Errors
+    /// [`Gone`], if the object cannot be called, or nobody answers.
+    #[inline(always)]
+    pub fn with_lazily<R: 'static, M>(
+        self,
+        method: M,
+    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, R, M>>
+    + use<T, R, M>
+    where
+        T: Sync,
+        M: AsyncFnOnce(&T, Lazy<'_, R>),
+    {
+        // SAFETY: `method` takes any borrow, and returns nothing.
+        unsafe { lazy_call(self, Shared, |value: *mut T, answer| method(&*value, Lazy::new(answer))) }
+    }
+
+    /// Calls a method that writes, and answers by a [`Lazy`] continuation.
+    ///
+    /// # Errors
+    /// [`Gone`], if the object cannot be called, or nobody answers.
+    ///
+    /// # Panics
+    /// If the method does, which leaves the object poisoned.
+    #[inline(always)]
+    pub fn with_mut_lazily<R: 'static, M>(
+        self,
+        method: M,
+    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, R, M>>
+    + use<T, R, M>
+    where
+        M: AsyncFnOnce(&mut T, Lazy<'_, R>),
+    {
+        // SAFETY: as above.
+        unsafe { lazy_call(self, Alone, |value: *mut T, answer| method(&mut *value, Lazy::new(answer))) }
+    }
+}
+
+impl<T: Object> Deref for Ref<T> {
+    type Target = T::Methods;
+
+    #[inline(always)]
+    fn deref(&self) -> &T::Methods {
+        // SAFETY: transparent: `Object`'s contract.
+        unsafe { &*ptr::from_ref(self).cast() }
+    }
+}
+
+impl<T> Serialize for Ref<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.name().serialize(serializer)
+    }
+}
+
+impl<'de, T: 'static> Deserialize<'de> for Ref<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Name(process, number, generation) = Name::deserialize(deserializer)?;
+        if process != HERE {
+            if process > u32::MAX >> 1 {
+                return Err(serde::de::Error::custom("no process has this number"));
+            }
+            let word = (u64::from(number) << 32 | u64::from(process) << 1) as usize | ELSEWHERE;
+            return Ok(Self::of_parts(ptr::without_provenance(word), generation));
+        }
+        let slot = slot::by_number(number)
+            .ok_or_else(|| serde::de::Error::custom("this process has never had as many objects"))?;
+        // What is here now may be called by this name. No other object will ever be.
+        let generation = if slot.is_of::<T>(generation) { generation } else { slot::NEVER };
+        Ok(Self::new(slot, generation))
+    }
+}
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("a reference has room for a process and a slot in an address of 64 bits");

@@ -1,0 +1,271 @@
+//! Slots: where objects are found, and what stays when they end.
+//!
+//! A slot has an address for ever, so a reference is one, with a generation. Slots lie in chunks, each twice as large as the
+//! one before, so their numbers are found in constant time.
+//!
+//! ```text
+//!           new                    panic                       owner gone            last one out
+//!   free ─────────► live ──────────────────► poisoned ─────┐
+//!    ▲     body      │ live = generation  ◄───────── live = 0 │
+//!    │               │               forgive                │
+//!    │               └───────────────► ending ◄─────────────┘
+//!    └──────────── body freed ──────── live = 0, generation + 1
+//! ```
+//!
+//! INV-BODY:
+//!
+//! 1. Who is inside by a generation that was live *behind* its way in uses the body of that generation.
+//! 2. A body is freed once, by who has shut the gate and finds that its generation is over.
+//! 3. Who ends a generation tries that, and so does everybody who goes out by the slow way, or has waited: so the last one
+//!    out does it (see `Gate::try_shut`).
+//!
+//! By the bias's way in, (1) needs no second look: a generation ends before its ender ends the bias, and a bias
+//! that was not ended is seen as such by its owner behind its mark (INV-MARK).
+
+use std::any::TypeId;
+use std::cell::UnsafeCell;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use chanter::base::Gate;
+
+use crate::Gone;
+
+/// The generation of a reference to nothing: no object has it.
+pub(crate) const NEVER: u32 = u32::MAX;
+
+/// Set in a place that is no address: above it 31 bits for a process, then 32 for the number of a slot there.
+pub(crate) const ELSEWHERE: usize = 1;
+
+/// The slot at a reference's place, if that is in this process.
+#[inline(always)]
+pub(crate) fn at(place: *const Slot) -> Option<&'static Slot> {
+    // SAFETY: made from a slot's address, and slots stay.
+    (place.addr() & ELSEWHERE == 0).then(|| unsafe { &*place })
+}
+
+/// What a reference points to.
+#[repr(align(64))]
+pub(crate) struct Slot {
+    /// The generation whose object may be called; 0 if none may.
+    pub(crate) live: AtomicU32,
+    /// The generation of the object that is here, or of the next one.
+    generation: AtomicU32,
+    body: AtomicPtr<Head>,
+    pub(crate) gate: Gate,
+}
+
+/// What all bodies begin with.
+struct Head {
+    generation: u32,
+    class: &'static Class,
+}
+
+/// What is known of a type.
+struct Class {
+    type_id: fn() -> TypeId,
+    /// Drops the value of a body, and frees it.
+    free: unsafe fn(NonNull<Head>),
+}
+
+/// An object in its slot.
+#[repr(C)]
+struct Body<T> {
+    head: Head,
+    value: UnsafeCell<T>,
+}
+
+impl<T: 'static> Body<T> {
+    const CLASS: &'static Class = &Class {
+        type_id: TypeId::of::<T>,
+        // SAFETY: the caller's contract, `Head`'s `class` says what it is.
+        free: |head| drop(unsafe { Box::from_raw(head.cast::<Self>().as_ptr()) }),
+    };
+}
+
+impl Slot {
+    fn new() -> Self {
+        Self {
+            live: AtomicU32::new(0),
+            generation: AtomicU32::new(1),
+            body: AtomicPtr::new(ptr::null_mut()),
+            gate: Gate::new(),
+        }
+    }
+
+    /// The value of the object of a generation.
+    ///
+    /// # Safety
+    /// The caller is inside by that generation, and its object is a `T`.
+    #[inline(always)]
+    pub(crate) unsafe fn value<T>(&self) -> *mut T {
+        // ORDER: Relaxed: what a reference names is seen by who has that: it was made behind the object.
+        let body = self.body.load(Ordering::Relaxed).cast::<Body<T>>();
+        // SAFETY: INV-BODY 1: it is there, and of that type.
+        unsafe { (*body).value.get() }
+    }
+
+    /// Why that generation is not live.
+    #[cold]
+    pub(crate) fn gone(&self, generation: u32) -> Gone {
+        if self.generation.load(Ordering::Relaxed) == generation { Gone::Poisoned } else { Gone::Ended }
+    }
+
+    /// Whether the object of that generation is here, poisoned or not, and of type `T`.
+    pub(crate) fn is_of<T: 'static>(&self, generation: u32) -> bool {
+        // Nobody frees a body before it has taken it out of its slot, under this lock.
+        let _taking_out = free_slots();
+        let Some(body) = NonNull::new(self.body.load(Ordering::Acquire)) else { return false };
+        // SAFETY: see above.
+        let head = unsafe { body.as_ref() };
+        head.generation == generation && (head.class.type_id)() == TypeId::of::<T>()
+    }
+
+    pub(crate) fn poison(&self, generation: u32) {
+        // A generation that is over stays so. ORDER: Relaxed: see `live`'s readers, who are inside.
+        let _ = self.live.compare_exchange(generation, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.live.load(Ordering::Relaxed) == 0
+    }
+
+    /// Its owner forgives what has poisoned it.
+    pub(crate) fn forgive(&self, generation: u32) {
+        self.live.store(generation, Ordering::Relaxed);
+    }
+
+    /// Its owner is gone.
+    pub(crate) fn end(&self, generation: u32) {
+        self.live.store(0, Ordering::Relaxed);
+        // ORDER: Relaxed: published by `try_shut`, to those who are inside.
+        self.generation.store(generation + 1, Ordering::Relaxed);
+        self.sweep();
+    }
+
+    /// The caller was inside by `generation`, or has waited: frees the object if it is over, and nobody else is inside.
+    #[inline(always)]
+    pub(crate) fn left(&self, generation: u32) {
+        // ORDER: Relaxed: see `Gate::try_shut`.
+        if self.generation.load(Ordering::Relaxed) != generation {
+            self.sweep();
+        }
+    }
+
+    /// INV-BODY 2.
+    #[cold]
+    #[inline(never)]
+    fn sweep(&self) {
+        if !self.gate.try_shut() {
+            return;
+        }
+        let generation = self.generation.load(Ordering::Relaxed);
+        let body = NonNull::new(self.body.load(Ordering::Acquire));
+        // SAFETY: the gate is shut.
+        let over = body.filter(|body| unsafe { body.as_ref() }.generation != generation);
+        if over.is_some() {
+            let _is_looked_at = free_slots();
+            self.body.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+        self.gate.open();
+        let Some(body) = over else {
+            // It may have come to its end while we kept it shut.
+            return self.left(generation);
+        };
+        // A slot whose generations are used up stays empty.
+        if generation != NEVER {
+            free_slots().push(NonNull::from(self));
+        }
+        // SAFETY: of this class, and nobody else finds it any more. User code: no lock is held.
+        unsafe { (body.as_ref().class.free)(body) };
+    }
+}
+
+/// Puts an object into a free slot. Returns its generation.
+pub(crate) fn put<T: Send + 'static>(value: T) -> (&'static Slot, u32) {
+    let slot = free_slots().pop();
+    // Nobody else has the slot, so its generation stays.
+    let generation = slot.generation.load(Ordering::Relaxed);
+    let head = Head { generation, class: Body::<T>::CLASS };
+    let body = Box::new(Body { head, value: UnsafeCell::new(value) });
+    // ORDER: Release: to who looks at it by a number: see `is_of_shut`.
+    slot.body.store(Box::into_raw(body).cast(), Ordering::Release);
+    slot.live.store(generation, Ordering::Relaxed);
+    (slot, generation)
+}
+
+/// In the first chunk.
+const FIRST: u32 = 64;
+const CHUNKS: usize = 26;
+
+static TABLE: [AtomicPtr<Slot>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
+
+/// How many slots a chunk has, and the number of its first.
+fn extent(chunk: usize) -> (u32, u32) {
+    (FIRST << chunk, (FIRST << chunk) - FIRST)
+}
+
+/// The slot of that number, if there is one.
+pub(crate) fn by_number(number: u32) -> Option<&'static Slot> {
+    let chunk = (number.checked_add(FIRST)?.ilog2() - FIRST.ilog2()) as usize;
+    let (_, first) = extent(chunk);
+    let slots = NonNull::new(TABLE.get(chunk)?.load(Ordering::Acquire))?;
+    // SAFETY: the chunk has that many, and stays.
+    Some(unsafe { slots.add((number - first) as usize).as_ref() })
+}
+
+/// The number of a slot.
+pub(crate) fn number_of(slot: &'static Slot) -> u32 {
+    let place = ptr::from_ref(slot).addr();
+    for (chunk, slots) in TABLE.iter().enumerate() {
+        let (many, first) = extent(chunk);
+        let distance = place.wrapping_sub(slots.load(Ordering::Acquire).addr()) / size_of::<Slot>();
+        if distance < many as usize {
+            return first + distance as u32;
+        }
+    }
+    unreachable!("all slots are in chunks")
+}
+
+/// Slots without an object. (A stack: who was here last is in the cache.)
+struct FreeSlots {
+    slots: Vec<NonNull<Slot>>,
+    chunks: usize,
+}
+
+// SAFETY: slots may be used from anywhere.
+unsafe impl Send for FreeSlots {}
+
+static FREE: Mutex<FreeSlots> = Mutex::new(FreeSlots { slots: Vec::new(), chunks: 0 });
+
+fn free_slots() -> MutexGuard<'static, FreeSlots> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FreeSlots {
+    fn push(&mut self, slot: NonNull<Slot>) {
+        self.slots.push(slot);
+    }
+
+    /// # Panics
+    /// If there are four billion objects.
+    fn pop(&mut self) -> &'static Slot {
+        if self.slots.is_empty() {
+            self.grow();
+        }
+        let slot = self.slots.pop().expect("a chunk has come");
+        // SAFETY: slots stay.
+        unsafe { slot.as_ref() }
+    }
+
+    fn grow(&mut self) {
+        assert!(self.chunks < CHUNKS, "this process has too many objects");
+        let (many, _) = extent(self.chunks);
+        let slots: Box<[Slot]> = (0..many).map(|_| Slot::new()).collect();
+        let slots: &'static [Slot] = Box::leak(slots);
+        TABLE[self.chunks].store(slots.as_ptr().cast_mut(), Ordering::Release);
+        self.chunks += 1;
+        self.slots.extend(slots.iter().rev().map(NonNull::from));
+    }
+}

@@ -1,0 +1,10 @@
+use chanter_objects::{Lazy, Owner, Ref, object};
+
+#[allow(dead_code)]
+fn used(_: Option<(Owner<u8>, Ref<u8>, Lazy<'_, u8>)>) {}
+
+fn shares(value: std::rc::Rc<u8>) {
+    Owner::new(value);
+}
+
+fn main() {}

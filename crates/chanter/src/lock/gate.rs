@@ -1,0 +1,460 @@
+//! The gate of an object: many may be inside at a time, or one alone; and who uses it often goes in and
+//! out without a read-modify-write.
+//!
+//! A gate is the permits of a read-write lock. Behind a streak of uses by one OS thread it is *biased* to
+//! that one: from then on all permits are the bias's, and the owner notes its own holds in a *mark*, with plain
+//! stores. Unlike a [`BiasedLock`](crate::sync::BiasedLock), which is held for a few instructions, a gate is held
+//! while user code runs, and beyond suspensions. So nobody spins for it: who wants it ends the bias, which gives back
+//! all permits but those that the marked holds are worth, and waits for the rest in line, as for any lock.
+//!
+//! ```text
+//!   enter:  owner mine?  mark free?  mark := mark + hold;  light fence;  owner still mine?  inside
+//!   leave:                           mark := mark - hold;  light fence;  owner still mine?  outside
+//!   end of the bias:  owner := none;  heavy fence;  kept := mark;  give all permits but those that are kept
+//! ```
+//!
+//! INV-MARK:
+//!
+//! 1. A mark is written by the OS thread that is biased, or was last, and by nobody else.
+//! 2. While a gate is biased, all permits are the bias's.
+//! 3. Behind the end of a bias, each hold that is marked has its permits *kept* until it ends.
+//! 4. Who ended a marked hold behind the end of the bias, or took a mark back, *settles*: gives back what
+//!    is kept for nothing.
+//!
+//! The fences are those of INV-BIAS. If the owner's store of its mark lies before the heavy fence, the look at the mark
+//! behind that finds it: the hold's permits are kept. If not, the owner's second look finds no bias: it
+//! takes its mark back, settles, since the mark may have been seen nevertheless, and goes in line. So for the leave: either the mark
+//! has been seen without the hold, or the owner sees that the bias has ended, and settles.
+//!
+//! A marked hold may end on another OS thread (a thread has moved while it was suspended). That one cannot write the mark (1):
+//! it ends the bias, and counts the hold as one that has *left*.
+//!
+//! The owner of a bias that ended without its consent may be late between its first look and its second, and write the mark
+//! in vain at any time. So the next bias is its own, or begins when it has agreed ([`Entrance::ask`]).
+//!
+//! Who joins the line looks for a bias afterwards, and who biases a gate for a line: one of them sees the other,
+//! by a whole fence on either side, and ends the bias. So nobody waits at a biased gate.
+
+use std::fmt;
+
+use super::acquire::{Acquire, Request};
+use super::permits::{BYPASSES, MAX, Outcome, Permits};
+use crate::deadlock::Wanted;
+use crate::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use crate::sync::{
+    Entrance, Lock, const_unless_loom, count, fence_pair, full_fence, order, os_thread, os_thread_if_numbered,
+};
+use crate::vp::{Vp, budget};
+
+/// In `owner`: nobody's. No number of an OS thread, nor what one without has.
+const UNBIASED: u32 = u32::MAX;
+/// In a mark: the hold of one who is alone. Below it, a number of holds that share.
+const ALONE: u32 = 1 << 31;
+/// Uses in a row that earn a bias. It is less than what a revocation costs is worth, which most
+/// objects never see; each revocation that was dear doubles it for this gate.
+const STREAK: u16 = 64;
+const LONGEST: u16 = 1 << 13;
+
+/// How one goes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// With others that share.
+    Shared,
+    /// While nobody else is inside.
+    Alone,
+}
+
+impl Mode {
+    #[inline(always)]
+    fn mark(self) -> u32 {
+        match self {
+            Self::Shared => 1,
+            Self::Alone => ALONE,
+        }
+    }
+
+    #[inline(always)]
+    fn permits(self) -> usize {
+        match self {
+            Self::Shared => 1,
+            Self::Alone => MAX,
+        }
+    }
+}
+
+/// What marked holds are worth.
+fn permits_of(marks: u32) -> usize {
+    if marks & ALONE != 0 { MAX } else { marks as usize }
+}
+
+/// How a hold was noted: its end has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// In the mark of the gate's owner.
+    Marked,
+    /// In the permits.
+    Counted,
+}
+
+/// A lock for an object's methods; see the file.
+pub struct Gate {
+    /// The OS thread that it is biased to. Written under `aside`'s lock.
+    owner: AtomicU32,
+    /// The owner's holds (INV-MARK 1).
+    mark: AtomicU32,
+    permits: Permits,
+    /// Who was inside last, and how often it has to come for a bias: hints.
+    last: AtomicU32,
+    streak: AtomicU16,
+    earns: AtomicU16,
+    aside: Lock<Aside>,
+}
+
+/// Of a bias that has ended.
+#[derive(Debug)]
+struct Aside {
+    /// The marked holds whose permits are kept.
+    kept: u32,
+    /// Marked holds that have ended, and are in the mark still.
+    left: u32,
+    /// Its owner, if that may be late.
+    late: u32,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gate(..)")
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Gate {
+    const_unless_loom! {
+        /// Nobody is inside.
+        pub fn new() -> Self {
+            Self {
+                owner: AtomicU32::new(UNBIASED),
+                mark: AtomicU32::new(0),
+                permits: Permits::new(MAX),
+                last: AtomicU32::new(0),
+                streak: AtomicU16::new(STREAK),
+                earns: AtomicU16::new(STREAK),
+                aside: Lock::new(Aside { kept: 0, left: 0, late: UNBIASED }),
+            }
+        }
+    }
+
+    /// Goes in, if that is possible now, and the thread's budget allows it. `None`: [`enter`](Self::enter) can tell.
+    #[inline(always)]
+    pub fn try_enter(&self, mode: Mode) -> Option<Noted> {
+        if self.try_mark(mode) { Some(Noted::Marked) } else { self.try_take(mode) }
+    }
+
+    /// The event of going in: yields how that was noted.
+    ///
+    /// Commits when it is polled and the mode allows it. Not chosen, or dropped: it was never inside. `of` is for reports.
+    pub fn enter(&self, mode: Mode, of: &'static str) -> Acquire<Entering<'_>> {
+        Acquire::new(Entering { gate: self, mode, of })
+    }
+
+    /// Goes out, on any OS thread. True: by a bias, which has not ended. Else the caller looks at what somebody may have
+    /// stored before it could not [shut](Self::try_shut) the gate.
+    #[inline(always)]
+    pub fn leave(&self, mode: Mode, noted: Noted) -> bool {
+        if noted == Noted::Marked && self.owner.load(Ordering::Relaxed) != os_thread_if_numbered() {
+            self.leave_elsewhere(mode);
+            return false;
+        }
+        self.leave_here(mode, noted)
+    }
+
+    /// Goes out, on the OS thread that went in, if it is marked.
+    #[inline(always)]
+    pub fn leave_here(&self, mode: Mode, noted: Noted) -> bool {
+        if noted == Noted::Counted {
+            self.give(mode.permits());
+            return false;
+        }
+        let others = match mode {
+            Mode::Shared => self.mark.load(Ordering::Relaxed) - 1,
+            Mode::Alone => 0,
+        };
+        // ORDER: Release publishes what was done inside, to `look_at_mark`.
+        self.mark.store(others, order::gate_leave());
+        // ORDER: INV-MARK, the owner's side.
+        fence_pair::light();
+        // ORDER: Relaxed, as in `try_mark`.
+        if self.owner.load(Ordering::Relaxed) == os_thread_if_numbered() {
+            return true;
+        }
+        self.settle(0);
+        false
+    }
+
+    /// Nobody else is inside, and nobody comes in before [`open`](Self::open). False: somebody is, or is on its way; it sees
+    /// behind its [`leave`](Self::leave) what the caller has stored before. Bypasses those who wait.
+    pub fn try_shut(&self) -> bool {
+        self.unbias();
+        // The order of the changes to one word: who gives permits back later sees what we stored; what came earlier we see.
+        self.permits.touch();
+        self.permits.take_at_once(MAX)
+    }
+
+    /// Undoes [`try_shut`](Self::try_shut).
+    pub fn open(&self) {
+        self.give(MAX);
+    }
+
+    #[inline(always)]
+    fn give(&self, permits: usize) {
+        self.permits.give(permits);
+        // ORDER: Acquire pairs with the Release in `Permits::touch`, and with that in `leave_here`: see `look_at_mark`.
+        full_fence(order::gate_left());
+    }
+
+    /// The owner's way in.
+    #[inline(always)]
+    fn try_mark(&self, mode: Mode) -> bool {
+        let me = os_thread_if_numbered();
+        if self.owner.load(Ordering::Relaxed) != me {
+            return false;
+        }
+        let mark = self.mark.load(Ordering::Relaxed);
+        let is_barred = match mode {
+            Mode::Shared => mark >= ALONE - 1,
+            Mode::Alone => mark != 0,
+        };
+        if is_barred {
+            return false;
+        }
+        // ORDER: Relaxed: who looks at the mark may read this store rather than that of the last leave, but the fence of
+        // that lies between them.
+        self.mark.store(mark + mode.mark(), Ordering::Relaxed);
+        // ORDER: INV-MARK, the owner's side.
+        fence_pair::light();
+        // ORDER: Relaxed: only we set this owner, so what others did before it is seen.
+        if self.owner.load(Ordering::Relaxed) == me {
+            return true;
+        }
+        self.take_mark_back(mark);
+        false
+    }
+
+    #[cold]
+    fn take_mark_back(&self, mark: u32) {
+        // ORDER: as in `leave_here`: it stands for the holds before.
+        self.mark.store(mark, order::gate_leave());
+        self.settle(0);
+    }
+
+    /// Everybody else's way in.
+    #[inline(never)]
+    fn try_take(&self, mode: Mode) -> Option<Noted> {
+        let me = os_thread();
+        let owner = self.owner.load(Ordering::Relaxed);
+        // By the owner's own mark; or the event has to look up.
+        if owner == me || !budget::pay() {
+            return None;
+        }
+        if owner != UNBIASED {
+            self.unbias();
+        }
+        match self.permits.try_take(mode.permits())? {
+            Outcome::Granted => Some(self.taken(me, mode)),
+            Outcome::Closed => None,
+        }
+    }
+
+    /// One more of the streak.
+    fn taken(&self, me: u32, mode: Mode) -> Noted {
+        // ORDER: Relaxed, here and below: hints.
+        if self.last.load(Ordering::Relaxed) != me {
+            self.last.store(me, Ordering::Relaxed);
+            self.streak.store(self.earns.load(Ordering::Relaxed), Ordering::Relaxed);
+        } else {
+            match self.streak.load(Ordering::Relaxed) {
+                0 => {
+                    self.streak.store(self.earns.load(Ordering::Relaxed), Ordering::Relaxed);
+                    if Self::may_be_biased(me) && self.bias(me, mode) {
+                        return Noted::Marked;
+                    }
+                }
+                left => self.streak.store(left - 1, Ordering::Relaxed),
+            }
+        }
+        Noted::Counted
+    }
+
+    #[cold]
+    fn may_be_biased(me: u32) -> bool {
+        // An explorer sees the events of those who go in.
+        let is_simulated = Vp::current().is_some_and(|vp| vp.simulated.is_some());
+        !is_simulated && Entrance::exists(me) && fence_pair::is_available_yet() == Some(true)
+    }
+
+    /// The caller is inside, with permits. True: from now on the gate is biased to it, and its hold is marked.
+    #[cold]
+    fn bias(&self, me: u32, mode: Mode) -> bool {
+        if mode == Mode::Shared && self.permits.try_take(MAX - 1) != Some(Outcome::Granted) {
+            return false;
+        }
+        let mut aside = self.aside.lock();
+        debug_assert_eq!(aside.kept, 0, "INV-MARK 2: all permits are the caller's");
+        if aside.late != me && aside.late != UNBIASED {
+            // SAFETY: it had a bias.
+            if !unsafe { Entrance::of(aside.late) }.ask() {
+                drop(aside);
+                if mode == Mode::Shared {
+                    self.give(MAX - 1);
+                }
+                return false;
+            }
+        }
+        (aside.left, aside.late) = (0, UNBIASED);
+        // ORDER: Relaxed: who ends the bias has the lock first.
+        self.mark.store(mode.mark(), Ordering::Relaxed);
+        self.owner.store(me, Ordering::Relaxed);
+        drop(aside);
+        count!(BIASED);
+        // ORDER: see `joined`.
+        full_fence(order::gate_bias());
+        if self.permits.has_line() {
+            self.unbias();
+        }
+        true
+    }
+
+    /// Ends the bias, if there is one.
+    #[cold]
+    #[inline(never)]
+    fn unbias(&self) {
+        let mut aside = self.aside.lock();
+        let owner = self.owner.load(Ordering::Relaxed);
+        if owner == UNBIASED {
+            return;
+        }
+        self.owner.store(UNBIASED, Ordering::Relaxed);
+        if owner != os_thread() {
+            // SAFETY: it had the bias.
+            let entrance = unsafe { Entrance::of(owner) };
+            entrance.count_revoked();
+            if !entrance.ask() {
+                aside.late = owner;
+                let earns = self.earns.load(Ordering::Relaxed);
+                self.earns.store((earns * 2).min(LONGEST), Ordering::Relaxed);
+                // ORDER: INV-MARK, the other side.
+                fence_pair::heavy();
+            }
+        }
+        aside.kept = self.look_at_mark();
+        let free = MAX - permits_of(aside.kept);
+        drop(aside);
+        if free > 0 {
+            self.give(free);
+        }
+    }
+
+    fn look_at_mark(&self) -> u32 {
+        // ORDER: Relaxed: whoever goes in for what is seen here does so behind the Acquire fence in `give`, which pairs with
+        // the Release of the owner's way out.
+        self.mark.load(Ordering::Relaxed)
+    }
+
+    /// Marked holds have ended behind the end of the bias, `left` of them elsewhere.
+    #[cold]
+    fn settle(&self, left: u32) {
+        let mut aside = self.aside.lock();
+        // ORDER: Relaxed: written under the lock.
+        if self.owner.load(Ordering::Relaxed) != UNBIASED {
+            debug_assert_eq!(left, 0, "INV-MARK 3: no bias begins while permits are kept");
+            return;
+        }
+        aside.left = aside.left.wrapping_add(left);
+        let inside = self.look_at_mark().wrapping_sub(aside.left);
+        let (kept, wanted) = (permits_of(aside.kept), permits_of(inside));
+        if wanted >= kept {
+            // A mark in vain may be among them: its owner settles when it has taken it back.
+            return;
+        }
+        aside.kept = inside;
+        drop(aside);
+        self.give(kept - wanted);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leave_elsewhere(&self, mode: Mode) {
+        self.unbias();
+        self.settle(mode.mark());
+    }
+
+    /// The caller has joined the line.
+    #[cold]
+    fn joined(&self) {
+        // ORDER: store buffering: who joins has set the permits' flag and looks for a bias; who biases has set
+        // the owner, and looks at the flag.
+        full_fence(order::gate_join());
+        if self.owner.load(Ordering::Relaxed) != UNBIASED {
+            self.unbias();
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+impl Gate {
+    /// As behind a streak, by one who is inside.
+    pub(super) fn bias_to_me(&self, mode: Mode) -> bool {
+        self.bias(os_thread(), mode)
+    }
+}
+
+/// What [`Gate::enter`] asks for.
+#[derive(Clone)]
+pub struct Entering<'a> {
+    gate: &'a Gate,
+    mode: Mode,
+    of: &'static str,
+}
+
+impl fmt::Debug for Entering<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Entering(..)")
+    }
+}
+
+#[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]
+impl Request for Entering<'_> {
+    type Output = Noted;
+
+    #[inline(always)]
+    fn permits(&self) -> &Permits {
+        &self.gate.permits
+    }
+
+    #[inline(always)]
+    fn terms(&self) -> (usize, u32) {
+        match self.mode {
+            Mode::Shared => (1, BYPASSES),
+            // As a writer: see `RwLock`.
+            Mode::Alone => (MAX, 0),
+        }
+    }
+
+    fn wanted(&self) -> (Wanted, &'static str) {
+        (Wanted::Object, self.of)
+    }
+
+    #[inline(always)]
+    fn hand_out(self, _outcome: Outcome) -> Noted {
+        Noted::Counted
+    }
+
+    fn joined(&self) {
+        self.gate.joined();
+    }
+}
