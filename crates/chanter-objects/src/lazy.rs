@@ -268,7 +268,7 @@ where
     #[inline(always)]
     fn into_future(self) -> LazyCall<T, I, A, F, R> {
         LazyCall {
-            at: self.at,
+            at: self.at.again(),
             inside: self.inside,
             stage: Stage::Fresh,
             method: MaybeUninit::new(self.method),
@@ -300,7 +300,7 @@ where
             // SAFETY: there, and not taken again.
             let method = unsafe { this.method.assume_init_read() };
             // SAFETY: `lazy_call`'s contract, and the caller's.
-            this.call.write(unsafe { MayBlock::new(this.at, this.inside, For { method, answer }) });
+            this.call.write(unsafe { MayBlock::new(this.at.again(), this.inside, For { method, answer }) });
             this.stage = Stage::Called;
         }
         assert!(this.stage == Stage::Called, "a call is polled behind its end");
