@@ -40,12 +40,10 @@ macro_rules! conc {
             ($($name,)+) => {
                 // In place: what is moved before it is polled costs more than many a call.
                 $(let mut $name = ::core::pin::pin!($crate::__Part::new($name));)+
-                ::core::future::poll_fn(|cx| {
-                    let mut is_ready = true;
-                    $(is_ready &= $name.as_mut().poll_part(cx);)+
-                    if is_ready {
-                        ::core::task::Poll::Ready(($($name.as_mut().take(),)+))
-                    } else {
+                ::core::future::poll_fn(|cx| match ($(($name.as_mut().poll_now(cx), &mut $name),)+) {
+                    ($((::core::option::Option::Some($name), _),)+) => ::core::task::Poll::Ready(($($name,)+)),
+                    ($($name,)+) => {
+                        $($name.1.as_mut().keep($name.0);)+
                         ::core::task::Poll::Pending
                     }
                 })
@@ -90,32 +88,39 @@ impl<C: IntoFuture> Part<C> {
         }
     }
 
-    /// True: its output is there.
+    /// Its output, if it is there: the caller keeps it, or gives it back to be kept.
     #[inline(always)]
-    pub fn poll_part(self: Pin<&mut Self>, cx: &mut Context<'_>) -> bool {
+    pub fn poll_now(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Option<C::Output> {
         // SAFETY: the future is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         if this.stage != Stage::Pending {
-            return true;
+            return this.take();
         }
         // SAFETY: there, and pinned with us.
         let future = unsafe { Pin::new_unchecked(this.future.assume_init_mut()) };
-        let Poll::Ready(output) = future.poll(cx) else { return false };
-        this.output.write(output);
-        this.stage = Stage::Ready;
+        let Poll::Ready(output) = future.poll(cx) else { return None };
+        this.stage = Stage::Taken;
         // SAFETY: there, and never used again.
         unsafe { this.future.assume_init_drop() };
-        true
+        Some(output)
     }
 
-    #[inline(always)]
-    pub fn take(self: Pin<&mut Self>) -> C::Output {
+    #[cold]
+    fn take(&mut self) -> Option<C::Output> {
+        assert!(self.stage == Stage::Ready, "it is polled behind its end");
+        self.stage = Stage::Taken;
+        // SAFETY: there, and not taken again.
+        Some(unsafe { self.output.assume_init_read() })
+    }
+
+    /// Another is not ready.
+    #[cold]
+    pub fn keep(self: Pin<&mut Self>, output: Option<C::Output>) {
+        let Some(output) = output else { return };
         // SAFETY: the future is not moved: there is none.
         let this = unsafe { self.get_unchecked_mut() };
-        assert!(this.stage == Stage::Ready, "it is polled behind its end");
-        this.stage = Stage::Taken;
-        // SAFETY: there, and not taken again.
-        unsafe { this.output.assume_init_read() }
+        this.output.write(output);
+        this.stage = Stage::Ready;
     }
 }
 
