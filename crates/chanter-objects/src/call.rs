@@ -124,7 +124,7 @@ impl<T, M: Method<T>> IntoFuture for Call<T, M> {
     #[inline(always)]
     fn into_future(self) -> Calling<T, M> {
         let method = MaybeUninit::new(self.method);
-        Calling { at: self.at, stage: Stage::Fresh, method, waiting: MaybeUninit::uninit() }
+        Calling { at: self.at.again(), stage: Stage::Fresh, method, waiting: MaybeUninit::uninit() }
     }
 }
 
@@ -135,8 +135,8 @@ pub struct Calling<T, M> {
     stage: Stage,
     /// There unless it is `Over`.
     method: MaybeUninit<M>,
-    /// There while it is `Waiting`. Pinned.
-    waiting: MaybeUninit<Waiting<T>>,
+    /// There while it is `Waiting`: on the heap, since few calls do, and all are moved.
+    waiting: MaybeUninit<Pin<Box<Waiting<T>>>>,
 }
 
 /// How far a call is. (One byte, rather than one for each part: a call is made of few stores.)
@@ -171,12 +171,12 @@ impl<T, M: Method<T>> Calling<T, M> {
     #[inline(never)]
     unsafe fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<M::Output, Gone>> {
         if self.stage == Stage::Fresh {
-            self.waiting.write(Waiting::new(self.at, M::MODE));
+            self.waiting.write(Box::pin(Waiting::new(self.at, M::MODE)));
             self.stage = Stage::Waiting;
         }
-        // SAFETY: there, and pinned with us.
-        let event = unsafe { Pin::new_unchecked(self.waiting.assume_init_mut()) };
-        let Poll::Ready(hold) = event.poll(cx) else { return Poll::Pending };
+        // SAFETY: there.
+        let event = unsafe { self.waiting.assume_init_mut() };
+        let Poll::Ready(hold) = event.as_mut().poll(cx) else { return Poll::Pending };
         self.stage = Stage::Fresh;
         // SAFETY: there, and never used again.
         unsafe { self.waiting.assume_init_drop() };
@@ -192,11 +192,11 @@ impl<T, M: Method<T>> Future for Calling<T, M> {
 
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: `waiting` is not moved; nothing else is pinned.
+        // SAFETY: nothing is pinned.
         let this = unsafe { self.get_unchecked_mut() };
         assert!(this.stage != Stage::Over, "a call is polled behind its end");
         if this.stage == Stage::Fresh {
-            match this.at.try_hold(M::MODE) {
+            match this.at.again().try_hold(M::MODE) {
                 Ok(Some(hold)) => {
                     // SAFETY: it was not over.
                     let method = unsafe { this.take_method() };

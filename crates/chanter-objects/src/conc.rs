@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -28,92 +29,39 @@ use crate::Counter;
 ///
 /// Each call is polled in place, in order; if some block, the caller suspends once for all that are left. So calls that
 /// do not block cost what they cost one after the other. All are of the caller's thread: for work of many threads, see
-/// [`conc_for`]. Whatever can be awaited may stand beside calls; there may be twelve of them.
+/// [`conc_for`].
+/// Whatever can be awaited may stand beside calls.
 ///
 /// **Cancel safety.** That of each.
 #[macro_export]
 macro_rules! conc {
     ($($name:ident = $call:expr),+ $(,)?) => {
-        let ($($name,)+) = $crate::conc(($($call,)+)).await;
+        let ($($name,)+) = match ($($call,)+) {
+            ($($name,)+) => {
+                // In place: what is moved before it is polled costs more than many a call.
+                $(let mut $name = ::core::pin::pin!($crate::__Part::new($name));)+
+                ::core::future::poll_fn(|cx| match ($(($name.as_mut().poll_now(cx), &mut $name),)+) {
+                    ($((::core::option::Option::Some($name), _),)+) => ::core::task::Poll::Ready(($($name,)+)),
+                    ($($name,)+) => {
+                        $($name.1.as_mut().keep($name.0);)+
+                        ::core::task::Poll::Pending
+                    }
+                })
+                .await
+            }
+        };
     };
-}
-
-/// As the macro [`conc!`](crate::conc!), of a tuple; yields a tuple.
-#[inline(always)]
-pub fn conc<C: Calls>(calls: C) -> Conc<C> {
-    Conc { calls }
-}
-
-/// Several that can be awaited: a tuple of up to twelve.
-pub trait Calls {
-    /// What they yield: a tuple.
-    type Output;
-    #[doc(hidden)]
-    type Parts;
-    #[doc(hidden)]
-    fn parts(self) -> Self::Parts;
-    /// # Safety
-    /// They are pinned.
-    #[doc(hidden)]
-    unsafe fn poll(parts: &mut Self::Parts, cx: &mut Context<'_>) -> Poll<Self::Output>;
-}
-
-/// Several calls: made by [`conc()`], and awaited. (It is small; what is awaited is made in its place.)
-#[derive(Clone, Copy)]
-#[must_use = "calls do nothing unless awaited"]
-pub struct Conc<C> {
-    calls: C,
-}
-
-impl<C> fmt::Debug for Conc<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Conc(..)")
-    }
-}
-
-impl<C: Calls> IntoFuture for Conc<C> {
-    type Output = C::Output;
-    type IntoFuture = Concurrently<C>;
-
-    #[inline(always)]
-    fn into_future(self) -> Concurrently<C> {
-        Concurrently { parts: self.calls.parts() }
-    }
-}
-
-/// Several calls that are being made.
-#[must_use = "futures do nothing unless awaited"]
-pub struct Concurrently<C: Calls> {
-    /// Pinned.
-    parts: C::Parts,
-}
-
-impl<C: Calls> fmt::Debug for Concurrently<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Concurrently(..)")
-    }
-}
-
-impl<C: Calls> Future for Concurrently<C> {
-    type Output = C::Output;
-
-    #[inline(always)]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
-        // SAFETY: no part is moved.
-        unsafe { C::poll(&mut self.get_unchecked_mut().parts, cx) }
-    }
 }
 
 /// One of them: its future, then its output.
 #[doc(hidden)]
 pub struct Part<C: IntoFuture> {
     stage: Stage,
-    /// There while it is `Fresh`.
-    call: MaybeUninit<C>,
     /// There while it is `Pending`. Pinned.
     future: MaybeUninit<C::IntoFuture>,
     /// There while it is `Ready`.
     output: MaybeUninit<C::Output>,
+    _pinned: PhantomPinned,
 }
 
 impl<C: IntoFuture> fmt::Debug for Part<C> {
@@ -124,7 +72,6 @@ impl<C: IntoFuture> fmt::Debug for Part<C> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Fresh,
     Pending,
     Ready,
     Taken,
@@ -132,42 +79,48 @@ enum Stage {
 
 impl<C: IntoFuture> Part<C> {
     #[inline(always)]
-    fn new(call: C) -> Self {
-        let call = MaybeUninit::new(call);
-        Self { stage: Stage::Fresh, call, future: MaybeUninit::uninit(), output: MaybeUninit::uninit() }
+    pub fn new(call: C) -> Self {
+        Self {
+            stage: Stage::Pending,
+            future: MaybeUninit::new(call.into_future()),
+            output: MaybeUninit::uninit(),
+            _pinned: PhantomPinned,
+        }
     }
 
-    /// True: its output is there.
-    ///
-    /// # Safety
-    /// It is pinned.
+    /// Its output, if it is there: the caller keeps it, or gives it back to be kept.
     #[inline(always)]
-    unsafe fn poll(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.stage == Stage::Fresh {
-            self.stage = Stage::Taken;
-            // SAFETY: there, and not taken again.
-            self.future.write(unsafe { self.call.assume_init_read() }.into_future());
-            self.stage = Stage::Pending;
-        }
-        if self.stage != Stage::Pending {
-            return true;
+    pub fn poll_now(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Option<C::Output> {
+        // SAFETY: the future is not moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        if this.stage != Stage::Pending {
+            return this.take();
         }
         // SAFETY: there, and pinned with us.
-        let future = unsafe { Pin::new_unchecked(self.future.assume_init_mut()) };
-        let Poll::Ready(output) = future.poll(cx) else { return false };
-        self.output.write(output);
-        self.stage = Stage::Ready;
+        let future = unsafe { Pin::new_unchecked(this.future.assume_init_mut()) };
+        let Poll::Ready(output) = future.poll(cx) else { return None };
+        this.stage = Stage::Taken;
         // SAFETY: there, and never used again.
-        unsafe { self.future.assume_init_drop() };
-        true
+        unsafe { this.future.assume_init_drop() };
+        Some(output)
     }
 
-    #[inline(always)]
-    fn take(&mut self) -> C::Output {
+    #[cold]
+    fn take(&mut self) -> Option<C::Output> {
         assert!(self.stage == Stage::Ready, "it is polled behind its end");
         self.stage = Stage::Taken;
         // SAFETY: there, and not taken again.
-        unsafe { self.output.assume_init_read() }
+        Some(unsafe { self.output.assume_init_read() })
+    }
+
+    /// Another is not ready.
+    #[cold]
+    pub fn keep(self: Pin<&mut Self>, output: Option<C::Output>) {
+        let Some(output) = output else { return };
+        // SAFETY: the future is not moved: there is none.
+        let this = unsafe { self.get_unchecked_mut() };
+        this.output.write(output);
+        this.stage = Stage::Ready;
     }
 }
 
@@ -177,7 +130,6 @@ impl<C: IntoFuture> Drop for Part<C> {
         // SAFETY: the stage says what is there.
         unsafe {
             match self.stage {
-                Stage::Fresh => self.call.assume_init_drop(),
                 Stage::Pending => self.future.assume_init_drop(),
                 Stage::Ready => self.output.assume_init_drop(),
                 Stage::Taken => (),
@@ -185,36 +137,6 @@ impl<C: IntoFuture> Drop for Part<C> {
         }
     }
 }
-
-macro_rules! tuples {
-    ($first:ident $($more:ident)*) => {
-        impl<$first: IntoFuture, $($more: IntoFuture),*> Calls for ($first, $($more,)*) {
-            type Output = ($first::Output, $($more::Output,)*);
-            type Parts = (Part<$first>, $(Part<$more>,)*);
-
-            #[inline(always)]
-            fn parts(self) -> Self::Parts {
-                #[allow(non_snake_case, reason = "named after their types")]
-                let ($first, $($more,)*) = self;
-                (Part::new($first), $(Part::new($more),)*)
-            }
-
-            #[inline(always)]
-            unsafe fn poll(parts: &mut Self::Parts, cx: &mut Context<'_>) -> Poll<Self::Output> {
-                #[allow(non_snake_case, reason = "named after their types")]
-                let ($first, $($more,)*) = parts;
-                // SAFETY: pinned: the caller's contract.
-                let is_ready = unsafe { $first.poll(cx) $(& $more.poll(cx))* };
-                if is_ready { Poll::Ready(($first.take(), $($more.take(),)*)) } else { Poll::Pending }
-            }
-        }
-
-        tuples! { $($more)* }
-    };
-    () => {};
-}
-
-tuples! { A B C D E F G H I J K L }
 
 /// Runs `method` for each item at a time, each as a thread that starts as a call, and waits for all of them.
 ///

@@ -42,6 +42,12 @@ impl<T> At<T> {
         Self { place, generation, of: PhantomData }
     }
 
+    /// The same. (Copied part by part, not at once: it has just been stored so.)
+    #[inline(always)]
+    pub(crate) fn again(&self) -> Self {
+        Self::new(self.place, self.generation)
+    }
+
     pub(crate) fn name(self) -> Ref<T> {
         Ref::of_parts(self.place, self.generation)
     }

@@ -200,8 +200,8 @@ pub(crate) struct LazyCall<T, I, A, F, R> {
     method: MaybeUninit<A>,
     /// There while it is `Called`. Pinned.
     call: MaybeUninit<MayBlock<T, I, For<A, R>, F>>,
-    /// There while it is `Kept`. Pinned.
-    kept: MaybeUninit<Sync<Touch<R>>>,
+    /// There while it is `Kept`: on the heap, as the continuation is.
+    kept: MaybeUninit<Pin<Box<Sync<Touch<R>>>>>,
     /// Where the method answers, if the call is awaited rather than forwarded to.
     answer: UnsafeCell<Answer<R>>,
     _pinned: PhantomPinned,
@@ -268,7 +268,7 @@ where
     #[inline(always)]
     fn into_future(self) -> LazyCall<T, I, A, F, R> {
         LazyCall {
-            at: self.at,
+            at: self.at.again(),
             inside: self.inside,
             stage: Stage::Fresh,
             method: MaybeUninit::new(self.method),
@@ -300,7 +300,7 @@ where
             // SAFETY: there, and not taken again.
             let method = unsafe { this.method.assume_init_read() };
             // SAFETY: `lazy_call`'s contract, and the caller's.
-            this.call.write(unsafe { MayBlock::new(this.at, this.inside, For { method, answer }) });
+            this.call.write(unsafe { MayBlock::new(this.at.again(), this.inside, For { method, answer }) });
             this.stage = Stage::Called;
         }
         assert!(this.stage == Stage::Called, "a call is polled behind its end");
@@ -342,16 +342,15 @@ where
                 Answer::Kept(promise) => unsafe { self.as_mut().get_unchecked_mut() }.keep(promise),
             }
         }
-        // SAFETY: pinned with us, and there.
-        let kept = unsafe { Pin::new_unchecked(self.get_unchecked_mut().kept.assume_init_mut()) };
-        kept.poll(cx)
+        // SAFETY: there, and nothing that is pinned is moved.
+        unsafe { self.get_unchecked_mut().kept.assume_init_mut() }.as_mut().poll(cx)
     }
 }
 
 impl<T, I, A, F, R> LazyCall<T, I, A, F, R> {
     #[cold]
     fn keep(&mut self, promise: Promise<R>) {
-        self.kept.write(promise.into_future());
+        self.kept.write(Box::pin(promise.into_future()));
         self.stage = Stage::Kept;
     }
 }

@@ -59,7 +59,9 @@ mod reference;
 mod slot;
 
 pub use call::{Call, Calling, Method, Reads, Writes};
-pub use conc::{Calls, Conc, Concurrently, conc, conc_for};
+#[doc(hidden)]
+pub use conc::Part as __Part;
+pub use conc::conc_for;
 pub use counter::Counter;
 pub use gone::Gone;
 pub use lazy::{Answers, Forward, Forwarded, Forwarding, Lazy};

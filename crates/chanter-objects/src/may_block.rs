@@ -65,8 +65,8 @@ pub(crate) struct MayBlock<T, I, A, F> {
     _inside: I,
     /// Makes the method's future of the object. There until it is `Running`.
     method: MaybeUninit<A>,
-    /// There while it is `Waiting`. Pinned.
-    waiting: MaybeUninit<Waiting<T>>,
+    /// There while it is `Waiting`: on the heap, since few calls do, and all are moved.
+    waiting: MaybeUninit<Pin<Box<Waiting<T>>>>,
     /// There while it is `Running`. Pinned.
     running: MaybeUninit<F>,
     hold: MaybeUninit<Hold<T>>,
@@ -116,7 +116,7 @@ impl<T, I: Inside, A: Begin<T>> IntoFuture for ToBlock<T, I, A> {
     #[inline(always)]
     fn into_future(self) -> Self::IntoFuture {
         // SAFETY: `may_block`'s contract.
-        unsafe { MayBlock::new(self.at, self.inside, self.method) }
+        unsafe { MayBlock::new(self.at.again(), self.inside, self.method) }
     }
 }
 
@@ -158,12 +158,12 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
     #[inline(never)]
     unsafe fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         if self.stage == Stage::Fresh {
-            self.waiting.write(Waiting::new(self.at, I::MODE));
+            self.waiting.write(Box::pin(Waiting::new(self.at, I::MODE)));
             self.stage = Stage::Waiting;
         }
-        // SAFETY: there, and pinned with us.
-        let event = unsafe { Pin::new_unchecked(self.waiting.assume_init_mut()) };
-        let Poll::Ready(hold) = event.poll(cx) else { return Poll::Pending };
+        // SAFETY: there.
+        let event = unsafe { self.waiting.assume_init_mut() };
+        let Poll::Ready(hold) = event.as_mut().poll(cx) else { return Poll::Pending };
         self.stage = Stage::Fresh;
         // SAFETY: there, and never used again.
         unsafe { self.waiting.assume_init_drop() };
@@ -211,7 +211,7 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> Future for MayBlock<T, I,
         let this = unsafe { self.get_unchecked_mut() };
         assert!(this.stage != Stage::Over, "a call is polled behind its end");
         if this.stage != Stage::Running {
-            let now = if this.stage == Stage::Fresh { this.at.try_hold(I::MODE) } else { Ok(None) };
+            let now = if this.stage == Stage::Fresh { this.at.again().try_hold(I::MODE) } else { Ok(None) };
             match now {
                 // SAFETY: fresh.
                 Ok(Some(hold)) => unsafe { this.begin(hold) },

@@ -186,7 +186,10 @@ async fn conc_makes_all_calls_and_waits_once() {
     let mut inside = Box::pin(b_ref.with_mut_async(async |_| never::<()>().await).into_future());
     assert!(poll_once(inside.as_mut()).is_pending());
     {
-        let mut half = pin!(chanter_objects::conc((a_ref.value(), b_ref.value())).into_future());
+        let mut half = pin!(async {
+            conc! { x = a_ref.value(), y = b_ref.value() }
+            (x, y)
+        });
         assert!(poll_once(half.as_mut()).is_pending());
     }
     drop(inside);
