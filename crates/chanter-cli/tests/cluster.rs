@@ -3,6 +3,7 @@
 
 #![cfg(unix)]
 
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
 
@@ -14,6 +15,7 @@ use chanter_cluster::supervise::{Place, Restart, Supervisor};
 use chanter_cluster::wire::{Body, Header, Kind};
 use chanter_cluster::{Begun, CallError, Context, Down, Here, remote, service};
 use nix::sys::signal::{Signal, raise};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 const RUN: &str = "CHANTER_TEST_RUN";
 const ROUNDS: u64 = 100;
@@ -23,9 +25,13 @@ fn main() {
     match std::env::var(RUN) {
         Ok(name) => process(&name),
         Err(_) => {
-            for (name, test) in
-                [("ring", ring as fn()), ("death", death), ("supervised", supervised), ("alone", alone)]
-            {
+            for (name, test) in [
+                ("ring", ring as fn()),
+                ("tls", tls),
+                ("death", death),
+                ("supervised", supervised),
+                ("alone", alone),
+            ] {
                 test();
                 println!("test {name} ... ok");
             }
@@ -47,12 +53,44 @@ fn lines(output: &Output) -> Vec<&str> {
 
 /// A token goes around, and has counted its steps; all leave well.
 fn ring() {
-    for args in [&[][..], &["--tcp"]] {
+    let folder = tempfile::tempdir().unwrap();
+    let [certificate, key, authority] = certificate(folder.path());
+    let tls = ["--tls-cert", &certificate, "--tls-key", &key, "--tls-ca", &authority];
+    let named = [&tls[..], &["--tls-name", "127.0.0.1"]].concat();
+    for args in [&[][..], &["--tcp"], &tls, &named] {
         let output = launch("ring", args);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), &*said), (Some(0), ""));
         assert_eq!(lines(&output), [format!("[0] {} steps", ROUNDS * u64::from(COUNT))]);
     }
+}
+
+/// What processes on the loopback interface need for TLS: their certificate, its key, and the authority's.
+fn certificate(folder: &Path) -> [String; 3] {
+    let (authority_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut params = CertificateParams::new([]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "a job's authority");
+    let authority = params.self_signed(&authority_key).unwrap();
+    let issuer = Issuer::new(params, authority_key);
+    let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    let texts = [("cert", certificate.pem()), ("key", key.serialize_pem()), ("ca", authority.pem())];
+    texts.map(|(name, text)| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.into_os_string().into_string().unwrap()
+    })
+}
+
+/// Files that are not there, or of no use, end the job with a word.
+fn tls() {
+    let missing = launch("ring", &["--tls-cert", "/none", "--tls-key", "/none", "--tls-ca", "/none"]);
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(said.starts_with("chanter: cannot start a job: /none: No such file"), "{said}");
+    let half = launch("ring", &["--tls-cert", "/none"]);
+    assert!(String::from_utf8_lossy(&half.stderr).contains("--tls-key"));
 }
 
 /// One is killed; the others hear what it said before, then of its death, and go on with each other.

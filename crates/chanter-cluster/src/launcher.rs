@@ -8,6 +8,8 @@
 //! | `CHANTER_LISTENER` | the descriptor, open in this process, that listens at its own address |
 //! | `CHANTER_SEGMENT` | the descriptor, open in this process, of the memory that the processes share; without it they have none |
 //! | `CHANTER_SECRET` | the job's secret: 32 bytes in hexadecimal |
+//! | `CHANTER_TLS_CERT`, `CHANTER_TLS_KEY`, `CHANTER_TLS_CA` | files in PEM: the process's certificate, its key, and who signs those of the job; without them there is no TLS |
+//! | `CHANTER_TLS_NAME` | for whom the certificates are; without it, for the processes' addresses |
 //!
 //! All listen before the first process starts. So nobody has to try twice to connect.
 
@@ -31,6 +33,15 @@ pub const LISTENER: &str = "CHANTER_LISTENER";
 pub const SEGMENT: &str = "CHANTER_SEGMENT";
 /// See the table of this module.
 pub const SECRET: &str = "CHANTER_SECRET";
+
+/// See the table of this module.
+pub const TLS_CERT: &str = "CHANTER_TLS_CERT";
+/// See the table of this module.
+pub const TLS_KEY: &str = "CHANTER_TLS_KEY";
+/// See the table of this module.
+pub const TLS_CA: &str = "CHANTER_TLS_CA";
+/// See the table of this module.
+pub const TLS_NAME: &str = "CHANTER_TLS_NAME";
 
 /// The most processes of a job.
 pub const MOST: u32 = 4096;
@@ -101,6 +112,19 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Where a process finds what it needs for mutual TLS, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The chain of its certificate.
+    pub certificate: PathBuf,
+    /// The key of that.
+    pub key: PathBuf,
+    /// The certificates of those who sign the job's.
+    pub authority: PathBuf,
+    /// For whom the certificates are; `None`: for the addresses.
+    pub name: Option<String>,
+}
+
 /// A variable of the environment is missing, or says what no launcher says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadEnvironment {
@@ -134,6 +158,8 @@ pub struct Launched {
     pub secret: Secret,
     /// The memory that they share, if they do: see [`Seat`](crate::engine::near::Seat).
     pub segment: Option<OwnedFd>,
+    /// What it needs for TLS, if it is to talk so over TCP.
+    pub tls: Option<TlsFiles>,
 }
 
 /// The memory that so many processes on one node share, for [`SEGMENT`]. It has no name, and is gone with the last of them.
@@ -179,6 +205,7 @@ impl Launched {
             listener,
             secret: said.secret,
             segment,
+            tls: said.tls,
         }))
     }
 }
@@ -202,6 +229,7 @@ struct Said {
     listener: RawFd,
     secret: Secret,
     segment: Option<RawFd>,
+    tls: Option<TlsFiles>,
 }
 
 impl Said {
@@ -238,7 +266,13 @@ impl Said {
                 _ => return Err(BadEnvironment { variable: SEGMENT }),
             },
         };
-        Ok(Some(Self { number, addresses, listener, secret, segment }))
+        let tls = [TLS_CERT, TLS_KEY, TLS_CA].iter().any(|name| variable(name).is_some()).then(|| {
+            let file = |name| variable(name).map(PathBuf::from).ok_or(BadEnvironment { variable: name });
+            let name = variable(TLS_NAME).is_some().then(|| text(TLS_NAME)).transpose()?;
+            Ok(TlsFiles { certificate: file(TLS_CERT)?, key: file(TLS_KEY)?, authority: file(TLS_CA)?, name })
+        });
+        let tls = tls.transpose()?;
+        Ok(Some(Self { number, addresses, listener, secret, segment, tls }))
     }
 }
 
@@ -258,6 +292,8 @@ mod tests {
                     ADDRESSES => "unix:/tmp/a b/0,tcp:[::1]:80",
                     LISTENER => "7",
                     SEGMENT => "8",
+                    TLS_CERT | TLS_KEY | TLS_CA => "file",
+                    TLS_NAME => "job",
                     _ => &secret,
                 })
             };
@@ -270,6 +306,11 @@ mod tests {
         let read = said("", None).unwrap().unwrap();
         assert_eq!((read.number, read.listener, read.segment), (1, 7, Some(8)));
         assert_eq!(said(SEGMENT, None).unwrap().unwrap().segment, None);
+        assert_eq!(read.tls.as_ref().unwrap().name.as_deref(), Some("job"));
+        assert_eq!(said(TLS_NAME, None).unwrap().unwrap().tls.unwrap().name, None);
+        for variable in [TLS_CERT, TLS_KEY, TLS_CA] {
+            assert_eq!(said(variable, None), Err(BadEnvironment { variable }), "all of them or none");
+        }
         assert_eq!(read.secret, Secret::new([0xab; 32]));
         let again: Vec<Address> = read.addresses.iter().map(|one| one.to_string().parse().unwrap()).collect();
         assert_eq!(again, read.addresses);

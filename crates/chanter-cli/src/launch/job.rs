@@ -93,14 +93,15 @@ impl Job {
         let count = args.processes as usize;
         // A listener, and three pipes until they have been handed over.
         swerve::raise_descriptor_limit(DESCRIPTORS * count);
-        let mut listeners = Listeners::bind(count, args.tcp).map_err(cannot)?;
-        let variables = [
+        let mut listeners = Listeners::bind(count, args.is_tcp()).map_err(cannot)?;
+        let mut variables = vec![
             (launcher::COUNT, count.to_string()),
             (launcher::ADDRESSES, listeners.text()),
             (launcher::SECRET, secret().map_err(cannot)?.to_hex()),
         ];
+        variables.extend(args.tls().map_err(cannot)?);
         // Who wants TCP wants what processes on several machines would do.
-        let segment = if args.no_segment || args.tcp || count == 1 {
+        let segment = if args.no_segment || args.is_tcp() || count == 1 {
             None
         } else {
             Some(launcher::segment(args.processes).map_err(cannot)?)

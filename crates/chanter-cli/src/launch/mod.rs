@@ -8,7 +8,8 @@ mod output;
 mod process;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -50,6 +51,18 @@ pub struct LaunchArgs {
     /// Let the processes talk by TCP on the loopback interface, not by Unix sockets
     #[arg(long)]
     tcp: bool,
+    /// The processes' certificate, in PEM: they talk by TLS over TCP (they need the feature `tls` of chanter-cluster)
+    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_ca"])]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The certificates of those who sign the processes' certificates
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_ca: Option<PathBuf>,
+    /// For whom the certificate is, if not for the address of each process
+    #[arg(long, value_name = "NAME", requires = "tls_cert")]
+    tls_name: Option<String>,
     /// Let the processes share no memory, but talk by sockets alone
     #[arg(long)]
     no_segment: bool,
@@ -64,6 +77,36 @@ enum Color {
     Auto,
     Always,
     Never,
+}
+
+impl LaunchArgs {
+    /// Whether the processes talk by TCP.
+    fn is_tcp(&self) -> bool {
+        self.tcp || self.tls_cert.is_some()
+    }
+
+    /// What the processes are told of TLS.
+    ///
+    /// # Errors
+    /// A file has no absolute path, which they may need, or one that is no text.
+    fn tls(&self) -> io::Result<Vec<(&'static str, String)>> {
+        let files = [
+            (launcher::TLS_CERT, &self.tls_cert),
+            (launcher::TLS_KEY, &self.tls_key),
+            (launcher::TLS_CA, &self.tls_ca),
+        ];
+        let mut said = Vec::new();
+        for (variable, file) in files {
+            let Some(file) = file else { continue };
+            let cannot =
+                |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", file.display()));
+            let path = std::fs::canonicalize(file).map_err(|error| cannot(&error))?;
+            let path = path.into_os_string().into_string().map_err(|_| cannot(&"the path is no text"))?;
+            said.push((variable, path));
+        }
+        said.extend(self.tls_name.clone().map(|name| (launcher::TLS_NAME, name)));
+        Ok(said)
+    }
 }
 
 impl Color {

@@ -54,6 +54,7 @@ pub(crate) fn launched(count: u32) -> (Vec<Launched>, Vec<SocketAddr>) {
         listener: listener.into(),
         secret: secret(),
         segment: None,
+        tls: None,
     });
     (launched.collect(), sockets)
 }

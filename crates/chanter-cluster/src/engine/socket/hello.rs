@@ -58,7 +58,7 @@ impl fmt::Display for Stranger {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Refuses => f.write_str(
-                "it has closed the connection without an answer: it is of another job, or does not expect this process",
+                "it has closed the connection without an answer: it is of another job, does not expect this process, or wants TLS",
             ),
             Self::Magic => f.write_str("what answers there is no process of a job"),
             Self::Version => f.write_str(

@@ -253,6 +253,11 @@ impl Link {
         }
     }
 
+    #[cfg(all(test, feature = "tls"))]
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(self.stream, Stream::Tls(_))
+    }
+
     #[cfg(test)]
     pub(super) fn break_off(&self) {
         self.stream.shutdown(Shutdown::Both);

@@ -21,6 +21,8 @@ mod inbox;
 mod link;
 mod outbox;
 mod stream;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,6 +37,9 @@ use self::frame::LONGEST_BODY;
 use self::inbox::{Happening, Inbox};
 use self::link::Link;
 use self::stream::{Listener, Stream};
+#[cfg(feature = "tls")]
+pub use self::tls::BadTls;
+pub use self::tls::Tls;
 use super::{Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink};
 use crate::launcher::{Address, BadEnvironment, Launched, Secret};
 use crate::wire::Body;
@@ -61,6 +66,8 @@ pub struct Config {
     /// After so many it is unreachable, for good; and so is one that takes nothing of what it was sent for so many while this
     /// process waits to leave. 150 by default: a process that was stopped for less goes on.
     pub lost_after: u32,
+    /// TLS on connections by TCP (feature `tls`); if none is given, that of the [launcher](crate::launcher), if it has said so. The hello stays.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Config {
@@ -73,6 +80,7 @@ impl Default for Config {
             heartbeat: Duration::from_millis(200),
             suspect_after: 5,
             lost_after: 150,
+            tls: None,
         }
     }
 }
@@ -85,6 +93,8 @@ pub enum StartError {
     Environment(BadEnvironment),
     /// The OS refuses.
     Io(io::Error),
+    /// The certificates that a launcher has named are of no use, and why.
+    Tls(String),
     /// Nobody can be reached at that process's address, and why.
     Unreachable(Peer, Address, io::Error),
     /// At that process's address is somebody who is not that process, and why.
@@ -98,6 +108,7 @@ impl fmt::Display for StartError {
         match self {
             Self::Environment(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
+            Self::Tls(why) => f.write_str(why),
             Self::Unreachable(peer, address, error) => write!(
                 f,
                 "cannot reach process {} at {address}: {error}; it has ended, or that is no address of its host",
@@ -176,24 +187,45 @@ impl Sockets {
     /// # Panics
     /// Outside of a machine.
     pub async fn start(launched: Launched, config: Config) -> Result<Self, StartError> {
-        let Launched { number, addresses, listener, secret, .. } = launched;
+        let Launched { number, addresses, listener, secret, tls, .. } = launched;
+        let tls = match (&config.tls, tls) {
+            (None, Some(files)) => {
+                Some(Tls::from_launcher(&files).map_err(|error| StartError::Tls(error.to_string()))?)
+            }
+            (given, _) => given.clone(),
+        };
         let (me, count) = (Peer(number), addresses.len() as u32);
         let mut streams = BTreeMap::new();
         let own =
             addresses.get(number as usize).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         let listener = Listener::new(listener, own)?;
         let (welcome, welcomed) = mailbox();
-        let accepting =
-            Accepting { listener, secret: secret.clone(), me, count, time: config.hello, welcome };
+        let accepting = Accepting {
+            listener,
+            secret: secret.clone(),
+            tls: tls.clone(),
+            me,
+            count,
+            time: config.hello,
+            welcome,
+        };
         let accepting = Cancelled(spawn(accepting.run()));
         let connecting = async {
             for (peer, address) in (0..number).map(Peer).zip(&addresses) {
                 let stream = Stream::connect(address)
                     .await
                     .map_err(|error| StartError::Unreachable(peer, address.clone(), error))?;
+                let stranger = |why: String| StartError::Stranger(peer, why);
+                let stream =
+                    stream.secure_to(tls.as_ref(), address).await.map_err(|error| match error.kind() {
+                        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => stranger(
+                            "it has closed the connection instead of talking TLS: is it told to?".into(),
+                        ),
+                        _ => stranger(error.to_string()),
+                    })?;
                 hello::connect(&stream, &secret, me, peer)
                     .await
-                    .map_err(|stranger| StartError::Stranger(peer, stranger.to_string()))?;
+                    .map_err(|error| stranger(error.to_string()))?;
                 streams.insert(peer, stream);
             }
             while streams.len() + 1 < count as usize {
@@ -396,6 +428,7 @@ impl Drop for Cancelled {
 struct Accepting {
     listener: Listener,
     secret: Secret,
+    tls: Option<Tls>,
     me: Peer,
     count: u32,
     time: Duration,
@@ -404,7 +437,7 @@ struct Accepting {
 
 impl Accepting {
     async fn run(self) {
-        let Self { listener, secret, me, count, time, welcome } = self;
+        let Self { listener, secret, tls, me, count, time, welcome } = self;
         let (enter, left) = bounded(STRANGERS);
         loop {
             if enter.send(()).await.is_err() {
@@ -417,11 +450,16 @@ impl Accepting {
                 continue;
             };
             let (secret, welcome, left) = (secret.clone(), welcome.clone(), left.clone());
+            let tls = tls.clone();
             spawn(async move {
-                let expected = |peer: Peer| me < peer && peer.0 < count;
-                let hello = from_cancel_safe(hello::accept(&stream, &secret, me, expected));
-                if let Some(Ok(peer)) = hello.timeout(time).await {
-                    let _ = welcome.try_send((peer, stream));
+                let hello = from_cancel_safe(async {
+                    let stream = stream.secure(tls.as_ref()).await.ok()?;
+                    let expected = |peer: Peer| me < peer && peer.0 < count;
+                    let peer = hello::accept(&stream, &secret, me, expected).await.ok()?;
+                    Some((peer, stream))
+                });
+                if let Some(Some(welcomed)) = hello.timeout(time).await {
+                    let _ = welcome.try_send(welcomed);
                 }
                 let _ = left.try_recv();
             });
@@ -431,3 +469,5 @@ impl Accepting {
 
 #[cfg(test)]
 pub(super) mod tests;
+#[cfg(all(test, feature = "tls"))]
+mod tls_tests;

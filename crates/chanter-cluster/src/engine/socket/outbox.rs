@@ -62,6 +62,8 @@ pub(super) struct Outbox {
     pub(super) blocked: bool,
     /// The socket has refused: what is staged goes nowhere.
     broken: bool,
+    /// It has taken records that it has not written.
+    unwritten: bool,
 }
 
 impl Outbox {
@@ -79,6 +81,7 @@ impl Outbox {
             goodbye: false,
             blocked: false,
             broken: false,
+            unwritten: false,
         }
     }
 
@@ -118,7 +121,8 @@ impl Outbox {
 
     /// Whether all that it may say has been taken by the socket.
     pub(super) fn is_flushed(&self) -> bool {
-        self.broken || (self.written == self.staged.len() && !self.goodbye && self.next_lane().is_none())
+        let is_written = self.written == self.staged.len() && !self.unwritten;
+        self.broken || (is_written && !self.goodbye && self.next_lane().is_none())
     }
 
     /// Drops what has not been staged; what has been must go on, or the other end sees half a frame.
@@ -214,7 +218,7 @@ impl Outbox {
         loop {
             self.stage();
             if self.written == self.staged.len() {
-                return Ok(Flushed::All);
+                return self.flush_records(stream);
             }
             match stream.try_write(&self.staged[self.written..]) {
                 Ok(written) => {
@@ -226,6 +230,19 @@ impl Outbox {
                     self.broken = true;
                     return Err(error);
                 }
+            }
+        }
+    }
+
+    fn flush_records(&mut self, stream: &Stream) -> io::Result<Flushed> {
+        let flushed = stream.try_flush();
+        self.unwritten = flushed.is_err();
+        match flushed {
+            Ok(()) => Ok(Flushed::All),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Flushed::Blocked),
+            Err(error) => {
+                self.broken = true;
+                Err(error)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A connection, of either kind.
+//! A connection, of any kind.
 
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
@@ -6,19 +6,22 @@ use std::os::fd::OwnedFd;
 
 use chanter::io::{Readiness, TcpListener, TcpStream, UnixListener, UnixStream};
 
+use super::tls::{Session, Tls};
 use crate::launcher::Address;
 
 pub(super) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
+    Tls(Box<Session>),
 }
 
-/// The same call on either kind.
+/// The same call on any kind.
 macro_rules! either {
     ($of:expr, $stream:ident => $call:expr) => {
         match $of {
             Stream::Unix($stream) => $call,
             Stream::Tcp($stream) => $call,
+            Stream::Tls($stream) => $call,
         }
     };
 }
@@ -28,6 +31,24 @@ impl Stream {
         match address {
             Address::Unix(path) => UnixStream::connect(path).map(Self::Unix),
             Address::Tcp(address) => Self::tcp(TcpStream::connect(*address).await?),
+        }
+    }
+
+    /// Puts TLS above TCP, for the one who has connected to that address. A Unix socket stays as it is: it leads nowhere else.
+    pub(super) async fn secure_to(self, tls: Option<&Tls>, address: &Address) -> io::Result<Self> {
+        match (self, tls, address) {
+            (Self::Tcp(stream), Some(tls), Address::Tcp(address)) => {
+                Ok(Self::Tls(Box::new(tls.connect(stream, *address).await?)))
+            }
+            (stream, ..) => Ok(stream),
+        }
+    }
+
+    /// The same, for the one who has accepted it.
+    pub(super) async fn secure(self, tls: Option<&Tls>) -> io::Result<Self> {
+        match (self, tls) {
+            (Self::Tcp(stream), Some(tls)) => Ok(Self::Tls(Box::new(tls.accept(stream).await?))),
+            (stream, _) => Ok(stream),
         }
     }
 
@@ -60,6 +81,14 @@ impl Stream {
         uninterrupted(|| either!(self, stream => stream.try_write(buffer)))
     }
 
+    /// Nothing that was written waits in this process; `WouldBlock` if something does.
+    pub(super) fn try_flush(&self) -> io::Result<()> {
+        match self {
+            Self::Tls(session) => session.flush(),
+            Self::Unix(_) | Self::Tcp(_) => Ok(()),
+        }
+    }
+
     /// Both ends see the end of it. It may have been shut down before.
     pub(super) fn shutdown(&self, how: Shutdown) {
         let _ = either!(self, stream => stream.shutdown(how));
@@ -85,7 +114,12 @@ impl Stream {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        loop {
+            match self.try_flush() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable().await?,
+                flushed => return flushed,
+            }
+        }
     }
 }
 

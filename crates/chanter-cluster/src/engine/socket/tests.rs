@@ -50,6 +50,7 @@ pub(in crate::engine) fn launched(count: u32, on: On) -> (Vec<Launched>, TempDir
         listener,
         secret: secret.clone(),
         segment: None,
+        tls: None,
     });
     (launched.collect(), folder)
 }
@@ -318,6 +319,7 @@ async fn who_has_another_secret_does_not_get_in_and_who_has_the_right_one_does()
         listener: right.listener.try_clone().unwrap(),
         secret: Secret::new([1; 32]),
         segment: None,
+        tls: None,
     };
     let error = Sockets::start(liar, unhurried()).await.unwrap_err();
     assert!(matches!(error, StartError::Stranger(Peer(0), _)), "{error}");

@@ -1,0 +1,56 @@
+//! What stands for [`Tls`] without the feature `tls`: there is none.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+
+use chanter::io::{Readiness, TcpStream};
+
+use crate::launcher::TlsFiles;
+
+/// What a process needs to talk by mutual TLS. Nobody has it: this is built without the feature `tls`.
+#[derive(Clone, Debug)]
+pub struct Tls(Infallible);
+
+impl Tls {
+    pub(super) fn from_launcher(_files: &TlsFiles) -> Result<Self, &'static str> {
+        Err("this program is built without the feature `tls` of chanter-cluster, and its launcher wants TLS")
+    }
+
+    pub(super) async fn connect(&self, _socket: TcpStream, _to: SocketAddr) -> io::Result<Session> {
+        match self.0 {}
+    }
+
+    pub(super) async fn accept(&self, _socket: TcpStream) -> io::Result<Session> {
+        match self.0 {}
+    }
+}
+
+/// There is none.
+pub(super) struct Session(Infallible);
+
+impl Session {
+    pub(super) fn readable(&self) -> Readiness {
+        match self.0 {}
+    }
+
+    pub(super) fn writable(&self) -> Readiness {
+        match self.0 {}
+    }
+
+    pub(super) fn try_read(&self, _buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0 {}
+    }
+
+    pub(super) fn try_write(&self, _buffer: &[u8]) -> io::Result<usize> {
+        match self.0 {}
+    }
+
+    pub(super) fn flush(&self) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    pub(super) fn shutdown(&self, _how: Shutdown) -> io::Result<()> {
+        match self.0 {}
+    }
+}

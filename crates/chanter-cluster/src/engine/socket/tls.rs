@@ -1,0 +1,262 @@
+//! TLS on a TCP connection, both ends with certificates.
+//!
+//! rustls does the protocol, without I/O; a session puts it above our own non-blocking socket. Records that the socket does not
+//! take wait in the session: [`flush`](Session::flush) goes on with them.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use chanter::io::{Readiness, TcpStream};
+use rustls::client::Resumption;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
+
+use super::inbox::lock;
+use crate::launcher::TlsFiles;
+
+/// So many bytes of records wait in a session; what is more than that is not taken.
+const RECORDS: usize = 128 << 10;
+
+/// What a process needs to talk by mutual TLS: its certificate and key, and whose certificates it takes.
+///
+/// Both ends of each TCP connection show a certificate that this authority has signed; the one who connects also
+/// checks that it is for the address that it has connected to, or for the [name](Self::for_name) that it was told. Only TLS 1.3 is spoken.
+/// Sessions are not resumed: each connection is checked anew.
+#[derive(Clone)]
+pub struct Tls {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    name: Option<ServerName<'static>>,
+}
+
+/// Why there is no TLS with these certificates: what is wrong with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadTls(String);
+
+impl fmt::Display for BadTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no TLS with these certificates: {}", self.0)
+    }
+}
+
+impl std::error::Error for BadTls {}
+
+impl Tls {
+    /// From text in PEM: the chain of this process's certificate, its key, and the certificates of the authorities.
+    ///
+    /// # Errors
+    /// One of them is none, or the key is not the certificate's.
+    pub fn from_pem(certificates: &[u8], key: &[u8], authorities: &[u8]) -> Result<Self, BadTls> {
+        let bad = |what: &str, error: &dyn fmt::Display| BadTls(format!("{what}: {error}"));
+        let all = |text, what: &str| {
+            let all: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(text)
+                .collect::<Result<_, _>>()
+                .map_err(|error| bad(what, &error))?;
+            if all.is_empty() { Err(bad(what, &"there is none")) } else { Ok(all) }
+        };
+        let chain = all(certificates, "the certificate")?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| bad("the key", &error))?;
+        let mut roots = RootCertStore::empty();
+        for authority in all(authorities, "the authority's certificate")? {
+            roots.add(authority).map_err(|error| bad("the authority's certificate", &error))?;
+        }
+        let roots = Arc::new(roots);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+            .build()
+            .map_err(|error| bad("the authority's certificate", &error))?;
+        let versions = &[&rustls::version::TLS13];
+        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(versions)
+            .and_then(|config| {
+                config.with_client_cert_verifier(verifier).with_single_cert(chain.clone(), key.clone_key())
+            })
+            .map_err(|error| bad("the certificate and its key", &error))?;
+        // Nobody resumes.
+        server.send_tls13_tickets = 0;
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .and_then(|config| config.with_root_certificates(roots).with_client_auth_cert(chain, key))
+            .map_err(|error| bad("the certificate and its key", &error))?;
+        client.resumption = Resumption::disabled();
+        Ok(Self { client: Arc::new(client), server: Arc::new(server), name: None })
+    }
+
+    /// The certificates of all processes are for this name, and not for their addresses.
+    ///
+    /// # Errors
+    /// It is neither a DNS name nor an IP address.
+    pub fn for_name(self, name: &str) -> Result<Self, BadTls> {
+        let name =
+            ServerName::try_from(name.to_owned()).map_err(|error| BadTls(format!("{name:?}: {error}")))?;
+        Ok(Self { name: Some(name), ..self })
+    }
+
+    /// What a launcher has said; else what is wrong with it.
+    pub(super) fn from_launcher(files: &TlsFiles) -> Result<Self, BadTls> {
+        let read = |path: &std::path::Path| {
+            std::fs::read(path).map_err(|error| BadTls(format!("{}: {error}", path.display())))
+        };
+        let tls = Self::from_pem(&read(&files.certificate)?, &read(&files.key)?, &read(&files.authority)?)?;
+        match &files.name {
+            Some(name) => tls.for_name(name),
+            None => Ok(tls),
+        }
+    }
+
+    /// Has connected to that address.
+    pub(super) async fn connect(&self, socket: TcpStream, to: SocketAddr) -> io::Result<Session> {
+        let name = self.name.clone().unwrap_or_else(|| ServerName::IpAddress(to.ip().into()));
+        let connection = ClientConnection::new(Arc::clone(&self.client), name).map_err(io::Error::other)?;
+        Session::shake_hands(socket, connection.into()).await
+    }
+
+    /// Somebody has connected.
+    pub(super) async fn accept(&self, socket: TcpStream) -> io::Result<Session> {
+        let connection = ServerConnection::new(Arc::clone(&self.server)).map_err(io::Error::other)?;
+        Session::shake_hands(socket, connection.into()).await
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A connection, whose both ends are known.
+pub(super) struct Session {
+    socket: TcpStream,
+    connection: Mutex<Connection>,
+}
+
+/// The socket, as rustls wants it.
+struct Socket<'a>(&'a TcpStream);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.0.try_write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Session {
+    async fn shake_hands(socket: TcpStream, mut connection: Connection) -> io::Result<Self> {
+        connection.set_buffer_limit(Some(RECORDS));
+        loop {
+            while connection.wants_write() {
+                match connection.write_tls(&mut Socket(&socket)) {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => socket.writable().await?,
+                    Err(error) => return Err(error),
+                }
+            }
+            if !connection.is_handshaking() {
+                return Ok(Self { socket, connection: Mutex::new(connection) });
+            }
+            match connection.read_tls(&mut Socket(&socket)) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => socket.readable().await?,
+                Err(error) => return Err(error),
+            }
+            if let Err(error) = connection.process_new_packets() {
+                // The alert says why; it is lost if the socket is closed with something to read.
+                let _ = connection.write_tls(&mut Socket(&socket));
+                let _ = socket.shutdown(std::net::Shutdown::Write);
+                drain(&socket).await;
+                return Err(io::Error::new(ErrorKind::InvalidData, format!("TLS: {error}")));
+            }
+        }
+    }
+
+    pub(super) fn readable(&self) -> Readiness {
+        self.socket.readable()
+    }
+
+    pub(super) fn writable(&self) -> Readiness {
+        self.socket.writable()
+    }
+
+    pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut connection = lock(&self.connection);
+        loop {
+            match connection.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // The end of the socket without that of the session is the end of the process, as without TLS.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                read => return read,
+            }
+            // The plain bytes are used up: so there is room for all of a record.
+            if connection.read_tls(&mut Socket(&self.socket))? == 0 {
+                return Ok(0);
+            }
+            let processed = connection.process_new_packets();
+            if connection.wants_write() {
+                // An alert, or an answer to a new key; what is not taken goes with the next flush.
+                let _ = connection.write_tls(&mut Socket(&self.socket));
+            }
+            processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("TLS: {error}")))?;
+        }
+    }
+
+    /// Takes what there is room for in its records.
+    pub(super) fn try_write(&self, buffer: &[u8]) -> io::Result<usize> {
+        let mut connection = lock(&self.connection);
+        Self::write_records(&self.socket, &mut connection)?;
+        let written = connection.writer().write(buffer)?;
+        match Self::write_records(&self.socket, &mut connection) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ => Ok(written),
+        }
+    }
+
+    /// Writes the records that wait; `WouldBlock` if some still do.
+    pub(super) fn flush(&self) -> io::Result<()> {
+        Self::write_records(&self.socket, &mut lock(&self.connection))
+    }
+
+    fn write_records(socket: &TcpStream, connection: &mut Connection) -> io::Result<()> {
+        while connection.wants_write() {
+            connection.write_tls(&mut Socket(socket))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn shutdown(&self, how: std::net::Shutdown) -> io::Result<()> {
+        let mut connection = lock(&self.connection);
+        connection.send_close_notify();
+        let _ = Self::write_records(&self.socket, &mut connection);
+        self.socket.shutdown(how)
+    }
+}
+
+/// Reads what still comes, so that what was sent is not thrown away with it; not more than a handshake has.
+async fn drain(socket: &TcpStream) {
+    let (mut buffer, mut left) = ([0; 4096], 64_usize << 10);
+    while left > 0 {
+        match socket.try_read(&mut buffer) {
+            Ok(0) => return,
+            Ok(read) => left = left.saturating_sub(read),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if socket.readable().await.is_err() {
+                    return;
+                }
+            }
+            Err(_) => return,
+        }
+    }
+}
