@@ -121,7 +121,8 @@ fn asked(load: Load, what: What, [zero, one]: [(Address, OwnedFd); 2]) -> Outcom
     let addresses = vec![zero.0, one.0];
     let start = async |number, listener| {
         let addresses = addresses.clone();
-        let launched = Launched { number, addresses, listener, secret: Secret::new([1; 32]), segment: None };
+        let launched =
+            Launched { number, addresses, listener, secret: Secret::new([1; 32]), tls: None, segment: None };
         let seat = Seat::take(segment.try_clone().map_err(broken)?, Peer(number), 2).map_err(broken)?;
         let sockets = Sockets::start(launched, Config::default()).await.map_err(broken)?;
         Ok::<_, Failure>(Here::start(Near::new(seat, sockets)))
