@@ -213,7 +213,7 @@ impl Gate {
     #[inline(always)]
     fn give(&self, permits: usize) {
         self.permits.give(permits);
-        // ORDER: Acquire pairs with the Release in `Permits::touch`, and with that in `leave_here`: see `look_at_mark`.
+        // ORDER: Acquire pairs with the Release in `Permits::touch`.
         full_fence(order::gate_left());
     }
 
@@ -360,9 +360,9 @@ impl Gate {
     }
 
     fn look_at_mark(&self) -> u32 {
-        // ORDER: Relaxed: whoever goes in for what is seen here does so behind the Acquire fence in `give`, which pairs with
-        // the Release of the owner's way out.
-        self.mark.load(Ordering::Relaxed)
+        // ORDER: Acquire pairs with the Release of the owner's way out. What was done inside by the bias is thus before the
+        // permits that the caller gives back for it, also for a third who takes these.
+        self.mark.load(order::gate_look())
     }
 
     /// Marked holds have ended behind the end of the bias, `left` of them elsewhere.

@@ -90,12 +90,6 @@ fn gate_leave_release_is_needed() {
     needs("gate_leave", Relaxed, revoked);
 }
 
-/// What was done by the bias is seen behind the look at the mark.
-#[test]
-fn gate_left_acquire_is_needed_for_marks() {
-    needs("gate_left", Relaxed, revoked);
-}
-
 /// Twice in a row by the bias: who ends it may see the second mark only.
 fn in_again() {
     let object = Object::mine();
@@ -139,26 +133,34 @@ fn gate_serves_two_who_end_its_bias() {
 
 /// A marked hold lasts beyond a suspension and ends on another OS thread, while the owner reads,
 /// and one more waits to be alone.
+fn ended_elsewhere() {
+    let object = Object::mine();
+    assert_eq!(object.enter(Mode::Shared), Noted::Marked);
+    let mover = {
+        let object = Arc::clone(&object);
+        thread::spawn(move || object.gate.leave(Mode::Shared, Noted::Marked))
+    };
+    let writer = {
+        let object = Arc::clone(&object);
+        thread::spawn(move || object.call())
+    };
+    let noted = object.enter(Mode::Shared);
+    let _ = object.calls.get();
+    object.gate.leave(Mode::Shared, noted);
+    mover.join().unwrap();
+    writer.join().unwrap();
+    object.assert_calls(1);
+}
+
 #[test]
 fn gate_lets_holds_end_elsewhere() {
-    check_wide(|| {
-        let object = Object::mine();
-        assert_eq!(object.enter(Mode::Shared), Noted::Marked);
-        let mover = {
-            let object = Arc::clone(&object);
-            thread::spawn(move || object.gate.leave(Mode::Shared, Noted::Marked))
-        };
-        let writer = {
-            let object = Arc::clone(&object);
-            thread::spawn(move || object.call())
-        };
-        let noted = object.enter(Mode::Shared);
-        let _ = object.calls.get();
-        object.gate.leave(Mode::Shared, noted);
-        mover.join().unwrap();
-        writer.join().unwrap();
-        object.assert_calls(1);
-    });
+    check_wide(ended_elsewhere);
+}
+
+/// Permits that the mover gives back, for holds of the owner's, may be the writer's.
+#[test]
+fn gate_look_acquire_is_needed() {
+    needs("gate_look", Relaxed, ended_elsewhere);
 }
 
 /// One is in line, or about to be, when the gate is biased: it is not forgotten.

@@ -99,6 +99,8 @@ orders! {
     permit_give = Release;
     /// `Gate::leave_here`: publishes what was done inside.
     gate_leave = Release;
+    /// `Gate::look_at_mark`: sees what was done inside by the bias, for whoever gets the permits.
+    gate_look = Acquire;
     /// `Gate::give`: sees what was stored before a vain `try_shut`.
     gate_left = Acquire;
     /// `Permits::touch`: publishes what was stored before it.
