@@ -36,6 +36,7 @@ pub mod policies;
 pub mod primes;
 pub mod random_tree;
 pub mod ray_tracer;
+pub mod scale;
 pub mod sieve;
 pub mod tsp;
 

@@ -7,7 +7,7 @@ use chanter::prelude::*;
 use crate::kit::Style;
 
 /// A call whose own calls are threads that answer over channels.
-pub(super) fn call<S: Style>(n: u64) -> impl Future<Output = u64> + Send {
+pub(crate) fn call<S: Style>(n: u64) -> impl Future<Output = u64> + Send {
     async move {
         if n < 2 {
             return n;

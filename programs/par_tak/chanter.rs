@@ -8,7 +8,7 @@ use super::{Arguments, inner};
 use crate::kit::{Style, answer, answers};
 
 /// A call whose own calls are threads that answer over channels.
-pub(super) fn call<S: Style>(arguments: Arguments) -> impl Future<Output = i64> + Send {
+pub(crate) fn call<S: Style>(arguments: Arguments) -> impl Future<Output = i64> + Send {
     async move {
         let Some([one, two, three]) = inner(arguments) else { return arguments[2] };
         let one = answers::<S, _>(move || call::<S>(one));

@@ -236,7 +236,7 @@ fn fib_channel(n: u64) -> impl Future<Output = u64> + Send {
 }
 
 /// `spare` holds the same numbers, and anything afterwards.
-fn sort(numbers: &mut [u32], spare: &mut [u32]) {
+pub(crate) fn sort(numbers: &mut [u32], spare: &mut [u32]) {
     if numbers.len() <= PIECE {
         return work::sort_piece(numbers, spare);
     }

@@ -5,6 +5,7 @@
 //! - `micro` holds Chanter's bodies and lists who else does the same work; `peers` holds theirs.
 //! - `choice` is the benchmark of choice: every system that can choose, over the number of branches.
 //! - `cluster` is threads that talk across processes, over MPI and over sockets, beside these alone.
+//! - `scale` is what more virtual processors bring, and what they cost, counted on up to sixteen.
 //! - `sting` collects what has to do with threads and processors as values; `figure7` is the paper's table.
 //! - `policies` is what policies cost, and what they do: a study of requests beside computations.
 //! - `swerve` is the web server under load, beside others.
@@ -26,6 +27,7 @@ mod plot;
 mod policies;
 mod process;
 mod report;
+mod scale;
 mod sting;
 mod swerve;
 mod versus;
@@ -86,6 +88,11 @@ enum What {
     /// Be Chanter's side of these programs, once (how it gets a process of its own)
     #[command(hide = true)]
     PeersSample(versus::SampleArgs),
+    /// Time rows on one virtual processor and on two, and count what operations cost on up to sixteen
+    Scale(scale::ScaleArgs),
+    /// Be one sample of these
+    #[command(hide = true)]
+    ScaleSample(scale::ScaleSampleArgs),
     /// Serve a directory, as `chanter serve` does (how the web server gets a process of its own)
     #[command(hide = true)]
     Serve(chanter_cli::ServeArgs),
@@ -173,6 +180,8 @@ fn main() -> ExitCode {
         What::Paper(args) => paper::run(&args),
         What::Peers(args) => versus::run(&args),
         What::PeersSample(args) => versus::sample(&args),
+        What::Scale(args) => scale::run(&args),
+        What::ScaleSample(args) => scale::sample(&args),
         What::Case(args) => run_case(&args),
     };
     peers::go::clean_up();

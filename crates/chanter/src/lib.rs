@@ -110,6 +110,8 @@ pub mod base {
     pub use crate::event::wakes::Wakes;
     pub use crate::lock::Acquire;
     pub use crate::lock::gate::{Entering, Gate, Mode, Noted};
+    #[cfg(tally)]
+    pub use crate::sync::tally;
     pub use crate::sync::{Guard, Lock};
     pub use crate::vp::{Pump, PumpRest, choose};
 

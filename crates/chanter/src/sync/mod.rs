@@ -16,6 +16,8 @@ pub(crate) mod order;
 mod os_thread;
 mod peek;
 mod stack;
+#[cfg(tally)]
+pub mod tally;
 
 #[cfg(all(test, loom))]
 pub(crate) mod models;
@@ -93,7 +95,12 @@ mod door {
 
 #[cfg(not(loom))]
 mod door {
-    pub(crate) use std::sync::{Arc, atomic};
+    pub(crate) use std::sync::Arc;
+    #[cfg(not(tally))]
+    pub(crate) use std::sync::atomic;
+
+    #[cfg(tally)]
+    pub(crate) use super::tally::{atomic, fence as full_fence};
 
     /// `std`'s cell behind the closure interface that loom needs.
     #[derive(Debug)]
@@ -141,6 +148,7 @@ mod door {
         }
     }
 
+    #[cfg(not(tally))]
     pub(crate) use std::sync::atomic::fence as full_fence;
 
     /// Sets a flag; true: it was set before.

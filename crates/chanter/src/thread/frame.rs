@@ -95,37 +95,34 @@ const SLAB_HEADER: usize = 64;
 /// What frames may use of a slab; a little is left so that a full slab's end
 /// still lies inside it.
 const SLAB_CAPACITY: usize = SLAB - SLAB_HEADER - 32;
-const CLASSES: usize = 35;
+const CLASSES: usize = 23;
 
 /// The largest body that a frame holds; larger ones are boxed.
 pub(crate) const LARGEST: usize = 2048;
 /// The alignment of every frame.
 pub(crate) const ALIGN: usize = 16;
-/// Frames of more bytes than these, up to 256, have four cache lines for themselves: most threads that talk in a loop
-/// have such a one, and two that have parted, and run on two processors, would take a line from each other with
-/// every turn. Smaller ones are those of threads that have little to keep, as parasites that wait for one message; larger ones
-/// those of trees. There may be many of either, and to round them up would cost more than it gains.
+/// Frames of more bytes than these have whole cache lines for themselves: two threads that have parted, and run on two
+/// processors, would take a line from each other with every turn. Smaller ones are those of threads that have little to
+/// keep, as parasites that wait for one message: there may be many, and to round them up would cost more than it gains.
 const SMALL: usize = 192;
+const LINE: usize = 64;
 
-/// The size class for a frame of `size` bytes: steps of 16 bytes up to 512, but for those after [`SMALL`],
-/// then of 256.
+/// The size class for a frame of `size` bytes: steps of 16 bytes up to [`SMALL`], of a cache line up to 512, then of 256.
 pub(crate) const fn class_of(size: usize) -> usize {
     if size <= SMALL {
         size.div_ceil(16) - 1
-    } else if size <= 256 {
-        12
     } else if size <= 512 {
-        12 + (size - 256).div_ceil(16)
+        11 + (size - SMALL).div_ceil(LINE)
     } else {
-        28 + (size - 512).div_ceil(256)
+        16 + (size - 512).div_ceil(256)
     }
 }
 
 const fn class_size(class: usize) -> usize {
     match class {
         0..12 => (class + 1) * 16,
-        12..29 => 256 + (class - 12) * 16,
-        _ => 512 + (class - 28) * 256,
+        12..17 => SMALL + (class - 11) * LINE,
+        _ => 512 + (class - 16) * 256,
     }
 }
 
