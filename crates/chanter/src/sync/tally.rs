@@ -194,6 +194,7 @@ macro_rules! tallied {
 pub(crate) mod atomic {
     pub(crate) use std::sync::atomic::Ordering;
 
+    pub(crate) use super::fence;
     use super::{real, wrote};
 
     macro_rules! number {
