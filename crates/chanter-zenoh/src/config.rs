@@ -13,6 +13,8 @@ use crate::keys::{self, Once};
 
 /// Frames of a lane that may be on their way to a peer, if the [pace](Config::pace) is not another one.
 const WINDOW: u32 = 128;
+/// For how long a broken connection with TLS may be away.
+const RECONNECT: Duration = Duration::from_secs(2);
 
 /// A process of a job, and how it gets there.
 ///
@@ -56,11 +58,20 @@ pub struct Config {
     /// After so many it is unreachable, for good. 150 by default: a process that was stopped for less goes on. Zenoh's own lease
     /// is made as long.
     pub lost_after: u32,
+    /// For so long a process whose connection has broken may be away, if it has not said good-bye: Zenoh connects anew, and what was
+    /// lost is sent again. 0 by default: it is dead at once. 2 seconds with [`tls`](Self::tls).
+    pub reconnect: Duration,
     /// The links above Zenoh. All processes must have the same.
     pub pace: Pace,
 }
 
 /// Mutual TLS, by files in PEM: each process shows a certificate, which an authority of the job has signed.
+///
+/// **Let one thread of Zenoh's do all input and output**: start the program with the environment variable
+/// `ZENOH_RUNTIME='(rx:(handover:tx),tx:(worker_threads:1))'`. Zenoh 1.10 reads and writes a TLS connection by two tasks that share
+/// the state of rustls without a lock (`UnsafeCell` in its `zenoh-link-tls`). On two threads they race: under load in both directions,
+/// a connection breaks now and then (`handshake not complete`), and worse cannot be excluded. On one thread they take turns.
+/// A connection that breaks is made anew ([`Config::reconnect`]), and nothing that was accepted is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
     /// The certificates of those who sign the job's.
@@ -90,6 +101,7 @@ impl Config {
             heartbeat: Duration::from_millis(200),
             suspect_after: 5,
             lost_after: 150,
+            reconnect: Duration::ZERO,
             pace: Pace { window: WINDOW, acknowledge: Duration::from_millis(10), ..Pace::default() },
         }
     }
@@ -160,10 +172,11 @@ impl Config {
         self
     }
 
-    /// Talks TLS, and to no one else.
+    /// Talks TLS, and to no one else; see [`Tls`] for what Zenoh needs to be told besides.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
+        self.reconnect = RECONNECT;
         self
     }
 

@@ -99,10 +99,15 @@ impl Shared {
         }
     }
 
+    /// Whether that is a token of a process of the job.
+    pub(crate) fn knows(&self, token: Token) -> bool {
+        self.peers.get(&token.peer).is_some_and(|peer| peer.once == token.once)
+    }
+
     /// What Zenoh has said of a process's token: `is_there`, or not any more.
     pub(crate) fn heard(&self, token: Token, is_there: bool) {
         let of = (token.peer, token.once);
-        if self.peers.get(&token.peer).is_none_or(|peer| peer.once != token.once) {
+        if !self.knows(token) {
             return;
         }
         match token.says {

@@ -50,13 +50,14 @@
 //! end of a process's liveliness token, milliseconds after its connections break ([`Why::Died`](chanter_cluster::engine::Why)); and
 //! silence, for a process that was stopped or cut off: each says 5 times a second that it lives; a second without is
 //! [`Suspect`](chanter_cluster::engine::Change), 30 are the end ([`Config`]). Zenoh's own lease is made as long,
-//! so that a process that was stopped for less goes on.
+//! so that a process that was stopped for less goes on. Where connections break, a process may be given time to come
+//! back ([`Config::reconnect`]): what it was sent meanwhile is kept, up to the windows.
 //!
 //! # Security
 //!
 //! [`Tls`] makes all connections mutual TLS. [`Access`] lets each certificate speak for one process: the sender of a frame is a part of its
 //! key expression, which Zenoh's access control holds against the certificate of the connection it came by. Without them, whoever
-//! reaches a process's port is of the job: use that on networks that you trust.
+//! reaches a process's port is of the job: use that on networks that you trust. With TLS, tell Zenoh to use one thread: see [`Tls`].
 //!
 //! # This crate is a workspace of its own
 //!

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use chanter_cluster::engine::{Change, Peer, Why};
@@ -39,6 +40,7 @@ pub(crate) async fn start(config: Config) -> Result<Frames, StartError> {
     let settings = config.settings(once)?;
     let (tell, heard) = mailbox();
     let (job, suspect_after, lost_after) = (config.job.clone(), config.suspect_after, config.lost_after);
+    let reconnect = config.reconnect;
     let me = (Peer(config.number), once);
     // Zenoh waits for connections, and for answers: not on a virtual processor.
     let opening = spawn_blocking(move || Opened::new(settings, &job, me, suspect_after, tell));
@@ -64,13 +66,7 @@ pub(crate) async fn start(config: Config) -> Result<Frames, StartError> {
     let shared = declaring.join().await.map_err(|error| StartError::Zenoh(error.to_string()))??;
     debug_assert_eq!(shared.peers.len(), count);
     // What was heard since is in the mailbox of tokens still.
-    let listening = Arc::downgrade(&shared);
-    drop(ThreadBuilder::new().name("zenoh tokens").spawn(async move {
-        while let Ok((token, is_there)) = heard.recv().await {
-            let Some(shared) = listening.upgrade() else { return };
-            shared.heard(token, is_there);
-        }
-    }));
+    drop(ThreadBuilder::new().name("zenoh tokens").spawn(listen(Arc::downgrade(&shared), heard, reconnect)));
     let beating = Arc::downgrade(&shared);
     drop(ThreadBuilder::new().name("zenoh beats").spawn(async move {
         loop {
@@ -83,6 +79,43 @@ pub(crate) async fn start(config: Config) -> Result<Frames, StartError> {
         }
     }));
     Ok(Frames::new(shared))
+}
+
+/// Passes on what is heard of tokens. One that ends without a good-bye has `reconnect` to come back: its connection has broken, or
+/// its process has died.
+async fn listen(shared: Weak<Shared>, heard: Receiver<Heard>, reconnect: Duration) {
+    let mut ended: BTreeMap<(Peer, Once), Instant> = BTreeMap::new();
+    loop {
+        let next = heard.recv().wrap(Some);
+        let said = match ended.values().min() {
+            None => next.await,
+            Some(due) => choose_biased((next, at(*due).wrap(|()| None))).await,
+        };
+        let Some(shared) = shared.upgrade() else { return };
+        match said {
+            Some(Err(_)) => return,
+            Some(Ok((token @ Token { peer, once, says: Says::Alive }, false))) if !reconnect.is_zero() => {
+                if shared.knows(token) {
+                    ended.insert((peer, once), chanter::now() + reconnect);
+                }
+            }
+            Some(Ok((token, is_there))) => {
+                if token.says == Says::Alive {
+                    ended.remove(&(token.peer, token.once));
+                }
+                shared.heard(token, is_there);
+            }
+            None => {
+                let now = chanter::now();
+                ended.retain(|&(peer, once), due| {
+                    if *due <= now {
+                        shared.heard(Token { peer, once, says: Says::Alive }, false);
+                    }
+                    *due > now
+                });
+            }
+        }
+    }
 }
 
 /// Says that this process lives, and looks who else does.

@@ -21,11 +21,12 @@ const TRIPS: u64 = 4000;
 const BYTES: usize = 1024;
 
 /// A way to carry a message and its answer: what both processes are called, and what it is.
-const WAYS: [(&str, &str); 8] = [
+const WAYS: [(&str, &str); 9] = [
     ("tcp", "blocking sockets, TCP, two OS threads"),
     ("quic", "QUIC (quinn, Tokio), one stream"),
     ("zenoh", "Zenoh alone, TCP: a callback puts the answer"),
-    ("zenoh-express", "the same, `express`: never batched"),
+    ("zenoh-threads", "the same between threads: one takes and answers"),
+    ("zenoh-express", "by callback, `express`: never batched"),
     ("sockets", "Chanter's engine of sockets, TCP"),
     ("sockets-threads", ".. and two threads with inboxes above it"),
     ("credits", "Chanter's engine of Zenoh: under credits"),
@@ -143,6 +144,8 @@ fn role(args: &[&str]) -> Outcome {
         ["quic", "call", address] => quic::call(address),
         ["zenoh", "echo"] => raw::zenoh_echo(false),
         ["zenoh", "call", address] => raw::zenoh_call(address, false),
+        ["zenoh-threads", "echo"] => raw::zenoh_echo_of_thread(),
+        ["zenoh-threads", "call", address] => raw::zenoh_call(address, false),
         ["zenoh-express", "echo"] => raw::zenoh_echo(true),
         ["zenoh-express", "call", address] => raw::zenoh_call(address, true),
         [way, role @ ("echo" | "wait")] => engines::first(way, role),

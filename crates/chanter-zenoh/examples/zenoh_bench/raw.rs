@@ -87,6 +87,25 @@ pub(crate) fn zenoh_echo(express: bool) -> Outcome {
     Ok(())
 }
 
+/// A thread takes the message from Zenoh's channel and puts the answer, as threads above an engine do.
+pub(crate) fn zenoh_echo_of_thread() -> Outcome {
+    let port = free_port().map_err(broken)?;
+    let session = session(&format!("\"tcp/127.0.0.1:{port}\""), "").map_err(broken)?;
+    let answers = session.declare_publisher(PONG).congestion_control(CongestionControl::Block);
+    let answers = answers.wait().map_err(broken)?;
+    let calls = session.declare_subscriber(PING).wait().map_err(broken)?;
+    say(port);
+    loop {
+        let call = calls.recv().map_err(broken)?;
+        answers.put(call.payload().clone()).wait().map_err(broken)?;
+        if call.payload().len() != FRAME {
+            // Until the answer has gone.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            return Ok(());
+        }
+    }
+}
+
 /// As Zenoh's own example `z_ping`.
 pub(crate) fn zenoh_call(port: &str, express: bool) -> Outcome {
     let session = session("", &format!("\"tcp/127.0.0.1:{port}\"")).map_err(broken)?;
