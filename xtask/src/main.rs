@@ -18,6 +18,8 @@ The tasks of this workspace. Each runs scripts of ci/, which also run alone.
   cargo xtask loom [MODEL..]  the loom models, or those with MODEL in their names
                               (LOOM_MAX_PREEMPTIONS=3 searches further)
   cargo xtask miri [FILE..]   the tests under Miri, where there is one, or only these test files
+  cargo xtask zenoh [ARGS]    the engine of Zenoh, a workspace of its own with 280 crates; ARGS go to its
+                              `cargo test`
   cargo xtask stress          longer: more preemptions, Miri, and the tests again and again
   cargo xtask bench [ARGS]    the figures and their floors; ARGS go to `chanter-bench`
 
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = args.collect();
     let plan = match task.as_deref() {
         Some("ci") => ci(rest),
-        Some(task @ ("test" | "loom" | "miri" | "stress" | "bench")) => Ok(vec![Step::new(task, rest)]),
+        Some(task @ ("test" | "loom" | "miri" | "zenoh" | "stress" | "bench")) => Ok(vec![Step::new(task, rest)]),
         None | Some("help" | "-h" | "--help") => {
             print!("{HELP}");
             return ExitCode::SUCCESS;
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
     };
     let outcome = plan.and_then(|plan| {
         let needs = |names: &[&str]| plan.iter().any(|step| names.contains(&step.name()));
-        system::make_ready(needs(&["fmt"]), needs(&["clippy"]))?;
+        system::make_ready(needs(&["fmt", "zenoh"]), needs(&["clippy", "zenoh"]))?;
         steps::run(&plan)
     });
     match outcome {
@@ -92,7 +94,7 @@ mod tests {
 
     #[test]
     fn every_step_is_an_executable_script() {
-        for step in CI.into_iter().chain(["miri", "stress", "bench"]) {
+        for step in CI.into_iter().chain(["miri", "zenoh", "stress", "bench"]) {
             let script = Step::new(step, Vec::new()).script();
             assert!(script.is_file(), "{} is missing", script.display());
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chanter::now;
 
@@ -115,6 +115,13 @@ impl Link {
         self.lanes.iter().all(LaneLink::is_idle)
     }
 
+    /// When it has something to send, if nothing happens before. Of what was refused, the engine below says when.
+    fn due(&self) -> Option<Instant> {
+        let sends = self.lanes.iter().filter_map(LaneLink::due);
+        let lanes = self.lanes.iter().zip(&self.refused).filter(|(_, refused)| refused.is_none());
+        sends.chain(lanes.filter_map(|(lane, _)| lane.owes())).min()
+    }
+
     /// The peer takes no more.
     fn close(&mut self, state: State) {
         self.state = state;
@@ -193,7 +200,7 @@ impl<E: Engine> Shared<E> {
             // ORDER: Release pairs with the Acquire in `report_lost`.
             self.has_lost.store(true, Ordering::Release);
             self.ring();
-        } else if let Some(due) = link.lanes.iter().filter_map(LaneLink::due).min() {
+        } else if let Some(due) = link.due() {
             self.alarm.set(due);
         }
     }
@@ -440,6 +447,10 @@ impl<E: Engine> Engine for Reliable<E> {
         // ORDER: Release pairs with the Acquire in `go_on_leaving`.
         shared.is_leaving.store(true, Ordering::Release);
         shared.go_on_leaving();
+    }
+
+    fn give_up(&self, peer: Peer) -> bool {
+        self.shared.engine.give_up(peer)
     }
 }
 

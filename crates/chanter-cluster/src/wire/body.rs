@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use super::header::{ACKNOWLEDGEMENT_AT, FLAGS_AT, Header, LENGTH, NUMBERED, SEQUENCE_AT};
+use super::header::{ACKNOWLEDGEMENT_AT, AGAIN, FLAGS_AT, Header, LENGTH, NUMBERED, SEQUENCE_AT};
 
 /// The body of a message, in a buffer with headroom: whoever sends it writes the header in front, and copies nothing.
 #[derive(Clone, PartialEq, Eq)]
@@ -55,9 +55,14 @@ impl Body {
         self.bytes[SEQUENCE_AT..SEQUENCE_AT + 4].copy_from_slice(&sequence.to_le_bytes());
     }
 
+    /// Says that the link has sent the frame before.
+    pub(crate) fn set_again(&mut self) {
+        self.bytes[FLAGS_AT] |= AGAIN;
+    }
+
     /// Takes the link's fields out of the header: it is as it was before the link had the frame.
     pub(crate) fn clear_link(&mut self) {
-        self.bytes[FLAGS_AT] &= !NUMBERED;
+        self.bytes[FLAGS_AT] &= !(NUMBERED | AGAIN);
         self.bytes[SEQUENCE_AT..ACKNOWLEDGEMENT_AT + 4].fill(0);
     }
 

@@ -23,6 +23,9 @@ pub const LENGTH: usize = 48;
 /// The flag of frames that have a number in their link. The receiver acknowledges it.
 pub const NUMBERED: u8 = 1;
 
+/// The flag of frames that a link sends again: the receiver acknowledges them at once.
+pub const AGAIN: u8 = 4;
+
 /// The flag of a [`Lookup`](Kind::Lookup) that is not wanted any more.
 pub const WITHDRAWN: u8 = 2;
 
@@ -100,7 +103,7 @@ pub(super) const ACKNOWLEDGEMENT_AT: usize = 36;
 pub struct Header {
     /// What the message is.
     pub kind: Kind,
-    /// [`NUMBERED`], and bits that only some kinds have; the others' are 0.
+    /// [`NUMBERED`], [`AGAIN`], and bits that only some kinds have; the others' are 0.
     pub flags: u8,
     /// So many messages more may come the other way.
     pub credit: u16,

@@ -10,6 +10,6 @@ pub use body::Body;
 pub use codec::Plain;
 pub(crate) use codec::{decode, encode};
 pub use control::{Control, Ended, Number};
-pub use header::{BadHeader, Header, Kind, LENGTH, NUMBERED, Slot, WITHDRAWN};
+pub use header::{AGAIN, BadHeader, Header, Kind, LENGTH, NUMBERED, Slot, WITHDRAWN};
 pub use link::Pace;
 pub(crate) use link::{Arrival, LaneLink, TRAILER};

@@ -19,7 +19,7 @@ const ROUNDS: u64 = 300;
 
 impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
     pub(super) async fn wakes(&self) -> Finding {
-        let [one, mut other]: [Member<E>; 2] = self.cluster().await?;
+        let [mut one, mut other]: [Member<E>; 2] = self.cluster().await?;
         let mut number = 0;
         for point in [Point::Polled, Point::Tested, Point::Rested] {
             for _ in 0..ROUNDS {
@@ -70,19 +70,21 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
 
 impl<E: Engine> Member<E> {
     /// Sends a frame to `other`, which finds nothing to do, when it has come to `point`; and sees that it wakes up.
-    async fn wake_at(&self, other: &mut Self, point: Point, number: u64) -> Finding {
+    async fn wake_at(&mut self, other: &mut Self, point: Point, number: u64) -> Finding {
         let (me, to) = (self.me(), other.me());
-        let send = |at: Point| {
-            if at == point { self.send(to, Lane::User, message(me, 0, number, 8)) } else { Ok(()) }
+        // Its window may be full: what opens it wakes this one.
+        let mut send = async |at: Point| match at == point {
+            true => self.send_patiently(to, Lane::User, message(me, 0, number, 8)).await,
+            false => Ok(()),
         };
         // What the last round has left.
         while other.engine.poll(16, &mut other.seen) != Polled::Nothing {}
-        send(Point::Polled)?;
+        send(Point::Polled).await?;
         // Its answer is a hint before `rest`, and is not used.
         other.engine.has_work();
-        send(Point::Tested)?;
+        send(Point::Tested).await?;
         let mut rest = other.engine.rest();
-        send(Point::Rested)?;
+        send(Point::Rested).await?;
         // From now on it polls only when the engine says that there is work.
         loop {
             other.sleep_for(rest, "a frame that was sent while it fell asleep").await?;

@@ -24,6 +24,8 @@
 //!   frame, as long as the network keeps no frame back while 2^32 others pass.
 //! * **INV-LINK-3** While a frame is not acknowledged, [`due`](LaneLink::due) says when it is sent again.
 //! * **INV-LINK-4** Whatever arrives: at most a window of frames is kept, and nothing is acknowledged that was not sent.
+//! * **INV-LINK-5** While the peer does not know of a frame that has come, [`owes`](LaneLink::owes) says when it is told, at the
+//!   latest: [`Pace::acknowledge`] after the first such frame. Whatever goes there before tells it.
 //!
 //! Why 1 holds: `take` gives only the frame with the number `expected`, which then grows by one, so the numbers given are
 //! 0, 1, 2 .. without repetition. A number is given to one frame only, by `send`, in order. A frame with an
@@ -38,7 +40,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::header::NUMBERED;
+use super::header::{AGAIN, NUMBERED};
 use super::{Body, Header, Kind};
 
 /// Bytes that a link adds to a frame.
@@ -57,6 +59,9 @@ pub struct Pace {
     pub slowest: Duration,
     /// A peer that acknowledges nothing for so long is unreachable, for good. 30 s by default.
     pub lost_after: Duration,
+    /// For so long an acknowledgement may wait for a frame that goes the same way, and takes it along; unless a quarter of the
+    /// window is owed, or frames were lost or came twice. Shorter than `resend`. 0 by default: it goes at once.
+    pub acknowledge: Duration,
 }
 
 impl Default for Pace {
@@ -67,6 +72,7 @@ impl Default for Pace {
             resend: Duration::from_millis(50),
             slowest: Duration::from_secs(1),
             lost_after: Duration::from_secs(30),
+            acknowledge: Duration::ZERO,
         }
     }
 }
@@ -103,8 +109,10 @@ pub(crate) struct LaneLink {
     expected: u32,
     /// Frames from `expected` on that have come.
     early: VecDeque<Option<Body>>,
-    /// The peer does not know of `expected` yet, or asks again.
-    owes: bool,
+    /// The peer does not know of `expected` yet, or asks again: when it is to be told, at the latest.
+    owes: Option<Instant>,
+    /// So many frames have come that the peer does not know of.
+    unsaid: u32,
 }
 
 /// Runs while frames are not acknowledged.
@@ -133,7 +141,8 @@ impl LaneLink {
             resends: false,
             expected: first,
             early: VecDeque::new(),
-            owes: false,
+            owes: None,
+            unsaid: 0,
         }
     }
 
@@ -178,11 +187,13 @@ impl LaneLink {
             self.resends = self.out() > 0;
         }
         let mut frame = if std::mem::take(&mut self.resends) {
-            self.unacknowledged.front()?.clone()
+            let mut frame = self.unacknowledged.front()?.clone();
+            frame.set_again();
+            frame
         } else if let Some(frame) = self.unacknowledged.get(self.out()) {
             self.fresh -= 1;
             frame.clone()
-        } else if self.owes {
+        } else if self.owes.is_some_and(|due| due <= now) {
             let mut frame = Body::with_capacity(TRAILER as usize);
             frame.set_header(&Header { process: me, ..Header::new(Kind::Acknowledge) });
             frame.extend_from_slice(&self.pace.session.to_le_bytes());
@@ -190,7 +201,7 @@ impl LaneLink {
         } else {
             return None;
         };
-        self.owes = false;
+        (self.owes, self.unsaid) = (None, 0);
         frame.set_acknowledgement(self.expected);
         self.check();
         Some(frame)
@@ -200,12 +211,13 @@ impl LaneLink {
     pub(crate) fn arrived(&mut self, mut frame: Body, now: Instant) -> (Arrival, u32) {
         let Some(header) = self.strip(&mut frame) else { return (Arrival::Refused, 0) };
         let acknowledged = self.hear(header.acknowledgement, now);
+        let is_awaited = header.flags & AGAIN != 0 || !self.early.is_empty();
         let ahead = header.sequence.wrapping_sub(self.expected);
         let arrival = if header.flags & NUMBERED == 0 {
             Arrival::Heard
         } else if ahead > u32::MAX / 2 || self.early.get(ahead as usize).is_some_and(Option::is_some) {
             // Perhaps our acknowledgement was lost.
-            self.owes = true;
+            self.owes = Some(now);
             Arrival::Duplicate
         } else if ahead >= self.pace.window.max(1) {
             Arrival::Refused
@@ -214,11 +226,19 @@ impl LaneLink {
                 self.early.resize(ahead as usize + 1, None);
             }
             self.early[ahead as usize] = Some(frame);
-            self.owes = true;
+            self.owe(now, is_awaited);
             Arrival::Kept
         };
         self.check();
         (arrival, acknowledged)
+    }
+
+    /// A frame has come of which the peer is to know; at once, if it has been lost before, or others have.
+    fn owe(&mut self, now: Instant, is_awaited: bool) {
+        self.unsaid += 1;
+        let at_once = is_awaited || self.unsaid >= (self.pace.window / 4).max(1);
+        let due = if at_once { now } else { now + self.pace.acknowledge };
+        self.owes = Some(self.owes.map_or(due, |owes| owes.min(due)));
     }
 
     /// The header, if the frame is of this session, which is cut off.
@@ -259,6 +279,11 @@ impl LaneLink {
     /// When [`next_frame`](Self::next_frame) should be asked again, if nothing happens before.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.timer.map(|timer| timer.due)
+    }
+
+    /// When the peer is to be told what has come, the same; unless the engine has refused a frame of this lane.
+    pub(crate) fn owes(&self) -> Option<Instant> {
+        self.owes
     }
 
     /// The peer has acknowledged nothing for too long.

@@ -74,9 +74,9 @@ struct Network {
 }
 
 impl Network {
-    fn new(first: u32) -> Self {
+    fn new(first: u32, acknowledge: Duration) -> Self {
         Self {
-            ends: [(); 2].map(|()| LaneLink::starting_at(first, pace())),
+            ends: [(); 2].map(|()| LaneLink::starting_at(first, Pace { acknowledge, ..pace() })),
             on_their_way: Default::default(),
             sent: [0; 2],
             taken: [0; 2],
@@ -139,14 +139,14 @@ impl Network {
 
     /// From now on nothing is lost: everything comes, after a number of resends that is bounded.
     fn heal(&mut self) {
-        for _ in 0..2 * (self.sent[0] + self.sent[1]) + 4 {
+        for _ in 0..4 * (self.sent[0] + self.sent[1]) + 8 {
             for end in [0, 1, 0, 1] {
                 self.flush(end);
                 for frame in std::mem::take(&mut self.on_their_way[1 - end]) {
                     self.deliver(1 - end, frame);
                 }
             }
-            let due = self.ends.iter().filter_map(LaneLink::due).min();
+            let due = self.ends.iter().flat_map(|end| [end.due(), end.owes()]).flatten().min();
             self.now = self.now.max(due.unwrap_or(self.now));
         }
         for end in 0..2 {
@@ -162,9 +162,10 @@ proptest! {
     #[test]
     fn each_frame_is_taken_once_and_in_order(
         first in prop_oneof![Just(0), (u32::MAX - 20)..=u32::MAX, any::<u32>()],
+        acknowledge in prop_oneof![Just(0), 1..50_u64].prop_map(Duration::from_millis),
         steps in vec(step(), 0..200),
     ) {
-        let mut network = Network::new(first);
+        let mut network = Network::new(first, acknowledge);
         steps.iter().for_each(|step| network.step(step));
         network.heal();
     }
@@ -221,7 +222,7 @@ fn a_frame_of_another_session_is_refused() {
     let mut new = LaneLink::new(pace());
     old.send(frame(0), now).unwrap();
     assert_eq!(exchange(&mut old, &mut new, now), [Arrival::Refused]);
-    assert_eq!((new.expected, new.owes), (0, false));
+    assert_eq!((new.expected, new.owes), (0, None));
 }
 
 #[test]
@@ -242,7 +243,7 @@ fn a_fresh_frame_is_not_acknowledged() {
     let now = Instant::now();
     let (mut here, mut there) = (LaneLink::new(pace()), LaneLink::new(pace()));
     here.send(frame(0), now).unwrap();
-    there.owes = true;
+    there.owes = Some(now);
     let mut forged = there.next_frame(0, now).unwrap();
     forged.set_acknowledgement(1);
     assert_eq!(here.arrived(forged.clone(), now), (Arrival::Heard, 0));
@@ -277,6 +278,54 @@ fn all_frames_of_a_lost_window_go_again_without_more_timers() {
     while here.next_frame(0, now).is_some() {}
     let due = here.due().unwrap();
     for _ in 0..4 {
+        assert_eq!(exchange(&mut here, &mut there, due), [Arrival::Kept]);
+        assert_eq!(exchange(&mut there, &mut here, due), [Arrival::Heard]);
+    }
+    assert!(here.is_idle());
+}
+
+fn patient() -> Pace {
+    Pace { window: 16, acknowledge: Duration::from_millis(10), ..pace() }
+}
+
+/// INV-LINK-5: what goes the other way takes the acknowledgement along; without that, it goes by itself when it is due.
+#[test]
+fn an_acknowledgement_waits_for_company_but_not_for_long() {
+    let now = Instant::now();
+    let (mut here, mut there) = (LaneLink::new(patient()), LaneLink::new(patient()));
+    here.send(frame(0), now).unwrap();
+    exchange(&mut here, &mut there, now);
+    let due = there.owes().unwrap();
+    assert_eq!(due, now + patient().acknowledge);
+    assert!(there.next_frame(0, due - Duration::from_nanos(1)).is_none(), "early");
+    there.send(frame(0), now).unwrap();
+    assert_eq!(exchange(&mut there, &mut here, now), [Arrival::Kept]);
+    assert!(here.is_idle() && there.owes().is_none());
+    let due = here.owes().unwrap();
+    assert_eq!(exchange(&mut here, &mut there, due), [Arrival::Heard]);
+    assert!(there.is_idle() && here.owes().is_none());
+}
+
+/// The sender is not kept waiting by a window that is owed.
+#[test]
+fn a_quarter_of_a_window_is_acknowledged_at_once() {
+    let now = Instant::now();
+    let (mut here, mut there) = (LaneLink::new(patient()), LaneLink::new(patient()));
+    (0..4).for_each(|number| here.send(frame(number), now).unwrap());
+    exchange(&mut here, &mut there, now);
+    assert_eq!(exchange(&mut there, &mut here, now), [Arrival::Heard]);
+    assert!(here.is_idle());
+}
+
+/// And so is a frame that was sent again: others wait behind it.
+#[test]
+fn a_frame_that_was_lost_is_acknowledged_at_once() {
+    let now = Instant::now();
+    let (mut here, mut there) = (LaneLink::new(patient()), LaneLink::new(patient()));
+    (0..8).for_each(|number| here.send(frame(number), now).unwrap());
+    while here.next_frame(0, now).is_some() {}
+    let due = here.due().unwrap();
+    for _ in 0..8 {
         assert_eq!(exchange(&mut here, &mut there, due), [Arrival::Kept]);
         assert_eq!(exchange(&mut there, &mut here, due), [Arrival::Heard]);
     }

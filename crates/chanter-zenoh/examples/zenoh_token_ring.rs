@@ -1,0 +1,9 @@
+//! A token goes around all processes, over Zenoh: see the crate's documentation; `target/release/examples/zenoh_token_ring [ROUNDS]`. The same program as for `chanter launch`;
+//! this one runs under both.
+
+#[path = "../../chanter-cli/examples/token_ring.rs"]
+mod program;
+
+fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    chanter_zenoh::run(async |here| program::process(&here).await)?
+}

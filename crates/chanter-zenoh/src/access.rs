@@ -1,0 +1,145 @@
+//! Who may say what in a job, by the names of certificates.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::config::text;
+use crate::keys;
+
+/// Access control: process `n` of a job is whoever shows a certificate with the common name of `n`. Everything else is
+/// denied, in both directions.
+///
+/// Zenoh looks at each message of a connection. The owner of a name may put frames and heartbeats of its own number, say of its
+/// own number that it is there, and subscribe to what is for it. So nobody can speak for another process, be taken for it, or
+/// listen to what is for it; and who has no name of the job is not heard at all.
+///
+/// Each process has these rules for those that are connected to it. A router between them needs the same
+/// ([`rules`](Self::rules) says them in Zenoh's words), and is trusted: what it hands on it hands on by its own name.
+#[derive(Clone)]
+pub struct Access {
+    name: Arc<dyn Fn(u32) -> String + Send + Sync>,
+    /// Common names of routers.
+    routers: Vec<String>,
+}
+
+impl Access {
+    /// Process `n` has the common name that `name` says.
+    ///
+    /// ```
+    /// use chanter_zenoh::Access;
+    ///
+    /// let access = Access::new(|number| format!("heat-{number}"));
+    /// ```
+    pub fn new(name: impl Fn(u32) -> String + Send + Sync + 'static) -> Self {
+        Self { name: Arc::new(name), routers: Vec::new() }
+    }
+
+    /// Who has this common name is a router, and may hand on everything of the job.
+    #[must_use]
+    pub fn router(mut self, name: impl Into<String>) -> Self {
+        self.routers.push(name.into());
+        self
+    }
+
+    /// Zenoh's `access_control`, in JSON, for a job of so many processes.
+    pub fn rules(&self, job: &str, count: u32) -> String {
+        let root = keys::root(job);
+        let mut rules = vec![
+            // What all may hear: who lives, and who does not.
+            rule(
+                "all",
+                &["ingress", "egress"],
+                &["declare_liveliness_subscriber", "liveliness_query", "declare_subscriber"],
+                &[format!("{root}/t/**"), format!("{root}/b/**")],
+            ),
+            // What this process says of itself.
+            rule(
+                "out",
+                &["egress"],
+                &["put", "liveliness_token", "reply"],
+                &[format!("{root}/b/**"), format!("{root}/t/**")],
+            ),
+            rule("listens", &["egress"], &["declare_subscriber"], &[format!("{root}/f/**")]),
+        ];
+        let (mut subjects, mut policies) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let id = format!("process-{number}");
+            rules.push(rule(
+                &format!("says-{number}"),
+                &["ingress"],
+                &["put", "liveliness_token", "reply"],
+                &[
+                    format!("{root}/f/{number}/**"),
+                    format!("{root}/b/{number}/**"),
+                    format!("{root}/t/{number}/**"),
+                ],
+            ));
+            rules.push(rule(
+                &format!("hears-{number}"),
+                &["ingress"],
+                &["declare_subscriber"],
+                &[format!("{root}/f/*/*/{number}/**")],
+            ));
+            rules.push(rule(
+                &format!("gets-{number}"),
+                &["egress"],
+                &["put"],
+                &[format!("{root}/f/*/*/{number}/**")],
+            ));
+            let own = ["says", "hears", "gets"].map(|what| format!("{what}-{number}"));
+            subjects.push(subject(&id, &(self.name)(number)));
+            policies.push(policy(&["all", "out", "listens", &own[0], &own[1], &own[2]], &id));
+        }
+        if !self.routers.is_empty() {
+            let messages = [
+                "put",
+                "declare_subscriber",
+                "liveliness_token",
+                "liveliness_query",
+                "reply",
+                "declare_liveliness_subscriber",
+            ];
+            rules.push(rule("router", &["ingress", "egress"], &messages, &[format!("{root}/**")]));
+        }
+        for (number, name) in self.routers.iter().enumerate() {
+            let id = format!("router-{number}");
+            subjects.push(subject(&id, name));
+            policies.push(policy(&["router"], &id));
+        }
+        format!(
+            r#"{{"enabled":true,"default_permission":"deny","rules":[{}],"subjects":[{}],"policies":[{}]}}"#,
+            rules.join(","),
+            subjects.join(","),
+            policies.join(",")
+        )
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").field("first", &(self.name)(0)).field("routers", &self.routers).finish()
+    }
+}
+
+fn words(words: &[&str]) -> String {
+    words.iter().map(|word| text(word)).collect::<Vec<_>>().join(",")
+}
+
+fn rule(id: &str, flows: &[&str], messages: &[&str], keys: &[String]) -> String {
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    format!(
+        r#"{{"id":{},"permission":"allow","flows":[{}],"messages":[{}],"key_exprs":[{}]}}"#,
+        text(id),
+        words(flows),
+        words(messages),
+        words(&keys)
+    )
+}
+
+fn subject(id: &str, name: &str) -> String {
+    format!(r#"{{"id":{},"cert_common_names":[{}]}}"#, text(id), text(name))
+}
+
+fn policy(rules: &[&str], subject: &str) -> String {
+    format!(r#"{{"rules":[{}],"subjects":[{}]}}"#, words(rules), text(subject))
+}

@@ -1,0 +1,113 @@
+//! The engine: Zenoh's frames, links above them, and long bodies above those.
+
+use std::fmt;
+use std::time::Duration;
+
+use chanter_cluster::engine::{
+    Bell, Caps, Engine, Full, Lane, Leave, Pe, Peer, Polled, Reliable, Rest, Sink,
+};
+use chanter_cluster::wire::Body;
+
+use crate::config::Config;
+use crate::error::StartError;
+use crate::frames::Frames;
+use crate::meet;
+use crate::pieces::Pieces;
+
+/// An engine that carries messages by Zenoh. Dropped, the process leaves at once ([`Leave::Now`]).
+///
+/// | limit | of | what happens there |
+/// |---|---|---|
+/// | 16 MiB | a body ([`Caps::eager`]); above 8 KB it goes in pieces | [`Full`] |
+/// | [`Pace::window`](chanter_cluster::engine::Pace) | frames of 8 KB on their way in each lane to each peer (128) | [`Full`] |
+/// | 512 | frames of each lane of a peer that wait for a poll | they are dropped, and sent again |
+/// | 16 MiB | what has come of a body that is not whole, in each lane of a peer | the peer is given up |
+pub struct Zenoh {
+    engine: Pieces<Reliable<Frames>>,
+}
+
+impl Zenoh {
+    /// Connects this process with all others of its job: opens a session of Zenoh, and waits until all know each other.
+    /// Blocks neither the OS thread nor the virtual processor.
+    ///
+    /// Zenoh's threads put what comes into a mailbox, and ring; they run nothing else of this process. The threads of the
+    /// engine, which say that the process lives, belong to the machine on which this is called.
+    ///
+    /// Dropped before it is ready, the session is closed.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    ///
+    /// # Panics
+    /// Outside of a machine.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let pace = config.pace.clone();
+        let frames = meet::start(config).await?;
+        Ok(Self { engine: Pieces::over(Reliable::over(frames, pace)) })
+    }
+
+    /// The process's session is closed without a word: for the others it is as if it had been killed. For tests.
+    pub fn kill(&self) {
+        self.engine.engine().engine().kill();
+    }
+}
+
+impl Engine for Zenoh {
+    fn me(&self) -> Peer {
+        self.engine.me()
+    }
+
+    fn roster(&self) -> Vec<(Peer, Pe)> {
+        self.engine.roster()
+    }
+
+    fn caps(&self, to: Peer) -> Caps {
+        self.engine.caps(to)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.engine.has_ended()
+    }
+
+    fn attach(&self, bell: Bell) {
+        self.engine.attach(bell);
+    }
+
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+        self.engine.try_send(to, lane, body)
+    }
+
+    fn has_work(&self) -> bool {
+        self.engine.has_work()
+    }
+
+    fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
+        self.engine.poll(budget, sink)
+    }
+
+    fn linger(&self) -> Duration {
+        self.engine.linger()
+    }
+
+    fn rest(&self) -> Rest {
+        self.engine.rest()
+    }
+
+    fn rise(&self) {
+        self.engine.rise();
+    }
+
+    fn leave(&self, how: Leave) {
+        self.engine.leave(how);
+    }
+
+    fn give_up(&self, peer: Peer) -> bool {
+        self.engine.give_up(peer)
+    }
+}
+
+impl fmt::Debug for Zenoh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Zenoh").field("me", &self.me()).finish_non_exhaustive()
+    }
+}

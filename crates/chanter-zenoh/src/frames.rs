@@ -1,0 +1,272 @@
+//! The engine that Zenoh makes by itself: frames that may be lost when there are too many, and come in whatever order.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::thread;
+
+use chanter_cluster::engine::{
+    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why,
+};
+use chanter_cluster::wire::{Body, LENGTH};
+use zenoh::Wait;
+use zenoh::liveliness::LivelinessToken;
+use zenoh::pubsub::Publisher;
+use zenoh::qos::{CongestionControl, Priority};
+
+use crate::keys::{self, LANES, Once, Says, Token};
+use crate::mailbox::{Happening, Mailbox};
+
+/// The longest body of a frame: with its header and what a link adds it is below the batches in which Zenoh sends.
+pub(crate) const EAGER: usize = 8 * 1024;
+/// The longest frame that a link makes of it.
+const LONGEST: usize = LENGTH + EAGER + 64;
+
+/// Frames over Zenoh: put with [`CongestionControl::Drop`], so nobody waits for a peer that takes nothing, and a frame may be
+/// lost at any time.
+pub(crate) struct Frames {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) session: zenoh::Session,
+    pub(crate) job: String,
+    pub(crate) me: (Peer, Once),
+    pub(crate) peers: BTreeMap<Peer, Remote>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    polling: Mutex<()>,
+    /// What says that this process is there; given up when it leaves.
+    tokens: Mutex<Vec<LivelinessToken>>,
+    is_leaving: AtomicBool,
+    /// It has left, and Zenoh has nothing more to do for it.
+    has_left: AtomicBool,
+}
+
+/// Another process of the job.
+pub(crate) struct Remote {
+    pub(crate) once: Once,
+    lanes: [Publisher<'static>; 3],
+    /// Heartbeats of this process since something came from that one.
+    pub(crate) silence: Arc<AtomicU32>,
+}
+
+/// What goes first. A lane that waits for its socket does not keep those of another priority waiting.
+fn priority(lane: Lane) -> Priority {
+    match lane {
+        Lane::Control => Priority::RealTime,
+        Lane::User => Priority::Data,
+        Lane::Bulk => Priority::Background,
+    }
+}
+
+impl Remote {
+    /// Says to Zenoh what will be put for that process.
+    pub(crate) fn declare(
+        session: &zenoh::Session,
+        job: &str,
+        me: (Peer, Once),
+        to: (Peer, Once),
+        silence: Arc<AtomicU32>,
+    ) -> zenoh::Result<Self> {
+        let [control, user, bulk] = LANES.map(|lane| {
+            let publisher = session.declare_publisher(keys::frames(job, me, to, lane));
+            publisher.congestion_control(CongestionControl::Drop).priority(priority(lane)).wait()
+        });
+        Ok(Self { once: to.1, lanes: [control?, user?, bulk?], silence })
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        session: zenoh::Session,
+        job: String,
+        me: (Peer, Once),
+        peers: BTreeMap<Peer, Remote>,
+        mailbox: Arc<Mailbox>,
+        tokens: Vec<LivelinessToken>,
+    ) -> Self {
+        Self {
+            session,
+            job,
+            me,
+            peers,
+            mailbox,
+            polling: Mutex::new(()),
+            tokens: Mutex::new(tokens),
+            is_leaving: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether that is a token of a process of the job.
+    pub(crate) fn knows(&self, token: Token) -> bool {
+        self.peers.get(&token.peer).is_some_and(|peer| peer.once == token.once)
+    }
+
+    /// What Zenoh has said of a process's token: `is_there`, or not any more.
+    pub(crate) fn heard(&self, token: Token, is_there: bool) {
+        let of = (token.peer, token.once);
+        if !self.knows(token) {
+            return;
+        }
+        match token.says {
+            Says::Left if is_there => self.mailbox.put_change(of, Change::Down(Why::Left)),
+            Says::Alive if !is_there => self.mailbox.put_change(of, Change::Down(Why::Died)),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        // ORDER: Acquire pairs with the Release in `leave`.
+        self.has_left.load(Ordering::Acquire) || self.mailbox.count_gone() == self.peers.len()
+    }
+
+    /// Says good-bye, then closes the session, on an OS thread of its own: Zenoh may wait for a peer's socket.
+    fn leave(self: &Arc<Self>, how: Leave) {
+        // ORDER: Relaxed: one caller finds `false`; what it does is published by what it calls.
+        if self.is_leaving.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.mailbox.close();
+        if how == Leave::Now {
+            // ORDER: Release pairs with the Acquire in `has_ended`.
+            self.has_left.store(true, Ordering::Release);
+            self.mailbox.ring();
+        }
+        let this = Arc::clone(self);
+        let closing = move || {
+            let left = Token { peer: this.me.0, once: this.me.1, says: Says::Left };
+            // Who does not hear this hears of the end of the session.
+            let said = this.session.liveliness().declare_token(keys::token(&this.job, left)).wait();
+            drop(std::mem::take(&mut *this.tokens.lock().unwrap_or_else(PoisonError::into_inner)));
+            drop(said);
+            this.close();
+        };
+        if thread::Builder::new().name("zenoh leaves".into()).spawn(closing).is_err() {
+            self.close();
+        }
+    }
+
+    fn close(&self) {
+        let _ = self.session.close().wait();
+        // ORDER: Release pairs with the Acquire in `has_ended`.
+        self.has_left.store(true, Ordering::Release);
+        self.mailbox.ring();
+    }
+}
+
+impl Frames {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// The session is closed without a word: as if the process had been killed.
+    pub(crate) fn kill(&self) {
+        // ORDER: Relaxed, as in `leave`.
+        self.shared.is_leaving.store(true, Ordering::Relaxed);
+        self.shared.mailbox.close();
+        self.shared.close();
+    }
+}
+
+impl Engine for Frames {
+    fn me(&self) -> Peer {
+        self.shared.me.0
+    }
+
+    fn roster(&self) -> Vec<(Peer, Pe)> {
+        let me = self.me();
+        let others = self.shared.peers.keys().copied();
+        let mut all: Vec<_> = others.chain([me]).map(|peer| (peer, Pe(0))).collect();
+        all.sort_unstable();
+        all
+    }
+
+    fn caps(&self, _to: Peer) -> Caps {
+        Caps { order: Order::None, loss: Loss::Any, death: Death::Reports, eager: EAGER as u32 + 64 }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.shared.has_ended()
+    }
+
+    fn attach(&self, bell: Bell) {
+        self.shared.mailbox.attach(bell);
+    }
+
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+        if body.frame().len() > LONGEST {
+            return Err(Full { body });
+        }
+        // ORDER: Relaxed: who sends while another one leaves may be heard or not.
+        if !self.shared.is_leaving.load(Ordering::Relaxed)
+            && let Some(peer) = self.shared.peers.get(&to)
+        {
+            // An error is a session that has been closed: the frame is lost, as any may be.
+            let _ = peer.lanes[lane as usize].put(body.into_frame()).wait();
+        }
+        Ok(())
+    }
+
+    fn has_work(&self) -> bool {
+        self.shared.mailbox.has_work()
+    }
+
+    fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
+        let Shared { mailbox, peers, polling, .. } = &*self.shared;
+        let _alone = match polling.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::WouldBlock) => return Polled::Nothing,
+            // A sink has panicked; what it was told is told.
+            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+        };
+        let (mut frames, mut polled) = (0, Polled::Nothing);
+        while frames < budget {
+            let Some((once, happening)) = mailbox.take() else { return polled };
+            let is_ours = |peer: &Peer| peers.get(peer).is_some_and(|peer| peer.once == once);
+            match happening {
+                Happening::Frame(from, lane, frame) if is_ours(&from) && frame.len() <= LONGEST => {
+                    let Some(frame) = Body::of_frame(frame) else { continue };
+                    frames += 1;
+                    sink.arrived(from, lane, frame);
+                }
+                Happening::Peer(peer, change) if is_ours(&peer) => sink.peer(peer, change),
+                // Of another job, or no frame at all.
+                Happening::Frame(..) | Happening::Peer(..) => continue,
+            }
+            polled = Polled::Some;
+        }
+        if mailbox.has_work() { Polled::More } else { polled }
+    }
+
+    fn rest(&self) -> Rest {
+        if self.has_work() { Rest::Work } else { Rest::Notified }
+    }
+
+    fn rise(&self) {}
+
+    fn leave(&self, how: Leave) {
+        self.shared.leave(how);
+    }
+
+    fn give_up(&self, peer: Peer) -> bool {
+        let known = self.shared.peers.get(&peer);
+        known.inspect(|known| {
+            self.shared.mailbox.put_change((peer, known.once), Change::Down(Why::Unreachable));
+        });
+        known.is_some()
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        self.shared.leave(Leave::Now);
+    }
+}
+
+impl fmt::Debug for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frames").field("me", &self.shared.me).finish_non_exhaustive()
+    }
+}

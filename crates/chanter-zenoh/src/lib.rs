@@ -1,0 +1,82 @@
+//! Threads that talk over Zenoh: between machines that find each other, with liveness, mutual TLS and access control.
+//!
+//! [`run`] runs a program as a process of a job; the same program runs under `chanter launch`, or alone:
+//!
+//! ```no_run
+//! use chanter_cluster::{ANYONE, Here};
+//!
+//! const HELLO: u32 = 1;
+//!
+//! fn main() -> Result<(), chanter_zenoh::StartError> {
+//!     chanter_zenoh::run(async |here: Here| {
+//!         if here.number() == 0 {
+//!             let me = here.open("greeter").unwrap();
+//!             for _ in 1..here.count() {
+//!                 let got = me.recv::<String>(ANYONE, HELLO).await.unwrap();
+//!                 println!("{} says {}", got.from, got.value);
+//!             }
+//!         } else {
+//!             let me = here.inbox().unwrap();
+//!             let greeter = here.lookup("greeter@0").await.unwrap();
+//!             me.send(greeter, HELLO, "hello").await.unwrap();
+//!         }
+//!     })
+//! }
+//! ```
+//!
+//! ```text
+//! $ export CHANTER_ZENOH_JOB=hello CHANTER_ZENOH_COUNT=2
+//! $ CHANTER_ZENOH_NUMBER=0 target/release/examples/zenoh_hello &
+//! $ CHANTER_ZENOH_NUMBER=1 target/release/examples/zenoh_hello
+//! ```
+//!
+//! # What is above what
+//!
+//! | layer | gives |
+//! |---|---|
+//! | pieces | bodies up to 16 MiB, of which each is pieces of 8 KB |
+//! | [`Reliable`](chanter_cluster::engine::Reliable) | numbers, acknowledgements, resends, a window for each lane of each peer |
+//! | frames | what Zenoh puts and its subscribers get: any may be lost |
+//! | Zenoh | sessions, discovery, routing, liveliness tokens, TLS, access control |
+//!
+//! Zenoh puts a frame at once or drops it ([`CongestionControl::Drop`](zenoh::qos::CongestionControl), without waiting), since
+//! a publisher that waits for a peer that takes nothing waits for all others, too. Nothing that was accepted is lost by that:
+//! its link sends it again. And a link has a window, which a peer that takes nothing does not open; so it is refused more, and costs
+//! others nothing.
+//!
+//! # Who is dead
+//!
+//! Three things say so, and the first one counts: a link's good-bye ([`Why::Left`](chanter_cluster::engine::Why)); the
+//! end of a process's liveliness token, milliseconds after its connections break ([`Why::Died`](chanter_cluster::engine::Why)); and
+//! silence, for a process that was stopped or cut off: each says 5 times a second that it lives; a second without is
+//! [`Suspect`](chanter_cluster::engine::Change), 30 are the end ([`Config`]). Zenoh's own lease is made as long,
+//! so that a process that was stopped for less goes on. Where connections break, a process may be given time to come
+//! back ([`Config::reconnect`]): what it was sent meanwhile is kept, up to the windows.
+//!
+//! # Security
+//!
+//! [`Tls`] makes all connections mutual TLS. [`Access`] lets each certificate speak for one process: the sender of a frame is a part of its
+//! key expression, which Zenoh's access control holds against the certificate of the connection it came by. Without them, whoever
+//! reaches a process's port is of the job: use that on networks that you trust. With TLS, tell Zenoh to use one thread: see [`Tls`].
+//!
+//! # This crate is a workspace of its own
+//!
+//! Zenoh brings 270 crates and minutes of building; so `cargo build --workspace` in the repository does not build it.
+//! `ci/zenoh` tests it.
+
+mod access;
+mod config;
+mod engine;
+mod error;
+mod frames;
+mod keys;
+mod mailbox;
+mod meet;
+mod pieces;
+mod run;
+
+pub use access::Access;
+pub use config::{Config, Tls};
+pub use engine::Zenoh;
+pub use error::StartError;
+pub use run::{run, run_on};

@@ -1,0 +1,241 @@
+//! What has come, between Zenoh's threads, which put it there, and whoever polls.
+//!
+//! * INV-MAIL-1: Zenoh's threads run nothing of ours but [`Mailbox`]'s `put_` functions and the bell: they never poll, and
+//!   never wait for whoever does but for the moment in which it takes one thing out.
+//! * INV-MAIL-2: while something lies in the mailbox, whoever polls has been rung for since it saw that nothing did, or has
+//!   not seen that yet: what comes into an empty mailbox rings, after it is in; and who takes looks under the lock.
+//! * INV-MAIL-3: each lane of each peer holds at most [`MOST`] frames; more are dropped, as the engine may: a link, which
+//!   keeps to its window, sends them again. After its end nothing is put there for a peer.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use chanter_cluster::engine::{Bell, Change, Lane, Peer};
+
+use crate::keys::Once;
+
+/// Frames of a lane of a peer that wait for a poll: more than a link has out, and what it sends again.
+pub(crate) const MOST: u16 = 512;
+
+/// What a poll hands over.
+pub(crate) enum Happening {
+    Frame(Peer, Lane, Vec<u8>),
+    Peer(Peer, Change),
+}
+
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    inside: Mutex<Inside>,
+    has_work: AtomicBool,
+    bell: OnceLock<Bell>,
+}
+
+#[derive(Default)]
+struct Inside {
+    queue: VecDeque<(Once, Happening)>,
+    /// Frames in the queue, by sender and lane.
+    frames: BTreeMap<(Peer, Once), [u16; 3]>,
+    /// Who has gone: nothing comes from them any more.
+    gone: Vec<Peer>,
+    /// Nothing is taken in any more.
+    is_closed: bool,
+}
+
+impl Mailbox {
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn attach(&self, bell: Bell) {
+        let _ = self.bell.set(bell);
+        self.ring();
+    }
+
+    pub(crate) fn ring(&self) {
+        if let Some(bell) = self.bell.get() {
+            bell.ring();
+        }
+    }
+
+    /// A frame has come. Dropped, if there are too many of its sender.
+    pub(crate) fn put_frame(&self, from: (Peer, Once), lane: Lane, frame: Vec<u8>) {
+        let is_first = {
+            let mut inside = self.lock();
+            if inside.is_closed || inside.gone.contains(&from.0) {
+                return;
+            }
+            let waiting = &mut inside.frames.entry(from).or_default()[lane as usize];
+            if *waiting >= MOST {
+                return;
+            }
+            *waiting += 1;
+            let was_empty = inside.queue.is_empty();
+            inside.queue.push_back((from.1, Happening::Frame(from.0, lane, frame)));
+            // ORDER: Release pairs with the Acquire in `has_work`; written under the lock, it is true while there is something.
+            self.has_work.store(true, Ordering::Release);
+            was_empty
+        };
+        if is_first {
+            self.ring();
+        }
+    }
+
+    /// Something is known of a peer. Its end once: nothing more is put there for it.
+    pub(crate) fn put_change(&self, (peer, once): (Peer, Once), change: Change) {
+        {
+            let mut inside = self.lock();
+            if inside.is_closed || inside.gone.contains(&peer) {
+                return;
+            }
+            if matches!(change, Change::Down(_)) {
+                inside.gone.push(peer);
+            }
+            inside.queue.push_back((once, Happening::Peer(peer, change)));
+            // ORDER: as in `put_frame`.
+            self.has_work.store(true, Ordering::Release);
+        }
+        self.ring();
+    }
+
+    /// Forgets all, and takes nothing in any more.
+    pub(crate) fn close(&self) {
+        let forgotten = {
+            let mut inside = self.lock();
+            inside.is_closed = true;
+            // ORDER: as in `put_frame`.
+            self.has_work.store(false, Ordering::Release);
+            std::mem::take(&mut inside.queue)
+        };
+        drop(forgotten);
+    }
+
+    pub(crate) fn has_work(&self) -> bool {
+        // ORDER: Acquire pairs with the Release where something is put.
+        self.has_work.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn count_gone(&self) -> usize {
+        self.lock().gone.len()
+    }
+
+    /// The first thing that has come, and its sender's draw.
+    pub(crate) fn take(&self) -> Option<(Once, Happening)> {
+        let mut inside = self.lock();
+        let first = inside.queue.pop_front();
+        if let Some((once, Happening::Frame(from, lane, _))) = &first
+            && let Some(waiting) = inside.frames.get_mut(&(*from, *once))
+        {
+            waiting[*lane as usize] -= 1;
+            if *waiting == [0; 3] {
+                inside.frames.remove(&(*from, *once));
+            }
+        }
+        if inside.queue.is_empty() {
+            // ORDER: as in `put_frame`.
+            self.has_work.store(false, Ordering::Release);
+        }
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+    use std::thread;
+
+    use chanter_cluster::engine::Why;
+
+    use super::*;
+
+    const PEER: (Peer, Once) = (Peer(1), Once(7));
+
+    fn rung() -> (Mailbox, Arc<AtomicU32>) {
+        let (mailbox, rings) = (Mailbox::default(), Arc::new(AtomicU32::new(0)));
+        let count = Arc::clone(&rings);
+        mailbox.attach(Bell::new(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        }));
+        rings.store(0, Ordering::SeqCst);
+        (mailbox, rings)
+    }
+
+    #[test]
+    fn who_sees_that_nothing_is_there_is_rung_for_the_next() {
+        let (mailbox, rings) = rung();
+        for round in 1..=3 {
+            mailbox.put_frame(PEER, Lane::User, vec![1]);
+            mailbox.put_frame(PEER, Lane::User, vec![2]);
+            assert_eq!(rings.load(Ordering::SeqCst), round, "once for all that has come");
+            assert!(mailbox.has_work());
+            assert!(mailbox.take().is_some() && mailbox.take().is_some());
+            assert!(mailbox.take().is_none() && !mailbox.has_work());
+        }
+    }
+
+    #[test]
+    fn a_flood_is_dropped_lane_by_lane() {
+        let (mailbox, _) = rung();
+        for lane in [Lane::User, Lane::Bulk] {
+            (0..2 * MOST).for_each(|_| mailbox.put_frame(PEER, lane, Vec::new()));
+        }
+        let mut came = 0;
+        while mailbox.take().is_some() {
+            came += 1;
+        }
+        assert_eq!(came, 2 * MOST);
+        mailbox.put_frame(PEER, Lane::User, Vec::new());
+        assert!(mailbox.take().is_some(), "there is room again");
+    }
+
+    #[test]
+    fn after_the_end_of_a_peer_nothing_comes_from_it() {
+        let (mailbox, _) = rung();
+        mailbox.put_frame(PEER, Lane::User, vec![1]);
+        mailbox.put_change(PEER, Change::Down(Why::Died));
+        mailbox.put_frame(PEER, Lane::User, vec![2]);
+        mailbox.put_change(PEER, Change::Well);
+        mailbox.put_change(PEER, Change::Down(Why::Left));
+        assert!(matches!(mailbox.take(), Some((_, Happening::Frame(..)))));
+        assert!(matches!(mailbox.take(), Some((_, Happening::Peer(_, Change::Down(Why::Died))))));
+        assert!(mailbox.take().is_none());
+        assert_eq!(mailbox.count_gone(), 1);
+    }
+
+    /// INV-MAIL-2 with threads: a taker that sleeps until it is rung gets all.
+    #[test]
+    fn nothing_lies_there_unheard() {
+        const EACH: usize = 20_000;
+        let (mailbox, bell) = (Arc::new(Mailbox::default()), std::sync::mpsc::sync_channel(1));
+        let (ring, heard) = bell;
+        mailbox.attach(Bell::new(move || {
+            let _ = ring.try_send(());
+        }));
+        let putting = [1, 2].map(|peer| {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                for _ in 0..EACH {
+                    // A lane that is full drops: wait for room.
+                    while mailbox
+                        .lock()
+                        .frames
+                        .get(&(Peer(peer), Once(0)))
+                        .is_some_and(|waiting| waiting[1] >= MOST)
+                    {
+                        thread::yield_now();
+                    }
+                    mailbox.put_frame((Peer(peer), Once(0)), Lane::User, Vec::new());
+                }
+            })
+        });
+        let mut came = 0;
+        while came < 2 * EACH {
+            match mailbox.take() {
+                Some(_) => came += 1,
+                None => heard.recv_timeout(std::time::Duration::from_secs(120)).expect("it is rung for"),
+            }
+        }
+        putting.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}

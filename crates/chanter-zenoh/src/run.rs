@@ -1,0 +1,43 @@
+//! Programs that are processes of a job over Zenoh.
+
+use chanter::{Builder, Machine};
+use chanter_cluster::Here;
+
+use crate::config::Config;
+use crate::engine::Zenoh;
+use crate::error::StartError;
+
+/// Runs `main` as this process of its job: over Zenoh, if the environment names a job ([`Config::from_env`]); over sockets, if
+/// `chanter launch` has started it; or, if nobody has, alone.
+///
+/// When `main` is over, this process leaves the cluster, and all that was sent arrives.
+///
+/// # Errors
+/// Nothing has run: see [`StartError`].
+///
+/// # Panics
+/// As `main`.
+pub fn run<T>(main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
+    run_on(Machine::builder(), main)
+}
+
+/// As [`run`], on a machine of one's own.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
+    let config = Config::from_env()?;
+    let machine = builder.build().map_err(|error| StartError::Machine(error.to_string()))?;
+    machine.block_on(async {
+        let here = match config {
+            Some(config) => Here::start(Zenoh::start(config).await?),
+            None => Here::launched().await.map_err(|error| StartError::Sockets(error.to_string()))?,
+        };
+        let value = main(here.clone()).await;
+        here.leave().await;
+        Ok(value)
+    })
+}
