@@ -5,7 +5,8 @@
 //!
 //! INV-KEEPER: a process answers for names only while it knows that all with lower numbers have gone, which is for ever; and
 //! then only after it has heard from all others, or that they have gone. Each of those says what it holds when it knows, too, that
-//! the keepers before have gone, and when what it had asked of them is answered or lost. So a name that an old keeper has given, and that
+//! the keepers before have gone, and when what it had asked of them is answered or lost. (Before the first process there was no keeper:
+//! it asks nobody.) So a name that an old keeper has given, and that
 //! its holder still holds, is known to the new one before it gives any; and no other.
 
 use std::collections::HashMap;
@@ -203,16 +204,17 @@ impl Here {
         check(name)?;
         let thread = inbox.name();
         let node = Arc::clone(self.node());
-        let mut held = lock(&node.keeper.held);
-        let has_room = held.len() < MOST_OF_ONE;
-        match held.entry(name.to_owned()) {
-            Entry::Occupied(taken) => return Err(NameError::Taken(taken.get().claim.thread)),
-            Entry::Vacant(_) if !has_room => return Err(NameError::Full),
-            Entry::Vacant(free) => {
-                free.insert(Held { claim: Claim { thread, is_given: false }, asked: None });
+        {
+            let mut held = lock(&node.keeper.held);
+            let has_room = held.len() < MOST_OF_ONE;
+            match held.entry(name.to_owned()) {
+                Entry::Occupied(taken) => return Err(NameError::Taken(taken.get().claim.thread)),
+                Entry::Vacant(_) if !has_room => return Err(NameError::Full),
+                Entry::Vacant(free) => {
+                    free.insert(Held { claim: Claim { thread, is_given: false }, asked: None });
+                }
             }
         }
-        drop(held);
         let registered = Registered { node, name: name.to_owned(), thread };
         loop {
             let keeper = self.keeper();
@@ -306,7 +308,8 @@ async fn keep(here: &Here) {
     }
     let keeper = &here.node().keeper;
     let mut has_heard = keeper.has_heard.lock().await;
-    if *has_heard {
+    // Nobody has kept names before the first one.
+    if *has_heard || here.number() == 0 {
         return;
     }
     for process in (0..here.count()).filter(|process| here.down(*process).is_none()) {

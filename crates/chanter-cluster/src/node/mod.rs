@@ -24,6 +24,7 @@ pub(crate) use window::{State as Windowed, Window};
 
 use crate::engine::{Bell, Certificate, Engine, Full, Lane, Leave, Pe, Peer, Polled, Why};
 use crate::error::{LookupError, OpenError, SendError};
+use crate::group::Rolls;
 use crate::inbox::{Core, Inbox};
 use crate::name::{Asker, Keeper, Refusal, Registry, Table, ThreadName};
 use crate::remote::{Functions, Gates, Hosts};
@@ -65,6 +66,8 @@ pub(crate) struct Node {
     pub(crate) gates: Gates,
     /// Names that are known in the whole cluster.
     pub(crate) keeper: Keeper,
+    /// Who the members of groups are.
+    pub(crate) rolls: Rolls,
     pub(crate) provided: Provided,
     waiting: Waiting,
     /// Wakes the thread that serves the engine.
@@ -185,6 +188,7 @@ impl Node {
             hosts: Hosts::default(),
             gates: Gates::default(),
             keeper: Keeper::default(),
+            rolls: Rolls::default(),
             provided: Provided::default(),
             waiting: Waiting::default(),
             server,

@@ -38,3 +38,5 @@ pub(crate) use functions::{Functions, Offer, make};
 pub(crate) use gates::Gates;
 pub use handle::GlobalThread;
 pub(crate) use host::{Hosts, serve};
+#[cfg(test)]
+pub(crate) use order::{encoded_order, encoded_spawn};

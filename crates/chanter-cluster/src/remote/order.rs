@@ -100,6 +100,38 @@ impl End {
     }
 }
 
+/// The body of a spawn, for fuzzers.
+#[cfg(test)]
+pub(crate) fn encoded_spawn(function: &str, arguments: &impl Serialize) -> Vec<u8> {
+    let arguments = Plain(crate::wire::encode(arguments).expect("they can be written").to_vec());
+    let function = crate::wire::Number::of(function).0;
+    let spawn = Spawn { function, arguments, name: Some("a".into()), vp: Some(0) };
+    crate::wire::encode(&spawn).expect("it can be written").to_vec()
+}
+
+/// The bodies of all orders to that thread, for fuzzers.
+#[cfg(test)]
+pub(crate) fn encoded_order(slot: Slot, time: Duration, other: ThreadName) -> Vec<Vec<u8>> {
+    let orders = [
+        Order::Suspend(None),
+        Order::Suspend(Some(time)),
+        Order::Resume,
+        Order::Block(7),
+        Order::Block(7),
+        Order::Open(7),
+        Order::Link(other),
+        Order::Watch,
+        Order::Join,
+        Order::Terminate(Plain(vec![1])),
+        Order::Cancel,
+        Order::Take,
+        Order::Detach,
+    ];
+    let encoded =
+        orders.map(|order| crate::wire::encode(&(slot, order)).expect("it can be written").to_vec());
+    encoded.into()
+}
+
 #[cfg(test)]
 mod tests {
     use std::fmt::Debug;
