@@ -74,6 +74,12 @@ enum What {
     /// Be a process of the job that is measured over MPI
     #[command(hide = true)]
     ClusterProcess(cluster::ProcessArgs),
+    /// Be a process of a job on one node
+    #[command(hide = true)]
+    ClusterScene(cluster::SceneArgs),
+    /// Start a job, as `chanter launch` does (how processes of a node are measured)
+    #[command(hide = true)]
+    Launch(chanter_cli::LaunchArgs),
     /// Measure what a policy of one's own costs, and requests beside computations under five policies
     Policies(policies::PoliciesArgs),
     /// Measure the web server under load: its three forms, beside Tokio and hyper, and nginx
@@ -168,12 +174,14 @@ impl<E: Into<Box<dyn Error>>> From<E> for Stop {
 fn main() -> ExitCode {
     let done = match Cli::parse().what {
         What::Serve(args) => return chanter_cli::serve(args),
+        What::Launch(args) => return chanter_cli::launch(args),
         What::Micro(args) => bench_micro(&args),
         What::Figures(args) => bench_figures(&args),
         What::Choice(args) => choice::run(&args),
         What::Sting(args) => sting::run(&args),
         What::Cluster(args) => cluster::run(&args),
         What::ClusterProcess(args) => cluster::run_process(&args),
+        What::ClusterScene(args) => cluster::run_scene(&args),
         What::Policies(args) => policies::run(&args),
         What::Swerve(args) => swerve::run(&args),
         What::SwervePeer(args) => swerve::run_peer(args),

@@ -117,7 +117,7 @@ pub use chanter_macros::service;
 /// thread, which is [spawned](At::spawn).
 ///
 /// A first parameter of type [`Context`], or a reference to one, has the thread's inbox; it is no argument. Names are as
-/// with [`macro@service`].
+/// with [`macro@service`], and so is `allow = function`: it says of the [`Caller`] who spawns whether he may.
 ///
 /// ```
 /// use chanter::prelude::*;

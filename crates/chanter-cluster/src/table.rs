@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 pub use linkme;
 
-use crate::remote::{Make, make};
+use crate::remote::{Offer, make};
 use crate::service::{Start, start};
 use crate::wire::Number;
 use crate::{Caller, Context, Here};
@@ -21,8 +21,8 @@ pub static FUNCTIONS: [Function];
 /// What begins a service's requests.
 pub struct Begin(Start);
 
-/// What makes a function's bodies.
-pub struct Bodies(Make);
+/// What makes a function's bodies, and for whom.
+pub struct Bodies(Offer);
 
 /// A service of the program.
 #[derive(Debug)]
@@ -42,12 +42,12 @@ impl Service {
 #[derive(Debug)]
 pub struct Function {
     name: &'static str,
-    bodies: fn() -> Bodies,
+    bodies: fn(&'static str) -> Bodies,
 }
 
 impl Function {
     /// That one.
-    pub const fn new(name: &'static str, bodies: fn() -> Bodies) -> Self {
+    pub const fn new(name: &'static str, bodies: fn(&'static str) -> Bodies) -> Self {
         Self { name, bodies }
     }
 }
@@ -63,15 +63,15 @@ where
     Begin(start(allow, handler))
 }
 
-/// See [`Here::offer`].
-pub fn function<Q, T, F, R>(body: F) -> Bodies
+/// See [`Here::offer_if`].
+pub fn function<Q, T, F, R>(name: &'static str, allow: fn(&Caller) -> bool, body: F) -> Bodies
 where
     Q: DeserializeOwned,
     T: Serialize + 'static,
     F: Fn(Context, Q) -> R + Send + Sync + 'static,
     R: Future<Output = T> + Send + 'static,
 {
-    Bodies(make(body))
+    Bodies(Offer::new(name, allow, make(body)))
 }
 
 /// A process serves and offers all of them.
@@ -87,7 +87,7 @@ pub(crate) fn serve(here: &Here) {
         }
     }
     for Function { name, bodies } in FUNCTIONS {
-        if let Err(error) = node.functions.insert(name, Number::of(name), bodies().0) {
+        if let Err(error) = node.functions.insert(Number::of(name), bodies(name).0) {
             panic!("{name} cannot be offered: {error}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use chanter_cluster::{ANYONE, CallError, Caller, Context, Here, local, remote, service};
+use chanter_cluster::{ANYONE, CallError, Caller, Context, Here, SpawnError, local, remote, service};
 
 /// Counts those who ask.
 #[service]
@@ -33,6 +33,11 @@ fn is_first(caller: &Caller) -> bool {
 #[service(allow = is_first)]
 async fn private() -> u32 {
     7
+}
+
+#[remote(allow = is_first)]
+async fn secret() -> u32 {
+    8
 }
 
 #[remote]
@@ -84,6 +89,9 @@ async fn functions_are_threads_of_every_process() {
     assert_eq!(thread.await, Ok(12.0));
     let thread = first.at(1).spawn(inner::area(3.0, 4.0).named("inner")).await.unwrap();
     assert_eq!(thread.await, Ok(14.0));
+    assert_eq!(first.at(1).spawn(secret()).await.unwrap().await, Ok(8));
+    let refused = second.at(1).spawn(secret()).await.unwrap_err();
+    assert!(matches!(refused, SpawnError::Refused(name) if name.contains("secret")), "{refused}");
     let thread = second.at(1).spawn(answer(5)).await.unwrap();
     let me = first.inbox().unwrap();
     me.send(thread.name(), 5, "hello").await.unwrap();

@@ -33,7 +33,7 @@ impl Kind {
     }
 }
 
-/// `crate = path`, and for services `allow = function`.
+/// `crate = path`, and `allow = function`.
 #[derive(Default)]
 struct Args {
     krate: Option<Path>,
@@ -78,9 +78,6 @@ pub(crate) fn expand(kind: Kind, args: TokenStream, item: TokenStream) -> TokenS
 fn describe(kind: Kind, args: Args, function: ItemFn) -> Result<TokenStream> {
     let ItemFn { attrs, vis, sig, block } = function;
     check(kind, &sig)?;
-    if let (Kind::Remote, Some(allow)) = (kind, &args.allow) {
-        return Err(Error::new_spanned(allow, "`allow` is for services"));
-    }
     let krate = args.krate.unwrap_or_else(|| parse_quote!(::chanter_cluster));
     let (mut names, mut types, mut context) = (Vec::new(), Vec::new(), None);
     for (at, input) in sig.inputs.iter().enumerate() {
@@ -106,9 +103,9 @@ fn describe(kind: Kind, args: Args, function: ItemFn) -> Result<TokenStream> {
     signature.retain(|letter| !letter.is_whitespace());
     let context = context.map(|passed| quote!(#passed,));
     let called = quote!(body(#context #(#names),*).await);
+    let allow = args.allow.map_or_else(|| quote!(|_| true), |allow| quote!(#allow));
     let (description, key, method, table, entry) = match kind {
         Kind::Service => {
-            let allow = args.allow.map_or_else(|| quote!(|_| true), |allow| quote!(#allow));
             let entry = quote! {
                 #krate::__table::Service::new(NAME, || #krate::__table::service(
                     #allow,
@@ -119,7 +116,9 @@ fn describe(kind: Kind, args: Args, function: ItemFn) -> Result<TokenStream> {
         }
         Kind::Remote => {
             let entry = quote! {
-                #krate::__table::Function::new(NAME, || #krate::__table::function(
+                #krate::__table::Function::new(NAME, |name| #krate::__table::function(
+                    name,
+                    #allow,
                     |context: #krate::Context, (#(#names,)*): (#(#types,)*)| async move { #called },
                 ))
             };

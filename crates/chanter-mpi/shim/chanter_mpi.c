@@ -208,3 +208,24 @@ int chanter_mpi_round_trips(int comm, int other, int is_first, char *out, char *
     }
     return MPI_SUCCESS;
 }
+
+/* Barriers of all processes, one after the other. */
+int chanter_mpi_barriers(int comm, int rounds) {
+    for (int round = 0; round < rounds; round++)
+        TRY(MPI_Barrier(comms[comm]));
+    return MPI_SUCCESS;
+}
+
+/* Sums over all processes, each of which gets them; `wrong` counts those that were not the right ones. */
+int chanter_mpi_reductions(int comm, int rounds, int *wrong) {
+    int rank, size;
+    TRY(MPI_Comm_rank(comms[comm], &rank));
+    TRY(MPI_Comm_size(comms[comm], &size));
+    *wrong = 0;
+    for (int round = 0; round < rounds; round++) {
+        long long mine = (long long)round * (rank + 1), sum = 0;
+        TRY(MPI_Allreduce(&mine, &sum, 1, MPI_LONG_LONG, MPI_SUM, comms[comm]));
+        *wrong += sum != (long long)round * size * (size + 1) / 2;
+    }
+    return MPI_SUCCESS;
+}

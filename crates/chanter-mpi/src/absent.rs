@@ -79,6 +79,24 @@ impl Mpi {
         match self.0 {}
     }
 
+    /// What MPI itself takes.
+    ///
+    /// # Errors
+    /// None.
+    #[doc(hidden)]
+    pub fn raw_barriers(&self, _: u32) -> Result<(), MpiError> {
+        match self.0 {}
+    }
+
+    /// What MPI itself takes.
+    ///
+    /// # Errors
+    /// None.
+    #[doc(hidden)]
+    pub fn raw_reductions(&self, _: u32) -> Result<u32, MpiError> {
+        match self.0 {}
+    }
+
     /// Ends all processes of the job.
     pub fn abort(&self, _code: i32) {
         match self.0 {}

@@ -116,6 +116,8 @@ mod raw {
             rounds: c_int,
             wrong: *mut c_int,
         ) -> c_int;
+        pub(super) fn chanter_mpi_barriers(comm: c_int, rounds: c_int) -> c_int;
+        pub(super) fn chanter_mpi_reductions(comm: c_int, rounds: c_int, wrong: *mut c_int) -> c_int;
     }
 }
 
@@ -234,6 +236,23 @@ impl Right {
             )
         };
         check("measure round trips", code).inspect_err(|_| std::mem::forget((out, to)))?;
+        Ok(wrong as u32)
+    }
+
+    /// Barriers of all processes, which all call this. The OS thread is blocked.
+    pub(crate) fn barriers(&self, rounds: u32) -> Result<()> {
+        // SAFETY: MPI is initialized.
+        let code = unsafe { raw::chanter_mpi_barriers(Comm::Measured as c_int, rounds as c_int) };
+        check("measure barriers", code)
+    }
+
+    /// Sums over all processes, which all call this: so many were wrong. The OS thread is blocked.
+    pub(crate) fn reductions(&self, rounds: u32) -> Result<u32> {
+        let mut wrong = 0;
+        // SAFETY: MPI is initialized; the place is there until this returns.
+        let code =
+            unsafe { raw::chanter_mpi_reductions(Comm::Measured as c_int, rounds as c_int, &mut wrong) };
+        check("measure reductions", code)?;
         Ok(wrong as u32)
     }
 

@@ -1,12 +1,14 @@
 //! `chanter-bench cluster`: threads that talk across processes, over MPI alone, in the same job; and over sockets.
 //!
 //! Tables 2 to 5 of Chant (section 4) beside the paper's figures, the empty poll, a token between processes, and the
-//! engine of sockets over raw sockets. Without MPI it says so, and runs the last.
+//! engine of sockets over raw sockets. Without MPI it says so, and runs the last. And what processes of a node ask of each
+//! other: see `services`.
 
 mod exercise;
 mod page;
 mod process;
 mod published;
+mod services;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -21,6 +23,7 @@ use serde::Serialize;
 use process::{Line, Round, What};
 pub(crate) use process::{ProcessArgs, run as run_process};
 use published::TABLE_2;
+pub(crate) use services::{SceneArgs, run_scene};
 
 use crate::figures::Finding;
 use crate::measure::median;
@@ -39,6 +42,9 @@ pub(crate) struct ClusterArgs {
     /// Also write a page with the tables and plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Only what processes of a node ask of each other: calls, remote threads, groups, stops and deaths
+    #[arg(long, conflicts_with = "html")]
+    services: bool,
     /// Exit with code 1 when a figure does not hold
     #[arg(long)]
     strict: bool,
@@ -109,6 +115,9 @@ impl Rows {
 }
 
 pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
+    if args.services {
+        return only_services(args);
+    }
     let json = json_out(args.json.as_deref())?;
     let rounds = if args.quick { 3 } else { 7 };
     let rows = over_mpi(args, rounds)?;
@@ -118,7 +127,9 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
         case.n = if args.quick { case.n.div_ceil(10) } else { case.n };
     }
     let sockets = measure_all(cases, rounds)?;
-    let findings = findings(&rows);
+    let services = services::measure(services::Size::of(args.quick))?;
+    let mut findings = findings(&rows);
+    findings.extend(services::findings(&services));
     if let Some(mut out) = json {
         for row in &rows.rows {
             report::json_line(&mut out, row)?;
@@ -127,6 +138,9 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
             report::json_line(&mut out, round)?;
         }
         report::json_lines(&mut out, &sockets)?;
+        for row in &services {
+            report::json_line(&mut out, row)?;
+        }
         for finding in &findings {
             report::json_line(&mut out, finding)?;
         }
@@ -141,9 +155,27 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
         exercise::tables(&rows.exercises),
         others(&rows),
         report::table(&sockets),
+        services::table(&services),
         table_of(&findings),
     ];
     show(args.json.as_deref(), &tables.join("\n\n"))?;
+    strictly(args.strict, &findings)
+}
+
+fn only_services(args: &ClusterArgs) -> Result<(), Stop> {
+    let json = json_out(args.json.as_deref())?;
+    let rows = services::measure(services::Size::of(args.quick))?;
+    let findings = services::findings(&rows);
+    if let Some(mut out) = json {
+        for row in &rows {
+            report::json_line(&mut out, row)?;
+        }
+        for finding in &findings {
+            report::json_line(&mut out, finding)?;
+        }
+        out.flush()?;
+    }
+    show(args.json.as_deref(), &[services::table(&rows), table_of(&findings)].join("\n\n"))?;
     strictly(args.strict, &findings)
 }
 

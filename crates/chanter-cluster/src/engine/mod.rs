@@ -5,6 +5,7 @@
 //! to a [`Sink`] while somebody polls it.
 
 mod alarm;
+mod certificate;
 pub mod conformance;
 mod local;
 #[cfg(unix)]
@@ -22,6 +23,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use crate::wire::Pace;
+pub use certificate::Certificate;
 pub use local::Local;
 pub use reliable::Reliable;
 pub(crate) use reliable::reliable;
@@ -226,6 +228,12 @@ pub trait Engine: Send + Sync + 'static {
     /// The process leaves.
     fn leave(&self, how: Leave);
 
+    /// The certificate that a peer has shown, or this process shows, where there are some. The default has none.
+    fn certificate(&self, peer: Peer) -> Option<Certificate> {
+        let _ = peer;
+        None
+    }
+
     /// That peer does not keep to the rules: no more is to be had to do with it. True: the sink is told that it is
     /// [`Unreachable`](Why::Unreachable). The default does nothing, and says so.
     fn give_up(&self, peer: Peer) -> bool {
@@ -281,6 +289,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn leave(&self, how: Leave) {
         (**self).leave(how);
+    }
+
+    fn certificate(&self, peer: Peer) -> Option<Certificate> {
+        (**self).certificate(peer)
     }
 
     fn give_up(&self, peer: Peer) -> bool {

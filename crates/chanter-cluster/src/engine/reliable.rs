@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 use chanter::now;
 
 use super::alarm::Alarm;
-use super::{Bell, Caps, Change, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why};
+use super::{
+    Bell, Caps, Certificate, Change, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink,
+    Why,
+};
 use crate::wire::{Arrival, Body, Header, Kind, LaneLink, Pace, TRAILER};
 
 /// An engine that has a link to each peer to which another engine loses, duplicates or reorders frames: numbers,
@@ -320,6 +323,10 @@ impl<E: Engine> Sink for Intake<'_, E> {
 impl<E: Engine> Engine for Reliable<E> {
     fn me(&self) -> Peer {
         self.shared.engine.me()
+    }
+
+    fn certificate(&self, peer: Peer) -> Option<Certificate> {
+        self.shared.engine.certificate(peer)
     }
 
     fn roster(&self) -> Vec<(Peer, Pe)> {

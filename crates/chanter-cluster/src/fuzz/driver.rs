@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use fastrand::Rng;
 
-use super::{control, frames, header, hello, link, segment};
+use super::{control, frames, header, hello, link, requests, segment};
 
 type Seeds = Vec<(&'static str, Vec<u8>)>;
 
@@ -116,6 +116,11 @@ fn links() {
 #[test]
 fn segments() {
     fuzz("segment", segment::target, segment::seeds(), 20_000);
+}
+
+#[test]
+fn requests_of_another_process() {
+    fuzz("requests", requests::target, requests::seeds(), 10_000);
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub mod frames;
 pub mod header;
 pub mod hello;
 pub mod link;
+pub mod requests;
 pub mod segment;
 
 /// Reads an input from its beginning. After its end everything is 0.

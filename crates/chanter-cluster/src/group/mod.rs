@@ -1,13 +1,16 @@
 //! Groups: threads of several processes that do something together, each for itself: wait for each other, spread a value, combine
 //! values.
 //!
-//! The members have ranks from 0, and form a tree: each leads a range of ranks and talks to those who lead its parts. The
-//! ranges halve, so when the ranks of a process follow each other, its members combine among themselves first, and one message
-//! leaves it.
+//! The members have ranks from 0. Those in one process whose ranks follow each other meet in memory, and one message for all
+//! of them goes to the next such [run](self::run), along a tree. So it pays to give the threads of a process ranks that follow
+//! each other.
 
+mod roll;
+mod run;
 mod tree;
 
 use std::fmt;
+use std::sync::Arc;
 
 use chanter::prelude::*;
 use serde::de::DeserializeOwned;
@@ -15,8 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::inbox::Inbox;
 use crate::name::{NameError, Registered, ThreadName};
+use crate::wire::{decode, encode_into};
 use crate::{Here, OpenError, RecvError, SendError};
-use tree::Tree;
+pub(crate) use roll::Rolls;
+use roll::{Seat, take_seat};
+use run::{Part, Run};
 
 /// The tag of who leaves. All others are numbers of operations.
 const LEAVES: u32 = u32::MAX;
@@ -46,14 +52,14 @@ const LEAVES: u32 = u32::MAX;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Group {
-    inbox: Inbox,
+    seat: Seat,
     rank: u32,
     size: u32,
-    parent: Option<(u32, ThreadName)>,
-    /// In the order of their ranks.
-    children: Vec<(u32, ThreadName)>,
     operations: u32,
-    broken: Option<Lost>,
+    /// Room for what it brings.
+    value: Vec<u8>,
+    /// Keeps its name, if it is not the one that talks for its run.
+    _inbox: Option<Inbox>,
     _registered: Registered,
 }
 
@@ -102,8 +108,8 @@ impl fmt::Display for GroupError {
 impl std::error::Error for GroupError {}
 
 impl Group {
-    /// Becomes the member with that rank of a group of `size`, and waits for those that it has to do with. `name` is the group's, in
-    /// the whole cluster, as long as it has members.
+    /// Becomes the member with that rank of a group of `size`, and waits for all others. `name` is the group's, in the whole cluster, as long
+    /// as it has members.
     ///
     /// **Cancel safety.** Dropped, it is no member.
     ///
@@ -114,22 +120,22 @@ impl Group {
             return Err(GroupError::NoSuchRank { rank, size });
         }
         let inbox = here.inbox().map_err(GroupError::Open)?;
-        let of = |rank: u32| format!("{name}#{rank}");
-        let registered = here.register(&of(rank), &inbox).await.map_err(GroupError::Name)?;
-        let Tree { parent, children } = Tree::of(rank, size);
-        let mut found = Vec::new();
-        for other in children.into_iter().chain(parent) {
-            found.push((other, here.find(&of(other)).await.map_err(GroupError::Name)?));
+        let registered = here.register(&format!("{name}#{rank}"), &inbox).await.map_err(GroupError::Name)?;
+        let seat = take_seat(here, name, size, (rank, inbox.name())).await.map_err(GroupError::Name)?;
+        let mut inbox = Some(inbox);
+        if seat.place == 0
+            && let Some(inbox) = inbox.take()
+            && seat.run.opens(Arc::new(inbox))
+        {
+            tell_all(&seat.run);
         }
-        let parent = parent.and_then(|_| found.pop());
         Ok(Self {
-            inbox,
+            seat,
             rank,
             size,
-            parent,
-            children: found,
             operations: 0,
-            broken: None,
+            value: Vec::new(),
+            _inbox: inbox,
             _registered: registered,
         })
     }
@@ -146,7 +152,7 @@ impl Group {
 
     /// Waits until all members have come here.
     ///
-    /// **Cancel safety.** None, for this and what follows: a member that does not finish an operation should leave the group.
+    /// **Cancel safety.** A member that does not finish an operation has left the group: this, and what follows.
     ///
     /// # Errors
     /// [`Lost`]: a member is there no more. If that is seen late, some members get what they wanted and others this; in the next operation
@@ -164,10 +170,39 @@ impl Group {
     where
         T: Serialize + DeserializeOwned,
     {
-        let tag = self.begin()?;
-        let combined = self.gather_up(tag, value, combine).await;
-        let result = self.send_down(tag, combined).await;
-        self.note(result)
+        let run = Arc::clone(&self.seat.run);
+        if let Some(lost) = run.broken() {
+            return Err(lost);
+        }
+        // Never 0, which is before the first; and never that of leaving.
+        self.operations = self.operations % (LEAVES - 1) + 1;
+        let operation = self.operations;
+        let unfinished = Unfinished { run: &run, rank: self.rank };
+        self.value.clear();
+        encode_into(&value, &mut self.value).unwrap_or_else(|error: String| cannot(&error));
+        let result = match run.meet(self.seat.place, operation, &mut self.value).await {
+            Part::Told(outcome) => outcome.map(|bytes| read(&bytes)),
+            Part::Last(values) => {
+                // The value itself was written for the others: it is read again like theirs.
+                let combined = values.iter().map(|value| read(value)).reduce(&combine);
+                let combined = combined.expect("a run has members");
+                let result = exchange(&run, operation, combined, &combine).await;
+                let outcome = result.as_ref().map(|value| {
+                    let mut bytes = Vec::new();
+                    encode_into(value, &mut bytes).unwrap_or_else(|error: String| cannot(&error));
+                    bytes.into()
+                });
+                run.tell(operation, outcome.map_err(|lost| *lost), values);
+                result
+            }
+        };
+        std::mem::forget(unfinished);
+        if let Err(lost) = result
+            && run.breaks(lost)
+        {
+            tell_all(&run);
+        }
+        result
     }
 
     /// Gives all members the value of the one with rank `root`, who says `Some`.
@@ -186,89 +221,103 @@ impl Group {
         let all = self.reduce(mine, Option::or).await?;
         all.ok_or(Lost { member: root })
     }
+}
 
-    fn begin(&mut self) -> Result<u32, Lost> {
-        match self.broken {
-            Some(lost) => Err(lost),
-            None => {
-                self.operations = (self.operations + 1) % LEAVES;
-                Ok(self.operations)
-            }
-        }
-    }
+/// A member in the midst of an operation: if it gets no further, it has left.
+struct Unfinished<'a> {
+    run: &'a Run,
+    rank: u32,
+}
 
-    fn note<T>(&mut self, result: Result<T, Lost>) -> Result<T, Lost> {
-        self.broken = result.as_ref().err().copied();
-        result
-    }
-
-    async fn gather_up<T>(&self, tag: u32, value: T, combine: impl Fn(T, T) -> T) -> Result<T, Lost>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let mut combined = Ok(value);
-        for child in &self.children {
-            // All are heard, so that nothing is left over.
-            let part = self.hear(*child, tag).await;
-            combined = match (combined, part) {
-                (Ok(mine), Ok(part)) => Ok(combine(mine, part)),
-                (Err(lost), _) | (_, Err(lost)) => Err(lost),
-            };
-        }
-        combined
-    }
-
-    /// The first has the result of all, and all get it from those above.
-    async fn send_down<T>(&self, tag: u32, combined: Result<T, Lost>) -> Result<T, Lost>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let result = match self.parent {
-            None => combined,
-            Some(parent) => match self.say(parent, tag, &combined).await {
-                Ok(()) => self.hear(parent, tag).await,
-                Err(lost) => Err(lost),
-            },
-        };
-        for child in &self.children {
-            // Who is there no more hears nothing; the next operation finds it out.
-            let _ = self.say(*child, tag, &result).await;
-        }
-        result
-    }
-
-    async fn say<T: Serialize>(&self, to: (u32, ThreadName), tag: u32, what: &T) -> Result<(), Lost> {
-        let (member, name) = to;
-        match self.inbox.send(name, tag, what).await {
-            Ok(()) => Ok(()),
-            Err(SendError::Encode(error)) => panic!("a value of a group cannot be written: {error}"),
-            Err(SendError::TooLong { length, longest }) => {
-                panic!("a value of a group takes {length} bytes, and a message at most {longest}")
-            }
-            Err(_) => Err(Lost { member }),
-        }
-    }
-
-    async fn hear<T: DeserializeOwned>(&self, from: (u32, ThreadName), tag: u32) -> Result<T, Lost> {
-        let (member, name) = from;
-        let said = self.inbox.recv::<Result<T, Lost>>(name, tag).wrap(|got| match got {
-            Ok(got) => got.value,
-            Err(RecvError::Lost(..)) => Err(Lost { member }),
-            Err(error) => panic!("the members of a group do different things: {error}"),
-        });
-        let left = self.inbox.recv::<()>(name, LEAVES).wrap(|_| Err(Lost { member }));
-        // What it has said before it left is said.
-        choose_biased((said, left)).await
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        leave(self.run, self.rank);
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for (_, name) in self.children.iter().chain(&self.parent) {
-            // Whoever has no room for it has heard nothing of this member for long: its next message is an error, then.
-            let _ = self.inbox.send(*name, LEAVES, &()).try_sync();
+        leave(&self.seat.run, self.rank);
+    }
+}
+
+fn leave(run: &Run, rank: u32) {
+    if run.breaks(Lost { member: rank }) {
+        tell_all(run);
+    }
+}
+
+/// Tells the runs beside this one that it does nothing any more.
+fn tell_all(run: &Run) {
+    if let (Some(inbox), Some(lost)) = (run.inbox(), run.broken()) {
+        for (_, name) in run.neighbours() {
+            // Whoever has no room for it has heard nothing of this run for long: its next message is an error, then.
+            let _ = inbox.send(*name, LEAVES, &lost).try_sync();
         }
     }
+}
+
+fn cannot(error: &str) -> ! {
+    panic!("a value of a group cannot be written: {error}")
+}
+
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> T {
+    decode(bytes).unwrap_or_else(|error| panic!("the members of a group do different things: {error}"))
+}
+
+/// A run's value goes up the tree, together with those below it, and the result of all comes down.
+async fn exchange<T>(run: &Run, operation: u32, value: T, combine: impl Fn(T, T) -> T) -> Result<T, Lost>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let Some(inbox) = run.inbox() else { return Ok(value) };
+    let mut combined = Ok(value);
+    for child in &run.children {
+        // All are heard, so that nothing is left over.
+        let part = hear(inbox, *child, operation).await;
+        combined = match (combined, part) {
+            (Ok(mine), Ok(part)) => Ok(combine(mine, part)),
+            (Err(lost), _) | (_, Err(lost)) => Err(lost),
+        };
+    }
+    let result = match run.parent {
+        None => combined,
+        Some(parent) => match say(inbox, parent, operation, &combined).await {
+            Ok(()) => hear(inbox, parent, operation).await,
+            Err(lost) => Err(lost),
+        },
+    };
+    for child in &run.children {
+        // Who is there no more hears nothing; the next operation finds it out.
+        let _ = say(inbox, *child, operation, &result).await;
+    }
+    result
+}
+
+async fn say<T: Serialize>(inbox: &Inbox, to: (u32, ThreadName), tag: u32, what: &T) -> Result<(), Lost> {
+    let (member, name) = to;
+    match inbox.send(name, tag, what).await {
+        Ok(()) => Ok(()),
+        Err(SendError::Encode(error)) => cannot(&error),
+        Err(SendError::TooLong { length, longest }) => {
+            panic!("a value of a group takes {length} bytes, and a message at most {longest}")
+        }
+        Err(_) => Err(Lost { member }),
+    }
+}
+
+async fn hear<T: DeserializeOwned>(inbox: &Inbox, from: (u32, ThreadName), tag: u32) -> Result<T, Lost> {
+    let (member, name) = from;
+    let said = inbox.recv::<Result<T, Lost>>(name, tag).wrap(|got| match got {
+        Ok(got) => got.value,
+        Err(RecvError::Lost(..)) => Err(Lost { member }),
+        Err(error) => panic!("the members of a group do different things: {error}"),
+    });
+    let left = inbox
+        .recv::<Lost>(name, LEAVES)
+        .wrap(move |left| Err(left.map_or(Lost { member }, |left| left.value)));
+    // What it has said before it left is said.
+    choose_biased((said, left)).await
 }
 
 impl fmt::Debug for Group {

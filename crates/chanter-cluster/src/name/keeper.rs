@@ -5,7 +5,8 @@
 //!
 //! INV-KEEPER: a process answers for names only while it knows that all with lower numbers have gone, which is for ever; and
 //! then only after it has heard from all others, or that they have gone. Each of those says what it holds when it knows, too, that
-//! the keepers before have gone, and when what it had asked of them is answered or lost. So a name that an old keeper has given, and that
+//! the keepers before have gone, and when what it had asked of them is answered or lost. (Before the first process there was no keeper:
+//! it asks nobody.) So a name that an old keeper has given, and that
 //! its holder still holds, is known to the new one before it gives any; and no other.
 
 use std::collections::HashMap;
@@ -24,13 +25,15 @@ use crate::node::Node;
 use crate::service::{CallError, Caller, Service};
 use crate::{Here, Serving};
 
-/// So many names a keeper knows, or is asked for in vain.
+/// So many names a keeper knows.
 const MOST_NAMES: usize = 1 << 16;
+/// So many names the threads of one process may have, so that nobody keeps others from having any.
+const MOST_OF_ONE: usize = MOST_NAMES / 4;
 /// The longest name.
 const LONGEST: usize = 255;
 
 const REGISTER: Service<(String, ThreadName), Given> = Service::new("chanter::register");
-const FIND: Service<String, Option<ThreadName>> = Service::new("chanter::find");
+const FIND: Service<String, ThreadName> = Service::new("chanter::find");
 /// Who has the name does not want it any more.
 const FREE: Service<(String, ThreadName), ()> = Service::new("chanter::free");
 /// The names that a process holds, and those that it wants.
@@ -65,6 +68,8 @@ enum Given {
     Yes,
     Taken(ThreadName),
     Full,
+    /// The thread is not of the process that asks.
+    NotYours,
 }
 
 /// What a process knows of names.
@@ -81,7 +86,39 @@ pub(crate) struct Keeper {
 #[derive(Default)]
 struct Kept {
     names: HashMap<String, ThreadName>,
-    awaited: HashMap<String, IVar<ThreadName>>,
+    /// How many names each process has.
+    of: HashMap<Peer, usize>,
+    awaited: HashMap<String, Awaited>,
+    last_awaited: u64,
+}
+
+/// A name that is asked for and not given yet. How many ask for one is bounded, as requests are.
+struct Awaited {
+    /// No other one has it: who has waited for a name that was given does not take itself for one who waits again.
+    number: u64,
+    given: IVar<ThreadName>,
+    waiting: usize,
+}
+
+/// One who waits for a name.
+struct Waits<'a> {
+    keeper: &'a Keeper,
+    name: &'a str,
+    number: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let mut kept = lock(&self.keeper.kept);
+        if let Some(awaited) = kept.awaited.get_mut(self.name)
+            && awaited.number == self.number
+        {
+            awaited.waiting -= 1;
+            if awaited.waiting == 0 {
+                kept.awaited.remove(self.name);
+            }
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -96,7 +133,7 @@ pub enum NameError {
     Taken(ThreadName),
     /// A name has 1 to 255 bytes.
     Bad(String),
-    /// The keeper knows as many names as it may, or is asked for as many.
+    /// The cluster has as many names as it may (65536), or this process has (16384): let some go.
     Full,
     /// The keeper could not be asked. (If it dies, the next one is.)
     Call(CallError),
@@ -107,7 +144,9 @@ impl fmt::Display for NameError {
         match self {
             Self::Taken(thread) => write!(f, "the name is taken by {thread}"),
             Self::Bad(name) => write!(f, "{name:?} is no name: 1 to {LONGEST} bytes"),
-            Self::Full => f.write_str("the cluster has as many names as it may: let some go"),
+            Self::Full => {
+                f.write_str("the cluster, or this process, has as many names as it may: let some go")
+            }
             Self::Call(error) => error.fmt(f),
         }
     }
@@ -165,10 +204,15 @@ impl Here {
         check(name)?;
         let thread = inbox.name();
         let node = Arc::clone(self.node());
-        match lock(&node.keeper.held).entry(name.to_owned()) {
-            Entry::Occupied(taken) => return Err(NameError::Taken(taken.get().claim.thread)),
-            Entry::Vacant(free) => {
-                free.insert(Held { claim: Claim { thread, is_given: false }, asked: None });
+        {
+            let mut held = lock(&node.keeper.held);
+            let has_room = held.len() < MOST_OF_ONE;
+            match held.entry(name.to_owned()) {
+                Entry::Occupied(taken) => return Err(NameError::Taken(taken.get().claim.thread)),
+                Entry::Vacant(_) if !has_room => return Err(NameError::Full),
+                Entry::Vacant(free) => {
+                    free.insert(Held { claim: Claim { thread, is_given: false }, asked: None });
+                }
             }
         }
         let registered = Registered { node, name: name.to_owned(), thread };
@@ -185,6 +229,10 @@ impl Here {
                 Ok(Given::Yes) => return Ok(registered),
                 Ok(Given::Taken(thread)) => return Err(NameError::Taken(thread)),
                 Ok(Given::Full) => return Err(NameError::Full),
+                Ok(Given::NotYours) => {
+                    let why = "the keeper takes the thread for another process's".to_owned();
+                    return Err(NameError::Call(CallError::BadAnswer(why)));
+                }
                 Err(CallError::Lost { .. }) => {}
                 Err(error) => return Err(NameError::Call(error)),
             }
@@ -202,7 +250,7 @@ impl Here {
             check(&name)?;
             loop {
                 match here.at(here.keeper()).call(FIND.ask(&name)).await {
-                    Ok(found) => return found.ok_or(NameError::Full),
+                    Ok(found) => return Ok(found),
                     Err(CallError::Lost { .. }) => {}
                     Err(error) => return Err(NameError::Call(error)),
                 }
@@ -219,12 +267,16 @@ fn check(name: &str) -> Result<(), NameError> {
 /// The services of the keeper, and those by which it learns.
 pub(crate) fn serve(here: &Here) {
     let served = [
-        here.serve(
-            REGISTER,
-            |caller, (name, thread)| async move { register(&caller.here(), name, thread).await },
-        ),
+        here.serve(REGISTER, |caller, (name, thread)| async move {
+            let is_good = thread.process == caller.peer() && check(&name).is_ok();
+            if is_good { register(&caller.here(), name, thread).await } else { Given::NotYours }
+        }),
         here.serve(FIND, |caller, name| async move { find(&caller.here(), name).await }),
-        here.serve(FREE, |caller, (name, thread)| async move { free(&caller.here(), &name, thread) }),
+        here.serve(FREE, |caller, (name, thread)| async move {
+            if thread.process == caller.peer() {
+                free(&caller.here(), &name, thread);
+            }
+        }),
         here.serve(HELD, |caller, ()| async move { held(&caller).await }),
     ];
     // A process has no others when it starts.
@@ -256,15 +308,19 @@ async fn keep(here: &Here) {
     }
     let keeper = &here.node().keeper;
     let mut has_heard = keeper.has_heard.lock().await;
-    if *has_heard {
+    // Nobody has kept names before the first one.
+    if *has_heard || here.number() == 0 {
         return;
     }
     for process in (0..here.count()).filter(|process| here.down(*process).is_none()) {
         loop {
             match here.at(process).call(HELD.ask(&())).await {
                 Ok(held) => {
-                    let given = held.into_iter().filter(|(_, claim)| claim.is_given);
-                    for (name, Claim { thread, .. }) in given.take(MOST_NAMES) {
+                    let is_good = |name: &str, claim: Claim| {
+                        claim.is_given && claim.thread.process.0 == process && check(name).is_ok()
+                    };
+                    let given = held.into_iter().filter(|(name, claim)| is_good(name, *claim));
+                    for (name, Claim { thread, .. }) in given.take(MOST_OF_ONE) {
                         let awaited = lock(&keeper.kept).give(name, thread);
                         awaited.inspect(|awaited| _ = awaited.put(thread));
                     }
@@ -284,8 +340,48 @@ impl Kept {
     #[must_use]
     fn give(&mut self, name: String, thread: ThreadName) -> Option<IVar<ThreadName>> {
         let awaited = self.awaited.remove(&name);
-        self.names.insert(name, thread);
-        awaited
+        let before = self.names.insert(name, thread);
+        *self.of.entry(thread.process).or_default() += 1;
+        before.inspect(|before| self.uncount(before.process));
+        awaited.map(|awaited| awaited.given)
+    }
+
+    /// What is filled when the name is given, and its number. Whoever waits counts until it is [`Waits`] no more.
+    fn await_name(&mut self, name: &str) -> (IVar<ThreadName>, u64) {
+        if !self.awaited.contains_key(name) {
+            self.last_awaited += 1;
+            let awaited = Awaited { number: self.last_awaited, given: IVar::new(), waiting: 0 };
+            self.awaited.insert(name.to_owned(), awaited);
+        }
+        let awaited = self.awaited.get_mut(name).expect("it is there by now");
+        awaited.waiting += 1;
+        (awaited.given.clone(), awaited.number)
+    }
+
+    /// The name is nobody's, if it was that one's.
+    fn take(&mut self, name: &str, thread: ThreadName) {
+        if self.names.get(name) == Some(&thread) {
+            self.names.remove(name);
+            self.uncount(thread.process);
+        }
+    }
+
+    fn uncount(&mut self, process: Peer) {
+        if let Some(count) = self.of.get_mut(&process) {
+            *count -= 1;
+            if *count == 0 {
+                self.of.remove(&process);
+            }
+        }
+    }
+
+    /// Whether that process may have one more. `is_dead`: whose names nobody will give back.
+    fn has_room(&mut self, process: Peer, is_dead: impl Fn(Peer) -> bool) -> bool {
+        if self.names.len() >= MOST_NAMES {
+            self.names.retain(|_, thread| !is_dead(thread.process));
+            self.of.retain(|process, _| !is_dead(*process));
+        }
+        self.names.len() < MOST_NAMES && self.of.get(&process).is_none_or(|count| *count < MOST_OF_ONE)
     }
 }
 
@@ -295,9 +391,11 @@ async fn register(here: &Here, name: String, thread: ThreadName) -> Given {
     loop {
         let taken = {
             let mut kept = lock(&keeper.kept);
-            match kept.names.get(&name) {
-                Some(taken) if *taken != thread => *taken,
-                None if kept.names.len() >= MOST_NAMES => return Given::Full,
+            match kept.names.get(&name).copied() {
+                Some(taken) if taken != thread => taken,
+                None if !kept.has_room(thread.process, |process| here.down(process.0).is_some()) => {
+                    return Given::Full;
+                }
                 _ => {
                     let awaited = kept.give(name, thread);
                     drop(kept);
@@ -319,26 +417,88 @@ async fn register(here: &Here, name: String, thread: ThreadName) -> Given {
     }
 }
 
-async fn find(here: &Here, name: String) -> Option<ThreadName> {
+async fn find(here: &Here, name: String) -> ThreadName {
     keep(here).await;
     let keeper = &here.node().keeper;
     loop {
-        let awaited = {
+        let (given, number) = {
             let mut kept = lock(&keeper.kept);
             let found = kept.names.get(&name).copied();
             match found.filter(|thread| here.down(thread.process.0).is_none()) {
-                Some(found) => return Some(found),
-                None if kept.awaited.len() >= MOST_NAMES => return None,
-                None => kept.awaited.entry(name.clone()).or_default().clone(),
+                Some(found) => return found,
+                None => kept.await_name(&name),
             }
         };
-        awaited.get().await;
+        let _waits = Waits { keeper, name: &name, number };
+        given.get().await;
     }
 }
 
 fn free(here: &Here, name: &str, thread: ThreadName) {
-    let mut kept = lock(&here.node().keeper.kept);
-    if kept.names.get(name) == Some(&thread) {
-        kept.names.remove(name);
+    lock(&here.node().keeper.kept).take(name, thread);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Pe;
+    use crate::wire::Slot;
+
+    fn thread(process: u32, index: u32) -> ThreadName {
+        ThreadName { pe: Pe(0), process: Peer(process), thread: Slot { index, generation: 1 } }
+    }
+
+    #[test]
+    fn who_has_too_many_names_keeps_nobody_else_from_having_one() {
+        let mut kept = Kept::default();
+        let nobody = |_| false;
+        for index in 0..MOST_OF_ONE as u32 {
+            assert!(kept.has_room(Peer(0), nobody));
+            assert!(kept.give(format!("0 {index}"), thread(0, index)).is_none());
+        }
+        assert!(!kept.has_room(Peer(0), nobody) && kept.has_room(Peer(1), nobody));
+        // Given again, or to another one: it is counted once.
+        assert!(kept.give("0 1".into(), thread(0, 1)).is_none());
+        assert!(kept.give("0 2".into(), thread(1, 0)).is_none());
+        assert!(kept.has_room(Peer(0), nobody));
+        assert_eq!((kept.of[&Peer(0)], kept.of[&Peer(1)]), (MOST_OF_ONE - 1, 1));
+        kept.take("0 2", thread(0, 2));
+        assert_eq!(kept.names["0 2"], thread(1, 0), "it is another one's by now");
+        kept.take("0 2", thread(1, 0));
+        assert!(!kept.of.contains_key(&Peer(1)));
+    }
+
+    #[test]
+    fn the_names_of_the_dead_are_room_for_others() {
+        let mut kept = Kept::default();
+        for index in 0..MOST_NAMES as u32 {
+            let process = index % 4;
+            let _ = kept.give(index.to_string(), thread(process, index));
+        }
+        assert!(!kept.has_room(Peer(4), |_| false));
+        assert!(kept.has_room(Peer(4), |process| process == Peer(2)));
+        assert_eq!((kept.names.len(), kept.of.len()), (MOST_NAMES / 4 * 3, 3));
+    }
+
+    #[test]
+    fn who_waits_no_more_leaves_nothing() {
+        let keeper = Keeper::default();
+        let waits = |name| {
+            let (given, number) = lock(&keeper.kept).await_name(name);
+            (given, Waits { keeper: &keeper, name, number })
+        };
+        let [one, other] = [waits("a"), waits("a")];
+        drop(one);
+        assert_eq!(lock(&keeper.kept).awaited.len(), 1);
+        let given = lock(&keeper.kept).give("a".into(), thread(0, 1)).unwrap();
+        let _ = given.put(thread(0, 1));
+        assert!(other.0.try_get().is_some());
+        lock(&keeper.kept).take("a", thread(0, 1));
+        // It waits for the next one who has the name; who has waited before has nothing to do with it.
+        let again = waits("a");
+        drop(other);
+        assert_eq!(lock(&keeper.kept).awaited.len(), 1);
+        drop(again);
+        assert!(lock(&keeper.kept).awaited.is_empty());
     }
 }

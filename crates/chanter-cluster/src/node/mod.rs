@@ -22,8 +22,9 @@ pub use window::Send;
 use window::Share;
 pub(crate) use window::{State as Windowed, Window};
 
-use crate::engine::{Bell, Engine, Full, Lane, Leave, Pe, Peer, Polled, Why};
+use crate::engine::{Bell, Certificate, Engine, Full, Lane, Leave, Pe, Peer, Polled, Why};
 use crate::error::{LookupError, OpenError, SendError};
+use crate::group::Rolls;
 use crate::inbox::{Core, Inbox};
 use crate::name::{Asker, Keeper, Refusal, Registry, Table, ThreadName};
 use crate::remote::{Functions, Gates, Hosts};
@@ -38,6 +39,8 @@ const MOST_CLOSED: usize = 4096;
 /// So many answers may wait for a process that does not take them. It is given up if there are more: what it asks must not
 /// fill this process's memory.
 const MOST_ANSWERS: usize = 1 << 16;
+/// And so many bytes of them.
+const MOST_ANSWERED: usize = 64 << 20;
 /// So many frames are taken from the engine before others run.
 const BUDGET: u32 = 64;
 /// The longest name that somebody may give.
@@ -63,6 +66,8 @@ pub(crate) struct Node {
     pub(crate) gates: Gates,
     /// Names that are known in the whole cluster.
     pub(crate) keeper: Keeper,
+    /// Who the members of groups are.
+    pub(crate) rolls: Rolls,
     pub(crate) provided: Provided,
     waiting: Waiting,
     /// Wakes the thread that serves the engine.
@@ -88,8 +93,9 @@ struct Link {
 struct LinkState {
     /// What the engine would not take.
     backlog: VecDeque<(Lane, Body)>,
-    /// How many of those answer what the process has sent.
+    /// How many of those answer what the process has sent, and their bytes.
     answers: usize,
+    answered: usize,
     /// The process does not take its answers: the engine ends the connection.
     given_up: bool,
     outstanding: Outstanding,
@@ -113,21 +119,31 @@ impl Link {
 impl LinkState {
     /// The engine does not take it now.
     fn push_back(&mut self, lane: Lane, body: Body) {
-        self.answers += usize::from(is_answer(&body));
+        self.count_answer(&body);
         self.outstanding.waits(&body);
         self.backlog.push_back((lane, body));
     }
 
     fn pop_front(&mut self) -> Option<(Lane, Body)> {
         let (lane, body) = self.backlog.pop_front()?;
-        self.answers -= usize::from(is_answer(&body));
+        if is_answer(&body) {
+            self.answers -= 1;
+            self.answered -= body.len();
+        }
         self.outstanding.goes(&body);
         Some((lane, body))
     }
 
+    fn count_answer(&mut self, body: &Body) {
+        if is_answer(body) {
+            self.answers += 1;
+            self.answered += body.len();
+        }
+    }
+
     /// It still does not.
     fn push_front(&mut self, lane: Lane, body: Body) {
-        self.answers += usize::from(is_answer(&body));
+        self.count_answer(&body);
         self.outstanding.waits(&body);
         self.backlog.push_front((lane, body));
     }
@@ -135,7 +151,8 @@ impl LinkState {
 
 /// Whether the frame is sent because of one that has come.
 fn is_answer(body: &Body) -> bool {
-    const ANSWERS: [u8; 3] = [Kind::Acknowledge as u8, Kind::Found as u8, Kind::Gone as u8];
+    const ANSWERS: [u8; 4] =
+        [Kind::Acknowledge as u8, Kind::Found as u8, Kind::Gone as u8, Kind::Answer as u8];
     body.frame().first().is_some_and(|kind| ANSWERS.contains(kind))
 }
 
@@ -171,6 +188,7 @@ impl Node {
             hosts: Hosts::default(),
             gates: Gates::default(),
             keeper: Keeper::default(),
+            rolls: Rolls::default(),
             provided: Provided::default(),
             waiting: Waiting::default(),
             server,
@@ -199,6 +217,10 @@ impl Node {
     /// Itself, as long as somebody has it.
     pub(crate) fn again(&self) -> Option<Arc<Self>> {
         self.this.upgrade()
+    }
+
+    pub(crate) fn certificate(&self, peer: Peer) -> Option<Certificate> {
+        self.engine.certificate(peer)
     }
 
     pub(crate) fn peers(&self) -> impl Iterator<Item = Peer> {
@@ -394,7 +416,7 @@ impl Node {
         } else if let Err(Full { body }) = self.engine.try_send(to, lane, body) {
             state.push_back(lane, body);
         }
-        if state.answers > MOST_ANSWERS {
+        if state.answers > MOST_ANSWERS || state.answered > MOST_ANSWERED {
             state.given_up = true;
             drop(state);
             self.give_up_on(to);

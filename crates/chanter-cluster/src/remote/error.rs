@@ -17,8 +17,11 @@ pub enum SpawnError {
     NoSuchProcessor(u32),
     /// The process cannot read the arguments.
     BadArguments(String),
-    /// The process has as many threads of others as it may: join, cancel or detach some.
+    /// This process has as many threads there as it may (16384), or their arguments and values have as many bytes (64 MiB): await,
+    /// or drop, the handles of some that have ended.
     Full,
+    /// The function is not for this process.
+    Refused(&'static str),
     /// The process could not be asked. If it was lost, it is known whether the thread may have begun.
     Call(CallError),
 }
@@ -32,8 +35,12 @@ impl fmt::Display for SpawnError {
             ),
             Self::NoSuchProcessor(vps) => write!(f, "the process has only {vps} virtual processors"),
             Self::BadArguments(error) => write!(f, "the process cannot read the arguments: {error}"),
-            Self::Full => {
-                f.write_str("the process has as many threads of others as it may: join or detach some")
+            Self::Full => f.write_str(
+                "this process has as many threads there as it may, or they keep as much: await, or drop, the handles \
+                 of some that have ended",
+            ),
+            Self::Refused(name) => {
+                write!(f, "the process does not offer {name:?} to this one: who may spawn it says its `allow`")
             }
             Self::Call(error) => error.fmt(f),
         }
@@ -93,7 +100,8 @@ pub enum AskError {
     Determined,
     /// There is no such thread, or it was detached and has ended.
     NoThread,
-    /// The process has as many blocked threads as it may: resume some.
+    /// This process has blocked as many threads there as it may (16384): resume some. Or the one that has spawned the thread has as many bytes
+    /// kept there as it may: await, or drop, the handles of some that have ended.
     Full,
     /// Its process could not be asked, or has gone.
     Call(CallError),
@@ -116,7 +124,10 @@ impl fmt::Display for AskError {
             Self::Withdrawn => f.write_str("the request was withdrawn by a resumption"),
             Self::Determined => f.write_str("the thread is determined"),
             Self::NoThread => f.write_str("there is no such thread, or it was detached and has ended"),
-            Self::Full => f.write_str("the process has as many blocked threads as it may: resume some"),
+            Self::Full => f.write_str(
+                "as many threads are blocked there, or as much is kept of those that have ended, as may be: resume \
+                 some, or drop their handles",
+            ),
             Self::Call(error) => error.fmt(f),
         }
     }

@@ -15,7 +15,7 @@ use crate::engine::Peer;
 use crate::inbox::Inbox;
 use crate::node::Node;
 use crate::wire::{Body, Number, decode, encode};
-use crate::{Here, ServeError};
+use crate::{Caller, Here, ServeError};
 
 /// A function that other processes may run: a name, which is the same in all processes, and the types of its arguments and
 /// its value.
@@ -177,29 +177,50 @@ where
     })
 }
 
+/// Whether somebody may spawn threads with a function.
+pub(crate) type Allow = Arc<dyn Fn(&Caller) -> bool + Send + Sync>;
+
+/// A function that is offered, and to whom.
+#[derive(Clone)]
+pub(crate) struct Offer {
+    pub(super) name: &'static str,
+    pub(super) allow: Allow,
+    pub(super) make: Make,
+}
+
+impl Offer {
+    pub(crate) fn new(
+        name: &'static str,
+        allow: impl Fn(&Caller) -> bool + Send + Sync + 'static,
+        make: Make,
+    ) -> Self {
+        Self { name, allow: Arc::new(allow), make }
+    }
+}
+
 /// The functions that a process offers.
 #[derive(Default)]
 pub(crate) struct Functions {
-    offered: Mutex<HashMap<Number, (&'static str, Make), RandomState>>,
+    offered: Mutex<HashMap<Number, Offer, RandomState>>,
 }
 
 impl Functions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Number, (&'static str, Make), RandomState>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Number, Offer, RandomState>> {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn insert(&self, name: &'static str, number: Number, make: Make) -> Result<(), ServeError> {
+    pub(crate) fn insert(&self, number: Number, offer: Offer) -> Result<(), ServeError> {
         match self.lock().entry(number) {
-            Entry::Occupied(taken) => Err(ServeError::Taken(taken.get().0)),
+            Entry::Occupied(taken) => Err(ServeError::Taken(taken.get().name)),
             Entry::Vacant(free) => {
-                free.insert((name, make));
+                free.insert(offer);
                 Ok(())
             }
         }
     }
 
-    pub(super) fn get(&self, number: Number) -> Option<Make> {
-        self.lock().get(&number).map(|(_, make)| Arc::clone(make))
+    pub(super) fn get(&self, number: Number) -> Option<Offer> {
+        self.lock().get(&number).cloned()
     }
 }
 
@@ -245,7 +266,28 @@ impl Here {
         F: Fn(Context, Q) -> R + Send + Sync + 'static,
         R: Future<Output = T> + Send + 'static,
     {
-        self.node().functions.insert(function.name, function.number, make(body))?;
+        self.offer_if(function, |_| true, body)
+    }
+
+    /// As [`offer`](Self::offer), to those alone of whom `allow` says so; all others get
+    /// [`SpawnError::Refused`](crate::SpawnError::Refused).
+    ///
+    /// # Errors
+    /// As [`offer`](Self::offer).
+    pub fn offer_if<Q, T, F, R>(
+        &self,
+        function: Function<Q, T>,
+        allow: impl Fn(&Caller) -> bool + Send + Sync + 'static,
+        body: F,
+    ) -> Result<Offering, ServeError>
+    where
+        Q: DeserializeOwned,
+        T: Serialize + 'static,
+        F: Fn(Context, Q) -> R + Send + Sync + 'static,
+        R: Future<Output = T> + Send + 'static,
+    {
+        let offer = Offer::new(function.name, allow, make(body));
+        self.node().functions.insert(function.number, offer)?;
         Ok(Offering { node: Arc::downgrade(self.node()), name: function.name, number: function.number })
     }
 }

@@ -11,45 +11,41 @@ use foldhash::fast::RandomState;
 
 use crate::engine::Peer;
 
-/// So many gates of others may be closed in a process.
-const MOST_GATES: usize = 1 << 16;
+/// So many gates of one process may be closed in another.
+const MOST_OF_ONE: usize = 1 << 14;
+
+type Closed = HashMap<Peer, HashMap<u64, CVar, RandomState>, RandomState>;
 
 /// The gates of a process, by who opens them and the number that he has given them.
 #[derive(Default)]
 pub(crate) struct Gates {
-    closed: Mutex<HashMap<(Peer, u64), CVar, RandomState>>,
+    closed: Mutex<Closed>,
 }
 
 impl Gates {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(Peer, u64), CVar, RandomState>> {
+    fn lock(&self) -> MutexGuard<'_, Closed> {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A closed gate. `None`: there are too many, or that one is there.
     pub(super) fn close(&self, peer: Peer, number: u64) -> Option<CVar> {
         let mut closed = self.lock();
-        if closed.len() >= MOST_GATES || closed.contains_key(&(peer, number)) {
+        let theirs = closed.entry(peer).or_default();
+        if theirs.len() >= MOST_OF_ONE || theirs.contains_key(&number) {
             return None;
         }
-        Some(closed.entry((peer, number)).or_default().clone())
+        Some(theirs.entry(number).or_default().clone())
     }
 
     pub(super) fn open(&self, peer: Peer, number: u64) {
-        let gate = self.lock().remove(&(peer, number));
+        let gate = self.lock().get_mut(&peer).and_then(|theirs| theirs.remove(&number));
         gate.inspect(|gate| _ = gate.set());
     }
 
     /// Nobody is left to open these.
     pub(super) fn open_all(&self, peer: Peer) {
-        let mut open = Vec::new();
-        self.lock().retain(|(opener, _), gate| {
-            let stays = *opener != peer;
-            if !stays {
-                open.push(gate.clone());
-            }
-            stays
-        });
-        open.iter().for_each(|gate| _ = gate.set());
+        let open = self.lock().remove(&peer).unwrap_or_default();
+        open.values().for_each(|gate| _ = gate.set());
     }
 }
 
@@ -68,5 +64,15 @@ mod tests {
         assert_eq!([&a, &b, &other].map(CVar::is_set), [true, false, false]);
         gates.open_all(Peer(0));
         assert_eq!([&a, &b, &other].map(CVar::is_set), [true, true, false]);
+    }
+
+    #[test]
+    fn who_closes_too_many_keeps_nobody_else_from_it() {
+        let gates = Gates::default();
+        (0..MOST_OF_ONE as u64).for_each(|number| assert!(gates.close(Peer(0), number).is_some()));
+        assert!(gates.close(Peer(0), u64::MAX).is_none());
+        assert!(gates.close(Peer(1), u64::MAX).is_some());
+        gates.open(Peer(0), 7);
+        assert!(gates.close(Peer(0), u64::MAX).is_some());
     }
 }

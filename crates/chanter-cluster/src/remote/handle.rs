@@ -116,6 +116,7 @@ fn spawned(outcome: Outcome, function: &'static str) -> Result<Slot, SpawnError>
         Unspawned::NoSuchProcessor(vps) => SpawnError::NoSuchProcessor(vps),
         Unspawned::BadArguments(error) => SpawnError::BadArguments(error),
         Unspawned::Full => SpawnError::Full,
+        Unspawned::Refused => SpawnError::Refused(function),
     })
 }
 

@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use chanter::prelude::*;
 use chanter::{JoinError, Refused as Refusal, Request};
 use foldhash::fast::RandomState;
 
-use super::functions::{Context, Work};
+use super::functions::{Context, Offer, Work};
+use super::hold::Hold;
 use super::order::{End, ORDER, Order, Refused, Reply, SPAWN, Spawn, Unspawned};
 use crate::Here;
 use crate::engine::Peer;
@@ -21,19 +22,25 @@ use crate::node::Node;
 use crate::service::Caller;
 use crate::wire::{Body, Number, Plain, Slot};
 
-/// So many threads of others a process may have.
-const MOST_THREADS: usize = 1 << 16;
-
 /// The threads that others have spawned.
 #[derive(Default)]
 pub(crate) struct Hosts {
-    threads: Mutex<HashMap<Slot, Arc<Hosted>, RandomState>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    threads: HashMap<Slot, Arc<Hosted>, RandomState>,
+    /// What each process holds here.
+    held: HashMap<Peer, Hold, RandomState>,
 }
 
 /// A thread that was spawned by another process.
 struct Hosted {
     spawner: Peer,
     thread: Thread<Body>,
+    /// Its arguments, or, when it has ended, its value. Changes under the table's lock.
+    bytes: Mutex<usize>,
     /// Filled when it is determined.
     end: IVar<Arc<End>>,
     /// Nobody will ask any more. Changes under the table's lock.
@@ -61,19 +68,37 @@ impl Drop for Begun {
     }
 }
 
+/// A thread's place, as long as it is not taken.
+struct Reserved<'a>(&'a Hosts, Peer, usize);
+
+impl Reserved<'_> {
+    fn keep(self, slot: Slot, hosted: Hosted) {
+        lock(&self.0.state).threads.insert(slot, Arc::new(hosted));
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).release(self.1, self.2);
+    }
+}
+
 fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
     let node = caller.node();
     let Spawn { function, arguments, name, vp } = spawn;
-    let make = node.functions.get(Number(function)).ok_or(Unspawned::NoFunction)?;
+    let Offer { allow, make, .. } = node.functions.get(Number(function)).ok_or(Unspawned::NoFunction)?;
+    if !allow(caller) {
+        return Err(Unspawned::Refused);
+    }
     let vps = Machine::current().map_or(1, |machine| machine.vps());
     if let Some(vp) = vp
         && vp as usize >= vps
     {
         return Err(Unspawned::NoSuchProcessor(vps as u32));
     }
-    if lock(&node.hosts.threads).len() >= MOST_THREADS {
-        return Err(Unspawned::Full);
-    }
+    let bytes = arguments.0.len();
+    let reserved = node.hosts.reserve(caller.peer(), bytes).ok_or(Unspawned::Full)?;
     let inbox = Here::of(Arc::clone(node)).inbox().map_err(|_| Unspawned::Full)?;
     let slot = inbox.name().thread;
     let context = Context::new(inbox, Arc::clone(node), caller.peer());
@@ -97,8 +122,16 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
     });
     let join = thread.join();
     let end = IVar::new();
-    let hosted = Hosted { spawner: caller.peer(), thread, end: end.clone(), is_detached: Mutex::new(false) };
-    lock(&node.hosts.threads).insert(slot, Arc::new(hosted));
+    reserved.keep(
+        slot,
+        Hosted {
+            spawner: caller.peer(),
+            thread,
+            bytes: Mutex::new(bytes),
+            end: end.clone(),
+            is_detached: Mutex::new(false),
+        },
+    );
     let node = Arc::downgrade(node);
     spawn_parasite(async move {
         // Not before: to join a thread is to demand it, and it would run here.
@@ -107,8 +140,10 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
             Ok(value) => End::Value(Plain(value.to_vec())),
             Err(error) => end_of(&error),
         };
+        let bytes = ended.len();
         let _ = end.put(Arc::new(ended));
         if let Some(node) = node.upgrade() {
+            node.hosts.keep(slot, bytes);
             node.hosts.forget(slot, |hosted| *lock(&hosted.is_detached));
         }
     });
@@ -129,15 +164,53 @@ fn end_of(error: &JoinError) -> End {
     }
 }
 
+impl State {
+    fn release(&mut self, peer: Peer, bytes: usize) {
+        if let Some(hold) = self.held.get_mut(&peer) {
+            hold.remove(bytes);
+            if hold.is_nothing() {
+                self.held.remove(&peer);
+            }
+        }
+    }
+}
+
 impl Hosts {
     fn get(&self, slot: Slot) -> Option<Arc<Hosted>> {
-        lock(&self.threads).get(&slot).map(Arc::clone)
+        lock(&self.state).threads.get(&slot).map(Arc::clone)
+    }
+
+    /// Room for one more thread of that process. `None`: it has as many as it may, or they hold as much.
+    fn reserve(&self, peer: Peer, bytes: usize) -> Option<Reserved<'_>> {
+        lock(&self.state).held.entry(peer).or_default().add(bytes).then_some(Reserved(self, peer, bytes))
+    }
+
+    /// Whether a process may have so many bytes more kept here.
+    fn has_room(&self, peer: Peer, bytes: usize) -> bool {
+        lock(&self.state).held.get(&peer).is_none_or(|hold| hold.has_room(bytes))
+    }
+
+    /// The thread has ended: its arguments are gone, and its value is kept.
+    fn keep(&self, slot: Slot, value: usize) {
+        let mut state = lock(&self.state);
+        let State { threads, held } = &mut *state;
+        if let Some(hosted) = threads.get(&slot) {
+            let arguments = std::mem::replace(&mut *lock(&hosted.bytes), value);
+            if let Some(hold) = held.get_mut(&hosted.spawner) {
+                hold.change(arguments, value);
+            }
+        }
     }
 
     fn forget(&self, slot: Slot, when: impl FnOnce(&Hosted) -> bool) {
         let hosted = {
-            let mut threads = lock(&self.threads);
-            if threads.get(&slot).is_some_and(|hosted| when(hosted)) { threads.remove(&slot) } else { None }
+            let mut state = lock(&self.state);
+            let is_due = state.threads.get(&slot).is_some_and(|hosted| when(hosted));
+            let hosted = if is_due { state.threads.remove(&slot) } else { None };
+            if let Some(hosted) = &hosted {
+                state.release(hosted.spawner, *lock(&hosted.bytes));
+            }
+            hosted
         };
         drop(hosted);
     }
@@ -154,8 +227,8 @@ impl Node {
     /// A process has gone: nobody asks for its threads any more, or opens its gates.
     pub(crate) fn lose_spawner(&self, peer: Peer) {
         let theirs: Vec<Slot> = {
-            let threads = lock(&self.hosts.threads);
-            threads.iter().filter(|(_, hosted)| hosted.spawner == peer).map(|(slot, _)| *slot).collect()
+            let state = lock(&self.hosts.state);
+            state.threads.iter().filter(|(_, hosted)| hosted.spawner == peer).map(|(slot, _)| *slot).collect()
         };
         theirs.into_iter().for_each(|slot| self.hosts.detach(slot));
         self.gates.open_all(peer);
@@ -183,6 +256,7 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Reply {
             end => end.clone(),
         }),
         Order::Cancel => answer(thread.cancel()).await,
+        Order::Terminate(value) if !node.hosts.has_room(hosted.spawner, value.0.len()) => Reply::Full,
         Order::Terminate(value) => answer(thread.terminate(Body::copied_from(&value.0))).await,
         Order::Suspend(None) => answer(thread.suspend()).await,
         Order::Suspend(Some(quantum)) => answer(thread.suspend_for(quantum)).await,
@@ -190,7 +264,14 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Reply {
         Order::Block(gate) => {
             let peer = caller.peer();
             match node.gates.close(peer, gate) {
-                Some(condition) => answer(thread.block(async move { condition.wait().await })).await,
+                Some(condition) => {
+                    let closed = Closed { node: Arc::downgrade(node), peer, gate };
+                    let blocked = thread.block(async move {
+                        let _closed = closed;
+                        condition.wait().await;
+                    });
+                    answer(blocked).await
+                }
                 None => Reply::Full,
             }
         }
@@ -204,6 +285,21 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Reply {
             Reply::Done
         }
         Order::Open(_) => unreachable!("see above"),
+    }
+}
+
+/// A gate that a thread waits at: when it does not any more, whatever has ended that, there is none.
+struct Closed {
+    node: Weak<Node>,
+    peer: Peer,
+    gate: u64,
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.upgrade() {
+            node.gates.open(self.peer, self.gate);
+        }
     }
 }
 

@@ -28,12 +28,15 @@ mod error;
 mod functions;
 mod gates;
 mod handle;
+mod hold;
 mod host;
 mod order;
 
 pub use error::{AskError, Down, EndError, SpawnError, Unended};
 pub use functions::{Context, Function, Offering, Plan};
-pub(crate) use functions::{Functions, Make, make};
+pub(crate) use functions::{Functions, Offer, make};
 pub(crate) use gates::Gates;
 pub use handle::GlobalThread;
 pub(crate) use host::{Hosts, serve};
+#[cfg(test)]
+pub(crate) use order::{encoded_order, encoded_spawn};

@@ -31,6 +31,8 @@ pub(super) enum Unspawned {
     NoSuchProcessor(u32),
     BadArguments(String),
     Full,
+    /// The function is not for that process.
+    Refused,
 }
 
 /// What is asked of a thread.
@@ -66,7 +68,7 @@ pub(super) enum Reply {
     /// Whether there was something to resume.
     Resumed(bool),
     Ended(End),
-    /// So many gates are closed that there can be no more.
+    /// The process that asks, or has spawned the thread, holds as much here as it may.
     Full,
 }
 
@@ -85,6 +87,49 @@ pub(super) enum End {
     Value(Plain<u8>),
     Panicked(String),
     Cancelled,
+}
+
+impl End {
+    /// How many bytes it keeps.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Value(value) => value.0.len(),
+            Self::Panicked(message) => message.len(),
+            Self::Cancelled => 0,
+        }
+    }
+}
+
+/// The body of a spawn, for fuzzers.
+#[cfg(test)]
+pub(crate) fn encoded_spawn(function: &str, arguments: &impl Serialize) -> Vec<u8> {
+    let arguments = Plain(crate::wire::encode(arguments).expect("they can be written").to_vec());
+    let function = crate::wire::Number::of(function).0;
+    let spawn = Spawn { function, arguments, name: Some("a".into()), vp: Some(0) };
+    crate::wire::encode(&spawn).expect("it can be written").to_vec()
+}
+
+/// The bodies of all orders to that thread, for fuzzers.
+#[cfg(test)]
+pub(crate) fn encoded_order(slot: Slot, time: Duration, other: ThreadName) -> Vec<Vec<u8>> {
+    let orders = [
+        Order::Suspend(None),
+        Order::Suspend(Some(time)),
+        Order::Resume,
+        Order::Block(7),
+        Order::Block(7),
+        Order::Open(7),
+        Order::Link(other),
+        Order::Watch,
+        Order::Join,
+        Order::Terminate(Plain(vec![1])),
+        Order::Cancel,
+        Order::Take,
+        Order::Detach,
+    ];
+    let encoded =
+        orders.map(|order| crate::wire::encode(&(slot, order)).expect("it can be written").to_vec());
+    encoded.into()
 }
 
 #[cfg(test)]
@@ -150,6 +195,7 @@ mod tests {
             Unspawned::NoSuchProcessor(1),
             Unspawned::BadArguments("x".into()),
             Unspawned::Full,
+            Unspawned::Refused,
         ];
         unspawned.map(Err::<Slot, _>).iter().for_each(is_safe_from);
         is_safe_from(&Ok::<_, Unspawned>(slot));
@@ -160,5 +206,6 @@ mod tests {
         assert!(decode::<Order>(&[12]).is_err());
         assert!(decode::<Reply>(&[6]).is_err());
         assert!(decode::<End>(&[3]).is_err());
+        assert!(decode::<Result<Slot, Unspawned>>(&[1, 5]).is_err());
     }
 }

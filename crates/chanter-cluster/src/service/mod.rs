@@ -52,7 +52,7 @@ pub(crate) use registry::{Start, start};
 pub(crate) use server::Server;
 
 use crate::Here;
-use crate::engine::Peer;
+use crate::engine::{Certificate, Peer};
 use crate::node::Node;
 use crate::wire::{Body, Number, encode};
 
@@ -146,6 +146,30 @@ impl Caller {
     /// The number of its process.
     pub fn process(&self) -> u32 {
         self.peer.0
+    }
+
+    /// The certificate that the process has shown on its connection, if that is one with certificates (feature `tls`): what
+    /// it is for can be believed, as whoever signs the job's certificates has said so. Over Unix sockets, and the memory of a
+    /// node, nobody shows one.
+    pub fn certificate(&self) -> Option<Certificate> {
+        self.node.certificate(self.peer)
+    }
+
+    /// Whether the process has a [certificate](Self::certificate) for that DNS name. A service that serves certain processes only
+    /// asks that:
+    ///
+    /// ```
+    /// use chanter_cluster::{Caller, service};
+    ///
+    /// fn is_clerk(caller: &Caller) -> bool {
+    ///     caller.is_certified_for("clerk.example")
+    /// }
+    ///
+    /// #[service(allow = is_clerk)]
+    /// async fn dismiss(number: u64) { /* .. */ }
+    /// ```
+    pub fn is_certified_for(&self, name: &str) -> bool {
+        self.certificate().is_some_and(|certificate| certificate.is_for(name))
     }
 
     /// The process that is asked.

@@ -11,6 +11,13 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
     postcard::serialize_with_flavor(value, Writer(Body::with_capacity(64))).map_err(|error| error.to_string())
 }
 
+/// Writes a value behind what `bytes` has.
+pub(crate) fn encode_into<T: Serialize + ?Sized>(value: &T, bytes: &mut Vec<u8>) -> Result<(), String> {
+    let written = postcard::to_extend(value, std::mem::take(bytes)).map_err(|error| error.to_string())?;
+    *bytes = written;
+    Ok(())
+}
+
 /// What postcard writes goes into a body, in pieces as long as it has them.
 struct Writer(Body);
 

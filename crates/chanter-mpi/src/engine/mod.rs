@@ -159,6 +159,24 @@ impl Mpi {
         self.enter().right.round_trips(other.0, self.me < other.0, bytes, rounds)
     }
 
+    /// Barriers of MPI itself, for measurements: all processes of the job call this. The OS thread is blocked.
+    ///
+    /// # Errors
+    /// MPI has failed.
+    #[doc(hidden)]
+    pub fn raw_barriers(&self, rounds: u32) -> Result<(), MpiError> {
+        self.enter().right.barriers(rounds)
+    }
+
+    /// Sums of MPI itself that all processes get, for measurements: all call this. So many were wrong. The OS thread is blocked.
+    ///
+    /// # Errors
+    /// MPI has failed.
+    #[doc(hidden)]
+    pub fn raw_reductions(&self, rounds: u32) -> Result<u32, MpiError> {
+        self.enter().right.reductions(rounds)
+    }
+
     /// Goes inside. Who is there does not stay for long.
     fn enter(&self) -> Within<'_, State> {
         loop {

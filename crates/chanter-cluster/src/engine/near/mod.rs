@@ -35,7 +35,8 @@ use self::pull::{Found, Incoming, Info, LANES, Memory, Outgoing, Piece, Quota};
 use self::sync::Bytes;
 use super::socket::Sockets;
 use super::{
-    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why,
+    Bell, Caps, Certificate, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest,
+    Sink, Why,
 };
 use crate::wire::{self, Body};
 
@@ -487,6 +488,10 @@ impl Engine for Near {
             out.leaves = true;
             self.leave_if_done(&mut out);
         }
+    }
+
+    fn certificate(&self, peer: Peer) -> Option<Certificate> {
+        self.sockets.certificate(peer)
     }
 
     fn give_up(&self, peer: Peer) -> bool {

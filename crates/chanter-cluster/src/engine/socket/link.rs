@@ -23,7 +23,7 @@ use super::frame::{Frame, Frames, LONGEST};
 use super::inbox::{Happening, Inbox, lock};
 use super::outbox::{Flushed, Outbox, Phase};
 use super::stream::Stream;
-use crate::engine::{Change, Full, Lane, Leave, Peer, Why};
+use crate::engine::{Certificate, Change, Full, Lane, Leave, Peer, Why};
 use crate::wire::Body;
 
 pub(super) struct Link {
@@ -250,6 +250,13 @@ impl Link {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => drained = true,
                 Err(_) => return End::Eof,
             }
+        }
+    }
+
+    pub(super) fn certificate(&self) -> Option<Certificate> {
+        match &self.stream {
+            Stream::Tls(session) => session.certificate(),
+            Stream::Unix(_) | Stream::Tcp(_) => None,
         }
     }
 

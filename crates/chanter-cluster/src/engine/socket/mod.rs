@@ -40,7 +40,9 @@ use self::stream::{Listener, Stream};
 #[cfg(feature = "tls")]
 pub use self::tls::BadTls;
 pub use self::tls::Tls;
-use super::{Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink};
+use super::{
+    Bell, Caps, Certificate, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink,
+};
 use crate::launcher::{Address, BadEnvironment, Launched, Secret};
 use crate::wire::Body;
 
@@ -194,6 +196,7 @@ impl Sockets {
             }
             (given, _) => given.clone(),
         };
+        let config = Config { tls: tls.clone(), ..config };
         let (me, count) = (Peer(number), addresses.len() as u32);
         let mut streams = BTreeMap::new();
         let own =
@@ -406,6 +409,13 @@ impl Engine for Sockets {
         for link in self.shared.links.values() {
             link.leave(how, &self.shared.inbox);
         }
+    }
+
+    fn certificate(&self, peer: Peer) -> Option<Certificate> {
+        if peer == self.shared.me {
+            return self.shared.config.tls.as_ref().map(Tls::certificate);
+        }
+        self.shared.links.get(&peer)?.certificate()
     }
 
     fn give_up(&self, peer: Peer) -> bool {

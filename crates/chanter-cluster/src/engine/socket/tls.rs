@@ -14,8 +14,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
+use webpki::EndEntityCert;
 
 use super::inbox::lock;
+use crate::engine::Certificate;
 use crate::launcher::TlsFiles;
 
 /// So many bytes of records wait in a session; what is more than that is not taken.
@@ -31,6 +33,7 @@ pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     name: Option<ServerName<'static>>,
+    own: Certificate,
 }
 
 /// Why there is no TLS with these certificates: what is wrong with them.
@@ -59,6 +62,7 @@ impl Tls {
             if all.is_empty() { Err(bad(what, &"there is none")) } else { Ok(all) }
         };
         let chain = all(certificates, "the certificate")?;
+        let own = read(&chain[0]).map_err(|error| bad("the certificate", &error))?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| bad("the key", &error))?;
         let mut roots = RootCertStore::empty();
         for authority in all(authorities, "the authority's certificate")? {
@@ -83,7 +87,7 @@ impl Tls {
             .and_then(|config| config.with_root_certificates(roots).with_client_auth_cert(chain, key))
             .map_err(|error| bad("the certificate and its key", &error))?;
         client.resumption = Resumption::disabled();
-        Ok(Self { client: Arc::new(client), server: Arc::new(server), name: None })
+        Ok(Self { client: Arc::new(client), server: Arc::new(server), name: None, own })
     }
 
     /// The certificates of all processes are for this name, and not for their addresses.
@@ -106,6 +110,11 @@ impl Tls {
             Some(name) => tls.for_name(name),
             None => Ok(tls),
         }
+    }
+
+    /// That of this process.
+    pub(super) fn certificate(&self) -> Certificate {
+        self.own.clone()
     }
 
     /// Has connected to that address.
@@ -132,6 +141,14 @@ impl fmt::Debug for Tls {
 pub(super) struct Session {
     socket: TcpStream,
     connection: Mutex<Connection>,
+    /// Who is at the other end.
+    certificate: Option<Certificate>,
+}
+
+/// A certificate that was checked, or is this process's own.
+fn read(certificate: &CertificateDer<'_>) -> Result<Certificate, webpki::Error> {
+    let parsed = EndEntityCert::try_from(certificate)?;
+    Ok(Certificate::new(certificate, parsed.valid_dns_names().map(str::to_owned)))
 }
 
 /// The socket, as rustls wants it.
@@ -165,7 +182,9 @@ impl Session {
                 }
             }
             if !connection.is_handshaking() {
-                return Ok(Self { socket, connection: Mutex::new(connection) });
+                let shown = connection.peer_certificates().and_then(<[_]>::first);
+                let certificate = shown.and_then(|shown| read(shown).ok());
+                return Ok(Self { socket, connection: Mutex::new(connection), certificate });
             }
             match connection.read_tls(&mut Socket(&socket)) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
@@ -181,6 +200,10 @@ impl Session {
                 return Err(io::Error::new(ErrorKind::InvalidData, format!("TLS: {error}")));
             }
         }
+    }
+
+    pub(super) fn certificate(&self) -> Option<Certificate> {
+        self.certificate.clone()
     }
 
     pub(super) fn readable(&self) -> Readiness {

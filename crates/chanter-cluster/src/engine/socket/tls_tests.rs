@@ -28,8 +28,13 @@ impl Authority {
     }
 
     fn sign(&self, name: &str, year: i32) -> Signed {
+        self.sign_for(&[name], year)
+    }
+
+    fn sign_for(&self, names: &[&str], year: i32) -> Signed {
         let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        let mut params =
+            CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
         (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(year, 1, 1));
         let certificate = params.signed_by(&key, &self.0).unwrap();
         Signed(certificate.pem(), key.serialize_pem())
@@ -181,5 +186,90 @@ async fn a_launcher_says_where_the_certificates_are() {
         let one = Launched { tls: Some(files), ..launched.remove(0) };
         let error = Sockets::start(one, unhurried()).await.unwrap_err();
         assert!(matches!(error, StartError::Tls(_)) && error.to_string().contains(expected), "{error}");
+    }
+}
+
+/// A process of a job whose certificates are for the job, and for what each process is.
+async fn job(roles: [&'static str; 3]) -> Vec<crate::Here> {
+    let authority = Authority::new();
+    let (launched, _folder) = launched(3, On::Tcp);
+    let starting: Vec<_> = launched
+        .into_iter()
+        .zip(roles)
+        .map(|(launched, role)| {
+            let signed = authority.sign_for(&["job.example", role], 4000);
+            let tls = authority.takes(&signed).for_name("job.example").unwrap();
+            spawn(Sockets::start(launched, with(Some(tls))))
+        })
+        .collect();
+    let mut job = Vec::new();
+    for starting in starting {
+        job.push(crate::Here::start(starting.join().await.unwrap().unwrap()));
+    }
+    job
+}
+
+/// `allow` by the name in the caller's certificate: for requests and for threads, from each side of a connection, and of a process by itself.
+#[chanter::test]
+async fn who_is_served_is_said_by_the_name_in_a_certificate() {
+    use crate::{CallError, Caller, Function, Service, SpawnError};
+    const ADD: Service<(u32, u32), u32> = Service::new("test::add");
+    const WORK: Function<u32, u32> = Function::new("test::work");
+    let is_clerk = |caller: &Caller| caller.is_certified_for("CLERK.example");
+    let job = job(["clerk.example", "guest.example", "clerk.example"]).await;
+    for here in &job {
+        here.serve_if(ADD, is_clerk, |_, (a, b)| async move { a + b }).unwrap().forever();
+        here.offer_if(WORK, is_clerk, |_, n| async move { n + 1 }).unwrap().forever();
+    }
+    for asks in &job {
+        for asked in 0..3 {
+            let there = asks.at(asked);
+            let (added, spawned) = (there.call(ADD.ask(&(1, 2))).await, there.spawn(WORK.with(&1)).await);
+            if asks.number() == 1 {
+                let refused = CallError::Refused { process: Peer(asked), name: "test::add" };
+                assert_eq!(added, Err(refused), "a guest, of {asked}");
+                assert_eq!(spawned.unwrap_err(), SpawnError::Refused("test::work"));
+            } else {
+                assert_eq!(added, Ok(3), "{} of {asked}", asks.number());
+                assert_eq!(spawned.unwrap().await, Ok(2));
+            }
+        }
+    }
+    let names: Service<(), Vec<String>> = Service::new("test::names");
+    let serving = job[2].serve(names, |caller, ()| async move {
+        caller.certificate().map_or(Vec::new(), |shown| shown.names().map(str::to_owned).collect())
+    });
+    let shown = job[1].at(2).call(names.ask(&())).await.unwrap();
+    assert_eq!(shown, ["job.example", "guest.example"]);
+    drop(serving);
+    for here in job {
+        spawn(async move { here.leave().await });
+    }
+}
+
+/// Without TLS nobody has a certificate, so nobody is served who must have one.
+#[chanter::test]
+async fn without_certificates_nobody_is_known() {
+    use crate::{CallError, Service};
+    const ADD: Service<(u32, u32), u32> = Service::new("test::add");
+    for engines in [engines(2, &with(None)).await, {
+        let (launched, _folder) = launched(2, On::Unix);
+        let tls = with(Some(Authority::new().good()));
+        let starting: Vec<_> =
+            launched.into_iter().map(|launched| spawn(Sockets::start(launched, tls.clone()))).collect();
+        let mut engines = Vec::new();
+        for starting in starting {
+            engines.push(starting.join().await.unwrap().unwrap());
+        }
+        engines
+    }] {
+        let [first, second] = <[Sockets; 2]>::try_from(engines).unwrap().map(crate::Here::start);
+        let allow = |caller: &crate::Caller| {
+            assert_eq!(caller.certificate(), None);
+            caller.is_certified_for("127.0.0.1") || caller.is_certified_for("")
+        };
+        let _serving = second.serve_if(ADD, allow, |_, (a, b)| async move { a + b }).unwrap();
+        let refused = CallError::Refused { process: Peer(1), name: "test::add" };
+        assert_eq!(first.at(1).call(ADD.ask(&(1, 2))).await, Err(refused));
     }
 }

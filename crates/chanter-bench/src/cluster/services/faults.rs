@@ -1,0 +1,188 @@
+//! A receiver that has stopped, and processes that die or fall silent.
+
+use std::time::{Duration, Instant};
+
+use chanter::prelude::*;
+use chanter_cluster::engine::socket::{Config, Sockets};
+use chanter_cluster::launcher::Launched;
+use chanter_cluster::{ANYONE, Down, Function, Here, Inbox, Plain, Service, ThreadName};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::process::{Failure, SceneArgs, check, say};
+
+const PID: Service<(), i32> = Service::new("bench::pid");
+const STAY: Function<(), ()> = Function::new("bench::stay");
+const MESSAGE: u32 = 1;
+const OVER: u32 = 2;
+/// Bytes of a message.
+const BYTES: usize = 1024;
+/// Threads that send to the one who has stopped.
+const STUCK: usize = 16;
+/// Threads that watch one thread.
+const MONITORS: usize = 64;
+
+const WELL: &str = "stream of 1 KB, nobody has stopped: ns";
+const BESIDE: &str = "stream of 1 KB, 16 threads send to one who has stopped: ns";
+pub(super) const LOSS: &str = "a receiver has stopped: % that others lose";
+pub(super) const KILLED: &str = "kill -9 until 64 monitors know: ms";
+pub(super) const SILENT: &str = "stopped until 64 monitors know, 4 heartbeats of 200 ms: ms";
+
+/// As [`Here::launched`], but who is silent for four heartbeats is lost.
+pub(super) async fn impatient() -> Result<Here, Failure> {
+    let launched = Launched::from_env()?.ok_or("this is no process of a job")?;
+    let mut config = Config::default();
+    (config.suspect_after, config.lost_after) = (3, 4);
+    Ok(Here::start(Sockets::start(launched, config).await?))
+}
+
+async fn pid_of(here: &Here, process: u32) -> Result<Pid, Failure> {
+    // It opens this when it serves.
+    here.lookup(&format!("ready@{process}")).await?;
+    Ok(Pid::from_raw(here.at(process).call(PID.ask(&())).await?))
+}
+
+fn serve_pid(here: &Here) -> Result<(), Failure> {
+    here.serve(PID, |_, ()| async { std::process::id() as i32 })?.forever();
+    Ok(())
+}
+
+/// Process 0 streams to process 1, with and without threads that wait for room in process 2, which has stopped.
+pub(super) async fn stopped(here: &Here, args: &SceneArgs) -> Result<(), Failure> {
+    match here.number() {
+        0 => {}
+        1 => return takes(here, args.n).await,
+        _ => return counts(here).await,
+    }
+    let me = here.open("sender")?;
+    let (taker, counter) = (here.lookup("ready@1").await?, here.lookup("ready@2").await?);
+    let pid = pid_of(here, 2).await?;
+    let mut sent = 0;
+    for _ in 0..args.rounds {
+        let well = stream(&me, taker, args.n).await?;
+        say(WELL, well)?;
+        kill(pid, Signal::SIGSTOP)?;
+        let (stop, stopped) = mailbox::<()>();
+        let stuck: Vec<_> =
+            (0..STUCK).map(|_| spawn(stuff(here.clone(), counter, stopped.clone()))).collect();
+        // Until none of them gets on.
+        after(Duration::from_millis(50)).await;
+        let beside = stream(&me, taker, args.n).await?;
+        say(BESIDE, beside)?;
+        say(LOSS, (beside / well - 1.0) * 100.0)?;
+        kill(pid, Signal::SIGCONT)?;
+        drop(stop);
+        for stuck in stuck {
+            sent += stuck.await??;
+        }
+    }
+    me.send(taker, OVER, &0_u64).await?;
+    // It has all that was sent.
+    me.send(counter, OVER, &sent).await?;
+    let counted = me.recv::<u64>(counter, OVER).await?.value;
+    check(counted == sent, "messages to the one who had stopped are missing")
+}
+
+/// Sends until it is told to stop: how many went.
+async fn stuff(here: Here, to: ThreadName, stopped: Receiver<()>) -> Result<u64, Failure> {
+    let me = here.inbox()?;
+    let message = Plain(vec![7_u8; BYTES]);
+    for sent in 0.. {
+        let went = choose((me.send(to, MESSAGE, &message).wrap(Some), stopped.recv().wrap(|_| None))).await;
+        match went {
+            Some(sent) => sent?,
+            None => return Ok(sent),
+        }
+    }
+    unreachable!("it would take ages")
+}
+
+/// Nanoseconds for a message, until the last one is answered.
+async fn stream(me: &Inbox, to: ThreadName, n: u32) -> Result<f64, Failure> {
+    let mut message = Plain(vec![0_u8; BYTES]);
+    let clock = Instant::now();
+    for number in 0..n {
+        message.0[..4].copy_from_slice(&number.to_le_bytes());
+        me.send(to, MESSAGE, &message).await?;
+    }
+    let got = me.recv::<u32>(to, MESSAGE).await?.value;
+    check(got == n, "messages of the stream are missing")?;
+    Ok(clock.elapsed().as_nanos() as f64 / f64::from(n))
+}
+
+/// Process 1: takes the streams, one after the other.
+async fn takes(here: &Here, n: u32) -> Result<(), Failure> {
+    let me = here.open("ready")?;
+    let sender = here.lookup("sender@0").await?;
+    loop {
+        for number in 0..n {
+            let next = choose((
+                me.recv::<Plain<u8>>(sender, MESSAGE).wrap(Some),
+                me.recv::<u64>(sender, OVER).wrap(|_| None),
+            ));
+            let Some(got) = next.await else { return Ok(()) };
+            check(got?.value.0[..4] == number.to_le_bytes(), "the stream is out of order")?;
+        }
+        me.send(sender, MESSAGE, &n).await?;
+    }
+}
+
+/// Process 2: counts what it gets.
+async fn counts(here: &Here) -> Result<(), Failure> {
+    serve_pid(here)?;
+    let me = here.open("ready")?;
+    let sender = here.lookup("sender@0").await?;
+    let (mut counted, mut sent) = (0_u64, None);
+    while sent.is_none_or(|sent| counted < sent) {
+        let next = choose((
+            me.recv::<Plain<u8>>(ANYONE, MESSAGE).wrap(|got| got.map(|_| None)),
+            me.recv::<u64>(sender, OVER).wrap(|got| got.map(|got| Some(got.value))),
+        ));
+        match next.await? {
+            None => counted += 1,
+            over => sent = over,
+        }
+    }
+    me.send(sender, OVER, &counted).await?;
+    Ok(())
+}
+
+/// Processes are killed, or stopped, one after the other: how long until all who watch a thread there know.
+pub(super) async fn deaths(here: &Here, is_kill: bool) -> Result<(), Failure> {
+    serve_pid(here)?;
+    here.offer(STAY, |_, ()| async { never().await })?.forever();
+    if here.number() > 0 {
+        let _ready = here.open("ready")?;
+        return never().await;
+    }
+    let mut pids = Vec::new();
+    for process in 1..here.count() {
+        pids.push((process, pid_of(here, process).await?));
+    }
+    for (process, pid) in pids {
+        let thread = here.at(process).spawn(STAY.with(&())).await?;
+        let monitors: Vec<_> = (0..MONITORS)
+            .map(|_| {
+                let down = thread.down();
+                spawn(async move { down.await })
+            })
+            .collect();
+        // All have asked, and heartbeats are in step with nothing.
+        after(Duration::from_millis(130)).await;
+        check(here.down(process).is_none(), "it was known before it happened")?;
+        let clock = Instant::now();
+        kill(pid, if is_kill { Signal::SIGKILL } else { Signal::SIGSTOP })?;
+        for monitor in monitors {
+            let down = monitor.await?;
+            check(
+                matches!(down, Down::ProcessLost(peer, _) if peer.0 == process),
+                "a monitor was told something else",
+            )?;
+        }
+        say(if is_kill { KILLED } else { SILENT }, clock.elapsed().as_secs_f64() * 1e3)?;
+        if !is_kill {
+            kill(pid, Signal::SIGKILL)?;
+        }
+    }
+    Ok(())
+}
