@@ -35,7 +35,7 @@ use crate::Gone;
 /// The generation of a reference to nothing: no object has it.
 pub(crate) const NEVER: u32 = u32::MAX;
 
-/// Set in a place that is no address: above it 31 bits for a process, then 32 for the number of a slot there.
+/// Set in a place that is no address, but says where else: see `reference::Place`.
 pub(crate) const ELSEWHERE: usize = 1;
 
 /// The slot at a reference's place, if that is in this process.

@@ -1,0 +1,115 @@
+//! The other side: requests of other processes on objects of this one.
+
+use std::cell::UnsafeCell;
+use std::future::poll_fn;
+use std::pin::pin;
+
+use chanter_cluster::__table::{Begin, Duty, Elsewhere, raw, read, write};
+use chanter_cluster::Caller;
+use chanter_cluster::wire::Body;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::call::{GONE, REQUEST, VALUE};
+use super::space::enter;
+use crate::lazy::{Answer, Answers, Forward};
+use crate::{Gone, Ref, slot};
+
+/// What runs the requests for a method that returns. `call` is how it is called here.
+pub fn serve<T, A, R, C>(name: &'static str, call: fn(Ref<T>, A) -> C) -> Begin
+where
+    T: Send + 'static,
+    A: DeserializeOwned + 'static,
+    R: Serialize,
+    C: IntoFuture<Output = Result<R, Gone>> + 'static,
+    C::IntoFuture: Send,
+{
+    raw(name, route, move |caller, _, body| {
+        enter(&caller.here(), async move {
+            let called = match object(&body) {
+                Ok(to) => call(to, read(&body[REQUEST..])?).into_future(),
+                Err(gone) => return answer::<R>(Err(gone)),
+            };
+            drop(body);
+            answer(called.await)
+        })
+    })
+}
+
+/// What runs the requests for a method that takes its continuation: that is the caller's, there.
+pub fn serve_lazily<T, A, R, C>(name: &'static str, call: fn(Ref<T>, A) -> C) -> Begin
+where
+    T: Send + 'static,
+    A: DeserializeOwned + 'static,
+    R: Serialize + Send + 'static,
+    C: Forward<Answer = R> + 'static,
+    C::IntoFuture: Send,
+{
+    raw(name, route, move |caller, duty, body| {
+        enter(&caller.here(), async move {
+            let called = match object(&body) {
+                Ok(to) => call(to, read(&body[REQUEST..])?).into_future(),
+                Err(gone) => return answer::<R>(Err(gone)),
+            };
+            drop(body);
+            answer(answers(called, duty).await)
+        })
+    })
+}
+
+/// Runs a call for a caller that is in another process.
+async fn answers<R: Send + 'static>(call: impl Answers<R> + Send, duty: Duty) -> Result<R, Gone> {
+    let place = Root(UnsafeCell::new(Answer::Owed(duty)));
+    {
+        let place = &place;
+        let mut call = pin!(call);
+        // SAFETY: the place is the call's until that is dropped, before the place.
+        poll_fn(move |cx| unsafe { call.as_mut().poll_for(cx, place.0.get()) }).await?;
+    }
+    match place.0.into_inner() {
+        Answer::Filled(value) => Ok(value),
+        Answer::Failed(gone) => Err(gone),
+        Answer::Kept(promise) => promise.await,
+        // If it was handed on, nobody looks at this.
+        Answer::None | Answer::Owed(_) => Err(Gone::Unanswered),
+    }
+}
+
+/// Where the method answers.
+struct Root<R>(UnsafeCell<Answer<R>>);
+
+// SAFETY: the method alone uses it while it runs, and it is a part of the future that is polled here.
+unsafe impl<R: Send> Sync for Root<R> {}
+
+/// The object that a request is for, if it is one of type `T`.
+fn object<T: 'static>(body: &Body) -> Result<Ref<T>, Gone> {
+    let (slot, generation) = names(body).ok_or(Gone::Incompatible)?;
+    let slot = slot::by_number(slot).ok_or(Gone::Ended)?;
+    if slot.is_of::<T>(generation) { Ok(Ref::new(slot, generation)) } else { Err(Gone::Ended) }
+}
+
+/// The slot and generation that a request is for.
+fn names(body: &Body) -> Option<(u32, u32)> {
+    let (slot, rest) = body.split_first_chunk::<4>()?;
+    let (generation, _) = rest.split_first_chunk::<4>()?;
+    Some((u32::from_le_bytes(*slot), u32::from_le_bytes(*generation)))
+}
+
+/// Where a request belongs, if not here.
+fn route(_caller: &Caller, _body: &Body) -> Option<Elsewhere> {
+    None
+}
+
+fn answer<R: Serialize>(result: Result<R, Gone>) -> Result<Body, String> {
+    let mut body = Body::with_capacity(32);
+    match result {
+        Ok(value) => {
+            body.push(VALUE);
+            write(body, &value)
+        }
+        Err(gone) => {
+            body.push(GONE);
+            write(body, &gone)
+        }
+    }
+}
