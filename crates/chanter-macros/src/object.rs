@@ -15,11 +15,14 @@ struct Args {
     name: Option<Ident>,
     /// Other processes call the methods, too.
     remote: bool,
+    /// Its objects are made in other processes, and migrate.
+    moves: bool,
 }
 
 impl Parse for Args {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let mut args = Self { krate: parse_quote!(::chanter_objects), name: None, remote: false };
+        let mut args =
+            Self { krate: parse_quote!(::chanter_objects), name: None, remote: false, moves: false };
         while !input.is_empty() {
             if input.peek(Token![crate]) {
                 input.parse::<Token![crate]>()?;
@@ -29,13 +32,15 @@ impl Parse for Args {
                 let key: Ident = input.parse()?;
                 match key.to_string().as_str() {
                     "remote" => args.remote = true,
+                    "moves" => args.moves = true,
                     "name" => {
                         input.parse::<Token![=]>()?;
                         args.name = Some(input.parse()?);
                     }
                     _ => {
                         let message = format!(
-                            "unknown argument `{key}`: there are `remote`, `name = PatchRef` and `crate = path`"
+                            "unknown argument `{key}`: there are `remote`, `moves`, `name = PatchRef` \
+                             and `crate = path`"
                         );
                         return Err(Error::new(key.span(), message));
                     }
@@ -166,7 +171,7 @@ fn how(input: ParseStream<'_>) -> Result<Option<Mode>> {
 
 /// The type with the calls, and what makes a `Ref` deref to it.
 fn calls(args: Args, block: &ItemImpl, methods: &[Marked]) -> Result<TokenStream> {
-    let Args { krate, name, remote } = args;
+    let Args { krate, name, remote, moves } = args;
     let object = &block.self_ty;
     let Type::Path(path) = &**object else {
         return Err(Error::new(object.span(), "`#[object]` needs a type that is declared in this crate"));
@@ -174,12 +179,13 @@ fn calls(args: Args, block: &ItemImpl, methods: &[Marked]) -> Result<TokenStream
     let last = path.path.segments.last().expect("a path has one");
     let name = name.unwrap_or_else(|| format_ident!("{}Ref", last.ident));
     let (generics, arguments, conditions) = block.generics.split_for_impl();
-    if remote && !block.generics.params.is_empty() {
+    if (remote || moves) && !block.generics.params.is_empty() {
         let message = "the methods of a remote object are known by their names: its type cannot be generic";
         return Err(Error::new(block.generics.span(), message));
     }
     let whole = Whole { krate: &krate, object, name: &name, remote };
     let calls = methods.iter().map(|marked| call(&whole, marked)).collect::<Result<Vec<_>>>()?;
+    let moves = moves.then(|| moving(&krate, object));
     let doc = format!("Calls of the methods of [`{}`]: what a reference to one derefs to.", last.ident);
     Ok(quote! {
         #[doc = #doc]
@@ -214,7 +220,30 @@ fn calls(args: Args, block: &ItemImpl, methods: &[Marked]) -> Result<TokenStream
         impl #generics #name #arguments #conditions {
             #(#calls)*
         }
+
+        #moves
     })
+}
+
+/// What other processes know the type by.
+fn moving(krate: &Path, object: &Type) -> TokenStream {
+    let mut text = format!("::{}#moves", object.to_token_stream());
+    text.retain(|letter| !letter.is_whitespace());
+    quote! {
+        #[automatically_derived]
+        impl #krate::far::Moves for #object {
+            const NAME: &'static str = ::core::concat!(::core::module_path!(), #text);
+        }
+
+        const _: () = {
+            #[#krate::far::table::linkme::distributed_slice(#krate::far::table::SERVICES)]
+            #[linkme(crate = #krate::far::table::linkme)]
+            static ENTRY: #krate::far::table::Service = #krate::far::table::Service::new(
+                <#object as #krate::far::Moves>::NAME,
+                #krate::far::moves::<#object>,
+            );
+        };
+    }
 }
 
 /// What all calls of a block have in common.

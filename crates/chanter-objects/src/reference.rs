@@ -136,6 +136,18 @@ impl<T> Ref<T> {
         slot::at(self.place)
     }
 
+    /// Its slot and generation, if it was born in this process.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn local(&self) -> Option<(&'static Slot, u32)> {
+        Some((self.slot()?, self.generation))
+    }
+
+    /// The object of that name in another process.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn of_away(place: Place, generation: u32) -> Option<Self> {
+        Some(Self::of_parts(ptr::without_provenance(place.word()?), generation))
+    }
+
     /// Where it is, if not in this process, and of what generation there.
     #[cfg(feature = "cluster")]
     pub(crate) fn away(&self) -> Option<(Place, u32)> {

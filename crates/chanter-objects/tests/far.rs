@@ -177,7 +177,7 @@ async fn a_call_that_is_dropped_holds_nothing() {
     let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
     let waiting = spawn(async move { far.slowly(1).await });
     yield_now().await;
-    waiting.cancel().await;
+    let _ = waiting.cancel().await;
     tx.send(()).await.unwrap();
     holder.join().await.unwrap().unwrap();
     assert_eq!(far.slowly(1).await, Ok(2));

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::ptr;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,22 +16,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Key;
-use super::space::{Space, within};
+use super::moved::whereabouts;
+use super::request::{Asked, How, Name, answered};
+use super::space::{Space, current, within};
 use crate::lazy::Answer;
-use crate::{Begun, Gone, Ref};
+use crate::{Begun, Gone, Ref, slot};
 
 /// So long it waits before it asks again, if too many requests are under way.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// In front of a request: slot and generation.
-pub(super) const REQUEST: usize = 8;
-/// In front of an answer: a value comes, or why there is none.
-pub(super) const VALUE: u8 = 0;
-pub(super) const GONE: u8 = 1;
-
 /// A request that is under way.
 pub(crate) struct FarCall<R> {
     here: Here,
+    /// The object's name, and whether it was asked by a hint.
+    name: Name,
+    is_hinted: bool,
     stage: Stage<R>,
     finish: Finish<R>,
 }
@@ -77,26 +77,69 @@ unsafe fn fill<R: DeserializeOwned>(place: *mut (), bytes: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// Where an object is, as seen from `here`.
+/// Whom to ask, and for what.
 pub(super) struct Target {
     pub(super) here: Here,
     pub(super) process: u32,
-    slot: u32,
-    generation: u32,
+    /// Slot and generation, there.
+    object: (u32, u32),
+    how: How,
+    /// What the object is called, wherever it is.
+    name: Name,
 }
 
 impl Target {
-    /// Of a reference to an object that is not here.
+    /// Of an object that is not here: where it is, or is said to be.
     pub(super) fn of<T>(to: Ref<T>) -> Result<Self, Gone> {
-        let (place, generation) = to.away().ok_or(Gone::Elsewhere)?;
-        let here = Space::at(place.space).and_then(|space| space.here()).ok_or(Gone::Elsewhere)?;
-        Ok(Self { here, process: place.process, slot: place.slot, generation })
+        let Some((slot, generation)) = to.local() else {
+            let (space, mut target) = Self::seen(to)?;
+            if let Some(place) = space.hints.get(target.name) {
+                target.go_to(&space, place);
+            }
+            return Ok(target);
+        };
+        let here = current().ok_or(Gone::Elsewhere)?;
+        let name = (slot::number_of(slot), generation);
+        let home = (here.number(), name.0, name.1);
+        // It may have come back meanwhile.
+        let (process, slot, generation) = whereabouts(name).unwrap_or(home);
+        let how = if process == home.0 { How::Home } else { How::Hinted(home) };
+        Ok(Self { here, process, object: (slot, generation), how, name: home })
     }
 
-    pub(super) fn body<A: Serialize>(&self, arguments: &A) -> Result<Body, Gone> {
-        let mut body = Body::with_capacity(REQUEST + 56);
-        body.extend_from_slice(&self.slot.to_le_bytes());
-        body.extend_from_slice(&self.generation.to_le_bytes());
+    fn go_to(&mut self, space: &Space, (process, slot, generation): Name) {
+        if self.here.down(process).is_some() {
+            space.hints.remove(self.name);
+        } else {
+            (self.process, self.object) = (process, (slot, generation));
+            self.how = How::Hinted(self.name);
+        }
+    }
+
+    /// Of an object of another process, where it was born.
+    pub(super) fn home<T>(to: Ref<T>) -> Result<Self, Gone> {
+        Self::seen(to).map(|(_, target)| target)
+    }
+
+    fn seen<T>(to: Ref<T>) -> Result<(Arc<Space>, Self), Gone> {
+        let (place, generation) = to.away().ok_or(Gone::Elsewhere)?;
+        let space = Space::at(place.space).ok_or(Gone::Elsewhere)?;
+        let here = space.here().ok_or(Gone::Elsewhere)?;
+        Ok((space, Self::exactly(here, (place.process, place.slot, generation))))
+    }
+
+    /// There, and nowhere else.
+    pub(super) fn exactly(here: Here, name: Name) -> Self {
+        Self { here, process: name.0, object: (name.1, name.2), how: How::Home, name }
+    }
+
+    /// A process, for no object.
+    pub(super) fn nobody(here: Here, process: u32) -> Self {
+        Self::exactly(here, (process, 0, 0))
+    }
+
+    fn body<A: Serialize>(&self, arguments: &A) -> Result<Body, Gone> {
+        let body = Asked::begin(self.object, self.how);
         within(&self.here, || write(body, arguments)).map_err(|_| Gone::Incompatible)
     }
 }
@@ -107,32 +150,47 @@ impl<R> FarCall<R> {
     where
         R: DeserializeOwned,
     {
-        let target = Target::of(to)?;
+        Self::to(Target::of(to)?, key, arguments)
+    }
+
+    /// The same, of somebody in particular.
+    pub(super) fn to<A: Serialize>(target: Target, key: Key<A, R>, arguments: &A) -> Result<Self, Gone>
+    where
+        R: DeserializeOwned,
+    {
         let body = target.body(arguments)?;
-        Ok(Self::make(
-            target,
-            key.name,
-            key.number,
-            body,
-            Finish { place: ptr::null_mut(), read: value::<R> },
-        ))
+        let finish = Finish { place: ptr::null_mut(), read: value::<R> };
+        Ok(Self::make(target, key.name, key.number, body, finish))
     }
 
     fn make(target: Target, name: &'static str, number: Number, body: Body, finish: Finish<R>) -> Self {
         let at = target.here.at(target.process);
         let stage = Request { at, name, number, body }.make();
-        Self { here: target.here, stage, finish }
+        Self::with(target, stage, finish)
     }
 
-    fn end(&self, answer: &[u8]) -> Result<R, Gone> {
-        match answer {
-            // SAFETY: `Finish` was made so; the place is there while this is.
-            [VALUE, value @ ..] => {
-                within(&self.here, || unsafe { (self.finish.read)(self.finish.place, value) })
-                    .map_err(|_| Gone::Incompatible)
-            }
-            [GONE, gone @ ..] => Err(read(gone).unwrap_or(Gone::Incompatible)),
-            _ => Err(Gone::Incompatible),
+    fn with(target: Target, stage: Stage<R>, finish: Finish<R>) -> Self {
+        let is_hinted = matches!(target.how, How::Hinted(_));
+        Self { here: target.here, name: target.name, is_hinted, stage, finish }
+    }
+
+    fn end(&self, outcome: Result<Body, CallError>) -> Result<R, Gone> {
+        let answer = outcome.map_err(gone).inspect_err(|_| self.forget_hint())?;
+        let (value, place) = answered(&answer);
+        if let Some(place) = place
+            && self.here.number() != self.name.0
+        {
+            Space::of(&self.here).hints.insert(self.name, place);
+        }
+        // SAFETY: `Finish` was made so; the place is there while this is.
+        within(&self.here, || unsafe {
+            (self.finish.read)(self.finish.place, value?).map_err(|_| Gone::Incompatible)
+        })
+    }
+
+    fn forget_hint(&self) {
+        if self.is_hinted {
+            Space::of(&self.here).hints.remove(self.name);
         }
     }
 }
@@ -155,7 +213,7 @@ impl FarCall<()> {
         if let Answer::Owed(duty) = unsafe { &*place } {
             let handed = duty.forward(target.process, key.number, body);
             let over = handed.map_err(|_| Gone::Lost { begun: Begun::No });
-            return Ok(Self { here: target.here, stage: Stage::Over(Some(over)), finish });
+            return Ok(Self::with(target, Stage::Over(Some(over)), finish));
         }
         Ok(Self::make(target, key.name, key.number, body, finish))
     }
@@ -198,7 +256,7 @@ impl<R> Future for FarCall<R> {
                         return Poll::Pending;
                     };
                     this.stage = Stage::Over(None);
-                    return Poll::Ready(outcome.map_err(gone).and_then(|answer| this.end(&answer)));
+                    return Poll::Ready(this.end(outcome));
                 }
                 Stage::Over(result) => {
                     return Poll::Ready(result.take().expect("a call is polled behind its end"));

@@ -12,6 +12,10 @@
 //! INV-HANDED): that process answers the first caller, and the one in the middle is done.
 
 mod call;
+mod estate;
+mod moved;
+mod moves;
+mod request;
 mod serve;
 mod space;
 
@@ -25,6 +29,9 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use call::FarCall;
 pub use chanter_cluster::__table as table;
+pub(crate) use estate::FarOwner;
+pub(crate) use moved::Moved;
+pub use moves::{Moves, Unplaced, moves};
 pub use serve::{serve, serve_lazily};
 pub use space::{Space, enter};
 pub(crate) use space::{name_of_here, place_of};

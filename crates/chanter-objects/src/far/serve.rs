@@ -4,16 +4,14 @@ use std::cell::UnsafeCell;
 use std::future::poll_fn;
 use std::pin::pin;
 
-use chanter_cluster::__table::{Begin, Duty, Elsewhere, raw, read, write};
-use chanter_cluster::Caller;
-use chanter_cluster::wire::Body;
+use chanter_cluster::__table::{Begin, Duty, raw, read};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::call::{GONE, REQUEST, VALUE};
+use super::request::{Asked, answer, route};
 use super::space::enter;
 use crate::lazy::{Answer, Answers, Forward};
-use crate::{Gone, Ref, slot};
+use crate::{Gone, Ref};
 
 /// What runs the requests for a method that returns. `call` is how it is called here.
 pub fn serve<T, A, R, C>(name: &'static str, call: fn(Ref<T>, A) -> C) -> Begin
@@ -26,12 +24,16 @@ where
 {
     raw(name, route, move |caller, _, body| {
         enter(&caller.here(), async move {
-            let called = match object(&body) {
-                Ok(to) => call(to, read(&body[REQUEST..])?).into_future(),
-                Err(gone) => return answer::<R>(Err(gone)),
+            let (called, place) = {
+                let asked = Asked::read(&body)?;
+                let place = asked.tells(&caller);
+                match asked.object() {
+                    Ok(to) => (call(to, read(asked.arguments)?).into_future(), place),
+                    Err(gone) => return answer::<R>(Err(gone), place),
+                }
             };
             drop(body);
-            answer(called.await)
+            answer(called.await, place)
         })
     })
 }
@@ -47,12 +49,16 @@ where
 {
     raw(name, route, move |caller, duty, body| {
         enter(&caller.here(), async move {
-            let called = match object(&body) {
-                Ok(to) => call(to, read(&body[REQUEST..])?).into_future(),
-                Err(gone) => return answer::<R>(Err(gone)),
+            let (called, place) = {
+                let asked = Asked::read(&body)?;
+                let place = asked.tells(&caller);
+                match asked.object() {
+                    Ok(to) => (call(to, read(asked.arguments)?).into_future(), place),
+                    Err(gone) => return answer::<R>(Err(gone), place),
+                }
             };
             drop(body);
-            answer(answers(called, duty).await)
+            answer(answers(called, duty).await, place)
         })
     })
 }
@@ -80,36 +86,3 @@ struct Root<R>(UnsafeCell<Answer<R>>);
 
 // SAFETY: the method alone uses it while it runs, and it is a part of the future that is polled here.
 unsafe impl<R: Send> Sync for Root<R> {}
-
-/// The object that a request is for, if it is one of type `T`.
-fn object<T: 'static>(body: &Body) -> Result<Ref<T>, Gone> {
-    let (slot, generation) = names(body).ok_or(Gone::Incompatible)?;
-    let slot = slot::by_number(slot).ok_or(Gone::Ended)?;
-    if slot.is_of::<T>(generation) { Ok(Ref::new(slot, generation)) } else { Err(Gone::Ended) }
-}
-
-/// The slot and generation that a request is for.
-fn names(body: &Body) -> Option<(u32, u32)> {
-    let (slot, rest) = body.split_first_chunk::<4>()?;
-    let (generation, _) = rest.split_first_chunk::<4>()?;
-    Some((u32::from_le_bytes(*slot), u32::from_le_bytes(*generation)))
-}
-
-/// Where a request belongs, if not here.
-fn route(_caller: &Caller, _body: &Body) -> Option<Elsewhere> {
-    None
-}
-
-fn answer<R: Serialize>(result: Result<R, Gone>) -> Result<Body, String> {
-    let mut body = Body::with_capacity(32);
-    match result {
-        Ok(value) => {
-            body.push(VALUE);
-            write(body, &value)
-        }
-        Err(gone) => {
-            body.push(GONE);
-            write(body, &gone)
-        }
-    }
-}

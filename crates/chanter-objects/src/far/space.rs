@@ -14,6 +14,8 @@ use std::task::{Context, Poll};
 use chanter_cluster::__table::{WeakHere, only};
 use chanter_cluster::Here;
 
+use super::estate::Estates;
+use super::moved::Hints;
 use crate::reference::Place;
 
 /// What a process has for objects.
@@ -23,6 +25,8 @@ pub struct Space {
     pub(crate) number: u32,
     /// Its place among the spaces, counted from 1.
     pub(crate) index: u16,
+    pub(super) hints: Hints,
+    pub(super) estates: Estates,
 }
 
 impl fmt::Debug for Space {
@@ -47,7 +51,13 @@ impl Space {
         let free = spaces.iter().position(|space| space.strong_count() == 0);
         let at = free.unwrap_or(spaces.len());
         let index = u16::try_from(at + 1).expect("so many processes do not lie in one");
-        here.provide(Self { here: WeakHere::of(here), number: here.number(), index });
+        here.provide(Self {
+            here: WeakHere::of(here),
+            number: here.number(),
+            index,
+            hints: Hints::default(),
+            estates: Estates::default(),
+        });
         let space = here.state::<Self>().expect("it was provided");
         match free {
             Some(free) => spaces[free] = Arc::downgrade(&space),
