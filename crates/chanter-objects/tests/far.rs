@@ -3,9 +3,12 @@
 #![cfg(all(feature = "cluster", not(miri)))]
 
 use chanter::prelude::*;
+use std::sync::Arc;
+
+use chanter_cluster::engine::Local;
 use chanter_cluster::{Here, local};
 use chanter_objects::far::enter;
-use chanter_objects::{Gone, Lazy, Owner, Ref, conc, object};
+use chanter_objects::{Continuation, Gone, Lazy, Owner, Promise, Ref, conc, object};
 
 struct Account {
     balance: i64,
@@ -66,6 +69,33 @@ impl Account {
     #[method(read)]
     async fn never(&self, k: Lazy<'_, i64>) {
         drop(k);
+    }
+
+    /// Answers later, by the caller's own promise.
+    #[method(read)]
+    fn promise(&self, k: Continuation<i64>) {
+        let balance = self.balance;
+        spawn(async move {
+            yield_now().await;
+            k.fill(balance)
+        });
+    }
+
+    /// Lets the next one do that.
+    #[method(read)]
+    async fn pass_on(&self, k: Continuation<i64>) -> Result<(), Gone> {
+        self.next.expect("there is one").promise(k).await
+    }
+
+    #[method(read)]
+    fn forget(&self, k: Continuation<i64>) {
+        drop(k);
+    }
+
+    /// Keeps it for ever.
+    #[method(read)]
+    fn hoard(&self, k: Continuation<i64>) {
+        std::mem::forget(k);
     }
 
     #[method(read, local)]
@@ -181,6 +211,38 @@ async fn a_call_that_is_dropped_holds_nothing() {
     tx.send(()).await.unwrap();
     holder.join().await.unwrap().unwrap();
     assert_eq!(far.slowly(1).await, Ok(2));
+}
+
+/// A promise is determined from wherever its continuation has got to, or ends with who has it.
+#[chanter::test]
+async fn continuations_are_arguments() {
+    let [first, second, third] = <[_; 3]>::try_from(Local::cluster(3)).unwrap().map(Arc::new);
+    let killer = Arc::clone(&third);
+    let [first, second, third] = [first, second, third].map(Here::start);
+    let last = account(7);
+    let next = sent(last.refer(), &third, &second).await;
+    let owner = Owner::new(Account { balance: 1, next: Some(next) });
+    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
+    let (promise, k) = Promise::new();
+    far.promise(k).await.unwrap();
+    assert_eq!(promise.await, Ok(1));
+    let (promise, k) = Promise::new();
+    far.pass_on(k).await.unwrap().unwrap();
+    assert_eq!(promise.await, Ok(7), "by two processes");
+    let (promise, k) = Promise::new();
+    far.forget(k).await.unwrap();
+    assert_eq!(promise.await, Err(Gone::Unanswered));
+    let (promise, k) = Promise::new();
+    let to_third: Ref<Account> = sent(last.refer(), &third, &first).await;
+    to_third.hoard(k).await.unwrap();
+    assert!(promise.try_touch().is_none());
+    killer.kill();
+    assert_eq!(promise.await, Err(Gone::Unanswered), "who had it is gone");
+    let (promise, k) = Promise::new();
+    assert!(matches!(to_third.hoard(k).await, Err(Gone::Lost { .. })));
+    assert_eq!(promise.await, Err(Gone::Unanswered), "it was not sent");
+    let (_promise, k) = Promise::<i64>::new();
+    assert!(postcard::to_allocvec(&k).is_err(), "nobody knows where it goes");
 }
 
 /// More calls than may be under way at a time wait for each other.

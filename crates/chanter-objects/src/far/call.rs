@@ -16,14 +16,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Key;
+use super::continuation::{Sent, not_sent, sending};
 use super::moved::whereabouts;
 use super::request::{Asked, How, Name, answered};
 use super::space::{Space, current, within};
 use crate::lazy::Answer;
 use crate::{Begun, Gone, Ref, slot};
 
-/// So long it waits before it asks again, if too many requests are under way.
+/// So long it waits before it asks again, if too many requests are under way: each time twice as long, up to the other. (Many may wait,
+/// and have not to keep those from running for whom they wait.)
 const PAUSE: Duration = Duration::from_micros(200);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A request that is under way.
 pub(crate) struct FarCall<R> {
@@ -31,6 +34,8 @@ pub(crate) struct FarCall<R> {
     /// The object's name, and whether it was asked by a hint.
     name: Name,
     is_hinted: bool,
+    /// Continuations among the arguments: ended if the call is not made.
+    sent: Vec<Sent>,
     stage: Stage<R>,
     finish: Finish<R>,
 }
@@ -53,6 +58,7 @@ struct Request {
     name: &'static str,
     number: Number,
     body: Body,
+    pause: Duration,
 }
 
 /// What is made of an answer: `R` itself, or `()` where the value is put into a continuation's place.
@@ -138,9 +144,16 @@ impl Target {
         Self::exactly(here, (process, 0, 0))
     }
 
-    fn body<A: Serialize>(&self, arguments: &A) -> Result<Body, Gone> {
+    fn body<A: Serialize>(&self, arguments: &A) -> Result<(Body, Vec<Sent>), Gone> {
         let body = Asked::begin(self.object, self.how);
-        within(&self.here, || write(body, arguments)).map_err(|_| Gone::Incompatible)
+        let (body, sent) = sending(self.process, || within(&self.here, || write(body, arguments)));
+        match body {
+            Ok(body) => Ok((body, sent)),
+            Err(_) => {
+                not_sent(&self.here, sent);
+                Err(Gone::Incompatible)
+            }
+        }
     }
 }
 
@@ -158,23 +171,34 @@ impl<R> FarCall<R> {
     where
         R: DeserializeOwned,
     {
-        let body = target.body(arguments)?;
+        let (body, sent) = target.body(arguments)?;
         let finish = Finish { place: ptr::null_mut(), read: value::<R> };
-        Ok(Self::make(target, key.name, key.number, body, finish))
+        Ok(Self::make(target, key.name, key.number, body, sent, finish))
     }
 
-    fn make(target: Target, name: &'static str, number: Number, body: Body, finish: Finish<R>) -> Self {
+    fn make(
+        target: Target,
+        name: &'static str,
+        number: Number,
+        body: Body,
+        sent: Vec<Sent>,
+        finish: Finish<R>,
+    ) -> Self {
         let at = target.here.at(target.process);
-        let stage = Request { at, name, number, body }.make();
-        Self::with(target, stage, finish)
+        let stage = Request { at, name, number, body, pause: PAUSE }.make();
+        Self::with(target, sent, stage, finish)
     }
 
-    fn with(target: Target, stage: Stage<R>, finish: Finish<R>) -> Self {
+    fn with(target: Target, sent: Vec<Sent>, stage: Stage<R>, finish: Finish<R>) -> Self {
         let is_hinted = matches!(target.how, How::Hinted(_));
-        Self { here: target.here, name: target.name, is_hinted, stage, finish }
+        Self { here: target.here, name: target.name, is_hinted, sent, stage, finish }
     }
 
-    fn end(&self, outcome: Result<Body, CallError>) -> Result<R, Gone> {
+    fn end(&mut self, outcome: Result<Body, CallError>) -> Result<R, Gone> {
+        let sent = std::mem::take(&mut self.sent);
+        if !sent.is_empty() && !is_made(&outcome) {
+            not_sent(&self.here, sent);
+        }
         let answer = outcome.map_err(gone).inspect_err(|_| self.forget_hint())?;
         let (value, place) = answered(&answer);
         if let Some(place) = place
@@ -207,26 +231,54 @@ impl FarCall<()> {
         place: *mut Answer<R>,
     ) -> Result<Self, Gone> {
         let target = Target::of(to)?;
-        let body = target.body(arguments)?;
+        let (body, sent) = target.body(arguments)?;
         let finish = Finish { place: place.cast(), read: fill::<R> };
         // SAFETY: the caller's contract.
         if let Answer::Owed(duty) = unsafe { &*place } {
             let handed = duty.forward(target.process, key.number, body);
+            if handed.is_err() {
+                not_sent(&target.here, sent);
+            }
             let over = handed.map_err(|_| Gone::Lost { begun: Begun::No });
-            return Ok(Self::with(target, Stage::Over(Some(over)), finish));
+            return Ok(Self::with(target, Vec::new(), Stage::Over(Some(over)), finish));
         }
-        Ok(Self::make(target, key.name, key.number, body, finish))
+        Ok(Self::make(target, key.name, key.number, body, sent, finish))
+    }
+}
+
+/// Whether the method may have got its arguments.
+fn is_made(outcome: &Result<Body, CallError>) -> bool {
+    match outcome {
+        // Then nobody has read them.
+        Ok(answer) => answered(answer).0 != Err(Gone::Ended),
+        // What is lost is seen to by whoever watches the process.
+        Err(error) => matches!(
+            error,
+            CallError::Panicked(_)
+                | CallError::BadAnswer(_)
+                | CallError::Lost { begun: BegunThere::Unknown, .. }
+        ),
+    }
+}
+
+impl<R> Drop for FarCall<R> {
+    fn drop(&mut self) {
+        if !self.sent.is_empty() {
+            not_sent(&self.here, std::mem::take(&mut self.sent));
+        }
     }
 }
 
 impl Request {
     fn make<R>(self) -> Stage<R> {
-        let Self { at, name, number, body } = self;
+        let Self { at, name, number, body, pause: time } = self;
         match at.call_raw(name, number, body) {
             Ok(called) => Stage::Called(called),
             Err(body) => {
-                let pause: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async { after(PAUSE).await });
-                Stage::Paused { request: Self { at, name, number, body }, pause }
+                let pause: Pin<Box<dyn Future<Output = ()> + Send>> =
+                    Box::pin(async move { after(time).await });
+                let again = (2 * time).min(LONGEST_PAUSE);
+                Stage::Paused { request: Self { at, name, number, body, pause: again }, pause }
             }
         }
     }

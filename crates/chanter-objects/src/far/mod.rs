@@ -4,14 +4,24 @@
 //! call that is polled in place. So on an object that is free it is over before the server thread turns to the next
 //! request, and no thread is made; else it waits in the object's line, as a thread by then.
 //!
-//! | | body of the request | body of the answer |
-//! |---|---|---|
-//! | | slot, generation, the arguments | 0, the value; or 1, why there is none |
+//! What happens when a process goes (D1 to D6 are the cluster's laws):
+//!
+//! | it was | then |
+//! |---|---|
+//! | the object's | calls end with [`Gone::Lost`](crate::Gone::Lost): not begun if the request never left; else nobody knows (D6) |
+//! | the caller's | the call is withdrawn: its method ends where it is suspended (D3: not before all that was sent has come) |
+//! | the one in the middle of a forwarded call | the caller gets its answer if it had heard that the call was handed on, else `Lost` |
+//! | the owner's | the object ends |
+//! | the one where an object was born that has moved | the object ends |
+//! | the one where it moves to | if that is before it has been heard that it is there, it stays where it was; else it is lost |
+//!
+//! Names are never used again (D5): what is meant for an object that has ended reaches no other.
 //!
 //! A continuation that is forwarded to an object of a third process takes the duty to answer along (`service/raw.rs`,
 //! INV-HANDED): that process answers the first caller, and the one in the middle is done.
 
 mod call;
+mod continuation;
 mod estate;
 mod moved;
 mod moves;
@@ -29,6 +39,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use call::FarCall;
 pub use chanter_cluster::__table as table;
+pub(crate) use continuation::FarContinuation;
 pub(crate) use estate::FarOwner;
 pub(crate) use moved::Moved;
 pub use moves::{Moves, Unplaced, moves};

@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use chanter_cluster::__table::{WeakHere, only};
 use chanter_cluster::Here;
 
+use super::continuation::Cells;
 use super::estate::Estates;
 use super::moved::Hints;
 use crate::reference::Place;
@@ -27,6 +28,7 @@ pub struct Space {
     pub(crate) index: u16,
     pub(super) hints: Hints,
     pub(super) estates: Estates,
+    pub(super) cells: Cells,
 }
 
 impl fmt::Debug for Space {
@@ -57,6 +59,7 @@ impl Space {
             index,
             hints: Hints::default(),
             estates: Estates::default(),
+            cells: Cells::default(),
         });
         let space = here.state::<Self>().expect("it was provided");
         match free {
