@@ -3,6 +3,9 @@
 
 #![cfg(unix)]
 
+#[path = "cluster/objects.rs"]
+mod objects;
+
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
@@ -30,6 +33,7 @@ fn main() {
                 ("tls", tls),
                 ("death", death),
                 ("supervised", supervised),
+                ("objects", objects::test),
                 ("alone", alone),
             ] {
                 test();
@@ -242,10 +246,13 @@ impl Process {
 }
 
 fn process(name: &str) {
-    if name == "supervised" {
+    if name == "supervised" || name == "objects" {
         return block_on(async {
             let here = Here::launched().await.unwrap();
-            supervisor(here.clone()).await;
+            match name {
+                "objects" => objects::process(&here).await,
+                _ => supervisor(here.clone()).await,
+            }
             here.leave().await;
         });
     }

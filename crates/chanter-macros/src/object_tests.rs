@@ -106,7 +106,126 @@ fn the_expansion_is_what_is_documented() {
             }
         }
     };
-    // Tokens that are parsed are spaced otherwise.
-    let words = |tokens: TokenStream| tokens.to_string().replace(' ', "");
     assert_eq!(words(written), words(expected));
+}
+
+/// Tokens that are parsed are spaced otherwise.
+fn words(tokens: TokenStream) -> String {
+    tokens.to_string().replace(' ', "")
+}
+
+/// What an attribute writes behind the block and the type with the calls, and the calls themselves.
+fn calls(written: TokenStream) -> String {
+    let text = words(written);
+    let at = text.find("implPatchRef{").expect("there are calls");
+    text[at..].to_owned()
+}
+
+#[test]
+fn the_expansion_for_other_processes_is_what_is_documented() {
+    let written = expand(
+        quote!(remote, moves),
+        quote! {
+            impl Patch {
+                #[method(mut)]
+                pub async fn refine(&mut self, by: Ref<Self>) -> Result<f64, Gone> {
+                    by.area().await
+                }
+
+                #[method(read)]
+                async fn smallest(&self, k: Lazy<'_, f64>) {
+                    k.fill(self.area)
+                }
+
+                #[method(read, local)]
+                fn area(&self) -> f64 {
+                    self.area
+                }
+            }
+        },
+    );
+    let expected = quote! {
+        impl PatchRef {
+            #[inline(always)]
+            pub fn refine(
+                self,
+                by: Ref<Patch>
+            ) -> impl ::core::future::IntoFuture<
+                Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>,
+                IntoFuture = impl ::core::future::Future<
+                    Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>
+                >
+            > {
+                const NAME: &str = ::core::concat!(
+                    ::core::module_path!(),
+                    "::Patch::refine#asyncfnrefine(&mutself,by:Ref<Self>)->Result<f64,Gone>"
+                );
+                const KEY: ::chanter_objects::far::Key<(Ref<Patch>,), Result<f64, Gone> > =
+                    ::chanter_objects::far::Key::new(NAME);
+                #[::chanter_objects::far::table::linkme::distributed_slice(
+                    ::chanter_objects::far::table::SERVICES
+                )]
+                #[linkme(crate = ::chanter_objects::far::table::linkme)]
+                static ENTRY: ::chanter_objects::far::table::Service =
+                    ::chanter_objects::far::table::Service::new(NAME, || {
+                        ::chanter_objects::far::serve::<Patch, (Ref<Patch>,), Result<f64, Gone>, _>(
+                            NAME,
+                            |to, (by,)| { PatchRef(to).refine(by) }
+                        )
+                    });
+                self.0.named(KEY, (by,)).with_mut_async(async |this: &mut Patch, (by,): (Ref<Patch>,)| {
+                    <Patch>::refine(this, by).await
+                })
+            }
+
+            #[inline(always)]
+            fn smallest(self,) -> impl ::chanter_objects::Forward<
+                Answer = f64,
+                Output = ::core::result::Result<f64, ::chanter_objects::Gone>,
+                IntoFuture = impl ::chanter_objects::Answers<f64>
+            > {
+                const NAME: &str = ::core::concat!(
+                    ::core::module_path!(),
+                    "::Patch::smallest#asyncfnsmallest(&self,k:Lazy<'_,f64>)"
+                );
+                const KEY: ::chanter_objects::far::Key<(), f64> = ::chanter_objects::far::Key::new(NAME);
+                #[::chanter_objects::far::table::linkme::distributed_slice(
+                    ::chanter_objects::far::table::SERVICES
+                )]
+                #[linkme(crate = ::chanter_objects::far::table::linkme)]
+                static ENTRY: ::chanter_objects::far::table::Service =
+                    ::chanter_objects::far::table::Service::new(NAME, || {
+                        ::chanter_objects::far::serve_lazily::<Patch, (), f64, _>(NAME, |to, ()| {
+                            PatchRef(to).smallest()
+                        })
+                    });
+                self.0.named(KEY, ()).with_lazily(
+                    async |this: &Patch, (): (), k: ::chanter_objects::Lazy<'_, f64>| {
+                        <Patch>::smallest(this, k).await
+                    }
+                )
+            }
+
+            #[inline(always)]
+            fn area(self,) -> ::chanter_objects::Call<Patch, impl ::chanter_objects::Method<Patch, Output = f64>> {
+                self.0.with(move |this: &Patch| <Patch>::area(this,))
+            }
+        }
+
+        #[automatically_derived]
+        impl ::chanter_objects::far::Moves for Patch {
+            const NAME: &'static str = ::core::concat!(::core::module_path!(), "::Patch#moves");
+        }
+
+        const _: () = {
+            #[::chanter_objects::far::table::linkme::distributed_slice(::chanter_objects::far::table::SERVICES)]
+            #[linkme(crate = ::chanter_objects::far::table::linkme)]
+            static ENTRY: ::chanter_objects::far::table::Service =
+                ::chanter_objects::far::table::Service::new(
+                    <Patch as ::chanter_objects::far::Moves>::NAME,
+                    ::chanter_objects::far::moves::<Patch>,
+                );
+        };
+    };
+    assert_eq!(calls(written), words(expected));
 }

@@ -35,6 +35,13 @@
 //! read-modify-write; for others, and at first, that costs one each way. A call that does not block touches no heap; one
 //! that blocks is a part of its caller's frame, and allocates nothing.
 //!
+//! # Objects of other processes
+//!
+//! With the feature `cluster`, a `Ref` may be sent to any process of a `chanter_cluster` job, and is called there as it is here:
+//! `far.area().await`. The methods are those of an [`#[object(remote)]`](crate::object), whose arguments and answers are data (`serde`).
+//! `Owner::new_on` makes an object in another process, `Ref::migrate` moves one; its references stay good. A local call is none
+//! the slower. See `far`.
+//!
 //! # Cancel safety
 //!
 //! A call that is dropped while it waits was never inside. An async method that is dropped while it is suspended ends there,
@@ -45,9 +52,12 @@
 //! A panic of a method is one of its caller, as with any call. One of a method that may write leaves the object *poisoned*:
 //! further calls give [`Gone::Poisoned`], until its owner [forgives](Owner::forgive).
 
+mod apart;
 mod call;
 mod conc;
 mod counter;
+#[cfg(feature = "cluster")]
+pub mod far;
 mod gone;
 mod hold;
 mod lazy;
@@ -63,7 +73,7 @@ pub use call::{Call, Calling, Method, Reads, Writes};
 pub use conc::Part as __Part;
 pub use conc::conc_for;
 pub use counter::Counter;
-pub use gone::Gone;
+pub use gone::{Begun, Gone};
 pub use lazy::{Answers, Forward, Forwarded, Forwarding, Lazy};
 pub use object::Object;
 pub use owner::Owner;
@@ -90,6 +100,16 @@ pub use reference::Ref;
 /// | `async fn f(&self, .., k: Lazy<'_, R>)` | continuation-passing | [`Forward`] |
 ///
 /// The methods stay what they are: calls within the object are plain ones.
+///
+/// # Other processes
+///
+/// With the feature `cluster`, and `#[object(remote)]`, all methods may be called from other processes of a job: their arguments
+/// and answers are data (`Serialize`, `DeserializeOwned`), their futures `Send`, and the type is not generic. A method that is
+/// `#[method(.., local)]` is none of these. Processes know a method by the hash of `path::Type::method#signature`: of
+/// another version of the program, they do not know it, and the caller gets [`Gone::Incompatible`].
+///
+/// With `#[object(remote, moves)]` the type is data itself, and its objects may be made in other processes (`Owner::new_on`) and
+/// migrate (`Ref::migrate`).
 ///
 /// ```
 /// use chanter_objects::{Gone, Lazy, Owner, Ref, object};
@@ -160,6 +180,23 @@ pub use reference::Ref;
 ///     fn smallest(self) -> impl Forward<Answer = f64, Output = Result<f64, Gone>, IntoFuture = impl Answers<f64>> {
 ///         self.0.with_lazily(async move |this: &Patch, k: Lazy<'_, f64>| <Patch>::smallest(this, k).await)
 ///     }
+/// }
+/// ```
+///
+/// With `remote`, the calls are made by `Ref::named`, which has the arguments as data, and the program's table gets an entry:
+///
+/// ```ignore
+/// fn refine(self, by: Ref<Patch>)
+/// -> impl IntoFuture<Output = Result<Result<f64, Gone>, Gone>, IntoFuture = impl Future<..>> {
+///     const NAME: &str = concat!(module_path!(), "::Patch::refine#asyncfnrefine(&mutself,by:Ref<Self>)->Result<f64,Gone>");
+///     const KEY: far::Key<(Ref<Patch>,), Result<f64, Gone>> = far::Key::new(NAME);
+///     #[linkme::distributed_slice(far::table::SERVICES)]
+///     static ENTRY: far::table::Service = far::table::Service::new(NAME, || {
+///         far::serve::<Patch, (Ref<Patch>,), Result<f64, Gone>, _>(NAME, |to, (by,)| PatchRef(to).refine(by))
+///     });
+///     self.0
+///         .named(KEY, (by,))
+///         .with_mut_async(async |this: &mut Patch, (by,): (Ref<Patch>,)| <Patch>::refine(this, by).await)
 /// }
 /// ```
 ///

@@ -7,6 +7,8 @@ use chanter::event::{Sync, Wrap};
 use chanter::{Closed, Event, Receiver, Sender};
 
 use crate::Gone;
+#[cfg(feature = "cluster")]
+use crate::far::FarContinuation;
 
 /// A value that is to come.
 ///
@@ -15,8 +17,19 @@ use crate::Gone;
 pub struct Promise<T>(Receiver<T>);
 
 /// The right to determine a [`Promise`], once. Dropped instead, who touches gets [`Gone::Unanswered`].
+///
+/// With the feature `cluster` it may be an argument of a call of an object of another process, which has it from then on. It is
+/// dropped there if that process goes, or the call is not made.
 #[must_use = "a promise whose continuation is dropped is never determined"]
-pub struct Continuation<T>(Sender<T>);
+pub struct Continuation<T>(What<T>);
+
+/// Where its promise is.
+pub(crate) enum What<T> {
+    Here(Sender<T>),
+    /// In another process.
+    #[cfg(feature = "cluster")]
+    There(FarContinuation<T>),
+}
 
 /// The event of touching a promise.
 pub type Touch<T> = Wrap<RecvEvent<T>, fn(Result<T, Closed>) -> Result<T, Gone>>;
@@ -25,7 +38,7 @@ impl<T> Promise<T> {
     /// A promise, and its continuation. Allocates a cell.
     pub fn new() -> (Self, Continuation<T>) {
         let (tx, rx) = chanter::bounded(1);
-        (Self(rx), Continuation(tx))
+        (Self(rx), Continuation(What::Here(tx)))
     }
 
     /// The event that it is determined. Commits when the value is there, and takes it; not chosen, or dropped: it is left.
@@ -55,11 +68,26 @@ impl<T> Continuation<T> {
     /// Determines the promise. Never blocks.
     ///
     /// # Errors
-    /// The value, if nobody can touch it any more.
+    /// The value, if nobody can touch it any more. (If the promise is in another process, as far as that is known here; or if it
+    /// cannot be carried there.)
     pub fn fill(self, value: T) -> Result<(), T> {
-        self.0.try_send(value).map_err(|unread| match unread {
-            chanter::TrySendError::Full(value) | chanter::TrySendError::Closed(value) => value,
-        })
+        match self.0 {
+            What::Here(promise) => promise.try_send(value).map_err(|unread| match unread {
+                chanter::TrySendError::Full(value) | chanter::TrySendError::Closed(value) => value,
+            }),
+            #[cfg(feature = "cluster")]
+            What::There(far) => far.fill(value),
+        }
+    }
+
+    #[cfg(feature = "cluster")]
+    pub(crate) fn far(far: FarContinuation<T>) -> Self {
+        Self(What::There(far))
+    }
+
+    #[cfg(feature = "cluster")]
+    pub(crate) fn what(&self) -> &What<T> {
+        &self.0
     }
 }
 

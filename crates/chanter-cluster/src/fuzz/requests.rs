@@ -110,7 +110,7 @@ fn frame(input: &mut Input<'_>) -> Body {
         0..4 => Control::Ask { service, request, is_post: false },
         4..6 => Control::Ask { service, request, is_post: true },
         6 => Control::Withdraw { request },
-        _ => Control::Answer { request, ended: Ended::Well },
+        _ => Control::Answer { request, ended: Ended::Well, hops: u32::from(how) >> 3 },
     };
     let mut frame = Body::copied_from(if how % 8 == 6 { &[] } else { body });
     let mut header = Header { process: 1, ..control.header() };

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::inbox::Inbox;
 use crate::name::{NameError, Registered, ThreadName};
-use crate::wire::{decode, encode_into};
+use crate::wire::{decode, encode_behind};
 use crate::{Here, OpenError, RecvError, SendError};
 pub(crate) use roll::Rolls;
 use roll::{Seat, take_seat};
@@ -179,7 +179,7 @@ impl Group {
         let operation = self.operations;
         let unfinished = Unfinished { run: &run, rank: self.rank };
         self.value.clear();
-        encode_into(&value, &mut self.value).unwrap_or_else(|error: String| cannot(&error));
+        encode_behind(&value, &mut self.value).unwrap_or_else(|error: String| cannot(&error));
         let result = match run.meet(self.seat.place, operation, &mut self.value).await {
             Part::Told(outcome) => outcome.map(|bytes| read(&bytes)),
             Part::Last(values) => {
@@ -189,7 +189,7 @@ impl Group {
                 let result = exchange(&run, operation, combined, &combine).await;
                 let outcome = result.as_ref().map(|value| {
                     let mut bytes = Vec::new();
-                    encode_into(value, &mut bytes).unwrap_or_else(|error: String| cannot(&error));
+                    encode_behind(value, &mut bytes).unwrap_or_else(|error: String| cannot(&error));
                     bytes.into()
                 });
                 run.tell(operation, outcome.map_err(|lost| *lost), values);

@@ -8,11 +8,16 @@ use super::Body;
 
 /// Writes a value straight into a body.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
-    postcard::serialize_with_flavor(value, Writer(Body::with_capacity(64))).map_err(|error| error.to_string())
+    encode_into(Body::with_capacity(64), value)
+}
+
+/// Appends a value to a body.
+pub(crate) fn encode_into<T: Serialize + ?Sized>(body: Body, value: &T) -> Result<Body, String> {
+    postcard::serialize_with_flavor(value, Writer(body)).map_err(|error| error.to_string())
 }
 
 /// Writes a value behind what `bytes` has.
-pub(crate) fn encode_into<T: Serialize + ?Sized>(value: &T, bytes: &mut Vec<u8>) -> Result<(), String> {
+pub(crate) fn encode_behind<T: Serialize + ?Sized>(value: &T, bytes: &mut Vec<u8>) -> Result<(), String> {
     let written = postcard::to_extend(value, std::mem::take(bytes)).map_err(|error| error.to_string())?;
     *bytes = written;
     Ok(())

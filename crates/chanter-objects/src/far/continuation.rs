@@ -1,0 +1,306 @@
+//! Continuations that are sent to other processes, as arguments of calls.
+//!
+//! One that is sent away leaves a *cell* behind, at home: there its promise is determined, by a word of whoever has it. So that nobody
+//! waits for a process that has gone, the home knows who has it: first whom it was sent to, then who says that it has it. When that one
+//! goes, or drops it, or the call that carried it was not made, the promise's touch gives [`Gone::Unanswered`](crate::Gone::Unanswered).
+//! A cell is determined once: it is taken out for that, and whatever is said of it later is of no cell.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use chanter::{Event, Receiver, Sender, after, choose, mailbox, spawn};
+use chanter_cluster::__table::{SERVICES, Service, gone, linkme, raw, read, write};
+use chanter_cluster::wire::{Body, Number};
+use chanter_cluster::{CallError, Caller, Here};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::space::{Space, current, enter};
+use crate::promise::{Continuation, What};
+
+const FILL: &str = "chanter_objects::fill";
+const HAVE: &str = "chanter_objects::have";
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The cells of a process.
+#[derive(Default)]
+pub(super) struct Cells(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    cells: HashMap<u64, Cell>,
+}
+
+struct Cell {
+    /// Determines the promise by a value's bytes.
+    fill: Box<dyn FnOnce(&[u8]) + Send>,
+    /// Who has the continuation, whenever that is said. Closed with the cell.
+    holders: Sender<u32>,
+}
+
+impl Cells {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, cell: u64) -> Option<Cell> {
+        self.lock().cells.remove(&cell)
+    }
+}
+
+/// What was sent with a call's arguments: to be ended if the call is not made.
+pub(super) enum Sent {
+    Cell(u64),
+    Far(u32, u64),
+}
+
+struct Sending {
+    to: u32,
+    sent: Vec<Sent>,
+}
+
+thread_local! {
+    static SENDING: RefCell<Option<Sending>> = const { RefCell::new(None) };
+}
+
+/// Writes arguments that go to a process. Returns the continuations among them.
+pub(super) fn sending<R>(to: u32, body: impl FnOnce() -> R) -> (R, Vec<Sent>) {
+    struct Back(Option<Sending>);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            SENDING.set(self.0.take());
+        }
+    }
+    let before = SENDING.replace(Some(Sending { to, sent: Vec::new() }));
+    let back = Back(before);
+    let result = body();
+    let sent = SENDING.take().map_or_else(Vec::new, |sending| sending.sent);
+    drop(back);
+    (result, sent)
+}
+
+/// The call that should have carried them was not made.
+pub(super) fn not_sent(here: &Here, sent: Vec<Sent>) {
+    for sent in sent {
+        match sent {
+            Sent::Cell(cell) => drop(Space::of(here).cells.take(cell)),
+            Sent::Far(process, cell) => post(here, process, FILL, ended(cell)),
+        }
+    }
+}
+
+/// A continuation whose promise is in another process.
+pub(crate) struct FarContinuation<T> {
+    space: Weak<Space>,
+    process: u32,
+    cell: u64,
+    /// Somebody else has it, or it was filled.
+    is_over: AtomicBool,
+    write: fn(Body, &T) -> Result<Body, String>,
+}
+
+impl<T> FarContinuation<T> {
+    fn here(&self) -> Option<Here> {
+        self.space.upgrade().and_then(|space| space.here())
+    }
+
+    pub(crate) fn fill(self, value: T) -> Result<(), T> {
+        let Some(here) = self.here() else { return Err(value) };
+        if here.down(self.process).is_some() {
+            return Err(value);
+        }
+        let mut body = begun(self.cell);
+        body.push(1);
+        let Ok(body) = (self.write)(body, &value) else { return Err(value) };
+        self.is_over.store(true, Ordering::Relaxed);
+        post(&here, self.process, FILL, body);
+        Ok(())
+    }
+}
+
+impl<T> Drop for FarContinuation<T> {
+    fn drop(&mut self) {
+        if !*self.is_over.get_mut()
+            && let Some(here) = self.here()
+        {
+            post(&here, self.process, FILL, ended(self.cell));
+        }
+    }
+}
+
+fn begun(cell: u64) -> Body {
+    let mut body = Body::with_capacity(64);
+    body.extend_from_slice(&cell.to_le_bytes());
+    body
+}
+
+/// It is dropped.
+fn ended(cell: u64) -> Body {
+    let mut body = begun(cell);
+    body.push(0);
+    body
+}
+
+/// Comes to its process, or that one goes.
+fn post(here: &Here, process: u32, what: &'static str, body: Body) {
+    let at = here.at(process);
+    if let Err(CallError::Full(_)) = at.post_raw(what, Number::of(what), body.clone()) {
+        drop(spawn(async move {
+            while let Err(CallError::Full(_)) = at.post_raw(what, Number::of(what), body.clone()) {
+                after(PAUSE).await;
+            }
+        }));
+    }
+}
+
+/// A continuation as data: where its promise is, and who has it as far as that process knows.
+#[derive(Serialize, Deserialize)]
+struct Name {
+    process: u32,
+    cell: u64,
+    told: u32,
+}
+
+/// As an argument of a call of an object; nothing else knows where it goes. Who sends it has it no more.
+impl<T: DeserializeOwned + Send + 'static> Serialize for Continuation<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let refused =
+            || serde::ser::Error::custom("a continuation is sent as an argument of a call of an object");
+        let here = current().ok_or_else(refused)?;
+        let to =
+            SENDING.with_borrow(|sending| sending.as_ref().map(|sending| sending.to)).ok_or_else(refused)?;
+        let (name, sent) = match self.what() {
+            What::Here(promise) => {
+                let space = Space::of(&here);
+                let cell = leave_cell(&space, &here, to, promise.clone());
+                (Name { process: here.number(), cell, told: to }, Sent::Cell(cell))
+            }
+            What::There(far) => {
+                if far.is_over.swap(true, Ordering::Relaxed) {
+                    return Err(serde::ser::Error::custom("this continuation was sent away before"));
+                }
+                let (process, cell) = (far.process, far.cell);
+                (Name { process, cell, told: here.number() }, Sent::Far(process, cell))
+            }
+        };
+        SENDING.with_borrow_mut(|sending| sending.as_mut().map(|sending| sending.sent.push(sent)));
+        name.serialize(serializer)
+    }
+}
+
+impl<'de, T: Serialize> Deserialize<'de> for Continuation<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Name { process, cell, told } = Name::deserialize(deserializer)?;
+        let here = current().ok_or_else(|| serde::de::Error::custom("this process is in no cluster"))?;
+        if told != here.number() {
+            let mut body = begun(cell);
+            body.extend_from_slice(&here.number().to_le_bytes());
+            post(&here, process, HAVE, body);
+        }
+        let space = Arc::downgrade(&Space::of(&here));
+        Ok(Self::far(FarContinuation {
+            space,
+            process,
+            cell,
+            is_over: AtomicBool::new(false),
+            write: write::<T>,
+        }))
+    }
+}
+
+/// Makes a cell, and sees to it that it goes with who has the continuation.
+fn leave_cell<T>(space: &Arc<Space>, here: &Here, to: u32, promise: Sender<T>) -> u64
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    let (holders, said) = mailbox();
+    let fill = Box::new(move |bytes: &[u8]| {
+        if let Ok(value) = read(bytes) {
+            // Nobody may wait for it any more.
+            let _ = promise.try_send(value);
+        }
+    });
+    let cell = {
+        let mut state = space.cells.lock();
+        state.last += 1;
+        let cell = state.last;
+        state.cells.insert(cell, Cell { fill, holders });
+        cell
+    };
+    drop(spawn(enter(here, watch(Arc::downgrade(space), cell, to, said))));
+    cell
+}
+
+/// Ends with the cell, or ends it with the process that has its continuation.
+async fn watch(space: Weak<Space>, cell: u64, mut holder: u32, said: Receiver<u32>) {
+    loop {
+        let gone = {
+            let Some(here) = space.upgrade().and_then(|space| space.here()) else { return };
+            gone(&here, holder)
+        };
+        match choose((said.recv().wrap(Some), gone.wrap(|_| None))).await {
+            Some(Ok(next)) => holder = next,
+            Some(Err(_)) => return,
+            // What it has said before is here: D3.
+            None => match said.try_recv() {
+                Ok(next) => holder = next,
+                Err(_) => {
+                    if let Some(space) = space.upgrade() {
+                        drop(space.cells.take(cell));
+                    }
+                    return;
+                }
+            },
+        }
+    }
+}
+
+/// The cell that a request names, and what it says of it.
+fn named(body: &[u8]) -> Result<(u64, &[u8]), String> {
+    let (cell, rest) = body.split_first_chunk::<8>().ok_or("there is no cell")?;
+    Ok((u64::from_le_bytes(*cell), rest))
+}
+
+async fn filled(caller: Caller, body: Body) -> Result<Body, String> {
+    let (cell, said) = named(&body)?;
+    // It may have been determined before.
+    if let Some(cell) = Space::of(&caller.here()).cells.take(cell)
+        && let [1, value @ ..] = said
+    {
+        (cell.fill)(value);
+    }
+    Ok(Body::with_capacity(0))
+}
+
+async fn had(caller: Caller, body: Body) -> Result<Body, String> {
+    let (cell, holder) = named(&body)?;
+    let holder = <[u8; 4]>::try_from(holder).map_err(|_| "it has no number".to_owned())?;
+    let holders = Space::of(&caller.here()).cells.lock().cells.get(&cell).map(|cell| cell.holders.clone());
+    if let Some(holders) = holders {
+        let _ = holders.try_send(u32::from_le_bytes(holder));
+    }
+    Ok(Body::with_capacity(0))
+}
+
+#[linkme::distributed_slice(SERVICES)]
+#[linkme(crate = linkme)]
+static FILLS: Service = Service::new(FILL, || {
+    raw(FILL, |_, _| None, |caller, _, body| enter(&caller.here(), filled(caller.clone(), body)))
+});
+
+#[linkme::distributed_slice(SERVICES)]
+#[linkme(crate = linkme)]
+static HAVES: Service = Service::new(HAVE, || {
+    raw(HAVE, |_, _| None, |caller, _, body| enter(&caller.here(), had(caller.clone(), body)))
+});
+
+impl<T> fmt::Debug for FarContinuation<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FarContinuation({}.{})", self.process, self.cell)
+    }
+}
