@@ -115,8 +115,11 @@ fn every_chapter_is_in_the_summary_once_and_is_tested() {
 fn what_is_ignored_stands_in_a_test() {
     let mut tests = fs::read_to_string(root().join("book/tests/exploring.rs")).unwrap();
     tests += &fs::read_to_string(root().join("programs/libraries/src/lib.rs")).unwrap();
-    for example in fs::read_dir(root().join("programs/libraries/examples")).unwrap() {
-        tests += &fs::read_to_string(example.unwrap().path()).unwrap();
+    for folder in ["programs/libraries/examples", "crates/chanter-zenoh/examples"] {
+        let files = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        for example in files.filter(|path| path.is_file()) {
+            tests += &fs::read_to_string(example).unwrap();
+        }
     }
     let mut ignored = 0;
     for (name, text) in files() {
@@ -126,7 +129,7 @@ fn what_is_ignored_stands_in_a_test() {
                 ignored += 1;
                 assert!(
                     tests.contains(&code),
-                    "{name}: in no test, and no example of the libraries:\n{code}"
+                    "{name}: in no test, and no example of the libraries or of Zenoh:\n{code}"
                 );
             }
         }

@@ -35,7 +35,9 @@ fn main() -> ExitCode {
     let rest: Vec<String> = args.collect();
     let plan = match task.as_deref() {
         Some("ci") => ci(rest),
-        Some(task @ ("test" | "loom" | "miri" | "zenoh" | "stress" | "bench")) => Ok(vec![Step::new(task, rest)]),
+        Some(task @ ("test" | "loom" | "miri" | "zenoh" | "stress" | "bench")) => {
+            Ok(vec![Step::new(task, rest)])
+        }
         None | Some("help" | "-h" | "--help") => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

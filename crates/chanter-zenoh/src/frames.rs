@@ -21,7 +21,7 @@ use crate::mailbox::{Happening, Mailbox};
 /// The longest body of a frame: with its header and what a link adds it is below the batches in which Zenoh sends.
 pub(crate) const EAGER: usize = 8 * 1024;
 /// The longest frame that a link makes of it.
-const LONGEST: usize = LENGTH + EAGER + 64;
+pub(crate) const LONGEST: usize = LENGTH + EAGER + 64;
 
 /// Frames over Zenoh: put with [`CongestionControl::Drop`], so nobody waits for a peer that takes nothing, and a frame may be
 /// lost at any time.
@@ -86,6 +86,7 @@ impl Shared {
         mailbox: Arc<Mailbox>,
         tokens: Vec<LivelinessToken>,
     ) -> Self {
+        mailbox.know(peers.iter().map(|(peer, remote)| (*peer, remote.once)).collect());
         Self {
             session,
             job,

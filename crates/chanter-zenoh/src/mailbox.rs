@@ -6,6 +6,7 @@
 //!   not seen that yet: what comes into an empty mailbox rings, after it is in; and who takes looks under the lock.
 //! * INV-MAIL-3: each lane of each peer holds at most [`MOST`] frames; more are dropped, as the engine may: a link, which
 //!   keeps to its window, sends them again. After its end nothing is put there for a peer.
+//! * INV-MAIL-4: once the processes of the job are known, nothing is kept of others; before, at most [`STRANGERS`] frames in all.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,9 @@ use crate::keys::Once;
 
 /// Frames of a lane of a peer that wait for a poll: more than a link has out, and what it sends again.
 pub(crate) const MOST: u16 = 512;
+
+/// Frames that are kept before it is known who is of the job.
+const STRANGERS: usize = 4096;
 
 /// What a poll hands over.
 pub(crate) enum Happening {
@@ -36,10 +40,21 @@ struct Inside {
     queue: VecDeque<(Once, Happening)>,
     /// Frames in the queue, by sender and lane.
     frames: BTreeMap<(Peer, Once), [u16; 3]>,
+    /// The processes of the job, once that is known.
+    known: Option<BTreeMap<Peer, Once>>,
     /// Who has gone: nothing comes from them any more.
     gone: Vec<Peer>,
     /// Nothing is taken in any more.
     is_closed: bool,
+}
+
+impl Inside {
+    fn may_come_from(&self, from: (Peer, Once)) -> bool {
+        match &self.known {
+            Some(known) => known.get(&from.0) == Some(&from.1),
+            None => self.queue.len() < STRANGERS,
+        }
+    }
 }
 
 impl Mailbox {
@@ -62,7 +77,7 @@ impl Mailbox {
     pub(crate) fn put_frame(&self, from: (Peer, Once), lane: Lane, frame: Vec<u8>) {
         let is_first = {
             let mut inside = self.lock();
-            if inside.is_closed || inside.gone.contains(&from.0) {
+            if inside.is_closed || inside.gone.contains(&from.0) || !inside.may_come_from(from) {
                 return;
             }
             let waiting = &mut inside.frames.entry(from).or_default()[lane as usize];
@@ -108,6 +123,20 @@ impl Mailbox {
             std::mem::take(&mut inside.queue)
         };
         drop(forgotten);
+    }
+
+    /// These are the processes of the job: what has come from others is forgotten.
+    pub(crate) fn know(&self, peers: BTreeMap<Peer, Once>) {
+        let mut inside = self.lock();
+        let inside = &mut *inside;
+        let is_of = |peer: &Peer, once: &Once| peers.get(peer) == Some(once);
+        inside.queue.retain(|(once, happening)| match happening {
+            Happening::Frame(peer, ..) | Happening::Peer(peer, _) => is_of(peer, once),
+        });
+        inside.frames.retain(|(peer, once), _| is_of(peer, once));
+        inside.known = Some(peers);
+        // ORDER: as in `put_frame`.
+        self.has_work.store(!inside.queue.is_empty(), Ordering::Release);
     }
 
     pub(crate) fn has_work(&self) -> bool {
@@ -187,6 +216,23 @@ mod tests {
         assert_eq!(came, 2 * MOST);
         mailbox.put_frame(PEER, Lane::User, Vec::new());
         assert!(mailbox.take().is_some(), "there is room again");
+    }
+
+    #[test]
+    fn nothing_is_kept_of_strangers() {
+        let (mailbox, rings) = rung();
+        for stranger in 0..10_000 {
+            mailbox.put_frame((Peer(1), Once(stranger)), Lane::User, vec![1]);
+        }
+        assert_eq!(mailbox.lock().queue.len(), STRANGERS);
+        mailbox.know([PEER].into());
+        assert_eq!((mailbox.lock().queue.len(), mailbox.lock().frames.len()), (1, 1));
+        mailbox.put_frame((Peer(1), Once(8)), Lane::User, vec![2]);
+        assert!(matches!(mailbox.take(), Some((once, Happening::Frame(..))) if once == PEER.1));
+        assert!(mailbox.take().is_none() && !mailbox.has_work());
+        let before = rings.load(Ordering::SeqCst);
+        mailbox.put_frame(PEER, Lane::User, vec![3]);
+        assert_eq!(rings.load(Ordering::SeqCst), before + 1, "who is known is rung for");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use zenoh::sample::SampleKind;
 
 use crate::config::Config;
 use crate::error::StartError;
-use crate::frames::{Frames, Remote, Shared};
+use crate::frames::{Frames, LONGEST, Remote, Shared};
 use crate::keys::{self, Once, Says, Token};
 use crate::mailbox::Mailbox;
 
@@ -47,9 +47,13 @@ pub(crate) async fn start(config: Config) -> Result<Frames, StartError> {
     let opened = opening.join().await.map_err(|error| StartError::Zenoh(error.to_string()))??;
     let mut meeting = Meeting { config: &config, me, present: BTreeMap::new(), hash: None };
     let met = from_cancel_safe(meeting.until_complete(&opened, &heard)).timeout(config.start).await;
-    let token = match met {
-        Some(met) => met?,
-        None => return Err(meeting.who_is_missing()),
+    let token = match met.unwrap_or_else(|| Err(meeting.who_is_missing())) {
+        Ok(token) => token,
+        Err(error) => {
+            // Zenoh waits for the end of its session.
+            let _ = spawn_blocking(move || drop(opened)).join().await;
+            return Err(error);
+        }
     };
     let others: Vec<_> = meeting.others().collect();
     let (count, interval) = (others.len(), config.heartbeat);
@@ -172,7 +176,10 @@ impl Opened {
             Hearing { mailbox: Arc::clone(&mailbox), silences: Arc::clone(&silences), suspect_after };
         let heard = hearing.clone();
         let subscriber = session.declare_subscriber(keys::frames_to(job, me)).callback(move |sample| {
-            if let Some((from, once, lane)) = keys::sender_of_frame(sample.key_expr().as_str()) {
+            let is_frame = sample.payload().len() <= LONGEST;
+            if let Some((from, once, lane)) =
+                keys::sender_of_frame(sample.key_expr().as_str()).filter(|_| is_frame)
+            {
                 heard.hears((from, once));
                 heard.mailbox.put_frame((from, once), lane, sample.payload().to_bytes().into_owned());
             }
@@ -235,6 +242,9 @@ impl Hearing {
     }
 }
 
+/// So many processes that say they have the same number are told apart; one is wanted.
+const NAMESAKES: usize = 16;
+
 /// What is known of the processes of the job, before all are.
 struct Meeting<'a> {
     config: &'a Config,
@@ -285,6 +295,9 @@ impl Meeting<'_> {
             return;
         }
         let peers = self.present.entry(token.peer).or_default();
+        if is_there && peers.len() >= NAMESAKES && !peers.contains_key(&token.once) {
+            return;
+        }
         match token.says {
             Says::Alive if is_there => drop(peers.entry(token.once).or_default()),
             Says::Alive => drop(peers.remove(&token.once)),

@@ -68,6 +68,11 @@ impl Verdict {
                 1.25,
             ),
             verdict(
+                "round trip of 1 KB: .. / Zenoh alone, between threads",
+                ratio(trip, "credits", "zenoh-threads"),
+                1.25,
+            ),
+            verdict(
                 "a stopped receiver: what another one loses",
                 loss("credits, one is stopped", "credits, all run"),
                 0.05,
