@@ -93,13 +93,26 @@ impl Here {
     /// As [`local`].
     #[cfg(unix)]
     pub async fn launched() -> Result<Self, StartError> {
+        Self::launched_with(Config::default()).await
+    }
+
+    /// As [`launched`](Self::launched), with other limits of the sockets: say, after how many heartbeats without a word a process
+    /// is given up. (One that dies on the same node, or whose connection breaks, is known at once.)
+    ///
+    /// # Errors
+    /// As [`launched`](Self::launched).
+    ///
+    /// # Panics
+    /// As [`local`].
+    #[cfg(unix)]
+    pub async fn launched_with(config: Config) -> Result<Self, StartError> {
         let Some(mut launched) = Launched::from_env()? else { return Ok(Self::start(Local::alone())) };
         let Some(segment) = launched.segment.take() else {
-            return Ok(Self::start(Sockets::start(launched, Config::default()).await?));
+            return Ok(Self::start(Sockets::start(launched, config).await?));
         };
         // Before it connects: so the others know.
         let seat = Seat::take(segment, Peer(launched.number), launched.addresses.len() as u32)?;
-        let sockets = Sockets::start(launched, Config::default()).await?;
+        let sockets = Sockets::start(launched, config).await?;
         Ok(Self::start(Near::new(seat, sockets)))
     }
 

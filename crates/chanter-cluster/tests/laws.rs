@@ -20,7 +20,10 @@ use calls::{a_call_that_loses_is_withdrawn, a_request_runs_at_most_once, request
 use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Why};
 use chanter_cluster::{ANY_TAG, ANYONE, Here, LookupError, RecvError, SendError, local};
-use threads::{a_spawn_that_loses_leaves_no_thread, requests_to_a_thread_are_answered_once};
+use threads::{
+    a_monitor_is_told_last, a_spawn_that_loses_leaves_no_thread, requests_to_a_thread_are_answered_once,
+    who_is_tied_to_the_dead_ends,
+};
 use together::{a_group_ends_what_it_does, a_name_has_one_holder};
 
 fn two() -> [Here; 2] {
@@ -209,6 +212,8 @@ explored!(
     requests_begin_in_order,
     requests_to_a_thread_are_answered_once,
     a_spawn_that_loses_leaves_no_thread,
+    a_monitor_is_told_last,
+    who_is_tied_to_the_dead_ends,
     a_name_has_one_holder,
     a_group_ends_what_it_does
 );

@@ -448,3 +448,144 @@ fn a_thread_does_not_wait_for_the_dead() {
         });
     }
 }
+
+/// How a thread in that state ends, if it is cancelled.
+fn end_of(target: Target) -> (Result<u32, EndError>, Down) {
+    match target {
+        Target::Ended => (Ok(42), Down::Ended),
+        Target::Terminated => (Ok(7), Down::Ended),
+        Target::Panicked => {
+            (Err(EndError::Panicked("as planned".into())), Down::Panicked("as planned".into()))
+        }
+        _ => (Err(EndError::Cancelled), Down::Cancelled),
+    }
+}
+
+fn is_over(target: Target) -> bool {
+    matches!(target, Target::Ended | Target::Panicked | Target::Cancelled | Target::Terminated)
+}
+
+/// A thread of the second process, in that state.
+async fn brought_into(first: &Here, target: Target) -> GlobalThread<u32> {
+    let far = first.at(1).spawn(STATE.with(&target.kind())).await.unwrap();
+    if matches!(target, Target::Ended | Target::Panicked) {
+        far.down().await;
+    }
+    if let Some(prepare) = preparation(target) {
+        assert_eq!(ask_remote(&far, prepare).await, Done, "{target:?}");
+    }
+    far
+}
+
+/// Join, monitor, the last join, detach and link, against each state.
+#[test]
+fn each_question_against_each_state() {
+    with_two(|first, second| async move {
+        let _offering = [offer_state(&second), offer_state(&first)];
+        for (target, _) in TABLE {
+            let (value, down) = end_of(target);
+            // Asked in that state, and again when it has ended.
+            let far = brought_into(&first, target).await;
+            let (joining, watching) = (spawn(async_of(far.join())), spawn(async_of(far.down())));
+            for _ in 0..20 {
+                yield_now().await;
+            }
+            assert!(is_over(target) || !joining.is_determined() && !watching.is_determined(), "{target:?}");
+            let _ = ask_remote(&far, Cancel).await;
+            assert_eq!(joining.await.unwrap(), value, "{target:?}");
+            assert_eq!(watching.await.unwrap(), down, "{target:?}");
+            assert_eq!((far.join().await, far.down().await), (value.clone(), down.clone()), "{target:?}");
+
+            // Joined for the last time.
+            let same = first.thread::<u32>(far.name());
+            assert_eq!(far.await, value, "{target:?}");
+            assert_eq!((same.join().await, same.down().await), (Err(EndError::NoThread), Down::NoThread));
+
+            // Detached: it goes on if it lives, and what is over is nobody's.
+            let far = brought_into(&first, target).await;
+            let same = first.thread::<u32>(far.name());
+            drop(far);
+            let expected = if is_over(target) { NoThread } else { Done };
+            assert_eq!(ask_remote(&same, Cancel).await, expected, "detached: {target:?}");
+            while same.join().await != Err(EndError::NoThread) {
+                yield_now().await;
+            }
+
+            // Tied to another one, which ends with it unless it has a value.
+            let far = brought_into(&first, target).await;
+            let near = first.at(0).spawn(STATE.with(&1)).await.unwrap();
+            near.link(&far).await.unwrap();
+            let _ = ask_remote(&far, Cancel).await;
+            if down.is_well() {
+                assert_eq!(ask_remote(&near, Suspend).await, Done, "linked: {target:?}");
+                assert_eq!(ask_remote(&near, Terminate).await, Done);
+            } else {
+                assert_eq!(near.down().await, Down::Cancelled, "linked: {target:?}");
+            }
+        }
+    });
+}
+
+async fn async_of<E: Event>(event: E) -> E::Output {
+    event.await
+}
+
+/// Whatever is asked of a thread whose process has died: it is lost, and nobody waits.
+#[test]
+fn each_request_to_the_dead_is_lost() {
+    for vps in [1, 2] {
+        Machine::builder().vps(vps).build().unwrap().block_on(async {
+            let [first, killer] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
+            let (first, second) = (Here::start(first), Here::start(Arc::clone(&killer)));
+            let _offering = [offer_state(&second), offer_state(&first)];
+            let far = first.at(1).spawn(STATE.with(&1)).await.unwrap();
+            let near = first.at(0).spawn(STATE.with(&1)).await.unwrap();
+            killer.kill();
+            far.down().await;
+            let lost = |result: Result<(), AskError>| {
+                assert!(matches!(result, Err(AskError::Call(CallError::Lost { .. }))), "{result:?}");
+            };
+            lost(far.suspend().await);
+            lost(far.suspend_for(Duration::from_secs(1)).await);
+            lost(far.block(never()).await);
+            lost(far.resume().await.map(drop));
+            lost(far.cancel().await);
+            lost(far.terminate(7).await.map_err(|unended| unended.why));
+            lost(far.link(&near).await);
+            // It is tied to one that has gone.
+            lost(near.link(&far).await);
+            assert_eq!(near.down().await, Down::Cancelled);
+            assert_eq!(far.down().await, Down::ProcessLost(Peer(1), Why::Died));
+            assert!(matches!(far.join().await, Err(EndError::Call(CallError::Lost { .. }))));
+            assert!(matches!(far.await, Err(EndError::Call(CallError::Lost { .. }))));
+        });
+    }
+}
+
+/// What one process may hold in another, and that this keeps nobody else out.
+#[test]
+fn what_a_process_holds_in_another_one_is_bounded() {
+    const KEEP: Function<Vec<u8>, Vec<u8>> = Function::new("test::keep");
+    let machine = Machine::builder().vps(2).build().unwrap();
+    machine.block_on(async {
+        let [first, second, third] = <[Here; 3]>::try_from(local(3)).unwrap();
+        let _offering = second.offer(KEEP, |_, bytes: Vec<u8>| async { bytes }).unwrap();
+        const MIB: usize = 1 << 20;
+        let plan = |length: usize| KEEP.with(&vec![1_u8; length]);
+        let mut kept = Vec::new();
+        let full = loop {
+            match first.at(1).spawn(plan(MIB)).await {
+                Ok(thread) => kept.push(thread),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full, SpawnError::Full);
+        assert!(full.to_string().contains("drop, the handles"), "{full}");
+        assert!((60..=64).contains(&kept.len()), "{}", kept.len());
+        let other = third.at(1).spawn(plan(MIB)).await.unwrap();
+        assert_eq!(other.await.map(|bytes| bytes.len()), Ok(MIB));
+        // Whoever takes a value makes room.
+        assert_eq!(kept.pop().unwrap().await.map(|bytes| bytes.len()), Ok(MIB));
+        kept.push(first.at(1).spawn(plan(MIB)).await.unwrap());
+    });
+}

@@ -115,6 +115,9 @@ impl Group {
     ///
     /// # Errors
     /// See [`GroupError`].
+    ///
+    /// # Panics
+    /// The caller is no thread of a machine.
     pub async fn of(here: &Here, name: &str, rank: u32, size: u32) -> Result<Self, GroupError> {
         if rank >= size {
             return Err(GroupError::NoSuchRank { rank, size });

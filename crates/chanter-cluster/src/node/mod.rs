@@ -8,7 +8,7 @@ mod window;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use chanter::prelude::*;
@@ -70,6 +70,8 @@ pub(crate) struct Node {
     pub(crate) rolls: Rolls,
     pub(crate) provided: Provided,
     waiting: Waiting,
+    /// The engine has not taken something: a hint for those who poll.
+    has_backlog: AtomicBool,
     /// Wakes the thread that serves the engine.
     server: Sender<()>,
     is_pumped: bool,
@@ -191,6 +193,7 @@ impl Node {
             rolls: Rolls::default(),
             provided: Provided::default(),
             waiting: Waiting::default(),
+            has_backlog: AtomicBool::new(false),
             server,
             is_pumped,
             ended: IVar::new(),
@@ -411,10 +414,15 @@ impl Node {
             return Err(SendError::Lost(to, Why::Unreachable));
         }
         state.outstanding.sent(&header, body.len());
-        if !state.backlog.is_empty() {
+        let refused = if state.backlog.is_empty() {
+            self.engine.try_send(to, lane, body).err().map(|full| full.body)
+        } else {
+            Some(body)
+        };
+        if let Some(body) = refused {
             state.push_back(lane, body);
-        } else if let Err(Full { body }) = self.engine.try_send(to, lane, body) {
-            state.push_back(lane, body);
+            // ORDER: Release pairs with the Acquire in `flush`; under the link's lock, which is taken there afterwards.
+            self.has_backlog.store(true, Ordering::Release);
         }
         if state.answers > MOST_ANSWERS || state.answered > MOST_ANSWERED {
             state.given_up = true;
@@ -433,11 +441,17 @@ impl Node {
 
     /// Sends what the engine would not take before.
     fn flush(&self) {
+        // ORDER: see `transmit`. Whoever pushes after this says so again.
+        if !self.has_backlog.load(Ordering::Relaxed) || !self.has_backlog.swap(false, Ordering::Acquire) {
+            return;
+        }
         for (peer, link) in &self.links {
             let mut state = lock(&link.state);
             while let Some((lane, body)) = state.pop_front() {
                 if let Err(Full { body }) = self.engine.try_send(*peer, lane, body) {
                     state.push_front(lane, body);
+                    // ORDER: as in `transmit`.
+                    self.has_backlog.store(true, Ordering::Release);
                     break;
                 }
             }

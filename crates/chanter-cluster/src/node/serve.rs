@@ -12,33 +12,30 @@ use crate::engine::{Polled, Rest};
 pub(super) async fn serve(node: Weak<Node>, rung: Receiver<()>) {
     let mut linger = Linger::default();
     loop {
-        begin_requests(&node).await;
-        let rest = {
-            let Some(node) = node.upgrade() else { return };
-            node.flush();
-            match node.poll_as_server() {
-                Polled::Nothing => {}
-                Polled::Some => linger.has_come(),
-                Polled::More => {
-                    linger.has_come();
-                    drop(node);
-                    yield_now().await;
-                    continue;
-                }
-            }
-            node.see_whether_ended();
-            if node.server_side.has_arrivals() {
+        let Some(serving) = node.upgrade() else { return };
+        if serving.server_side.has_arrivals() {
+            drop(serving);
+            begin_requests(&node).await;
+            continue;
+        }
+        let rest = match work(&serving, &mut linger) {
+            Next::Poll => continue,
+            Next::Yield => {
+                drop(serving);
+                yield_now().await;
                 continue;
             }
-            if node.is_pumped {
-                // The pump rests for it.
-                Rest::Notified
-            } else if linger.goes_on(node.engine.linger()) {
-                Rest::Work
-            } else {
-                node.engine.rest()
+            Next::Linger => {
+                drop(serving);
+                if !wait_briefly(&node, &rung).await {
+                    return;
+                }
+                continue;
             }
+            Next::Rest(rest) => rest,
         };
+        // Whoever rests may be the last one.
+        drop(serving);
         let goes_on = match rest {
             Rest::Work => {
                 yield_now().await;
@@ -58,6 +55,63 @@ pub(super) async fn serve(node: Weak<Node>, rung: Receiver<()>) {
             return;
         }
     }
+}
+
+/// What to do once the engine was polled.
+enum Next {
+    /// Requests have come.
+    Poll,
+    /// There is more, but others have their turn.
+    Yield,
+    /// Nothing has come: it may do so soon.
+    Linger,
+    Rest(Rest),
+}
+
+fn work(node: &Node, linger: &mut Linger) -> Next {
+    node.flush();
+    match node.poll_as_server() {
+        Polled::Nothing => {}
+        Polled::Some => linger.has_come(),
+        Polled::More => {
+            linger.has_come();
+            return Next::Yield;
+        }
+    }
+    node.see_whether_ended();
+    if node.server_side.has_arrivals() {
+        Next::Poll
+    } else if node.is_pumped {
+        // The pump rests for it.
+        Next::Rest(Rest::Notified)
+    } else if linger.goes_on(node.engine.linger()) {
+        Next::Linger
+    } else {
+        Next::Rest(node.engine.rest())
+    }
+}
+
+/// So often others have their turn before the clock is read again.
+const TURNS: u32 = 8;
+
+/// Lets others have their turns, until the engine has work, the bell was rung, or some time has gone. Nobody was told that
+/// the process sleeps. False: nobody needs it any more.
+async fn wait_briefly(node: &Weak<Node>, rung: &Receiver<()>) -> bool {
+    for _ in 0..TURNS {
+        yield_now().await;
+        let Some(node) = node.upgrade() else { return false };
+        if node.engine.has_work() || node.server_side.has_arrivals() {
+            return true;
+        }
+        let mut is_rung = false;
+        while rung.try_recv().is_ok() {
+            is_rung = true;
+        }
+        if is_rung {
+            return true;
+        }
+    }
+    true
 }
 
 /// Begins the requests that have come, each when the one before it has begun.

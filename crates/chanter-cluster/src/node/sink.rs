@@ -28,15 +28,13 @@ impl Node {
     fn is_understood(&self, from: Peer, frame: Body) -> Option<()> {
         let header = Header::decode(frame.frame(), u32::MAX).ok()?;
         let is_whole = frame.frame().len() - LENGTH == header.length as usize;
-        let is_there = self.links.contains_key(&from) && self.down(from).is_none();
-        if header.process != from.0 || !is_whole || !is_there {
+        let link = self.links.get(&from)?;
+        if header.process != from.0 || !is_whole || lock(&link.state).down.is_some() {
             return None;
         }
         match header.kind {
             Kind::Message => {
-                if let Some(link) = self.links.get(&from) {
-                    link.taken.fetch_add(1, Ordering::Relaxed);
-                }
+                link.taken.fetch_add(1, Ordering::Relaxed);
                 let inbox = lock(&self.table).get(header.to).map(Arc::clone);
                 let Some(inbox) = inbox else {
                     self.tell_gone(from, header.to);

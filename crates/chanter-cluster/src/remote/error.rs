@@ -33,7 +33,9 @@ impl fmt::Display for SpawnError {
                 f,
                 "the process does not offer {name:?}: is it of another version, or not that far yet?"
             ),
-            Self::NoSuchProcessor(vps) => write!(f, "the process has only {vps} virtual processors"),
+            Self::NoSuchProcessor(vps) => {
+                write!(f, "the process has only {vps} virtual processors, numbered from 0")
+            }
             Self::BadArguments(error) => write!(f, "the process cannot read the arguments: {error}"),
             Self::Full => f.write_str(
                 "this process has as many threads there as it may, or they keep as much: await, or drop, the handles \

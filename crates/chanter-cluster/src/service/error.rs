@@ -67,7 +67,11 @@ pub enum CallError {
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchProcess(peer) => write!(f, "there is no process {} in this cluster", peer.0),
+            Self::NoSuchProcess(peer) => write!(
+                f,
+                "there is no process {} in this cluster: they are numbered from 0, and `Here::count` says how many there are",
+                peer.0
+            ),
             Self::Lost { process, why, begun: Begun::No } => {
                 write!(f, "process {} {why}; the request was never sent and may be made elsewhere", process.0)
             }
@@ -90,10 +94,18 @@ impl fmt::Display for CallError {
                 )
             }
             Self::NoService { process, name } => {
-                write!(f, "process {} does not serve {name:?}, or not yet", process.0)
+                write!(
+                    f,
+                    "process {} does not serve {name:?}: is it of another version, or not that far yet?",
+                    process.0
+                )
             }
             Self::Refused { process, name } => {
-                write!(f, "process {} does not serve {name:?} to this process", process.0)
+                write!(
+                    f,
+                    "process {} does not serve {name:?} to this one: whom it serves says its `allow`",
+                    process.0
+                )
             }
             Self::BadRequest(error) => write!(
                 f,
@@ -101,7 +113,9 @@ impl fmt::Display for CallError {
             ),
             Self::BadAnswer(error) => write!(f, "there is an answer, but no use in it: {error}"),
             Self::Panicked(message) => write!(f, "the request panicked: {message}"),
-            Self::GivenUp => f.write_str("the request was given up: the machine that ran it ends"),
+            Self::GivenUp => f.write_str(
+                "the request was given up: the machine that ran it ends; some of it may have been done",
+            ),
         }
     }
 }

@@ -96,7 +96,7 @@ where
     let service = Arc::new((allow, handler));
     Arc::new(move |caller, owed, body| {
         let service = Arc::clone(&service);
-        spawn_parasite(run(owed, async move {
+        spawn_parasite(run(owed, move || async move {
             let (allow, handler) = &*service;
             if !allow(&caller) {
                 return (Ended::Refused, Body::with_capacity(0));
@@ -114,10 +114,11 @@ where
     })
 }
 
-/// Runs a request: to its end, or until it is withdrawn. All of it is the user's code, which may panic.
-async fn run(owed: Owed, work: impl Future<Output = (Ended, Body)>) {
+/// Runs a request: to its end, or until it is withdrawn. All of it is the user's code, which may panic. The future is made in
+/// its place: one that is handed over would lie here twice, and be copied.
+async fn run<W: Future<Output = (Ended, Body)>>(owed: Owed, work: impl FnOnce() -> W) {
     let ended = {
-        let mut work = pin!(work);
+        let mut work = pin!(work());
         poll_fn(|cx| {
             if owed.is_withdrawn(None) {
                 return Poll::Ready(None);

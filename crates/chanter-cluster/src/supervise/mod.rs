@@ -159,7 +159,10 @@ impl fmt::Display for TeamError {
         match self {
             Self::Spawn { child, why } => write!(f, "child {child:?} cannot be started: {why}"),
             Self::TooOften { child, down } => {
-                write!(f, "children have failed more often than the limit allows, {child:?} last: {down}")
+                write!(
+                    f,
+                    "children have failed more often than `at_most` allows, {child:?} last ({down}): all have been ended"
+                )
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use chanter::prelude::*;
 use chanter_cluster::engine::Local;
-use chanter_cluster::{AskError, CallError, EndError, Function, Here, SpawnError};
+use chanter_cluster::{AskError, CallError, Context, Down, EndError, Function, Here, SpawnError, ThreadName};
 
 const WAIT: Function<(), u32> = Function::new("laws::wait");
 
@@ -82,5 +82,72 @@ pub(super) async fn a_spawn_that_loses_leaves_no_thread() {
     assert_eq!(alive.load(Ordering::SeqCst), 0);
     drop(rx);
     let _ = rival.join().await.unwrap();
+    drop(offering);
+}
+
+const TALK: Function<ThreadName, ()> = Function::new("laws::talk");
+
+/// D3, of a monitor: the thread's process is killed at any point of its two messages; nothing comes after the news of its end, and
+/// if it has ended by itself, all has come.
+pub(super) async fn a_monitor_is_told_last() {
+    let [first, killer] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
+    let (first, second) = (Here::start(first), Here::start(Arc::clone(&killer)));
+    let offering = second.offer(TALK, |context: Context, to| async move {
+        for n in 0..2_u32 {
+            // It may be told that it is alone.
+            let _ = context.inbox().send(to, 1, &n).await;
+        }
+    });
+    let me = first.inbox().unwrap();
+    let killing = spawn(async move { killer.kill() });
+    match first.at(1).spawn(TALK.with(&me.name())).await {
+        Err(SpawnError::Call(error)) => assert!(is_lost(&error), "{error}"),
+        Err(error) => panic!("{error}"),
+        Ok(thread) => {
+            let down = thread.down().await;
+            let came = me.len();
+            match down {
+                Down::Ended => assert_eq!(came, 2),
+                Down::ProcessLost(..) => assert!(came <= 2),
+                down => panic!("{down}"),
+            }
+            killing.join().await.unwrap();
+            assert_eq!(me.len(), came, "something came afterwards");
+            for n in 0..came as u32 {
+                assert_eq!(me.recv::<u32>(thread.name(), 1).await.unwrap().value, n);
+            }
+            drop(offering);
+            return;
+        }
+    }
+    killing.join().await.unwrap();
+    drop(offering);
+}
+
+/// A thread here is tied to one there, whose process is killed at any point: it is tied and ends, or it was not tied.
+pub(super) async fn who_is_tied_to_the_dead_ends() {
+    let [first, killer] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
+    let (first, second) = (Here::start(first), Here::start(Arc::clone(&killer)));
+    let offering = [&first, &second].map(|here| here.offer(WAIT, |_, ()| async { never().await }).unwrap());
+    let near = first.at(0).spawn(WAIT.with(&())).await.unwrap();
+    let killing = spawn(async move { killer.kill() });
+    match first.at(1).spawn(WAIT.with(&())).await {
+        Err(SpawnError::Call(error)) => {
+            assert!(is_lost(&error), "{error}");
+            near.cancel().await.unwrap();
+        }
+        Err(error) => panic!("{error}"),
+        // The first half of a link is here, and cannot fail: it is tied either way.
+        Ok(far) => match near.link(&far).await {
+            Ok(()) => {}
+            Err(AskError::Call(error)) => assert!(is_lost(&error), "{error}"),
+            // The news was faster.
+            Err(AskError::Determined | AskError::NoThread) => {}
+            Err(error) => panic!("{error}"),
+        },
+    }
+    // Or it hangs, which the explorer finds.
+    assert_eq!(near.down().await, Down::Cancelled);
+    killing.join().await.unwrap();
     drop(offering);
 }
