@@ -115,7 +115,7 @@ where
 }
 
 /// Runs a request: to its end, or until it is withdrawn. All of it is the user's code, which may panic.
-async fn run(owed: Owed, work: impl Future<Output = (Ended, Body)>) {
+pub(super) async fn run(owed: Owed, work: impl Future<Output = (Ended, Body)>) {
     let ended = {
         let mut work = pin!(work);
         poll_fn(|cx| {
