@@ -82,6 +82,18 @@ where
     Begin(raw::start(Number::of(name), route, handler))
 }
 
+/// As [`raw`], of requests that are not handed on once they have begun.
+pub fn raw_here<R>(
+    name: &'static str,
+    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    handler: impl Fn(Caller, Body) -> R + Send + Sync + 'static,
+) -> Begin
+where
+    R: Future<Output = Result<Body, String>> + Send + 'static,
+{
+    Begin(raw::start_here(Number::of(name), route, handler))
+}
+
 /// See [`Here::offer_if`].
 pub fn function<Q, T, F, R>(name: &'static str, allow: fn(&Caller) -> bool, body: F) -> Bodies
 where

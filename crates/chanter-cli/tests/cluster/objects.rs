@@ -1,6 +1,5 @@
 //! Objects of launched processes: called, forwarded to, placed, moved; and one of the processes is killed.
 
-use chanter::prelude::*;
 use chanter_cluster::{ANYONE, Here};
 use chanter_objects::{Gone, Lazy, Owner, Ref, object};
 use nix::sys::signal::{Signal, raise};

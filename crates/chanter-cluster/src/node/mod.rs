@@ -28,6 +28,7 @@ use crate::group::Rolls;
 use crate::inbox::{Core, Inbox};
 use crate::name::{Asker, Keeper, Refusal, Registry, Table, ThreadName};
 use crate::remote::{Functions, Gates, Hosts};
+use crate::service::raw::Untold;
 use crate::service::{Calls, Provided, Server};
 use crate::wire::{Body, Control, Header, Kind, Slot, WITHDRAWN, encode};
 use foldhash::HashMap;
@@ -60,6 +61,7 @@ pub(crate) struct Node {
     /// Requests of this process to others, and of others to this one.
     pub(crate) calls: Calls,
     pub(crate) server_side: Server,
+    pub(crate) untold: Untold,
     /// What others may run here, and what they run.
     pub(crate) functions: Functions,
     pub(crate) hosts: Hosts,
@@ -186,6 +188,7 @@ impl Node {
             accounts: Mutex::default(),
             calls: Calls::default(),
             server_side: Server::default(),
+            untold: Untold::default(),
             functions: Functions::default(),
             hosts: Hosts::default(),
             gates: Gates::default(),
@@ -628,6 +631,7 @@ impl Node {
 
     /// Leaves the cluster: all that was sent is with its receivers' processes, or they have gone.
     pub(crate) async fn leave(&self) {
+        self.tell_all_moved();
         for link in self.links.values() {
             let emptied = {
                 let mut state = lock(&link.state);

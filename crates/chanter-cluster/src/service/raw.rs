@@ -16,18 +16,20 @@
 //!    whether the request is still there or not. When it hears of a later one, it looks whether that has gone already.
 //! 3. A call ends once: it is pending until then, and whatever comes later is of no call.
 //!
-//! So a call whose holder goes before its caller has heard of it ends when the word comes: that was sent behind the request, by
-//! a process that lives, or has gone, which ends the call as well.
+//! So a call whose holder goes before its caller has heard of it ends when the word comes: that is sent behind the request, a little later,
+//! by a process that lives, or has gone, which ends the call as well.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use chanter::base::synchronization;
-use chanter::spawn_parasite;
+use chanter::{after, spawn, spawn_parasite};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -117,6 +119,32 @@ where
         // The handler itself is ours; what it runs is the user's.
         let work = handler(caller, duty.clone(), body);
         spawn_parasite(run(duty, work));
+    })
+}
+
+/// The same, of requests that are not handed on once they have begun.
+pub(crate) fn start_here<R>(
+    number: Number,
+    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    handler: impl Fn(Caller, Body) -> R + Send + Sync + 'static,
+) -> Start
+where
+    R: Future<Output = Result<Body, String>> + Send + 'static,
+{
+    Arc::new(move |caller, owed, body| {
+        if let Some(Elsewhere { to, body }) = route(&caller, &body) {
+            if let Err((owed, why)) = owed.forward(to, number, body) {
+                owed.end(Ended::GivenUp, Body::copied_from(why.to_string().as_bytes()));
+            }
+            return;
+        }
+        let work = handler(caller, body);
+        spawn_parasite(super::registry::run(owed, move || async move {
+            match work.await {
+                Ok(body) => (Ended::Well, body),
+                Err(why) => (Ended::BadRequest, Body::copied_from(why.as_bytes())),
+            }
+        }));
     })
 }
 
@@ -222,14 +250,42 @@ impl Owed {
     }
 }
 
+/// So long a caller is not told that its call was handed on: most have their answer by then, and those who hand on many tell of them at
+/// once. (It is told to hear of a death, which takes no less.)
+const TOLD_AFTER: Duration = Duration::from_millis(1);
+
+/// Calls that were handed on, of which their callers were not told.
+#[derive(Default)]
+pub(crate) struct Untold(Mutex<Vec<(Peer, Control)>>);
+
 impl Node {
-    fn tell_moved(&self, origin: Peer, request: u64, to: Peer, hops: u32) {
+    fn tell_moved(self: &Arc<Self>, origin: Peer, request: u64, to: Peer, hops: u32) {
         if origin == self.me() {
             self.moved(request, to, hops);
             return;
         }
-        let control = Control::Moved { request, to: to.0, hops };
-        // Who has gone needs not be told.
-        let _ = self.transmit_control(origin, Lane::User, control, Body::with_capacity(0));
+        let is_first = {
+            let mut untold = self.untold.0.lock().unwrap_or_else(PoisonError::into_inner);
+            untold.push((origin, Control::Moved { request, to: to.0, hops }));
+            untold.len() == 1
+        };
+        if is_first {
+            let node = Arc::downgrade(self);
+            drop(spawn(async move {
+                after(TOLD_AFTER).await;
+                if let Some(node) = node.upgrade() {
+                    node.tell_all_moved();
+                }
+            }));
+        }
+    }
+
+    /// Tells whom it was not told.
+    pub(crate) fn tell_all_moved(&self) {
+        let untold = mem::take(&mut *self.untold.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for (origin, moved) in untold {
+            // Who has gone needs not be told.
+            let _ = self.transmit_control(origin, Lane::User, moved, Body::with_capacity(0));
+        }
     }
 }

@@ -116,7 +116,7 @@ where
 
 /// Runs a request: to its end, or until it is withdrawn. All of it is the user's code, which may panic. The future is made in
 /// its place: one that is handed over would lie here twice, and be copied.
-async fn run<W: Future<Output = (Ended, Body)>>(owed: Owed, work: impl FnOnce() -> W) {
+pub(super) async fn run<W: Future<Output = (Ended, Body)>>(owed: Owed, work: impl FnOnce() -> W) {
     let ended = {
         let mut work = pin!(work());
         poll_fn(|cx| {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use chanter::{Event, Receiver, Sender, after, choose, mailbox, spawn};
-use chanter_cluster::__table::{SERVICES, Service, gone, linkme, raw, read, write};
+use chanter_cluster::__table::{SERVICES, Service, gone, linkme, raw_here, read, write};
 use chanter_cluster::wire::{Body, Number};
 use chanter_cluster::{CallError, Caller, Here};
 use serde::de::DeserializeOwned;
@@ -36,9 +36,11 @@ struct State {
     cells: HashMap<u64, Cell>,
 }
 
+type Fill = Box<dyn FnOnce(&[u8]) + Send>;
+
 struct Cell {
     /// Determines the promise by a value's bytes.
-    fill: Box<dyn FnOnce(&[u8]) + Send>,
+    fill: Fill,
     /// Who has the continuation, whenever that is said. Closed with the cell.
     holders: Sender<u32>,
 }
@@ -290,13 +292,13 @@ async fn had(caller: Caller, body: Body) -> Result<Body, String> {
 #[linkme::distributed_slice(SERVICES)]
 #[linkme(crate = linkme)]
 static FILLS: Service = Service::new(FILL, || {
-    raw(FILL, |_, _| None, |caller, _, body| enter(&caller.here(), filled(caller.clone(), body)))
+    raw_here(FILL, |_, _| None, |caller, body| enter(&caller.here(), filled(caller.clone(), body)))
 });
 
 #[linkme::distributed_slice(SERVICES)]
 #[linkme(crate = linkme)]
 static HAVES: Service = Service::new(HAVE, || {
-    raw(HAVE, |_, _| None, |caller, _, body| enter(&caller.here(), had(caller.clone(), body)))
+    raw_here(HAVE, |_, _| None, |caller, body| enter(&caller.here(), had(caller.clone(), body)))
 });
 
 impl<T> fmt::Debug for FarContinuation<T> {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use chanter::{after, spawn};
-use chanter_cluster::__table::{Called, SERVICES, Service, linkme, raw, read, write};
+use chanter_cluster::__table::{Called, SERVICES, Service, linkme, raw_here, read, write};
 use chanter_cluster::wire::{Body, Number};
 use chanter_cluster::{CallError, Caller, Here};
 
@@ -212,17 +212,16 @@ async fn forgiven(caller: Caller, body: Body) -> Result<Body, String> {
 
 #[linkme::distributed_slice(SERVICES)]
 #[linkme(crate = linkme)]
-static LEASES: Service =
-    Service::new(LEASE, || raw(LEASE, |_, _| None, |caller, _, body| leased(caller, body)));
+static LEASES: Service = Service::new(LEASE, || raw_here(LEASE, |_, _| None, leased));
 
 #[linkme::distributed_slice(SERVICES)]
 #[linkme(crate = linkme)]
 static ENDS: Service = Service::new(END, || {
-    raw(END, |_, _| None, |caller, _, body| enter(&caller.here(), ended(caller.clone(), body)))
+    raw_here(END, |_, _| None, |caller, body| enter(&caller.here(), ended(caller.clone(), body)))
 });
 
 #[linkme::distributed_slice(SERVICES)]
 #[linkme(crate = linkme)]
 static FORGIVES: Service = Service::new(FORGIVE, || {
-    raw(FORGIVE, |_, _| None, |caller, _, body| enter(&caller.here(), forgiven(caller.clone(), body)))
+    raw_here(FORGIVE, |_, _| None, |caller, body| enter(&caller.here(), forgiven(caller.clone(), body)))
 });

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::estate::FarOwner;
+use super::request::Name;
 
 /// By slot and generation.
 type Table = HashMap<(u32, u32), FarOwner>;
@@ -61,7 +62,7 @@ pub(crate) fn some_have() -> bool {
 }
 
 /// Where it is: process, slot and generation.
-pub(crate) fn whereabouts(name: (u32, u32)) -> Option<(u32, u32, u32)> {
+pub(crate) fn whereabouts(name: (u32, u32)) -> Option<Name> {
     if !some_have() {
         return None;
     }
@@ -71,26 +72,29 @@ pub(crate) fn whereabouts(name: (u32, u32)) -> Option<(u32, u32, u32)> {
 /// So many hints are kept. With more, all are forgotten: they are hints.
 const MOST_HINTS: usize = 1 << 16;
 
+/// By name.
+type Places = HashMap<Name, Name>;
+
 /// Where objects of other processes are said to be: by process, slot and generation of their names.
 #[derive(Default)]
 pub(super) struct Hints {
-    hints: Mutex<HashMap<(u32, u32, u32), (u32, u32, u32)>>,
+    hints: Mutex<Places>,
     count: AtomicUsize,
 }
 
 impl Hints {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(u32, u32, u32), (u32, u32, u32)>> {
+    fn lock(&self) -> MutexGuard<'_, Places> {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn get(&self, name: (u32, u32, u32)) -> Option<(u32, u32, u32)> {
+    pub(super) fn get(&self, name: Name) -> Option<Name> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
         self.lock().get(&name).copied()
     }
 
-    pub(super) fn insert(&self, name: (u32, u32, u32), place: (u32, u32, u32)) {
+    pub(super) fn insert(&self, name: Name, place: Name) {
         let mut hints = self.lock();
         if hints.len() >= MOST_HINTS {
             hints.clear();
@@ -99,7 +103,7 @@ impl Hints {
         self.count.store(hints.len(), Ordering::Relaxed);
     }
 
-    pub(super) fn remove(&self, name: (u32, u32, u32)) {
+    pub(super) fn remove(&self, name: Name) {
         let mut hints = self.lock();
         hints.remove(&name);
         self.count.store(hints.len(), Ordering::Relaxed);

@@ -14,7 +14,7 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 
 use chanter::spawn;
-use chanter_cluster::__table::{Begin, raw, read};
+use chanter_cluster::__table::{Begin, raw_here, read};
 use chanter_cluster::{Caller, Here};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,8 @@ impl<T: Moves> Owner<T> {
     ///
     /// # Errors
     /// The value: it cannot be carried there, or the process has gone, or this one is in no cluster.
+    // As an `async fn` it would not say that it is `Send`.
+    #[allow(clippy::manual_async_fn)]
     pub fn new_on(process: u32, value: T) -> impl Future<Output = Result<Self, Unplaced<T>>> + Send + use<T> {
         async move {
             let Some(here) = current() else { return Err(Unplaced { value, why: Gone::Elsewhere }) };
@@ -153,6 +155,8 @@ impl<T: Moves> Ref<T> {
     ///
     /// # Errors
     /// [`Gone`]: then the object is where it was, or it has gone with the process where it was.
+    // As an `async fn` it would not say that it is `Send`.
+    #[allow(clippy::manual_async_fn)]
     pub fn migrate(self, to: u32) -> impl Future<Output = Result<(), Gone>> + Send + use<T> {
         async move {
             match self.local() {
@@ -189,18 +193,13 @@ async fn migrate_from<T: Moves>(
 async fn migrate<T: Moves>(here: &Here, slot: &'static Slot, generation: u32, to: u32) -> Result<(), Gone> {
     let name = (slot::number_of(slot), generation);
     let space = Space::of(here);
-    let hold = loop {
-        // Alone, whether it is here or not: one migration after the other.
-        let entered = Hold::<T>::enter_anyhow(slot, generation).await?;
-        match moved::whereabouts(name) {
-            None => break entered,
-            Some((process, ..)) if process == to => return Ok(()),
-            Some(_) => {
-                bring_home::<T>(here, slot, &entered, name).await?;
-                break entered;
-            }
-        }
-    };
+    // Alone, whether it is here or not: one migration after the other.
+    let hold = Hold::<T>::enter_anyhow(slot, generation).await?;
+    match moved::whereabouts(name) {
+        Some((process, ..)) if process == to => return Ok(()),
+        Some(_) => bring_home::<T>(here, slot, &hold, name).await?,
+        None => (),
+    }
     if !slot.is_live(generation) {
         return Err(slot.gone(generation));
     }
@@ -298,10 +297,10 @@ async fn take<T: Moves>(
 
 /// What runs the requests for moving objects of a type.
 pub fn moves<T: Moves>() -> Begin {
-    raw(
+    raw_here(
         T::NAME,
         |_, _| None,
-        |caller, _, body| {
+        |caller, body| {
             enter(&caller.here(), async move {
                 let asked = Asked::read(&body)?;
                 let errand: Errand<T> = read(asked.arguments)?;

@@ -4,12 +4,12 @@ use std::cell::UnsafeCell;
 use std::future::poll_fn;
 use std::pin::pin;
 
-use chanter_cluster::__table::{Begin, Duty, raw, read};
+use chanter_cluster::__table::{Begin, Duty, raw, raw_here, read};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::request::{Asked, answer, route};
-use super::space::enter;
+use super::space::entered;
 use crate::lazy::{Answer, Answers, Forward};
 use crate::{Gone, Ref};
 
@@ -22,8 +22,8 @@ where
     C: IntoFuture<Output = Result<R, Gone>> + 'static,
     C::IntoFuture: Send,
 {
-    raw(name, route, move |caller, _, body| {
-        enter(&caller.here(), async move {
+    raw_here(name, route, move |caller, body| {
+        entered(caller.here(), async move {
             let (called, place) = {
                 let asked = Asked::read(&body)?;
                 let place = asked.tells(&caller);
@@ -48,7 +48,7 @@ where
     C::IntoFuture: Send,
 {
     raw(name, route, move |caller, duty, body| {
-        enter(&caller.here(), async move {
+        entered(caller.here(), async move {
             let (called, place) = {
                 let asked = Asked::read(&body)?;
                 let place = asked.tells(&caller);

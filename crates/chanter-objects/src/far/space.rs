@@ -137,6 +137,11 @@ pub fn enter<F: Future>(here: &Here, future: F) -> Entered<F> {
     Entered { here: here.clone(), future }
 }
 
+/// The same, with one's own handle.
+pub(super) fn entered<F: Future>(here: Here, future: F) -> Entered<F> {
+    Entered { here, future }
+}
+
 /// See [`enter`].
 #[must_use = "futures do nothing unless awaited"]
 #[derive(Debug)]
