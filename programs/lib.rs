@@ -29,6 +29,7 @@ pub mod matrix_elements;
 pub mod matrix_rows;
 pub mod mergesort;
 pub mod micro;
+pub mod molecular_dynamics;
 pub mod par_fib;
 pub mod par_tak;
 pub mod peers;
@@ -36,12 +37,13 @@ pub mod policies;
 pub mod primes;
 pub mod random_tree;
 pub mod ray_tracer;
+pub mod schemas;
 pub mod sieve;
 pub mod tsp;
 
 use kit::Entry;
 
-/// Every program, in the order of the papers' tables: STING's figure 7, then Featherweight Threads' section 6.1.
+/// Every program, in the order of the papers' tables: STING's figure 7, Featherweight Threads' section 6.1, then Concert's section 5.2.
 pub fn all() -> Vec<Entry> {
     vec![
         Entry::of::<matrix_elements::MatrixElements>(),
@@ -60,6 +62,7 @@ pub fn all() -> Vec<Entry> {
         Entry::of::<sieve::Sieve2000>(),
         Entry::of::<par_tak::ParTak>(),
         Entry::of::<par_fib::ParFib>(),
+        Entry::of::<molecular_dynamics::MolecularDynamics>(),
     ]
 }
 

@@ -5,6 +5,7 @@
 //! - `micro` holds Chanter's bodies and lists who else does the same work; `peers` holds theirs.
 //! - `choice` is the benchmark of choice: every system that can choose, over the number of branches.
 //! - `cluster` is threads that talk across processes, over MPI and over sockets, beside these alone.
+//! - `objects` is the evaluation of Concert: methods that cost a call, and the paper's programs.
 //! - `sting` collects what has to do with threads and processors as values; `figure7` is the paper's table.
 //! - `policies` is what policies cost, and what they do: a study of requests beside computations.
 //! - `swerve` is the web server under load, beside others.
@@ -20,6 +21,7 @@ mod figures;
 mod measure;
 mod memory;
 mod micro;
+mod objects;
 mod paper;
 mod peers;
 mod plot;
@@ -72,6 +74,8 @@ enum What {
     /// Be a process of the job that is measured over MPI
     #[command(hide = true)]
     ClusterProcess(cluster::ProcessArgs),
+    /// Measure objects: calls and fallbacks in all schemas, and Concert's programs, beside the paper's figures
+    Objects(objects::ObjectsArgs),
     /// Measure what a policy of one's own costs, and requests beside computations under five policies
     Policies(policies::PoliciesArgs),
     /// Measure the web server under load: its three forms, beside Tokio and hyper, and nginx
@@ -167,6 +171,7 @@ fn main() -> ExitCode {
         What::Sting(args) => sting::run(&args),
         What::Cluster(args) => cluster::run(&args),
         What::ClusterProcess(args) => cluster::run_process(&args),
+        What::Objects(args) => objects::run(&args),
         What::Policies(args) => policies::run(&args),
         What::Swerve(args) => swerve::run(&args),
         What::SwervePeer(args) => swerve::run_peer(args),
