@@ -35,6 +35,7 @@ pub mod par_tak;
 pub mod peers;
 pub mod policies;
 pub mod primes;
+pub mod radiosity;
 pub mod random_tree;
 pub mod ray_tracer;
 pub mod schemas;
@@ -62,6 +63,7 @@ pub fn all() -> Vec<Entry> {
         Entry::of::<sieve::Sieve2000>(),
         Entry::of::<par_tak::ParTak>(),
         Entry::of::<par_fib::ParFib>(),
+        Entry::of::<radiosity::Radiosity>(),
         Entry::of::<molecular_dynamics::MolecularDynamics>(),
     ]
 }
