@@ -1,13 +1,20 @@
 //! The services and functions of a program, which the linker collects.
 
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use chanter::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use linkme;
 
+use crate::engine::{Peer, Why};
+use crate::node::Node;
 use crate::remote::{Make, make};
+use crate::service::raw;
+pub use crate::service::raw::{Called, Duty, Elsewhere, read, write};
 use crate::service::{Start, start};
-use crate::wire::Number;
+use crate::wire::{Body, Number};
 use crate::{Caller, Context, Here};
 
 /// What `#[service]` has made.
@@ -63,6 +70,18 @@ where
     Begin(start(allow, handler))
 }
 
+/// Requests of bytes, which may be handed on to other processes: see `service/raw.rs`.
+pub fn raw<R>(
+    name: &'static str,
+    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    handler: impl Fn(Caller, Duty, Body) -> R + Send + Sync + 'static,
+) -> Begin
+where
+    R: Future<Output = Result<Body, String>> + Send + 'static,
+{
+    Begin(raw::start(Number::of(name), route, handler))
+}
+
 /// See [`Here::offer`].
 pub fn function<Q, T, F, R>(body: F) -> Bodies
 where
@@ -74,12 +93,53 @@ where
     Bodies(make(body))
 }
 
+/// The processes of this program's process that are in use.
+static IN_USE: Mutex<Vec<Weak<Node>>> = Mutex::new(Vec::new());
+
+/// The process, if there is one in this program's process, and no other.
+pub fn only() -> Option<Here> {
+    let in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut live = in_use.iter().filter_map(Weak::upgrade);
+    let first = live.next()?;
+    let second = live.next();
+    // What is dropped here may be the last: not under the lock.
+    drop(live);
+    drop(in_use);
+    second.is_none().then(|| Here::of(first))
+}
+
+/// A process, as long as somebody else uses it.
+#[derive(Clone, Debug)]
+pub struct WeakHere(Weak<Node>);
+
+impl WeakHere {
+    /// That one.
+    pub fn of(here: &Here) -> Self {
+        Self(Arc::downgrade(here.node()))
+    }
+
+    /// The process, if it is in use.
+    pub fn upgrade(&self) -> Option<Here> {
+        self.0.upgrade().map(Here::of)
+    }
+}
+
+/// The event that a process has gone.
+pub fn gone(here: &Here, process: u32) -> impl Event<Output = Why> + Send + use<> {
+    here.node().gone(Peer(process))
+}
+
 /// A process serves and offers all of them.
 ///
 /// # Panics
 /// Two names have the same hash: one has to be changed.
 pub(crate) fn serve(here: &Here) {
     let node = here.node();
+    {
+        let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        in_use.retain(|node| node.strong_count() > 0);
+        in_use.push(Arc::downgrade(node));
+    }
     for Service { name, begin } in SERVICES {
         match node.registered(name, Number::of(name), begin().0) {
             Ok(serving) => serving.forever(),

@@ -1,6 +1,6 @@
 //! `#[object]`: from the methods of a type to the calls of them.
 
-use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
@@ -13,11 +13,16 @@ use syn::{
 struct Args {
     krate: Path,
     name: Option<Ident>,
+    /// Other processes call the methods, too.
+    remote: bool,
+    /// Its objects are made in other processes, and migrate.
+    moves: bool,
 }
 
 impl Parse for Args {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let mut args = Self { krate: parse_quote!(::chanter_objects), name: None };
+        let mut args =
+            Self { krate: parse_quote!(::chanter_objects), name: None, remote: false, moves: false };
         while !input.is_empty() {
             if input.peek(Token![crate]) {
                 input.parse::<Token![crate]>()?;
@@ -25,13 +30,21 @@ impl Parse for Args {
                 args.krate = input.parse()?;
             } else {
                 let key: Ident = input.parse()?;
-                if key != "name" {
-                    let message =
-                        format!("unknown argument `{key}`: there are `name = PatchRef` and `crate = path`");
-                    return Err(Error::new(key.span(), message));
+                match key.to_string().as_str() {
+                    "remote" => args.remote = true,
+                    "moves" => args.moves = true,
+                    "name" => {
+                        input.parse::<Token![=]>()?;
+                        args.name = Some(input.parse()?);
+                    }
+                    _ => {
+                        let message = format!(
+                            "unknown argument `{key}`: there are `remote`, `moves`, `name = PatchRef` \
+                             and `crate = path`"
+                        );
+                        return Err(Error::new(key.span(), message));
+                    }
                 }
-                input.parse::<Token![=]>()?;
-                args.name = Some(input.parse()?);
             }
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
@@ -47,6 +60,14 @@ enum Mode {
     Read,
     Mut,
     Free,
+}
+
+/// A method that is marked.
+struct Marked {
+    mode: Mode,
+    /// Only this process calls it.
+    local: bool,
+    method: ImplItemFn,
 }
 
 /// Expands the attribute. Errors come beside the methods, which stay what they are.
@@ -66,7 +87,7 @@ pub(crate) fn expand(args: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Takes the methods that are marked, and the marks away.
-fn methods(block: &mut ItemImpl) -> Result<Vec<(Mode, ImplItemFn)>> {
+fn methods(block: &mut ItemImpl) -> Result<Vec<Marked>> {
     let mut methods = Vec::new();
     let mut errors: Option<Error> = None;
     for item in &mut block.items {
@@ -75,7 +96,7 @@ fn methods(block: &mut ItemImpl) -> Result<Vec<(Mode, ImplItemFn)>> {
             method.attrs.extract_if(.., |attr| attr.path().is_ident("method")).collect();
         let Some(mark) = marks.first() else { continue };
         match mode(mark, method) {
-            Ok(mode) => methods.push((mode, method.clone())),
+            Ok((mode, local)) => methods.push(Marked { mode, local, method: method.clone() }),
             Err(error) => match &mut errors {
                 Some(errors) => errors.combine(error),
                 None => errors = Some(error),
@@ -85,10 +106,10 @@ fn methods(block: &mut ItemImpl) -> Result<Vec<(Mode, ImplItemFn)>> {
     if let Some(errors) = errors {
         return Err(errors);
     }
-    let writes = methods.iter().any(|(mode, _)| *mode == Mode::Mut);
-    match methods.iter().find(|(mode, _)| *mode == Mode::Free) {
-        Some((_, free)) if writes => Err(Error::new(
-            free.sig.ident.span(),
+    let writes = methods.iter().any(|marked| marked.mode == Mode::Mut);
+    match methods.iter().find(|marked| marked.mode == Mode::Free) {
+        Some(free) if writes => Err(Error::new(
+            free.method.sig.ident.span(),
             "a `free` method is inside beside any other, so no method of its object may be `mut`: \
              this one is `read`, or what changes lies in cells, atomics or locks",
         )),
@@ -96,7 +117,8 @@ fn methods(block: &mut ItemImpl) -> Result<Vec<(Mode, ImplItemFn)>> {
     }
 }
 
-fn mode(mark: &Attribute, method: &ImplItemFn) -> Result<Mode> {
+/// How it is inside, and whether it is local.
+fn mode(mark: &Attribute, method: &ImplItemFn) -> Result<(Mode, bool)> {
     let signature = &method.sig;
     let Some(receiver) = signature.receiver() else {
         return Err(Error::new(signature.span(), "a method of an object takes `&self` or `&mut self`"));
@@ -107,32 +129,49 @@ fn mode(mark: &Attribute, method: &ImplItemFn) -> Result<Mode> {
     }
     let writes = receiver.mutability.is_some();
     let natural = if writes { Mode::Mut } else { Mode::Read };
-    let syn::Meta::List(list) = &mark.meta else { return Ok(natural) };
+    let syn::Meta::List(list) = &mark.meta else { return Ok((natural, false)) };
+    let mut local = false;
     let word = list.parse_args_with(|input: ParseStream<'_>| {
-        if input.peek(Token![mut]) {
-            return Ok((Mode::Mut, input.parse::<Token![mut]>()?.to_token_stream()));
+        let mut word = None;
+        while !input.is_empty() {
+            match how(input)? {
+                Some(how) => word = Some(how),
+                None => local = true,
+            }
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
         }
-        let word: Ident = input.parse()?;
-        match word.to_string().as_str() {
-            "read" => Ok((Mode::Read, word.to_token_stream())),
-            "free" => Ok((Mode::Free, word.to_token_stream())),
-            _ => Err(Error::new(word.span(), "a method is `read`, `mut` or `free`")),
-        }
+        Ok(word)
     })?;
+    let Some(word) = word else { return Ok((natural, local)) };
     match word {
-        (Mode::Mut, _) if !writes => {
-            Err(Error::new(receiver.span(), "a method that is `mut` takes `&mut self`"))
-        }
-        (Mode::Read | Mode::Free, _) if writes => {
+        Mode::Mut if !writes => Err(Error::new(receiver.span(), "a method that is `mut` takes `&mut self`")),
+        Mode::Read | Mode::Free if writes => {
             Err(Error::new(receiver.span(), "a method that is `read` or `free` takes `&self`"))
         }
-        (mode, _) => Ok(mode),
+        mode => Ok((mode, local)),
+    }
+}
+
+/// One word of a method's mark; `None`: it is local.
+fn how(input: ParseStream<'_>) -> Result<Option<Mode>> {
+    if input.peek(Token![mut]) {
+        input.parse::<Token![mut]>()?;
+        return Ok(Some(Mode::Mut));
+    }
+    let word: Ident = input.parse()?;
+    match word.to_string().as_str() {
+        "read" => Ok(Some(Mode::Read)),
+        "free" => Ok(Some(Mode::Free)),
+        "local" => Ok(None),
+        _ => Err(Error::new(word.span(), "a method is `read`, `mut` or `free`, and may be `local`")),
     }
 }
 
 /// The type with the calls, and what makes a `Ref` deref to it.
-fn calls(args: Args, block: &ItemImpl, methods: &[(Mode, ImplItemFn)]) -> Result<TokenStream> {
-    let Args { krate, name } = args;
+fn calls(args: Args, block: &ItemImpl, methods: &[Marked]) -> Result<TokenStream> {
+    let Args { krate, name, remote, moves } = args;
     let object = &block.self_ty;
     let Type::Path(path) = &**object else {
         return Err(Error::new(object.span(), "`#[object]` needs a type that is declared in this crate"));
@@ -140,10 +179,13 @@ fn calls(args: Args, block: &ItemImpl, methods: &[(Mode, ImplItemFn)]) -> Result
     let last = path.path.segments.last().expect("a path has one");
     let name = name.unwrap_or_else(|| format_ident!("{}Ref", last.ident));
     let (generics, arguments, conditions) = block.generics.split_for_impl();
-    let calls = methods
-        .iter()
-        .map(|(mode, method)| call(&krate, object, *mode, method))
-        .collect::<Result<Vec<_>>>()?;
+    if (remote || moves) && !block.generics.params.is_empty() {
+        let message = "the methods of a remote object are known by their names: its type cannot be generic";
+        return Err(Error::new(block.generics.span(), message));
+    }
+    let whole = Whole { krate: &krate, object, name: &name, remote };
+    let calls = methods.iter().map(|marked| call(&whole, marked)).collect::<Result<Vec<_>>>()?;
+    let moves = moves.then(|| moving(&krate, object));
     let doc = format!("Calls of the methods of [`{}`]: what a reference to one derefs to.", last.ident);
     Ok(quote! {
         #[doc = #doc]
@@ -178,22 +220,94 @@ fn calls(args: Args, block: &ItemImpl, methods: &[(Mode, ImplItemFn)]) -> Result
         impl #generics #name #arguments #conditions {
             #(#calls)*
         }
+
+        #moves
     })
 }
 
+/// What other processes know the type by.
+fn moving(krate: &Path, object: &Type) -> TokenStream {
+    let mut text = format!("::{}#moves", object.to_token_stream());
+    text.retain(|letter| !letter.is_whitespace());
+    quote! {
+        #[automatically_derived]
+        impl #krate::far::Moves for #object {
+            const NAME: &'static str = ::core::concat!(::core::module_path!(), #text);
+        }
+
+        const _: () = {
+            #[#krate::far::table::linkme::distributed_slice(#krate::far::table::SERVICES)]
+            #[linkme(crate = #krate::far::table::linkme)]
+            static ENTRY: #krate::far::table::Service = #krate::far::table::Service::new(
+                <#object as #krate::far::Moves>::NAME,
+                #krate::far::moves::<#object>,
+            );
+        };
+    }
+}
+
+/// What all calls of a block have in common.
+struct Whole<'a> {
+    krate: &'a Path,
+    object: &'a Type,
+    /// The type that has the calls.
+    name: &'a Ident,
+    remote: bool,
+}
+
+/// By which of Concert's schemas a method is called.
+enum Schema {
+    NonBlocking(TokenStream),
+    MayBlock(TokenStream),
+    /// With the name of the continuation.
+    Continuation(TokenStream, Ident),
+}
+
 /// One call.
-fn call(krate: &Path, object: &Type, mode: Mode, method: &ImplItemFn) -> Result<TokenStream> {
-    let signature = &method.sig;
+fn call(whole: &Whole<'_>, marked: &Marked) -> Result<TokenStream> {
+    let Whole { krate, object, .. } = whole;
+    let signature = &marked.method.sig;
     if let Some(token) =
         signature.unsafety.map(|token| token.span()).or(signature.abi.as_ref().map(Spanned::span))
     {
         return Err(Error::new(token, "a method of an object is a safe Rust function"));
     }
-    let attrs = method.attrs.iter().filter(|attr| {
+    let attrs = marked.method.attrs.iter().filter(|attr| {
         ["doc", "cfg", "cfg_attr", "deprecated", "must_use"].iter().any(|name| attr.path().is_ident(name))
     });
-    let (vis, name) = (&method.vis, &signature.ident);
+    let (vis, name) = (&marked.method.vis, &signature.ident);
     let (generics, conditions) = (&signature.generics, &signature.generics.where_clause);
+    let (names, types, schema) = arguments(object, signature)?;
+    let returns = match &schema {
+        Schema::NonBlocking(output) => {
+            quote!(#krate::Call<#object, impl #krate::Method<#object, Output = #output>>)
+        }
+        Schema::MayBlock(output) => quote!(impl ::core::future::IntoFuture<
+            Output = ::core::result::Result<#output, #krate::Gone>,
+            IntoFuture = impl ::core::future::Future<Output = ::core::result::Result<#output, #krate::Gone>>
+        >),
+        Schema::Continuation(answer, _) => quote!(impl #krate::Forward<
+            Answer = #answer,
+            Output = ::core::result::Result<#answer, #krate::Gone>,
+            IntoFuture = impl #krate::Answers<#answer>
+        >),
+    };
+    let body = if whole.remote && !marked.local {
+        body_for_any(whole, marked, &names, &types, &schema)?
+    } else {
+        body(whole, marked, &names, &schema)
+    };
+    Ok(quote! {
+        #(#attrs)*
+        #[inline(always)]
+        #vis fn #name #generics (self, #(#names: #types),*) -> #returns #conditions {
+            #body
+        }
+    })
+}
+
+/// The arguments of a call, by name and type, and how it is made.
+fn arguments(object: &Type, signature: &syn::Signature) -> Result<(Vec<Ident>, Vec<TokenStream>, Schema)> {
     let (mut names, mut types) = (Vec::new(), Vec::new());
     for (index, input) in signature.inputs.iter().skip(1).enumerate() {
         let FnArg::Typed(argument) = input else { unreachable!("one receiver") };
@@ -207,17 +321,13 @@ fn call(krate: &Path, object: &Type, mode: Mode, method: &ImplItemFn) -> Result<
         ReturnType::Default => parse_quote!(()),
         ReturnType::Type(_, output) => (**output).clone(),
     };
+    let output = of_object(output.to_token_stream(), object);
     let lazy = types.last().and_then(|last| answer_of(last));
     let early = types.iter().rev().skip(1).find(|ty| answer_of(ty).is_some());
     if let Some(ty) = early {
         return Err(Error::new(ty.span(), "a continuation is the last argument"));
     }
-    let (value, inside) = match mode {
-        Mode::Mut => (quote!(&mut #object), format_ident!("with_mut")),
-        _ => (quote!(&#object), format_ident!("with")),
-    };
-    let body_span = signature.ident.span();
-    let (returns, body) = if let Some(answer) = lazy {
+    let schema = if let Some(answer) = lazy {
         if signature.asyncness.is_none() || !matches!(signature.output, ReturnType::Default) {
             return Err(Error::new(
                 signature.span(),
@@ -225,45 +335,115 @@ fn call(krate: &Path, object: &Type, mode: Mode, method: &ImplItemFn) -> Result<
             ));
         }
         types.pop();
-        let k = names.pop();
-        let lazily = format_ident!("{inside}_lazily");
-        let answer = of_object(answer.to_token_stream(), object);
-        (
-            quote!(impl #krate::Forward<
-                Answer = #answer,
-                Output = ::core::result::Result<#answer, #krate::Gone>,
-                IntoFuture = impl #krate::Answers<#answer>
-            >),
-            quote_spanned!(body_span=> self.0.#lazily(async move |this: #value, #k: #krate::Lazy<'_, #answer>| {
-                <#object>::#name(this, #(#names,)* #k).await
-            })),
-        )
+        let k = names.pop().expect("it has a name");
+        Schema::Continuation(of_object(answer.to_token_stream(), object), k)
     } else if signature.asyncness.is_some() {
-        let asynchronous = format_ident!("{inside}_async");
-        let output = of_object(output.to_token_stream(), object);
-        (
-            quote!(impl ::core::future::IntoFuture<
-                Output = ::core::result::Result<#output, #krate::Gone>,
-                IntoFuture = impl ::core::future::Future<Output = ::core::result::Result<#output, #krate::Gone>>
-            >),
+        Schema::MayBlock(output)
+    } else {
+        Schema::NonBlocking(output)
+    };
+    let types = types.iter().map(|ty| of_object(ty.to_token_stream(), object)).collect();
+    Ok((names, types, schema))
+}
+
+/// The object as the method takes it, and the word for its mode.
+fn receiver(object: &Type, mode: Mode) -> (TokenStream, Ident) {
+    match mode {
+        Mode::Mut => (quote!(&mut #object), format_ident!("with_mut")),
+        _ => (quote!(&#object), format_ident!("with")),
+    }
+}
+
+/// What makes the call of an object of this process.
+fn body(whole: &Whole<'_>, marked: &Marked, names: &[Ident], schema: &Schema) -> TokenStream {
+    let Whole { krate, object, .. } = whole;
+    let name = &marked.method.sig.ident;
+    let (value, inside) = receiver(object, marked.mode);
+    let body_span = name.span();
+    match schema {
+        Schema::NonBlocking(_) => {
+            quote_spanned!(body_span=> self.0.#inside(move |this: #value| <#object>::#name(this, #(#names),*)))
+        }
+        Schema::MayBlock(_) => {
+            let asynchronous = format_ident!("{inside}_async");
             quote_spanned!(body_span=> self.0.#asynchronous(async move |this: #value| {
                 <#object>::#name(this, #(#names),*).await
-            })),
-        )
-    } else {
-        let output = of_object(output.to_token_stream(), object);
-        (
-            quote!(#krate::Call<#object, impl #krate::Method<#object, Output = #output>>),
-            quote_spanned!(body_span=> self.0.#inside(move |this: #value| <#object>::#name(this, #(#names),*))),
-        )
-    };
-    let types = types.iter().map(|ty| of_object(ty.to_token_stream(), object));
-    Ok(quote! {
-        #(#attrs)*
-        #[inline(always)]
-        #vis fn #name #generics (self, #(#names: #types),*) -> #returns #conditions {
-            #body
+            }))
         }
+        Schema::Continuation(answer, k) => {
+            let lazily = format_ident!("{inside}_lazily");
+            quote_spanned!(body_span=> self.0.#lazily(async move |this: #value, #k: #krate::Lazy<'_, #answer>| {
+                <#object>::#name(this, #(#names,)* #k).await
+            }))
+        }
+    }
+}
+
+/// The same, of an object of any process; and what another process finds the method by.
+fn body_for_any(
+    whole: &Whole<'_>,
+    marked: &Marked,
+    names: &[Ident],
+    types: &[TokenStream],
+    schema: &Schema,
+) -> Result<TokenStream> {
+    let Whole { krate, object, name: calls, .. } = whole;
+    let signature = &marked.method.sig;
+    if !signature.generics.params.is_empty() {
+        let message = "a method that other processes call is known by its name, and cannot be generic: \
+                       say `#[method(local)]`";
+        return Err(Error::new(signature.generics.span(), message));
+    }
+    let name = &signature.ident;
+    let mut text = format!("::{}::{name}#{}", object.to_token_stream(), signature.to_token_stream());
+    text.retain(|letter| !letter.is_whitespace());
+    let (value, inside) = receiver(object, marked.mode);
+    // No argument has this name.
+    let to = Ident::new("to", Span::mixed_site());
+    let (answer, serve, how) = match schema {
+        Schema::NonBlocking(output) => (
+            output,
+            quote!(serve),
+            quote! {
+                #inside(|this: #value, (#(#names,)*): (#(#types,)*)| <#object>::#name(this, #(#names),*))
+            },
+        ),
+        Schema::MayBlock(output) => {
+            let inside = format_ident!("{inside}_async");
+            (
+                output,
+                quote!(serve),
+                quote! {
+                    #inside(async |this: #value, (#(#names,)*): (#(#types,)*)| {
+                        <#object>::#name(this, #(#names),*).await
+                    })
+                },
+            )
+        }
+        Schema::Continuation(output, k) => {
+            let inside = format_ident!("{inside}_lazily");
+            (
+                output,
+                quote!(serve_lazily),
+                quote! {
+                    #inside(async |this: #value, (#(#names,)*): (#(#types,)*), #k: #krate::Lazy<'_, #output>| {
+                        <#object>::#name(this, #(#names,)* #k).await
+                    })
+                },
+            )
+        }
+    };
+    Ok(quote_spanned! {name.span()=>
+        const NAME: &str = ::core::concat!(::core::module_path!(), #text);
+        const KEY: #krate::far::Key<(#(#types,)*), #answer> = #krate::far::Key::new(NAME);
+        #[#krate::far::table::linkme::distributed_slice(#krate::far::table::SERVICES)]
+        #[linkme(crate = #krate::far::table::linkme)]
+        static ENTRY: #krate::far::table::Service = #krate::far::table::Service::new(NAME, || {
+            #krate::far::#serve::<#object, (#(#types,)*), #answer, _>(NAME, |#to, (#(#names,)*)| {
+                #calls(#to).#name(#(#names),*)
+            })
+        });
+        self.0.named(KEY, (#(#names,)*)).#how
     })
 }
 

@@ -9,7 +9,8 @@ use std::task::{Context, Poll};
 
 use chanter::base::Mode;
 
-use crate::hold::{At, Waiting};
+use crate::apart::{Apart, Ended, Far};
+use crate::hold::At;
 use crate::{Gone, Ref};
 
 /// A method, with its arguments, that does not suspend.
@@ -23,6 +24,17 @@ pub unsafe trait Method<T> {
     const MODE: Mode;
     #[doc(hidden)]
     unsafe fn run(self, value: *mut T) -> Self::Output;
+    /// Whether it can be called where the object is, if that is another process.
+    #[doc(hidden)]
+    const IS_FAR: bool = false;
+    #[doc(hidden)]
+    fn far(self, to: Ref<T>) -> Result<Far<Self::Output>, Gone>
+    where
+        Self: Sized,
+    {
+        let _ = to;
+        Err(Gone::Elsewhere)
+    }
 }
 
 /// A method that reads.
@@ -112,6 +124,7 @@ impl<T, M: Method<T>> Call<T, M> {
             // SAFETY: inside, in this mode.
             Ok(Some(hold)) => Ok(Ok(hold.run(|value| unsafe { self.method.run(value) }))),
             Ok(None) => Err(self),
+            Err(Gone::Elsewhere) if M::IS_FAR => Err(self),
             Err(gone) => Ok(Err(gone)),
         }
     }
@@ -124,19 +137,19 @@ impl<T, M: Method<T>> IntoFuture for Call<T, M> {
     #[inline(always)]
     fn into_future(self) -> Calling<T, M> {
         let method = MaybeUninit::new(self.method);
-        Calling { at: self.at.again(), stage: Stage::Fresh, method, waiting: MaybeUninit::uninit() }
+        Calling { at: self.at.again(), stage: Stage::Fresh, method, apart: MaybeUninit::uninit() }
     }
 }
 
 /// A call that is being made: what `.await` makes of a [`Call`].
 #[must_use = "futures do nothing unless awaited"]
-pub struct Calling<T, M> {
+pub struct Calling<T, M: Method<T>> {
     at: At<T>,
     stage: Stage,
-    /// There unless it is `Over`.
+    /// There while it is `Fresh` or `Waiting`.
     method: MaybeUninit<M>,
-    /// There while it is `Waiting`: on the heap, since few calls do, and all are moved.
-    waiting: MaybeUninit<Pin<Box<Waiting<T>>>>,
+    /// There while it is `Waiting` or `Away`: on the heap, since few calls are, and all are moved.
+    apart: MaybeUninit<Apart<T, M::Output>>,
 }
 
 /// How far a call is. (One byte, rather than one for each part: a call is made of few stores.)
@@ -144,10 +157,12 @@ pub struct Calling<T, M> {
 enum Stage {
     Fresh,
     Waiting,
+    /// In another process.
+    Away,
     Over,
 }
 
-impl<T, M> fmt::Debug for Calling<T, M> {
+impl<T, M: Method<T>> fmt::Debug for Calling<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Calling(..)")
     }
@@ -163,27 +178,65 @@ impl<T, M: Method<T>> Calling<T, M> {
         unsafe { self.method.assume_init_read() }
     }
 
-    /// The object does not let it in.
+    /// The object does not let it in, or is elsewhere.
     ///
     /// # Safety
     /// It is not over, and is pinned.
     #[cold]
     #[inline(never)]
-    unsafe fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<M::Output, Gone>> {
+    unsafe fn wait(&mut self, cx: &mut Context<'_>, gone: Option<Gone>) -> Poll<Result<M::Output, Gone>> {
         if self.stage == Stage::Fresh {
-            self.waiting.write(Box::pin(Waiting::new(self.at, M::MODE)));
+            if let Some(gone) = gone {
+                // SAFETY: fresh.
+                return unsafe { self.go_away(cx, gone) };
+            }
+            self.apart.write(Apart::waiting(self.at, M::MODE));
             self.stage = Stage::Waiting;
         }
         // SAFETY: there.
-        let event = unsafe { self.waiting.assume_init_mut() };
-        let Poll::Ready(hold) = event.as_mut().poll(cx) else { return Poll::Pending };
+        let apart = unsafe { self.apart.assume_init_mut() };
+        let Poll::Ready(ended) = apart.poll(cx) else { return Poll::Pending };
+        let hold = match ended {
+            Ended::Over(result) => {
+                self.stage = Stage::Over;
+                // SAFETY: there, and never used again.
+                unsafe { self.apart.assume_init_drop() };
+                return Poll::Ready(result);
+            }
+            Ended::In(hold) => hold,
+        };
         self.stage = Stage::Fresh;
         // SAFETY: there, and never used again.
-        unsafe { self.waiting.assume_init_drop() };
-        // SAFETY: it is not over.
+        unsafe { self.apart.assume_init_drop() };
+        match hold {
+            Ok(hold) => {
+                // SAFETY: it is not over.
+                let method = unsafe { self.take_method() };
+                // SAFETY: inside, in this mode.
+                Poll::Ready(Ok(hold.run(|value| unsafe { method.run(value) })))
+            }
+            // SAFETY: fresh.
+            Err(gone) => unsafe { self.go_away(cx, gone) },
+        }
+    }
+
+    /// It is not here: makes the call where it is.
+    ///
+    /// # Safety
+    /// Fresh.
+    unsafe fn go_away(&mut self, cx: &mut Context<'_>, gone: Gone) -> Poll<Result<M::Output, Gone>> {
+        if gone != Gone::Elsewhere {
+            return Poll::Ready(Err(gone));
+        }
+        // SAFETY: fresh.
         let method = unsafe { self.take_method() };
-        // SAFETY: inside, in this mode.
-        Poll::Ready(hold.map(|hold| hold.run(|value| unsafe { method.run(value) })))
+        match method.far(self.at.name()) {
+            Ok(far) => self.apart.write(Apart::Away(far)),
+            Err(gone) => return Poll::Ready(Err(gone)),
+        };
+        self.stage = Stage::Away;
+        // SAFETY: neither fresh nor over.
+        unsafe { self.wait(cx, None) }
     }
 }
 
@@ -204,24 +257,27 @@ impl<T, M: Method<T>> Future for Calling<T, M> {
                     return Poll::Ready(Ok(hold.run(|value| unsafe { method.run(value) })));
                 }
                 Ok(None) => (),
-                Err(gone) => return Poll::Ready(Err(gone)),
+                // SAFETY: it is not over; pinned.
+                Err(gone) => return unsafe { this.wait(cx, Some(gone)) },
             }
         }
         // SAFETY: it is not over; pinned.
-        unsafe { this.wait(cx) }
+        unsafe { this.wait(cx, None) }
     }
 }
 
-impl<T, M> Drop for Calling<T, M> {
+impl<T, M: Method<T>> Drop for Calling<T, M> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.stage != Stage::Over {
             // SAFETY: the stage says what is there.
             unsafe {
-                if self.stage == Stage::Waiting {
-                    self.waiting.assume_init_drop();
+                if self.stage != Stage::Fresh {
+                    self.apart.assume_init_drop();
                 }
-                self.method.assume_init_drop();
+                if self.stage != Stage::Away {
+                    self.method.assume_init_drop();
+                }
             }
         }
     }

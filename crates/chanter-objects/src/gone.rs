@@ -14,8 +14,26 @@ pub enum Gone {
     Poisoned,
     /// The method ended, and nobody has kept its continuation, or who had has dropped it.
     Unanswered,
-    /// It is in another process, which cannot be called from here.
+    /// It is in another process, which cannot be called from here: this one is in no cluster, or the method is not one
+    /// of an `#[object(remote)]`.
     Elsewhere,
+    /// The process where it is has gone. (D6: a method runs at most once.)
+    Lost {
+        /// Whether the method may have run.
+        begun: Begun,
+    },
+    /// What is asked or answered cannot be carried between the processes: it is too long, or cannot be written or read, or the other
+    /// process has no such method. (Is it of another version?)
+    Incompatible,
+}
+
+/// Whether a call that was lost has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Begun {
+    /// It never left this process.
+    No,
+    /// It may have run, in part or whole, or not at all. It did not run twice.
+    Unknown,
 }
 
 impl fmt::Display for Gone {
@@ -24,7 +42,14 @@ impl fmt::Display for Gone {
             Self::Ended => "the object has ended",
             Self::Poisoned => "the object is poisoned: a method that may write has panicked",
             Self::Unanswered => "the call was not answered",
-            Self::Elsewhere => "the object is in another process",
+            Self::Elsewhere => "the object is in another process, and cannot be called from here",
+            Self::Lost { begun: Begun::No } => "the object's process has gone; the call was not made",
+            Self::Lost { begun: Begun::Unknown } => {
+                "the object's process has gone; the call may have been made, or not"
+            }
+            Self::Incompatible => {
+                "the object's process does not understand the call, or it cannot be carried there"
+            }
         })
     }
 }

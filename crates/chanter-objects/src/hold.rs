@@ -94,6 +94,20 @@ impl<T> Hold<T> {
         }
     }
 
+    /// Waits until nobody else is inside, whether the object is live or not.
+    #[cfg(feature = "cluster")]
+    pub(crate) async fn enter_anyhow(slot: &'static Slot, generation: u32) -> Result<Self, Gone> {
+        let left = Left(slot, generation);
+        synchronization(slot.gate.enter(Mode::Alone, type_name::<T>())).await;
+        let hold = Self { slot, generation, mode: Mode::Alone, noted: Noted::Counted, of: PhantomData };
+        drop(left);
+        if slot.is_over(generation) {
+            drop(hold);
+            return Err(Gone::Ended);
+        }
+        Ok(hold)
+    }
+
     /// Inside by permits: looks again whether that generation is live (INV-BODY 1).
     #[inline(always)]
     fn entered(slot: &'static Slot, generation: u32, mode: Mode) -> Result<Self, Gone> {

@@ -17,6 +17,7 @@ use std::task::{Context, Poll};
 
 use chanter::event::Sync;
 
+use crate::apart::Far;
 use crate::hold::At;
 use crate::may_block::{Begin, Inside, MayBlock};
 use crate::promise::{Continuation, Promise, Touch};
@@ -44,6 +45,9 @@ pub enum Answer<T> {
     /// Where it was forwarded to it was not heard.
     Failed(Gone),
     Kept(Promise<T>),
+    /// The caller is another process: who has this may let a third one answer it.
+    #[cfg(feature = "cluster")]
+    Owed(chanter_cluster::__table::Duty),
 }
 
 impl<T> fmt::Debug for Answer<T> {
@@ -192,7 +196,7 @@ impl<T, F: Answers<T>> Future for Forwarded<'_, F, T> {
 }
 
 /// A call of a method that takes its continuation.
-pub(crate) struct LazyCall<T, I, A, F, R> {
+pub(crate) struct LazyCall<T, I, A, F: Future, R> {
     at: At<T>,
     inside: I,
     stage: Stage,
@@ -208,7 +212,7 @@ pub(crate) struct LazyCall<T, I, A, F, R> {
 }
 
 // SAFETY: the answer's place is used by the method, which is a part of this.
-unsafe impl<T, I: Send, A: Send, F: Send, R: Send> Send for LazyCall<T, I, A, F, R> where T: Send {}
+unsafe impl<T: Send, I: Send, A: Send, F: Future + Send, R: Send> Send for LazyCall<T, I, A, F, R> {}
 
 /// How far a call is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -225,12 +229,44 @@ struct For<A, R> {
     answer: *mut Answer<R>,
 }
 
-impl<T, F: Future, R, A: FnOnce(*mut T, *mut Answer<R>) -> F> Begin<T> for For<A, R> {
+impl<T, R, A: BeginFor<T, R>> Begin<T> for For<A, R> {
+    type Method = A::Method;
+
+    #[inline(always)]
+    fn begin(self, value: *mut T) -> A::Method {
+        self.method.begin(value, self.answer)
+    }
+
+    fn far(self, to: Ref<T>) -> Result<Far<()>, Gone> {
+        // SAFETY: nobody else's as long as the call lives, of which what this makes is a part: `poll_for`'s contract.
+        unsafe { self.method.far(to, self.answer) }
+    }
+}
+
+/// What makes a method's future of its object, and of where it answers.
+pub(crate) trait BeginFor<T, R> {
+    /// The future.
+    type Method: Future<Output = ()>;
+    fn begin(self, value: *mut T, answer: *mut Answer<R>) -> Self::Method;
+    /// Calls it where the object is, which is another process.
+    ///
+    /// # Safety
+    /// The answer's place is there, and nobody else's, as long as what this makes lives.
+    unsafe fn far(self, to: Ref<T>, answer: *mut Answer<R>) -> Result<Far<()>, Gone>
+    where
+        Self: Sized,
+    {
+        let _ = (to, answer);
+        Err(Gone::Elsewhere)
+    }
+}
+
+impl<T, R, F: Future<Output = ()>, A: FnOnce(*mut T, *mut Answer<R>) -> F> BeginFor<T, R> for A {
     type Method = F;
 
     #[inline(always)]
-    fn begin(self, value: *mut T) -> F {
-        (self.method)(value, self.answer)
+    fn begin(self, value: *mut T, answer: *mut Answer<R>) -> F {
+        self(value, answer)
     }
 }
 
@@ -240,33 +276,29 @@ impl<T, F: Future, R, A: FnOnce(*mut T, *mut Answer<R>) -> F> Begin<T> for For<A
 /// As for [`may_block`](crate::may_block::may_block); and the second pointer is that of an answer that is nobody else's as
 /// long as the method's future lives.
 #[inline(always)]
-pub(crate) unsafe fn lazy_call<T, I, A, F, R>(to: Ref<T>, inside: I, method: A) -> ToAnswer<T, I, A, F, R>
-where
-    A: FnOnce(*mut T, *mut Answer<R>) -> F,
-{
+pub(crate) unsafe fn lazy_call<T, I, A: BeginFor<T, R>, R>(
+    to: Ref<T>,
+    inside: I,
+    method: A,
+) -> ToAnswer<T, I, A, R> {
     ToAnswer { at: to.at(), inside, method, answers: PhantomData }
 }
 
 /// A call that has not begun. (It is small; what is awaited is made in its place.)
 #[must_use = "calls do nothing unless awaited"]
-pub(crate) struct ToAnswer<T, I, A, F, R> {
+pub(crate) struct ToAnswer<T, I, A, R> {
     at: At<T>,
     inside: I,
     method: A,
-    answers: PhantomData<fn() -> (F, R)>,
+    answers: PhantomData<fn() -> R>,
 }
 
-impl<T, I, A, F, R> IntoFuture for ToAnswer<T, I, A, F, R>
-where
-    I: Inside + Copy,
-    A: FnOnce(*mut T, *mut Answer<R>) -> F,
-    F: Future<Output = ()>,
-{
+impl<T, I: Inside + Copy, A: BeginFor<T, R>, R> IntoFuture for ToAnswer<T, I, A, R> {
     type Output = Result<R, Gone>;
-    type IntoFuture = LazyCall<T, I, A, F, R>;
+    type IntoFuture = LazyCall<T, I, A, A::Method, R>;
 
     #[inline(always)]
-    fn into_future(self) -> LazyCall<T, I, A, F, R> {
+    fn into_future(self) -> Self::IntoFuture {
         LazyCall {
             at: self.at.again(),
             inside: self.inside,
@@ -284,7 +316,7 @@ where
 unsafe impl<T, I, A, F, R> Answers<R> for LazyCall<T, I, A, F, R>
 where
     I: Inside + Copy,
-    A: FnOnce(*mut T, *mut Answer<R>) -> F,
+    A: BeginFor<T, R, Method = F>,
     F: Future<Output = ()>,
 {
     #[inline(always)]
@@ -318,7 +350,7 @@ where
 impl<T, I, A, F, R> Future for LazyCall<T, I, A, F, R>
 where
     I: Inside + Copy,
-    A: FnOnce(*mut T, *mut Answer<R>) -> F,
+    A: BeginFor<T, R, Method = F>,
     F: Future<Output = ()>,
 {
     type Output = Result<R, Gone>;
@@ -340,6 +372,8 @@ where
                 Answer::None => return Poll::Ready(Err(Gone::Unanswered)),
                 // SAFETY: nothing that is pinned is moved.
                 Answer::Kept(promise) => unsafe { self.as_mut().get_unchecked_mut() }.keep(promise),
+                #[cfg(feature = "cluster")]
+                Answer::Owed(_) => return Poll::Ready(Err(Gone::Unanswered)),
             }
         }
         // SAFETY: there, and nothing that is pinned is moved.
@@ -347,7 +381,7 @@ where
     }
 }
 
-impl<T, I, A, F, R> LazyCall<T, I, A, F, R> {
+impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
     #[cold]
     fn keep(&mut self, promise: Promise<R>) {
         self.kept.write(Box::pin(promise.into_future()));
@@ -355,7 +389,7 @@ impl<T, I, A, F, R> LazyCall<T, I, A, F, R> {
     }
 }
 
-impl<T, I, A, F, R> Drop for LazyCall<T, I, A, F, R> {
+impl<T, I, A, F: Future, R> Drop for LazyCall<T, I, A, F, R> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the stage says what is there.

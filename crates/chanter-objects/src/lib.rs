@@ -45,9 +45,12 @@
 //! A panic of a method is one of its caller, as with any call. One of a method that may write leaves the object *poisoned*:
 //! further calls give [`Gone::Poisoned`], until its owner [forgives](Owner::forgive).
 
+mod apart;
 mod call;
 mod conc;
 mod counter;
+#[cfg(feature = "cluster")]
+pub mod far;
 mod gone;
 mod hold;
 mod lazy;
@@ -63,7 +66,7 @@ pub use call::{Call, Calling, Method, Reads, Writes};
 pub use conc::Part as __Part;
 pub use conc::conc_for;
 pub use counter::Counter;
-pub use gone::Gone;
+pub use gone::{Begun, Gone};
 pub use lazy::{Answers, Forward, Forwarded, Forwarding, Lazy};
 pub use object::Object;
 pub use owner::Owner;

@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 
 use chanter::base::Mode;
 
-use crate::hold::{At, Hold, Waiting};
+use crate::apart::{Apart, Ended, Far};
+use crate::hold::{At, Hold};
 use crate::{Gone, Ref};
 
 /// Beside others that read.
@@ -41,6 +42,14 @@ pub(crate) trait Begin<T> {
     /// The future.
     type Method: Future;
     fn begin(self, value: *mut T) -> Self::Method;
+    /// Calls it where the object is, which is another process.
+    fn far(self, to: Ref<T>) -> Result<Far<<Self::Method as Future>::Output>, Gone>
+    where
+        Self: Sized,
+    {
+        let _ = to;
+        Err(Gone::Elsewhere)
+    }
 }
 
 impl<T, F: Future, A: FnOnce(*mut T) -> F> Begin<T> for A {
@@ -59,14 +68,14 @@ impl<T, F: Future, A: FnOnce(*mut T) -> F> Begin<T> for A {
 /// **Cancel safety.** Dropped while it waits, it was not made. Dropped while the method is suspended, the method ends there and
 /// the object is free.
 #[must_use = "calls do nothing unless awaited"]
-pub(crate) struct MayBlock<T, I, A, F> {
+pub(crate) struct MayBlock<T, I, A, F: Future> {
     at: At<T>,
     stage: Stage,
     _inside: I,
     /// Makes the method's future of the object. There until it is `Running`.
     method: MaybeUninit<A>,
-    /// There while it is `Waiting`: on the heap, since few calls do, and all are moved.
-    waiting: MaybeUninit<Pin<Box<Waiting<T>>>>,
+    /// There while it is `Waiting` or `Away`: on the heap, since few calls are, and all are moved.
+    apart: MaybeUninit<Apart<T, F::Output>>,
     /// There while it is `Running`. Pinned.
     running: MaybeUninit<F>,
     hold: MaybeUninit<Hold<T>>,
@@ -77,11 +86,13 @@ pub(crate) struct MayBlock<T, I, A, F> {
 enum Stage {
     Fresh,
     Waiting,
+    /// In another process.
+    Away,
     Running,
     Over,
 }
 
-impl<T, I, A, F> fmt::Debug for MayBlock<T, I, A, F> {
+impl<T, I, A, F: Future> fmt::Debug for MayBlock<T, I, A, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MayBlock({:?})", self.at.name())
     }
@@ -120,7 +131,7 @@ impl<T, I: Inside, A: Begin<T>> IntoFuture for ToBlock<T, I, A> {
     }
 }
 
-impl<T, I, A, F> MayBlock<T, I, A, F> {
+impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
     /// # Safety
     /// As for [`may_block`].
     #[inline(always)]
@@ -130,7 +141,7 @@ impl<T, I, A, F> MayBlock<T, I, A, F> {
             stage: Stage::Fresh,
             _inside: inside,
             method: MaybeUninit::new(method),
-            waiting: MaybeUninit::uninit(),
+            apart: MaybeUninit::uninit(),
             running: MaybeUninit::uninit(),
             hold: MaybeUninit::uninit(),
         }
@@ -150,25 +161,69 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
         self.stage = Stage::Running;
     }
 
-    /// The object does not let it in. Ready: it is running, or over.
+    /// The object does not let it in, or is elsewhere. `Ready(None)`: it is running.
     ///
     /// # Safety
-    /// Fresh, or waiting; pinned.
+    /// Fresh, waiting or away; pinned.
     #[cold]
     #[inline(never)]
-    unsafe fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+    unsafe fn wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        gone: Option<Gone>,
+    ) -> Poll<Option<Result<F::Output, Gone>>> {
         if self.stage == Stage::Fresh {
-            self.waiting.write(Box::pin(Waiting::new(self.at, I::MODE)));
+            if let Some(gone) = gone {
+                // SAFETY: fresh.
+                return unsafe { self.go_away(cx, gone) };
+            }
+            self.apart.write(Apart::waiting(self.at, I::MODE));
             self.stage = Stage::Waiting;
         }
         // SAFETY: there.
-        let event = unsafe { self.waiting.assume_init_mut() };
-        let Poll::Ready(hold) = event.as_mut().poll(cx) else { return Poll::Pending };
+        let apart = unsafe { self.apart.assume_init_mut() };
+        let Poll::Ready(ended) = apart.poll(cx) else { return Poll::Pending };
+        let hold = match ended {
+            Ended::Over(result) => {
+                self.stage = Stage::Over;
+                // SAFETY: there, and never used again.
+                unsafe { self.apart.assume_init_drop() };
+                return Poll::Ready(Some(result));
+            }
+            Ended::In(hold) => hold,
+        };
         self.stage = Stage::Fresh;
         // SAFETY: there, and never used again.
-        unsafe { self.waiting.assume_init_drop() };
-        // SAFETY: see above.
-        Poll::Ready(hold.map(|hold| unsafe { self.begin(hold) }))
+        unsafe { self.apart.assume_init_drop() };
+        match hold {
+            Ok(hold) => {
+                // SAFETY: fresh.
+                unsafe { self.begin(hold) };
+                Poll::Ready(None)
+            }
+            // SAFETY: fresh.
+            Err(gone) => unsafe { self.go_away(cx, gone) },
+        }
+    }
+
+    /// It is not here: makes the call where it is.
+    ///
+    /// # Safety
+    /// Fresh; pinned.
+    unsafe fn go_away(&mut self, cx: &mut Context<'_>, gone: Gone) -> Poll<Option<Result<F::Output, Gone>>> {
+        if gone != Gone::Elsewhere {
+            return Poll::Ready(Some(Err(gone)));
+        }
+        self.stage = Stage::Over;
+        // SAFETY: there, and not taken again.
+        let method = unsafe { self.method.assume_init_read() };
+        match method.far(self.at.name()) {
+            Ok(far) => self.apart.write(Apart::Away(far)),
+            Err(gone) => return Poll::Ready(Some(Err(gone))),
+        };
+        self.stage = Stage::Away;
+        // SAFETY: away; pinned.
+        unsafe { self.wait(cx, None) }
     }
 
     /// # Safety
@@ -215,11 +270,10 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> Future for MayBlock<T, I,
             match now {
                 // SAFETY: fresh.
                 Ok(Some(hold)) => unsafe { this.begin(hold) },
-                Err(gone) => return Poll::Ready(Err(gone)),
-                // SAFETY: fresh or waiting, and pinned.
-                Ok(None) => match unsafe { this.wait(cx) } {
-                    Poll::Ready(Ok(())) => (),
-                    Poll::Ready(Err(gone)) => return Poll::Ready(Err(gone)),
+                // SAFETY: fresh, waiting or away, and pinned.
+                other => match unsafe { this.wait(cx, other.err()) } {
+                    Poll::Ready(None) => (),
+                    Poll::Ready(Some(result)) => return Poll::Ready(result),
                     Poll::Pending => return Poll::Pending,
                 },
             }
@@ -229,7 +283,7 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> Future for MayBlock<T, I,
     }
 }
 
-impl<T, I, A, F> Drop for MayBlock<T, I, A, F> {
+impl<T, I, A, F: Future> Drop for MayBlock<T, I, A, F> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the stage says what is there.
@@ -240,9 +294,10 @@ impl<T, I, A, F> Drop for MayBlock<T, I, A, F> {
                     let _behind_the_future = self.hold.assume_init_read();
                     self.running.assume_init_drop();
                 }
+                Stage::Away => self.apart.assume_init_drop(),
                 stage => {
                     if stage == Stage::Waiting {
-                        self.waiting.assume_init_drop();
+                        self.apart.assume_init_drop();
                     }
                     self.method.assume_init_drop();
                 }

@@ -4,6 +4,10 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::Ref;
+#[cfg(feature = "cluster")]
+use crate::far::{FarOwner, Moved};
+#[cfg(feature = "cluster")]
+use crate::reference::Place;
 use crate::slot::{self, Slot};
 
 /// An object's owner. The object ends when this is dropped: calls that have not begun give
@@ -11,9 +15,17 @@ use crate::slot::{self, Slot};
 ///
 /// (Concert leaves this to a collector. There is none here, across processes least of all.)
 pub struct Owner<T: Send + 'static> {
-    slot: &'static Slot,
-    generation: u32,
+    what: What,
     of: PhantomData<T>,
+}
+
+/// What it owns.
+enum What {
+    /// An object that was born here, of that generation.
+    Here(&'static Slot, u32),
+    /// One that was born in another process.
+    #[cfg(feature = "cluster")]
+    There(FarOwner),
 }
 
 // SAFETY: through a shared owner there are references only.
@@ -26,28 +38,73 @@ impl<T: Send + 'static> Owner<T> {
     /// If there are four billion objects.
     pub fn new(value: T) -> Self {
         let (slot, generation) = slot::put(value);
-        Self { slot, generation, of: PhantomData }
+        Self { what: What::Here(slot, generation), of: PhantomData }
+    }
+
+    #[cfg(feature = "cluster")]
+    pub(crate) fn far(owner: FarOwner) -> Self {
+        Self { what: What::There(owner), of: PhantomData }
     }
 
     /// The object's name.
     pub fn refer(&self) -> Ref<T> {
-        Ref::new(self.slot, self.generation)
+        match &self.what {
+            What::Here(slot, generation) => Ref::new(slot, *generation),
+            #[cfg(feature = "cluster")]
+            What::There(owner) => {
+                let place = Place { space: owner.space(), process: owner.process, slot: owner.slot };
+                Ref::of_away(place, owner.generation).expect("who has a space has a place in words")
+            }
+        }
     }
 
-    /// Whether a method that may write has panicked.
+    /// Whether a method that may write has panicked. Of an object that is in another process only a call can tell: then
+    /// this is false.
     pub fn is_poisoned(&self) -> bool {
-        self.slot.is_poisoned()
+        match &self.what {
+            What::Here(slot, generation) => slot.is_poisoned(*generation),
+            #[cfg(feature = "cluster")]
+            What::There(_) => false,
+        }
     }
 
-    /// The object may be called again, as it is, after a method that may write has panicked.
+    /// The object may be called again, as it is, after a method that may write has panicked. If it is in another process, that
+    /// is told.
     pub fn forgive(&self) {
-        self.slot.forgive(self.generation);
+        match &self.what {
+            What::Here(slot, generation) => {
+                #[cfg(feature = "cluster")]
+                {
+                    // As long as the table is locked, it does not move.
+                    let table = Moved::lock();
+                    if let Some(owner) = table.get((slot::number_of(slot), *generation)) {
+                        return owner.forgive();
+                    }
+                    slot.forgive(*generation);
+                }
+                #[cfg(not(feature = "cluster"))]
+                slot.forgive(*generation);
+            }
+            #[cfg(feature = "cluster")]
+            What::There(owner) => owner.forgive(),
+        }
     }
 }
 
 impl<T: Send + 'static> Drop for Owner<T> {
     fn drop(&mut self) {
-        self.slot.end(self.generation);
+        match &self.what {
+            What::Here(slot, generation) => {
+                slot.end(*generation);
+                #[cfg(feature = "cluster")]
+                {
+                    let elsewhere = Moved::lock().remove((slot::number_of(slot), *generation));
+                    drop(elsewhere);
+                }
+            }
+            #[cfg(feature = "cluster")]
+            What::There(_) => (),
+        }
     }
 }
 

@@ -30,8 +30,49 @@ pub struct Ref<T> {
     of: PhantomData<fn(T) -> T>,
 }
 
+/// Where an object of another process is: in the word of a reference, 11 bits for the space from which it is seen, 20 for its
+/// process, and 32 for its slot there.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) space: u16,
+    pub(crate) process: u32,
+    pub(crate) slot: u32,
+}
+
+const SPACES: u16 = 1 << 11;
+const PROCESSES: u32 = 1 << 20;
+
+impl Place {
+    fn word(self) -> Option<usize> {
+        let fits = self.space < SPACES && self.process < PROCESSES;
+        let word = u64::from(self.slot) << 32 | u64::from(self.process) << 12 | u64::from(self.space) << 1;
+        fits.then_some(word as usize | ELSEWHERE)
+    }
+
+    fn of(word: usize) -> Self {
+        let word = word as u64;
+        Self {
+            space: (word >> 1) as u16 & (SPACES - 1),
+            process: (word >> 12) as u32 & (PROCESSES - 1),
+            slot: (word >> 32) as u32,
+        }
+    }
+}
+
 /// The number of this process.
-const HERE: u32 = 0;
+#[cfg(not(feature = "cluster"))]
+fn name_of_here() -> u32 {
+    0
+}
+
+/// Where that is; `None`: in this process.
+#[cfg(not(feature = "cluster"))]
+fn place_of(process: u32, slot: u32) -> Option<Place> {
+    (process != 0).then_some(Place { space: 0, process, slot })
+}
+
+#[cfg(feature = "cluster")]
+use crate::far::{name_of_here, place_of};
 
 // SAFETY: a slot is there for all threads. What of `T` is used where, calls see to.
 unsafe impl<T> Send for Ref<T> {}
@@ -83,16 +124,34 @@ impl<T> Ref<T> {
 
     fn name(&self) -> Name {
         match self.slot() {
-            Some(slot) => Name(HERE, slot::number_of(slot), self.generation),
+            Some(slot) => Name(name_of_here(), slot::number_of(slot), self.generation),
             None => {
-                let word = self.place.addr() as u64;
-                Name((word as u32) >> 1, (word >> 32) as u32, self.generation)
+                let Place { process, slot, .. } = Place::of(self.place.addr());
+                Name(process, slot, self.generation)
             }
         }
     }
 
     fn slot(&self) -> Option<&'static Slot> {
         slot::at(self.place)
+    }
+
+    /// Its slot and generation, if it was born in this process.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn local(&self) -> Option<(&'static Slot, u32)> {
+        Some((self.slot()?, self.generation))
+    }
+
+    /// The object of that name in another process.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn of_away(place: Place, generation: u32) -> Option<Self> {
+        Some(Self::of_parts(ptr::without_provenance(place.word()?), generation))
+    }
+
+    /// Where it is, if not in this process, and of what generation there.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn away(&self) -> Option<(Place, u32)> {
+        self.slot().is_none().then(|| (Place::of(self.place.addr()), self.generation))
     }
 
     pub(crate) fn of_parts(place: *const Slot, generation: u32) -> Self {
@@ -237,11 +296,8 @@ impl<T> Serialize for Ref<T> {
 impl<'de, T: 'static> Deserialize<'de> for Ref<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Name(process, number, generation) = Name::deserialize(deserializer)?;
-        if process != HERE {
-            if process > u32::MAX >> 1 {
-                return Err(serde::de::Error::custom("no process has this number"));
-            }
-            let word = (u64::from(number) << 32 | u64::from(process) << 1) as usize | ELSEWHERE;
+        if let Some(place) = place_of(process, number) {
+            let word = place.word().ok_or_else(|| serde::de::Error::custom("no process has this number"))?;
             return Ok(Self::of_parts(ptr::without_provenance(word), generation));
         }
         let slot = slot::by_number(number)

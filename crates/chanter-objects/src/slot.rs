@@ -24,6 +24,8 @@
 
 use std::any::TypeId;
 use std::cell::UnsafeCell;
+#[cfg(feature = "cluster")]
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,7 +37,7 @@ use crate::Gone;
 /// The generation of a reference to nothing: no object has it.
 pub(crate) const NEVER: u32 = u32::MAX;
 
-/// Set in a place that is no address: above it 31 bits for a process, then 32 for the number of a slot there.
+/// Set in a place that is no address, but says where else: see `reference::Place`.
 pub(crate) const ELSEWHERE: usize = 1;
 
 /// The slot at a reference's place, if that is in this process.
@@ -84,6 +86,16 @@ impl<T: 'static> Body<T> {
     };
 }
 
+#[cfg(feature = "cluster")]
+impl<T: 'static> Body<T> {
+    /// Without a value.
+    const EMPTY: &'static Class = &Class {
+        type_id: TypeId::of::<T>,
+        // SAFETY: as above; `MaybeUninit` drops nothing, and is laid out as what may be there.
+        free: |head| drop(unsafe { Box::from_raw(head.cast::<Body<MaybeUninit<T>>>().as_ptr()) }),
+    };
+}
+
 impl Slot {
     fn new() -> Self {
         Self {
@@ -109,7 +121,23 @@ impl Slot {
     /// Why that generation is not live.
     #[cold]
     pub(crate) fn gone(&self, generation: u32) -> Gone {
-        if self.generation.load(Ordering::Relaxed) == generation { Gone::Poisoned } else { Gone::Ended }
+        if self.generation.load(Ordering::Relaxed) != generation {
+            return Gone::Ended;
+        }
+        if self.is_away(generation) { Gone::Elsewhere } else { Gone::Poisoned }
+    }
+
+    /// Whether it was born here, and has moved.
+    #[cfg(feature = "cluster")]
+    fn is_away(&self, generation: u32) -> bool {
+        // SAFETY: slots are in chunks, and stay.
+        let slot: &'static Self = unsafe { &*ptr::from_ref(self) };
+        crate::far::Moved::lock().has((number_of(slot), generation))
+    }
+
+    #[cfg(not(feature = "cluster"))]
+    fn is_away(&self, _generation: u32) -> bool {
+        false
     }
 
     /// Whether the object of that generation is here, poisoned or not, and of type `T`.
@@ -127,13 +155,61 @@ impl Slot {
         let _ = self.live.compare_exchange(generation, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_poisoned(&self) -> bool {
-        self.live.load(Ordering::Relaxed) == 0
+    pub(crate) fn is_poisoned(&self, generation: u32) -> bool {
+        self.live.load(Ordering::Relaxed) == 0 && !self.is_away(generation)
     }
 
     /// Its owner forgives what has poisoned it.
     pub(crate) fn forgive(&self, generation: u32) {
         self.live.store(generation, Ordering::Relaxed);
+    }
+
+    /// Nobody comes in any more.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn set_away(&self) {
+        self.live.store(0, Ordering::Relaxed);
+    }
+
+    #[cfg(feature = "cluster")]
+    pub(crate) fn is_live(&self, generation: u32) -> bool {
+        self.live.load(Ordering::Relaxed) == generation
+    }
+
+    /// Whether its owner is gone.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn is_over(&self, generation: u32) -> bool {
+        self.generation.load(Ordering::Relaxed) != generation
+    }
+
+    /// Takes the value out: what is left is freed without one.
+    ///
+    /// # Safety
+    /// The caller is alone inside, the value is the object's, and there; and nobody looks at it again before it was
+    /// [put back](Self::refill).
+    #[cfg(feature = "cluster")]
+    pub(crate) unsafe fn take_out<T: 'static>(&self, value: *mut T) -> T {
+        self.set_class(Body::<T>::EMPTY);
+        // SAFETY: the caller's contract.
+        unsafe { value.read() }
+    }
+
+    /// Puts a value back that was taken out.
+    ///
+    /// # Safety
+    /// The caller is alone inside of what is empty, and `place` is the value's.
+    #[cfg(feature = "cluster")]
+    pub(crate) unsafe fn refill<T: 'static>(&self, place: *mut T, value: T) {
+        // SAFETY: the caller's contract.
+        unsafe { place.write(value) };
+        self.set_class(Body::<T>::CLASS);
+    }
+
+    #[cfg(feature = "cluster")]
+    fn set_class(&self, class: &'static Class) {
+        let _is_looked_at = free_slots();
+        let body = self.body.load(Ordering::Relaxed);
+        // SAFETY: there, as long as somebody is inside; who looks at the class has the lock, or the gate shut.
+        unsafe { (*body).class = class };
     }
 
     /// Its owner is gone.

@@ -76,7 +76,7 @@ impl Node {
                 self.is_answered(from, header.request, found);
                 Some(())
             }
-            Kind::Call | Kind::Post | Kind::Answer | Kind::Withdraw => {
+            Kind::Call | Kind::Post | Kind::Answer | Kind::Withdraw | Kind::Forward | Kind::Moved => {
                 self.take_in(from, Control::read(&header)?, frame)
             }
             // Of links and engines that are not there yet.

@@ -31,10 +31,16 @@ struct State {
 }
 
 struct Pending {
+    /// Who has it.
     to: Peer,
+    /// Who was asked: it counts in the load of that one.
+    asked: Peer,
     name: &'static str,
     bytes: usize,
     then: Then,
+    /// Whether those who are asked may hand it on, and how often that was done, as far as it is known.
+    handing: Option<u32>,
+    is_withdrawn: bool,
 }
 
 /// What to do with an answer.
@@ -59,7 +65,7 @@ impl Calls {
 impl State {
     fn end(&mut self, request: u64) -> Option<Pending> {
         let pending = self.pending.remove(&request)?;
-        if let Some(load) = self.loads.get_mut(&pending.to) {
+        if let Some(load) = self.loads.get_mut(&pending.asked) {
             load.remove(pending.bytes);
         }
         Some(pending)
@@ -134,14 +140,37 @@ impl At {
     ) -> Awaited {
         let answer = Answer::new();
         let then = Then::Tell(Arc::clone(&answer));
-        let request = match self.node.request(self.peer, name, number, body, then) {
+        let request = body
+            .map_err(CallError::Encode)
+            .and_then(|body| self.node.request(self.peer, name, number, &mut Some(body), then, None));
+        let request = request.unwrap_or_else(|error| {
+            answer.put(Err(error));
+            0
+        });
+        Awaited::new(Arc::clone(&self.node), self.peer, request, answer, unwanted)
+    }
+
+    /// A request that those who are asked may hand on. The body comes back if too many are under way.
+    pub(super) fn make_for_any(
+        &self,
+        name: &'static str,
+        number: Number,
+        body: Body,
+    ) -> Result<Awaited, Body> {
+        let answer = Answer::new();
+        let then = Then::Tell(Arc::clone(&answer));
+        let mut body = Some(body);
+        let request = match self.node.request(self.peer, name, number, &mut body, then, Some(0)) {
             Ok(request) => request,
             Err(error) => {
+                if let (CallError::Full(_), Some(body)) = (&error, body) {
+                    return Err(body);
+                }
                 answer.put(Err(error));
                 0
             }
         };
-        Awaited::new(Arc::clone(&self.node), self.peer, request, answer, unwanted)
+        Ok(Awaited::new(Arc::clone(&self.node), self.peer, request, answer, Unwanted::Withdraw))
     }
 
     /// Makes a request for whose answer nobody waits. It runs to its end, whatever becomes of this process, unless the
@@ -151,7 +180,8 @@ impl At {
     /// Those that are known here and now: there is no such process, or it has gone, the request cannot be written or is too
     /// long, or too many are under way.
     pub fn post<A>(&self, ask: Ask<A>) -> Result<(), CallError> {
-        self.node.request(self.peer, ask.name, ask.number, ask.body, Then::Count).map(drop)
+        let body = ask.body.map_err(CallError::Encode)?;
+        self.node.request(self.peer, ask.name, ask.number, &mut Some(body), Then::Count, None).map(drop)
     }
 }
 
@@ -161,33 +191,36 @@ pub(crate) fn read<A: DeserializeOwned>(body: &Body) -> Result<A, CallError> {
 }
 
 impl Node {
-    /// Makes a request: its number.
+    /// Makes a request: its number. Takes the body, unless too many are under way.
     fn request(
         self: &Arc<Self>,
         to: Peer,
         name: &'static str,
         service: Number,
-        body: Result<Body, String>,
+        place: &mut Option<Body>,
         then: Then,
+        handing: Option<u32>,
     ) -> Result<u64, CallError> {
-        let body = body.map_err(CallError::Encode)?;
+        let length = place.as_ref().map_or(0, |body| body.len());
         let is_here = to == self.me();
         let longest =
             if is_here { u32::MAX } else { self.longest(to).ok_or(CallError::NoSuchProcess(to))? };
-        if body.len() > longest as usize {
-            return Err(CallError::TooLong { length: body.len(), longest });
+        if length > longest as usize {
+            return Err(CallError::TooLong { length, longest });
         }
         let is_post = matches!(then, Then::Count);
         let request = {
             let mut state = self.calls.lock();
-            if !state.loads.entry(to).or_default().add(body.len()) {
+            if !state.loads.entry(to).or_default().add(length) {
                 return Err(CallError::Full(to));
             }
             state.last += 1;
             let request = state.last;
-            state.pending.insert(request, Pending { to, name, bytes: body.len(), then });
+            let pending = Pending { to, asked: to, name, bytes: length, then, handing, is_withdrawn: false };
+            state.pending.insert(request, pending);
             request
         };
+        let body = place.take().unwrap_or_else(|| Body::with_capacity(0));
         let control = Control::Ask { service, request, is_post };
         if is_here {
             self.take_in(to, control, body);
@@ -203,10 +236,13 @@ impl Node {
     }
 
     /// A request of this process was answered. `None`: it made no sense.
-    pub(crate) fn answered(&self, by: Peer, request: u64, ended: Ended, body: Body) -> Option<()> {
+    pub(crate) fn answered(&self, by: Peer, request: u64, hops: u32, ended: Ended, body: Body) -> Option<()> {
         let pending = {
             let mut state = self.calls.lock();
-            if state.pending.get(&request)?.to != by {
+            let pending = state.pending.get(&request)?;
+            // Who has it now may answer before its caller hears that it was handed on.
+            let is_its = pending.to == by || pending.handing.is_some_and(|known| hops > known);
+            if !is_its {
                 return None;
             }
             state.end(request)?
@@ -247,11 +283,15 @@ impl Node {
                 Unwanted::Undo(undo) => Then::Undo(undo),
                 Unwanted::Withdraw | Unwanted::Let => Then::Count,
             };
+            pending.is_withdrawn = matches!(unwanted, Unwanted::Withdraw);
             pending.to
         };
-        if !matches!(unwanted, Unwanted::Withdraw) {
-            return;
+        if matches!(unwanted, Unwanted::Withdraw) {
+            self.withdraw_from(to, request);
         }
+    }
+
+    fn withdraw_from(&self, to: Peer, request: u64) {
         let control = Control::Withdraw { request };
         if to == self.me() {
             self.take_in(to, control, Body::with_capacity(0));
@@ -259,6 +299,31 @@ impl Node {
             // Who has gone needs not be told.
             let _ = self.transmit_control(to, Lane::User, control, Body::with_capacity(0));
         }
+    }
+
+    /// A call of this process was handed on. `None`: it may not be.
+    pub(super) fn moved(&self, request: u64, to: Peer, hops: u32) -> Option<()> {
+        let is_withdrawn = {
+            let mut state = self.calls.lock();
+            // It may have ended.
+            let Some(pending) = state.pending.get_mut(&request) else { return Some(()) };
+            let known = pending.handing.as_mut()?;
+            if hops <= *known {
+                return Some(());
+            }
+            *known = hops;
+            pending.to = to;
+            pending.is_withdrawn
+        };
+        // Either this sees that it has gone, or who tells of that finds the call.
+        if to != self.me()
+            && let Some(why) = self.down(to)
+        {
+            self.lose_calls(to, why, &[]);
+        } else if is_withdrawn {
+            self.withdraw_from(to, request);
+        }
+        Some(())
     }
 
     /// A process has gone, and these requests had not left.

@@ -31,6 +31,7 @@ mod caller;
 mod error;
 mod load;
 mod provided;
+pub(crate) mod raw;
 mod registry;
 mod run;
 mod server;

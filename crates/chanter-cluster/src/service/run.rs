@@ -75,25 +75,27 @@ impl Running {
     }
 }
 
+/// Who has made a request, its number there, and how often it was handed on.
+pub(super) type Asked = (Peer, u64, u32);
+
 /// The duty to answer a request.
 pub(crate) struct Owed {
-    node: Weak<Node>,
-    peer: Peer,
-    request: u64,
+    pub(super) node: Weak<Node>,
+    pub(super) asked: Asked,
     is_post: bool,
     running: Arc<Running>,
     is_answered: bool,
 }
 
 impl Owed {
-    pub(super) fn new(
-        node: Weak<Node>,
-        peer: Peer,
-        request: u64,
-        is_post: bool,
-        running: Arc<Running>,
-    ) -> Self {
-        Self { node, peer, request, is_post, running, is_answered: false }
+    pub(super) fn new(node: Weak<Node>, asked: Asked, is_post: bool, running: Arc<Running>) -> Self {
+        Self { node, asked, is_post, running, is_answered: false }
+    }
+
+    /// Somebody else answers it.
+    pub(super) fn hand_on(mut self) {
+        self.is_answered = true;
+        self.running.has_begun(None);
     }
 
     pub(super) fn is_post(&self) -> bool {
@@ -118,7 +120,7 @@ impl Owed {
             return;
         }
         if let Some(node) = self.node.upgrade() {
-            node.answer_request(self.peer, self.request, ended, body);
+            node.answer_request(self.asked, ended, body);
         }
         self.running.has_begun(None);
     }

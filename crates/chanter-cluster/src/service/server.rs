@@ -14,7 +14,7 @@ use super::Caller;
 use super::error::ServeError;
 use super::load::Load;
 use super::registry::{Registry, Serving, Start};
-use super::run::{Owed, Running};
+use super::run::{Asked, Owed, Running};
 use crate::engine::{Lane, Peer};
 use crate::node::Node;
 use crate::wire::{Body, Control, Ended, Number};
@@ -32,19 +32,38 @@ pub(crate) struct Server {
 struct State {
     arrivals: VecDeque<Arrival>,
     running: HashMap<(Peer, u64), Entry, RandomState>,
-    loads: HashMap<Peer, Load, RandomState>,
+    loads: HashMap<By, Load, RandomState>,
 }
+
+/// Who has sent a request, and whether it was another's: they count each for themselves.
+type By = (Peer, bool);
 
 struct Entry {
     running: Arc<Running>,
+    by: By,
     bytes: usize,
     is_post: bool,
+}
+
+impl State {
+    /// False: the sender is over its bound, or the request is here already.
+    fn take_in(&mut self, by: By, arrival: Arrival) -> bool {
+        let (key, bytes) = ((arrival.peer, arrival.request), arrival.body.len());
+        if self.running.contains_key(&key) || !self.loads.entry(by).or_default().add(bytes) {
+            return false;
+        }
+        let entry = Entry { running: Arc::clone(&arrival.running), by, bytes, is_post: arrival.is_post };
+        self.running.insert(key, entry);
+        self.arrivals.push_back(arrival);
+        true
+    }
 }
 
 /// A request that was not begun.
 struct Arrival {
     peer: Peer,
     request: u64,
+    hops: u32,
     is_post: bool,
     service: Number,
     body: Body,
@@ -94,21 +113,20 @@ impl Node {
         let side = &self.server_side;
         match control {
             Control::Ask { service, request, is_post } => {
-                let bytes = body.len();
+                let running = Arc::default();
+                let arrival = Arrival { peer: from, request, hops: 0, is_post, service, body, running };
                 let mut state = lock(&side.state);
-                if state.running.contains_key(&(from, request))
-                    || !state.loads.entry(from).or_default().add(bytes)
-                {
+                if !state.take_in((from, false), arrival) {
                     return None;
                 }
-                let running = Arc::new(Running::default());
-                let entry = Entry { running: Arc::clone(&running), bytes, is_post };
-                state.running.insert((from, request), entry);
-                state.arrivals.push_back(Arrival { peer: from, request, is_post, service, body, running });
                 // ORDER: Release, see `has_arrivals`.
                 side.has_arrivals.store(true, Ordering::Release);
                 Some(())
             }
+            Control::Forward { service, request, origin, hops } => {
+                self.take_in_forwarded(from, Peer(origin), request, hops, service, body)
+            }
+            Control::Moved { request, to, hops } => self.moved(request, Peer(to), hops),
             Control::Withdraw { request } => {
                 let running = {
                     let state = lock(&side.state);
@@ -119,14 +137,58 @@ impl Node {
                 running.inspect(|running| running.withdraw());
                 Some(())
             }
-            Control::Answer { request, ended } => self.answered(from, request, ended, body),
+            Control::Answer { request, ended, hops } => self.answered(from, request, hops, ended, body),
         }
+    }
+
+    /// A request of `origin` was handed on by `from`.
+    fn take_in_forwarded(
+        &self,
+        from: Peer,
+        origin: Peer,
+        request: u64,
+        hops: u32,
+        service: Number,
+        body: Body,
+    ) -> Option<()> {
+        let side = &self.server_side;
+        if origin != self.me() && self.longest(origin).is_none() {
+            return None;
+        }
+        let running = Arc::new(Running::default());
+        let is_taken = {
+            let arrival = Arrival {
+                peer: origin,
+                request,
+                hops,
+                is_post: false,
+                service,
+                body,
+                running: Arc::clone(&running),
+            };
+            let mut state = lock(&side.state);
+            let is_taken = state.take_in((from, true), arrival);
+            if is_taken {
+                // ORDER: Release, see `has_arrivals`.
+                side.has_arrivals.store(true, Ordering::Release);
+            }
+            is_taken
+        };
+        if !is_taken {
+            // Who hands on does not count, so it is told, rather than taken for a liar.
+            let why = Body::copied_from(b"too many requests were handed on to this process");
+            self.tell_answer((origin, request, hops), Ended::GivenUp, why);
+        } else if origin != self.me() && self.down(origin).is_some() {
+            // Who tells of that may have come before.
+            running.withdraw();
+        }
+        Some(())
     }
 
     /// Begins the next request that has come. `None`: there is none; `Some(Some(..))`: it is filled when that one has begun.
     pub(crate) fn begin_next(self: &Arc<Self>) -> Option<Option<IVar<()>>> {
-        let Arrival { peer, request, is_post, service, body, running } = self.server_side.next()?;
-        let owed = Owed::new(Arc::downgrade(self), peer, request, is_post, Arc::clone(&running));
+        let Arrival { peer, request, hops, is_post, service, body, running } = self.server_side.next()?;
+        let owed = Owed::new(Arc::downgrade(self), (peer, request, hops), is_post, Arc::clone(&running));
         let start = lock(&self.server_side.registry).get(service);
         match start {
             Some(start) => start(Caller::new(peer, Arc::clone(self)), owed, body),
@@ -136,17 +198,14 @@ impl Node {
     }
 
     /// A request of another process, or of this one, has ended.
-    pub(super) fn answer_request(&self, to: Peer, request: u64, ended: Ended, body: Body) {
-        {
-            let mut state = lock(&self.server_side.state);
-            if let Some(entry) = state.running.remove(&(to, request))
-                && let Some(load) = state.loads.get_mut(&to)
-            {
-                load.remove(entry.bytes);
-            }
-        }
+    pub(super) fn answer_request(&self, (to, request, hops): Asked, ended: Ended, body: Body) {
+        self.is_over(to, request);
+        self.tell_answer((to, request, hops), ended, body);
+    }
+
+    fn tell_answer(&self, (to, request, hops): Asked, ended: Ended, body: Body) {
         if to == self.me() {
-            self.answered(to, request, ended, body);
+            self.answered(to, request, hops, ended, body);
             return;
         }
         let longest = self.longest(to).unwrap_or(0);
@@ -158,7 +217,17 @@ impl Node {
             _ => (ended, body),
         };
         // Who has gone needs no answer.
-        let _ = self.transmit_control(to, Lane::User, Control::Answer { request, ended }, body);
+        let _ = self.transmit_control(to, Lane::User, Control::Answer { request, ended, hops }, body);
+    }
+
+    /// This process has done with a request.
+    pub(super) fn is_over(&self, origin: Peer, request: u64) {
+        let mut state = lock(&self.server_side.state);
+        if let Some(entry) = state.running.remove(&(origin, request))
+            && let Some(load) = state.loads.get_mut(&entry.by)
+        {
+            load.remove(entry.bytes);
+        }
     }
 
     /// A process has gone: its calls are withdrawn. What it has posted runs.

@@ -8,7 +8,12 @@ use super::Body;
 
 /// Writes a value straight into a body.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
-    postcard::serialize_with_flavor(value, Writer(Body::with_capacity(64))).map_err(|error| error.to_string())
+    encode_into(Body::with_capacity(64), value)
+}
+
+/// Appends a value to a body.
+pub(crate) fn encode_into<T: Serialize + ?Sized>(body: Body, value: &T) -> Result<Body, String> {
+    postcard::serialize_with_flavor(value, Writer(body)).map_err(|error| error.to_string())
 }
 
 /// What postcard writes goes into a body, in pieces as long as it has them.

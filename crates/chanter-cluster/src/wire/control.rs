@@ -5,6 +5,11 @@
 //! | call, post | its number, not 0 | the number of the service | 0 | what is asked |
 //! | answer | that of the request | 0 | how it ended: [`Ended`] | the answer, or what went wrong, as text |
 //! | withdraw | that of the call | 0 | 0 | none |
+//! | forward | that of the call | the number of the service | 0 | what is asked |
+//! | moved | that of the call | 0 | 0 | none |
+//!
+//! A call that was handed on says in `from` how: a forward has there its caller's process, a `moved` the process that has the call now,
+//! and both, like the answer, how often it was handed on.
 //!
 //! Whatever another process sends is one of these, or nothing at all.
 
@@ -91,6 +96,28 @@ pub enum Control {
         request: u64,
         /// How it has ended.
         ended: Ended,
+        /// How often the request was handed on.
+        hops: u32,
+    },
+    /// A request that was made by `origin`, who waits for its answer.
+    Forward {
+        /// The service.
+        service: Number,
+        /// Its number among the origin's.
+        request: u64,
+        /// The process that made it.
+        origin: u32,
+        /// How often it was handed on, this time included.
+        hops: u32,
+    },
+    /// A call was handed on to the process `to`.
+    Moved {
+        /// Which request.
+        request: u64,
+        /// Who has it now.
+        to: u32,
+        /// How often it was handed on, this time included.
+        hops: u32,
     },
     /// The caller does not wait any more.
     Withdraw {
@@ -110,7 +137,18 @@ impl Control {
             Kind::Call | Kind::Post => {
                 Some(Self::Ask { service: header.to.into(), request, is_post: header.kind == Kind::Post })
             }
-            Kind::Answer => Some(Self::Answer { request, ended: Ended::of(header.tag)? }),
+            Kind::Answer => {
+                Some(Self::Answer { request, ended: Ended::of(header.tag)?, hops: header.from.generation })
+            }
+            Kind::Forward if header.from.generation > 0 => Some(Self::Forward {
+                service: header.to.into(),
+                request,
+                origin: header.from.index,
+                hops: header.from.generation,
+            }),
+            Kind::Moved if header.length == 0 && header.from.generation > 0 => {
+                Some(Self::Moved { request, to: header.from.index, hops: header.from.generation })
+            }
             Kind::Withdraw if header.length == 0 => Some(Self::Withdraw { request }),
             _ => None,
         }
@@ -123,8 +161,17 @@ impl Control {
                 let kind = if is_post { Kind::Post } else { Kind::Call };
                 Header { to: service.slot(), request, ..Header::new(kind) }
             }
-            Self::Answer { request, ended } => {
-                Header { request, tag: ended as u32, ..Header::new(Kind::Answer) }
+            Self::Answer { request, ended, hops } => {
+                let from = Slot { index: 0, generation: hops };
+                Header { request, from, tag: ended as u32, ..Header::new(Kind::Answer) }
+            }
+            Self::Forward { service, request, origin, hops } => {
+                let from = Slot { index: origin, generation: hops };
+                Header { to: service.slot(), from, request, ..Header::new(Kind::Forward) }
+            }
+            Self::Moved { request, to, hops } => {
+                let from = Slot { index: to, generation: hops };
+                Header { from, request, ..Header::new(Kind::Moved) }
             }
             Self::Withdraw { request } => Header { request, ..Header::new(Kind::Withdraw) },
         }
@@ -138,18 +185,23 @@ mod tests {
 
     fn all() -> Vec<Control> {
         let ended = (0..9).filter_map(Ended::of);
-        let answers = ended.map(|ended| Control::Answer { request: u64::MAX, ended });
+        let answers = ended.map(|ended| Control::Answer { request: u64::MAX, ended, hops: 3 });
         let asks = [false, true].map(|is_post| Control::Ask {
             service: Number::of("a::b#fn(u64)"),
             request: 1,
             is_post,
         });
-        asks.into_iter().chain(answers).chain([Control::Withdraw { request: 7 }]).collect()
+        let moves = [
+            Control::Withdraw { request: 7 },
+            Control::Forward { service: Number::of("a::B::c"), request: 8, origin: 2, hops: 1 },
+            Control::Moved { request: 9, to: 3, hops: u32::MAX },
+        ];
+        asks.into_iter().chain(answers).chain(moves).collect()
     }
 
     #[test]
     fn what_is_written_is_read() {
-        assert_eq!(all().len(), 2 + 7 + 1);
+        assert_eq!(all().len(), 2 + 7 + 3);
         for control in all() {
             let bytes = control.header().encode();
             let header = Header::decode(&bytes, 0).unwrap();
@@ -163,7 +215,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(20);
         for _ in 0..100_000 {
             let mut bytes: [u8; LENGTH] = std::array::from_fn(|_| random.u8(..));
-            bytes[0] = random.u8(1..=13);
+            bytes[0] = random.u8(1..=15);
             if random.bool() {
                 bytes[4..8].copy_from_slice(&random.u32(0..10).to_le_bytes());
                 bytes[28..32].fill(0);
@@ -178,12 +230,15 @@ mod tests {
             let header = control.header();
             assert_eq!(Control::read(&Header { request: 0, ..header }), None, "no request has number 0");
         }
-        let answer = Control::Answer { request: 1, ended: Ended::Well }.header();
+        let answer = Control::Answer { request: 1, ended: Ended::Well, hops: 0 }.header();
         for code in (0..=0).chain(8..100).chain([u32::MAX]) {
             assert_eq!(Control::read(&Header { tag: code, ..answer }), None, "{code}");
         }
         let withdraw = Control::Withdraw { request: 1 }.header();
         assert_eq!(Control::read(&Header { length: 1, ..withdraw }), None, "it has no body");
+        for kind in [Kind::Forward, Kind::Moved] {
+            assert_eq!(Control::read(&Header { request: 1, ..Header::new(kind) }), None, "it was handed on");
+        }
         assert_eq!(Control::read(&Header::new(Kind::Message)), None);
     }
 

@@ -58,6 +58,10 @@ pub enum Kind {
     Answer = 12,
     /// Nobody waits for the answer of a call any more.
     Withdraw = 13,
+    /// A call of a third process, handed on by the one that it asked.
+    Forward = 14,
+    /// Says to the caller that its call was handed on.
+    Moved = 15,
 }
 
 impl Kind {
@@ -76,6 +80,8 @@ impl Kind {
             11 => Self::Post,
             12 => Self::Answer,
             13 => Self::Withdraw,
+            14 => Self::Forward,
+            15 => Self::Moved,
             _ => return None,
         })
     }

@@ -8,7 +8,7 @@ mod link;
 
 pub use body::Body;
 pub use codec::Plain;
-pub(crate) use codec::{decode, encode};
+pub(crate) use codec::{decode, encode, encode_into};
 pub use control::{Control, Ended, Number};
 pub use header::{BadHeader, Header, Kind, LENGTH, NUMBERED, Slot, WITHDRAWN};
 pub use link::Pace;

@@ -1,0 +1,235 @@
+//! Requests as bytes, and handing them on: what `chanter-objects` is made of.
+//!
+//! A process that is asked may hand a request on to a third one, which answers its caller, rather than it.
+//!
+//! ```text
+//!   caller A ── ask ──► B ── forward ──► C
+//!      ▲  ▲             │                │
+//!      │  └── moved ────┘                │
+//!      └───────────── answer ────────────┘
+//! ```
+//!
+//! INV-HANDED:
+//!
+//! 1. Each request has one holder, or is on its way to one: who hands it on gives its [`Owed`] away.
+//! 2. The caller knows a holder: the last of whom it has heard, by the count of hops. When that one goes, the call ends as lost (D6),
+//!    whether the request is still there or not. When it hears of a later one, it looks whether that has gone already.
+//! 3. A call ends once: it is pending until then, and whatever comes later is of no call.
+//!
+//! So a call whose holder goes before its caller has heard of it ends when the word comes: that was sent behind the request, by
+//! a process that lives, or has gone, which ends the call as well.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use chanter::base::synchronization;
+use chanter::spawn_parasite;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::awaited::{Awaited, Outcome};
+use super::caller::At;
+use super::error::CallError;
+use super::registry::{Start, message_of};
+use super::run::Owed;
+use super::{Ask, Caller};
+use crate::engine::{Lane, Peer, Why};
+use crate::node::Node;
+use crate::wire::{Body, Control, Ended, Number, decode, encode_into};
+
+/// Appends a value to a body.
+pub fn write<T: Serialize + ?Sized>(body: Body, value: &T) -> Result<Body, String> {
+    encode_into(body, value)
+}
+
+/// Reads a value, which is all the bytes.
+pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    decode(bytes)
+}
+
+/// A call that was made, of bytes. Dropped before its end, it is withdrawn.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Called(chanter::event::Sync<Awaited>);
+
+impl fmt::Debug for Called {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Called(..)")
+    }
+}
+
+impl Future for Called {
+    type Output = Outcome;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        // SAFETY: pinned with us.
+        unsafe { self.map_unchecked_mut(|this| &mut this.0) }.poll(cx)
+    }
+}
+
+impl At {
+    /// Makes a request of bytes, now. Whoever is asked may hand it on.
+    ///
+    /// # Errors
+    /// The body, if as many requests are under way to the process as may be.
+    #[doc(hidden)]
+    pub fn call_raw(&self, name: &'static str, number: Number, body: Body) -> Result<Called, Body> {
+        Ok(Called(synchronization(self.make_for_any(name, number, body)?)))
+    }
+
+    /// Makes a request of bytes for whose answer nobody waits: see [`post`](Self::post).
+    #[doc(hidden)]
+    pub fn post_raw(&self, name: &'static str, number: Number, body: Body) -> Result<(), CallError> {
+        self.post(Ask::<()> { name, number, body: Ok(body), answer: std::marker::PhantomData })
+    }
+}
+
+/// Where a request belongs that does not belong here.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// The process.
+    pub to: u32,
+    /// What it is asked instead.
+    pub body: Body,
+}
+
+/// What begins requests of bytes, of the service of that number. `route` looks at each first, in the server thread: it says where it belongs, or lets it run here.
+pub(crate) fn start<R>(
+    number: Number,
+    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    handler: impl Fn(Caller, Duty, Body) -> R + Send + Sync + 'static,
+) -> Start
+where
+    R: Future<Output = Result<Body, String>> + Send + 'static,
+{
+    Arc::new(move |caller, owed, body| {
+        if let Some(Elsewhere { to, body }) = route(&caller, &body) {
+            if let Err((owed, why)) = owed.forward(to, number, body) {
+                owed.end(Ended::GivenUp, Body::copied_from(why.to_string().as_bytes()));
+            }
+            return;
+        }
+        let duty = Duty(Arc::new(Mutex::new(Some(owed))));
+        // The handler itself is ours; what it runs is the user's.
+        let work = handler(caller, duty.clone(), body);
+        spawn_parasite(run(duty, work));
+    })
+}
+
+/// The duty to answer a request, while that runs. It may be handed on.
+#[derive(Clone)]
+pub struct Duty(Arc<Mutex<Option<Owed>>>);
+
+impl fmt::Debug for Duty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Duty(..)")
+    }
+}
+
+impl Duty {
+    fn lock(&self) -> MutexGuard<'_, Option<Owed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody else has it now.
+    pub fn is_handed_on(&self) -> bool {
+        self.lock().is_none()
+    }
+
+    /// The process `to` answers in our place: it is asked for that with `body`.
+    ///
+    /// # Errors
+    /// Why not: that process has gone, or there is none. The duty stays.
+    pub fn forward(&self, to: u32, number: Number, body: Body) -> Result<(), Why> {
+        let mut place = self.lock();
+        let Some(owed) = place.take() else { return Ok(()) };
+        drop(place);
+        owed.forward(to, number, body).map_err(|(owed, why)| {
+            *self.lock() = Some(owed);
+            why
+        })
+    }
+}
+
+/// As `registry::run`, for requests that may be handed on meanwhile.
+async fn run(duty: Duty, work: impl Future<Output = Result<Body, String>>) {
+    let ended = {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            if duty.is_withdrawn(None) {
+                return Poll::Ready(None);
+            }
+            match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+                Ok(Poll::Ready(Ok(body))) => Poll::Ready(Some((Ended::Well, body))),
+                Ok(Poll::Ready(Err(why))) => {
+                    Poll::Ready(Some((Ended::BadRequest, Body::copied_from(why.as_bytes()))))
+                }
+                Err(payload) => {
+                    let text = Body::copied_from(message_of(&*payload).as_bytes());
+                    Poll::Ready(Some((Ended::Panicked, text)))
+                }
+                Ok(Poll::Pending) if duty.is_withdrawn(Some(cx)) => Poll::Ready(None),
+                Ok(Poll::Pending) => Poll::Pending,
+            }
+        })
+        .await
+    };
+    // Not under the lock: the answer may be for a caller here, who is woken.
+    let owed = duty.lock().take();
+    if let Some(owed) = owed {
+        let (ended, body) = ended.unwrap_or_else(|| (Ended::GivenUp, Body::with_capacity(0)));
+        owed.end(ended, body);
+    }
+}
+
+impl Duty {
+    fn is_withdrawn(&self, cx: Option<&Context<'_>>) -> bool {
+        self.lock().as_ref().is_some_and(|owed| owed.is_withdrawn(cx.map(Context::waker)))
+    }
+}
+
+impl Owed {
+    /// Gives the request to another process: INV-HANDED.
+    fn forward(self, to: u32, service: Number, body: Body) -> Result<(), (Self, Why)> {
+        let (origin, request, hops) = self.asked;
+        let Some(node) = self.node.upgrade() else { return Err((self, Why::Left)) };
+        let (to, hops) = (Peer(to), hops.saturating_add(1));
+        if to != node.me() {
+            let why = node.down(to).or_else(|| match node.longest(to) {
+                Some(longest) if body.len() <= longest as usize => None,
+                _ => Some(Why::Left),
+            });
+            if let Some(why) = why {
+                return Err((self, why));
+            }
+        }
+        let control = Control::Forward { service, request, origin: origin.0, hops };
+        // It is not ours any more before it is another's: it may come back.
+        node.is_over(origin, request);
+        if to == node.me() {
+            node.take_in(to, control, body);
+            node.ring();
+        } else if let Err(why) = node.transmit_control(to, Lane::User, control, body) {
+            return Err((self, why));
+        }
+        self.hand_on();
+        node.tell_moved(origin, request, to, hops);
+        Ok(())
+    }
+}
+
+impl Node {
+    fn tell_moved(&self, origin: Peer, request: u64, to: Peer, hops: u32) {
+        if origin == self.me() {
+            self.moved(request, to, hops);
+            return;
+        }
+        let control = Control::Moved { request, to: to.0, hops };
+        // Who has gone needs not be told.
+        let _ = self.transmit_control(origin, Lane::User, control, Body::with_capacity(0));
+    }
+}

@@ -1,0 +1,286 @@
+//! `FarCall`: a call that is made in another process.
+
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::ptr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use chanter::after;
+use chanter_cluster::__table::{Called, read, write};
+use chanter_cluster::wire::{Body, Number};
+use chanter_cluster::{At, Begun as BegunThere, CallError, Here};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Key;
+use super::moved::whereabouts;
+use super::request::{Asked, How, Name, answered};
+use super::space::{Space, current, within};
+use crate::lazy::Answer;
+use crate::{Begun, Gone, Ref, slot};
+
+/// So long it waits before it asks again, if too many requests are under way.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// A request that is under way.
+pub(crate) struct FarCall<R> {
+    here: Here,
+    /// The object's name, and whether it was asked by a hint.
+    name: Name,
+    is_hinted: bool,
+    stage: Stage<R>,
+    finish: Finish<R>,
+}
+
+// SAFETY: a place for the answer is used by this alone, which is a part of whoever has it.
+unsafe impl<R> Send for FarCall<R> {}
+
+enum Stage<R> {
+    /// Too many were under way.
+    Paused { request: Request, pause: Pin<Box<dyn Future<Output = ()> + Send>> },
+    /// Pinned.
+    Called(Called),
+    /// It is over, or was handed on.
+    Over(Option<Result<R, Gone>>),
+}
+
+/// What is asked of whom.
+struct Request {
+    at: At,
+    name: &'static str,
+    number: Number,
+    body: Body,
+}
+
+/// What is made of an answer: `R` itself, or `()` where the value is put into a continuation's place.
+struct Finish<R> {
+    place: *mut (),
+    read: unsafe fn(*mut (), &[u8]) -> Result<R, String>,
+}
+
+/// Reads the value.
+unsafe fn value<R: DeserializeOwned>(_: *mut (), bytes: &[u8]) -> Result<R, String> {
+    read(bytes)
+}
+
+/// Puts the value into a continuation's place.
+///
+/// # Safety
+/// It is that of an `Answer<R>`, and nobody else uses it.
+unsafe fn fill<R: DeserializeOwned>(place: *mut (), bytes: &[u8]) -> Result<(), String> {
+    let value = read(bytes)?;
+    // SAFETY: the caller's contract.
+    unsafe { *place.cast::<Answer<R>>() = Answer::Filled(value) };
+    Ok(())
+}
+
+/// Whom to ask, and for what.
+pub(super) struct Target {
+    pub(super) here: Here,
+    pub(super) process: u32,
+    /// Slot and generation, there.
+    object: (u32, u32),
+    how: How,
+    /// What the object is called, wherever it is.
+    name: Name,
+}
+
+impl Target {
+    /// Of an object that is not here: where it is, or is said to be.
+    pub(super) fn of<T>(to: Ref<T>) -> Result<Self, Gone> {
+        let Some((slot, generation)) = to.local() else {
+            let (space, mut target) = Self::seen(to)?;
+            if let Some(place) = space.hints.get(target.name) {
+                target.go_to(&space, place);
+            }
+            return Ok(target);
+        };
+        let here = current().ok_or(Gone::Elsewhere)?;
+        let name = (slot::number_of(slot), generation);
+        let home = (here.number(), name.0, name.1);
+        // It may have come back meanwhile.
+        let (process, slot, generation) = whereabouts(name).unwrap_or(home);
+        let how = if process == home.0 { How::Home } else { How::Hinted(home) };
+        Ok(Self { here, process, object: (slot, generation), how, name: home })
+    }
+
+    fn go_to(&mut self, space: &Space, (process, slot, generation): Name) {
+        if self.here.down(process).is_some() {
+            space.hints.remove(self.name);
+        } else {
+            (self.process, self.object) = (process, (slot, generation));
+            self.how = How::Hinted(self.name);
+        }
+    }
+
+    /// Of an object of another process, where it was born.
+    pub(super) fn home<T>(to: Ref<T>) -> Result<Self, Gone> {
+        Self::seen(to).map(|(_, target)| target)
+    }
+
+    fn seen<T>(to: Ref<T>) -> Result<(Arc<Space>, Self), Gone> {
+        let (place, generation) = to.away().ok_or(Gone::Elsewhere)?;
+        let space = Space::at(place.space).ok_or(Gone::Elsewhere)?;
+        let here = space.here().ok_or(Gone::Elsewhere)?;
+        Ok((space, Self::exactly(here, (place.process, place.slot, generation))))
+    }
+
+    /// There, and nowhere else.
+    pub(super) fn exactly(here: Here, name: Name) -> Self {
+        Self { here, process: name.0, object: (name.1, name.2), how: How::Home, name }
+    }
+
+    /// A process, for no object.
+    pub(super) fn nobody(here: Here, process: u32) -> Self {
+        Self::exactly(here, (process, 0, 0))
+    }
+
+    fn body<A: Serialize>(&self, arguments: &A) -> Result<Body, Gone> {
+        let body = Asked::begin(self.object, self.how);
+        within(&self.here, || write(body, arguments)).map_err(|_| Gone::Incompatible)
+    }
+}
+
+impl<R> FarCall<R> {
+    /// Asks for a method's answer.
+    pub(super) fn of<T, A: Serialize>(to: Ref<T>, key: Key<A, R>, arguments: &A) -> Result<Self, Gone>
+    where
+        R: DeserializeOwned,
+    {
+        Self::to(Target::of(to)?, key, arguments)
+    }
+
+    /// The same, of somebody in particular.
+    pub(super) fn to<A: Serialize>(target: Target, key: Key<A, R>, arguments: &A) -> Result<Self, Gone>
+    where
+        R: DeserializeOwned,
+    {
+        let body = target.body(arguments)?;
+        let finish = Finish { place: ptr::null_mut(), read: value::<R> };
+        Ok(Self::make(target, key.name, key.number, body, finish))
+    }
+
+    fn make(target: Target, name: &'static str, number: Number, body: Body, finish: Finish<R>) -> Self {
+        let at = target.here.at(target.process);
+        let stage = Request { at, name, number, body }.make();
+        Self::with(target, stage, finish)
+    }
+
+    fn with(target: Target, stage: Stage<R>, finish: Finish<R>) -> Self {
+        let is_hinted = matches!(target.how, How::Hinted(_));
+        Self { here: target.here, name: target.name, is_hinted, stage, finish }
+    }
+
+    fn end(&self, outcome: Result<Body, CallError>) -> Result<R, Gone> {
+        let answer = outcome.map_err(gone).inspect_err(|_| self.forget_hint())?;
+        let (value, place) = answered(&answer);
+        if let Some(place) = place
+            && self.here.number() != self.name.0
+        {
+            Space::of(&self.here).hints.insert(self.name, place);
+        }
+        // SAFETY: `Finish` was made so; the place is there while this is.
+        within(&self.here, || unsafe {
+            (self.finish.read)(self.finish.place, value?).map_err(|_| Gone::Incompatible)
+        })
+    }
+
+    fn forget_hint(&self) {
+        if self.is_hinted {
+            Space::of(&self.here).hints.remove(self.name);
+        }
+    }
+}
+
+impl FarCall<()> {
+    /// Asks for a method's answer, for a continuation. If its caller is in another process itself, it is handed on.
+    ///
+    /// # Safety
+    /// The place is there, and nobody else's, as long as this is.
+    pub(super) unsafe fn answering<T, A: Serialize, R: DeserializeOwned>(
+        to: Ref<T>,
+        key: Key<A, R>,
+        arguments: &A,
+        place: *mut Answer<R>,
+    ) -> Result<Self, Gone> {
+        let target = Target::of(to)?;
+        let body = target.body(arguments)?;
+        let finish = Finish { place: place.cast(), read: fill::<R> };
+        // SAFETY: the caller's contract.
+        if let Answer::Owed(duty) = unsafe { &*place } {
+            let handed = duty.forward(target.process, key.number, body);
+            let over = handed.map_err(|_| Gone::Lost { begun: Begun::No });
+            return Ok(Self::with(target, Stage::Over(Some(over)), finish));
+        }
+        Ok(Self::make(target, key.name, key.number, body, finish))
+    }
+}
+
+impl Request {
+    fn make<R>(self) -> Stage<R> {
+        let Self { at, name, number, body } = self;
+        match at.call_raw(name, number, body) {
+            Ok(called) => Stage::Called(called),
+            Err(body) => {
+                let pause: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async { after(PAUSE).await });
+                Stage::Paused { request: Self { at, name, number, body }, pause }
+            }
+        }
+    }
+}
+
+impl<R> Future for FarCall<R> {
+    type Output = Result<R, Gone>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: what is called is not moved until it is over.
+        let this = unsafe { self.get_unchecked_mut() };
+        loop {
+            match &mut this.stage {
+                Stage::Paused { pause, .. } => {
+                    if pause.as_mut().poll(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    if let Stage::Paused { request, .. } =
+                        std::mem::replace(&mut this.stage, Stage::Over(None))
+                    {
+                        this.stage = request.make();
+                    }
+                }
+                Stage::Called(called) => {
+                    // SAFETY: pinned with us.
+                    let Poll::Ready(outcome) = unsafe { Pin::new_unchecked(called) }.poll(cx) else {
+                        return Poll::Pending;
+                    };
+                    this.stage = Stage::Over(None);
+                    return Poll::Ready(this.end(outcome));
+                }
+                Stage::Over(result) => {
+                    return Poll::Ready(result.take().expect("a call is polled behind its end"));
+                }
+            }
+        }
+    }
+}
+
+/// What is said instead of a value.
+///
+/// # Panics
+/// If the method has: as where it is here, that is its caller's.
+pub(super) fn gone(error: CallError) -> Gone {
+    match error {
+        CallError::Lost { begun, .. } => Gone::Lost {
+            begun: match begun {
+                BegunThere::No => Begun::No,
+                BegunThere::Unknown => Begun::Unknown,
+            },
+        },
+        CallError::GivenUp => Gone::Lost { begun: Begun::Unknown },
+        CallError::NoSuchProcess(_) => Gone::Ended,
+        CallError::Panicked(message) => resume_unwind(Box::new(message)),
+        _ => Gone::Incompatible,
+    }
+}

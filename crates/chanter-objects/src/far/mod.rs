@@ -1,0 +1,290 @@
+//! Objects of other processes: the same references, the same calls (Concert, section 2).
+//!
+//! A call on an object of another process is a request of the cluster to that process's server thread. There it is what it would be here: a
+//! call that is polled in place. So on an object that is free it is over before the server thread turns to the next
+//! request, and no thread is made; else it waits in the object's line, as a thread by then.
+//!
+//! | | body of the request | body of the answer |
+//! |---|---|---|
+//! | | slot, generation, the arguments | 0, the value; or 1, why there is none |
+//!
+//! A continuation that is forwarded to an object of a third process takes the duty to answer along (`service/raw.rs`,
+//! INV-HANDED): that process answers the first caller, and the one in the middle is done.
+
+mod call;
+mod estate;
+mod moved;
+mod moves;
+mod request;
+mod serve;
+mod space;
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use chanter::base::Mode;
+use chanter_cluster::wire::Number;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(crate) use call::FarCall;
+pub use chanter_cluster::__table as table;
+pub(crate) use estate::FarOwner;
+pub(crate) use moved::Moved;
+pub use moves::{Moves, Unplaced, moves};
+pub use serve::{serve, serve_lazily};
+pub use space::{Space, enter};
+pub(crate) use space::{name_of_here, place_of};
+
+use crate::apart::Far;
+use crate::call::{Call, Method};
+use crate::lazy::{Answer, Answers, BeginFor, Forward, Lazy, lazy_call};
+use crate::may_block::{Alone, Begin, Shared, may_block};
+use crate::{Gone, Ref};
+
+/// What all processes of the program know a method by: its name, of which they take the hash, and the types of its arguments and
+/// of what it answers.
+pub struct Key<A, R> {
+    name: &'static str,
+    number: Number,
+    types: PhantomData<fn(A) -> R>,
+}
+
+impl<A, R> Clone for Key<A, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A, R> Copy for Key<A, R> {}
+
+impl<A, R> fmt::Debug for Key<A, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Key").field(&self.name).finish()
+    }
+}
+
+impl<A, R> Key<A, R> {
+    /// The method of that name. No other has it: path, type, name and signature make a good one.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, number: Number::of(name), types: PhantomData }
+    }
+}
+
+impl<T> Ref<T> {
+    /// A call that may be made from any process: the method by its key, and its arguments as data. What it does is
+    /// said by one of the methods of [`Named`], as of [`with`](Ref::with) and the like; and another process finds it in
+    /// the program's table, where [`#[object(remote)]`](crate::object) puts it.
+    #[inline(always)]
+    pub fn named<A, R>(self, key: Key<A, R>, arguments: A) -> Named<T, A, R> {
+        Named { to: self, key, arguments }
+    }
+}
+
+/// See [`Ref::named`].
+#[must_use = "it is no call yet"]
+pub struct Named<T, A, R> {
+    to: Ref<T>,
+    key: Key<A, R>,
+    arguments: A,
+}
+
+impl<T, A, R> fmt::Debug for Named<T, A, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Named").field("to", &self.to).field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// A method with its arguments, which may be called from any process.
+struct Carried<A, R, F> {
+    key: Key<A, R>,
+    arguments: A,
+    method: F,
+}
+
+impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
+    #[inline(always)]
+    fn carried<F>(self, method: F) -> (Ref<T>, Carried<A, R, F>) {
+        (self.to, Carried { key: self.key, arguments: self.arguments, method })
+    }
+
+    /// As [`Ref::with`].
+    #[inline(always)]
+    pub fn with<F>(self, method: F) -> Call<T, impl Method<T, Output = R> + use<T, A, R, F>>
+    where
+        T: Sync,
+        F: FnOnce(&T, A) -> R,
+    {
+        let (to, carried) = self.carried(method);
+        Call::new(to, Reading(carried))
+    }
+
+    /// As [`Ref::with_mut`].
+    #[inline(always)]
+    pub fn with_mut<F>(self, method: F) -> Call<T, impl Method<T, Output = R> + use<T, A, R, F>>
+    where
+        F: FnOnce(&mut T, A) -> R,
+    {
+        let (to, carried) = self.carried(method);
+        Call::new(to, Writing(carried))
+    }
+
+    /// As [`Ref::with_async`].
+    #[inline(always)]
+    pub fn with_async<M>(
+        self,
+        method: M,
+    ) -> impl IntoFuture<
+        Output = Result<R, Gone>,
+        IntoFuture = impl Future<Output = Result<R, Gone>> + use<T, A, R, M>,
+    > + use<T, A, R, M>
+    where
+        T: Sync,
+        M: AsyncFnOnce(&T, A) -> R,
+    {
+        let (to, carried) = self.carried(|value: *mut T, arguments| {
+            // SAFETY: what `may_block` says of it.
+            method(unsafe { &*value }, arguments)
+        });
+        // SAFETY: `method` takes any borrow, and what it returns is of no lifetime of its.
+        unsafe { may_block(to, Shared, carried) }
+    }
+
+    /// As [`Ref::with_mut_async`].
+    #[inline(always)]
+    pub fn with_mut_async<M>(
+        self,
+        method: M,
+    ) -> impl IntoFuture<
+        Output = Result<R, Gone>,
+        IntoFuture = impl Future<Output = Result<R, Gone>> + use<T, A, R, M>,
+    > + use<T, A, R, M>
+    where
+        M: AsyncFnOnce(&mut T, A) -> R,
+    {
+        let (to, carried) = self.carried(|value: *mut T, arguments| {
+            // SAFETY: what `may_block` says of it.
+            method(unsafe { &mut *value }, arguments)
+        });
+        // SAFETY: as above.
+        unsafe { may_block(to, Alone, carried) }
+    }
+
+    /// As [`Ref::with_lazily`].
+    #[inline(always)]
+    pub fn with_lazily<M>(
+        self,
+        method: M,
+    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, A, R, M>>
+    + use<T, A, R, M>
+    where
+        T: Sync,
+        R: 'static,
+        M: AsyncFnOnce(&T, A, Lazy<'_, R>),
+    {
+        let (to, carried) = self.carried(|value: *mut T, arguments, answer: *mut Answer<R>| {
+            // SAFETY: what `lazy_call` says of both.
+            unsafe { method(&*value, arguments, Lazy::new(answer)) }
+        });
+        // SAFETY: `method` takes any borrow, and returns nothing.
+        unsafe { lazy_call(to, Shared, carried) }
+    }
+
+    /// As [`Ref::with_mut_lazily`].
+    #[inline(always)]
+    pub fn with_mut_lazily<M>(
+        self,
+        method: M,
+    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, A, R, M>>
+    + use<T, A, R, M>
+    where
+        R: 'static,
+        M: AsyncFnOnce(&mut T, A, Lazy<'_, R>),
+    {
+        let (to, carried) = self.carried(|value: *mut T, arguments, answer: *mut Answer<R>| {
+            // SAFETY: what `lazy_call` says of both.
+            unsafe { method(&mut *value, arguments, Lazy::new(answer)) }
+        });
+        // SAFETY: as above.
+        unsafe { lazy_call(to, Alone, carried) }
+    }
+}
+
+/// A non-blocking method that reads.
+struct Reading<A, R, F>(Carried<A, R, F>);
+
+/// One that writes.
+struct Writing<A, R, F>(Carried<A, R, F>);
+
+// SAFETY: it reads.
+unsafe impl<T, A: Serialize, R: DeserializeOwned, F: FnOnce(&T, A) -> R> Method<T> for Reading<A, R, F> {
+    type Output = R;
+    const MODE: Mode = Mode::Shared;
+    const IS_FAR: bool = true;
+
+    #[inline(always)]
+    unsafe fn run(self, value: *mut T) -> R {
+        // SAFETY: the caller is inside, in this mode.
+        (self.0.method)(unsafe { &*value }, self.0.arguments)
+    }
+
+    fn far(self, to: Ref<T>) -> Result<Far<R>, Gone> {
+        FarCall::of(to, self.0.key, &self.0.arguments).map(Far::new)
+    }
+}
+
+// SAFETY: it is alone.
+unsafe impl<T, A: Serialize, R: DeserializeOwned, F: FnOnce(&mut T, A) -> R> Method<T> for Writing<A, R, F> {
+    type Output = R;
+    const MODE: Mode = Mode::Alone;
+    const IS_FAR: bool = true;
+
+    #[inline(always)]
+    unsafe fn run(self, value: *mut T) -> R {
+        // SAFETY: the caller is inside, in this mode.
+        (self.0.method)(unsafe { &mut *value }, self.0.arguments)
+    }
+
+    fn far(self, to: Ref<T>) -> Result<Far<R>, Gone> {
+        FarCall::of(to, self.0.key, &self.0.arguments).map(Far::new)
+    }
+}
+
+impl<T, A, R, F, M> Begin<T> for Carried<A, R, M>
+where
+    A: Serialize,
+    R: DeserializeOwned,
+    F: Future<Output = R>,
+    M: FnOnce(*mut T, A) -> F,
+{
+    type Method = F;
+
+    #[inline(always)]
+    fn begin(self, value: *mut T) -> F {
+        (self.method)(value, self.arguments)
+    }
+
+    fn far(self, to: Ref<T>) -> Result<Far<R>, Gone> {
+        FarCall::of(to, self.key, &self.arguments).map(Far::new)
+    }
+}
+
+impl<T, A, R, F, M> BeginFor<T, R> for Carried<A, R, M>
+where
+    A: Serialize,
+    R: DeserializeOwned,
+    F: Future<Output = ()>,
+    M: FnOnce(*mut T, A, *mut Answer<R>) -> F,
+{
+    type Method = F;
+
+    #[inline(always)]
+    fn begin(self, value: *mut T, answer: *mut Answer<R>) -> F {
+        (self.method)(value, self.arguments, answer)
+    }
+
+    unsafe fn far(self, to: Ref<T>, answer: *mut Answer<R>) -> Result<Far<()>, Gone> {
+        // SAFETY: the caller's contract.
+        unsafe { FarCall::answering(to, self.key, &self.arguments, answer) }.map(Far::new)
+    }
+}

@@ -1,0 +1,344 @@
+//! `Moves`: objects that are made in another process, and that migrate (Concert, section 2: placement).
+//!
+//! ```text
+//!   home: inside alone ── adopt (value) ──► new place        the slot at home is empty, and knows the place (INV-MOVED)
+//!   home: gate shut    ── take ───────────► old place        the value is at home again; then as above
+//! ```
+//!
+//! All that goes by the home, alone inside of it: so one migration of an object comes after the other, and who calls meanwhile
+//! waits in line. Each step runs to its end, whoever waits for it. If the new place's process goes before it has answered, the object
+//! is at home as it was; if the old one's does, it has gone with it.
+
+use std::fmt;
+use std::future::{Future, pending};
+use std::sync::Arc;
+
+use chanter::spawn;
+use chanter_cluster::__table::{Begin, raw, read};
+use chanter_cluster::{Caller, Here};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::call::{FarCall, Target};
+use super::estate::{FarOwner, Lease, Owned};
+use super::moved::Moved;
+use super::request::{Asked, answer};
+use super::space::{Space, current, enter};
+use super::{Key, moved};
+use crate::hold::Hold;
+use crate::slot::{self, Slot};
+use crate::{Gone, Object, Owner, Promise, Ref};
+
+/// An object that may be made in another process, and migrate: it is data.
+///
+/// [`#[object(remote, moves)]`](crate::object) implements it: see there.
+pub trait Moves: Object + Serialize + DeserializeOwned {
+    /// What all processes of the program know the type by.
+    #[doc(hidden)]
+    const NAME: &'static str;
+}
+
+/// An object was not put where it should be.
+pub struct Unplaced<T> {
+    /// Its value. If the process was [lost](Gone::Lost), that may have been there, and has gone with it.
+    pub value: T,
+    /// Why.
+    pub why: Gone,
+}
+
+impl<T> From<Unplaced<T>> for Gone {
+    fn from(unplaced: Unplaced<T>) -> Self {
+        unplaced.why
+    }
+}
+
+impl<T> fmt::Display for Unplaced<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the object was not placed: {}", self.why)
+    }
+}
+
+impl<T> std::error::Error for Unplaced<T> {}
+
+impl<T> fmt::Debug for Unplaced<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unplaced").field("why", &self.why).finish_non_exhaustive()
+    }
+}
+
+/// What is asked of another process for objects of a type.
+#[derive(Serialize, Deserialize)]
+enum Errand<T> {
+    /// To have this one, under the caller's lease.
+    Adopt { lease: u64, value: T },
+    /// To give the object back, which was adopted under that lease.
+    Take { lease: u64 },
+    /// To move the object, whose home it is.
+    Migrate { to: u32 },
+}
+
+#[derive(Serialize, Deserialize)]
+enum Done<T> {
+    Adopted { slot: u32, generation: u32 },
+    Taken(T),
+    Migrated,
+}
+
+fn key<'a, T: Moves>() -> Key<Errand<&'a T>, Done<T>> {
+    Key::new(T::NAME)
+}
+
+impl<T: Moves> Owner<T> {
+    /// Makes an object of a value, in the process of that number. It ends with its owner, which is here; with this process; or with that
+    /// one.
+    ///
+    /// **Cancel safety.** Dropped, it leaves no object behind.
+    ///
+    /// # Errors
+    /// The value: it cannot be carried there, or the process has gone, or this one is in no cluster.
+    pub fn new_on(process: u32, value: T) -> impl Future<Output = Result<Self, Unplaced<T>>> + Send + use<T> {
+        async move {
+            let Some(here) = current() else { return Err(Unplaced { value, why: Gone::Elsewhere }) };
+            if here.number() == process {
+                return Ok(Self::new(value));
+            }
+            let space = Space::of(&here);
+            // It is made, and its owner dropped, even if nobody waits for it.
+            let (promise, placed) = Promise::new();
+            drop(spawn(async move {
+                let lease = space.lease(&here, process).await;
+                let call = adopt(&here, process, &lease, &value);
+                let put = place(&space, process, lease, call).await;
+                let _ = placed.fill(match put {
+                    Ok(owner) => Ok(Self::far(owner)),
+                    Err(why) => Err(Unplaced { value, why }),
+                });
+            }));
+            match promise.await {
+                Ok(placed) => placed,
+                // The machine ends, and this with it.
+                Err(_) => pending().await,
+            }
+        }
+    }
+}
+
+/// Asks a process to have a copy of a value.
+fn adopt<T: Moves>(here: &Here, process: u32, lease: &Lease, value: &T) -> Result<FarCall<Done<T>>, Gone> {
+    let target = Target::nobody(here.clone(), process);
+    FarCall::to(target, key(), &Errand::Adopt { lease: lease.number, value })
+}
+
+/// Waits until it has.
+async fn place<T>(
+    space: &Arc<Space>,
+    process: u32,
+    lease: Arc<Lease>,
+    call: Result<FarCall<Done<T>>, Gone>,
+) -> Result<FarOwner, Gone> {
+    match call?.await? {
+        Done::Adopted { slot, generation } => Ok(FarOwner::new(space, process, (slot, generation), lease)),
+        _ => Err(Gone::Incompatible),
+    }
+}
+
+impl<T: Moves> Ref<T> {
+    /// Moves the object to the process of that number, when nobody is inside. Its references stay good: calls by them go
+    /// to where it was born, which hands them on and says where it is; the next ones of the same process go there at once.
+    ///
+    /// The value's copy that stays behind is dropped. The object ends with its owner, with the process where it was born, and with the one where it
+    /// is.
+    ///
+    /// **Cancel safety.** A migration that has begun comes to its end.
+    ///
+    /// # Errors
+    /// [`Gone`]: then the object is where it was, or it has gone with the process where it was.
+    pub fn migrate(self, to: u32) -> impl Future<Output = Result<(), Gone>> + Send + use<T> {
+        async move {
+            match self.local() {
+                Some((slot, generation)) => {
+                    let here = current().ok_or(Gone::Elsewhere)?;
+                    migrate_from::<T>(here, slot, generation, to).await
+                }
+                None => {
+                    let call = FarCall::to(Target::home(self)?, key::<T>(), &Errand::Migrate { to })?;
+                    match call.await? {
+                        Done::Migrated => Ok(()),
+                        _ => Err(Gone::Incompatible),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Migrates an object whose home is here, to its end.
+async fn migrate_from<T: Moves>(
+    here: Here,
+    slot: &'static Slot,
+    generation: u32,
+    to: u32,
+) -> Result<(), Gone> {
+    let (promise, ended) = Promise::new();
+    drop(spawn(enter(&here.clone(), async move {
+        let _ = ended.fill(migrate::<T>(&here, slot, generation, to).await);
+    })));
+    promise.await?
+}
+
+async fn migrate<T: Moves>(here: &Here, slot: &'static Slot, generation: u32, to: u32) -> Result<(), Gone> {
+    let name = (slot::number_of(slot), generation);
+    let space = Space::of(here);
+    let hold = loop {
+        // Alone, whether it is here or not: one migration after the other.
+        let entered = Hold::<T>::enter_anyhow(slot, generation).await?;
+        match moved::whereabouts(name) {
+            None => break entered,
+            Some((process, ..)) if process == to => return Ok(()),
+            Some(_) => {
+                bring_home::<T>(here, slot, &entered, name).await?;
+                break entered;
+            }
+        }
+    };
+    if !slot.is_live(generation) {
+        return Err(slot.gone(generation));
+    }
+    if to == here.number() {
+        return Ok(());
+    }
+    let lease = space.lease(here, to).await;
+    // SAFETY: alone inside.
+    let call = adopt(here, to, &lease, unsafe { &*hold.value() });
+    let owner = place(&space, to, lease, call).await?;
+    put_away(slot, name, owner);
+    // SAFETY: alone inside, and nobody comes in by that generation until a value is back.
+    let value = unsafe { slot.take_out(hold.value()) };
+    drop(hold);
+    // User code: nobody waits for it.
+    drop(value);
+    Ok(())
+}
+
+/// Gets the value back. Callers wait in line from now on, behind `hold`.
+async fn bring_home<T: Moves>(
+    here: &Here,
+    slot: &'static Slot,
+    hold: &Hold<T>,
+    name: (u32, u32),
+) -> Result<(), Gone> {
+    let mut transit = {
+        let mut table = Moved::lock();
+        let Some(owner) = table.remove(name) else {
+            drop(table);
+            return Err(slot.gone(name.1));
+        };
+        slot.forgive(name.1);
+        Transit { slot, name, owner: Some(owner) }
+    };
+    let owner = transit.owner.as_ref().expect("it was just put there");
+    let target = Target::exactly(here.clone(), owner.name());
+    let call = FarCall::to(target, key::<T>(), &Errand::Take { lease: owner.lease() })?;
+    let Done::Taken(value) = call.await? else { return Err(Gone::Incompatible) };
+    // SAFETY: alone inside of what is empty.
+    unsafe { slot.refill(hold.value(), value) };
+    drop(transit.owner.take());
+    Ok(())
+}
+
+/// An object that is on its way home, and said to be live: until it has come, nobody may find that the gate is open.
+struct Transit {
+    slot: &'static Slot,
+    name: (u32, u32),
+    owner: Option<FarOwner>,
+}
+
+impl Drop for Transit {
+    fn drop(&mut self) {
+        let Some(owner) = self.owner.take() else { return };
+        put_away(self.slot, self.name, owner);
+    }
+}
+
+/// It is elsewhere from now on, unless its owner is gone (INV-MOVED 2).
+fn put_away(slot: &'static Slot, name: (u32, u32), owner: FarOwner) {
+    let over = {
+        let mut table = Moved::lock();
+        slot.set_away();
+        if slot.is_over(name.1) {
+            Some(owner)
+        } else {
+            table.insert(name, owner);
+            None
+        }
+    };
+    drop(over);
+}
+
+/// Takes the value out of an object that its home takes back.
+async fn take<T: Moves>(
+    space: &Space,
+    of: u32,
+    lease: u64,
+    slot: &'static Slot,
+    name: (u32, u32),
+) -> Result<T, Gone> {
+    let hold = Hold::<T>::enter_anyhow(slot, name.1).await?;
+    if !slot.is_live(name.1) {
+        return Err(slot.gone(name.1));
+    }
+    let owner = space.take(of, lease, name).ok_or(Gone::Ended)?;
+    slot.set_away();
+    // SAFETY: alone inside, and nobody comes in any more.
+    let value = unsafe { slot.take_out(hold.value()) };
+    drop(hold);
+    drop(owner);
+    Ok(value)
+}
+
+/// What runs the requests for moving objects of a type.
+pub fn moves<T: Moves>() -> Begin {
+    raw(
+        T::NAME,
+        |_, _| None,
+        |caller, _, body| {
+            enter(&caller.here(), async move {
+                let asked = Asked::read(&body)?;
+                let errand: Errand<T> = read(asked.arguments)?;
+                answer(run(&caller, asked.name, errand).await, None)
+            })
+        },
+    )
+}
+
+async fn run<T: Moves>(caller: &Caller, name: (u32, u32), errand: Errand<T>) -> Result<Done<T>, Gone> {
+    let here = caller.here();
+    let space = Space::of(&here);
+    match errand {
+        Errand::Adopt { lease, value } => {
+            let owner = Owner::new(value);
+            let (slot, generation) = owner.refer().local().expect("it was made here");
+            let name = (slot::number_of(slot), generation);
+            let owner: Box<dyn Owned> = Box::new(owner);
+            if space.put(caller.process(), lease, name, owner) {
+                Ok(Done::Adopted { slot: name.0, generation })
+            } else {
+                Err(Gone::Ended)
+            }
+        }
+        Errand::Take { lease } => {
+            let slot = slot::by_number(name.0).ok_or(Gone::Ended)?;
+            if !slot.is_of::<T>(name.1) {
+                return Err(Gone::Ended);
+            }
+            take(&space, caller.process(), lease, slot, name).await.map(Done::Taken)
+        }
+        Errand::Migrate { to } => {
+            let slot = slot::by_number(name.0).ok_or(Gone::Ended)?;
+            if !slot.is_of::<T>(name.1) {
+                return Err(Gone::Ended);
+            }
+            migrate_from::<T>(here, slot, name.1, to).await.map(|()| Done::Migrated)
+        }
+    }
+}

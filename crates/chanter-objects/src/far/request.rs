@@ -1,0 +1,227 @@
+//! What a request on an object says, and its answer.
+//!
+//! ```text
+//!   request: slot u32 | generation u32 | 0 | arguments
+//!            slot u32 | generation u32 | 1 or 2 | of its home: process u32, slot u32, generation u32 | arguments
+//!   answer:  0 | value              1 | why there is none
+//!            2 or 3: the same, behind the place where the object is: process u32, slot u32, generation u32
+//! ```
+//!
+//! A request that says 1 was handed on by the home, and its caller is told the place; one that says 2 was made at a place of which the
+//! caller had been told.
+
+use chanter_cluster::__table::{Elsewhere, read, write};
+use chanter_cluster::Caller;
+use chanter_cluster::wire::Body;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::moved::whereabouts;
+use crate::{Gone, Ref, slot};
+
+/// Process, slot and generation.
+pub(super) type Name = (u32, u32, u32);
+
+/// How a request has come to where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// To the object's home, or to where it was made.
+    Home,
+    /// Handed on by its home, which this is.
+    HandedOn(Name),
+    /// By a hint; this is its home.
+    Hinted(Name),
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    /// Slot and generation, here.
+    pub(super) name: (u32, u32),
+    pub(super) how: How,
+    pub(super) arguments: &'a [u8],
+}
+
+const VALUE: u8 = 0;
+const GONE: u8 = 1;
+const PLACED: u8 = 2;
+
+fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk::<4>()?;
+    Some((u32::from_le_bytes(*number), rest))
+}
+
+fn name(bytes: &[u8]) -> Option<(Name, &[u8])> {
+    let (process, rest) = number(bytes)?;
+    let (slot, rest) = number(rest)?;
+    let (generation, rest) = number(rest)?;
+    Some(((process, slot, generation), rest))
+}
+
+fn push_name(body: &mut Body, (process, slot, generation): Name) {
+    for number in [process, slot, generation] {
+        body.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn read(body: &'a [u8]) -> Result<Self, String> {
+        let read = || {
+            let (slot, rest) = number(body)?;
+            let (generation, rest) = number(rest)?;
+            let (how, rest) = rest.split_first()?;
+            let (how, arguments) = match how {
+                0 => (How::Home, rest),
+                1 => name(rest).map(|(home, rest)| (How::HandedOn(home), rest))?,
+                2 => name(rest).map(|(home, rest)| (How::Hinted(home), rest))?,
+                _ => return None,
+            };
+            Some(Self { name: (slot, generation), how, arguments })
+        };
+        read().ok_or_else(|| "this is no request on an object".to_owned())
+    }
+
+    /// The body of a request, but for its arguments.
+    pub(super) fn begin((slot, generation): (u32, u32), how: How) -> Body {
+        let mut body = Body::with_capacity(64);
+        body.extend_from_slice(&slot.to_le_bytes());
+        body.extend_from_slice(&generation.to_le_bytes());
+        match how {
+            How::Home => body.push(0),
+            How::HandedOn(home) => {
+                body.push(1);
+                push_name(&mut body, home);
+            }
+            How::Hinted(home) => {
+                body.push(2);
+                push_name(&mut body, home);
+            }
+        }
+        body
+    }
+
+    fn again(&self, name: (u32, u32), how: How) -> Body {
+        let mut body = Self::begin(name, how);
+        body.extend_from_slice(self.arguments);
+        body
+    }
+
+    /// The object, if it is one of type `T`.
+    pub(super) fn object<T: 'static>(&self) -> Result<Ref<T>, Gone> {
+        let (number, generation) = self.name;
+        let slot = slot::by_number(number).ok_or(Gone::Ended)?;
+        if slot.is_of::<T>(generation) { Ok(Ref::new(slot, generation)) } else { Err(Gone::Ended) }
+    }
+
+    /// The place of which the caller is to be told.
+    pub(super) fn tells(&self, caller: &Caller) -> Option<Name> {
+        match self.how {
+            How::HandedOn(_) => Some((caller.here().number(), self.name.0, self.name.1)),
+            _ => None,
+        }
+    }
+}
+
+/// Where a request belongs, if not here (INV-MOVED).
+pub(super) fn route(caller: &Caller, body: &Body) -> Option<Elsewhere> {
+    let asked = Asked::read(body).ok()?;
+    match asked.how {
+        How::Home => {
+            let (to, slot, generation) = whereabouts(asked.name)?;
+            let home = (caller.here().number(), asked.name.0, asked.name.1);
+            Some(Elsewhere { to, body: asked.again((slot, generation), How::HandedOn(home)) })
+        }
+        How::HandedOn((to, slot, generation)) | How::Hinted((to, slot, generation)) => {
+            let is_here = slot::by_number(asked.name.0).is_some_and(|slot| !slot.is_over(asked.name.1));
+            if is_here {
+                return None;
+            }
+            Some(Elsewhere { to, body: asked.again((slot, generation), How::Home) })
+        }
+    }
+}
+
+/// The body of an answer. `place`: of this the caller is told.
+pub(super) fn answer<R: Serialize>(result: Result<R, Gone>, place: Option<Name>) -> Result<Body, String> {
+    let mut body = Body::with_capacity(32);
+    let placed = if place.is_some() { PLACED } else { 0 };
+    body.push(placed + if result.is_ok() { VALUE } else { GONE });
+    if let Some(place) = place {
+        push_name(&mut body, place);
+    }
+    match result {
+        Ok(value) => write(body, &value),
+        Err(gone) => write(body, &gone),
+    }
+}
+
+/// What an answer says: its value's bytes, and the place.
+pub(super) fn answered(body: &[u8]) -> (Result<&[u8], Gone>, Option<Name>) {
+    let parsed = || {
+        let (tag, rest) = body.split_first()?;
+        let (place, rest) = match tag & PLACED {
+            0 => (None, rest),
+            _ => name(rest).map(|(place, rest)| (Some(place), rest))?,
+        };
+        match tag & !PLACED {
+            VALUE => Some((Ok(rest), place)),
+            GONE => Some((Err(gone(rest)), place)),
+            _ => None,
+        }
+    };
+    parsed().unwrap_or((Err(Gone::Incompatible), None))
+}
+
+fn gone(bytes: &[u8]) -> Gone {
+    read_as(bytes).unwrap_or(Gone::Incompatible)
+}
+
+fn read_as<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    read(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let home = (1, 2, 3);
+        for how in [How::Home, How::HandedOn(home), How::Hinted(home)] {
+            let mut body = Asked::begin((7, 9), how);
+            body.extend_from_slice(b"arguments");
+            let asked = Asked::read(&body).unwrap();
+            assert_eq!((asked.name, asked.how, asked.arguments), ((7, 9), how, &b"arguments"[..]));
+        }
+        for place in [None, Some((4, 5, 6))] {
+            let body = answer(Ok(300_u32), place).unwrap();
+            let (value, told) = answered(&body);
+            assert_eq!((read_as::<u32>(value.unwrap()), told), (Some(300), place));
+            let body = answer::<()>(Err(Gone::Poisoned), place).unwrap();
+            assert_eq!(answered(&body), (Err(Gone::Poisoned), place));
+        }
+    }
+
+    /// Whatever comes is understood or refused.
+    #[test]
+    fn hostile_bytes_are_refused() {
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        for length in 0..64 {
+            for _ in 0..1000 {
+                let bytes: Vec<u8> = (0..length)
+                    .map(|_| {
+                        random ^= random << 13;
+                        random ^= random >> 7;
+                        random ^= random << 17;
+                        if random & 1 == 0 { (random >> 8) as u8 & 3 } else { (random >> 16) as u8 }
+                    })
+                    .collect();
+                let _ = Asked::read(&bytes);
+                let _ = answered(&bytes);
+            }
+        }
+        assert!(Asked::read(&[0; 8]).is_err());
+        assert_eq!(answered(&[]), (Err(Gone::Incompatible), None));
+        assert_eq!(answered(&[4]), (Err(Gone::Incompatible), None));
+    }
+}

@@ -1,0 +1,88 @@
+//! The other side: requests of other processes on objects of this one.
+
+use std::cell::UnsafeCell;
+use std::future::poll_fn;
+use std::pin::pin;
+
+use chanter_cluster::__table::{Begin, Duty, raw, read};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::request::{Asked, answer, route};
+use super::space::enter;
+use crate::lazy::{Answer, Answers, Forward};
+use crate::{Gone, Ref};
+
+/// What runs the requests for a method that returns. `call` is how it is called here.
+pub fn serve<T, A, R, C>(name: &'static str, call: fn(Ref<T>, A) -> C) -> Begin
+where
+    T: Send + 'static,
+    A: DeserializeOwned + 'static,
+    R: Serialize,
+    C: IntoFuture<Output = Result<R, Gone>> + 'static,
+    C::IntoFuture: Send,
+{
+    raw(name, route, move |caller, _, body| {
+        enter(&caller.here(), async move {
+            let (called, place) = {
+                let asked = Asked::read(&body)?;
+                let place = asked.tells(&caller);
+                match asked.object() {
+                    Ok(to) => (call(to, read(asked.arguments)?).into_future(), place),
+                    Err(gone) => return answer::<R>(Err(gone), place),
+                }
+            };
+            drop(body);
+            answer(called.await, place)
+        })
+    })
+}
+
+/// What runs the requests for a method that takes its continuation: that is the caller's, there.
+pub fn serve_lazily<T, A, R, C>(name: &'static str, call: fn(Ref<T>, A) -> C) -> Begin
+where
+    T: Send + 'static,
+    A: DeserializeOwned + 'static,
+    R: Serialize + Send + 'static,
+    C: Forward<Answer = R> + 'static,
+    C::IntoFuture: Send,
+{
+    raw(name, route, move |caller, duty, body| {
+        enter(&caller.here(), async move {
+            let (called, place) = {
+                let asked = Asked::read(&body)?;
+                let place = asked.tells(&caller);
+                match asked.object() {
+                    Ok(to) => (call(to, read(asked.arguments)?).into_future(), place),
+                    Err(gone) => return answer::<R>(Err(gone), place),
+                }
+            };
+            drop(body);
+            answer(answers(called, duty).await, place)
+        })
+    })
+}
+
+/// Runs a call for a caller that is in another process.
+async fn answers<R: Send + 'static>(call: impl Answers<R> + Send, duty: Duty) -> Result<R, Gone> {
+    let place = Root(UnsafeCell::new(Answer::Owed(duty)));
+    {
+        let place = &place;
+        let mut call = pin!(call);
+        // SAFETY: the place is the call's until that is dropped, before the place.
+        poll_fn(move |cx| unsafe { call.as_mut().poll_for(cx, place.0.get()) }).await?;
+    }
+    match place.0.into_inner() {
+        Answer::Filled(value) => Ok(value),
+        Answer::Failed(gone) => Err(gone),
+        Answer::Kept(promise) => promise.await,
+        // If it was handed on, nobody looks at this.
+        Answer::None | Answer::Owed(_) => Err(Gone::Unanswered),
+    }
+}
+
+/// Where the method answers.
+struct Root<R>(UnsafeCell<Answer<R>>);
+
+// SAFETY: the method alone uses it while it runs, and it is a part of the future that is polled here.
+unsafe impl<R: Send> Sync for Root<R> {}

@@ -1,0 +1,197 @@
+//! Objects of other processes: calls of each schema, several at a time, and what a caller is told.
+
+#![cfg(all(feature = "cluster", not(miri)))]
+
+use chanter::prelude::*;
+use chanter_cluster::{Here, local};
+use chanter_objects::far::enter;
+use chanter_objects::{Gone, Lazy, Owner, Ref, conc, object};
+
+struct Account {
+    balance: i64,
+    next: Option<Ref<Account>>,
+}
+
+#[object(remote)]
+impl Account {
+    #[method(read)]
+    fn balance(&self) -> i64 {
+        self.balance
+    }
+
+    #[method(mut)]
+    fn deposit(&mut self, amount: i64) -> i64 {
+        self.balance += amount;
+        self.balance
+    }
+
+    #[method(mut)]
+    fn fail(&mut self) {
+        panic!("no account is that large");
+    }
+
+    /// Blocks within.
+    #[method(mut)]
+    async fn slowly(&mut self, amount: i64) -> i64 {
+        yield_now().await;
+        self.deposit(amount)
+    }
+
+    #[method(mut)]
+    async fn move_to(&mut self, to: Ref<Account>, amount: i64) -> Result<i64, Gone> {
+        self.balance -= amount;
+        to.deposit(amount).await
+    }
+
+    /// The balance of the last one.
+    #[method(read)]
+    async fn last(&self, k: Lazy<'_, i64>) {
+        match self.next {
+            Some(next) => k.forward_boxed(next.last()).await,
+            None => k.fill(self.balance),
+        }
+    }
+
+    /// Keeps its continuation for a while.
+    #[method(read)]
+    async fn later(&self, k: Lazy<'_, i64>) {
+        let k = k.keep();
+        let balance = self.balance;
+        spawn(async move {
+            yield_now().await;
+            k.fill(balance)
+        });
+    }
+
+    #[method(read)]
+    async fn never(&self, k: Lazy<'_, i64>) {
+        drop(k);
+    }
+
+    #[method(read, local)]
+    fn with_what_is_no_data(&self, f: impl FnOnce(i64) -> i64) -> i64 {
+        f(self.balance)
+    }
+}
+
+fn account(balance: i64) -> Owner<Account> {
+    Owner::new(Account { balance, next: None })
+}
+
+/// As the processes `from` and `to` see it after it has been sent.
+async fn sent<T: 'static + Send>(object: Ref<T>, from: &Here, to: &Here) -> Ref<T> {
+    let bytes = enter(from, async { postcard::to_allocvec(&object).unwrap() }).await;
+    enter(to, async { postcard::from_bytes(&bytes).unwrap() }).await
+}
+
+fn two() -> [Here; 2] {
+    local(2).try_into().unwrap()
+}
+
+#[chanter::test]
+async fn each_schema_is_called_from_afar() {
+    let [first, second] = two();
+    let owner = account(100);
+    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
+    assert!(format!("{far:?}").starts_with("Ref(1."));
+    assert_eq!(far.balance().await, Ok(100));
+    assert_eq!(far.deposit(11).await, Ok(111));
+    assert_eq!(far.slowly(9).await, Ok(120));
+    assert_eq!(far.last().await, Ok(120));
+    assert_eq!(far.later().await, Ok(120));
+    assert_eq!(far.never().await, Err(Gone::Unanswered));
+    assert_eq!(owner.refer().balance().await, Ok(120));
+    assert_eq!(owner.refer().with_what_is_no_data(|balance| balance + 1).await, Ok(121));
+    assert_eq!(far.with_what_is_no_data(|balance| balance + 1).await, Err(Gone::Elsewhere));
+    assert_eq!(far.with(|account| account.balance).await, Err(Gone::Elsewhere));
+    drop(owner);
+    assert_eq!(far.balance().await, Err(Gone::Ended));
+}
+
+#[chanter::test]
+async fn references_are_arguments() {
+    let [first, second] = two();
+    let (here, there) = (account(0), account(100));
+    let far: Ref<Account> = sent(there.refer(), &second, &first).await;
+    // Within the method, it is the first process's that is called back.
+    let mine = here.refer();
+    let moved = enter(&first, async move { far.move_to(mine, 40).await }).await;
+    assert_eq!(moved, Ok(Ok(40)));
+    assert_eq!(here.refer().balance().await, Ok(40));
+    assert_eq!(there.refer().balance().await, Ok(60));
+}
+
+#[chanter::test]
+async fn several_are_under_way_at_a_time() {
+    let [first, second] = two();
+    let (a, b) = (account(1), account(2));
+    let (a, b) = (sent(a.refer(), &second, &first).await, (b.refer(), a));
+    let near = b.0;
+    conc! { x = a.slowly(1), y = near.balance(), z = a.last() }
+    assert_eq!((x, y), (Ok(2), Ok(2)));
+    assert!(z == Ok(1) || z == Ok(2));
+}
+
+#[chanter::test]
+async fn a_continuation_is_forwarded_past_the_middle() {
+    let [first, second, third] = <[_; 3]>::try_from(local(3)).unwrap();
+    let last = account(7);
+    let last_seen = sent(last.refer(), &third, &second).await;
+    let middle = Owner::new(Account { balance: 1, next: Some(last_seen) });
+    let far: Ref<Account> = sent(middle.refer(), &second, &first).await;
+    for _ in 0..100 {
+        assert_eq!(far.last().await, Ok(7));
+    }
+    drop(last);
+    assert_eq!(far.last().await, Err(Gone::Ended));
+}
+
+#[chanter::test]
+async fn a_panic_is_its_callers() {
+    let [first, second] = two();
+    let owner = account(1);
+    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
+    let failed = spawn(async move { far.fail().await }).join().await;
+    let message = failed.unwrap_err().to_string();
+    assert!(message.contains("no account is that large"), "{message}");
+    assert_eq!(far.balance().await, Err(Gone::Poisoned));
+    owner.forgive();
+    assert_eq!(far.balance().await, Ok(1));
+}
+
+/// One that is dropped is withdrawn: the method ends where it is suspended, and the object is free.
+#[chanter::test]
+async fn a_call_that_is_dropped_holds_nothing() {
+    let [first, second] = two();
+    let owner = account(1);
+    let inside = owner.refer();
+    let (tx, rx) = channel::<()>();
+    let holder = spawn(async move {
+        inside
+            .with_mut_async(async |_| {
+                rx.recv().await.unwrap();
+            })
+            .await
+    });
+    yield_now().await;
+    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
+    let waiting = spawn(async move { far.slowly(1).await });
+    yield_now().await;
+    let _ = waiting.cancel().await;
+    tx.send(()).await.unwrap();
+    holder.join().await.unwrap().unwrap();
+    assert_eq!(far.slowly(1).await, Ok(2));
+}
+
+/// More calls than may be under way at a time wait for each other.
+#[chanter::test]
+async fn floods_wait() {
+    let [first, second] = two();
+    let owner = account(0);
+    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
+    let calls = (0..20_000).map(|_| spawn(async move { far.slowly(1).await.unwrap() }));
+    for call in calls.collect::<Vec<_>>() {
+        call.join().await.unwrap();
+    }
+    assert_eq!(far.balance().await, Ok(20_000));
+}

@@ -1,0 +1,192 @@
+//! Objects that are made in other processes, and that migrate.
+
+#![cfg(all(feature = "cluster", not(miri)))]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use chanter::prelude::*;
+use chanter_cluster::engine::Local;
+use chanter_cluster::{Here, local};
+use chanter_objects::far::enter;
+use chanter_objects::{Gone, Lazy, Owner, Ref, object};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize)]
+struct Page {
+    text: String,
+    reads: u32,
+}
+
+#[object(remote, moves)]
+impl Page {
+    #[method(mut)]
+    fn read(&mut self) -> String {
+        self.reads += 1;
+        self.text.clone()
+    }
+
+    #[method(mut)]
+    fn append(&mut self, more: String) -> u32 {
+        self.text.push_str(&more);
+        self.text.len() as u32
+    }
+
+    #[method(mut)]
+    fn fail(&mut self) {
+        panic!("it fails");
+    }
+
+    #[method(read)]
+    async fn reads(&self, k: Lazy<'_, u32>) {
+        k.fill(self.reads);
+    }
+}
+
+fn page(text: &str) -> Page {
+    Page { text: text.into(), reads: 0 }
+}
+
+/// As the processes `from` and `to` see it after it has been sent.
+async fn sent<T: 'static + Send>(object: Ref<T>, from: &Here, to: &Here) -> Ref<T> {
+    let bytes = enter(from, async { postcard::to_allocvec(&object).unwrap() }).await;
+    enter(to, async { postcard::from_bytes(&bytes).unwrap() }).await
+}
+
+fn three() -> [Here; 3] {
+    local(3).try_into().unwrap()
+}
+
+/// Waits for what comes in time, however long that takes.
+async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    while !holds().await {
+        yield_now().await;
+    }
+}
+
+#[chanter::test]
+async fn an_object_is_made_elsewhere_and_ends_with_its_owner() {
+    let [first, second, third] = three();
+    let owner = enter(&first, Owner::new_on(1, page("a"))).await.unwrap();
+    let far = owner.refer();
+    assert!(format!("{far:?}").starts_with("Ref(1."));
+    assert_eq!(far.append("b".into()).await, Ok(2));
+    let seen = sent(far, &first, &third).await;
+    assert_eq!(seen.read().await.as_deref(), Ok("ab"));
+    assert_eq!(seen, sent(far, &first, &third).await);
+    let mine = sent(far, &first, &second).await;
+    assert_eq!(mine.read().await.as_deref(), Ok("ab"), "it is here");
+    drop(owner);
+    until(async || far.read().await == Err(Gone::Ended)).await;
+    assert_eq!(mine.read().await, Err(Gone::Ended));
+}
+
+#[chanter::test]
+async fn what_cannot_be_placed_comes_back() {
+    let [first, ..] = three();
+    let unplaced = enter(&first, Owner::new_on(9, page("a"))).await.unwrap_err();
+    assert_eq!((unplaced.value.text.as_str(), unplaced.why), ("a", Gone::Ended));
+}
+
+#[chanter::test]
+async fn a_failed_object_is_forgiven_from_afar() {
+    let [first, _second, _third] = three();
+    let owner = enter(&first, Owner::new_on(1, page("a"))).await.unwrap();
+    let far = owner.refer();
+    spawn(async move { far.fail().await }).join().await.unwrap_err();
+    assert_eq!(far.read().await, Err(Gone::Poisoned));
+    owner.forgive();
+    until(async || far.read().await.is_ok()).await;
+}
+
+/// From its home to two others, and back: each reference is good all the time.
+#[chanter::test]
+async fn an_object_migrates() {
+    let [first, second, third] = three();
+    let owner = Owner::new(page("a"));
+    let home = owner.refer();
+    let (at_second, at_third) = (sent(home, &first, &second).await, sent(home, &first, &third).await);
+    for (turn, to) in [1, 2, 1, 0, 0, 2, 0].into_iter().enumerate() {
+        enter(&first, home.migrate(to)).await.unwrap();
+        // Twice: by its home, and by the hint.
+        for _ in 0..2 {
+            assert_eq!(enter(&first, home.into_read()).await.as_deref(), Ok("a"), "turn {turn}");
+            assert_eq!(at_second.read().await.as_deref(), Ok("a"), "turn {turn}");
+            assert_eq!(at_third.read().await.as_deref(), Ok("a"), "turn {turn}");
+        }
+        assert_eq!(at_second.reads().await, Ok(6 * (turn as u32 + 1)));
+    }
+    // Anybody may ask for it.
+    enter(&third, at_third.migrate(1)).await.unwrap();
+    assert_eq!(at_third.append("b".into()).await, Ok(2));
+    drop(owner);
+    until(async || at_third.read().await == Err(Gone::Ended)).await;
+}
+
+trait IntoRead {
+    fn into_read(self) -> impl Future<Output = Result<String, Gone>>;
+}
+
+impl IntoRead for Ref<Page> {
+    async fn into_read(self) -> Result<String, Gone> {
+        self.read().await
+    }
+}
+
+/// Nothing is lost or done twice while callers from everywhere go on.
+#[chanter::test]
+async fn callers_do_not_notice() {
+    let all = three();
+    let owner = Owner::new(page(""));
+    let home = owner.refer();
+    let done = Arc::new(AtomicU32::new(0));
+    let mut callers = Vec::new();
+    for here in &all {
+        let seen = sent(home, &all[0], here).await;
+        let (here, done) = (here.clone(), Arc::clone(&done));
+        callers.push(spawn(async move {
+            for _ in 0..200 {
+                enter(&here, async { seen.append("x".into()).await }).await.unwrap();
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+        }));
+    }
+    let mut moved = 0_u32;
+    while done.load(Ordering::Relaxed) < 3 {
+        enter(&all[0], home.migrate(moved % 3)).await.unwrap();
+        moved += 1;
+    }
+    for caller in callers {
+        caller.join().await.unwrap();
+    }
+    let text = enter(&all[0], home.into_read()).await.unwrap();
+    assert_eq!((text.len(), text.replace('x', "").len()), (600, 0), "moved {moved} times");
+}
+
+/// Where it was has gone: the object has, too, and its owner's process says so.
+#[chanter::test]
+async fn an_object_goes_with_its_process() {
+    let [first, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
+    let (first, second, killer) = (Here::start(first), Here::start(Arc::clone(&second)), second);
+    let owner = enter(&first, Owner::new_on(1, page("a"))).await.unwrap();
+    let moved = Owner::new(page("b"));
+    enter(&first, moved.refer().migrate(1)).await.unwrap();
+    killer.kill();
+    for far in [owner.refer(), moved.refer()] {
+        until(async || matches!(enter(&first, far.into_read()).await, Err(Gone::Lost { .. }))).await;
+    }
+    assert!(matches!(enter(&first, moved.refer().migrate(0)).await, Err(Gone::Lost { .. })));
+    drop(second);
+}
+
+/// What a process owns elsewhere ends with it.
+#[chanter::test]
+async fn an_object_goes_with_its_owners_process() {
+    let [first, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
+    let (first, second, killer) = (Here::start(Arc::clone(&first)), Here::start(second), first);
+    let owner = enter(&first, Owner::new_on(1, page("a"))).await.unwrap();
+    let there = sent(owner.refer(), &first, &second).await;
+    assert_eq!(there.into_read().await.as_deref(), Ok("a"));
+    killer.kill();
+    until(async || there.into_read().await == Err(Gone::Ended)).await;
+}
