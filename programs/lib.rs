@@ -29,6 +29,7 @@ pub mod matrix_elements;
 pub mod matrix_rows;
 pub mod mergesort;
 pub mod micro;
+pub mod microkernel;
 pub mod molecular_dynamics;
 pub mod par_fib;
 pub mod par_tak;

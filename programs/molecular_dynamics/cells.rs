@@ -248,6 +248,7 @@ impl List {
         energy
     }
 
+    #[cfg(test)]
     pub(super) fn pairs(&self) -> usize {
         self.others.len()
     }

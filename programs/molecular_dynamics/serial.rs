@@ -102,6 +102,7 @@ impl<'a> Serial<'a> {
     }
 
     /// The forces, by number.
+    #[cfg(test)]
     pub(super) fn forces(&self) -> Vec<V3> {
         let mut forces = vec![V3::ZERO; self.places.len()];
         for (at, atom) in self.atoms.iter().enumerate() {
@@ -182,6 +183,7 @@ impl<'a> Serial<'a> {
         self.speeds.iter_mut().for_each(|speed| *speed = *speed * by);
     }
 
+    #[cfg(test)]
     pub(super) fn pairs(&self) -> usize {
         let of = |lists: &Lists| lists.within.pairs() + lists.forward.iter().map(|list| list.pairs()).sum::<usize>();
         self.lists.iter().map(of).sum()

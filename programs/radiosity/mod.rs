@@ -235,6 +235,11 @@ impl Solution {
     }
 }
 
+/// The light of a scene, without threads.
+pub fn solve(scene: &Scene, accuracy: Accuracy) -> Solution {
+    serial::run(scene, accuracy)
+}
+
 /// A scene, and how accurate its light is to be.
 #[derive(Debug)]
 pub struct Input {

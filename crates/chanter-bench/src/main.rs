@@ -76,6 +76,14 @@ enum What {
     ClusterProcess(cluster::ProcessArgs),
     /// Measure objects: calls and fallbacks in all schemas, and Concert's programs, beside the paper's figures
     Objects(objects::ObjectsArgs),
+    /// Be a process of the microkernel's job
+    #[cfg(unix)]
+    #[command(hide = true)]
+    KernelProcess(objects::ProcessArgs),
+    /// Start a job, as `chanter launch` does
+    #[cfg(unix)]
+    #[command(hide = true)]
+    Launch(chanter_cli::LaunchArgs),
     /// Measure what a policy of one's own costs, and requests beside computations under five policies
     Policies(policies::PoliciesArgs),
     /// Measure the web server under load: its three forms, beside Tokio and hyper, and nginx
@@ -165,6 +173,8 @@ impl<E: Into<Box<dyn Error>>> From<E> for Stop {
 fn main() -> ExitCode {
     let done = match Cli::parse().what {
         What::Serve(args) => return chanter_cli::serve(args),
+        #[cfg(unix)]
+        What::Launch(args) => return chanter_cli::launch(args),
         What::Micro(args) => bench_micro(&args),
         What::Figures(args) => bench_figures(&args),
         What::Choice(args) => choice::run(&args),
@@ -172,6 +182,8 @@ fn main() -> ExitCode {
         What::Cluster(args) => cluster::run(&args),
         What::ClusterProcess(args) => cluster::run_process(&args),
         What::Objects(args) => objects::run(&args),
+        #[cfg(unix)]
+        What::KernelProcess(args) => objects::run_process(&args),
         What::Policies(args) => policies::run(&args),
         What::Swerve(args) => swerve::run(&args),
         What::SwervePeer(args) => swerve::run_peer(args),
