@@ -110,7 +110,7 @@ impl Refining<'_> {
             to: (to.code, 0),
             surface: from.surface,
             from: (from.code, 0),
-            factor: from.area * seen.mean,
+            factor: from.area * seen.part(&pairs) * fine(&to.quad, &from.quad, &pairs, 2),
             spread,
         });
     }
@@ -162,6 +162,25 @@ struct Pairs {
 struct Seen {
     count: usize,
     mean: f64,
+}
+
+impl Seen {
+    fn part(&self, of: &Pairs) -> f64 {
+        self.mean / of.mean
+    }
+}
+
+/// The mean of the kernel, by more points where it differs much: where two touch, four points of each say too much.
+fn fine(to: &Quad, from: &Quad, pairs: &Pairs, levels: u32) -> f64 {
+    if levels == 0 || pairs.most - pairs.least <= pairs.mean {
+        return pairs.mean;
+    }
+    let others = from.quarters();
+    let quarter = |to: &Quad| {
+        let of = |from: &Quad| fine(to, from, &Pairs::of(to, from), levels - 1);
+        others.iter().map(of).sum::<f64>()
+    };
+    to.quarters().iter().map(quarter).sum::<f64>() / 16.0
 }
 
 impl Pairs {
