@@ -28,7 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let solution = solve(&scene, accuracy);
     println!("{:?}: {} surfaces, {solution:?}", clock.elapsed(), scene.surfaces());
     let (worst, pairs) = solution.reciprocity();
-    println!("reciprocity: {pairs} pairs of links differ by {worst:.1e} at most; exchanges by {:.4}", solution.exchange());
+    println!(
+        "reciprocity: {pairs} pairs of links differ by {worst:.1e} at most; exchanges by {:.4}",
+        solution.exchange()
+    );
     let balance = solution.balance(&scene);
     println!("{balance:?}: {:.4} is missing", balance.error());
     if let Some(file) = args.peek().filter(|word| **word != "uniform").copied() {

@@ -246,7 +246,8 @@ pub async fn process(
                 }
             }
             // Processes that share a core were slower alone, too: each had its part of one.
-            let useful_ns = alone.iter().map(|(_, ns)| *ns as f64).sum::<f64>() * at_once / workers.len() as f64;
+            let useful_ns =
+                alone.iter().map(|(_, ns)| *ns as f64).sum::<f64>() * at_once / workers.len() as f64;
             found(Row {
                 spec: *spec,
                 processes: here.count(),

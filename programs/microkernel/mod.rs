@@ -157,7 +157,8 @@ mod tests {
             let here = (0..10_000).filter(|thread| spec.from(1, *thread, 4) == 1).count();
             assert_eq!(here, local as usize * 100);
         }
-        let count = |pattern, me, from| (0..10_000).filter(|t| spec(0, pattern).from(me, *t, 4) == from).count();
+        let count =
+            |pattern, me, from| (0..10_000).filter(|t| spec(0, pattern).from(me, *t, 4) == from).count();
         for pattern in Pattern::ALL {
             assert!((0..4).all(|me| count(pattern, me, me) == 0), "{pattern}");
         }

@@ -121,18 +121,16 @@ mod tests {
                     energy(&places).0
                 };
                 let slope = (moved(-1e-5) - moved(1e-5)) / 2e-5;
-                assert!((slope - forces[at][axis]).abs() < 1e-4 * (1.0 + slope.abs()), "{at} {axis}: {slope}");
+                assert!(
+                    (slope - forces[at][axis]).abs() < 1e-4 * (1.0 + slope.abs()),
+                    "{at} {axis}: {slope}"
+                );
             }
         }
     }
 
     fn four() -> [V3; 4] {
-        [
-            V3::new(0.1, 1.2, -0.3),
-            V3::new(0.0, 0.0, 0.0),
-            V3::new(1.4, 0.1, 0.2),
-            V3::new(1.9, 0.7, 1.3),
-        ]
+        [V3::new(0.1, 1.2, -0.3), V3::new(0.0, 0.0, 0.0), V3::new(1.4, 0.1, 0.2), V3::new(1.9, 0.7, 1.3)]
     }
 
     #[test]

@@ -142,7 +142,8 @@ fn chain(residues: &[Residue]) -> (Chain, Vec<V3>) {
             atom(Kind::Hydrogen, at)
         });
         let mut bond = |atoms, k, length| bonds.push((segment, Bond(atoms, k, length)));
-        let mut angle = |atoms, k, degrees: f64| angles.push((segment, Angle(atoms, k, degrees.to_radians())));
+        let mut angle =
+            |atoms, k, degrees: f64| angles.push((segment, Angle(atoms, k, degrees.to_radians())));
         bond([n, ca], 337.0, 1.449);
         bond([ca, c], 317.0, 1.522);
         bond([c, o], 570.0, 1.229);
@@ -181,7 +182,9 @@ fn chain(residues: &[Residue]) -> (Chain, Vec<V3>) {
         let (near, third) = near(&around, atom as u32);
         // About as many for each.
         let segment = &mut chain.segments[atom * count / places.len()];
-        segment.distant.extend(third.into_iter().filter(|other| *other > atom as u32).map(|o| [atom as u32, o]));
+        segment
+            .distant
+            .extend(third.into_iter().filter(|other| *other > atom as u32).map(|o| [atom as u32, o]));
         chain.near.push(near);
     }
     for segment in &mut chain.segments {
@@ -229,7 +232,8 @@ fn sites(chain: &[V3], waters: usize) -> (f64, Vec<V3>) {
         let middle = V3::ZERO.map(|_| side / 2.0);
         let mut free = Vec::new();
         for at in 0..count.pow(3) {
-            let place = V3::new((at % count) as f64, (at / count % count) as f64, (at / count / count) as f64);
+            let place =
+                V3::new((at % count) as f64, (at / count % count) as f64, (at / count / count) as f64);
             let place = (place + V3::new(0.5, 0.5, 0.5)) * edge;
             if chain.iter().all(|atom| System::nearest(side, *atom - place).square() > 2.8 * 2.8) {
                 free.push(place);
@@ -306,7 +310,8 @@ fn settle(system: &mut System, steps: usize, random: &mut Random) {
         let scale = (BOLTZMANN * TEMPERATURE / mass).sqrt();
         *speed = V3::new(normal(random), normal(random), normal(random)) * scale;
     }
-    let momentum = system.speeds.iter().zip(&masses).fold(V3::ZERO, |sum, (speed, mass)| sum + *speed * *mass);
+    let momentum =
+        system.speeds.iter().zip(&masses).fold(V3::ZERO, |sum, (speed, mass)| sum + *speed * *mass);
     let drift = momentum * masses.iter().sum::<f64>().recip();
     system.speeds.iter_mut().for_each(|speed| *speed -= drift);
     let mut serial = Serial::new(system);

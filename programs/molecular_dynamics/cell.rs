@@ -198,7 +198,9 @@ impl Cell {
     #[method(read)]
     pub(super) fn moved(&self) -> Vec<Moved> {
         let atoms = self.view.members.atoms.iter().enumerate();
-        atoms.map(|(at, atom)| Moved { atom: *atom, place: self.view.places[at], speed: self.speeds[at] }).collect()
+        atoms
+            .map(|(at, atom)| Moved { atom: *atom, place: self.view.places[at], speed: self.speeds[at] })
+            .collect()
     }
 }
 

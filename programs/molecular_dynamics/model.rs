@@ -78,7 +78,8 @@ pub(super) struct Mix {
 
 impl Mix {
     fn of(one: Kind, other: Kind) -> Self {
-        let ((_, q, sigma, epsilon), (_, q2, sigma2, epsilon2)) = (TABLE[one as usize], TABLE[other as usize]);
+        let ((_, q, sigma, epsilon), (_, q2, sigma2, epsilon2)) =
+            (TABLE[one as usize], TABLE[other as usize]);
         // OPLS: geometric means of both.
         let s6 = (sigma * sigma2).powi(3);
         let e4 = 4.0 * (epsilon * epsilon2).sqrt();
@@ -104,8 +105,8 @@ impl Mix {
         let (attraction, repulsion) = (self.c6 * i6, self.c12 * i6 * i6);
         let coulomb = self.charges * inverse;
         let force = (12.0 * repulsion - 6.0 * attraction + coulomb) * inverse2 - self.force_there * inverse;
-        let energy = repulsion - attraction + coulomb - self.energy_there
-            + (distance - CUTOFF) * self.force_there;
+        let energy =
+            repulsion - attraction + coulomb - self.energy_there + (distance - CUTOFF) * self.force_there;
         (energy, force)
     }
 }

@@ -118,9 +118,8 @@ fn finish(residues: &mut Vec<Residue>, parts: &Parts) {
     if parts.line == 0 || !(0..4).all(|at| (0..at).all(|before| apart(&all[at], &all[before]))) {
         return;
     }
-    let follows = residues
-        .last()
-        .is_some_and(|before| (before.carbonyl - nitrogen).square() < BONDED * BONDED);
+    let follows =
+        residues.last().is_some_and(|before| (before.carbonyl - nitrogen).square() < BONDED * BONDED);
     residues.push(Residue {
         nitrogen,
         alpha,

@@ -117,7 +117,8 @@ impl World {
         );
         drop(views);
         let grid = self.grid;
-        let take = |slot: &Mutex<Vec<V3>>| std::mem::take(&mut *slot.lock().unwrap_or_else(PoisonError::into_inner));
+        let take =
+            |slot: &Mutex<Vec<V3>>| std::mem::take(&mut *slot.lock().unwrap_or_else(PoisonError::into_inner));
         let own: Vec<(Vec<V3>, f64)>;
         let reactions: Vec<[Mutex<Vec<V3>>; 13]>;
         (own, reactions) = found.into_iter().map(|(forces, energy, on)| ((forces, energy), on)).unzip();
@@ -143,11 +144,8 @@ pub(super) fn run(system: &System, motion: Motion) -> Outcome {
     let (places, members) = assigned(system, grid, system.places.clone());
     let cells = members.into_iter().enumerate().map(|(number, members)| {
         let mut cell = Cell::new(number, grid, Arc::clone(&chain));
-        let of = |atom: u32| Moved {
-            atom,
-            place: places[atom as usize],
-            speed: system.speeds[atom as usize],
-        };
+        let of =
+            |atom: u32| Moved { atom, place: places[atom as usize], speed: system.speeds[atom as usize] };
         cell.arrive(members.atoms.into_iter().map(of).collect());
         cell
     });

@@ -185,7 +185,9 @@ impl<'a> Serial<'a> {
 
     #[cfg(test)]
     pub(super) fn pairs(&self) -> usize {
-        let of = |lists: &Lists| lists.within.pairs() + lists.forward.iter().map(|list| list.pairs()).sum::<usize>();
+        let of = |lists: &Lists| {
+            lists.within.pairs() + lists.forward.iter().map(|list| list.pairs()).sum::<usize>()
+        };
         self.lists.iter().map(of).sum()
     }
 

@@ -33,9 +33,15 @@ fn by_all_pairs(system: &System) -> (Vec<V3>, f64) {
     for segment in &system.chain.segments {
         let places = &system.places;
         let kinds = (&mixes, &system.chain.kinds[..]);
-        energy += bonds::segment(segment, system.side, kinds, |atom| places[atom as usize], |atom, force| {
-            forces[atom as usize] += force;
-        });
+        energy += bonds::segment(
+            segment,
+            system.side,
+            kinds,
+            |atom| places[atom as usize],
+            |atom, force| {
+                forces[atom as usize] += force;
+            },
+        );
     }
     (forces, energy)
 }

@@ -13,15 +13,15 @@ use super::transport::gather;
 use super::{Accuracy, Plan, Solution};
 use crate::kit::V3;
 
-struct World {
-    scene: Arc<Scene>,
-    plan: Plan,
-    surfaces: Vec<Ref<Surface>>,
-    rays: AtomicU64,
+pub(super) struct World {
+    pub(super) scene: Arc<Scene>,
+    pub(super) plan: Plan,
+    pub(super) surfaces: Vec<Ref<Surface>>,
+    pub(super) rays: AtomicU64,
 }
 
 /// Runs a thread for each number, all at a time.
-async fn each<F>(count: usize, world: &Arc<World>, method: impl Fn(Arc<World>, usize) -> F)
+pub(super) async fn each<F>(count: usize, world: &Arc<World>, method: impl Fn(Arc<World>, usize) -> F)
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
@@ -33,7 +33,7 @@ where
 }
 
 /// The links of one surface with a block of others.
-async fn refine(world: Arc<World>, thread: usize, round: usize) -> Result<(), Gone> {
+pub(super) async fn refine(world: Arc<World>, thread: usize, round: usize) -> Result<(), Gone> {
     let (number, block) = (thread / world.plan.blocks, thread % world.plan.blocks);
     let own = world.surfaces[number];
     conc! { view = own.view(), links = own.links(block) }
@@ -58,7 +58,7 @@ async fn refine(world: Arc<World>, thread: usize, round: usize) -> Result<(), Go
     Ok(())
 }
 
-async fn resolve(world: Arc<World>, number: usize) -> Result<(), Gone> {
+pub(super) async fn resolve(world: Arc<World>, number: usize) -> Result<(), Gone> {
     let mut shapes = Vec::with_capacity(world.surfaces.len());
     for other in &world.surfaces {
         shapes.push(Some(other.view().await?.shape));
@@ -67,7 +67,7 @@ async fn resolve(world: Arc<World>, number: usize) -> Result<(), Gone> {
 }
 
 /// What comes to a surface. (It shines when all have looked at it as it was.)
-async fn collect(world: &World, number: usize) -> Result<Vec<V3>, Gone> {
+pub(super) async fn collect(world: &World, number: usize) -> Result<Vec<V3>, Gone> {
     let own = world.surfaces[number];
     conc! { view = own.view(), links = own.all_links() }
     let mut gathered = vec![V3::ZERO; view?.light.len()];

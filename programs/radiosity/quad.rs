@@ -179,7 +179,8 @@ impl Occluders {
                 continue;
             }
             let from = node.first as usize;
-            if !self.quads[from..from + node.count as usize].iter().all(|(quad, number)| visit(quad, *number)) {
+            if !self.quads[from..from + node.count as usize].iter().all(|(quad, number)| visit(quad, *number))
+            {
                 return;
             }
         }

@@ -160,8 +160,7 @@ fn faces(corner: V3, along: V3, aside: V3, height: f64, inwards: bool) -> [Quad;
     let low = [corner, corner + along, corner + along + aside, corner + aside];
     let high = low.map(|corner| corner + up);
     let wall = |a: usize, b: usize| [low[a], low[b], high[b], high[a]];
-    let mut all =
-        [wall(0, 1), wall(1, 2), wall(2, 3), wall(3, 0), high, [low[0], low[3], low[2], low[1]]];
+    let mut all = [wall(0, 1), wall(1, 2), wall(2, 3), wall(3, 0), high, [low[0], low[3], low[2], low[1]]];
     if inwards {
         all.iter_mut().for_each(|corners| corners.reverse());
     }
@@ -242,7 +241,11 @@ mod tests {
     #[test]
     fn errors_say_which_surface() {
         let broken = CORNELL.replacen("552.8, 0.0, 0.0", "552.8, 900.0, 0.0", 1);
-        assert!(Scene::read(&broken).unwrap_err().starts_with("surface 1"), "{:?}", Scene::read(&broken).err());
+        assert!(
+            Scene::read(&broken).unwrap_err().starts_with("surface 1"),
+            "{:?}",
+            Scene::read(&broken).err()
+        );
         assert!(Scene::read("").is_err());
         assert!(Scene::read(&CORNELL.replacen("0.73", "1.5", 1)).is_err());
         assert!(Scene::read(&CORNELL.replacen("552.8", "nan", 1)).is_err());

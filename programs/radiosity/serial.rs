@@ -103,7 +103,9 @@ pub(super) fn uniform(scene: &Scene, levels: u32, bounces: usize) -> Vec<V3> {
         for _ in 0..levels {
             quads = quads.iter().flat_map(super::quad::Quad::quarters).collect();
         }
-        parts.extend(quads.into_iter().map(|quad| (number, quad, quad.normal(), quad.area(), quad.point(0.5, 0.5))));
+        parts.extend(
+            quads.into_iter().map(|quad| (number, quad, quad.normal(), quad.area(), quad.point(0.5, 0.5))),
+        );
     }
     let count = parts.len();
     let mut factors = vec![0.0_f32; count * count];
@@ -137,7 +139,8 @@ pub(super) fn uniform(scene: &Scene, levels: u32, bounces: usize) -> Vec<V3> {
         light = (0..count)
             .map(|to| {
                 let row = &factors[to * count..(to + 1) * count];
-                let sum = row.iter().zip(&light).fold(V3::ZERO, |sum, (f, light)| sum + *light * f64::from(*f));
+                let sum =
+                    row.iter().zip(&light).fold(V3::ZERO, |sum, (f, light)| sum + *light * f64::from(*f));
                 let paint = &scene.paints[parts[to].0];
                 paint.emission + sum.zip(paint.reflectance, |light, part| light * part)
             })

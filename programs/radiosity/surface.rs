@@ -178,9 +178,21 @@ impl Surface {
         }
     }
 
-    /// Light has come to each element: adds what comes to those around it, and makes larger ones as bright as their parts are.
+    /// What was asked for, which it forgets.
     #[method(mut)]
-    pub(super) fn shine(&mut self, mut gathered: Vec<V3>) {
+    pub(super) fn asked(&mut self) -> Vec<Code> {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// Its elements are so bright.
+    #[method(mut)]
+    pub(super) fn see(&mut self, light: Vec<V3>) {
+        self.view.light = Arc::new(light);
+    }
+
+    /// How bright its elements are with the light that has come to each: adds what comes to those around it, and makes larger ones as bright as their parts are.
+    #[method(read)]
+    pub(super) fn would_shine(&self, mut gathered: Vec<V3>) -> Vec<V3> {
         let elements = &self.view.shape.elements;
         let (reflectance, emission) = (self.paint.reflectance, self.paint.emission);
         // Parts come behind what they are parts of.
@@ -191,7 +203,7 @@ impl Surface {
                 gathered[first..first + 4].iter_mut().for_each(|part| *part += down);
             }
         }
-        let light = Arc::make_mut(&mut self.view.light);
+        let mut light = vec![V3::ZERO; elements.len()];
         for at in (0..elements.len()).rev() {
             let first = elements[at].first as usize;
             light[at] = if first == 0 {
@@ -202,6 +214,13 @@ impl Surface {
                 parts.fold(V3::ZERO, |sum, part| sum + light[part] * elements[part].area) * area.recip()
             };
         }
+        light
+    }
+
+    /// Light has come to each element.
+    #[method(mut)]
+    pub(super) fn shine(&mut self, gathered: Vec<V3>) {
+        self.view.light = Arc::new(self.would_shine(gathered));
     }
 }
 

@@ -46,8 +46,8 @@ impl Leaf {
     async fn keep(&mut self, k: Lazy<'_, u64>) {
         let (k, count) = (k.keep(), self.0.add());
         spawn(async move {
-    let _ = k.fill(count);
-});
+            let _ = k.fill(count);
+        });
     }
 }
 
@@ -183,8 +183,8 @@ pub(super) async fn study(study: Study, calls: u64) -> u64 {
             spawn(async move {
                 let count = to.add().await.unwrap_or(0);
                 spawn(async move {
-    let _ = k.fill(count);
-});
+                    let _ = k.fill(count);
+                });
             });
             promise.await.unwrap_or(0)
         }),

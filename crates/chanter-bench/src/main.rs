@@ -80,6 +80,10 @@ enum What {
     #[cfg(unix)]
     #[command(hide = true)]
     KernelProcess(objects::ProcessArgs),
+    /// Be a process of radiosity's job
+    #[cfg(unix)]
+    #[command(hide = true)]
+    RadiosityProcess(objects::JobProcessArgs),
     /// Start a job, as `chanter launch` does
     #[cfg(unix)]
     #[command(hide = true)]
@@ -182,6 +186,8 @@ fn main() -> ExitCode {
         What::Cluster(args) => cluster::run(&args),
         What::ClusterProcess(args) => cluster::run_process(&args),
         What::Objects(args) => objects::run(&args),
+        #[cfg(unix)]
+        What::RadiosityProcess(args) => objects::run_job_process(&args),
         #[cfg(unix)]
         What::KernelProcess(args) => objects::run_process(&args),
         What::Policies(args) => policies::run(&args),

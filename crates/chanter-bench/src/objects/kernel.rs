@@ -176,7 +176,13 @@ impl Efficiencies {
     }
 
     /// Of figure 12: four of five accesses are remote.
-    pub(super) fn pattern(&self, version: Version, pattern: Pattern, deviation: u32, grain: u32) -> Option<f64> {
+    pub(super) fn pattern(
+        &self,
+        version: Version,
+        pattern: Pattern,
+        deviation: u32,
+        grain: u32,
+    ) -> Option<f64> {
         self.0.get(&(4, version, pattern.to_string(), deviation, grain, 20)).copied()
     }
 

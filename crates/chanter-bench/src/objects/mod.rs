@@ -1,9 +1,12 @@
 //! `chanter-bench objects`: the evaluation of Concert (section 5), by Chanter's objects, beside the paper's figures.
 //!
-//! `schemas` is tables 3 and 4; `kernel` the microkernel, in several processes; `programs` radiosity and molecular dynamics; `page`
+//! `schemas` is tables 3 and 4; `kernel` the microkernel, in several processes; `programs` radiosity and molecular dynamics, `jobs` the first in two
+//! processes; `page`
 //! the report; `actor` a peer.
 
 mod actor;
+#[cfg(unix)]
+mod jobs;
 #[cfg(unix)]
 mod kernel;
 mod page;
@@ -15,6 +18,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+#[cfg(unix)]
+pub(crate) use jobs::{JobProcessArgs, run_process as run_job_process};
 #[cfg(unix)]
 pub(crate) use kernel::{ProcessArgs, run_process};
 
@@ -56,6 +61,8 @@ enum Part {
     Microkernel,
     /// Radiosity and molecular dynamics
     Programs,
+    /// Radiosity in two processes
+    Jobs,
 }
 
 impl ObjectsArgs {
@@ -71,6 +78,8 @@ struct Found {
     schemas: Vec<Measured>,
     programs: Vec<Measured>,
     kernel: Vec<Row>,
+    #[cfg(unix)]
+    jobs: Vec<jobs::JobRow>,
     findings: Vec<Finding>,
 }
 
@@ -89,6 +98,11 @@ fn found(args: &ObjectsArgs) -> Result<Found, Stop> {
         found.kernel = kernel::rows(args)?;
         found.findings.extend(kernel::findings(&found.kernel));
     }
+    #[cfg(unix)]
+    if args.has(Part::Jobs) {
+        found.jobs = jobs::rows(args)?;
+        found.findings.extend(jobs::findings(&found.jobs));
+    }
     Ok(found)
 }
 
@@ -106,6 +120,10 @@ impl Found {
         if !self.programs.is_empty() {
             tables.push(("Radiosity and molecular dynamics (section 5.2)", programs::table(&self.programs)));
         }
+        #[cfg(unix)]
+        if !self.jobs.is_empty() {
+            tables.push(("Radiosity in several processes (section 5.2.1)", jobs::table(&self.jobs)));
+        }
         tables
     }
 }
@@ -117,6 +135,10 @@ pub(super) fn run(args: &ObjectsArgs) -> Result<(), Stop> {
         report::json_lines(&mut out, &found.schemas)?;
         report::json_lines(&mut out, &found.programs)?;
         for row in &found.kernel {
+            report::json_line(&mut out, row)?;
+        }
+        #[cfg(unix)]
+        for row in &found.jobs {
             report::json_line(&mut out, row)?;
         }
         for finding in &found.findings {

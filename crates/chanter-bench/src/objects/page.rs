@@ -70,7 +70,8 @@ fn pictures(page: &mut String, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     for version in Version::ALL.into_iter().filter(|version| version.stack) {
         for deviation in Spec::DEVIATIONS {
             let lines = Pattern::ALL.map(|pattern| {
-                let point = |grain| Some((f64::from(grain), found.pattern(version, pattern, deviation, grain)?));
+                let point =
+                    |grain| Some((f64::from(grain), found.pattern(version, pattern, deviation, grain)?));
                 (pattern.to_string(), Spec::GRAINS.into_iter().filter_map(point).collect())
             });
             let title = format!("{}, deviation 0.{deviation} (figure 12)", version.name());

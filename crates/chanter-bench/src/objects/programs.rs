@@ -25,10 +25,11 @@ fn system(form: Form) -> &'static str {
 type Known = Arc<OnceLock<Result<Box<dyn Prepared>, String>>>;
 
 fn sample(prepared: &dyn Prepared, form: Form, vps: usize) -> Result<Sample, Failure> {
-    let run = prepared.run(&kit::Load::new(form, vps).bound_if_possible()).map_err(|failure| match failure {
-        kit::Failure::Wrong(what) => Failure::Wrong(what),
-        other => Failure::Broken(other.to_string()),
-    })?;
+    let run =
+        prepared.run(&kit::Load::new(form, vps).bound_if_possible()).map_err(|failure| match failure {
+            kit::Failure::Wrong(what) => Failure::Wrong(what),
+            other => Failure::Broken(other.to_string()),
+        })?;
     Ok(Sample::new(1, run.elapsed))
 }
 
@@ -52,9 +53,9 @@ pub(super) fn cases(quick: bool) -> Vec<Case> {
 }
 
 fn ns(measured: &[Measured], program: &str, form: Form, vps: usize) -> Option<f64> {
-    let found = measured.iter().find(|m| {
-        (m.case.bench, m.case.variant, m.case.vps) == (program, form.name(), vps)
-    })?;
+    let found = measured
+        .iter()
+        .find(|m| (m.case.bench, m.case.variant, m.case.vps) == (program, form.name(), vps))?;
     found.outcome.as_ref().ok().map(|medians| medians.ns_per_op)
 }
 

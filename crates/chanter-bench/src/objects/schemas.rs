@@ -134,8 +134,14 @@ pub(super) fn tables(measured: &[Measured]) -> String {
     let costs = Costs(measured);
     let mut text = String::new();
     for (outcome, title) in [
-        (Outcome::Ends, "Concert, table 4: calls. Nanoseconds (over a plain call) [the paper: instructions more than a C call's 25 to 40]"),
-        (Outcome::Blocks, "Concert, table 4: fallbacks. Nanoseconds (over Base that does the same) [the paper: us more than the call; Base is 2.1]"),
+        (
+            Outcome::Ends,
+            "Concert, table 4: calls. Nanoseconds (over a plain call) [the paper: instructions more than a C call's 25 to 40]",
+        ),
+        (
+            Outcome::Blocks,
+            "Concert, table 4: fallbacks. Nanoseconds (over Base that does the same) [the paper: us more than the call; Base is 2.1]",
+        ),
     ] {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
