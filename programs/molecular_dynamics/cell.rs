@@ -21,6 +21,19 @@ pub(super) struct Moved {
 /// Forces on some of the atoms of a cell, by their indices there.
 pub(super) type Few = Vec<(u32, V3)>;
 
+/// What acts on a cell: from those behind it, by direction, and from segments.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Forces {
+    cells: Vec<(u32, Vec<V3>)>,
+    segments: Vec<(u32, Few)>,
+}
+
+impl Forces {
+    pub(super) fn is_empty(&self) -> bool {
+        self.cells.is_empty() && self.segments.is_empty()
+    }
+}
+
 /// A part of space.
 #[derive(Debug)]
 pub(super) struct Cell {
@@ -117,6 +130,39 @@ impl Cell {
     #[method(mut)]
     pub(super) fn bond(&mut self, segment: u32, forces: Few) {
         self.bonded.push((segment, forces));
+    }
+
+    /// What has come to act on it, which it forgets: it is another process's.
+    #[method(mut)]
+    pub(super) fn harvest(&mut self) -> Forces {
+        let cells = (0..).zip(&mut self.forces[1..]).filter(|(_, forces)| !forces.is_empty());
+        Forces {
+            cells: cells.map(|(direction, forces)| (direction, std::mem::take(forces))).collect(),
+            segments: std::mem::take(&mut self.bonded),
+        }
+    }
+
+    /// What another process has found to act on it.
+    #[method(mut)]
+    pub(super) fn take(&mut self, forces: Forces) {
+        for (direction, forces) in forces.cells {
+            self.react(direction as usize, forces);
+        }
+        self.bonded.extend(forces.segments);
+    }
+
+    /// It is another process's, and has these atoms there.
+    #[method(mut)]
+    pub(super) fn is_of(&mut self, atoms: Vec<u32>, places: Vec<V3>) {
+        let members = Members::new(atoms, &self.chain);
+        self.view = View { members: Arc::new(members), places: Arc::new(places) };
+        self.forces = std::array::from_fn(|_| Vec::new());
+    }
+
+    /// It is another process's, and its atoms are there.
+    #[method(mut)]
+    pub(super) fn are_at(&mut self, places: Vec<V3>) {
+        self.view.places = Arc::new(places);
     }
 
     /// The first half of a step. Returns the square of how far an atom has come since the lists were made.

@@ -1,6 +1,7 @@
 //! A cell is an object, and so is each step's work a thread for each cell: it takes what it needs from the objects around, computes,
 //! and calls them with what it has found. The chain's segments are threads, too.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use chanter_objects::{Gone, Owner, Ref, conc, conc_for, object};
@@ -14,17 +15,17 @@ use super::{Energy, Motion, Outcome};
 use crate::kit::V3;
 
 /// What all threads know.
-struct World {
-    grid: Grid,
-    mixes: Mixes,
-    chain: Arc<Chain>,
-    cells: Vec<Ref<Cell>>,
-    tally: Ref<Tally>,
+pub(super) struct World {
+    pub(super) grid: Grid,
+    pub(super) mixes: Mixes,
+    pub(super) chain: Arc<Chain>,
+    pub(super) cells: Vec<Ref<Cell>>,
+    pub(super) tally: Ref<Tally>,
 }
 
 /// What the threads of a phase have found, by their numbers.
 #[derive(Debug, Default)]
-struct Tally {
+pub(super) struct Tally {
     energies: Vec<Energy>,
     farthest: f64,
     noted: usize,
@@ -33,7 +34,7 @@ struct Tally {
 #[object]
 impl Tally {
     #[method(mut)]
-    fn note(&mut self, cell: usize, energy: Energy) {
+    pub(super) fn note(&mut self, cell: usize, energy: Energy) {
         self.noted += 1;
         if self.energies.len() <= cell {
             self.energies.resize(cell + 1, Energy::default());
@@ -42,14 +43,21 @@ impl Tally {
     }
 
     #[method(mut)]
-    fn note_far(&mut self, farthest: f64) {
+    pub(super) fn note_far(&mut self, farthest: f64) {
         self.noted += 1;
         self.farthest = self.farthest.max(farthest);
     }
 
+    /// What each of so many threads has found.
+    #[method(mut)]
+    pub(super) fn take_all(&mut self, threads: usize) -> Vec<Energy> {
+        assert_eq!(std::mem::take(&mut self.noted), threads, "each thread has noted what it found");
+        std::mem::take(&mut self.energies)
+    }
+
     /// Of so many threads. (One that panics has noted nothing.)
     #[method(mut)]
-    fn take(&mut self, threads: usize) -> (Energy, f64) {
+    pub(super) fn take(&mut self, threads: usize) -> (Energy, f64) {
         assert_eq!(std::mem::take(&mut self.noted), threads, "each thread has noted what it found");
         let sum = self.energies.drain(..).fold(Energy::default(), Energy::and);
         (sum, std::mem::take(&mut self.farthest))
@@ -57,10 +65,10 @@ impl Tally {
 }
 
 /// Where the chain's atoms are: a cell, and an index there.
-type Homes = Arc<Vec<(u32, u32)>>;
+pub(super) type Homes = Arc<Vec<(u32, u32)>>;
 
 /// Runs a thread for each number, all at a time, and passes on what they could not do.
-async fn each<F>(count: usize, world: &Arc<World>, method: impl Fn(Arc<World>, usize) -> F)
+pub(super) async fn each<F>(count: usize, world: &Arc<World>, method: impl Fn(Arc<World>, usize) -> F)
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
@@ -134,22 +142,60 @@ async fn bond(world: Arc<World>, number: usize, homes: Homes) -> Result<(), Gone
     world.tally.note(number, Energy { potential, kinetic: 0.0 }).await
 }
 
-/// All forces; the energy of the chain's bonds.
-async fn forces(world: &Arc<World>, homes: &Homes) -> Result<f64, Gone> {
-    let (cells, segments) = (world.cells.len(), world.chain.segments.len());
+/// The forces of some cells and segments; the energies of these segments.
+pub(super) async fn forces_of(
+    world: &Arc<World>,
+    homes: &Homes,
+    cells: Range<usize>,
+    segments: Range<usize>,
+) -> Result<Vec<f64>, Gone> {
     // Cells first: they are the longer ones.
-    conc_for(0..cells + segments, |number| {
+    let (count, all) = (cells.len(), cells.len() + segments.len());
+    conc_for(0..all, |number| {
         let (world, homes) = (Arc::clone(world), Arc::clone(homes));
+        let (first, first_segment) = (cells.start, segments.start);
         async move {
-            let done = match number.checked_sub(cells) {
-                None => act(world, number).await,
-                Some(segment) => bond(world, segment, homes).await,
+            let done = match number.checked_sub(count) {
+                None => act(world, first + number).await,
+                Some(at) => bond(world, first_segment + at, homes).await,
             };
             done.expect("cells live as long as their world");
         }
     })
     .await;
-    Ok(world.tally.take(segments).await?.0.potential)
+    let energies = world.tally.take_all(segments.len()).await?;
+    Ok(segments.map(|segment| energies[segment].potential).collect())
+}
+
+/// All forces; the energy of the chain's bonds.
+async fn forces(world: &Arc<World>, homes: &Homes) -> Result<f64, Gone> {
+    let (cells, segments) = (world.cells.len(), world.chain.segments.len());
+    Ok(forces_of(world, homes, 0..cells, 0..segments).await?.into_iter().sum())
+}
+
+/// Lists for a cell, and those forward of it, where they are now.
+pub(super) async fn list(world: Arc<World>, number: usize) -> Result<(), Gone> {
+    let own = world.cells[number].view().await?;
+    let mut forward = Vec::with_capacity(13);
+    for (to, shift) in world.grid.forward(number) {
+        forward.push((world.cells[to].view().await?, shift));
+    }
+    let forward: [(View, V3); 13] = forward.try_into().expect("there are 13");
+    let lists = Lists::new(&world.chain, &own, &forward);
+    drop((own, forward));
+    world.cells[number].list(lists).await
+}
+
+/// Where the chain's atoms are now.
+pub(super) async fn homes_of(world: &World) -> Result<Homes, Gone> {
+    let mut homes = vec![(0, 0); world.chain.kinds.len()];
+    for (number, cell) in world.cells.iter().enumerate() {
+        let view = cell.view().await?;
+        for (at, atom) in view.members.atoms[..view.members.chain].iter().enumerate() {
+            homes[*atom as usize] = (number as u32, at as u32);
+        }
+    }
+    Ok(Arc::new(homes))
 }
 
 /// Atoms go where they belong, and lists are made.
@@ -163,26 +209,8 @@ async fn assign(world: &Arc<World>) -> Result<Homes, Gone> {
         Ok(())
     })
     .await;
-    each(count, world, async |world: Arc<World>, number| {
-        let own = world.cells[number].view().await?;
-        let mut forward = Vec::with_capacity(13);
-        for (to, shift) in world.grid.forward(number) {
-            forward.push((world.cells[to].view().await?, shift));
-        }
-        let forward: [(View, V3); 13] = forward.try_into().expect("there are 13");
-        let lists = Lists::new(&world.chain, &own, &forward);
-        drop((own, forward));
-        world.cells[number].list(lists).await
-    })
-    .await;
-    let mut homes = vec![(0, 0); world.chain.kinds.len()];
-    for (number, cell) in world.cells.iter().enumerate() {
-        let view = cell.view().await?;
-        for (at, atom) in view.members.atoms[..view.members.chain].iter().enumerate() {
-            homes[*atom as usize] = (number as u32, at as u32);
-        }
-    }
-    Ok(Arc::new(homes))
+    each(count, world, list).await;
+    homes_of(world).await
 }
 
 pub(super) async fn run(system: &System, motion: Motion) -> Result<Outcome, Gone> {

@@ -7,10 +7,13 @@ mod cells;
 mod chanter;
 mod model;
 mod pdb;
+mod processes;
 mod rayon;
 mod serial;
 
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use crate::kit::{Done, Failure, Form, Program, Size, V3, ensure};
 
@@ -18,9 +21,10 @@ use cell::Moved;
 use model::FEMTOSECOND;
 pub use model::System;
 pub use pdb::{PdbError, Residue, read};
+pub use processes::{JobFailure, process};
 
 /// How the atoms are moved.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Motion {
     /// In the model's unit.
     step: f64,
@@ -35,7 +39,7 @@ impl Motion {
 }
 
 /// In kcal/mol.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Energy {
     /// Of where the atoms are.
     pub potential: f64,

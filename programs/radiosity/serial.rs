@@ -115,20 +115,18 @@ pub(super) fn uniform(scene: &Scene, levels: u32, bounces: usize) -> Vec<V3> {
             if a == b {
                 continue;
             }
-            // Near parts by points of theirs.
+            // Near parts by more points of theirs. (One of each would err by the size of parts where shadows end.)
             let near = (x - y).square() < 16.0 * area.max(area2);
+            let pair = |x: V3, y: V3| match kernel(x, n, y, n2) {
+                kernel if kernel > 0.0 && !scene.occluders.are_hidden(x, y) => kernel,
+                _ => 0.0,
+            };
             let value = if near {
                 let (points, points2) = (fine(&quad), fine(&quad2));
-                let pair = |x: V3, y: V3| match kernel(x, n, y, n2) {
-                    kernel if kernel > 0.0 && !scene.occluders.are_hidden(x, y) => kernel,
-                    _ => 0.0,
-                };
                 points.iter().flat_map(|x| points2.iter().map(move |y| pair(*x, *y))).sum::<f64>() / 256.0
             } else {
-                match kernel(x, n, y, n2) {
-                    kernel if kernel > 0.0 && !scene.occluders.are_hidden(x, y) => kernel,
-                    _ => 0.0,
-                }
+                let (points, points2) = (quad.samples(), quad2.samples());
+                points.iter().flat_map(|x| points2.iter().map(move |y| pair(*x, *y))).sum::<f64>() / 16.0
             };
             factors[to * count + from] = (value * area2) as f32;
             factors[from * count + to] = (value * area) as f32;

@@ -80,10 +80,10 @@ enum What {
     #[cfg(unix)]
     #[command(hide = true)]
     KernelProcess(objects::ProcessArgs),
-    /// Be a process of radiosity's job
+    /// Be a process of the job of one of Concert's programs
     #[cfg(unix)]
     #[command(hide = true)]
-    RadiosityProcess(objects::JobProcessArgs),
+    JobProcess(objects::JobProcessArgs),
     /// Start a job, as `chanter launch` does
     #[cfg(unix)]
     #[command(hide = true)]
@@ -187,7 +187,7 @@ fn main() -> ExitCode {
         What::ClusterProcess(args) => cluster::run_process(&args),
         What::Objects(args) => objects::run(&args),
         #[cfg(unix)]
-        What::RadiosityProcess(args) => objects::run_job_process(&args),
+        What::JobProcess(args) => objects::run_job_process(&args),
         #[cfg(unix)]
         What::KernelProcess(args) => objects::run_process(&args),
         What::Policies(args) => policies::run(&args),

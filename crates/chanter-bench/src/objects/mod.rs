@@ -1,6 +1,6 @@
 //! `chanter-bench objects`: the evaluation of Concert (section 5), by Chanter's objects, beside the paper's figures.
 //!
-//! `schemas` is tables 3 and 4; `kernel` the microkernel, in several processes; `programs` radiosity and molecular dynamics, `jobs` the first in two
+//! `schemas` is tables 3 and 4; `kernel` the microkernel, in several processes; `programs` radiosity and molecular dynamics, `jobs` these in two
 //! processes; `page`
 //! the report; `actor` a peer.
 
@@ -61,7 +61,7 @@ enum Part {
     Microkernel,
     /// Radiosity and molecular dynamics
     Programs,
-    /// Radiosity in two processes
+    /// Both in two processes
     Jobs,
 }
 
@@ -122,7 +122,10 @@ impl Found {
         }
         #[cfg(unix)]
         if !self.jobs.is_empty() {
-            tables.push(("Radiosity in several processes (section 5.2.1)", jobs::table(&self.jobs)));
+            tables.push((
+                "Radiosity and molecular dynamics in several processes (section 5.2)",
+                jobs::table(&self.jobs),
+            ));
         }
         tables
     }
