@@ -3,10 +3,11 @@ use super::*;
 #[test]
 fn the_cornell_box_is_as_bright_as_by_uniform_parts() {
     let scene = Scene::cornell();
-    let solution = serial::run(&scene, Accuracy { part: 5e-4, smallest: 250.0, rounds: 4, bounces: 10 });
-    check(&scene, &solution, 0.03).unwrap();
-    let off = solution.off_uniform(&scene, 3);
-    assert!(off < 0.02, "{off}");
+    let solution = serial::run(&scene, Accuracy { part: 1e-3, smallest: 500.0, rounds: 4, bounces: 10 });
+    check(&scene, &solution, 0.05).unwrap();
+    // Parts of the sixteenth of a surface err by some percent themselves; the example `radiosity` takes smaller ones.
+    let off = solution.off_uniform(&scene, 2);
+    assert!(off < 0.05, "{off}");
 }
 
 #[test]
@@ -14,8 +15,8 @@ fn a_closed_room_loses_no_light() {
     let scene = Scene::room(2, 5);
     let solution = serial::run(&scene, Accuracy { part: 1e-3, smallest: 0.02, rounds: 4, bounces: 12 });
     let balance = solution.balance(&scene);
-    assert!(balance.error() < 0.02, "{balance:?}");
-    assert!((balance.escaped / balance.emitted).abs() < 0.05, "{balance:?}");
+    assert!(balance.error() < 0.03, "{balance:?}");
+    assert!((balance.escaped / balance.emitted).abs() < 0.03, "{balance:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use chanter_programs::microkernel::{Pattern, Row, Spec};
 
 #[cfg(unix)]
-use super::kernel::{self, ACCEPTABLE, Efficiencies, Version};
+use super::kernel::{ACCEPTABLE, Efficiencies, Version};
 use super::{Found, schemas};
 use crate::report::number;
 use crate::table_of;
@@ -228,6 +228,8 @@ mod tests {
     #[test]
     fn the_regions_are_drawn_and_judged() {
         use chanter_programs::microkernel::Threads;
+
+        use super::super::kernel;
 
         let mut found = Found::default();
         for (threads, pull, efficiency) in
