@@ -29,20 +29,24 @@ pub mod matrix_elements;
 pub mod matrix_rows;
 pub mod mergesort;
 pub mod micro;
+pub mod microkernel;
+pub mod molecular_dynamics;
 pub mod par_fib;
 pub mod par_tak;
 pub mod peers;
 pub mod policies;
 pub mod primes;
+pub mod radiosity;
 pub mod random_tree;
 pub mod ray_tracer;
 pub mod scale;
+pub mod schemas;
 pub mod sieve;
 pub mod tsp;
 
 use kit::Entry;
 
-/// Every program, in the order of the papers' tables: STING's figure 7, then Featherweight Threads' section 6.1.
+/// Every program, in the order of the papers' tables: STING's figure 7, Featherweight Threads' section 6.1, then Concert's section 5.2.
 pub fn all() -> Vec<Entry> {
     vec![
         Entry::of::<matrix_elements::MatrixElements>(),
@@ -61,6 +65,8 @@ pub fn all() -> Vec<Entry> {
         Entry::of::<sieve::Sieve2000>(),
         Entry::of::<par_tak::ParTak>(),
         Entry::of::<par_fib::ParFib>(),
+        Entry::of::<radiosity::Radiosity>(),
+        Entry::of::<molecular_dynamics::MolecularDynamics>(),
     ]
 }
 

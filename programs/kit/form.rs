@@ -37,11 +37,15 @@ pub enum Form {
     Fibers,
     /// Halves of a computation that are given away when somebody is hungry (`fork_join`).
     Forked,
+    /// Methods of objects that are called through references (Concert's programs).
+    Objects,
+    /// No threads of Chanter's: loops that rayon divides among as many OS threads.
+    Rayon,
 }
 
 impl Form {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Serial,
         Self::SerialSame,
         Self::Synchronous,
@@ -51,6 +55,8 @@ impl Form {
         Self::Stolen,
         Self::Fibers,
         Self::Forked,
+        Self::Objects,
+        Self::Rayon,
     ];
 
     /// Those of a program whose best serial algorithm is the one that its threads divide.
@@ -69,6 +75,11 @@ impl Form {
         matches!(self, Self::Serial | Self::SerialSame)
     }
 
+    /// Whether it runs on Chanter's threads.
+    pub const fn has_threads(self) -> bool {
+        !self.is_serial() && !matches!(self, Self::Rayon)
+    }
+
     /// Its name on the command line and in records.
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,6 +92,8 @@ impl Form {
             Self::Stolen => "stolen",
             Self::Fibers => "fibers",
             Self::Forked => "forked",
+            Self::Objects => "objects",
+            Self::Rayon => "rayon",
         }
     }
 }

@@ -11,6 +11,7 @@ mod program;
 mod random;
 mod run;
 mod shared_lifo;
+mod space;
 mod style;
 
 pub use form::{Form, Size};
@@ -19,6 +20,7 @@ pub use program::{Done, Entry, Prepared, Program};
 pub use random::Random;
 pub use run::{Failure, Load, Policies, Run, bind_if_possible, ensure};
 pub use shared_lifo::SharedLifo;
+pub use space::V3;
 pub use style::{
     AsynchronousHosts, AsynchronousParasites, PaperParasites, Style, Synchronous, answer, answers, collect,
 };

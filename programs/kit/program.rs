@@ -36,7 +36,13 @@ pub trait Program: 'static {
         Self::serial(input)
     }
 
-    /// The answer, by threads. `form` is one of [`FORMS`](Self::FORMS), and not a serial one.
+    /// The answer, on the threads of the present pool of rayon's. To be written where [`FORMS`](Self::FORMS) has
+    /// [`Form::Rayon`].
+    fn rayon(input: &Self::Input) -> Self::Answer {
+        Self::serial(input)
+    }
+
+    /// The answer, by threads. `form` is one of [`FORMS`](Self::FORMS), and has threads.
     fn threads(
         input: Arc<Self::Input>,
         form: Form,
@@ -136,6 +142,8 @@ impl<P: Program> Prepared for WithInput<P> {
         }
         let (done, elapsed, stats) = if load.form.is_serial() {
             serially::<P>(&self.input, load.form)
+        } else if load.form == Form::Rayon {
+            by_rayon::<P>(&self.input, load.vps)?
         } else {
             self.by_threads(load)?
         };
@@ -150,6 +158,17 @@ fn serially<P: Program>(input: &P::Input, form: Form) -> Outcome<P::Answer> {
     let clock = Instant::now();
     let answer = if form == Form::Serial { P::serial(input) } else { P::serial_same(input) };
     (Done::new(answer), clock.elapsed(), Stats::default())
+}
+
+fn by_rayon<P: Program>(input: &P::Input, threads: usize) -> Result<Outcome<P::Answer>, Failure> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.map_err(|error| Failure::Machine(std::io::Error::other(error)))?;
+    let (answer, elapsed) = pool.install(|| {
+        let clock = Instant::now();
+        let answer = P::rayon(input);
+        (answer, clock.elapsed())
+    });
+    Ok((Done::new(answer), elapsed, Stats::default()))
 }
 
 impl<P: Program> WithInput<P> {

@@ -25,7 +25,17 @@ pub struct Mergesort;
 impl Program for Mergesort {
     const NAME: &'static str = "mergesort";
     const ABOUT: &'static str = "merge sort, a thread for each half";
-    const FORMS: &'static [Form] = &Form::ALL;
+    const FORMS: &'static [Form] = &[
+        Form::Serial,
+        Form::SerialSame,
+        Form::Synchronous,
+        Form::AsynchronousHosts,
+        Form::AsynchronousParasites,
+        Form::PaperParasites,
+        Form::Stolen,
+        Form::Fibers,
+        Form::Forked,
+    ];
     type Input = Vec<u32>;
     type Answer = Vec<u32>;
 

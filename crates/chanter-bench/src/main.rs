@@ -5,6 +5,7 @@
 //! - `micro` holds Chanter's bodies and lists who else does the same work; `peers` holds theirs.
 //! - `choice` is the benchmark of choice: every system that can choose, over the number of branches.
 //! - `cluster` is threads that talk across processes, over MPI and over sockets, beside these alone.
+//! - `objects` is the evaluation of Concert: methods that cost a call, and the paper's programs.
 //! - `scale` is what more virtual processors bring, and what they cost, counted on up to sixteen.
 //! - `sting` collects what has to do with threads and processors as values; `figure7` is the paper's table.
 //! - `policies` is what policies cost, and what they do: a study of requests beside computations.
@@ -21,6 +22,7 @@ mod figures;
 mod measure;
 mod memory;
 mod micro;
+mod objects;
 mod paper;
 mod peers;
 mod plot;
@@ -77,7 +79,18 @@ enum What {
     /// Be a process of a job on one node
     #[command(hide = true)]
     ClusterScene(cluster::SceneArgs),
+    /// Measure objects: calls and fallbacks in all schemas, and Concert's programs, beside the paper's figures
+    Objects(objects::ObjectsArgs),
+    /// Be a process of the microkernel's job
+    #[cfg(unix)]
+    #[command(hide = true)]
+    KernelProcess(objects::ProcessArgs),
+    /// Be a process of the job of one of Concert's programs
+    #[cfg(unix)]
+    #[command(hide = true)]
+    JobProcess(objects::JobProcessArgs),
     /// Start a job, as `chanter launch` does (how processes of a node are measured)
+    #[cfg(unix)]
     #[command(hide = true)]
     Launch(chanter_cli::LaunchArgs),
     /// Measure what a policy of one's own costs, and requests beside computations under five policies
@@ -174,6 +187,7 @@ impl<E: Into<Box<dyn Error>>> From<E> for Stop {
 fn main() -> ExitCode {
     let done = match Cli::parse().what {
         What::Serve(args) => return chanter_cli::serve(args),
+        #[cfg(unix)]
         What::Launch(args) => return chanter_cli::launch(args),
         What::Micro(args) => bench_micro(&args),
         What::Figures(args) => bench_figures(&args),
@@ -182,6 +196,11 @@ fn main() -> ExitCode {
         What::Cluster(args) => cluster::run(&args),
         What::ClusterProcess(args) => cluster::run_process(&args),
         What::ClusterScene(args) => cluster::run_scene(&args),
+        What::Objects(args) => objects::run(&args),
+        #[cfg(unix)]
+        What::JobProcess(args) => objects::run_job_process(&args),
+        #[cfg(unix)]
+        What::KernelProcess(args) => objects::run_process(&args),
         What::Policies(args) => policies::run(&args),
         What::Swerve(args) => swerve::run(&args),
         What::SwervePeer(args) => swerve::run_peer(args),

@@ -1,0 +1,254 @@
+//! The page: what was measured beside the paper's figures.
+
+use std::error::Error;
+use std::fmt::Write;
+
+use plotters::prelude::*;
+
+#[cfg(unix)]
+use chanter_programs::microkernel::{Pattern, Row, Spec};
+
+#[cfg(unix)]
+use super::kernel::{ACCEPTABLE, Efficiencies, Version};
+use super::{Found, schemas};
+use crate::report::number;
+use crate::table_of;
+
+const HERE: RGBColor = RGBColor(40, 100, 180);
+const PAPER: RGBColor = RGBColor(150, 150, 150);
+/// Of the four versions, and of the four patterns.
+#[cfg(unix)]
+const COLOURS: [RGBColor; 4] =
+    [RGBColor(70, 70, 70), RGBColor(200, 110, 30), RGBColor(40, 150, 90), RGBColor(40, 100, 180)];
+
+/// The whole page.
+pub(super) fn html(found: &Found) -> Result<String, Box<dyn Error>> {
+    let mut page = String::new();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let size = if found.quick { "small inputs (--quick)" } else { "full inputs" };
+    write!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>chanter-bench objects</title></head>\
+         <body style=\"font: 15px sans-serif; max-width: 1150px; margin: 2em auto\">\n<h1>chanter-bench objects</h1>\n\
+         <p>Chanter {}, {size}, {cores} processors. Medians of interleaved rounds; every result was checked. What is called the \
+         paper is Karamcheti, Plevyak and Chien, <em>Runtime Mechanisms for Efficient Dynamic Multithreading</em> (Illinois \
+         Concert, on a Cray T3D).</p>\n",
+        env!("CARGO_PKG_VERSION")
+    )?;
+    section(&mut page, "What is promised", &table_of(&found.findings))?;
+    for (title, table) in found.tables() {
+        section(&mut page, title, &table)?;
+        if title.starts_with("Calls") {
+            page.push_str(&bars("As a part of Base's heap invocation", &schemas::bars(&found.schemas))?);
+        }
+        #[cfg(unix)]
+        if title.starts_with("The microkernel") {
+            pictures(&mut page, &found.kernel)?;
+        }
+    }
+    page.push_str("</body></html>\n");
+    Ok(page)
+}
+
+/// Figures 11, 12 and 13.
+#[cfg(unix)]
+fn pictures(page: &mut String, rows: &[Row]) -> Result<(), Box<dyn Error>> {
+    let found = Efficiencies::of(rows);
+    page.push_str(&regions(&found)?);
+    page.push_str(
+        "<p>The paper's figure 13, on 32 processors: Base is acceptable above 300 us and 80 % local; +Stack from 10 us, and 60 % \
+         local; +Pull down to 0 % local; both from 10 us where all is local, and from 150 us where nothing is.</p>\n",
+    );
+    for grain in Spec::GRAINS {
+        let lines = Version::ALL.map(|version| {
+            let point = |local| Some((f64::from(local), found.region(version, grain, local)?));
+            (version.name().to_owned(), Spec::LOCAL.into_iter().filter_map(point).collect())
+        });
+        let title = format!("Grain {grain} us (figure 11)");
+        page.push_str(&plot(&title, "% of accesses that are local", 0.0..100.0, false, &lines)?);
+    }
+    for version in Version::ALL.into_iter().filter(|version| version.stack) {
+        for deviation in Spec::DEVIATIONS {
+            let lines = Pattern::ALL.map(|pattern| {
+                let point =
+                    |grain| Some((f64::from(grain), found.pattern(version, pattern, deviation, grain)?));
+                (pattern.to_string(), Spec::GRAINS.into_iter().filter_map(point).collect())
+            });
+            let title = format!("{}, deviation 0.{deviation} (figure 12)", version.name());
+            let title = title.replace("0.10", "1.0");
+            page.push_str(&plot(&title, "grain, us", 10.0..5000.0, true, &lines)?);
+        }
+    }
+    Ok(())
+}
+
+/// Efficiency in per cent; nothing, if there is no point.
+#[cfg(unix)]
+fn plot(
+    title: &str,
+    across: &str,
+    range: std::ops::Range<f64>,
+    is_log: bool,
+    lines: &[(String, Vec<(f64, f64)>); 4],
+) -> Result<String, Box<dyn Error>> {
+    if lines.iter().all(|(_, points)| points.is_empty()) {
+        return Ok(String::new());
+    }
+    let scaled = |x: f64| if is_log { x.log10() } else { x };
+    let mut picture = String::new();
+    {
+        let root = SVGBackend::with_string(&mut picture, (375, 300)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let mut chart = ChartBuilder::on(&root)
+            .caption(title, ("sans-serif", 15))
+            .margin(8)
+            .x_label_area_size(34)
+            .y_label_area_size(40)
+            .build_cartesian_2d(scaled(range.start)..scaled(range.end), 0.0..105.0)?;
+        let label = |x: &f64| format!("{:.0}", if is_log { 10_f64.powf(*x) } else { *x });
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_desc(across)
+            .y_desc("%")
+            .x_label_formatter(&label)
+            .draw()?;
+        for ((name, points), colour) in lines.iter().zip(COLOURS) {
+            let points = points.iter().map(|(x, y)| (scaled(*x), *y));
+            chart
+                .draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?
+                .label(name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::LowerRight)
+            .background_style(WHITE.mix(0.8))
+            .draw()?;
+        root.present()?;
+    }
+    Ok(picture)
+}
+
+/// Figure 13: where each version is acceptable. A cell has a part for each version.
+#[cfg(unix)]
+fn regions(found: &Efficiencies) -> Result<String, Box<dyn Error>> {
+    let (left, top, width, height) = (90, 66, 120, 56);
+    let size = (left + width * Spec::GRAINS.len() as i32 + 20, top + height * Spec::LOCAL.len() as i32 + 50);
+    let mut picture = String::new();
+    {
+        let root = SVGBackend::with_string(&mut picture, (size.0 as u32, size.1 as u32)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let text = ("sans-serif", 13).into_font().color(&BLACK);
+        let title = format!("Where efficiency is at least {ACCEPTABLE:.0} % (figure 13)");
+        root.draw_text(&title, &("sans-serif", 17).into_font().color(&BLACK), (12, 8))?;
+        for (index, (version, colour)) in Version::ALL.into_iter().zip(COLOURS).enumerate() {
+            let x = left + 150 * index as i32;
+            root.draw(&Rectangle::new([(x, 38), (x + 14, 52)], colour.filled()))?;
+            root.draw_text(version.name(), &text, (x + 20, 38))?;
+        }
+        for (row, local) in Spec::LOCAL.into_iter().rev().enumerate() {
+            let y = top + height * row as i32;
+            root.draw_text(&format!("{local} % local"), &text, (8, y + 20))?;
+            for (column, grain) in Spec::GRAINS.into_iter().enumerate() {
+                let x = left + width * column as i32;
+                root.draw(&Rectangle::new([(x, y), (x + width, y + height)], BLACK.mix(0.3)))?;
+                for (part, (version, colour)) in Version::ALL.into_iter().zip(COLOURS).enumerate() {
+                    let Some(efficiency) = found.region(version, grain, local) else { continue };
+                    let x = x + 4 + 28 * part as i32;
+                    let inside = [(x, y + 6), (x + 27, y + height - 6)];
+                    if efficiency >= ACCEPTABLE {
+                        root.draw(&Rectangle::new(inside, colour.mix(0.75).filled()))?;
+                    }
+                    root.draw_text(&format!("{efficiency:.0}"), &text, (x + 4, y + 20))?;
+                }
+            }
+        }
+        let y = top + height * Spec::LOCAL.len() as i32 + 8;
+        for (column, grain) in Spec::GRAINS.into_iter().enumerate() {
+            root.draw_text(&format!("{grain} us"), &text, (left + width * column as i32 + 40, y))?;
+        }
+        root.present()?;
+    }
+    Ok(format!("{picture}\n"))
+}
+
+fn section(page: &mut String, title: &str, table: &str) -> std::fmt::Result {
+    writeln!(page, "<h2>{title}</h2>\n<pre>{}</pre>", table.replace('&', "&amp;").replace('<', "&lt;"))
+}
+
+/// Bars: here, and the paper's.
+fn bars(title: &str, bars: &[(String, f64, Option<f64>)]) -> Result<String, Box<dyn Error>> {
+    let (left, row, width) = (220, 34, 820);
+    let height = 60 + row * bars.len() as i32;
+    let most = bars.iter().map(|(_, here, paper)| here.max(paper.unwrap_or(0.0))).fold(0.1, f64::max);
+    let scale = f64::from(width - left - 80) / most;
+    let mut picture = String::new();
+    {
+        let root = SVGBackend::with_string(&mut picture, (width as u32, height as u32)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let text = ("sans-serif", 13).into_font().color(&BLACK);
+        root.draw_text(title, &("sans-serif", 17).into_font().color(&BLACK), (12, 8))?;
+        root.draw_text("here", &text.color(&HERE), (left, 30))?;
+        root.draw_text("the paper", &text.color(&PAPER), (left + 60, 30))?;
+        for (index, (name, here, paper)) in bars.iter().enumerate() {
+            let y = 50 + row * index as i32;
+            root.draw_text(name, &text, (12, y + 6))?;
+            for (value, colour, top) in [(Some(*here), HERE, y), (*paper, PAPER, y + 13)] {
+                let Some(value) = value else { continue };
+                let end = left + ((value * scale) as i32).max(1);
+                root.draw(&Rectangle::new([(left, top), (end, top + 11)], colour.filled()))?;
+                root.draw_text(&number(value), &text, (end + 6, top))?;
+            }
+        }
+        root.present()?;
+    }
+    Ok(picture)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_the_tables_and_a_picture() {
+        let cases = schemas::cases(true);
+        let mut found = Found { quick: true, ..Found::default() };
+        found.schemas = crate::measure::measure(cases, 1).unwrap_or_else(|f| panic!("{f}"));
+        found.findings = schemas::findings(&found.schemas);
+        assert!(found.findings.iter().all(|finding| finding.value.is_some()), "each is measured");
+        let page = html(&found).unwrap();
+        assert_eq!(page.matches("<svg").count(), 1);
+        for text in ["table 4", "MB -> CP", "conc! of 8", "ractor"] {
+            assert!(page.contains(text), "{text}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_regions_are_drawn_and_judged() {
+        use chanter_programs::microkernel::Threads;
+
+        use super::super::kernel;
+
+        let mut found = Found::default();
+        for (threads, pull, efficiency) in
+            [(Threads::Heap, false, 40.0), (Threads::Stack, false, 75.0), (Threads::Stack, true, 96.0)]
+        {
+            for (grain, local) in [(10, 100), (150, 0)] {
+                let (pattern, deviation, count) = (Pattern::AllToAll, 0, 1);
+                let spec = Spec { threads, local, pattern, grain, deviation, count };
+                let (useful_ns, elapsed_ns, processes, checked) = (1.0, 1.0, 2, true);
+                found.kernel.push(Row { spec, processes, pull, useful_ns, elapsed_ns, efficiency, checked });
+            }
+        }
+        let judged = kernel::findings(&found.kernel);
+        assert!(judged.iter().all(|finding| finding.holds == Some(true)));
+        let page = html(&found).unwrap();
+        assert!(page.contains("figure 13") && page.contains("figure 11") && page.contains("Base+Stack+Pull"));
+        // What both lack is found.
+        found.kernel[2].efficiency = 80.0;
+        found.kernel[4].efficiency = 60.0;
+        assert_eq!(kernel::findings(&found.kernel)[2].value, Some(1.0));
+    }
+}

@@ -1,0 +1,267 @@
+//! A cell: its atoms, and what acts on them. An object, whose methods others call through references, or plainly.
+
+use std::sync::Arc;
+
+use chanter_objects::object;
+use serde::{Deserialize, Serialize};
+
+use super::cells::{Grid, Lists, Members, View};
+use super::model::{Chain, Kind};
+use super::{Energy, Motion};
+use crate::kit::V3;
+
+/// An atom that goes to another cell.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Moved {
+    pub(super) atom: u32,
+    pub(super) place: V3,
+    pub(super) speed: V3,
+}
+
+/// Forces on some of the atoms of a cell, by their indices there.
+pub(super) type Few = Vec<(u32, V3)>;
+
+/// What acts on a cell: from those behind it, by direction, and from segments.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Forces {
+    cells: Vec<(u32, Vec<V3>)>,
+    segments: Vec<(u32, Few)>,
+}
+
+impl Forces {
+    pub(super) fn is_empty(&self) -> bool {
+        self.cells.is_empty() && self.segments.is_empty()
+    }
+}
+
+/// A part of space.
+#[derive(Debug)]
+pub(super) struct Cell {
+    number: usize,
+    grid: Grid,
+    chain: Arc<Chain>,
+    view: View,
+    speeds: Vec<V3>,
+    masses: Vec<f64>,
+    /// Where its atoms were when the lists were made.
+    listed: Vec<V3>,
+    lists: Option<Arc<Lists>>,
+    /// From the cell itself, and from the 13 behind it: each has a place, so that their sum does not depend on who comes first.
+    forces: [Vec<V3>; 14],
+    /// From segments of the chain.
+    bonded: Vec<(u32, Few)>,
+    potential: f64,
+}
+
+impl Cell {
+    pub(super) fn new(number: usize, grid: Grid, chain: Arc<Chain>) -> Self {
+        Self {
+            number,
+            grid,
+            chain,
+            view: View::default(),
+            speeds: Vec::new(),
+            masses: Vec::new(),
+            listed: Vec::new(),
+            lists: None,
+            forces: Default::default(),
+            bonded: Vec::new(),
+            potential: 0.0,
+        }
+    }
+
+    fn kick(&mut self, motion: Motion) {
+        let half = 0.5 * motion.step;
+        for (at, speed) in self.speeds.iter_mut().enumerate() {
+            *speed += self.forces[0][at] * (half / self.masses[at]);
+        }
+    }
+
+    /// Adds up what has come, in an order that is always the same.
+    fn add_up(&mut self) {
+        let (sum, others) = self.forces.split_at_mut(1);
+        for from in others {
+            for (sum, force) in sum[0].iter_mut().zip(&*from) {
+                *sum += *force;
+            }
+            from.clear();
+        }
+        self.bonded.sort_unstable_by_key(|(segment, _)| *segment);
+        for (_, few) in self.bonded.drain(..) {
+            few.into_iter().for_each(|(at, force)| sum[0][at as usize] += force);
+        }
+    }
+}
+
+#[object(name = CellRef)]
+impl Cell {
+    /// Its atoms.
+    #[method(read)]
+    pub(super) fn view(&self) -> View {
+        self.view.clone()
+    }
+
+    #[method(read)]
+    pub(super) fn lists(&self) -> Option<Arc<Lists>> {
+        self.lists.clone()
+    }
+
+    /// Lists for where its atoms are now.
+    #[method(mut)]
+    pub(super) fn list(&mut self, lists: Lists) {
+        self.listed.clone_from(&self.view.places);
+        self.lists = Some(Arc::new(lists));
+    }
+
+    /// The forces that it has found itself.
+    #[method(mut)]
+    pub(super) fn act(&mut self, forces: Vec<V3>, potential: f64) {
+        self.forces[0] = forces;
+        self.potential = potential;
+    }
+
+    /// The forces that the cell behind it, in that direction, has found.
+    #[method(mut)]
+    pub(super) fn react(&mut self, direction: usize, forces: Vec<V3>) {
+        self.forces[1 + direction] = forces;
+    }
+
+    /// The forces that a segment of the chain has found.
+    #[method(mut)]
+    pub(super) fn bond(&mut self, segment: u32, forces: Few) {
+        self.bonded.push((segment, forces));
+    }
+
+    /// What has come to act on it, which it forgets: it is another process's.
+    #[method(mut)]
+    pub(super) fn harvest(&mut self) -> Forces {
+        let cells = (0..).zip(&mut self.forces[1..]).filter(|(_, forces)| !forces.is_empty());
+        Forces {
+            cells: cells.map(|(direction, forces)| (direction, std::mem::take(forces))).collect(),
+            segments: std::mem::take(&mut self.bonded),
+        }
+    }
+
+    /// What another process has found to act on it.
+    #[method(mut)]
+    pub(super) fn take(&mut self, forces: Forces) {
+        for (direction, forces) in forces.cells {
+            self.react(direction as usize, forces);
+        }
+        self.bonded.extend(forces.segments);
+    }
+
+    /// It is another process's, and has these atoms there.
+    #[method(mut)]
+    pub(super) fn is_of(&mut self, atoms: Vec<u32>, places: Vec<V3>) {
+        let members = Members::new(atoms, &self.chain);
+        self.view = View { members: Arc::new(members), places: Arc::new(places) };
+        self.forces = std::array::from_fn(|_| Vec::new());
+    }
+
+    /// It is another process's, and its atoms are there.
+    #[method(mut)]
+    pub(super) fn are_at(&mut self, places: Vec<V3>) {
+        self.view.places = Arc::new(places);
+    }
+
+    /// The first half of a step. Returns the square of how far an atom has come since the lists were made.
+    #[method(mut)]
+    pub(super) fn start(&mut self, motion: Motion) -> f64 {
+        self.kick(motion);
+        // Nobody looks now, so nothing is copied.
+        let places = Arc::make_mut(&mut self.view.places);
+        let mut farthest = 0.0_f64;
+        for (at, place) in places.iter_mut().enumerate() {
+            *place += self.speeds[at] * motion.step;
+            farthest = farthest.max((*place - self.listed[at]).square());
+        }
+        farthest
+    }
+
+    /// All forces have come.
+    #[method(mut)]
+    pub(super) fn add(&mut self) -> Energy {
+        self.add_up();
+        self.energy()
+    }
+
+    /// The second half of a step.
+    #[method(mut)]
+    pub(super) fn finish(&mut self, motion: Motion) -> Energy {
+        self.add_up();
+        self.kick(motion);
+        self.energy()
+    }
+
+    /// What it has: without the energy of the chain's bonds.
+    #[method(read)]
+    pub(super) fn energy(&self) -> Energy {
+        let kinetic = self.speeds.iter().zip(&self.masses).map(|(speed, mass)| 0.5 * mass * speed.square());
+        Energy { potential: self.potential, kinetic: kinetic.sum() }
+    }
+
+    /// Atoms that belong to other cells now, with these cells.
+    #[method(mut)]
+    pub(super) fn depart(&mut self) -> Vec<(usize, Vec<Moved>)> {
+        let mut departed: Vec<(usize, Vec<Moved>)> = Vec::new();
+        let mut stay = Vec::new();
+        for group in self.view.members.groups() {
+            let first = self.view.places[group.start];
+            let wrapped = self.grid.wrapped(first);
+            let to = self.grid.of(wrapped);
+            let by = wrapped - first;
+            let moved = group.clone().map(|at| Moved {
+                atom: self.view.members.atoms[at],
+                // Exactly the first one's, as for all others who wrap it.
+                place: if at == group.start { wrapped } else { self.view.places[at] + by },
+                speed: self.speeds[at],
+            });
+            if to == self.number {
+                stay.extend(moved);
+                continue;
+            }
+            match departed.iter_mut().find(|(cell, _)| *cell == to) {
+                Some((_, list)) => list.extend(moved),
+                None => departed.push((to, moved.collect())),
+            }
+        }
+        self.settle(stay);
+        departed
+    }
+
+    /// Atoms from other cells.
+    #[method(mut)]
+    pub(super) fn arrive(&mut self, arrived: Vec<Moved>) {
+        if !arrived.is_empty() {
+            let mut all = self.moved();
+            all.extend(arrived);
+            self.settle(all);
+        }
+    }
+
+    /// All that it has.
+    #[method(read)]
+    pub(super) fn moved(&self) -> Vec<Moved> {
+        let atoms = self.view.members.atoms.iter().enumerate();
+        atoms
+            .map(|(at, atom)| Moved { atom: *atom, place: self.view.places[at], speed: self.speeds[at] })
+            .collect()
+    }
+}
+
+impl Cell {
+    /// Has these atoms from now on.
+    fn settle(&mut self, mut all: Vec<Moved>) {
+        all.sort_unstable_by_key(|moved| moved.atom);
+        let members = Members::new(all.iter().map(|moved| moved.atom).collect(), &self.chain);
+        self.masses = members.kinds.iter().map(|kind| Kind::ALL[usize::from(*kind)].mass()).collect();
+        self.view = View {
+            members: Arc::new(members),
+            places: Arc::new(all.iter().map(|moved| moved.place).collect()),
+        };
+        self.speeds = all.iter().map(|moved| moved.speed).collect();
+        self.forces = std::array::from_fn(|_| Vec::new());
+        self.forces[0] = vec![V3::ZERO; all.len()];
+    }
+}

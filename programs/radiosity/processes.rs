@@ -1,0 +1,230 @@
+//! The same in several processes. Each has the surfaces, and the threads of those that are its own; what surfaces are divided into, and
+//! how bright they are, the first process passes on to all. (The paper's program caches what it has fetched, too.)
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use chanter::prelude::*;
+use chanter_cluster::{ANYONE, Here};
+use chanter_objects::{Continuation, Gone, Owner, Promise, Ref, object};
+
+use super::chanter::{World, collect, each, refine, resolve};
+use super::scene::Scene;
+use super::serial::surfaces;
+use super::surface::{Code, Surface};
+use super::{Accuracy, Plan, Solution};
+use crate::kit::V3;
+
+/// Why a job gave nothing.
+pub type JobFailure = Box<dyn Error + Send + Sync>;
+
+const JOIN: u32 = 1;
+
+/// What is to be divided, by surfaces.
+type Asked = Vec<(u32, Vec<Code>)>;
+/// How bright elements are, by surfaces.
+type Lights = Vec<(u32, Vec<V3>)>;
+
+/// The part of the work that a process has.
+struct Domain {
+    world: Arc<World>,
+    /// Its own surfaces.
+    own: Arc<Vec<usize>>,
+    _owners: Vec<Owner<Surface>>,
+    over: Option<Continuation<()>>,
+}
+
+/// Which surfaces are whose: the largest first, each to who has least.
+fn shared_out(scene: &Scene, processes: u32) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..scene.surfaces()).collect();
+    order.sort_by(|a, b| scene.quads[*b].area().total_cmp(&scene.quads[*a].area()));
+    let mut parts = vec![(0.0_f64, Vec::new()); processes as usize];
+    for surface in order {
+        if let Some(least) = parts.iter_mut().min_by(|a, b| a.0.total_cmp(&b.0)) {
+            least.0 += scene.quads[surface].area();
+            least.1.push(surface);
+        }
+    }
+    parts
+        .into_iter()
+        .map(|(_, mut own)| {
+            own.sort_unstable();
+            own
+        })
+        .collect()
+}
+
+impl Domain {
+    fn new(scene: Arc<Scene>, accuracy: Accuracy, here: &Here, over: Continuation<()>) -> Self {
+        let plan = Plan::of(&scene, accuracy);
+        let own = shared_out(&scene, here.count()).swap_remove(here.number() as usize);
+        let owners: Vec<_> = surfaces(&scene, plan).into_iter().map(Owner::new).collect();
+        let surfaces = owners.iter().map(Owner::refer).collect();
+        let world = World { scene, plan, surfaces, rays: AtomicU64::new(0) };
+        Self { world: Arc::new(world), own: Arc::new(own), _owners: owners, over: Some(over) }
+    }
+}
+
+/// Runs what takes long beside the server thread, which goes on serving.
+async fn aside<R: Send + 'static>(
+    work: impl Future<Output = Result<R, Gone>> + Send + 'static,
+) -> Result<R, Gone> {
+    spawn(work).await.map_err(|_| Gone::Unanswered)?
+}
+
+#[object(remote)]
+impl Domain {
+    /// Refines the links of its surfaces. Returns what is to be divided.
+    #[method(read)]
+    async fn refine(&self, round: usize) -> Result<Asked, Gone> {
+        let (world, own) = (Arc::clone(&self.world), Arc::clone(&self.own));
+        aside(async move {
+            let blocks = world.plan.blocks;
+            each(own.len() * blocks, &world, |world, thread| {
+                let number = own[thread / blocks];
+                refine(world, number * blocks + thread % blocks, round)
+            })
+            .await;
+            let mut asked = Vec::new();
+            for (number, surface) in world.surfaces.iter().enumerate() {
+                let codes = surface.asked().await?;
+                if !codes.is_empty() {
+                    asked.push((number as u32, codes));
+                }
+            }
+            Ok(asked)
+        })
+        .await
+    }
+
+    /// Divides what any process has asked for.
+    #[method(read)]
+    async fn divide(&self, asked: Asked) -> Result<(), Gone> {
+        let (world, own) = (Arc::clone(&self.world), Arc::clone(&self.own));
+        aside(async move {
+            for (number, codes) in asked {
+                world.surfaces[number as usize].ask(codes).await?;
+            }
+            each(world.surfaces.len(), &world, async |world: Arc<World>, number| {
+                world.surfaces[number].divide().await
+            })
+            .await;
+            each(own.len(), &world, |world, at| resolve(world, own[at])).await;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Collects the light of its surfaces. Returns how bright they are then; the process itself sees that by [`see`](Self::see).
+    #[method(read)]
+    async fn bounce(&self) -> Result<Lights, Gone> {
+        let (world, own) = (Arc::clone(&self.world), Arc::clone(&self.own));
+        aside(async move {
+            let lights = Owner::new(Lights::new());
+            let to = lights.refer();
+            each(own.len(), &world, |world, at| {
+                let number = own[at];
+                async move {
+                    let gathered = collect(&world, number).await?;
+                    let light = world.surfaces[number].would_shine(gathered).await?;
+                    to.with_mut(|lights| lights.push((number as u32, light))).await
+                }
+            })
+            .await;
+            to.with_mut(std::mem::take).await
+        })
+        .await
+    }
+
+    /// Sees how bright surfaces are.
+    #[method(read)]
+    async fn see(&self, lights: Lights) -> Result<(), Gone> {
+        for (number, light) in lights {
+            self.world.surfaces[number as usize].see(light).await?;
+        }
+        Ok(())
+    }
+
+    /// The job is over.
+    #[method(mut)]
+    fn finish(&mut self) {
+        if let Some(over) = self.over.take() {
+            let _ = over.fill(());
+        }
+    }
+}
+
+/// Calls all at once, and waits for all.
+async fn of_all<R, F>(domains: &[Ref<Domain>], call: impl Fn(Ref<Domain>) -> F) -> Result<Vec<R>, JobFailure>
+where
+    R: Send + 'static,
+    F: Future<Output = Result<Result<R, Gone>, Gone>> + Send + 'static,
+{
+    let calls: Vec<_> = domains.iter().map(|domain| spawn(call(*domain))).collect();
+    let mut answers = Vec::with_capacity(calls.len());
+    for call in calls {
+        answers.push(call.await???);
+    }
+    Ok(answers)
+}
+
+/// A process of the job. The first one returns how long it has taken, once it has compared the light with the serial solution if
+/// that is given.
+///
+/// # Errors
+/// If a process is lost, or the light is another one.
+pub async fn process(
+    here: &Here,
+    scene: Arc<Scene>,
+    accuracy: Accuracy,
+    serial: Option<&Solution>,
+) -> Result<Option<Duration>, JobFailure> {
+    let (over, k) = Promise::new();
+    let owner = Owner::new(Domain::new(scene, accuracy, here, k));
+    let me = here.open("radiosity")?;
+    if here.number() != 0 {
+        let first = here.lookup("radiosity@0").await?;
+        me.send(first, JOIN, &(here.number(), owner.refer())).await?;
+        over.await?;
+        return Ok(None);
+    }
+    let mut all = vec![(0, owner.refer())];
+    for _ in 1..here.count() {
+        all.push(me.recv::<(u32, Ref<Domain>)>(ANYONE, JOIN).await?.value);
+    }
+    all.sort_by_key(|(number, _)| *number);
+    let domains: Vec<_> = all.into_iter().map(|(_, domain)| domain).collect();
+    let clock = Instant::now();
+    let mut last = Lights::new();
+    for round in 0..accuracy.rounds {
+        let asked: Asked =
+            of_all(&domains, |domain| async move { domain.refine(round).await }).await?.concat();
+        of_all(&domains, |domain| {
+            let asked = asked.clone();
+            async move { domain.divide(asked).await }
+        })
+        .await?;
+        for _ in 0..accuracy.bounces {
+            last = of_all(&domains, |domain| async move { domain.bounce().await }).await?.concat();
+            of_all(&domains, |domain| {
+                let lights = last.clone();
+                async move { domain.see(lights).await }
+            })
+            .await?;
+        }
+    }
+    let elapsed = clock.elapsed();
+    for domain in domains {
+        domain.finish().await?;
+    }
+    if let Some(serial) = serial {
+        last.sort_by_key(|(number, _)| *number);
+        let same = last.iter().zip(&serial.surfaces).all(|((_, light), (view, _))| *light == *view.light);
+        if !same || last.len() != serial.surfaces.len() {
+            return Err("the light of the processes is not that of the serial solution".into());
+        }
+    }
+    Ok(Some(elapsed))
+}

@@ -1,0 +1,63 @@
+use super::*;
+
+#[test]
+fn the_cornell_box_is_as_bright_as_by_uniform_parts() {
+    let scene = Scene::cornell();
+    let solution = serial::run(&scene, Accuracy { part: 1e-3, smallest: 500.0, rounds: 4, bounces: 10 });
+    check(&scene, &solution, 0.05).unwrap();
+    // Parts of the sixteenth of a surface err by some percent themselves; the example `radiosity` takes smaller ones.
+    let off = solution.off_uniform(&scene, 2);
+    assert!(off < 0.05, "{off}");
+}
+
+#[test]
+fn a_closed_room_loses_no_light() {
+    let scene = Scene::room(2, 5);
+    let solution = serial::run(&scene, Accuracy { part: 1e-3, smallest: 0.02, rounds: 4, bounces: 12 });
+    let balance = solution.balance(&scene);
+    assert!(balance.error() < 0.03, "{balance:?}");
+    assert!((balance.escaped / balance.emitted).abs() < 0.03, "{balance:?}");
+}
+
+#[test]
+fn objects_and_rayon_agree_to_the_last_bit_whoever_runs_them() {
+    let scene = Arc::new(Scene::room(3, 9));
+    let accuracy = Accuracy { part: 5e-3, smallest: 0.1, rounds: 3, bounces: 3 };
+    let serial = serial::run(&scene, accuracy);
+    assert_eq!(rayon::run(&scene, accuracy), serial);
+    for vps in [1, 2, 3] {
+        let machine = ::chanter::Machine::builder().vps(vps).build().unwrap();
+        let scene = Arc::clone(&scene);
+        let run = machine.block_on(async move { chanter::run(scene, accuracy).await }).unwrap();
+        assert_eq!(run, serial, "on {vps} virtual processors");
+    }
+}
+
+#[test]
+fn a_wall_that_hides_the_light_leaves_a_shadow() {
+    // A light, a floor, and between them a screen of half the floor.
+    let text = r#"
+        camera = { from = [0, 0, 9], to = [0, 1, 0], up = [0, 0, 1], angle = 50 }
+        [[surface]]
+        corners = [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
+        reflectance = [0.5, 0.5, 0.5]
+        [[surface]]
+        corners = [[0.4, 0.4, 2], [0.4, 0.6, 2], [0.6, 0.6, 2], [0.6, 0.4, 2]]
+        reflectance = [0, 0, 0]
+        emission = [9, 9, 9]
+        [[surface]]
+        corners = [[0, 0, 1], [0.4, 0, 1], [0.4, 1, 1], [0, 1, 1]]
+        reflectance = [0, 0, 0]
+    "#;
+    let scene = Scene::read(&text.replace("camera = {", "camera = {")).unwrap();
+    let accuracy = Accuracy { part: 1e-4, smallest: 1e-3, rounds: 2, bounces: 2 };
+    let solution = serial::run(&scene, accuracy);
+    let view = &solution.surfaces[0].0;
+    let bright = |place: V3| {
+        let (u, v) = scene.quads[0].coordinates(place);
+        let code = surface::part(surface::part(surface::WHOLE, quad::Quad::quarter(u, v)), 0);
+        view.light[view.shape.find(code)][0]
+    };
+    let (hidden, seen) = (bright(V3::new(0.1, 0.1, 0.0)), bright(V3::new(0.6, 0.1, 0.0)));
+    assert!(hidden < 0.2 * seen && seen > 0.0, "{hidden} {seen}");
+}
