@@ -72,6 +72,12 @@ enum What {
     /// Be a process of the job that is measured over MPI
     #[command(hide = true)]
     ClusterProcess(cluster::ProcessArgs),
+    /// Be a process of the jobs that are measured by several engines
+    #[command(hide = true)]
+    ClusterMember(cluster::MemberArgs),
+    /// Start processes, as `chanter launch` does
+    #[command(hide = true)]
+    Launch(chanter_cli::LaunchArgs),
     /// Measure what a policy of one's own costs, and requests beside computations under five policies
     Policies(policies::PoliciesArgs),
     /// Measure the web server under load: its three forms, beside Tokio and hyper, and nginx
@@ -167,6 +173,8 @@ fn main() -> ExitCode {
         What::Sting(args) => sting::run(&args),
         What::Cluster(args) => cluster::run(&args),
         What::ClusterProcess(args) => cluster::run_process(&args),
+        What::ClusterMember(args) => cluster::run_member(&args),
+        What::Launch(args) => return chanter_cli::launch(args),
         What::Policies(args) => policies::run(&args),
         What::Swerve(args) => swerve::run(&args),
         What::SwervePeer(args) => swerve::run_peer(args),
@@ -218,6 +226,7 @@ fn bench_figures(args: &FiguresArgs) -> Result<(), Stop> {
     let measured = measure_all(cases, rounds)?;
     let mut findings = figures::findings(&measured);
     findings.extend(versus::findings(&measured));
+    findings.extend(cluster::figures(args.quick)?);
     if let Some(mut out) = json {
         report::json_lines(&mut out, &measured)?;
         for finding in &findings {

@@ -3,7 +3,12 @@
 use std::fmt;
 use std::ops::Deref;
 
-use super::header::{ACKNOWLEDGEMENT_AT, FLAGS_AT, Header, LENGTH, NUMBERED, SEQUENCE_AT};
+use super::header::{
+    ACKNOWLEDGEMENT_AT, BIG_ENDIAN, BUFFER, FLAGS_AT, Header, LENGTH, NUMBERED, SEQUENCE_AT,
+};
+
+/// The flags of a buffer that was filled here.
+const OURS: u8 = if cfg!(target_endian = "big") { BUFFER | BIG_ENDIAN } else { BUFFER };
 
 /// The body of a message, in a buffer with headroom: whoever sends it writes the header in front, and copies nothing.
 #[derive(Clone, PartialEq, Eq)]
@@ -14,10 +19,16 @@ pub struct Body {
 
 impl Body {
     /// An empty body, with room for so many bytes.
+    #[inline]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut bytes = Vec::with_capacity(LENGTH + capacity);
         bytes.resize(LENGTH, 0);
         Self { bytes }
+    }
+
+    /// A body of so many zeros.
+    pub(super) fn zeroed(length: usize) -> Self {
+        Self { bytes: vec![0; LENGTH + length] }
     }
 
     /// A body with a copy of these bytes.
@@ -42,6 +53,36 @@ impl Body {
     #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[LENGTH..]
+    }
+
+    /// It is a buffer, not a value: the flags say so, before there is a header, too.
+    pub(super) fn set_buffer(&mut self) {
+        self.bytes[FLAGS_AT] = OURS;
+    }
+
+    /// The flags that say what the body is.
+    #[inline]
+    pub(crate) fn flags(&self) -> u8 {
+        self.bytes[FLAGS_AT] & (BUFFER | BIG_ENDIAN)
+    }
+
+    #[inline]
+    pub(crate) fn is_buffer(&self) -> bool {
+        self.flags() & BUFFER != 0
+    }
+
+    /// A buffer that was filled on a machine with another byte order.
+    pub(super) fn is_of_other_order(&self) -> bool {
+        self.flags() != OURS
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_other_order(&mut self) {
+        self.bytes[FLAGS_AT] ^= BIG_ENDIAN;
     }
 
     /// Writes the header in front.
@@ -78,6 +119,7 @@ impl Body {
     }
 
     /// Header and body, as they are sent.
+    #[inline]
     pub fn frame(&self) -> &[u8] {
         &self.bytes
     }
@@ -86,6 +128,7 @@ impl Body {
 impl Deref for Body {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.bytes[LENGTH..]
     }

@@ -1,0 +1,32 @@
+//! The conformance kit of `chanter-cluster`, for the engine of MPI. The kit wants all processes of a cluster in one program: here
+//! they are processes that `mpirun` has started, each with a real engine, and the kit has proxies that pass each call on.
+//! This program is both. (Nobody is killed: that ends the whole job.)
+
+mod agent;
+mod proxy;
+mod words;
+
+use std::time::Duration;
+
+use chanter::Machine;
+use chanter_cluster::engine::conformance::Kit;
+use chanter_mpi::{detect, mpirun};
+
+/// Where a process of the job finds the kit.
+const MEET: &str = "CHANTER_TEST_MEET";
+
+fn main() {
+    if let Ok(folder) = std::env::var(MEET) {
+        return agent::run(folder.as_ref());
+    }
+    if mpirun(1).is_none() {
+        println!("skipped: {}", detect().unwrap_err());
+        return;
+    }
+    let machine = Machine::builder().vps(2).build().unwrap();
+    machine.block_on(async {
+        let kit = Kit::new(async |count| proxy::cluster(count)).patience(Duration::from_secs(240));
+        kit.run().await.unwrap();
+    });
+    println!("test it_keeps_what_an_engine_promises ... ok");
+}
