@@ -1,5 +1,6 @@
 //! A message's bytes, with room for its header in front of them.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
 
@@ -9,6 +10,34 @@ use super::header::{
 
 /// The flags of a buffer that was filled here.
 const OURS: u8 = if cfg!(target_endian = "big") { BUFFER | BIG_ENDIAN } else { BUFFER };
+
+/// A body of so many bytes has its memory from those that this OS thread keeps, and leaves it there: more is made and dropped of such
+/// bodies than of all others.
+const SMALL: usize = 64;
+const MOST_KEPT: usize = 64;
+
+thread_local! {
+    /// Memory of small bodies.
+    static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+#[inline]
+fn take_small() -> Vec<u8> {
+    // A thread that ends has none.
+    let kept = KEPT.try_with(|kept| kept.borrow_mut().pop()).ok().flatten();
+    kept.unwrap_or_else(|| Vec::with_capacity(LENGTH + SMALL))
+}
+
+#[inline]
+fn keep_small(mut bytes: Vec<u8>) {
+    bytes.clear();
+    let _ = KEPT.try_with(|kept| {
+        let mut kept = kept.borrow_mut();
+        if kept.len() < MOST_KEPT {
+            kept.push(bytes);
+        }
+    });
+}
 
 /// The body of a message, in a buffer with headroom: whoever sends it writes the header in front, and copies nothing.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,7 +50,7 @@ impl Body {
     /// An empty body, with room for so many bytes.
     #[inline]
     pub fn with_capacity(capacity: usize) -> Self {
-        let mut bytes = Vec::with_capacity(LENGTH + capacity);
+        let mut bytes = if capacity <= SMALL { take_small() } else { Vec::with_capacity(LENGTH + capacity) };
         bytes.resize(LENGTH, 0);
         Self { bytes }
     }
@@ -114,14 +143,23 @@ impl Body {
     }
 
     /// Header and body, as they are sent, without a copy.
-    pub fn into_frame(self) -> Vec<u8> {
-        self.bytes
+    pub fn into_frame(mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
     }
 
     /// Header and body, as they are sent.
     #[inline]
     pub fn frame(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+impl Drop for Body {
+    #[inline]
+    fn drop(&mut self) {
+        if self.bytes.capacity() == LENGTH + SMALL {
+            keep_small(std::mem::take(&mut self.bytes));
+        }
     }
 }
 

@@ -233,9 +233,13 @@ impl Engine for Mpi {
         if body.frame().len() > LONGEST {
             return Err(Full { body });
         }
-        self.turn.hand_in(Outgoing { to: to.0, lane, body }).map_err(|outgoing| {
-            self.has_refused.store(true, Ordering::Relaxed);
-            Full { body: outgoing.body }
+        self.turn.hand_in(Outgoing { to: to.0, lane, body }).or_else(|outgoing| {
+            // Sends that are done make room, whether or not anybody polls.
+            self.has_any_work();
+            self.turn.hand_in(outgoing).map_err(|outgoing| {
+                self.has_refused.store(true, Ordering::Relaxed);
+                Full { body: outgoing.body }
+            })
         })
     }
 

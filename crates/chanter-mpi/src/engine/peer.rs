@@ -74,6 +74,11 @@ impl Peer {
         }
     }
 
+    /// Whether there is one.
+    pub(super) fn has_next(&self, lane: Lane) -> bool {
+        self.waiting[lane as usize].front().is_some_and(|frame| !matches!(frame, Frame::Coming(_)))
+    }
+
     /// The next frame of a lane that need not wait any more.
     pub(super) fn next(&mut self, lane: Lane) -> Option<Frame> {
         let waiting = &mut self.waiting[lane as usize];

@@ -88,6 +88,8 @@ pub(super) struct State {
     piece: usize,
     /// Counted round.
     looks: u32,
+    /// What has come so far, for the sink or not. Counted round.
+    progress: u64,
     /// The last poll has found something.
     is_busy: bool,
     peers: Vec<peer::Peer>,
@@ -96,6 +98,10 @@ pub(super) struct State {
     announced: VecDeque<Announced>,
     /// Large frames that have come, and how many bytes of each, until the sink is told.
     filled: Vec<(Filling, usize)>,
+    /// Processes and lanes of which frames were left to a later poll.
+    ready: VecDeque<(u32, Lane)>,
+    /// So many frames this poll may still hand out.
+    left: u32,
     /// Who receives each large frame: process and lane.
     owners: Vec<(u64, u32, Lane)>,
     last_key: u64,
@@ -130,11 +136,14 @@ impl State {
             rooms: Rooms::default(),
             piece,
             looks: 0,
+            progress: 0,
             is_busy: false,
             peers: (0..count).map(|_| peer::Peer::default()).collect(),
             backlog: VecDeque::new(),
             announced: VecDeque::new(),
             filled: Vec::new(),
+            ready: VecDeque::new(),
+            left: 0,
             owners: Vec::new(),
             last_key: 0,
             last_number: 0,
@@ -217,6 +226,7 @@ impl State {
         Ok(found
             || !self.gone.is_empty()
             || !self.filled.is_empty()
+            || !self.ready.is_empty()
             || self.can_send()
             || self.must_tell_end())
     }
@@ -253,29 +263,31 @@ impl State {
         self.living == 0 && !self.is_end_told && self.has_ended()
     }
 
-    /// Hands at most `budget` frames out. How many it has been, and whether there may be more.
+    /// Hands at most `budget` frames out. What the sink was told, and whether there may be more.
     pub(super) fn poll(&mut self, budget: u32, sink: &mut dyn Sink) -> (u32, bool) {
         let mut count = 0;
+        self.left = budget;
         let done = loop {
             if !self.look() {
                 break false;
             }
-            if count >= budget {
+            if self.left == 0 {
                 break true;
             }
-            let before = count;
+            let had = self.progress;
             if let Err(error) = self.hand_out(&mut count, sink) {
                 self.break_down(error);
             }
             while let Some((peer, why)) = self.gone.pop_front() {
                 sink.peer(Peer(peer), Change::Down(why));
                 count += 1;
+                self.progress += 1;
             }
-            if count == before {
+            if self.progress == had {
                 break false;
             }
             // Who waits for a single answer has it now; another look may cost as much as all this.
-            if !self.is_busy {
+            if count > 0 && !self.is_busy {
                 break true;
             }
         };
@@ -284,21 +296,31 @@ impl State {
     }
 
     fn hand_out(&mut self, count: &mut u32, sink: &mut dyn Sink) -> Result<()> {
+        while self.left > 0
+            && let Some((from, lane)) = self.ready.pop_front()
+        {
+            self.progress += 1;
+            let next = self.peers[from as usize].next(lane);
+            *count += self.tell(from, lane, next, sink)?;
+        }
         for ring in 0..self.rings.len() {
-            if self.rings[ring].is_done() {
+            if self.left > 0 && self.rings[ring].is_done() {
+                self.progress += 1;
                 *count += self.read(ring, sink)?;
                 self.rings[ring].next(&mut self.right)?;
             }
         }
-        while let Some((filling, came)) = self.filled.pop() {
-            *count += 1;
-            self.fill(filling, came, sink)?;
+        while self.left > 0
+            && let Some((filling, came)) = self.filled.pop()
+        {
+            self.progress += 1;
+            *count += self.fill(filling, came, sink)?;
         }
         self.receive_announced()?;
         self.send_backlog()
     }
 
-    /// Reads the first message of a ring. 1 if there may have been something for the sink.
+    /// Reads the first message of a ring. How many frames the sink was told of.
     fn read(&mut self, ring: usize, sink: &mut dyn Sink) -> Result<u32> {
         let Some((Status { source, tag, .. }, bytes)) = self.rings[ring].message() else { return Ok(0) };
         let (from, tag) = (source as u32, tag as u16);
@@ -313,12 +335,12 @@ impl State {
                 let mut frame = self.peers[from as usize].take_begun(lane);
                 frame.extend_from_slice(bytes);
                 let frame = Body::of_frame(frame).map_or(Frame::Bad, Frame::Whole);
-                self.came(from, lane, frame, sink)?;
+                self.came(from, lane, frame, sink)
             }
             MORE => {
                 self.counters.copied(bytes.len());
                 self.peers[from as usize].begin(lane, bytes, EAGER);
-                return Ok(0);
+                Ok(0)
             }
             DESCRIPTOR => {
                 let (length, key) = (number(0), (number(8) % KEYS) as u16);
@@ -326,47 +348,58 @@ impl State {
                 self.last_number += 1;
                 let announced = Announced { from, number: self.last_number, length, key };
                 self.owners.push((announced.number, from, lane));
-                self.came(from, lane, Frame::Coming(announced.number), sink)?;
+                let told = self.came(from, lane, Frame::Coming(announced.number), sink)?;
                 self.announced.push_back(announced);
+                Ok(told)
             }
             _ => {
                 let sent = number(0);
                 self.peers[from as usize].leaves(sent);
-                self.see_whether_left(from)?;
+                self.see_whether_left(from).map(|()| 0)
             }
         }
-        Ok(1)
     }
 
     #[inline]
-    fn came(&mut self, from: u32, lane: Lane, frame: Frame, sink: &mut dyn Sink) -> Result<()> {
-        let mut next = self.peers[from as usize].came(lane, frame);
+    fn came(&mut self, from: u32, lane: Lane, frame: Frame, sink: &mut dyn Sink) -> Result<u32> {
+        let next = self.peers[from as usize].came(lane, frame);
+        self.tell(from, lane, next, sink)
+    }
+
+    /// Tells the sink of a frame, and of those behind it that need not wait any more. How many they are.
+    #[inline]
+    fn tell(&mut self, from: u32, lane: Lane, mut next: Option<Frame>, sink: &mut dyn Sink) -> Result<u32> {
+        let mut told = 0;
         while let Some(frame) = next {
             if let Frame::Whole(body) = frame {
+                told += 1;
+                self.left = self.left.saturating_sub(1);
                 sink.arrived(Peer(from), lane, body);
+            }
+            if self.left == 0 {
+                if self.peers[from as usize].has_next(lane) {
+                    self.ready.push_back((from, lane));
+                }
+                break;
             }
             next = self.peers[from as usize].next(lane);
         }
-        self.see_whether_left(from)
+        self.see_whether_left(from).map(|()| told)
     }
 
     /// A large frame has come.
-    fn fill(&mut self, filling: Filling, came: usize, sink: &mut dyn Sink) -> Result<()> {
+    fn fill(&mut self, filling: Filling, came: usize, sink: &mut dyn Sink) -> Result<u32> {
         let number = filling.owner;
         let with = filling.into_bytes(came).and_then(Body::of_frame).map_or(Frame::Bad, Frame::Whole);
         self.arrived_by_itself(number, with, sink)
     }
 
-    fn arrived_by_itself(&mut self, number: u64, with: Frame, sink: &mut dyn Sink) -> Result<()> {
-        let Some(at) = self.owners.iter().position(|(other, ..)| *other == number) else { return Ok(()) };
+    fn arrived_by_itself(&mut self, number: u64, with: Frame, sink: &mut dyn Sink) -> Result<u32> {
+        let Some(at) = self.owners.iter().position(|(other, ..)| *other == number) else { return Ok(0) };
         let (_, from, lane) = self.owners.swap_remove(at);
         self.peers[from as usize].filled(lane, number, with);
-        while let Some(frame) = self.peers[from as usize].next(lane) {
-            if let Frame::Whole(body) = frame {
-                sink.arrived(Peer(from), lane, body);
-            }
-        }
-        self.see_whether_left(from)
+        let next = self.peers[from as usize].next(lane);
+        self.tell(from, lane, next, sink)
     }
 
     /// Receives large bodies that were announced, as many as there is room for.

@@ -25,7 +25,7 @@ fn main() {
     }
     let machine = Machine::builder().vps(2).build().unwrap();
     machine.block_on(async {
-        let kit = Kit::new(async |count| proxy::cluster(count)).patience(Duration::from_secs(240));
+        let kit = Kit::new(async |count| proxy::cluster(count)).patience(Duration::from_secs(120));
         kit.run().await.unwrap();
     });
     println!("test it_keeps_what_an_engine_promises ... ok");
