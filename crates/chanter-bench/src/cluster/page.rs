@@ -135,8 +135,15 @@ mod tests {
         rounds.extend(
             WAITING.map(|size| Line::Row(Round { what: What::EmptyPoll, size, ns: 40.0, tests: 2.0 })),
         );
+        let by = By::Segment;
+        for pattern in patterns::PATTERNS {
+            rounds.extend(patterns::SIZES.map(|size| {
+                Line::Pattern(patterns::Round { by, pattern, size, send_ns: 100.0, receive_ns: 200.0 })
+            }));
+        }
         let page = html(&Rows::of(&rounds), "An <MPI>").unwrap();
-        assert_eq!(page.matches("<svg").count(), 3);
+        assert_eq!(page.matches("<svg").count(), 4);
+        assert!(page.contains("Figure 10") && page.contains("hotspot x16"));
         assert!(page.contains("An &lt;MPI>") && page.contains("thread polls"));
     }
 }
