@@ -24,6 +24,8 @@ chapters! {
     policies: "src/policies.md"
     objects: "src/objects.md"
     processes: "src/processes.md"
+    engines: "src/engines.md"
+    from_mpi: "src/from-mpi.md"
     services: "src/services.md"
     pitfalls: "src/pitfalls.md"
     testing: "src/testing.md"

@@ -89,6 +89,9 @@ enum What {
     #[cfg(unix)]
     #[command(hide = true)]
     JobProcess(objects::JobProcessArgs),
+    /// Be a process of the jobs that are measured by several engines
+    #[command(hide = true)]
+    ClusterMember(cluster::MemberArgs),
     /// Start a job, as `chanter launch` does (how processes of a node are measured)
     #[cfg(unix)]
     #[command(hide = true)]
@@ -201,6 +204,7 @@ fn main() -> ExitCode {
         What::JobProcess(args) => objects::run_job_process(&args),
         #[cfg(unix)]
         What::KernelProcess(args) => objects::run_process(&args),
+        What::ClusterMember(args) => cluster::run_member(&args),
         What::Policies(args) => policies::run(&args),
         What::Swerve(args) => swerve::run(&args),
         What::SwervePeer(args) => swerve::run_peer(args),
@@ -254,6 +258,7 @@ fn bench_figures(args: &FiguresArgs) -> Result<(), Stop> {
     let measured = measure_all(cases, rounds)?;
     let mut findings = figures::findings(&measured);
     findings.extend(versus::findings(&measured));
+    findings.extend(cluster::figures(args.quick)?);
     if let Some(mut out) = json {
         report::json_lines(&mut out, &measured)?;
         for finding in &findings {

@@ -38,7 +38,10 @@ pub mod wire;
 
 pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError};
 pub use here::{Here, local};
-pub use inbox::{ANY_TAG, ANYONE, Form, Inbox, Irecv, Received, Recv, Source, Tags, testany, waitall};
+pub use inbox::{
+    ANY_TAG, ANYONE, AsBuffer, AsValue, Form, Inbox, Irecv, Read, Received, Recv, Source, Tags, testany,
+    waitall,
+};
 pub use name::{NameError, Registered, ThreadName};
 pub use node::{Returned, Send, Unknown, Unsent};
 pub use pump::Pump;
@@ -46,7 +49,7 @@ pub use remote::{
     AskError, Context, Down, EndError, Function, GlobalThread, Offering, Plan, SpawnError, Unended,
 };
 pub use service::{Ask, At, Begun, CallError, Caller, ServeError, Service, Serving};
-pub use wire::Plain;
+pub use wire::{Buffer, Plain};
 
 /// Runs an `async fn` as a process of a cluster, on a machine of its own.
 ///

@@ -185,12 +185,14 @@ int chanter_mpi_request_free(struct requests *all, int at) { return MPI_Request_
 /* -- what MPI itself takes, to measure ours by -- */
 
 /* Round trips of messages with another process, which does the same; `wrong` counts those that were not the right ones. Each
- * message carries its number; who is not first answers what has come. */
+ * message carries its number; who is not first answers with what has come, and the first goes on with that: each byte
+ * of a message is news for its receiver's processor, as it is in programs. */
 int chanter_mpi_round_trips(int comm, int other, int is_first, char *out, char *in, int bytes, int rounds, int *wrong) {
     *wrong = 0;
     for (int round = 0; round < rounds; round++) {
         MPI_Request sent, received;
         int is_done = 0;
+        char *came = in;
         if (is_first) {
             memcpy(out, &round, sizeof round);
             TRY(MPI_Isend(out, bytes, MPI_BYTE, other, 0, comms[comm], &sent));
@@ -198,13 +200,13 @@ int chanter_mpi_round_trips(int comm, int other, int is_first, char *out, char *
         TRY(MPI_Irecv(in, bytes, MPI_BYTE, other, 0, comms[comm], &received));
         while (!is_done)
             TRY(MPI_Test(&received, &is_done, MPI_STATUS_IGNORE));
-        *wrong += memcmp(in, &round, sizeof round) != 0;
-        if (!is_first) {
-            memcpy(out, in, sizeof round);
-            TRY(MPI_Isend(out, bytes, MPI_BYTE, other, 0, comms[comm], &sent));
-        }
+        *wrong += memcmp(came, &round, sizeof round) != 0;
+        if (!is_first)
+            TRY(MPI_Isend(came, bytes, MPI_BYTE, other, 0, comms[comm], &sent));
         for (is_done = 0; !is_done;)
             TRY(MPI_Test(&sent, &is_done, MPI_STATUS_IGNORE));
+        in = out;
+        out = came;
     }
     return MPI_SUCCESS;
 }

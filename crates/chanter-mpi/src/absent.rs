@@ -33,6 +33,8 @@ pub struct Counts {
     pub sent: u64,
     /// Frames that have come.
     pub received: u64,
+    /// Bytes of frames that were copied.
+    pub copied: u64,
 }
 
 impl Mpi {

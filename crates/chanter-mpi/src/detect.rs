@@ -69,7 +69,7 @@ impl From<MpiError> for StartError {
     }
 }
 
-const OPEN_MPI: &str = "Open MPI";
+pub(crate) const OPEN_MPI: &str = "Open MPI";
 
 /// Variables that launchers set, and whose they are. (MPICH's kin set the same as MPICH.)
 const LAUNCHERS: [(&str, &str); 2] = [("OMPI_COMM_WORLD_RANK", OPEN_MPI), ("PMI_RANK", "MPICH")];

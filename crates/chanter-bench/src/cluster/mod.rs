@@ -1,32 +1,38 @@
 //! `chanter-bench cluster`: threads that talk across processes, over MPI alone, in the same job; and over sockets.
 //!
-//! Tables 2 to 5 of Chant (section 4) beside the paper's figures, the empty poll, a token between processes, and the
-//! engine of sockets over raw sockets. Without MPI it says so, and runs the last. And what processes of a node ask of each
-//! other: see `services`.
+//! Tables 2 to 5 of Chant (section 4) beside the paper's figures, the empty poll, a token between processes, messages as
+//! shipped on a node, figure 10 of Concert, jobs that wait, and the engine of sockets over raw sockets; and what processes
+//! of a node ask of each other (`services`). Without MPI it says so, and runs what needs none.
 
 mod exercise;
+mod figure10;
+mod findings;
+mod job;
+mod member;
 mod page;
+mod patterns;
 mod process;
 mod published;
+mod rows;
 mod services;
+mod talk;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::Stdio;
 
-use chanter_mpi::{detect, mpirun};
+use chanter_mpi::detect;
 use clap::Args;
 use comfy_table::{Table, presets};
-use serde::Serialize;
 
-use process::{Line, Round, What};
+use job::By;
+pub(crate) use member::{MemberArgs, run as run_member};
+use process::{Line, What};
 pub(crate) use process::{ProcessArgs, run as run_process};
 use published::TABLE_2;
+use rows::Rows;
 pub(crate) use services::{SceneArgs, run_scene};
 
 use crate::figures::Finding;
-use crate::measure::median;
 use crate::report::{number, right};
 use crate::{Stop, json_out, measure_all, micro, report, show, strictly, table_of};
 
@@ -50,69 +56,8 @@ pub(crate) struct ClusterArgs {
     strict: bool,
 }
 
-/// A row: medians of its rounds.
-#[derive(Clone, Debug, Serialize)]
-struct Row {
-    what: What,
-    size: usize,
-    ns: f64,
-    ns_least: f64,
-    ns_most: f64,
-    tests: f64,
-    rounds: usize,
-    checked: bool,
-}
-
-#[derive(Default)]
-struct Rows {
-    rows: Vec<Row>,
-    exercises: Vec<exercise::Round>,
-}
-
-impl Rows {
-    fn of(lines: &[Line]) -> Self {
-        let (mut rounds, mut exercises): (Vec<Round>, Vec<exercise::Round>) = Default::default();
-        for line in lines {
-            match line {
-                Line::Row(round) => rounds.push(*round),
-                Line::Exercise(round) => exercises.push(*round),
-            }
-        }
-        let mut by_row = BTreeMap::<(What, usize), Vec<Round>>::new();
-        for round in rounds {
-            by_row.entry((round.what, round.size)).or_default().push(round);
-        }
-        let rows = by_row.into_iter().map(|((what, size), rounds)| {
-            let ns: Vec<f64> = rounds.iter().map(|round| round.ns).collect();
-            let tests: Vec<f64> = rounds.iter().map(|round| round.tests).collect();
-            Row {
-                what,
-                size,
-                ns: median(&ns).unwrap_or(f64::NAN),
-                ns_least: ns.iter().copied().fold(f64::INFINITY, f64::min),
-                ns_most: ns.iter().copied().fold(0.0, f64::max),
-                tests: median(&tests).unwrap_or(f64::NAN),
-                rounds: rounds.len(),
-                // A process that finds a wrong result ends the job.
-                checked: true,
-            }
-        });
-        Self { rows: rows.collect(), exercises }
-    }
-
-    fn get(&self, what: What, size: usize) -> Option<&Row> {
-        self.rows.iter().find(|row| row.what == what && row.size == size)
-    }
-
-    fn ns(&self, what: What, size: usize) -> Option<f64> {
-        self.get(what, size).map(|row| row.ns)
-    }
-
-    /// Per cent over MPI alone.
-    fn overhead(&self, what: What, bytes: usize) -> Option<f64> {
-        Some((self.ns(what, bytes)? / self.ns(What::Process, bytes)? - 1.0) * 100.0)
-    }
-}
+/// Bytes of messages that go by themselves, and are not copied.
+const LARGE: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
 
 pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
     if args.services {
@@ -120,21 +65,19 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
     }
     let json = json_out(args.json.as_deref())?;
     let rounds = if args.quick { 3 } else { 7 };
-    let rows = over_mpi(args, rounds)?;
-    let mut cases = micro::all(1);
-    cases.retain(|case| ["round-trip", "requests"].contains(&case.bench));
-    for case in &mut cases {
-        case.n = if args.quick { case.n.div_ceil(10) } else { case.n };
-    }
-    let sockets = measure_all(cases, rounds)?;
+    let rows = measure(args.quick)?;
+    let sockets = measure_all(micro_cases(args.quick), rounds)?;
     let services = services::measure(services::Size::of(args.quick))?;
-    let mut findings = findings(&rows);
+    let mut findings = findings::findings(&rows, &sockets);
     findings.extend(services::findings(&services));
     if let Some(mut out) = json {
         for row in &rows.rows {
             report::json_line(&mut out, row)?;
         }
         for round in &rows.exercises {
+            report::json_line(&mut out, round)?;
+        }
+        for round in &rows.patterns {
             report::json_line(&mut out, round)?;
         }
         report::json_lines(&mut out, &sockets)?;
@@ -153,7 +96,9 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Stop> {
     let tables = [
         table_2(&rows),
         exercise::tables(&rows.exercises),
+        findings::verdict(&rows).unwrap_or_default(),
         others(&rows),
+        figure10::table(&rows),
         report::table(&sockets),
         services::table(&services),
         table_of(&findings),
@@ -179,23 +124,71 @@ fn only_services(args: &ClusterArgs) -> Result<(), Stop> {
     strictly(args.strict, &findings)
 }
 
-/// Starts the job, and reads what its first process says.
-fn over_mpi(args: &ClusterArgs, rounds: usize) -> Result<Rows, Stop> {
-    let Some(mut command) = mpirun(2) else {
+/// The cases of single operations that belong here.
+fn micro_cases(quick: bool) -> Vec<crate::case::Case> {
+    let mut cases = micro::all(1);
+    cases.retain(|case| ["round-trip", "requests", "by-name"].contains(&case.bench));
+    for case in &mut cases {
+        case.n = if quick { case.n.div_ceil(10) } else { case.n };
+    }
+    cases
+}
+
+/// Runs the jobs, and reads what their processes say.
+fn measure(quick: bool) -> Result<Rows, Stop> {
+    let mut lines = over_mpi(quick)?;
+    lines.extend(shipped(quick)?);
+    lines.extend(waiting(quick)?);
+    lines.extend(patterns(quick)?);
+    Ok(Rows::of(&lines))
+}
+
+/// Tables 2 to 5, and what else is by MPI alone.
+fn over_mpi(quick: bool) -> Result<Vec<Line>, Stop> {
+    let (trips, rounds) = if quick { ("2000", "3") } else { ("20000", "7") };
+    let lines = job::lines(By::Mpi, 2, &["cluster-process", "--trips", trips, "--rounds", rounds])?;
+    Ok(lines.unwrap_or_else(|| {
         let why = detect().err().map_or_else(String::new, |error| error.to_string());
         eprintln!("chanter-bench: no rows over MPI: {why}");
-        return Ok(Rows::default());
-    };
-    let trips = if args.quick { 2_000 } else { 20_000 };
-    command.arg(std::env::current_exe()?).arg("cluster-process");
-    command.args(["--trips", &trips.to_string(), "--rounds", &rounds.to_string()]);
-    let output = command.stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        return Err(Stop(1, format!("the job over MPI: {}", output.status)));
+        Vec::new()
+    }))
+}
+
+/// Messages as they go on a node, and MPI alone, by turns.
+fn shipped(quick: bool) -> Result<Vec<Line>, Stop> {
+    let (jobs, trips) = if quick { (2, "5000") } else { (7, "20000") };
+    let mut lines = Vec::new();
+    for _ in 0..jobs {
+        let raw = ["cluster-process", "--raw", "--trips", trips, "--rounds", "2"];
+        lines.extend(job::lines(By::Mpi, 2, &raw)?.unwrap_or_default());
+        let talk = ["cluster-member", "talk", "segment", "--trips", trips, "--rounds", "2"];
+        lines.extend(job::lines(By::Segment, 2, &talk)?.unwrap_or_default());
     }
-    let said = String::from_utf8(output.stdout)?;
-    let lines: Vec<Line> = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    Ok(Rows::of(&lines))
+    Ok(lines)
+}
+
+fn waiting(quick: bool) -> Result<Vec<Line>, Stop> {
+    let trips = if quick { "100" } else { "500" };
+    let args = ["cluster-member", "idle", "segment", "--trips", trips, "--rounds", "1"];
+    Ok(job::lines(By::Segment, 4, &args)?.unwrap_or_default())
+}
+
+/// Figure 10 of Concert.
+fn patterns(quick: bool) -> Result<Vec<Line>, Stop> {
+    let rounds = if quick { "5" } else { "25" };
+    let mut lines = Vec::new();
+    for by in figure10::ALL {
+        let args = ["cluster-member", "patterns", by.word(), "--trips", "0", "--rounds", rounds];
+        lines.extend(job::lines(by, patterns::PROCESSES, &args)?.unwrap_or_default());
+    }
+    Ok(lines)
+}
+
+/// What of this `chanter-bench figures` shows, too.
+pub(crate) fn figures(quick: bool) -> Result<Vec<Finding>, Stop> {
+    let rows = measure(quick)?;
+    let sockets = measure_all(micro_cases(quick), if quick { 3 } else { 7 })?;
+    Ok(findings::findings(&rows, &sockets))
 }
 
 fn words(value: Option<f64>) -> comfy_table::Cell {
@@ -249,38 +242,20 @@ fn others(rows: &Rows) -> String {
         let name = match row.what {
             What::EmptyPoll => format!("empty poll, {} receives wait", row.size),
             What::TokenRing => "token ring, a step".to_owned(),
+            What::ShippedProcess => format!("on one node, MPI alone, {} B", row.size),
+            What::ShippedThreadPolls => format!("on one node, threads that poll, {} B", row.size),
+            What::Shipped => format!("on one node, default, {} B", row.size),
+            What::Idle => format!("a job of {} processes that wait, ns of a processor in a second", row.size),
+            What::Wake => "a send to who sleeps, until it has it, p50".to_owned(),
+            What::RawWake => "the same by a socket that an OS thread reads".to_owned(),
+            What::Process if LARGE.contains(&row.size) => format!("MPI alone, {} KB", row.size / 1024),
+            What::ThreadPolls if LARGE.contains(&row.size) => format!("thread polls, {} KB", row.size / 1024),
+            What::SchedulerPolls if LARGE.contains(&row.size) => {
+                format!("scheduler polls, {} KB", row.size / 1024)
+            }
             _ => continue,
         };
         table.add_row([comfy_table::Cell::new(name), words(Some(row.ns)), words(Some(row.tests))]);
     }
     table.to_string()
-}
-
-/// What is promised. A message's floor is 5 %, or 100 ns, whichever is more.
-fn findings(rows: &Rows) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut at_most = |figure: String, value: Option<f64>, floor: f64| {
-        let holds = value.map(|value| value <= floor);
-        findings.push(Finding { figure, value, floor, holds, bound: "at most" });
-    };
-    for row in &TABLE_2 {
-        let raw = rows.ns(What::Process, row.bytes);
-        for (what, words) in [(What::ThreadPolls, "thread polls"), (What::SchedulerPolls, "scheduler polls")]
-        {
-            let more = rows.ns(what, row.bytes).zip(raw).map(|(ours, raw)| ours - raw);
-            let least = if row.bytes <= 8192 { 100.0 } else { 0.0 };
-            let floor = raw.map_or(least, |raw| (0.05 * raw).max(least));
-            at_most(format!("{} B over MPI, {words}: ns more", row.bytes), more, floor);
-        }
-    }
-    let worst = exercise::worst_ratio(&rows.exercises);
-    at_most("tables 3 to 5: queue with ring over the best of the paper's, at worst".to_owned(), worst, 1.05);
-    let any = exercise::any_over_each(&rows.exercises);
-    at_most("tables 3 to 5: one test for any over a test for each, median".to_owned(), any, 1.0);
-    let empty = |waiting| rows.ns(What::EmptyPoll, waiting);
-    let (few, many) = (process::WAITING[0], process::WAITING[process::WAITING.len() - 1]);
-    at_most(format!("empty poll with {many} receives: ns"), empty(many), 60.0);
-    let growth = empty(many).zip(empty(few)).map(|(many, few)| many / few);
-    at_most(format!("empty poll, {many} receives over {few}"), growth, 1.5);
-    findings
 }

@@ -1,4 +1,4 @@
-//! The page: table 2 and the empty poll, with plots.
+//! The page: the tables, and plots of table 2, the empty poll, and figure 10.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -7,7 +7,8 @@ use plotters::prelude::*;
 
 use super::process::{WAITING, What};
 use super::published::TABLE_2;
-use super::{Rows, exercise, others, table_2};
+use super::rows::Rows;
+use super::{exercise, figure10, findings, job::By, others, patterns, table_2};
 
 const SIZE: (u32, u32) = (640, 380);
 const LINES: [(What, &str, RGBColor); 3] = [
@@ -31,7 +32,10 @@ pub(super) fn html(rows: &Rows, library: &str) -> Result<String, Box<dyn Error>>
          <p>{library}; {cores} processors. Two processes of one virtual processor each; medians of interleaved rounds; \
          every message was checked. What is called the paper is Chant (Haines, Cronk, Mehrotra).</p>\n"
     )?;
-    for table in [table_2(rows), exercise::tables(&rows.exercises), others(rows)] {
+    let verdict = findings::verdict(rows).unwrap_or_default();
+    let tables =
+        [table_2(rows), exercise::tables(&rows.exercises), verdict, others(rows), figure10::table(rows)];
+    for table in tables {
         writeln!(page, "<pre>{}</pre>", table.replace('&', "&amp;").replace('<', "&lt;"))?;
     }
     let of = |what| TABLE_2.iter().filter_map(move |row| Some((row.bytes as f64, rows.ns(what, row.bytes)?)));
@@ -56,8 +60,33 @@ pub(super) fn html(rows: &Rows, library: &str) -> Result<String, Box<dyn Error>>
             page.push_str(&plot(title, unit, lines)?);
         }
     }
+    for by in figure10::ALL {
+        let title = format!("Figure 10, what a message costs its sender, by its bytes: {}", by.words());
+        if let Some(lines) = of_patterns(rows, by) {
+            page.push_str(&plot(&title, "ns", &lines)?);
+        }
+    }
     page.push_str("</body></html>\n");
     Ok(page)
+}
+
+const COLOURS: [RGBColor; patterns::PATTERNS.len()] = [
+    RGBColor(90, 90, 90),
+    RGBColor(40, 100, 180),
+    RGBColor(60, 150, 90),
+    RGBColor(210, 160, 40),
+    RGBColor(200, 110, 30),
+    RGBColor(180, 40, 50),
+];
+
+/// A line for each pattern.
+fn of_patterns(rows: &Rows, by: By) -> Option<Vec<Line<'static>>> {
+    let of = |pattern: patterns::Pattern| -> Option<Vec<(f64, f64)>> {
+        let point = |size| Some((size as f64, figure10::send(rows, by, pattern, size)?));
+        patterns::SIZES.into_iter().map(point).collect()
+    };
+    let lines = patterns::PATTERNS.into_iter().zip(COLOURS);
+    lines.map(|(pattern, colour)| Some((pattern.words(), colour, of(pattern)?))).collect()
 }
 
 fn plot(title: &str, unit: &str, lines: &[Line<'_>]) -> Result<String, Box<dyn Error>> {
@@ -106,8 +135,15 @@ mod tests {
         rounds.extend(
             WAITING.map(|size| Line::Row(Round { what: What::EmptyPoll, size, ns: 40.0, tests: 2.0 })),
         );
+        let by = By::Segment;
+        for pattern in patterns::PATTERNS {
+            rounds.extend(patterns::SIZES.map(|size| {
+                Line::Pattern(patterns::Round { by, pattern, size, send_ns: 100.0, receive_ns: 200.0 })
+            }));
+        }
         let page = html(&Rows::of(&rounds), "An <MPI>").unwrap();
-        assert_eq!(page.matches("<svg").count(), 3);
+        assert_eq!(page.matches("<svg").count(), 4);
+        assert!(page.contains("Figure 10") && page.contains("hotspot x16"));
         assert!(page.contains("An &lt;MPI>") && page.contains("thread polls"));
     }
 }

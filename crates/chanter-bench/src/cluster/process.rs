@@ -1,28 +1,24 @@
 //! A process of the job that is measured. Both processes do the same steps; the first one has the clock, and prints what it
 //! has found, a JSON line for each round of each row.
 
-use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use chanter_cluster::engine::{Engine, Peer};
-use chanter_cluster::{Form, Here, Inbox, Plain, Pump, ThreadName};
+use chanter_cluster::{Form, Here, Pump};
 use chanter_mpi::Mpi;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::exercise;
 use super::published::TABLE_2;
+use super::talk::{Failure, Pair};
+use super::{LARGE, exercise, member, patterns};
 use crate::{Stop, report};
 
-const TAG: u32 = 1;
-const END: u32 = 2;
 /// Receives that wait while an empty poll is timed.
 pub(super) const WAITING: [usize; 5] = [1, 8, 64, 256, 1024];
-
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// Arguments of the hidden command that is a process of the job.
 #[derive(Args)]
@@ -33,6 +29,9 @@ pub(crate) struct ProcessArgs {
     /// Rounds of each row
     #[arg(long)]
     rounds: u32,
+    /// Only MPI alone, with messages of the rows as shipped
+    #[arg(long)]
+    raw: bool,
 }
 
 /// What a row measures.
@@ -46,6 +45,17 @@ pub(crate) enum What {
     EmptyPoll,
     /// A step of a token from process to process.
     TokenRing,
+    /// How often a byte of a large message was copied, by what is above MPI.
+    Copies,
+    /// MPI alone, beside the rows as shipped, and these: on one node, with the memory that processes share.
+    ShippedProcess,
+    ShippedThreadPolls,
+    Shipped,
+    /// Processor time of a job that waits: nanoseconds in a second, of all processes.
+    Idle,
+    /// From a send to its receiver, who has slept, and the same by a socket alone. Half of them take less.
+    Wake,
+    RawWake,
 }
 
 /// One round of a row; its result was right.
@@ -65,19 +75,23 @@ pub(crate) struct Round {
 pub(super) enum Line {
     Row(Round),
     Exercise(exercise::Round),
+    Pattern(patterns::Round),
 }
 
-/// This process, and the other one.
-struct Pair {
+/// This process, and the other one, and what is below both.
+struct Measured {
     engine: Arc<Mpi>,
-    me: Inbox,
-    other: ThreadName,
-    is_first: bool,
+    pair: Pair,
     trips: u32,
 }
 
 pub(crate) fn run(args: &ProcessArgs) -> Result<(), Stop> {
     let engine = Arc::new(Mpi::start()?);
+    if args.raw {
+        raw(&engine, args)?;
+        engine.finish()?;
+        return Ok(());
+    }
     let pump = Pump::new();
     // One processor each, as in the paper.
     let machine = pump.attached_to(Machine::builder().vps(1)).build()?;
@@ -96,34 +110,63 @@ pub(crate) fn run(args: &ProcessArgs) -> Result<(), Stop> {
     Ok(())
 }
 
+/// MPI alone, before anything else was sent.
+fn raw(engine: &Mpi, args: &ProcessArgs) -> Result<(), Stop> {
+    let first = engine.me() == Peer(0);
+    for size in member::SHIPPED {
+        for _ in 0..args.rounds {
+            let other = Peer(u32::from(first));
+            let cold = engine.raw_round_trips(other, size, args.trips / 10 + 16)?;
+            let clock = Instant::now();
+            let wrong = engine.raw_round_trips(other, size, args.trips)? + cold;
+            let ns = clock.elapsed().as_nanos() as f64 / f64::from(2 * args.trips);
+            if wrong > 0 {
+                return Err(Stop(1, format!("{wrong} raw messages were wrong")));
+            }
+            if first {
+                let row = Line::Row(Round { what: What::ShippedProcess, size, ns, tests: 0.0 });
+                report::json_line(&mut io::stdout().lock(), &row)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 async fn measure(here: &Here, engine: &Arc<Mpi>, args: &ProcessArgs) -> Result<(), Failure> {
     let me = here.open("pair")?;
     let is_first = here.number() == 0;
     let other = here.lookup(&format!("pair@{}", 1 - here.number())).await?;
-    let pair = Pair { engine: Arc::clone(engine), me, other, is_first, trips: args.trips };
+    let pair = Pair { me, other, is_first };
+    let measured = Measured { engine: Arc::clone(engine), pair, trips: args.trips };
     for row in &TABLE_2 {
         for _ in 0..args.rounds {
-            pair.round(What::Process, row.bytes).await?;
-            pair.round(What::ThreadPolls, row.bytes).await?;
-            pair.round(What::SchedulerPolls, row.bytes).await?;
+            measured.round(What::Process, row.bytes).await?;
+            measured.round(What::ThreadPolls, row.bytes).await?;
+            measured.round(What::SchedulerPolls, row.bytes).await?;
+        }
+    }
+    for bytes in LARGE {
+        for _ in 0..args.rounds {
+            measured.large(bytes).await?;
         }
     }
     for _ in 0..args.rounds {
-        pair.token().await?;
+        measured.token().await?;
     }
     for waiting in WAITING {
         for _ in 0..args.rounds {
-            pair.empty_poll(waiting).await?;
+            measured.empty_poll(waiting).await?;
         }
     }
     for beta in exercise::BETAS {
         for alpha in exercise::ALPHAS {
             for _ in 0..args.rounds {
                 for who in exercise::ALL {
-                    let round = exercise::round(here, engine, &pair.me, other, (who, alpha, beta)).await?;
-                    pair.say(Line::Exercise(round))?;
+                    let round =
+                        exercise::round(here, engine, &measured.pair.me, other, (who, alpha, beta)).await?;
+                    measured.say(Line::Exercise(round))?;
                     // The other one is done, too.
-                    pair.meet().await?;
+                    measured.pair.meet().await?;
                 }
             }
         }
@@ -131,36 +174,23 @@ async fn measure(here: &Here, engine: &Arc<Mpi>, args: &ProcessArgs) -> Result<(
     Ok(())
 }
 
-impl Pair {
+impl Measured {
     fn tell(&self, round: Round) -> Result<(), Failure> {
         self.say(Line::Row(round))
     }
 
     fn say(&self, line: Line) -> Result<(), Failure> {
-        if self.is_first {
+        if self.pair.is_first {
             report::json_line(&mut io::stdout().lock(), &line)?;
         }
         Ok(())
     }
 
-    /// Waits for the other one, who does the same. The first one speaks first: when it is here again, the other one has
-    /// nothing more to say.
-    async fn meet(&self) -> Result<(), Failure> {
-        if self.is_first {
-            self.me.send(self.other, END, &()).await?;
-        }
-        self.me.recv::<()>(self.other, END).await?;
-        if !self.is_first {
-            self.me.send(self.other, END, &()).await?;
-        }
-        Ok(())
-    }
-
     async fn round(&self, what: What, bytes: usize) -> Result<(), Failure> {
-        self.meet().await?;
+        self.pair.meet().await?;
         // Caches and the engine's slots first.
         self.trips(what, bytes, self.trips / 10 + 16).await?;
-        self.meet().await?;
+        self.pair.meet().await?;
         let tests = self.engine.counts().tests;
         let elapsed = self.trips(what, bytes, self.trips).await?;
         let messages = f64::from(2 * self.trips);
@@ -172,55 +202,53 @@ impl Pair {
         let clock = Instant::now();
         match what {
             What::Process => {
-                let wrong = self.engine.raw_round_trips(Peer(self.other.process.0), bytes, trips)?;
+                let wrong = self.engine.raw_round_trips(Peer(self.pair.other.process.0), bytes, trips)?;
                 if wrong > 0 {
                     return Err(format!("{wrong} raw messages were wrong").into());
                 }
             }
-            What::ThreadPolls => self.talk(Form::ThreadPolls, bytes, trips).await?,
-            _ => self.talk(Form::QueueRing, bytes, trips).await?,
+            What::ThreadPolls => self.pair.talk(Form::ThreadPolls, bytes, trips).await?,
+            _ => self.pair.talk(Form::QueueRing, bytes, trips).await?,
         }
         Ok(clock.elapsed())
     }
 
-    /// Each message carries its number. Who is not first answers with what has come.
-    async fn talk(&self, form: Form, bytes: usize, trips: u32) -> Result<(), Failure> {
-        let mut message = Plain(vec![0_u8; bytes]);
-        for trip in 0..trips {
-            if self.is_first {
-                message.0[..4].copy_from_slice(&trip.to_le_bytes());
-                self.me.send(self.other, TAG, &message).await?;
-            }
-            let got = self.me.recv::<Plain<u8>>(self.other, TAG).polling(form).await?.value;
-            if got.0.len() != bytes || got.0[..4] != trip.to_le_bytes() {
-                return Err(format!("message {trip} of {bytes} bytes was wrong").into());
-            }
-            if !self.is_first {
-                self.me.send(self.other, TAG, &got).await?;
+    /// A large message, in its own buffer, and how often it was copied.
+    async fn large(&self, bytes: usize) -> Result<(), Failure> {
+        let trips = (self.trips as usize * 1024 / bytes).max(100) as u32;
+        let copied = || self.engine.counts().copied + chanter_cluster::wire::moved();
+        for what in [What::Process, What::ThreadPolls, What::SchedulerPolls] {
+            self.pair.meet().await?;
+            self.large_trips(what, bytes, trips / 10 + 4).await?;
+            self.pair.meet().await?;
+            let before = copied();
+            let elapsed = self.large_trips(what, bytes, trips).await?;
+            let copies = (copied() - before) as f64 / bytes as f64 / f64::from(trips);
+            let ns = elapsed.as_nanos() as f64 / f64::from(2 * trips);
+            self.tell(Round { what, size: bytes, ns, tests: 0.0 })?;
+            if what == What::SchedulerPolls {
+                // What tells of room is copied, too: 48 bytes.
+                self.tell(Round { what: What::Copies, size: bytes, ns: copies.floor(), tests: 0.0 })?;
             }
         }
         Ok(())
     }
 
-    /// A token of 8 bytes goes to and fro and counts its steps.
-    async fn token(&self) -> Result<(), Failure> {
-        self.meet().await?;
+    async fn large_trips(&self, what: What, bytes: usize, trips: u32) -> Result<Duration, Failure> {
         let clock = Instant::now();
-        let mut steps = 0_u64;
-        for _ in 0..self.trips {
-            if self.is_first {
-                self.me.send(self.other, TAG, &(steps + 1)).await?;
-            }
-            steps = self.me.recv::<u64>(self.other, TAG).await?.value;
-            if !self.is_first {
-                self.me.send(self.other, TAG, &(steps + 1)).await?;
-            }
+        match what {
+            What::Process => return self.trips(what, bytes, trips).await,
+            What::ThreadPolls => self.pair.talk_in_buffers(Form::ThreadPolls, bytes, trips).await?,
+            _ => self.pair.talk_in_buffers(Form::default(), bytes, trips).await?,
         }
-        let count = u64::from(2 * self.trips);
-        if self.is_first && steps != count {
-            return Err(format!("the token has counted {steps} steps of {count}").into());
-        }
-        let ns = clock.elapsed().as_nanos() as f64 / count as f64;
+        Ok(clock.elapsed())
+    }
+
+    async fn token(&self) -> Result<(), Failure> {
+        self.pair.meet().await?;
+        let clock = Instant::now();
+        self.pair.token(self.trips).await?;
+        let ns = clock.elapsed().as_nanos() as f64 / f64::from(2 * self.trips);
         self.tell(Round { what: What::TokenRing, size: 8, ns, tests: 0.0 })
     }
 
@@ -243,17 +271,17 @@ impl Pair {
 
     /// Threads wait for messages that come when the polls have been timed.
     async fn empty_poll(&self, waiting: usize) -> Result<(), Failure> {
-        self.meet().await?;
-        let me = &self.me;
-        let receives: Vec<_> = (0..waiting).map(|at| me.irecv::<u64>(self.other, 100 + at as u32)).collect();
-        self.meet().await?;
-        if self.is_first {
+        self.pair.meet().await?;
+        let Pair { me, other, .. } = &self.pair;
+        let receives: Vec<_> = (0..waiting).map(|at| me.irecv::<u64>(*other, 100 + at as u32)).collect();
+        self.pair.meet().await?;
+        if self.pair.is_first {
             self.tell(self.polls(waiting).await?)?;
         }
         // The other one waits here, and sends nothing while polls are timed.
-        self.meet().await?;
+        self.pair.meet().await?;
         for (at, receive) in receives.into_iter().enumerate() {
-            me.send(self.other, 100 + at as u32, &(at as u64)).await?;
+            me.send(*other, 100 + at as u32, &(at as u64)).await?;
             let got = receive.await?.value;
             if got != at as u64 {
                 return Err(format!("receive {at} got {got}").into());

@@ -9,10 +9,10 @@ use std::task::{Poll, Waker};
 
 use chanter::Event;
 use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
-use serde::de::DeserializeOwned;
 
 use super::pattern::Pattern;
 use super::place::{Core, Got};
+use super::read::{AsValue, Read};
 use super::recv::{Received, receive};
 use crate::error::RecvError;
 use crate::node::{Node, Tests};
@@ -133,13 +133,13 @@ unsafe impl Place for Ticket {
 /// It is an event that commits when the message is there; [`test`](Self::test) asks without waiting. Dropped, or not chosen:
 /// it was never posted, and a message that it had got is back in its place in the inbox.
 #[must_use = "a receive that is dropped is not posted any more"]
-pub struct Irecv<T> {
+pub struct Irecv<T, R = AsValue> {
     ticket: Ticket,
     was_taken: bool,
-    value: PhantomData<fn() -> T>,
+    value: PhantomData<fn() -> (T, R)>,
 }
 
-impl<T: DeserializeOwned> Irecv<T> {
+impl<T, R: Read<T>> Irecv<T, R> {
     pub(super) fn new(core: Arc<Core>, pattern: Pattern) -> Self {
         let request = Arc::new(Request::default());
         let number = core.post(pattern, &request);
@@ -155,7 +155,7 @@ impl<T: DeserializeOwned> Irecv<T> {
     pub fn test(&mut self) -> Result<Option<Received<T>>, RecvError> {
         let Some(got) = self.ticket.request.empty() else { return Ok(None) };
         self.was_taken = true;
-        receive(&self.ticket.core, self.ticket.pattern, got).map(Some)
+        receive::<T, R>(&self.ticket.core, self.ticket.pattern, got).map(Some)
     }
 
     /// Waits in the process's queue until the message is there.
@@ -174,23 +174,23 @@ impl<T: DeserializeOwned> Irecv<T> {
     }
 }
 
-impl<T> fmt::Debug for Irecv<T> {
+impl<T, R> fmt::Debug for Irecv<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Irecv").field("wanted", &self.ticket.pattern).finish_non_exhaustive()
     }
 }
 
-impl<T: DeserializeOwned> Operation for Irecv<T> {
+impl<T, R: Read<T>> Operation for Irecv<T, R> {
     type Place = Ticket;
     type Output = Result<Received<T>, RecvError>;
 
     fn finish(ticket: &Ticket, note: &mut Note) -> Self::Output {
         let got = note.0.take().expect("a receive that has committed has got something");
-        receive(&ticket.core, ticket.pattern, got)
+        receive::<T, R>(&ticket.core, ticket.pattern, got)
     }
 }
 
-impl<T: DeserializeOwned> IntoFuture for Irecv<T> {
+impl<T, R: Read<T>> IntoFuture for Irecv<T, R> {
     type Output = Result<Received<T>, RecvError>;
     type IntoFuture = chanter::event::Sync<Self>;
 
@@ -200,7 +200,7 @@ impl<T: DeserializeOwned> IntoFuture for Irecv<T> {
 }
 
 // SAFETY: the branch holds the same ticket and a note, which are `Send`.
-unsafe impl<T: DeserializeOwned> Event for Irecv<T> {
+unsafe impl<T, R: Read<T>> Event for Irecv<T, R> {
     type Branch = PlaceBranch<Self>;
 
     fn into_branch(self) -> Self::Branch {
@@ -213,8 +213,8 @@ unsafe impl<T: DeserializeOwned> Event for Irecv<T> {
 ///
 /// # Errors
 /// As for [`Inbox::recv`](crate::Inbox::recv).
-pub fn testany<T: DeserializeOwned>(
-    receives: &mut [Irecv<T>],
+pub fn testany<T, R: Read<T>>(
+    receives: &mut [Irecv<T, R>],
 ) -> Result<Option<(usize, Received<T>)>, RecvError> {
     for (at, receive) in receives.iter_mut().enumerate() {
         if let Some(received) = receive.test()? {
@@ -231,8 +231,8 @@ pub fn testany<T: DeserializeOwned>(
 ///
 /// # Errors
 /// The first error of all.
-pub async fn waitall<T: DeserializeOwned>(
-    receives: impl IntoIterator<Item = Irecv<T>>,
+pub async fn waitall<T, R: Read<T>>(
+    receives: impl IntoIterator<Item = Irecv<T, R>>,
 ) -> Result<Vec<(usize, Received<T>)>, RecvError> {
     let mut all = Vec::new();
     for (at, receive) in receives.into_iter().enumerate() {

@@ -93,6 +93,9 @@ impl Kinds {
 
     /// Gives a message to the receive that was posted first of all that want it. `Err`: there is none. `via`: who brings it.
     pub(super) fn give(&mut self, message: Message, via: Via, wakes: &mut Wakes) -> Result<(), Message> {
+        if self.waiting == 0 {
+            return Err(message);
+        }
         let key = message.key();
         let mut message = Some(message);
         while self.waiting > 0 {

@@ -5,12 +5,14 @@ mod kinds;
 mod pattern;
 mod place;
 mod polling;
+mod read;
 mod recv;
 mod store;
 
 use std::fmt;
 use std::sync::Arc;
 
+use bytemuck::Pod;
 use chanter::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,11 +24,13 @@ pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
 use place::Share;
 pub(crate) use place::{Core, State};
 pub use polling::Form;
+pub use read::{AsBuffer, AsValue, Read};
 pub use recv::{Received, Recv};
 
 use crate::engine::Peer;
 use crate::name::ThreadName;
 use crate::node::{Node, Returned, Send};
+use crate::wire::Buffer;
 
 /// A thread's name and its messages; see [`Here::open`](crate::Here::open).
 ///
@@ -61,6 +65,15 @@ impl Inbox {
         self.node.send(self.core.name, to, tag, value)
     }
 
+    /// The event of sending a [`Buffer`], as [`send`](Self::send) sends a value, without a copy. It is received by
+    /// [`recv_buffer`](Self::recv_buffer). Not chosen, or dropped before it commits: the buffer is dropped.
+    ///
+    /// # Errors
+    /// See [`SendError`](crate::SendError).
+    pub fn send_buffer<T: Pod>(&self, to: ThreadName, tag: u32, buffer: Buffer<T>) -> Send {
+        self.node.send_body(self.core.name, to, tag, Ok(buffer.into_body()))
+    }
+
     /// The event of receiving a message from a thread, or [`ANYONE`], with a tag, or [`ANY_TAG`]: the oldest that is wanted.
     ///
     /// Of several receives that want the same message the one gets it that began to wait first. Not chosen, or dropped: the message
@@ -71,6 +84,28 @@ impl Inbox {
     /// `ANYONE` never. [`Decode`](crate::RecvError::Decode) if what was sent is not of type `T`.
     pub fn recv<T: DeserializeOwned>(&self, from: impl Into<Source>, tag: impl Into<Tags>) -> Recv<T> {
         Recv::new(Share(Arc::clone(&self.core)), Pattern { from: from.into(), tag: tag.into() })
+    }
+
+    /// The event of receiving a [`Buffer`], as [`recv`](Self::recv) receives a value, without a copy.
+    ///
+    /// # Errors
+    /// As for `recv`. [`Decode`](crate::RecvError::Decode): what came is a value, or a buffer whose bytes are no whole number of
+    /// `T`, or those of a machine with another byte order.
+    pub fn recv_buffer<T: Pod>(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<Tags>,
+    ) -> Recv<Buffer<T>, AsBuffer> {
+        Recv::new(Share(Arc::clone(&self.core)), Pattern { from: from.into(), tag: tag.into() })
+    }
+
+    /// Posts a receive of a [`Buffer`] now; see [`Irecv`].
+    pub fn irecv_buffer<T: Pod>(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<Tags>,
+    ) -> Irecv<Buffer<T>, AsBuffer> {
+        Irecv::new(Arc::clone(&self.core), Pattern { from: from.into(), tag: tag.into() })
     }
 
     /// Posts a receive now, to be tested or awaited later; see [`Irecv`].

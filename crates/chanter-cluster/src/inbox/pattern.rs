@@ -47,6 +47,7 @@ pub(super) struct Pattern {
 
 impl Pattern {
     /// Whether it wants messages of that thread with that tag.
+    #[inline]
     pub(super) fn wants(&self, (from, tag): (ThreadName, u32)) -> bool {
         (self.from == Source::Anyone || self.from == Source::Thread(from))
             && (self.tag == Tags::Any || self.tag == Tags::Tag(tag))

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use chanter::yield_now;
-use serde::de::DeserializeOwned;
 
 use super::Recv;
+use super::read::Read;
 use super::recv::{Received, receive};
 use crate::error::RecvError;
 use crate::node::Tests;
@@ -41,7 +41,7 @@ impl Form {
         [Self::ThreadPolls, Self::PartialSwitch, Self::QueueEach, Self::QueueAny, Self::QueueRing];
 }
 
-impl<T: DeserializeOwned> Recv<T> {
+impl<T, R: Read<T>> Recv<T, R> {
     /// Receives, and polls in this form until the message is there. [`Form::QueueRing`] is what awaiting the event does.
     /// With engines that wake who waits, the others only cost time. Those in which the scheduler tests for each keep the processors of a machine with a
     /// [`Pump`](crate::Pump) awake; without one they test when the engine has woken the process.
@@ -65,13 +65,13 @@ impl<T: DeserializeOwned> Recv<T> {
         let node = core.node();
         loop {
             if let Some(got) = core.take(&pattern) {
-                return receive(core, pattern, got);
+                return receive::<T, R>(core, pattern, got);
             }
             if let Some(node) = &node {
                 node.poll_for_oneself();
             }
             if let Some(got) = core.take(&pattern) {
-                return receive(core, pattern, got);
+                return receive::<T, R>(core, pattern, got);
             }
             yield_now().await;
         }

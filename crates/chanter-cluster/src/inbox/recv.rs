@@ -6,14 +6,13 @@ use std::marker::PhantomData;
 
 use chanter::Event;
 use chanter::base::{Operation, PlaceBranch, synchronization};
-use serde::de::DeserializeOwned;
 
 use super::irecv::Irecv;
 use super::pattern::{Pattern, Source};
 use super::place::{Core, Got, Note, Share};
+use super::read::{AsValue, Read};
 use crate::error::RecvError;
 use crate::name::ThreadName;
-use crate::wire::decode;
 
 /// A message that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,15 +25,15 @@ pub struct Received<T> {
     pub value: T,
 }
 
-/// The event of receiving a message; see [`Inbox::recv`](crate::Inbox::recv).
+/// The event of receiving a message; see [`Inbox::recv`](crate::Inbox::recv), and [`Inbox::recv_buffer`](crate::Inbox::recv_buffer).
 #[must_use = "events do nothing unless synchronized"]
-pub struct Recv<T> {
+pub struct Recv<T, R = AsValue> {
     share: Share,
     pattern: Pattern,
-    value: PhantomData<fn() -> T>,
+    value: PhantomData<fn() -> (T, R)>,
 }
 
-impl<T> Recv<T> {
+impl<T, R> Recv<T, R> {
     pub(super) fn new(share: Share, pattern: Pattern) -> Self {
         Self { share, pattern, value: PhantomData }
     }
@@ -48,30 +47,30 @@ impl<T> Recv<T> {
     }
 
     /// The same receive, posted.
-    pub(super) fn posted(self) -> Irecv<T>
+    pub(super) fn posted(self) -> Irecv<T, R>
     where
-        T: DeserializeOwned,
+        R: Read<T>,
     {
         Irecv::new(self.share.0, self.pattern)
     }
 }
 
-impl<T> fmt::Debug for Recv<T> {
+impl<T, R> fmt::Debug for Recv<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recv").field("wanted", &self.pattern).finish_non_exhaustive()
     }
 }
 
-impl<T: DeserializeOwned> Operation for Recv<T> {
+impl<T, R: Read<T>> Operation for Recv<T, R> {
     type Place = Share;
     type Output = Result<Received<T>, RecvError>;
 
     fn finish(share: &Share, note: &mut Note) -> Self::Output {
-        receive(&share.0, note.pattern(), note.take())
+        receive::<T, R>(&share.0, note.pattern(), note.take())
     }
 }
 
-impl<T: DeserializeOwned> IntoFuture for Recv<T> {
+impl<T, R: Read<T>> IntoFuture for Recv<T, R> {
     type Output = Result<Received<T>, RecvError>;
     type IntoFuture = chanter::event::Sync<Self>;
 
@@ -81,7 +80,7 @@ impl<T: DeserializeOwned> IntoFuture for Recv<T> {
 }
 
 // SAFETY: the branch holds the same share and note, which is `Send`.
-unsafe impl<T: DeserializeOwned> Event for Recv<T> {
+unsafe impl<T, R: Read<T>> Event for Recv<T, R> {
     type Branch = PlaceBranch<Self>;
 
     fn into_branch(self) -> Self::Branch {
@@ -90,7 +89,7 @@ unsafe impl<T: DeserializeOwned> Event for Recv<T> {
 }
 
 /// What was got, read. No lock is held: reading is the user's code.
-pub(super) fn receive<T: DeserializeOwned>(
+pub(super) fn receive<T, R: Read<T>>(
     core: &Core,
     pattern: Pattern,
     got: Got,
@@ -101,8 +100,8 @@ pub(super) fn receive<T: DeserializeOwned>(
     })?;
     core.was_received(&message);
     let (from, tag) = (message.from, message.tag);
-    match decode(&message.body) {
+    match R::read(message.body) {
         Ok(value) => Ok(Received { from, tag, value }),
-        Err(error) => Err(RecvError::Decode { from, tag, bytes: message.body.to_vec(), error }),
+        Err((body, error)) => Err(RecvError::Decode { from, tag, bytes: body.to_vec(), error }),
     }
 }

@@ -20,8 +20,14 @@ pub(super) struct Message {
 }
 
 impl Message {
+    #[inline]
     pub(super) fn key(&self) -> Key {
         (self.from, self.tag)
+    }
+
+    #[inline]
+    fn is_wanted_by(&self, pattern: &Pattern) -> bool {
+        pattern.wants(self.key())
     }
 }
 
@@ -63,6 +69,10 @@ impl Store {
         if self.index.len > 0 {
             return self.index.take(pattern);
         }
+        // Mostly the oldest is wanted.
+        if self.row.front()?.is_wanted_by(pattern) {
+            return self.row.pop_front();
+        }
         let at = self.find(pattern)?;
         self.row.remove(at)
     }
@@ -80,17 +90,28 @@ impl Store {
     }
 
     /// Makes an index if too much was looked at in vain.
+    #[inline]
     pub(super) fn settle(&mut self) {
         if self.vain.get() > 4 * self.row.len() {
-            self.vain.set(0);
-            if self.row.len() > FEW {
-                self.row.drain(..).for_each(|message| self.index.put(message));
-            }
+            self.make_index();
+        }
+    }
+
+    #[cold]
+    fn make_index(&mut self) {
+        self.vain.set(0);
+        if self.row.len() > FEW {
+            self.row.drain(..).for_each(|message| self.index.put(message));
         }
     }
 
     /// Where in the row the first is that is wanted.
+    #[inline]
     fn find(&self, pattern: &Pattern) -> Option<usize> {
+        if self.row.front()?.is_wanted_by(pattern) { Some(0) } else { self.search(pattern) }
+    }
+
+    fn search(&self, pattern: &Pattern) -> Option<usize> {
         let at = self.row.iter().position(|message| pattern.wants(message.key()));
         let looked_at = at.unwrap_or(self.row.len());
         if looked_at > FEW {
@@ -103,6 +124,11 @@ impl Store {
 /// Inserts a message in the order of its number; where.
 fn insert(queue: &mut VecDeque<Message>, message: Message) -> usize {
     let number = message.number;
+    // Mostly it is the last that has come.
+    if queue.back().is_none_or(|last| last.number < number) {
+        queue.push_back(message);
+        return queue.len() - 1;
+    }
     let at = queue.iter().rposition(|other| other.number < number).map_or(0, |at| at + 1);
     queue.insert(at, message);
     at

@@ -318,8 +318,19 @@ impl Node {
         tag: u32,
         value: &T,
     ) -> Send {
+        self.send_body(from, to, tag, encode(value).map_err(SendError::Encode))
+    }
+
+    /// What is sent is written already.
+    pub(crate) fn send_body(
+        self: &Arc<Self>,
+        from: ThreadName,
+        to: ThreadName,
+        tag: u32,
+        body: Result<Body, SendError>,
+    ) -> Send {
         let longest = if to.process == self.me { u32::MAX } else { self.engine.caps(to.process).eager };
-        let body = encode(value).map_err(SendError::Encode).and_then(|body| match body.len() {
+        let body = body.and_then(|body| match body.len() {
             length if length > longest as usize => Err(SendError::TooLong { length, longest }),
             _ => Ok(body),
         });
@@ -366,7 +377,8 @@ impl Node {
         tag: u32,
         body: Body,
     ) -> Result<(), SendError> {
-        let header = Header { tag, to: to.thread, from: from.thread, ..self.header(Kind::Message) };
+        let flags = body.flags();
+        let header = Header { flags, tag, to: to.thread, from: from.thread, ..self.header(Kind::Message) };
         self.transmit(to.process, Lane::User, header, body)
     }
 

@@ -1,9 +1,43 @@
 //! A message's bytes, with room for its header in front of them.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
 
-use super::header::{ACKNOWLEDGEMENT_AT, AGAIN, FLAGS_AT, Header, LENGTH, NUMBERED, SEQUENCE_AT};
+use super::header::{
+    ACKNOWLEDGEMENT_AT, AGAIN, BIG_ENDIAN, BUFFER, FLAGS_AT, Header, LENGTH, NUMBERED, SEQUENCE_AT,
+};
+
+/// The flags of a buffer that was filled here.
+const OURS: u8 = if cfg!(target_endian = "big") { BUFFER | BIG_ENDIAN } else { BUFFER };
+
+/// A body of so many bytes has its memory from those that this OS thread keeps, and leaves it there: more is made and dropped of such
+/// bodies than of all others.
+const SMALL: usize = 64;
+const MOST_KEPT: usize = 64;
+
+thread_local! {
+    /// Memory of small bodies.
+    static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+#[inline]
+fn take_small() -> Vec<u8> {
+    // A thread that ends has none.
+    let kept = KEPT.try_with(|kept| kept.borrow_mut().pop()).ok().flatten();
+    kept.unwrap_or_else(|| Vec::with_capacity(LENGTH + SMALL))
+}
+
+#[inline]
+fn keep_small(mut bytes: Vec<u8>) {
+    bytes.clear();
+    let _ = KEPT.try_with(|kept| {
+        let mut kept = kept.borrow_mut();
+        if kept.len() < MOST_KEPT {
+            kept.push(bytes);
+        }
+    });
+}
 
 /// The body of a message, in a buffer with headroom: whoever sends it writes the header in front, and copies nothing.
 #[derive(Clone, PartialEq, Eq)]
@@ -14,10 +48,16 @@ pub struct Body {
 
 impl Body {
     /// An empty body, with room for so many bytes.
+    #[inline]
     pub fn with_capacity(capacity: usize) -> Self {
-        let mut bytes = Vec::with_capacity(LENGTH + capacity);
+        let mut bytes = if capacity <= SMALL { take_small() } else { Vec::with_capacity(LENGTH + capacity) };
         bytes.resize(LENGTH, 0);
         Self { bytes }
+    }
+
+    /// A body of so many zeros.
+    pub(super) fn zeroed(length: usize) -> Self {
+        Self { bytes: vec![0; LENGTH + length] }
     }
 
     /// A body with a copy of these bytes.
@@ -42,6 +82,36 @@ impl Body {
     #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[LENGTH..]
+    }
+
+    /// It is a buffer, not a value: the flags say so, before there is a header, too.
+    pub(super) fn set_buffer(&mut self) {
+        self.bytes[FLAGS_AT] = OURS;
+    }
+
+    /// The flags that say what the body is.
+    #[inline]
+    pub(crate) fn flags(&self) -> u8 {
+        self.bytes[FLAGS_AT] & (BUFFER | BIG_ENDIAN)
+    }
+
+    #[inline]
+    pub(crate) fn is_buffer(&self) -> bool {
+        self.flags() & BUFFER != 0
+    }
+
+    /// A buffer that was filled on a machine with another byte order.
+    pub(super) fn is_of_other_order(&self) -> bool {
+        self.flags() != OURS
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_other_order(&mut self) {
+        self.bytes[FLAGS_AT] ^= BIG_ENDIAN;
     }
 
     /// Writes the header in front.
@@ -78,19 +148,30 @@ impl Body {
     }
 
     /// Header and body, as they are sent, without a copy.
-    pub fn into_frame(self) -> Vec<u8> {
-        self.bytes
+    pub fn into_frame(mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
     }
 
     /// Header and body, as they are sent.
+    #[inline]
     pub fn frame(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+impl Drop for Body {
+    #[inline]
+    fn drop(&mut self) {
+        if self.bytes.capacity() == LENGTH + SMALL {
+            keep_small(std::mem::take(&mut self.bytes));
+        }
     }
 }
 
 impl Deref for Body {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.bytes[LENGTH..]
     }

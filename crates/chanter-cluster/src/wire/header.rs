@@ -29,6 +29,12 @@ pub const AGAIN: u8 = 4;
 /// The flag of a [`Lookup`](Kind::Lookup) that is not wanted any more.
 pub const WITHDRAWN: u8 = 2;
 
+/// The flag of a [`Message`](Kind::Message) whose body is a [`Buffer`](super::Buffer), not a value.
+pub const BUFFER: u8 = 4;
+
+/// The flag of a buffer that was filled by a machine whose byte order is big endian.
+pub const BIG_ENDIAN: u8 = 8;
+
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

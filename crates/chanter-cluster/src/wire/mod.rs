@@ -1,15 +1,19 @@
 //! What goes from one process to another: a header of fixed size, and behind it the body, in one buffer.
 
 mod body;
+mod buffer;
 mod codec;
 mod control;
 mod header;
 mod link;
 
 pub use body::Body;
+pub use buffer::Buffer;
+#[doc(hidden)]
+pub use buffer::moved;
 pub use codec::Plain;
 pub(crate) use codec::{decode, encode, encode_behind, encode_into};
 pub use control::{Control, Ended, Number};
-pub use header::{AGAIN, BadHeader, Header, Kind, LENGTH, NUMBERED, Slot, WITHDRAWN};
+pub use header::{AGAIN, BIG_ENDIAN, BUFFER, BadHeader, Header, Kind, LENGTH, NUMBERED, Slot, WITHDRAWN};
 pub use link::Pace;
 pub(crate) use link::{Arrival, LaneLink, TRAILER};

@@ -8,6 +8,7 @@ pub(super) struct Counters {
     tests: AtomicU64,
     sent: AtomicU64,
     received: AtomicU64,
+    copied: AtomicU64,
 }
 
 /// What an [`Mpi`](super::Mpi) has done so far.
@@ -20,6 +21,8 @@ pub struct Counts {
     pub sent: u64,
     /// Frames that have come.
     pub received: u64,
+    /// Bytes of frames that were copied out of a slot: those of at most 8 KiB. Larger ones are written where they stay.
+    pub copied: u64,
 }
 
 impl Counters {
@@ -44,8 +47,18 @@ impl Counters {
         Self::add(&self.received, 1);
     }
 
+    #[inline]
+    pub(super) fn copied(&self, bytes: usize) {
+        Self::add(&self.copied, bytes as u64);
+    }
+
     pub(super) fn read(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts { tests: read(&self.tests), sent: read(&self.sent), received: read(&self.received) }
+        Counts {
+            tests: read(&self.tests),
+            sent: read(&self.sent),
+            received: read(&self.received),
+            copied: read(&self.copied),
+        }
     }
 }

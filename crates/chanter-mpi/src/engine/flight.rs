@@ -1,5 +1,8 @@
 //! Bodies on their way: sends whose bytes MPI still reads, and receives of large ones, which it still writes.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use crate::shim::{Comm, Found, Requests, Result, Right};
 
 /// Sends, or receives, under way, each with the bytes that it keeps for MPI.
@@ -9,7 +12,12 @@ pub(super) struct Flight<T> {
     kept: Vec<Option<T>>,
     free: Vec<usize>,
     found: Found,
+    /// How many of the last sends were done at once, about.
+    at_once: u8,
 }
+
+/// Of those that are not done at once one in so many is tested all the same.
+const RARELY: u8 = 32;
 
 impl<T> Flight<T> {
     pub(super) fn new(count: usize) -> Self {
@@ -18,12 +26,24 @@ impl<T> Flight<T> {
             kept: (0..count).map(|_| None).collect(),
             free: (0..count).rev().collect(),
             found: Found::new(count),
+            at_once: RARELY,
         }
     }
 
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn has_room_for(&self, count: usize) -> bool {
+        self.free.len() >= count
+    }
+
+    /// Most are under way.
+    #[inline]
+    pub(super) fn is_short(&self) -> bool {
+        2 * self.free.len() < self.kept.len()
     }
 
     #[inline]
@@ -50,11 +70,17 @@ impl<T> Drop for Flight<T> {
     }
 }
 
+/// What is sent keeps its bytes, or shares those of a frame with its other pieces.
+pub(super) enum Sent {
+    Whole(Vec<u8>),
+    Piece(Arc<Vec<u8>>),
+}
+
 /// A body that is sent.
-pub(super) type Sends = Flight<Vec<u8>>;
+pub(super) type Sends = Flight<Sent>;
 
 impl Sends {
-    /// Sends a frame. There is room.
+    /// Sends a frame. There is room. If it is done at once, it is given back.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -63,17 +89,58 @@ impl Sends {
         frame: Vec<u8>,
         to: u32,
         tag: u16,
-    ) -> Result<()> {
-        let Some(at) = self.free.pop() else { unreachable!("who sends has seen that there is room") };
-        let frame = self.kept[at].insert(frame);
+    ) -> Result<Option<Sent>> {
+        let at = self.pop();
+        let Sent::Whole(frame) = self.kept[at].insert(Sent::Whole(frame)) else { unreachable!("it is one") };
         // SAFETY: a free request is idle. The bytes are kept until a test says that it is done: below, or in `test`.
         unsafe { self.requests.isend(right, at, comm, &raw const **frame, to, tag)? };
-        // Mostly it is done at once: the bytes are still in the cache for the next who wants memory.
-        if self.requests.test_sent(right, at)? {
-            self.kept[at] = None;
-            self.free.push(at);
+        self.finish_at_once(right, at)
+    }
+
+    /// Sends a piece of a frame. There is room.
+    pub(super) fn send_piece(
+        &mut self,
+        right: &mut Right,
+        comm: Comm,
+        (frame, piece): (&Arc<Vec<u8>>, Range<usize>),
+        to: u32,
+        tag: u16,
+    ) -> Result<()> {
+        let at = self.pop();
+        let Sent::Piece(frame) = self.kept[at].insert(Sent::Piece(Arc::clone(frame))) else {
+            unreachable!("it is one")
+        };
+        // SAFETY: as in `send`; the piece is a part of the frame's bytes, which nobody changes.
+        unsafe { self.requests.isend(right, at, comm, &raw const frame[piece], to, tag)? };
+        self.finish_at_once(right, at).map(drop)
+    }
+
+    fn pop(&mut self) -> usize {
+        self.free.pop().expect("who sends has seen that there is room")
+    }
+
+    /// With some libraries a send is mostly done at once: its bytes are still in the cache for the next who wants memory. With
+    /// others a test is in vain, and the next that are due find it.
+    #[inline]
+    fn finish_at_once(&mut self, right: &mut Right, at: usize) -> Result<Option<Sent>> {
+        if self.at_once == 0 {
+            self.at_once = 1;
+            return Ok(None);
         }
-        Ok(())
+        if self.at_once < RARELY / 2 {
+            // Not tested; but now and then.
+            self.at_once += 1;
+            if self.at_once < RARELY / 2 {
+                return Ok(None);
+            }
+        }
+        if !self.requests.test_sent(right, at)? {
+            self.at_once = if self.at_once > RARELY / 2 { self.at_once - 1 } else { 0 };
+            return Ok(None);
+        }
+        self.at_once = RARELY;
+        self.free.push(at);
+        Ok(self.kept[at].take())
     }
 }
 
@@ -87,7 +154,7 @@ pub(super) struct Filling {
 pub(super) type Fills = Flight<Filling>;
 
 impl Fills {
-    /// Receives a body of that length from `from`. There is room.
+    /// Receives a body of that length from `from`, into `room`, which is empty. There is room for one more.
     ///
     /// # Errors
     /// The inner one: there is no memory.
@@ -95,11 +162,10 @@ impl Fills {
         &mut self,
         right: &mut Right,
         owner: u64,
-        length: usize,
+        (mut room, length): (Vec<u8>, usize),
         from: u32,
         key: u16,
     ) -> Result<std::result::Result<(), NoMemory>> {
-        let mut room = Vec::new();
         if room.try_reserve_exact(length).is_err() {
             return Ok(Err(NoMemory));
         }

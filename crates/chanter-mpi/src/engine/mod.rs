@@ -4,6 +4,7 @@ mod counters;
 mod flight;
 mod peer;
 mod ring;
+mod rooms;
 mod state;
 
 use std::fmt;
@@ -250,9 +251,13 @@ impl Engine for Mpi {
         if body.frame().len() > LONGEST {
             return Err(Full { body });
         }
-        self.turn.hand_in(Outgoing { to: to.0, lane, body }).map_err(|outgoing| {
-            self.has_refused.store(true, Ordering::Relaxed);
-            Full { body: outgoing.body }
+        self.turn.hand_in(Outgoing { to: to.0, lane, body }).or_else(|outgoing| {
+            // Sends that are done make room, whether or not anybody polls.
+            self.has_any_work();
+            self.turn.hand_in(outgoing).map_err(|outgoing| {
+                self.has_refused.store(true, Ordering::Relaxed);
+                Full { body: outgoing.body }
+            })
         })
     }
 
@@ -279,7 +284,7 @@ impl Engine for Mpi {
         if self.has_ended() {
             return Rest::Notified;
         }
-        if self.has_work() || self.linger() {
+        if self.has_any_work() || self.linger() {
             return Rest::Work;
         }
         // ORDER: Relaxed: a guess, which may be lost.
@@ -299,6 +304,11 @@ impl Engine for Mpi {
 }
 
 impl Mpi {
+    /// As `has_work`, but nothing is left to a later look.
+    fn has_any_work(&self) -> bool {
+        self.turn.try_enter().is_some_and(|mut within| within.look_everywhere() || self.may_retry(&within))
+    }
+
     /// Tests for a while: an answer is often there before a processor could fall asleep and be woken.
     fn linger(&self) -> bool {
         // ORDER: Relaxed: guesses, which may be lost.

@@ -21,6 +21,8 @@ pub(super) enum Frame {
 pub(super) struct Peer {
     /// Frames of each lane that have to wait for a large one before them. Empty, or the first is on its way.
     waiting: [VecDeque<Frame>; LANES],
+    /// The pieces of a frame that have come, in each lane.
+    begun: [Vec<u8>; LANES],
     /// Frames that were sent to it, and frames of it that have come.
     pub(super) sent: u64,
     arrived: u64,
@@ -33,6 +35,24 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// A piece of a frame has come, of which more follows. One that is longer than `most` is none of ours: it is forgotten, and its
+    /// end is no frame.
+    pub(super) fn begin(&mut self, lane: Lane, piece: &[u8], most: usize) {
+        let begun = &mut self.begun[lane as usize];
+        if begun.is_empty() {
+            begun.reserve_exact(most);
+        }
+        if begun.len() + piece.len() <= most {
+            begun.extend_from_slice(piece);
+        }
+    }
+
+    /// What has come of a frame whose last piece is here.
+    #[inline]
+    pub(super) fn take_begun(&mut self, lane: Lane) -> Vec<u8> {
+        std::mem::take(&mut self.begun[lane as usize])
+    }
+
     /// A frame has come. It may be handed out now, or waits for those before it.
     #[inline]
     pub(super) fn came(&mut self, lane: Lane, frame: Frame) -> Option<Frame> {
@@ -52,6 +72,11 @@ impl Peer {
         if let Some(place) = waiting.find(|frame| matches!(frame, Frame::Coming(other) if *other == number)) {
             *place = with;
         }
+    }
+
+    /// Whether there is one.
+    pub(super) fn has_next(&self, lane: Lane) -> bool {
+        self.waiting[lane as usize].front().is_some_and(|frame| !matches!(frame, Frame::Coming(_)))
     }
 
     /// The next frame of a lane that need not wait any more.

@@ -55,6 +55,12 @@ impl Ring {
         Ok(self.done.is_some())
     }
 
+    /// Whether the last look has found one.
+    #[inline]
+    pub(super) fn is_done(&self) -> bool {
+        self.done.is_some()
+    }
+
     /// The message that is there, and its bytes.
     #[inline]
     pub(super) fn message(&self) -> Option<(Status, &[u8])> {

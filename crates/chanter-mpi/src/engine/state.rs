@@ -2,7 +2,8 @@
 //!
 //! # Frames as MPI messages
 //!
-//! A frame of at most a slot's size is one message; MPI's tag says of which lane it is. A larger one is two: a descriptor
+//! A frame of at most a slot's size is one message; MPI's tag says of which lane it is. One of up to 16 KiB is several, in order:
+//! each is so short that the library sends it without asking first. A larger one is two: a descriptor
 //! takes its place among the frames and says how long it is and under which key it comes; its bytes come by themselves,
 //! straight from the sender's buffer into the receiver's.
 //!
@@ -10,6 +11,7 @@
 //! |---|---|
 //! | lane + 4 · 0 | a frame |
 //! | lane + 4 · 1 | a descriptor: the length, u64, and the key, u64, little endian |
+//! | lane + 4 · 3 | a piece of a frame, of which more follows |
 //! | 4 · 2 | a farewell: how many frames were sent to that process, u64 |
 //!
 //! # Leaving
@@ -19,19 +21,28 @@
 //! all, nothing is on its way in either direction, and MPI may be finalized.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use chanter_cluster::engine::turn::Inside;
 use chanter_cluster::engine::{Change, Lane, Peer, Sink, Why};
 use chanter_cluster::wire::{Body, LENGTH};
 
 use super::counters::Counters;
-use super::flight::{Filling, Fills, Sends};
+use super::flight::{Filling, Fills, Sends, Sent};
 use super::peer::{self, Frame};
 use super::ring::Ring;
-use crate::shim::{Comm, MpiError, Result, Right, Status};
+use super::rooms::Rooms;
+use crate::detect::OPEN_MPI;
+use crate::shim::{Comm, MpiError, Result, Right, Status, library};
 
-/// Bytes of a frame that goes as one message: a header, 8 KiB, and what a value's encoding adds.
-const EAGER: usize = LENGTH + 8 * 1024 + 16;
+/// Bytes of a frame that goes in pieces, at most: a header, 16 KiB, and what a value's encoding adds.
+const EAGER: usize = LENGTH + 16 * 1024 + 16;
+/// Bytes of a piece; a whole frame mostly. Open MPI sends no more than 4 KiB, with its own header, without asking first.
+const PIECE: usize = LENGTH + 8 * 1024 + 16;
+const PIECE_OPEN_MPI: usize = 4000;
+/// The ring of control frames, and sends that are under way, are looked at by one look in so many.
+const CONTROL_LOOKS: u32 = 4;
+const SENDS_LOOKS: u32 = 16;
 /// The longest frame.
 pub(super) const LONGEST: usize = 1 << 30;
 /// Slots of the rings.
@@ -48,6 +59,7 @@ const KEYS: u64 = 1 << 15;
 
 const DESCRIPTOR: u16 = 4;
 const FAREWELL: u16 = 8;
+const MORE: u16 = 12;
 const ALL_LANES: [Lane; peer::LANES] = [Lane::Control, Lane::User, Lane::Bulk];
 
 /// A frame that is to be sent.
@@ -72,12 +84,24 @@ pub(super) struct State {
     sends: Sends,
     bulk_sends: Sends,
     fills: Fills,
+    rooms: Rooms,
+    piece: usize,
+    /// Counted round.
+    looks: u32,
+    /// What has come so far, for the sink or not. Counted round.
+    progress: u64,
+    /// The last poll has found something.
+    is_busy: bool,
     peers: Vec<peer::Peer>,
     /// What others have handed in and there was no room for.
     backlog: VecDeque<Outgoing>,
     announced: VecDeque<Announced>,
     /// Large frames that have come, and how many bytes of each, until the sink is told.
     filled: Vec<(Filling, usize)>,
+    /// Processes and lanes of which frames were left to a later poll.
+    ready: VecDeque<(u32, Lane)>,
+    /// So many frames this poll may still hand out.
+    left: u32,
     /// Who receives each large frame: process and lane.
     owners: Vec<(u64, u32, Lane)>,
     last_key: u64,
@@ -92,18 +116,14 @@ pub(super) struct State {
     pub(super) is_end_told: bool,
     is_closed: bool,
     pub(super) broken: Option<MpiError>,
-    pub(super) counters: std::sync::Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
 }
 
 impl State {
-    pub(super) fn new(
-        mut right: Right,
-        me: u32,
-        count: u32,
-        counters: std::sync::Arc<Counters>,
-    ) -> Result<Self> {
+    pub(super) fn new(mut right: Right, me: u32, count: u32, counters: Arc<Counters>) -> Result<Self> {
         let control = Ring::new(&mut right, Comm::Control, CONTROL_SLOTS, CONTROL_EAGER)?;
-        let user = Ring::new(&mut right, Comm::User, USER_SLOTS, EAGER)?;
+        let piece = if library().contains(OPEN_MPI) { PIECE_OPEN_MPI } else { PIECE };
+        let user = Ring::new(&mut right, Comm::User, USER_SLOTS, piece)?;
         let mut rings = [user, control];
         rings.iter_mut().try_for_each(|ring| ring.start(&mut right))?;
         Ok(Self {
@@ -113,10 +133,17 @@ impl State {
             sends: Sends::new(SENDS),
             bulk_sends: Sends::new(BULK),
             fills: Fills::new(BULK),
+            rooms: Rooms::default(),
+            piece,
+            looks: 0,
+            progress: 0,
+            is_busy: false,
             peers: (0..count).map(|_| peer::Peer::default()).collect(),
             backlog: VecDeque::new(),
             announced: VecDeque::new(),
             filled: Vec::new(),
+            ready: VecDeque::new(),
+            left: 0,
             owners: Vec::new(),
             last_key: 0,
             last_number: 0,
@@ -170,33 +197,50 @@ impl State {
         })
     }
 
+    /// The same, and nothing is left to a later one.
+    pub(super) fn look_everywhere(&mut self) -> bool {
+        self.looks = u32::MAX;
+        self.look()
+    }
+
     #[inline]
     fn try_to_look(&mut self) -> Result<bool> {
         let mut tests = 0;
-        let mut found = false;
+        self.looks = self.looks.wrapping_add(1);
+        let [user, control] = &mut self.rings;
         // What is found here is written down: who asks again finds it again.
-        for ring in &mut self.rings {
-            found = found || ring.has_message(&mut self.right, &mut tests)?;
+        let mut found = control.is_done() || user.has_message(&mut self.right, &mut tests)?;
+        if self.looks.is_multiple_of(CONTROL_LOOKS) {
+            found |= control.has_message(&mut self.right, &mut tests)?;
         }
-        if !self.sends.is_empty() || !self.bulk_sends.is_empty() || !self.fills.is_empty() {
-            self.look_at_flights(&mut tests)?;
+        // MPI makes progress with each test. Whether sends are done is of interest to who has no room, or leaves.
+        let are_due = self.looks.is_multiple_of(SENDS_LOOKS)
+            || self.sends.is_short()
+            || self.has_left
+            || !self.backlog.is_empty();
+        let has_due = are_due && !self.sends.is_empty();
+        if has_due || !self.bulk_sends.is_empty() || !self.fills.is_empty() {
+            self.look_at_flights(has_due, &mut tests)?;
         }
         self.counters.tested(tests);
         Ok(found
             || !self.gone.is_empty()
             || !self.filled.is_empty()
+            || !self.ready.is_empty()
             || self.can_send()
             || self.must_tell_end())
     }
 
     /// Looks whether large frames have come, or have gone.
     #[cold]
-    fn look_at_flights(&mut self, tests: &mut u64) -> Result<()> {
-        for sends in [&mut self.sends, &mut self.bulk_sends] {
-            if !sends.is_empty() {
-                *tests += 1;
-                sends.test(&mut self.right, |_, _| ())?;
-            }
+    fn look_at_flights(&mut self, sends_are_due: bool, tests: &mut u64) -> Result<()> {
+        if sends_are_due {
+            *tests += 1;
+            self.sends.test(&mut self.right, |_, _| ())?;
+        }
+        if !self.bulk_sends.is_empty() {
+            *tests += 1;
+            self.bulk_sends.test(&mut self.right, |sent, _| keep(&mut self.rooms, sent))?;
         }
         if !self.fills.is_empty() {
             *tests += 1;
@@ -219,52 +263,66 @@ impl State {
         self.living == 0 && !self.is_end_told && self.has_ended()
     }
 
-    /// Hands at most `budget` frames out. How many it has been, and whether there may be more.
+    /// Hands at most `budget` frames out. What the sink was told, and whether there may be more.
     pub(super) fn poll(&mut self, budget: u32, sink: &mut dyn Sink) -> (u32, bool) {
         let mut count = 0;
+        self.left = budget;
         let done = loop {
             if !self.look() {
                 break false;
             }
-            if count >= budget {
+            if self.left == 0 {
                 break true;
             }
-            let before = count;
+            let had = self.progress;
             if let Err(error) = self.hand_out(&mut count, sink) {
                 self.break_down(error);
             }
             while let Some((peer, why)) = self.gone.pop_front() {
                 sink.peer(Peer(peer), Change::Down(why));
                 count += 1;
+                self.progress += 1;
             }
-            if count == before {
+            if self.progress == had {
                 break false;
             }
+            // Who waits for a single answer has it now; another look may cost as much as all this.
+            if count > 0 && !self.is_busy {
+                break true;
+            }
         };
+        self.is_busy = count > 0;
         (count, done)
     }
 
     fn hand_out(&mut self, count: &mut u32, sink: &mut dyn Sink) -> Result<()> {
-        let mut tests = 0;
+        while self.left > 0
+            && let Some((from, lane)) = self.ready.pop_front()
+        {
+            self.progress += 1;
+            let next = self.peers[from as usize].next(lane);
+            *count += self.tell(from, lane, next, sink)?;
+        }
         for ring in 0..self.rings.len() {
-            if self.rings[ring].has_message(&mut self.right, &mut tests)? {
-                *count += 1;
-                self.read(ring, sink)?;
+            if self.left > 0 && self.rings[ring].is_done() {
+                self.progress += 1;
+                *count += self.read(ring, sink)?;
                 self.rings[ring].next(&mut self.right)?;
             }
         }
-        self.counters.tested(tests);
-        while let Some((filling, came)) = self.filled.pop() {
-            *count += 1;
-            self.fill(filling, came, sink)?;
+        while self.left > 0
+            && let Some((filling, came)) = self.filled.pop()
+        {
+            self.progress += 1;
+            *count += self.fill(filling, came, sink)?;
         }
         self.receive_announced()?;
         self.send_backlog()
     }
 
-    /// Reads the first message of a ring.
-    fn read(&mut self, ring: usize, sink: &mut dyn Sink) -> Result<()> {
-        let Some((Status { source, tag, .. }, bytes)) = self.rings[ring].message() else { return Ok(()) };
+    /// Reads the first message of a ring. How many frames the sink was told of.
+    fn read(&mut self, ring: usize, sink: &mut dyn Sink) -> Result<u32> {
+        let Some((Status { source, tag, .. }, bytes)) = self.rings[ring].message() else { return Ok(0) };
         let (from, tag) = (source as u32, tag as u16);
         let number = |at: usize| {
             bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
@@ -273,8 +331,16 @@ impl State {
         match tag - tag % 4 {
             0 => {
                 self.counters.received();
-                let frame = Body::of_frame(bytes.to_vec()).map_or(Frame::Bad, Frame::Whole);
+                self.counters.copied(bytes.len());
+                let mut frame = self.peers[from as usize].take_begun(lane);
+                frame.extend_from_slice(bytes);
+                let frame = Body::of_frame(frame).map_or(Frame::Bad, Frame::Whole);
                 self.came(from, lane, frame, sink)
+            }
+            MORE => {
+                self.counters.copied(bytes.len());
+                self.peers[from as usize].begin(lane, bytes, EAGER);
+                Ok(0)
             }
             DESCRIPTOR => {
                 let (length, key) = (number(0), (number(8) % KEYS) as u16);
@@ -282,47 +348,58 @@ impl State {
                 self.last_number += 1;
                 let announced = Announced { from, number: self.last_number, length, key };
                 self.owners.push((announced.number, from, lane));
-                self.came(from, lane, Frame::Coming(announced.number), sink)?;
+                let told = self.came(from, lane, Frame::Coming(announced.number), sink)?;
                 self.announced.push_back(announced);
-                Ok(())
+                Ok(told)
             }
             _ => {
                 let sent = number(0);
                 self.peers[from as usize].leaves(sent);
-                self.see_whether_left(from)
+                self.see_whether_left(from).map(|()| 0)
             }
         }
     }
 
     #[inline]
-    fn came(&mut self, from: u32, lane: Lane, frame: Frame, sink: &mut dyn Sink) -> Result<()> {
-        let mut next = self.peers[from as usize].came(lane, frame);
+    fn came(&mut self, from: u32, lane: Lane, frame: Frame, sink: &mut dyn Sink) -> Result<u32> {
+        let next = self.peers[from as usize].came(lane, frame);
+        self.tell(from, lane, next, sink)
+    }
+
+    /// Tells the sink of a frame, and of those behind it that need not wait any more. How many they are.
+    #[inline]
+    fn tell(&mut self, from: u32, lane: Lane, mut next: Option<Frame>, sink: &mut dyn Sink) -> Result<u32> {
+        let mut told = 0;
         while let Some(frame) = next {
             if let Frame::Whole(body) = frame {
+                told += 1;
+                self.left = self.left.saturating_sub(1);
                 sink.arrived(Peer(from), lane, body);
+            }
+            if self.left == 0 {
+                if self.peers[from as usize].has_next(lane) {
+                    self.ready.push_back((from, lane));
+                }
+                break;
             }
             next = self.peers[from as usize].next(lane);
         }
-        self.see_whether_left(from)
+        self.see_whether_left(from).map(|()| told)
     }
 
     /// A large frame has come.
-    fn fill(&mut self, filling: Filling, came: usize, sink: &mut dyn Sink) -> Result<()> {
+    fn fill(&mut self, filling: Filling, came: usize, sink: &mut dyn Sink) -> Result<u32> {
         let number = filling.owner;
         let with = filling.into_bytes(came).and_then(Body::of_frame).map_or(Frame::Bad, Frame::Whole);
         self.arrived_by_itself(number, with, sink)
     }
 
-    fn arrived_by_itself(&mut self, number: u64, with: Frame, sink: &mut dyn Sink) -> Result<()> {
-        let Some(at) = self.owners.iter().position(|(other, ..)| *other == number) else { return Ok(()) };
+    fn arrived_by_itself(&mut self, number: u64, with: Frame, sink: &mut dyn Sink) -> Result<u32> {
+        let Some(at) = self.owners.iter().position(|(other, ..)| *other == number) else { return Ok(0) };
         let (_, from, lane) = self.owners.swap_remove(at);
         self.peers[from as usize].filled(lane, number, with);
-        while let Some(frame) = self.peers[from as usize].next(lane) {
-            if let Frame::Whole(body) = frame {
-                sink.arrived(Peer(from), lane, body);
-            }
-        }
-        self.see_whether_left(from)
+        let next = self.peers[from as usize].next(lane);
+        self.tell(from, lane, next, sink)
     }
 
     /// Receives large bodies that were announced, as many as there is room for.
@@ -331,7 +408,8 @@ impl State {
             && let Some(Announced { from, number, length, key }) = self.announced.pop_front()
         {
             let length = usize::try_from(length).unwrap_or(usize::MAX).min(LONGEST);
-            if self.fills.receive(&mut self.right, number, length, from, key)?.is_err() {
+            let room = self.rooms.take(length);
+            if self.fills.receive(&mut self.right, number, (room, length), from, key)?.is_err() {
                 // Its sender waits for ever for us to receive it.
                 self.lose(from, Why::Unreachable);
             }
@@ -362,7 +440,7 @@ impl State {
         }
         peer.was_told = true;
         let frame = peer.sent.to_le_bytes().to_vec();
-        self.sends.send(&mut self.right, Comm::Control, frame, to, FAREWELL)
+        self.sends.send(&mut self.right, Comm::Control, frame, to, FAREWELL).map(drop)
     }
 
     /// Says farewell to all, once what waits for room is gone.
@@ -404,7 +482,12 @@ impl State {
 
     fn has_room_for(&self, outgoing: &Outgoing) -> bool {
         let (_, eager) = Self::eager(outgoing.lane);
-        self.sends.has_room() && (outgoing.body.frame().len() <= eager || self.bulk_sends.has_room())
+        let length = outgoing.body.frame().len();
+        if length <= eager {
+            self.sends.has_room_for(length.div_ceil(self.piece))
+        } else {
+            self.sends.has_room() && self.bulk_sends.has_room()
+        }
     }
 
     #[inline]
@@ -417,14 +500,30 @@ impl State {
         self.counters.sent();
         let (comm, eager) = Self::eager(lane);
         let frame = body.into_frame();
+        if frame.len() <= self.piece.min(eager) {
+            return self.sends.send(&mut self.right, comm, frame, to, lane as u16).map(drop);
+        }
         if frame.len() <= eager {
-            return self.sends.send(&mut self.right, comm, frame, to, lane as u16);
+            return self.send_pieces(comm, frame, to, lane);
         }
         self.last_key += 1;
         let key = self.last_key % KEYS;
         let descriptor = [(frame.len() as u64).to_le_bytes(), key.to_le_bytes()].concat();
-        self.sends.send(&mut self.right, comm, descriptor, to, DESCRIPTOR + lane as u16)?;
-        self.bulk_sends.send(&mut self.right, Comm::Bulk, frame, to, key as u16)
+        drop(self.sends.send(&mut self.right, comm, descriptor, to, DESCRIPTOR + lane as u16)?);
+        if let Some(sent) = self.bulk_sends.send(&mut self.right, Comm::Bulk, frame, to, key as u16)? {
+            keep(&mut self.rooms, sent);
+        }
+        Ok(())
+    }
+
+    fn send_pieces(&mut self, comm: Comm, frame: Vec<u8>, to: u32, lane: Lane) -> Result<()> {
+        let frame = Arc::new(frame);
+        for begin in (0..frame.len()).step_by(self.piece) {
+            let end = frame.len().min(begin + self.piece);
+            let tag = lane as u16 + if end < frame.len() { MORE } else { 0 };
+            self.sends.send_piece(&mut self.right, comm, (&frame, begin..end), to, tag)?;
+        }
+        Ok(())
     }
 
     /// Gives everything back to MPI that it has of us, for it to be finalized.
@@ -434,12 +533,20 @@ impl State {
     }
 }
 
+/// The memory of what was sent is room for what comes.
+fn keep(rooms: &mut Rooms, sent: Sent) {
+    if let Sent::Whole(frame) = sent {
+        rooms.put(frame);
+    }
+}
+
 impl Inside for State {
     type Work = Outgoing;
 
     #[inline]
     fn has_room(&self) -> bool {
-        self.backlog.is_empty() && self.sends.has_room() && self.bulk_sends.has_room()
+        let pieces = EAGER.div_ceil(self.piece);
+        self.backlog.is_empty() && self.sends.has_room_for(pieces) && self.bulk_sends.has_room()
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use chanter::prelude::*;
 
 use super::member::{LANES, Member, message};
 use super::{Finding, Kit};
-use crate::engine::{Death, Engine, Lane, Leave, Peer, Why};
+use crate::engine::{Caps, Death, Engine, Lane, Leave, Peer, Why};
 
 /// Frames that are sent before an end.
 const COUNT: u64 = 30;
@@ -79,14 +79,22 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
     pub(super) async fn leaves_now(&self) -> Finding {
         let [mut leaver, mut one, mut two]: [Member<E>; 3] = self.cluster().await?;
         let gone = leaver.me();
-        let order = leaver.engine.caps(one.me()).order;
+        let Caps { order, death, .. } = leaver.engine.caps(one.me());
         leaver.send_all(one.me())?;
         one.send_all(gone)?;
         leaver.engine.leave(Leave::Now);
-        // The others need not poll for it.
-        leaver.until_ended().await?;
+        // The others need not poll for it; unless nobody can go alone, but for a death that is the end of all.
+        let leaving = if death == Death::Aborts {
+            Some(spawn(async move { leaver.until_ended().await }))
+        } else {
+            leaver.until_ended().await?;
+            None
+        };
         for member in [&mut one, &mut two] {
             member.until_gone(gone).await?;
+        }
+        if let Some(leaving) = leaving {
+            leaving.join().await.map_err(|error| error.to_string())??;
         }
         one.seen.is_in_order(order)?;
         one.goes_on_with(&mut two, gone).await

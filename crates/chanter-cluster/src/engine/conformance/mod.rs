@@ -62,7 +62,8 @@ pub enum Check {
     /// Who leaves with [`Leave::Drain`](super::Leave::Drain) is heard to the end, then has left; and so are those who leave
     /// together. The others go on.
     Drains,
-    /// Who leaves with [`Leave::Now`](super::Leave::Now) waits for nobody, and is gone.
+    /// Who leaves with [`Leave::Now`](super::Leave::Now) waits for nobody, and is gone. (Where a death is the end of all,
+    /// [`Death::Aborts`](super::Death::Aborts), it waits for the others' polls.)
     LeavesNow,
     /// Of who is killed a prefix is heard, then that it is gone, then nothing. What is for it is dropped, the others go on.
     Killed,

@@ -1,0 +1,59 @@
+//! Jobs whose processes are this program: started by the launcher or by `mpirun`, they say what they have found in lines of
+//! JSON.
+
+use std::process::{Command, Stdio};
+
+use chanter_mpi::mpirun;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::process::Line;
+use crate::Stop;
+
+/// What carries the messages of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+pub(crate) enum By {
+    /// Memory that the processes of a node share: the receiver pulls.
+    Segment,
+    /// Unix sockets: the sender pushes.
+    Sockets,
+    /// MPI, which pushes, too.
+    Mpi,
+}
+
+impl By {
+    /// Its name on the command line.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Segment => "segment",
+            Self::Sockets => "sockets",
+            Self::Mpi => "mpi",
+        }
+    }
+}
+
+/// Runs so many processes of the hidden command, with these arguments, and reads their lines. `None`: there is no MPI.
+pub(super) fn lines(by: By, count: u32, args: &[&str]) -> Result<Option<Vec<Line>>, Stop> {
+    let this = std::env::current_exe()?;
+    let mut command = match by {
+        By::Mpi => match mpirun(count) {
+            Some(command) => command,
+            None => return Ok(None),
+        },
+        By::Segment | By::Sockets => {
+            let mut command = Command::new(&this);
+            command.args(["launch", "-n", &count.to_string(), "--no-prefix", "--timeout", "600"]);
+            if by == By::Sockets {
+                command.arg("--no-segment");
+            }
+            command
+        }
+    };
+    let output = command.arg(&this).args(args).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(Stop(1, format!("a job of {count} processes by {by:?}, {args:?}: {}", output.status)));
+    }
+    let said = String::from_utf8(output.stdout)?;
+    let lines = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    Ok(Some(lines))
+}

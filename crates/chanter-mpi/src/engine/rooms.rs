@@ -1,0 +1,61 @@
+//! Memory of large bodies that were sent, for those that come: to take so much anew from the system costs more than to copy it,
+//! as each of its pages is a fault.
+
+/// So many, and so many bytes of all.
+const MOST: usize = 8;
+const MOST_BYTES: usize = 16 << 20;
+
+#[derive(Default)]
+pub(super) struct Rooms {
+    free: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Rooms {
+    /// Keeps the memory of a body, unless there is enough.
+    pub(super) fn put(&mut self, mut body: Vec<u8>) {
+        if self.free.len() < MOST && self.bytes + body.capacity() <= MOST_BYTES {
+            body.clear();
+            self.bytes += body.capacity();
+            self.free.push(body);
+        }
+    }
+
+    /// Room for so many bytes, and not for many more. Empty if there is none.
+    pub(super) fn take(&mut self, length: usize) -> Vec<u8> {
+        let fits = |room: &Vec<u8>| (length..=4 * length).contains(&room.capacity());
+        match self.free.iter().rposition(fits) {
+            Some(at) => {
+                let room = self.free.swap_remove(at);
+                self.bytes -= room.capacity();
+                room
+            }
+            None => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_is_room_for_what_comes() {
+        let mut rooms = Rooms::default();
+        rooms.put(vec![1; 1000]);
+        assert_eq!(rooms.take(1001).capacity(), 0);
+        assert_eq!(rooms.take(200).capacity(), 0, "too much would be kept for it");
+        let room = rooms.take(900);
+        assert!(room.is_empty() && room.capacity() >= 1000);
+        assert_eq!((rooms.free.len(), rooms.bytes), (0, 0));
+    }
+
+    #[test]
+    fn not_everything_is_kept() {
+        let mut rooms = Rooms::default();
+        (0..20).for_each(|_| rooms.put(vec![0; 100_000]));
+        assert_eq!(rooms.free.len(), MOST);
+        rooms.put(vec![0; MOST_BYTES]);
+        assert!(rooms.bytes <= MOST_BYTES);
+    }
+}
