@@ -114,7 +114,7 @@ fn killed(round: u32) {
         let account = process.says();
         process.until("done");
         process.succeeds();
-        println!("test killed {round} ... ok: known after {knew:?}, {account}");
+        println!("test killed {round} ... ok: known after at most {knew:?}, {account}");
     }
 }
 
@@ -139,7 +139,7 @@ fn stopped_for_good() {
     let stopped = Instant::now();
     for process in &mut processes[..2] {
         process.until("lost");
-        println!("known after {:?}", stopped.elapsed());
+        println!("known after at most {:?}", stopped.elapsed());
         process.until("done");
     }
     println!("test stopped for good ... ok");
