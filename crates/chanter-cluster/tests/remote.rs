@@ -561,31 +561,3 @@ fn each_request_to_the_dead_is_lost() {
         });
     }
 }
-
-/// What one process may hold in another, and that this keeps nobody else out.
-#[test]
-fn what_a_process_holds_in_another_one_is_bounded() {
-    const KEEP: Function<Vec<u8>, Vec<u8>> = Function::new("test::keep");
-    let machine = Machine::builder().vps(2).build().unwrap();
-    machine.block_on(async {
-        let [first, second, third] = <[Here; 3]>::try_from(local(3)).unwrap();
-        let _offering = second.offer(KEEP, |_, bytes: Vec<u8>| async { bytes }).unwrap();
-        const MIB: usize = 1 << 20;
-        let plan = |length: usize| KEEP.with(&vec![1_u8; length]);
-        let mut kept = Vec::new();
-        let full = loop {
-            match first.at(1).spawn(plan(MIB)).await {
-                Ok(thread) => kept.push(thread),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(full, SpawnError::Full);
-        assert!(full.to_string().contains("drop, the handles"), "{full}");
-        assert!((60..=64).contains(&kept.len()), "{}", kept.len());
-        let other = third.at(1).spawn(plan(MIB)).await.unwrap();
-        assert_eq!(other.await.map(|bytes| bytes.len()), Ok(MIB));
-        // Whoever takes a value makes room.
-        assert_eq!(kept.pop().unwrap().await.map(|bytes| bytes.len()), Ok(MIB));
-        kept.push(first.at(1).spawn(plan(MIB)).await.unwrap());
-    });
-}

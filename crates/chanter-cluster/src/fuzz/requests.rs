@@ -47,7 +47,7 @@ async fn requests_come(mut input: Input<'_>) {
     let here = Here::of(Arc::clone(&node));
     let echoing = here.serve(ECHO, |_, number| async move { number }).expect("it is free");
     let offering = here.offer(WORK, |_, number| async move {
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             never::<()>().await;
         }
         number
@@ -64,7 +64,7 @@ async fn requests_come(mut input: Input<'_>) {
         if second.try_send(Peer(0), Lane::User, frame).is_err() {
             run(&node, &second, &mut answers).await;
         }
-        if input.byte() % 4 == 0 {
+        if input.byte().is_multiple_of(4) {
             run(&node, &second, &mut answers).await;
         }
     }

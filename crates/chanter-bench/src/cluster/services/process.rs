@@ -124,7 +124,7 @@ async fn asks(here: &Here, args: &SceneArgs) -> Result<(), Failure> {
     here.serve(NOTE, move |_, number| {
         notes.lock().unwrap_or_else(PoisonError::into_inner).push(number);
         async move {
-            if number % 3 == 0 {
+            if number.is_multiple_of(3) {
                 yield_now().await;
             }
         }
