@@ -82,7 +82,7 @@ where
     Begin(raw::start(Number::of(name), route, handler))
 }
 
-/// As [`raw`], of requests that are not handed on once they have begun.
+/// As `raw`, of requests that are not handed on once they have begun.
 pub fn raw_here<R>(
     name: &'static str,
     route: fn(&Caller, &Body) -> Option<Elsewhere>,

@@ -1,5 +1,5 @@
 //! D6 and the laws of owners, for objects: under schedules of two and three processes with at most two preemptions (all, or the first
-//! 20,000), in which a process is killed at any point; and under random schedules beyond.
+//! 6,000), in which a process is killed at any point; and under random schedules beyond.
 
 #![cfg(all(feature = "cluster", not(miri)))]
 
@@ -216,15 +216,15 @@ async fn what_a_process_owns_ends_with_it() {
 macro_rules! explored {
     ($($law:ident),*) => {
         mod exhaustive { $(
-            #[chanter::test(explore(strategy = "exhaustive", preemptions = 2, schedules = 20_000))]
+            #[chanter::test(explore(strategy = "exhaustive", preemptions = 2, schedules = 6_000))]
             async fn $law() { super::$law().await }
         )* }
         mod pct { $(
-            #[chanter::test(explore(strategy = "pct", depth = 3, schedules = 2_000))]
+            #[chanter::test(explore(strategy = "pct", depth = 3, schedules = 1_000))]
             async fn $law() { super::$law().await }
         )* }
         mod random { $(
-            #[chanter::test(explore(strategy = "random", schedules = 2_000))]
+            #[chanter::test(explore(strategy = "random", schedules = 1_000))]
             async fn $law() { super::$law().await }
         )* }
     };
