@@ -177,8 +177,12 @@ where
     R: Send + 'static,
     F: Future<Output = Result<R, Gone>> + Send + 'static,
 {
-    let calls: Vec<_> = workers.iter().map(|worker| spawn(call(*worker))).collect();
-    let mut answers = Vec::with_capacity(calls.len());
+    let Some((first, others)) = workers.split_first() else { return Ok(Vec::new()) };
+    // The others first: this process may compute for long, and send nothing meanwhile.
+    let calls: Vec<_> = others.iter().map(|worker| spawn(call(*worker))).collect();
+    yield_now().await;
+    yield_now().await;
+    let mut answers = vec![spawn(call(*first)).await??];
     for call in calls {
         answers.push(call.await??);
     }

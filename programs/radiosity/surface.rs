@@ -190,7 +190,8 @@ impl Surface {
         self.view.light = Arc::new(light);
     }
 
-    /// How bright its elements are with the light that has come to each: adds what comes to those around it, and makes larger ones as bright as their parts are.
+    /// How bright its elements are with the light that has come to each: adds what comes to those around it, and makes larger
+    /// ones as bright as their parts are.
     #[method(read)]
     pub(super) fn would_shine(&self, mut gathered: Vec<V3>) -> Vec<V3> {
         let elements = &self.view.shape.elements;

@@ -1,8 +1,7 @@
 //! `chanter-bench objects`: the evaluation of Concert (section 5), by Chanter's objects, beside the paper's figures.
 //!
-//! `schemas` is tables 3 and 4; `kernel` the microkernel, in several processes; `programs` radiosity and molecular dynamics, `jobs` these in two
-//! processes; `page`
-//! the report; `actor` a peer.
+//! `schemas` is tables 3 and 4; `kernel` the microkernel, in several processes; `programs` radiosity and molecular
+//! dynamics, `jobs` these in two processes; `page` the report; `actor` a peer.
 
 mod actor;
 #[cfg(unix)]
