@@ -49,7 +49,7 @@ fn a_wall_that_hides_the_light_leaves_a_shadow() {
         corners = [[0, 0, 1], [0.4, 0, 1], [0.4, 1, 1], [0, 1, 1]]
         reflectance = [0, 0, 0]
     "#;
-    let scene = Scene::read(&text.replace("camera = {", "camera = {")).unwrap();
+    let scene = Scene::read(text).unwrap();
     let accuracy = Accuracy { part: 1e-4, smallest: 1e-3, rounds: 2, bounces: 2 };
     let solution = serial::run(&scene, accuracy);
     let view = &solution.surfaces[0].0;
