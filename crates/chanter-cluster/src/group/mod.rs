@@ -2,7 +2,7 @@
 //! values.
 //!
 //! The members have ranks from 0. Those in one process whose ranks follow each other meet in memory, and one message for all
-//! of them goes to the next such [run](self::run), along a tree. So it pays to give the threads of a process ranks that follow
+//! of them goes to the next such run, along a tree. So it pays to give the threads of a process ranks that follow
 //! each other.
 
 mod roll;

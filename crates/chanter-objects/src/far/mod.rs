@@ -8,7 +8,7 @@
 //!
 //! | it was | then |
 //! |---|---|
-//! | the object's | calls end with [`Gone::Lost`](crate::Gone::Lost): not begun if the request never left; else nobody knows (D6) |
+//! | the object's | calls end with [`Gone::Lost`]: not begun if the request never left; else nobody knows (D6) |
 //! | the caller's | the call is withdrawn: its method ends where it is suspended (D3: not before all that was sent has come) |
 //! | the one in the middle of a forwarded call | the caller gets its answer if it had heard that the call was handed on, else `Lost` |
 //! | the owner's | the object ends |
