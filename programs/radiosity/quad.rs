@@ -292,7 +292,7 @@ mod tests {
         // Two unit squares, one unit apart: 0.19982.
         let (one, other) = (square(0.0), square(1.0));
         let (up, down) = (V3::new(0.0, 0.0, 1.0), V3::new(0.0, 0.0, -1.0));
-        let steps = 12;
+        let steps = 24;
         let points = |quad: Quad| {
             (0..steps * steps).map(move |at| {
                 let part = |x: usize| (x as f64 + 0.5) / steps as f64;

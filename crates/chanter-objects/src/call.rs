@@ -120,7 +120,7 @@ impl<T, M: Method<T>> Call<T, M> {
     /// The call itself, not made.
     #[inline(always)]
     pub fn now(self) -> Result<Result<M::Output, Gone>, Self> {
-        match self.at.try_hold(M::MODE) {
+        match self.at.try_hold_at_once(M::MODE) {
             // SAFETY: inside, in this mode.
             Ok(Some(hold)) => Ok(Ok(hold.run(|value| unsafe { self.method.run(value) }))),
             Ok(None) => Err(self),

@@ -56,7 +56,14 @@ impl<T> At<T> {
     #[inline(always)]
     pub(crate) fn try_hold(self, mode: Mode) -> Result<Option<Hold<T>>, Gone> {
         let Some(slot) = slot::at(self.place) else { return Err(Gone::Elsewhere) };
-        Hold::try_enter(slot, self.generation, mode)
+        Hold::try_enter(slot, self.generation, mode, true)
+    }
+
+    /// The same, for who cannot wait: whatever the thread's budget.
+    #[inline(always)]
+    pub(crate) fn try_hold_at_once(self, mode: Mode) -> Result<Option<Hold<T>>, Gone> {
+        let Some(slot) = slot::at(self.place) else { return Err(Gone::Elsewhere) };
+        Hold::try_enter(slot, self.generation, mode, false)
     }
 }
 
@@ -77,12 +84,18 @@ unsafe impl<T: Send> Sync for Hold<T> {}
 impl<T> Hold<T> {
     /// Goes in, if that is possible now. `None`: it has to be waited for.
     #[inline(always)]
-    pub(crate) fn try_enter(slot: &'static Slot, generation: u32, mode: Mode) -> Result<Option<Self>, Gone> {
+    fn try_enter(
+        slot: &'static Slot,
+        generation: u32,
+        mode: Mode,
+        may_wait: bool,
+    ) -> Result<Option<Self>, Gone> {
         // ORDER: Relaxed: who has a reference sees what was stored before that was made.
         if slot.live.load(std::sync::atomic::Ordering::Relaxed) != generation {
             return Err(slot.gone(generation));
         }
-        match slot.gate.try_enter(mode) {
+        let noted = if may_wait { slot.gate.try_enter(mode) } else { slot.gate.try_enter_at_once(mode) };
+        match noted {
             Some(Noted::Marked) => {
                 Ok(Some(Self { slot, generation, mode, noted: Noted::Marked, of: PhantomData }))
             }

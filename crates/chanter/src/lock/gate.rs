@@ -152,7 +152,13 @@ impl Gate {
     /// Goes in, if that is possible now, and the thread's budget allows it. `None`: [`enter`](Self::enter) can tell.
     #[inline(always)]
     pub fn try_enter(&self, mode: Mode) -> Option<Noted> {
-        if self.try_mark(mode) { Some(Noted::Marked) } else { self.try_take(mode) }
+        if self.try_mark(mode) { Some(Noted::Marked) } else { self.try_take(mode, true) }
+    }
+
+    /// The same, whatever the thread's budget: for who cannot wait.
+    #[inline(always)]
+    pub fn try_enter_at_once(&self, mode: Mode) -> Option<Noted> {
+        if self.try_mark(mode) { Some(Noted::Marked) } else { self.try_take(mode, false) }
     }
 
     /// The event of going in: yields how that was noted.
@@ -254,11 +260,11 @@ impl Gate {
 
     /// Everybody else's way in.
     #[inline(never)]
-    fn try_take(&self, mode: Mode) -> Option<Noted> {
+    fn try_take(&self, mode: Mode, may_wait: bool) -> Option<Noted> {
         let me = os_thread();
         let owner = self.owner.load(Ordering::Relaxed);
         // By the owner's own mark; or the event has to look up.
-        if owner == me || !budget::pay() {
+        if owner == me || !budget::pay() && may_wait {
             return None;
         }
         if owner != UNBIASED {
