@@ -99,7 +99,17 @@ pub struct Elsewhere {
     pub body: Body,
 }
 
-/// What begins requests of bytes, of the service of that number. `route` looks at each first, in the server thread: it says where it belongs, or lets it run here.
+/// The request, if it is to run here. Else it is handed on, or, if that cannot be, given up.
+fn kept(number: Number, elsewhere: Option<Elsewhere>, owed: Owed, body: Body) -> Option<(Owed, Body)> {
+    let Some(Elsewhere { to, body }) = elsewhere else { return Some((owed, body)) };
+    if let Err((owed, why)) = owed.forward(to, number, body) {
+        owed.end(Ended::GivenUp, Body::copied_from(why.to_string().as_bytes()));
+    }
+    None
+}
+
+/// What begins requests of bytes, of the service of that number. `route` looks at each first, in the server thread: it says
+/// where it belongs, or lets it run here.
 pub(crate) fn start<R>(
     number: Number,
     route: fn(&Caller, &Body) -> Option<Elsewhere>,
@@ -109,12 +119,7 @@ where
     R: Future<Output = Result<Body, String>> + Send + 'static,
 {
     Arc::new(move |caller, owed, body| {
-        if let Some(Elsewhere { to, body }) = route(&caller, &body) {
-            if let Err((owed, why)) = owed.forward(to, number, body) {
-                owed.end(Ended::GivenUp, Body::copied_from(why.to_string().as_bytes()));
-            }
-            return;
-        }
+        let Some((owed, body)) = kept(number, route(&caller, &body), owed, body) else { return };
         let duty = Duty(Arc::new(Mutex::new(Some(owed))));
         // The handler itself is ours; what it runs is the user's.
         let work = handler(caller, duty.clone(), body);
@@ -132,12 +137,7 @@ where
     R: Future<Output = Result<Body, String>> + Send + 'static,
 {
     Arc::new(move |caller, owed, body| {
-        if let Some(Elsewhere { to, body }) = route(&caller, &body) {
-            if let Err((owed, why)) = owed.forward(to, number, body) {
-                owed.end(Ended::GivenUp, Body::copied_from(why.to_string().as_bytes()));
-            }
-            return;
-        }
+        let Some((owed, body)) = kept(number, route(&caller, &body), owed, body) else { return };
         let work = handler(caller, body);
         spawn_parasite(super::registry::run(owed, move || async move {
             match work.await {
