@@ -7,6 +7,7 @@
 
 mod form;
 mod gauge;
+mod job;
 mod program;
 mod random;
 mod run;
@@ -16,6 +17,7 @@ mod style;
 
 pub use form::{Form, Size};
 pub use gauge::{AtWork, Gauge};
+pub use job::{JobFailure, meet};
 pub use program::{Done, Entry, Prepared, Program};
 pub use random::Random;
 pub use run::{Failure, Load, Policies, Run, bind_if_possible, ensure};

@@ -1,21 +1,16 @@
 //! The same by threads of several processes, which call each other's objects.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use chanter::prelude::*;
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::Here;
 use chanter_objects::{Continuation, Counter, Gone, Owner, Promise, Ref, conc, conc_for, object};
 
 use super::serial::{self, compute, steps, values};
 use super::{Row, Spec, Threads};
-
-/// Why a job gave nothing.
-pub type Failure = Box<dyn Error + Send + Sync>;
-
-const JOIN: u32 = 1;
+use crate::kit::{JobFailure, meet};
 
 /// What threads fetch.
 #[derive(Debug)]
@@ -172,7 +167,7 @@ async fn by_contexts(job: &Arc<Job>) {
 }
 
 /// Calls all workers at once, and waits for all.
-async fn of_all<R, F>(workers: &[Ref<Worker>], call: impl Fn(Ref<Worker>) -> F) -> Result<Vec<R>, Failure>
+async fn of_all<R, F>(workers: &[Ref<Worker>], call: impl Fn(Ref<Worker>) -> F) -> Result<Vec<R>, JobFailure>
 where
     R: Send + 'static,
     F: Future<Output = Result<R, Gone>> + Send + 'static,
@@ -198,8 +193,8 @@ pub async fn process(
     specs: &[Spec],
     rounds: usize,
     pull: bool,
-    mut found: impl FnMut(Row) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    mut found: impl FnMut(Row) -> Result<(), JobFailure>,
+) -> Result<(), JobFailure> {
     let [x, y, z] = values(here.number());
     let data = Owner::new(Data { x, y, z });
     let (over, k) = Promise::new();
@@ -209,20 +204,12 @@ pub async fn process(
         data: Vec::new(),
         over: Some(k),
     });
-    let me = here.open("microkernel")?;
-    if here.number() != 0 {
-        let first = here.lookup("microkernel@0").await?;
-        me.send(first, JOIN, &(here.number(), worker.refer(), data.refer())).await?;
+    let Some(all) = meet(here, "microkernel", (worker.refer(), data.refer())).await? else {
         over.await?;
         return Ok(());
-    }
-    let mut all = vec![(0, worker.refer(), data.refer())];
-    for _ in 1..here.count() {
-        all.push(me.recv::<(u32, Ref<Worker>, Ref<Data>)>(ANYONE, JOIN).await?.value);
-    }
-    all.sort_by_key(|(number, ..)| *number);
-    let workers: Vec<_> = all.iter().map(|(_, worker, _)| *worker).collect();
-    let objects: Vec<_> = all.iter().map(|(.., data)| *data).collect();
+    };
+    let workers: Vec<_> = all.iter().map(|(worker, _)| *worker).collect();
+    let objects: Vec<_> = all.iter().map(|(_, data)| *data).collect();
     of_all(&workers, |worker| {
         let objects = objects.clone();
         async move { worker.meet(objects).await }

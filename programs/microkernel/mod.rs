@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use chanter::{Failure, process};
+pub use chanter::process;
 
 /// How threads are run (the paper's versions Base and Base+Stack; what carries messages is the job's affair).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -21,7 +21,7 @@ use cell::Moved;
 use model::FEMTOSECOND;
 pub use model::System;
 pub use pdb::{PdbError, Residue, read};
-pub use processes::{JobFailure, process};
+pub use processes::process;
 
 /// How the atoms are moved.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

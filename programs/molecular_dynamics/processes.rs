@@ -2,13 +2,12 @@
 //! are, and keeps the forces that act on them. The first process passes both on. (So does the paper's program: each phase first fetches
 //! what is remote, then computes.)
 
-use std::error::Error;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::Here;
 use chanter_objects::{Continuation, Gone, Owner, Promise, Ref, object};
 
 use super::cell::{Cell, Forces, Moved};
@@ -17,12 +16,7 @@ use super::chanter::{Homes, Tally, World, each, forces_of, homes_of, list};
 use super::model::{SKIN, System, mixes};
 use super::serial::assigned;
 use super::{Energy, Motion, Outcome};
-use crate::kit::V3;
-
-/// Why a job gave nothing.
-pub type JobFailure = Box<dyn Error + Send + Sync>;
-
-const JOIN: u32 = 1;
+use crate::kit::{JobFailure, V3, meet};
 
 /// Where atoms are, by cells.
 type Places = Vec<(u32, Vec<V3>)>;
@@ -291,19 +285,11 @@ pub async fn process(
 ) -> Result<Option<(Outcome, Duration)>, JobFailure> {
     let (over, k) = Promise::new();
     let owner = Owner::new(Domain::new(system, here, k));
-    let me = here.open("molecular-dynamics")?;
-    if here.number() != 0 {
-        let first = here.lookup("molecular-dynamics@0").await?;
-        me.send(first, JOIN, &(here.number(), owner.refer())).await?;
+    let Some(domains) = meet(here, "molecular-dynamics", owner.refer()).await? else {
         over.await?;
         return Ok(None);
-    }
-    let mut all = vec![(0, owner.refer())];
-    for _ in 1..here.count() {
-        all.push(me.recv::<(u32, Ref<Domain>)>(ANYONE, JOIN).await?.value);
-    }
-    all.sort_by_key(|(number, _)| *number);
-    let domains = Domains(all.into_iter().map(|(_, domain)| domain).collect());
+    };
+    let domains = Domains(domains);
     let grid = Grid::new(system.side);
     let (places, members) = assigned(system, grid, system.places.clone());
     let of = |atom: &u32| Moved {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::kit::{Done, Failure, Form, Program, Size, V3, ensure};
 
 pub use picture::picture;
-pub use processes::{JobFailure, process};
+pub use processes::process;
 pub use scene::Scene;
 use surface::{Code, Links, View};
 

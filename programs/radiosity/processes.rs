@@ -1,13 +1,12 @@
 //! The same in several processes. Each has the surfaces, and the threads of those that are its own; what surfaces are divided into, and
 //! how bright they are, the first process passes on to all. (The paper's program caches what it has fetched, too.)
 
-use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::Here;
 use chanter_objects::{Continuation, Gone, Owner, Promise, Ref, object};
 
 use super::chanter::{World, collect, each, refine, resolve};
@@ -15,12 +14,7 @@ use super::scene::Scene;
 use super::serial::surfaces;
 use super::surface::{Code, Surface};
 use super::{Accuracy, Plan, Solution};
-use crate::kit::V3;
-
-/// Why a job gave nothing.
-pub type JobFailure = Box<dyn Error + Send + Sync>;
-
-const JOIN: u32 = 1;
+use crate::kit::{JobFailure, V3, meet};
 
 /// What is to be divided, by surfaces.
 type Asked = Vec<(u32, Vec<Code>)>;
@@ -187,19 +181,10 @@ pub async fn process(
 ) -> Result<Option<Duration>, JobFailure> {
     let (over, k) = Promise::new();
     let owner = Owner::new(Domain::new(scene, accuracy, here, k));
-    let me = here.open("radiosity")?;
-    if here.number() != 0 {
-        let first = here.lookup("radiosity@0").await?;
-        me.send(first, JOIN, &(here.number(), owner.refer())).await?;
+    let Some(domains) = meet(here, "radiosity", owner.refer()).await? else {
         over.await?;
         return Ok(None);
-    }
-    let mut all = vec![(0, owner.refer())];
-    for _ in 1..here.count() {
-        all.push(me.recv::<(u32, Ref<Domain>)>(ANYONE, JOIN).await?.value);
-    }
-    all.sort_by_key(|(number, _)| *number);
-    let domains: Vec<_> = all.into_iter().map(|(_, domain)| domain).collect();
+    };
     let clock = Instant::now();
     let mut last = Lights::new();
     for round in 0..accuracy.rounds {

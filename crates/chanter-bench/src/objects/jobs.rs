@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chanter::prelude::*;
 use chanter_cluster::Here;
-use chanter_programs::kit::{Program, Size};
+use chanter_programs::kit::{JobFailure, Program, Size};
 use chanter_programs::molecular_dynamics::{self, MolecularDynamics};
 use chanter_programs::radiosity::{self, Radiosity};
 use clap::Args;
@@ -79,7 +79,7 @@ pub(crate) fn run_process(args: &JobProcessArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-type Took = Result<Option<Duration>, radiosity::JobFailure>;
+type Took = Result<Option<Duration>, JobFailure>;
 
 async fn light(here: &Here, size: Size) -> Took {
     let input = Radiosity::input(size);
