@@ -174,8 +174,9 @@ fn flatness(row: &str, counts: &[Count]) -> Vec<Finding> {
         let most = counts.iter().filter_map(of).fold(0.0, f64::max);
         (one > 0.0).then_some(most / one)
     };
+    let largest = counts.iter().map(|count| count.vps).max().unwrap_or(1);
     let finding = |what: &str, value| {
-        let figure = format!("{row}: {what} an operation, 1 to 16 VPs / 1 VP, at most");
+        let figure = format!("{row}: {what} an operation, the most on 1 to {largest} VPs / 1 VP");
         Finding::new(figure, value, Bound::AtMost(FLAT))
     };
     vec![

@@ -42,7 +42,7 @@ const FLOORS: [(&str, f64); 13] = [
 pub(crate) struct ScaleArgs {
     /// Which rows (`pairs-8/hosts`, `many`, ...); all when none is named
     rows: Vec<String>,
-    /// A tenth of the work, three rounds, counts on 1 and 4 virtual processors
+    /// Little work, three rounds, counts on 1 and 4 virtual processors
     #[arg(long)]
     quick: bool,
     /// Rounds, of which the median is reported

@@ -153,6 +153,7 @@ mod door {
 
     /// Sets a flag; true: it was set before.
     #[inline(always)]
+    #[cfg_attr(tally, track_caller)]
     pub(crate) fn test_and_set(flag: &atomic::AtomicBool, order: atomic::Ordering) -> bool {
         flag.swap(true, order)
     }
