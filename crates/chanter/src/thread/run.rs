@@ -600,11 +600,11 @@ unsafe fn wake_frame<const GIVE_UP: bool>(frame: NonNull<Header>, turn: Turn, at
                 return submit(vp, Ready::from_frame(frame), turn, attach);
             }
             match header.state.wake(GIVE_UP, vp.home.bits()) {
-                Woken::Token => submit_from(vp, last, Ready::from_frame(frame), turn, attach),
+                Woken::Token => submit(vp, Ready::from_frame(frame), turn, attach),
                 Woken::Already => (),
                 Woken::Elsewhere(home) => {
                     if let Some(thread) = revoke::<GIVE_UP>(frame, home) {
-                        submit_from(vp, last, thread, turn, attach);
+                        submit(vp, thread, turn, attach);
                     }
                 }
                 Woken::Free => bury(frame),
@@ -688,16 +688,6 @@ unsafe fn run_attached(vp: &Vp, thread: Ready) {
     // SAFETY: the caller's contract.
     unsafe { run(vp, thread) };
     vp.depth.set(vp.depth.get() - 1);
-}
-
-/// As [`submit`], of a thread that may have run elsewhere `last`.
-#[inline(always)]
-fn submit_from(vp: &Vp, last: &Vp, thread: Ready, turn: Turn, attach: impl FnOnce() -> bool) {
-    if !ptr::eq(vp, last) && vp.machine().is_spread() && thread.kind() == Kind::Host {
-        vp.send_across(thread, turn);
-    } else {
-        submit(vp, thread, turn, attach);
-    }
 }
 
 #[inline(always)]

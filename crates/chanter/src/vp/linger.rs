@@ -62,13 +62,9 @@ impl Shared {
 }
 
 impl Vp {
-    /// There is nothing to run: waits a moment for what others may send, if they have lately, or
-    /// if the machine is spread. Ends when there is something to take from others, too. Whether something
+    /// There is nothing to run: waits a moment for what others may send, if they have lately. Ends when there is something to take from others, too. Whether something
     /// has come. The caller is inside.
     pub(super) fn linger(&self, over: &dyn Fn() -> bool) -> bool {
-        if self.machine().is_spread() {
-            return self.linger_for(LINGER, over);
-        }
         if self.simulated.is_some() || !self.linger.begins() || !self.machine().has_company() {
             return false;
         }

@@ -13,9 +13,7 @@ use super::blocking_calls::Pool;
 use super::builder::Builder;
 use super::counters::{Counter, Counters};
 use super::hand_over::{self, Record, StandIn};
-use super::part::Partings;
 use super::simulation::{Simulated, SimulatedPolicy};
-use super::spread::Spread;
 use super::worker::{AbortOnUnwind, Driving};
 use super::workers::Workers;
 use super::{SharedRef, Stats, Vp, affinity, block_here, dump, quiet};
@@ -69,10 +67,8 @@ pub(crate) struct Shared {
     /// Every virtual processor sleeps without a watch: who becomes busy must
     /// wake one that watches.
     pub(super) unwatched: AtomicBool,
-    /// Whether threads that talk are spread over all of them.
-    pub(super) spread: Spread,
-    /// Whether groups of them are parted.
-    pub(super) partings: Partings,
+    /// How many of them have nothing to run, and take what they are given.
+    pub(super) hungry: AtomicUsize,
     /// Callers of `block_on` that wait for virtual processor 0.
     main_waits: AtomicUsize,
     /// Its worker does not leave for them: fibers are bound to it.
@@ -181,8 +177,7 @@ impl Machine {
             awake: AtomicIsize::new(0),
             searching: AtomicUsize::new(0),
             unwatched: AtomicBool::new(false),
-            spread: Spread::new(),
-            partings: Partings::new(),
+            hungry: AtomicUsize::new(0),
             main_waits: AtomicUsize::new(0),
             main_refused: AtomicBool::new(false),
             has_main: AtomicBool::new(false),

@@ -21,7 +21,6 @@ mod handle;
 mod linger;
 mod machine;
 mod observe;
-mod part;
 mod processor;
 mod pump;
 mod quiet;
@@ -29,7 +28,6 @@ mod replace;
 mod shutdown;
 mod simulation;
 mod sleep;
-mod spread;
 mod stack;
 mod theft;
 mod topology;
@@ -82,7 +80,6 @@ use linger::Linger;
 use replace::Cause;
 pub(crate) use replace::Replacement;
 use sleep::{Sleeper, Wake};
-use spread::Account;
 pub(crate) use stack::pointer as stack_pointer;
 use theft::Thefts;
 use worker::SOON_RUNS;
@@ -93,9 +90,8 @@ pub(crate) const DEPTH: u32 = 24;
 const LOOK_CLOSER: usize = usize::MAX;
 /// The same, only because the end of a bias is to be agreed to.
 const AGREE: usize = LOOK_CLOSER - 1;
-/// So many threads that talk are shared with a hungry virtual processor; fewer
-/// stay together, since talking across processors costs more than waiting.
-const MANY: usize = 32;
+/// A spawner whose parasites compute for long spawns so many hosts in their place, before it looks again.
+const PROMOTED: u32 = 32;
 /// A parasite that computes for so long: a host in its place costs next to nothing.
 const LONG_PARASITE: Duration = Duration::from_micros(20);
 /// How often at most a hungry virtual processor asks for a parasite.
@@ -156,30 +152,14 @@ pub(crate) struct Vp {
     soon_runs: Cell<u32>,
     /// Driver: the last turn in which a thread went before them, as counted in `polls`.
     overtook: Cell<u64>,
-    /// The driver's: so many threads that were woken stay together, since they
-    /// talk rather than compute lately.
-    shares_above: AtomicUsize,
-    /// Driver: turns, and threads that were woken by I/O or timers, since the last look.
-    turns: Cell<u32>,
-    arrivals: Cell<u32>,
-    /// Driver: turns a second between the last two looks.
-    pace: Cell<f64>,
-    /// Driver: threads here are woken by each other, mostly.
-    is_talking: Cell<bool>,
-    /// The driver's time, while the machine is spread.
-    account: Account,
     /// Driver: whether to linger before it sleeps.
     linger: Linger,
-    /// The driver's: whether to steal.
+    /// What it has stolen, and whether that has paid.
     thefts: Thefts,
-    /// How many polls others have seen here when they last wanted a thread.
-    seen_polls: AtomicUsize,
     /// Driver: turns until the clock is looked at.
     until_look: Cell<u32>,
     /// Driver: when timers and I/O were looked at last.
     looked: Cell<Instant>,
-    /// Driver: when the present count of turns began.
-    counted: Cell<Instant>,
     /// Driver: when it last began to be busy.
     risen: Cell<Instant>,
     /// Driver: the busy period in which it was last asked for a parasite, and
@@ -275,20 +255,12 @@ impl Vp {
             stack_limit: Cell::new(0),
             has_locals: Cell::new(false),
             soon: std::cell::UnsafeCell::new(ReadyQueue::new()),
-            shares_above: AtomicUsize::new(1),
-            turns: Cell::new(0),
-            arrivals: Cell::new(0),
-            pace: Cell::new(0.0),
-            is_talking: Cell::new(false),
-            account: Account::default(),
             linger: Linger::default(),
             thefts: Thefts::new(),
-            seen_polls: AtomicUsize::new(0),
             soon_runs: Cell::new(0),
             overtook: Cell::new(0),
             until_look: Cell::new(1),
             looked: Cell::new(Instant::now()),
-            counted: Cell::new(Instant::now()),
             risen: Cell::new(Instant::now()),
             asked_in: Cell::new(Instant::now()),
             asked_since: Cell::new(Instant::now()),
@@ -484,7 +456,7 @@ impl Vp {
         }
         if self.sample().is_some_and(|mean| mean >= LONG_PARASITE) {
             // Whoever is hungry has enough for a while.
-            self.to_promote.set(MANY as u32);
+            self.to_promote.set(PROMOTED);
             self.ask_closer_look();
         }
         Spawn::Promote
@@ -698,15 +670,7 @@ impl Vp {
         } else {
             soon.push_back(thread);
         }
-        let len = soon.len();
-        if len > 1
-            && len > self.shares_above.load(Ordering::Relaxed)
-            && self.machine().crews > 1
-            && self.machine().has_sleepers()
-            && !self.machine().is_spread()
-        {
-            self.share();
-        }
+        self.share();
     }
 
     /// Whether a thread may go before those that are to run soon: the first in a turn of one
@@ -716,45 +680,6 @@ impl Vp {
     fn may_overtake(&self) -> bool {
         let (turn, runs) = (self.counters.polls.get(), self.soon_runs.get());
         (1..=SOON_RUNS).contains(&runs) && runs != SOON_RUNS / 2 && self.overtook.replace(turn) != turn
-    }
-
-    /// Whether to take threads away from here, for another virtual processor, is
-    /// of no use: the driver has come to all that wait before they could begin
-    /// elsewhere.
-    pub(crate) fn keeps_its_threads(&self) -> bool {
-        // ORDER: Relaxed: hints, all of them.
-        if self.shares_above.load(Ordering::Relaxed) != usize::MAX {
-            return false;
-        }
-        let polls = self.counters.polls.get() as usize;
-        let seen = self.seen_polls.swap(polls, Ordering::Relaxed);
-        polls.wrapping_sub(seen) > MANY && self.gives() <= MANY
-    }
-
-    /// Somebody is hungry: all but one of the threads to run soon go back to
-    /// the policy, which may give them away.
-    #[cold]
-    fn share(&self) {
-        let mut kept = ReadyQueue::new();
-        loop {
-            // SAFETY: we are the driver.
-            let soon = unsafe { self.soon() };
-            if soon.len() + kept.len() <= 1 {
-                break;
-            }
-            // The first is run here.
-            let Some(first) = soon.pop_front() else { break };
-            if kept.is_empty() {
-                kept.push_back(first);
-            } else if let Some(stubborn) = self.policy().enqueue(first, Reason::Displaced) {
-                kept.push_back(stubborn);
-            }
-        }
-        while let Some(thread) = kept.pop_front() {
-            // SAFETY: we are the driver.
-            unsafe { self.soon() }.push_back(thread);
-        }
-        self.offer_to_others();
     }
 
     /// A thread became ready; anyone may call.

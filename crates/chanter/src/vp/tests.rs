@@ -228,19 +228,16 @@ async fn chain(stages: usize, numbers: u64) -> u64 {
 }
 
 #[test]
-fn a_spread_conversation_loses_nothing() {
+fn a_conversation_that_is_cut_loses_nothing() {
     const STAGES: usize = 150;
     const NUMBERS: u64 = 2_000;
     for vps in 2..5 {
         let machine = machine(vps);
-        machine.spread_for_good();
-        assert_eq!(
-            machine.block_on(chain(STAGES, NUMBERS)),
-            (0..NUMBERS).sum::<u64>() + NUMBERS * STAGES as u64
-        );
-        // Those that are settled, because somebody has nothing to do, are some 100 on two processors.
-        let (migrated, least) = (machine.stats().migrated, if vps == 2 { 400 } else { 1 });
-        assert!(migrated >= least, "threads follow each other: {migrated}");
+        // (Somebody else has nothing to do, and steals, sooner or later.)
+        while machine.stats().migrated < 100 {
+            let sum = machine.block_on(async { spawn(chain(STAGES, NUMBERS)).join().await.unwrap() });
+            assert_eq!(sum, (0..NUMBERS).sum::<u64>() + NUMBERS * STAGES as u64);
+        }
     }
 }
 
@@ -271,7 +268,7 @@ async fn pairs(pairs: usize, messages: u64) -> u64 {
     sum
 }
 
-/// Each parting moves half of the threads at most, and then their partners.
+/// Each theft moves half of the threads at most, and then their partners.
 #[test]
 fn parted_groups_do_not_flutter() {
     const PAIRS: usize = 8;
@@ -279,10 +276,8 @@ fn parted_groups_do_not_flutter() {
     let machine = machine(2);
     let sum = machine.block_on(async { spawn(pairs(PAIRS, MESSAGES)).join().await.unwrap() });
     assert_eq!(sum, PAIRS as u64 * (MESSAGES * (MESSAGES + 1) / 2));
-    let (migrated, partings) = (machine.stats().migrated, machine.partings());
-    // Those that were stolen before they had begun are no more than there are.
-    let most = (partings + 2) * 4 * PAIRS as u64;
-    assert!(migrated <= most, "{migrated} migrations by {partings} partings");
+    let (turns, migrated) = (machine.stats().dispatched, machine.stats().migrated);
+    assert!(migrated * 100 <= turns, "{migrated} migrations in {turns} turns");
 }
 
 #[test]

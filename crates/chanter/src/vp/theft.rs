@@ -1,66 +1,148 @@
-//! Thefts that bring nothing become rare.
+//! Thefts, and what they cost.
 //!
-//! A queue may be full of tokens that are dead: whoever awaits a thread that has not begun runs it at once, and its
-//! token stays behind. Who steals such tokens gains nothing, and holds up the owner of the queue, with whom it shares the
-//! lock. So after a theft of which nothing ran, the thief pauses, twice as long each time; one that was worth it halves
-//! the next pause. Meanwhile nobody wakes it for what lies in queues; forks are no tokens, and it takes those.
+//! A driver that has nothing to run is *hungry*, and may take ready threads from any other one: half of those that wait in
+//! its policy, or half of those that were woken and run soon, which it hands over between two turns. A
+//! woken thread runs where it is woken, so the partners of stolen threads follow by themselves.
 //!
-//! Only the thief writes. What others read is a hint: a thief that pauses sleeps until the pause is over, at the
-//! longest.
+//! From outside, one conversation looks like several. So each theft has an account. The thief's time is put to its credit. Charged are
+//! the theft itself, and a [`FARE`] for every thread that comes to the thief: those that were stolen, and those that
+//! were woken there afterwards, by a message that crossed. The account is looked at when the thief is hungry again, and at
+//! each of its looks at the clock before.
+//!
+//! - *Cheap*: it has worked for longer than that. Groups that have nothing to say to each other are whole again after one
+//!   crossing for each thread, and none follows; a pipeline is cut where few messages pass. The thief may steal
+//!   again as soon as it is hungry.
+//! - *Dear*: it has not, or has overdrawn its account by [`CREDIT`] while it runs. Messages go on to cross, or what was stolen was dead (see
+//!   [`Vp::was_stale`]). What is ready there goes back, and the thief pauses.
+//!
+//! *The bound*: a dear theft is followed by a pause of [`RARE`] times the time in which its account was overdrawn, and twice as many
+//! times after each further one, up to [`RAREST`]; a cheap one halves that. So thefts that are all dear take less
+//! than one part in `RAREST` of a thief's time, and the first one in `RARE`. No other condition is made: not on how many threads there
+//! are, nor on how long their turns are, nor on who has woken them.
+//!
+//! Any thread may run anywhere, and all of this only decides where. The atomics are Relaxed.
 
 use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::HEARTBEAT;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use super::Vp;
+use crate::policy::{Ready, ReadyQueue};
+use crate::sync::atomic::{AtomicBool, AtomicUsize};
 
-const LONGEST: Duration = Duration::from_millis(2);
+/// Nanoseconds that it costs if a thread comes from another virtual processor: both sides lose cache lines, and it will go back.
+const FARE: i64 = 350;
+/// Nanoseconds that it costs two virtual processors if one of them wakes the other.
+const WAKE: i64 = 10_000;
+/// By so many nanoseconds the account of a theft may be overdrawn before the thief is hungry again. (Partners that follow, all at
+/// once, are paid off afterwards.)
+const CREDIT: i64 = 300_000;
+/// The pause after a dear theft, beside the time that it took.
+const RARE: u32 = 16;
+const RAREST: u32 = 128;
+/// No pause is longer.
+const LONGEST: Duration = Duration::from_millis(100);
+/// At most so many threads are handed over at a time.
+const MOST_GIVEN: usize = 256;
 
 /// A driver's part.
 #[derive(Debug)]
 pub(super) struct Thefts {
-    /// How many turns there had been at the last theft, if that was not judged yet.
-    before: Cell<Option<u64>>,
-    pause: Cell<Duration>,
+    /// Driver: the last theft, while its account is open.
+    open: Cell<Option<Theft>>,
+    /// Driver: the length of the next pause, beside what the theft took.
+    rarity: Cell<u32>,
+    /// Driver: the end of the pause.
     until: Cell<Option<Instant>>,
+    /// Driver: it has asked to be given threads, and has not seen yet whether it was.
+    has_asked: Cell<bool>,
+    /// There is no use in waking it, unless for a fork.
     is_pausing: AtomicBool,
+    /// It has nothing to run. Whoever changes it to false gives the driver something, or is the driver itself.
+    is_hungry: AtomicBool,
+    /// Who has given something last.
+    giver: AtomicUsize,
+}
+
+/// A theft, and its account.
+#[derive(Clone, Copy, Debug)]
+struct Theft {
+    /// The index of the virtual processor that it was taken from.
+    victim: usize,
+    /// Up to when the account is kept, and how many threads had come by then.
+    at: Instant,
+    arrivals: u64,
+    /// In nanoseconds; 0 at most, so that what was good does not pay for what has become bad.
+    balance: i64,
+    /// Since when the balance is below 0.
+    overdrawn: Instant,
+}
+
+impl Theft {
+    /// Brings the account up to `now`, when so many threads have come.
+    fn balance(&mut self, now: Instant, arrivals: u64) -> i64 {
+        let time = now.saturating_duration_since(self.at).as_nanos();
+        let came = arrivals.wrapping_sub(self.arrivals).min(1 << 32) as i64;
+        let balance = self.balance.saturating_add(i64::try_from(time).unwrap_or(i64::MAX)) - came * FARE;
+        (self.at, self.arrivals, self.balance) = (now, arrivals, balance.min(0));
+        if balance >= 0 {
+            self.overdrawn = now;
+        }
+        balance
+    }
 }
 
 impl Thefts {
     pub(super) fn new() -> Self {
         Self {
-            before: Cell::new(None),
-            pause: Cell::new(Duration::ZERO),
+            open: Cell::new(None),
+            rarity: Cell::new(RARE),
             until: Cell::new(None),
+            has_asked: Cell::new(false),
             is_pausing: AtomicBool::new(false),
+            is_hungry: AtomicBool::new(false),
+            giver: AtomicUsize::new(0),
         }
     }
 
-    /// There was a theft, after so many turns.
-    pub(super) fn begin(&self, turns: u64) {
-        self.before.set(Some(turns));
+    /// The thief has stolen from `victim`, `now`, when so many threads had come.
+    fn begin(&self, victim: usize, now: Instant, arrivals: u64, price: i64) {
+        self.open.set(Some(Theft { victim, at: now, arrivals, balance: -price, overdrawn: now }));
     }
 
-    /// The thief has nothing to run, after so many turns: may it steal?
-    pub(super) fn may_begin(&self, turns: u64, now: Instant) -> bool {
-        if let Some(before) = self.before.take() {
-            let pause = self.pause.get();
-            if before == turns {
-                self.pause.set((pause * 2).clamp(HEARTBEAT, LONGEST));
-                self.until.set(Some(now + self.pause.get()));
-            } else {
-                self.pause.set(pause / 2);
+    /// Looks at the account of the last theft, if that is open, `now`, when so many threads have come. `credit`: by so much it may
+    /// be overdrawn. Whom the thief has to give back what it has, if the theft was dear.
+    fn review(&self, now: Instant, arrivals: u64, credit: i64) -> Option<usize> {
+        let mut theft = self.open.take()?;
+        let balance = theft.balance(now, arrivals);
+        let rarity = self.rarity.get();
+        if balance >= -credit {
+            if balance >= 0 {
+                self.rarity.set((rarity / 2).max(RARE));
             }
+            self.open.set(Some(theft));
+            return None;
         }
+        let took = now.saturating_duration_since(theft.overdrawn);
+        self.rarity.set((rarity * 2).min(RAREST));
+        self.until.set(Some(now + took.saturating_mul(rarity).min(LONGEST)));
+        self.is_pausing.store(true, Relaxed);
+        Some(theft.victim)
+    }
+
+    /// The thief is hungry again: settles the account. May it steal?
+    fn settle(&self, now: Instant, arrivals: u64) -> bool {
+        self.review(now, arrivals, 0);
+        self.open.set(None);
         self.until.set(self.until.get().filter(|until| now < *until));
-        // ORDER: Relaxed: a hint, see above.
-        self.is_pausing.store(self.until.get().is_some(), Ordering::Relaxed);
+        self.is_pausing.store(self.until.get().is_some(), Relaxed);
         self.until.get().is_none()
     }
 
     /// Whether to wake it is of no use, unless for a fork.
     pub(super) fn is_pausing(&self) -> bool {
-        self.is_pausing.load(Ordering::Relaxed)
+        self.is_pausing.load(Relaxed)
     }
 
     /// For how long, from `now` on.
@@ -69,38 +151,172 @@ impl Thefts {
     }
 }
 
+impl Vp {
+    /// The caller has nothing left to run: may it steal?
+    pub(super) fn may_steal(&self, now: Instant) -> bool {
+        self.thefts.settle(now, self.counters.migrated.get()) && !self.has_enough()
+    }
+
+    /// The caller has stolen from the policy of `victim`.
+    pub(super) fn has_stolen_from(&self, victim: &Self) {
+        self.thefts.begin(victim.index, Instant::now(), self.counters.migrated.get(), FARE);
+    }
+
+    /// The caller, who may steal, asks the others for half of what runs soon there.
+    pub(super) fn ask_for_half(&self) {
+        let machine = self.machine();
+        if machine.crews == 1 || self.simulated.is_some() || self.is_stand_in() {
+            return;
+        }
+        if !self.thefts.has_asked.replace(true) {
+            self.thefts.is_hungry.store(true, Relaxed);
+            machine.hungry.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The caller does not wait any longer for what it has asked for, if it has. `has_slept`: it had to be woken.
+    pub(super) fn stop_asking(&self, has_slept: bool) {
+        if self.thefts.has_asked.replace(false) && !self.stop_being_hungry() {
+            let price = if has_slept { WAKE } else { FARE };
+            let giver = self.thefts.giver.load(Relaxed);
+            self.thefts.begin(giver, Instant::now(), self.counters.migrated.get(), price);
+        }
+    }
+
+    /// Whether it was hungry, and is not any more. Anyone may call.
+    fn stop_being_hungry(&self) -> bool {
+        let was_hungry = self.thefts.is_hungry.swap(false, Relaxed);
+        if was_hungry {
+            self.machine().hungry.fetch_sub(1, Relaxed);
+        }
+        was_hungry
+    }
+
+    /// Gives half of what runs soon to somebody hungry, if there is anybody. The caller is inside.
+    #[inline(always)]
+    pub(super) fn share(&self) {
+        // SAFETY: we are the holder, inside.
+        let soon = unsafe { self.soon() };
+        if self.machine().hungry.load(Relaxed) > 0 && soon.len() > 1 {
+            self.give_half();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_half(&self) {
+        if self.is_stand_in() {
+            return;
+        }
+        let machine = self.machine();
+        let count = machine.vps.len();
+        let mut others = (1..count).map(|step| &machine.vps[(self.index + step) % count]);
+        // (Those of one crew have one OS thread.)
+        let is_other = |vp: &Self| !ptr::eq(vp.leader(), self.leader());
+        let Some(thief) = others.find(|vp| is_other(vp) && vp.stop_being_hungry()) else { return };
+        let begun = Instant::now();
+        thief.thefts.giver.store(self.index, Relaxed);
+        // SAFETY: we are the holder, inside.
+        let soon = unsafe { self.soon() };
+        let mut given = ReadyQueue::new();
+        for _ in 0..(soon.len() / 2).min(MOST_GIVEN) {
+            match soon.pop_back() {
+                Some(thread) if thread.may_move() => given.push_front(thread),
+                Some(thread) => soon.push_front(thread),
+                None => break,
+            }
+        }
+        while let Some(thread) = given.pop_front() {
+            self.send_to(thief, thread);
+        }
+        if let Some(mut theft) = self.thefts.open.get() {
+            // To give is no work.
+            theft.at += begun.elapsed();
+            self.thefts.open.set(Some(theft));
+        }
+    }
+
+    /// The thread, which may move, goes to another virtual processor.
+    fn send_to(&self, there: &Self, thread: Ready) {
+        let header = thread.header();
+        header.state.give_home_up(&header.rest, &self.home);
+        there.push(thread);
+    }
+
+    /// Between two turns, at a look at the clock: gives back what is ready if the last theft was dear. The caller is inside.
+    pub(super) fn review_theft(&self, now: Instant) {
+        let Some(victim) = self.thefts.review(now, self.counters.migrated.get(), CREDIT) else { return };
+        let there = &self.machine().vps[victim];
+        // SAFETY: we are the holder, inside.
+        let soon = unsafe { self.soon() };
+        for _ in 0..soon.len() {
+            match soon.pop_front() {
+                Some(thread) if thread.may_move() => self.send_to(there, thread),
+                Some(thread) => soon.push_back(thread),
+                None => break,
+            }
+        }
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
+    const STEP: Duration = Duration::from_micros(100);
+
     #[test]
-    fn vain_thefts_become_rare_and_good_ones_lift_that() {
-        let thefts = Thefts::new();
-        let mut now = Instant::now();
-        assert!(thefts.may_begin(0, now), "there was none");
-        let mut pauses = Vec::new();
-        for _ in 0..7 {
-            thefts.begin(5);
-            assert!(!thefts.may_begin(5, now) && thefts.is_pausing());
+    fn a_theft_is_cheap_if_the_thief_works_for_longer_than_the_fares_of_what_comes() {
+        let (thefts, now) = (Thefts::new(), Instant::now());
+        assert!(thefts.settle(now, 0), "there was none");
+        let most = (i64::try_from(STEP.as_nanos()).unwrap() / FARE) as u64 - 1;
+        thefts.begin(3, now, 7, FARE);
+        assert!(thefts.settle(now + STEP, 7 + most));
+        thefts.begin(3, now, 7, FARE);
+        assert!(!thefts.settle(now + STEP, 7 + most + 1) && thefts.is_pausing());
+        assert_eq!(thefts.rest_of_pause(now + STEP), Some(STEP * RARE));
+        assert!(!thefts.settle(now + STEP * RARE, 0), "it pauses still");
+        assert!(thefts.settle(now + STEP * (RARE + 1), 0) && !thefts.is_pausing());
+    }
+
+    #[test]
+    fn an_account_may_be_overdrawn_while_the_thief_runs() {
+        let (thefts, mut now) = (Thefts::new(), Instant::now());
+        let mut came = 0;
+        thefts.begin(3, now, came, 0);
+        let all_at_once = (CREDIT / FARE) as u64;
+        came += all_at_once;
+        assert_eq!(thefts.review(now, came, CREDIT), None);
+        for _ in 0..4 {
+            // Neither does good work in the past pay for later.
+            now += STEP * 10;
+            assert_eq!(thefts.review(now, came, CREDIT), None);
+        }
+        came += 2 * all_at_once;
+        assert_eq!(thefts.review(now, came, CREDIT), Some(3));
+        assert!(thefts.is_pausing());
+        assert_eq!(thefts.review(now, came, CREDIT), None, "the account is closed");
+    }
+
+    #[test]
+    fn dear_thefts_become_rare_and_cheap_ones_lift_that() {
+        let (thefts, mut now) = (Thefts::new(), Instant::now());
+        let mut dear = |thefts: &Thefts| {
+            thefts.begin(0, now, 0, FARE);
+            now += STEP;
+            assert!(!thefts.settle(now, 1_000));
             let pause = thefts.rest_of_pause(now).unwrap();
-            assert!(!thefts.may_begin(5, now + pause - Duration::from_nanos(1)));
             now += pause;
-            assert!(thefts.may_begin(5, now) && !thefts.is_pausing());
-            pauses.push(pause.as_micros());
+            assert!(thefts.settle(now, 1_000));
+            pause.as_micros() / STEP.as_micros()
+        };
+        let pauses = [0; 5].map(|_| dear(&thefts));
+        assert_eq!(pauses, [16, 32, 64, 128, 128]);
+        let then = Instant::now();
+        for _ in 0..2 {
+            thefts.begin(0, then, 0, FARE);
+            assert!(thefts.settle(then + STEP, 1));
         }
-        assert_eq!(pauses, [100, 200, 400, 800, 1600, 2000, 2000]);
-        thefts.begin(5);
-        assert!(thefts.may_begin(6, now), "something ran");
-        thefts.begin(6);
-        assert!(!thefts.may_begin(6, now));
-        assert_eq!(thefts.rest_of_pause(now), Some(LONGEST));
-        for turns in 7..20 {
-            thefts.begin(turns);
-            thefts.may_begin(turns + 1, now);
-        }
-        now += LONGEST;
-        thefts.begin(30);
-        thefts.may_begin(30, now);
-        assert_eq!(thefts.rest_of_pause(now), Some(HEARTBEAT));
+        assert_eq!(dear(&thefts), 32);
     }
 }

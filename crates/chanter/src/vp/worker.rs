@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::hand_over::monitor;
 use super::replace::Cause;
-use super::{CURRENT, DEPTH, HEARTBEAT, MANY, Vp, stack};
+use super::{CURRENT, DEPTH, HEARTBEAT, Vp, stack};
 use crate::event::Wakes;
 use crate::policy::{Others, Ready, ReadyQueue, Reason, Thief};
 use crate::sync::Entrance;
@@ -23,14 +23,6 @@ const AFTER_LONG: u32 = SOON_RUNS + 256;
 pub(super) const LOOK: Duration = Duration::from_micros(100);
 /// The clock is looked at every so many turns: a nanosecond each.
 const LOOK_TURNS: u32 = 32;
-/// Threads with shorter turns talk, those with longer ones compute.
-const SHORT_TURN: Duration = Duration::from_micros(10);
-/// Threads with turns shorter than this, who wake each other, stay together: what
-/// they do takes no longer than to wake somebody elsewhere does.
-pub(super) const TINY_TURN: Duration = Duration::from_micros(5);
-/// Of threads that wake each other, one in so many may have been woken by
-/// something else.
-const FEW: u32 = 16;
 /// The longest watch of a sleeper while others are busy.
 const LONGEST_WATCH: Duration = Duration::from_millis(2);
 
@@ -202,6 +194,7 @@ impl Vp {
         }
         self.entrance.get().agree();
         self.drain_inbox();
+        self.share();
         loop {
             let thread = self.next(of)?;
             if let Some(thread) = self.admit(thread) {
@@ -279,53 +272,19 @@ impl Vp {
     fn look_around(&self) {
         self.until_look.set(LOOK_TURNS);
         let now = Instant::now();
-        let took = now.duration_since(self.counted.replace(now));
-        self.turns.set(self.turns.get() + LOOK_TURNS);
-        let many = if took >= SHORT_TURN * LOOK_TURNS {
-            1
-        } else if took >= TINY_TURN * LOOK_TURNS || !self.is_talking.get() {
-            MANY
-        } else {
-            usize::MAX
-        };
-        self.shares_above.store(many, Ordering::Relaxed);
         self.serve_requests();
-        self.give_back();
-        if self.machine().is_spread() {
-            self.was_busy(took);
-            self.settle_one();
-        }
         if now.duration_since(self.looked.get()) >= LOOK {
-            let since = self.looked.replace(now);
-            self.judge_parting(now);
-            self.give_a_part(now, self.turns.get(), now.duration_since(since));
-            self.is_talking.set(self.arrivals.replace(0).saturating_mul(FEW) <= self.turns.replace(0));
+            self.looked.set(now);
+            self.review_theft(now);
             self.fire_timers(now);
             self.poll_io();
-            if self.machine().is_spread() {
-                self.review_spread(now);
-            }
         }
-    }
-
-    /// Threads were woken by I/O, or by timers.
-    fn count_arrivals(&self, before: usize) {
-        let came = u32::try_from(self.ready().saturating_sub(before)).unwrap_or(u32::MAX);
-        self.arrivals.set(self.arrivals.get().saturating_add(came));
-    }
-
-    /// How many threads are ready, as far as the policy says.
-    fn ready(&self) -> usize {
-        // SAFETY: we are the driver.
-        unsafe { self.soon() }.len() + self.policy().waiting()
     }
 
     /// Polls I/O, without waiting. The caller is inside.
     fn poll_io(&self) {
-        let before = self.ready();
         self.wait_io(Some(Duration::ZERO));
         self.machine().pump();
-        self.count_arrivals(before);
     }
 
     /// Polls I/O, waiting for as long as `timeout` says.
@@ -351,10 +310,8 @@ impl Vp {
         let mut wakes = Wakes::new();
         self.principal().timers.fire(now, &mut wakes);
         let outer = self.cause.replace(Cause::Timer);
-        let before = self.ready();
         // A foreign waker may panic: the driver goes on.
         contain(|| wakes.queue());
-        self.count_arrivals(before);
         self.cause.set(outer);
     }
 
@@ -378,13 +335,7 @@ impl Vp {
         let vp = self.principal();
         let now = Instant::now();
         self.looked.set(now);
-        let busy = now.duration_since(self.counted.replace(now));
         self.until_look.set(LOOK_TURNS);
-        if self.machine().is_spread() {
-            self.was_busy(busy);
-        } else {
-            self.shares_above.store(1, Ordering::Relaxed);
-        }
         self.sitter.hold(|| {
             self.fire_timers(now);
             self.poll_io();
@@ -394,27 +345,24 @@ impl Vp {
             self.exit();
             return self.run(thread);
         }
-        if self.machine().is_spread() {
-            self.review_spread(now);
+        let may_steal = self.may_steal(now);
+        if may_steal {
+            self.ask_for_half();
         }
         if self.linger(over) {
-            self.exit();
-            return self.was_idle(now);
+            self.stop_asking(false);
+            return self.exit();
         }
-        let may_steal = self.thefts.may_begin(self.turns_that_ran(), now);
         if !self.has_enough()
             && let Some(thread) = self.search(may_steal)
         {
-            self.was_idle(now);
+            self.stop_asking(false);
             self.watch.set(HEARTBEAT);
             let thread = self.admit(thread);
             self.exit();
             return thread.map_or((), |thread| self.run(thread));
         }
         self.policy().idle();
-        self.judge_parting(now);
-        self.ask_for_a_part(now);
-        self.propose_to_spread(now);
         let machine = self.machine();
         // Before `announce`, whose fence orders both for `wake_one`.
         machine.awake.fetch_sub(1, Ordering::SeqCst);
@@ -449,6 +397,7 @@ impl Vp {
                 self.fibers.slept(now.elapsed());
             }
         }
+        self.stop_asking(is_asleep);
         self.pump_rises();
         if self.is_stand_in() {
             self.sleeper.rise();
@@ -463,7 +412,6 @@ impl Vp {
         machine.awake.fetch_add(1, Ordering::SeqCst);
         self.exit();
         self.begin_to_be_busy();
-        self.was_idle(now);
         if machine.reports_deadlocks {
             self.look_for_deadlock();
         }
@@ -561,11 +509,6 @@ impl Vp {
         Hungry { vp: self }
     }
 
-    /// Turns that were not over before they began, since somebody else had run the thread.
-    fn turns_that_ran(&self) -> u64 {
-        self.counters.polls.get() - self.counters.stale.get()
-    }
-
     /// A thread of the others', if that may be stolen, or a job.
     pub(super) fn search(&self, may_steal: bool) -> Option<Ready> {
         let machine = self.machine();
@@ -591,8 +534,9 @@ impl Vp {
         // Those who give may return nothing, or panic, and yet have left some with us: then nobody else tells us.
         let found = if thief.has_loot() { found.or_else(|| self.policy().next()) } else { found };
         drop(visit);
-        if found.is_some() {
-            self.thefts.begin(self.turns_that_ran());
+        if let Some(thread) = &found {
+            // SAFETY: a thread with a token keeps its machine alive.
+            self.has_stolen_from(unsafe { &*thread.header().vp.load(Ordering::Relaxed) });
         }
         found
     }
