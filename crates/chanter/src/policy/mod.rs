@@ -122,7 +122,7 @@ pub trait Policy: Send + Sync + 'static {
     /// of them), and cost no lock. (With
     /// [`lets_woken_run`](Policy::lets_woken_run) one goes first: the first that the turn of
     /// another of them has given a message; in one turn of 64 none does.) If another virtual processor is hungry
-    /// meanwhile, they come back as [`Reason::Displaced`]: keep those.
+    /// meanwhile, half of them come back as [`Reason::Displaced`], unless the policy lets the woken run: keep those.
     ///
     /// A `Ready` that is dropped ends its thread as cancelled (but not if a panic
     /// of this policy drops it).
@@ -130,7 +130,8 @@ pub trait Policy: Send + Sync + 'static {
 
     /// Whether `enqueue` returns every thread that is [`Reason::Woken`],
     /// [`Timer`](Reason::Timer) or [`Io`](Reason::Io), always: then it is not
-    /// asked. Looked at once, when the policy comes into force.
+    /// asked. Neither is it if half of those that run soon are handed to another virtual processor that has nothing to
+    /// run, which come to that one's policy as [`Reason::Remote`]. Looked at once, when the policy comes into force.
     fn lets_woken_run(&self) -> bool {
         false
     }

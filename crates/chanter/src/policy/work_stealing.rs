@@ -13,7 +13,8 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 /// A thread that is unblocked by its neighbour runs soon on the same virtual
 /// processor, so that a conversation stays in one cache; who is given a message
 /// even next, so that the stages of a pipeline do not fill up. All others queue up,
-/// first in first out; a hungry virtual processor takes half of the queue.
+/// first in first out; a hungry virtual processor takes half of the queue, or of those that run soon,
+/// and does so less often if it turns out that they talk to those that stayed.
 #[derive(Debug)]
 // The driver writes here all the time: nothing of anybody else's on its cache lines.
 #[repr(align(128))]

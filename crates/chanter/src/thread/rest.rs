@@ -293,20 +293,6 @@ impl State {
         }
     }
 
-    /// The holder of the token, who drives `home`, ends the thread's bias to it: nobody
-    /// else looks at the thread's rest, and the next bias need not wait for anybody.
-    pub(crate) fn give_home_up(&self, rest: &Rest, home: &Home) {
-        let word = self.word();
-        if home.bits != 0 && word & HOME == home.bits {
-            // If it fails, somebody revokes the bias, or the next driver will.
-            // ORDER: Relaxed: as in `leave_home`.
-            if self.change(word, with_home(word, 0), Ordering::Relaxed).is_ok() {
-                rest.earn_sooner();
-            }
-        }
-        rest.break_streak();
-    }
-
     /// The caller has set REVOKING in a word that was biased to `home`. True:
     /// the thread rested, and the caller holds its token.
     pub(crate) fn revoke(&self, rest: &Rest, home: &Home) -> bool {

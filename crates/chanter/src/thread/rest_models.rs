@@ -381,25 +381,6 @@ fn drivers_must_be_acquired() {
     needs("home_driver", Relaxed, told_between_two_terms);
 }
 
-/// INV-REST with a home that its driver has given up: the next one is earned
-/// elsewhere without a barrier.
-#[test]
-fn homes_may_be_given_up() {
-    check(|| {
-        let (to, life) = To::told_twice();
-        let homes = Arc::clone(&to.frame().homes);
-        let frame = to.frame();
-        frame.state.give_home_up(&frame.rest, &homes[0]);
-        let next = thread::spawn(move || {
-            to.run_moved(1, true);
-            to.tell(1);
-        });
-        to.tell(0);
-        next.join().unwrap();
-        life.is_over();
-    });
-}
-
 /// INV-REST among two who come from elsewhere: one revokes, the other does not
 /// have to; while a third claims it, as a shutdown or a snapshot does.
 #[test]

@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::Vp;
-use crate::policy::{Ready, ReadyQueue};
+use crate::policy::{ReadyQueue, Reason};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Nanoseconds that it costs if a thread comes from another virtual processor: both sides lose cache lines, and it will go back.
@@ -208,6 +208,9 @@ impl Vp {
         if self.is_stand_in() {
             return;
         }
+        if !self.lets_woken_run.get() {
+            return self.displace_half();
+        }
         let machine = self.machine();
         let count = machine.vps.len();
         let mut others = (1..count).map(|step| &machine.vps[(self.index + step) % count]);
@@ -227,7 +230,7 @@ impl Vp {
             }
         }
         while let Some(thread) = given.pop_front() {
-            self.send_to(thief, thread);
+            thief.push(thread);
         }
         if let Some(mut theft) = self.thefts.open.get() {
             // To give is no work.
@@ -236,11 +239,19 @@ impl Vp {
         }
     }
 
-    /// The thread, which may move, goes to another virtual processor.
-    fn send_to(&self, there: &Self, thread: Ready) {
-        let header = thread.header();
-        header.state.give_home_up(&header.rest, &self.home);
-        there.push(thread);
+    /// The policy decides: half of what runs soon goes back to it, and it may give that away.
+    fn displace_half(&self) {
+        // SAFETY: we are the holder, inside.
+        let half = unsafe { self.soon() }.len() / 2;
+        for _ in 0..half {
+            // SAFETY: as above; the policy is called between two borrows.
+            let Some(thread) = unsafe { self.soon() }.pop_back() else { break };
+            if let Some(stubborn) = self.policy().enqueue(thread, Reason::Displaced) {
+                // SAFETY: as above.
+                unsafe { self.soon() }.push_front(stubborn);
+            }
+        }
+        self.offer_to_others();
     }
 
     /// Between two turns, at a look at the clock: gives back what is ready if the last theft was dear. The caller is inside.
@@ -251,7 +262,7 @@ impl Vp {
         let soon = unsafe { self.soon() };
         for _ in 0..soon.len() {
             match soon.pop_front() {
-                Some(thread) if thread.may_move() => self.send_to(there, thread),
+                Some(thread) if thread.may_move() => there.push(thread),
                 Some(thread) => soon.push_back(thread),
                 None => break,
             }
