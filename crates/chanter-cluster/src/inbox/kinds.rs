@@ -7,9 +7,9 @@ use chanter::base::{Queue, Wakes};
 use foldhash::HashMap;
 
 use super::irecv::{Request, Via};
+use super::message::Message;
 use super::pattern::Pattern;
 use super::place::{Got, Note};
-use super::message::Message;
 use super::store::Key;
 
 /// So many kinds are faster looked through than found.
@@ -93,7 +93,12 @@ impl Kinds {
     }
 
     /// Gives a message to the receive that was posted first of all that want it. `Err`: there is none. `via`: who brings it.
-    pub(super) fn give(&mut self, message: Box<Message>, via: Via, wakes: &mut Wakes) -> Result<(), Box<Message>> {
+    pub(super) fn give(
+        &mut self,
+        message: Box<Message>,
+        via: Via,
+        wakes: &mut Wakes,
+    ) -> Result<(), Box<Message>> {
         if self.waiting == 0 {
             return Err(message);
         }

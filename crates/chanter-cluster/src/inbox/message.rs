@@ -47,13 +47,7 @@ impl Message {
     }
 
     /// One with a body.
-    pub(crate) fn of_body(
-        lease: Lease,
-        from: ThreadName,
-        to: ThreadName,
-        tag: u32,
-        body: Body,
-    ) -> Box<Self> {
+    pub(crate) fn of_body(lease: Lease, from: ThreadName, to: ThreadName, tag: u32, body: Body) -> Box<Self> {
         let mut message = Self::new(lease, from, to, tag);
         message.written.set_body(body);
         message
@@ -62,8 +56,7 @@ impl Message {
     /// One in new memory.
     #[cold]
     fn fresh() -> Box<Self> {
-        let nobody =
-            ThreadName { pe: Pe(0), process: Peer(0), thread: Slot { index: 0, generation: 0 } };
+        let nobody = ThreadName { pe: Pe(0), process: Peer(0), thread: Slot { index: 0, generation: 0 } };
         Box::new(Self {
             lease: Lease::nobodys(),
             from: nobody,

@@ -14,8 +14,8 @@ use chanter::base::{Place, Queue, Wakes};
 
 use super::irecv::{Request, Via};
 use super::kinds::Kinds;
-use super::pattern::{Pattern, Source};
 use super::message::Message;
+use super::pattern::{Pattern, Source};
 use super::store::{Store, concerns};
 use crate::engine::{Peer, Why};
 use crate::name::ThreadName;
@@ -199,13 +199,7 @@ impl Core {
 
     /// A message of another process has come. `Err`: the inbox is closed. Whether the sender kept within its window; if not, the
     /// message is dropped.
-    pub(crate) fn arrive(
-        &self,
-        from: ThreadName,
-        own: ThreadName,
-        tag: u32,
-        body: Body,
-    ) -> Result<bool, Body> {
+    pub(crate) fn arrive(&self, from: ThreadName, tag: u32, body: Body) -> Result<bool, Body> {
         let mut wakes = Wakes::new();
         {
             let Some(mut state) = self.lease.lock() else { return Err(body) };
@@ -217,6 +211,7 @@ impl Core {
             }
             account.messages += 1;
             account.bytes += bytes;
+            let own = state.name.unwrap_or(from);
             let mut message = Message::of_body(self.lease, from, own, tag, body);
             (message.is_away, message.number) = (true, state.count());
             state.deliver(message, Via::Poll, &mut wakes);

@@ -85,7 +85,8 @@ impl Table {
         entry.is_open = true;
         let slot = Slot { index, generation: entry.generation };
         let (chunk, at) = place(index);
-        let places = self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| OnceLock::new()).collect());
+        let places =
+            self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| OnceLock::new()).collect());
         let window = places[at].get_or_init(Window::vacant);
         Some((slot, window.let_to_inbox(self.tenant(slot.generation), make(slot))))
     }
@@ -117,8 +118,10 @@ impl Table {
     pub(crate) fn all(&self) -> Vec<Lease> {
         let book = self.book();
         let open = book.entries.iter().enumerate().filter(|(_, entry)| entry.is_open);
-        open.filter_map(|(index, entry)| self.find(Slot { index: index as u32, generation: entry.generation }))
-            .collect()
+        open.filter_map(|(index, entry)| {
+            self.find(Slot { index: index as u32, generation: entry.generation })
+        })
+        .collect()
     }
 }
 
@@ -158,7 +161,8 @@ mod tests {
     }
 
     fn remove(table: &Table, slot: Slot) -> bool {
-        let name = crate::ThreadName { pe: crate::engine::Pe(0), process: crate::engine::Peer(0), thread: slot };
+        let name =
+            crate::ThreadName { pe: crate::engine::Pe(0), process: crate::engine::Peer(0), thread: slot };
         table.remove(slot, &SendError::Gone(name)).is_some()
     }
 

@@ -339,7 +339,13 @@ impl Node {
     }
 
     /// What is sent is written already.
-    pub(crate) fn send_body(self: &Arc<Self>, from: ThreadName, to: ThreadName, tag: u32, body: Body) -> Send {
+    pub(crate) fn send_body(
+        self: &Arc<Self>,
+        from: ThreadName,
+        to: ThreadName,
+        tag: u32,
+        body: Body,
+    ) -> Send {
         if to.process == self.me {
             return match self.table.find(to.thread) {
                 Some(lease) => Send::new(Message::of_body(lease, from, to, tag, body)),
@@ -687,9 +693,19 @@ impl Node {
         polled
     }
 
-    /// The same, for a thread that waits for itself. If the server found it here and went away, it is called again for what
+    /// Whether the engine has work, or has some in a moment. Engines that let others linger look for little.
+    #[inline]
+    fn has_work_soon(&self) -> bool {
+        (0..serve::LOOKS).any(|_| self.engine.has_work())
+    }
+
+    /// As `poll`, for a thread that waits for itself. If the server found it here and went away, it is called again for what
     /// has come at the end.
     pub(crate) fn poll_for_oneself(&self) {
+        if !self.engine.linger().is_zero() && !self.has_work_soon() && self.waiting.is_empty() {
+            // The server does the rest.
+            return;
+        }
         self.poll();
         if !self.is_pumped && self.engine.has_work() {
             let _ = self.server.try_send(());

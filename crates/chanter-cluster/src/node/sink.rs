@@ -6,7 +6,7 @@ use super::{LONGEST_NAME, Node, lock};
 use crate::engine::{Change, Lane, Peer, Sink};
 use crate::error::{LookupError, SendError};
 use crate::inbox::Core;
-use crate::name::Asker;
+use crate::name::{Asker, ThreadName};
 use crate::wire::{Body, Control, Header, Kind, LENGTH, Slot, WITHDRAWN};
 
 impl Sink for &Node {
@@ -35,9 +35,9 @@ impl Node {
         match header.kind {
             Kind::Message => {
                 link.taken.fetch_add(1, Ordering::Relaxed);
-                let (sender, own) = (self.name(from, header.from), self.name(self.me, header.to));
+                let sender = ThreadName { pe: link.pe, process: from, thread: header.from };
                 let inbox = self.table.find(header.to).map(Core::of);
-                let has_arrived = inbox.and_then(|inbox| inbox.arrive(sender, own, header.tag, frame).ok());
+                let has_arrived = inbox.and_then(|inbox| inbox.arrive(sender, header.tag, frame).ok());
                 let Some(has_arrived) = has_arrived else {
                     self.tell_gone(from, header.to);
                     return None;

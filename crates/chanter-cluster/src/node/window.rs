@@ -12,8 +12,8 @@
 use std::fmt;
 use std::future::IntoFuture;
 use std::ops::DerefMut;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use chanter::Event;
 use chanter::base::{BiasedGuard, BiasedLock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
@@ -363,8 +363,7 @@ impl Note {
     fn is_refused(&mut self, state: &State, tenant: u64) {
         let Content::Message(message) = &self.content else { return };
         let closed = state.closed.as_ref().filter(|_| state.tenant == tenant);
-        self.closed =
-            Some(closed.cloned().unwrap_or_else(|| Box::new(SendError::Gone(message.to))));
+        self.closed = Some(closed.cloned().unwrap_or_else(|| Box::new(SendError::Gone(message.to))));
     }
 }
 
@@ -424,21 +423,19 @@ impl Operation for Send {
 
     #[inline(always)]
     fn finish(share: &Share, note: &mut Note) -> Self::Output {
-        match std::mem::replace(&mut note.content, Content::Sent) {
-            Content::Sent => Ok(()),
-            content => finish(share.0, content, note.closed.take()),
-        }
+        if matches!(note.content, Content::Sent) { Ok(()) } else { finish(share.0, note) }
     }
 }
 
 /// It has not gone yet.
 #[inline(never)]
-fn finish(lease: Lease, content: Content, closed: Option<Box<SendError>>) -> Result<(), SendError> {
-    let mut message = match content {
+fn finish(lease: Lease, note: &mut Note) -> Result<(), SendError> {
+    let mut message = match std::mem::replace(&mut note.content, Content::Sent) {
         Content::Sent => return Ok(()),
         Content::Bad(error) => return Err(*error),
         Content::Message(message) => message,
     };
+    let closed = note.closed.take();
     if let Some(closed) = closed {
         return Err(match (&message.node, *closed) {
             // The window has had another tenant since.

@@ -52,6 +52,9 @@ impl Flavor for Writer {
     }
 }
 
+/// Bytes of a number of 64 bits, at most.
+const NUMBER: usize = 10;
+
 /// What postcard writes lies in its message.
 struct InPlace<'a>(&'a mut Written);
 
@@ -66,7 +69,12 @@ impl Flavor for InPlace<'_> {
 
     #[inline(always)]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(bytes);
+        if bytes.len() <= NUMBER {
+            // A number, just written byte by byte: to read it at once the processor would wait for all of them.
+            bytes.iter().for_each(|byte| self.0.push(*byte));
+        } else {
+            self.0.extend_from_slice(bytes);
+        }
         Ok(())
     }
 

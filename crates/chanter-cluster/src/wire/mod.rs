@@ -9,6 +9,8 @@ mod link;
 mod written;
 
 pub use body::Body;
+#[doc(hidden)]
+pub use body::memory;
 pub use buffer::Buffer;
 #[doc(hidden)]
 pub use buffer::moved;

@@ -327,6 +327,7 @@ unsafe impl<O: Operation> Branch for PlaceBranch<O> {
         }
     }
 
+    #[inline(always)]
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> O::Output {
         // SAFETY: settled: the note is ours.
         O::finish(&self.place, unsafe { self.slot.note() })
