@@ -7,6 +7,7 @@
 //!   did not happen after all is back in its place.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::ops::DerefMut;
 use std::sync::{Arc, Weak};
 
@@ -118,7 +119,7 @@ impl State {
     }
 
     /// Nothing arrives any more: the other processes that have sent something, and what nobody has received.
-    pub(crate) fn close(&mut self) -> (Vec<Peer>, Vec<Box<Message>>) {
+    pub(crate) fn close(&mut self) -> (Vec<Peer>, VecDeque<Box<Message>>) {
         let senders = self.accounts.drain().map(|(peer, _)| peer).collect();
         (senders, self.store.drain())
     }

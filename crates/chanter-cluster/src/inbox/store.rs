@@ -78,8 +78,8 @@ impl Store {
     }
 
     /// All that are left, in any order.
-    pub(super) fn drain(&mut self) -> Vec<Box<Message>> {
-        let mut all: Vec<Box<Message>> = self.row.drain(..).collect();
+    pub(super) fn drain(&mut self) -> VecDeque<Box<Message>> {
+        let mut all = std::mem::take(&mut self.row);
         all.extend(std::mem::take(&mut self.index).queues.into_values().flatten());
         all
     }

@@ -9,6 +9,7 @@
 //! used again. A [`Lease`] says whose the window was, and under the lock it is looked whether it still is. If not, that inbox is
 //! closed (law D5). A receive that still waits in a closed inbox does so in what that tenant has left behind.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::IntoFuture;
 use std::ops::DerefMut;
@@ -53,8 +54,7 @@ pub struct State {
     waiting: Queue<Note>,
     /// The inbox itself, if it is one of this process: a message then is there when its send commits.
     inbox: Option<Box<inbox::State>>,
-    /// Those of earlier tenants in which receives wait, in vain.
-    #[expect(clippy::vec_box, reason = "who waits in one must not be moved")]
+    /// Those of earlier tenants in which receives wait, in vain. They stay where they are.
     left: Vec<(u64, Box<inbox::State>)>,
 }
 
@@ -211,7 +211,7 @@ impl Lease {
             if let Some(inbox) = inbox.take_if(|inbox| inbox.is_waited_in()) {
                 state.left.push((self.tenant, inbox));
             }
-            Left { senders, _kept: (messages, inbox, closed) }
+            Left { senders, _messages: messages, _inbox: inbox, _closed: closed }
         };
         wakes.queue();
         Some(left)
@@ -229,7 +229,9 @@ impl Lease {
 pub(crate) struct Left {
     /// Other processes that have sent something to that inbox.
     pub(crate) senders: Vec<Peer>,
-    _kept: (Vec<Box<Message>>, Option<Box<inbox::State>>, Option<Box<SendError>>),
+    _messages: VecDeque<Box<Message>>,
+    _inbox: Option<Box<inbox::State>>,
+    _closed: Option<Box<SendError>>,
 }
 
 impl State {

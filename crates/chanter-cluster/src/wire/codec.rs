@@ -70,8 +70,7 @@ impl Flavor for InPlace<'_> {
     #[inline(always)]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
         if bytes.len() <= NUMBER {
-            // A number, just written byte by byte: to read it at once the processor would wait for all of them.
-            bytes.iter().for_each(|byte| self.0.push(*byte));
+            self.0.extend_slowly(bytes);
         } else {
             self.0.extend_from_slice(bytes);
         }

@@ -45,7 +45,17 @@ impl Written {
                 self.short[self.length] = byte;
                 self.length += 1;
             }
-            _ => self.spill(&[byte]),
+            Some(body) => body.push(byte),
+            None => self.spill(&[byte]),
+        }
+    }
+
+    /// Appends few bytes that have just been written one by one: to read them at once the processor would wait for all of them.
+    #[inline(always)]
+    pub(super) fn extend_slowly(&mut self, more: &[u8]) {
+        match &mut self.body {
+            None => more.iter().for_each(|byte| self.push(*byte)),
+            Some(body) => body.extend_from_slice(more),
         }
     }
 
