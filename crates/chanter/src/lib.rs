@@ -112,7 +112,7 @@ pub mod base {
     pub use crate::lock::gate::{Entering, Gate, Mode, Noted};
     #[cfg(tally)]
     pub use crate::sync::tally;
-    pub use crate::sync::{Guard, Lock};
+    pub use crate::sync::{BiasedGuard, BiasedLock, Guard, Lock};
     pub use crate::vp::{Pump, PumpRest, choose};
 
     /// The synchronization on an event: what its `IntoFuture` gives.

@@ -88,7 +88,7 @@ impl Request {
 
 /// A posted receive in its inbox: it is taken back when this is dropped.
 pub struct Ticket {
-    core: Arc<Core>,
+    core: Core,
     request: Arc<Request>,
     pattern: Pattern,
     number: u64,
@@ -140,7 +140,7 @@ pub struct Irecv<T, R = AsValue> {
 }
 
 impl<T, R: Read<T>> Irecv<T, R> {
-    pub(super) fn new(core: Arc<Core>, pattern: Pattern) -> Self {
+    pub(super) fn new(core: Core, pattern: Pattern) -> Self {
         let request = Arc::new(Request::default());
         let number = core.post(pattern, &request);
         let ticket = Ticket { core, request, pattern, number };
@@ -155,7 +155,7 @@ impl<T, R: Read<T>> Irecv<T, R> {
     pub fn test(&mut self) -> Result<Option<Received<T>>, RecvError> {
         let Some(got) = self.ticket.request.empty() else { return Ok(None) };
         self.was_taken = true;
-        receive::<T, R>(&self.ticket.core, self.ticket.pattern, got).map(Some)
+        receive::<T, R>(&self.ticket.core, &self.ticket.pattern, got).map(Some)
     }
 
     /// Waits in the process's queue until the message is there.
@@ -186,7 +186,7 @@ impl<T, R: Read<T>> Operation for Irecv<T, R> {
 
     fn finish(ticket: &Ticket, note: &mut Note) -> Self::Output {
         let got = note.0.take().expect("a receive that has committed has got something");
-        receive::<T, R>(&ticket.core, ticket.pattern, got)
+        receive::<T, R>(&ticket.core, &ticket.pattern, got)
     }
 }
 

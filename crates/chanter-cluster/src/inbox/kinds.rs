@@ -7,9 +7,10 @@ use chanter::base::{Queue, Wakes};
 use foldhash::HashMap;
 
 use super::irecv::{Request, Via};
+use super::message::Message;
 use super::pattern::Pattern;
 use super::place::{Got, Note};
-use super::store::{Key, Message};
+use super::store::Key;
 
 /// So many kinds are faster looked through than found.
 const FEW: usize = 16;
@@ -54,8 +55,8 @@ impl Kind {
 
 impl Kinds {
     /// How many receives are posted.
-    #[cfg(test)]
-    fn waiting(&self) -> usize {
+    #[inline(always)]
+    pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
 
@@ -70,7 +71,7 @@ impl Kinds {
             self.posts += 1;
             note.set_number(self.posts);
         }
-        &mut self.of(note.pattern()).events
+        &mut self.of(*note.pattern()).events
     }
 
     /// Posts a request; its number.
@@ -92,7 +93,12 @@ impl Kinds {
     }
 
     /// Gives a message to the receive that was posted first of all that want it. `Err`: there is none. `via`: who brings it.
-    pub(super) fn give(&mut self, message: Message, via: Via, wakes: &mut Wakes) -> Result<(), Message> {
+    pub(super) fn give(
+        &mut self,
+        message: Box<Message>,
+        via: Via,
+        wakes: &mut Wakes,
+    ) -> Result<(), Box<Message>> {
         if self.waiting == 0 {
             return Err(message);
         }
@@ -188,14 +194,15 @@ mod tests {
     use super::*;
     use crate::engine::{Pe, Peer};
     use crate::name::ThreadName;
-    use crate::wire::{Body, Slot};
+    use crate::node::Lease;
+    use crate::wire::Slot;
 
     fn from(index: u32) -> ThreadName {
         ThreadName { pe: Pe(0), process: Peer(0), thread: Slot { index, generation: 1 } }
     }
 
-    fn message(sender: u32, tag: u32) -> Message {
-        Message { from: from(sender), tag, body: Body::with_capacity(0), number: 1 }
+    fn message(sender: u32, tag: u32) -> Box<Message> {
+        Message::new(Lease::nobodys(), from(sender), from(0), tag)
     }
 
     /// Few kinds, and so many that they are indexed, against a list that is searched from its beginning.

@@ -2,6 +2,7 @@
 
 mod irecv;
 mod kinds;
+mod message;
 mod pattern;
 mod place;
 mod polling;
@@ -19,6 +20,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use irecv::Request;
 pub use irecv::{Irecv, testany, waitall};
+pub(crate) use message::Message;
 use pattern::Pattern;
 pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
 use place::Share;
@@ -37,19 +39,20 @@ use crate::wire::Buffer;
 /// The name is of use as long as the inbox is open, that is until it is dropped. It may be shared by several threads, who
 /// then have one name.
 pub struct Inbox {
-    core: Arc<Core>,
+    core: Core,
+    name: ThreadName,
     node: Arc<Node>,
     given: Option<String>,
 }
 
 impl Inbox {
-    pub(crate) fn new(core: Arc<Core>, node: Arc<Node>, given: Option<String>) -> Self {
-        Self { core, node, given }
+    pub(crate) fn new(core: Core, name: ThreadName, node: Arc<Node>, given: Option<String>) -> Self {
+        Self { core, name, node, given }
     }
 
     /// Its name, which may be sent to others.
     pub fn name(&self) -> ThreadName {
-        self.core.name
+        self.name
     }
 
     /// The event of sending `value`, with a tag, to a thread anywhere. The value is written down at once: it may be
@@ -62,7 +65,7 @@ impl Inbox {
     /// # Errors
     /// See [`SendError`](crate::SendError); a value that cannot be written is told of here, too.
     pub fn send<T: Serialize + ?Sized>(&self, to: ThreadName, tag: u32, value: &T) -> Send {
-        self.node.send(self.core.name, to, tag, value)
+        self.node.send(self.name, to, tag, value)
     }
 
     /// The event of sending a [`Buffer`], as [`send`](Self::send) sends a value, without a copy. It is received by
@@ -71,7 +74,7 @@ impl Inbox {
     /// # Errors
     /// See [`SendError`](crate::SendError).
     pub fn send_buffer<T: Pod>(&self, to: ThreadName, tag: u32, buffer: Buffer<T>) -> Send {
-        self.node.send_body(self.core.name, to, tag, Ok(buffer.into_body()))
+        self.node.send_body(self.name, to, tag, buffer.into_body())
     }
 
     /// The event of receiving a message from a thread, or [`ANYONE`], with a tag, or [`ANY_TAG`]: the oldest that is wanted.
@@ -83,7 +86,7 @@ impl Inbox {
     /// [`Lost`](crate::RecvError::Lost) if a thread was named whose process has gone, and no message of it is left; for
     /// `ANYONE` never. [`Decode`](crate::RecvError::Decode) if what was sent is not of type `T`.
     pub fn recv<T: DeserializeOwned>(&self, from: impl Into<Source>, tag: impl Into<Tags>) -> Recv<T> {
-        Recv::new(Share(Arc::clone(&self.core)), Pattern { from: from.into(), tag: tag.into() })
+        Recv::new(Share(self.core), Pattern { from: from.into(), tag: tag.into() })
     }
 
     /// The event of receiving a [`Buffer`], as [`recv`](Self::recv) receives a value, without a copy.
@@ -96,7 +99,7 @@ impl Inbox {
         from: impl Into<Source>,
         tag: impl Into<Tags>,
     ) -> Recv<Buffer<T>, AsBuffer> {
-        Recv::new(Share(Arc::clone(&self.core)), Pattern { from: from.into(), tag: tag.into() })
+        Recv::new(Share(self.core), Pattern { from: from.into(), tag: tag.into() })
     }
 
     /// Posts a receive of a [`Buffer`] now; see [`Irecv`].
@@ -105,12 +108,12 @@ impl Inbox {
         from: impl Into<Source>,
         tag: impl Into<Tags>,
     ) -> Irecv<Buffer<T>, AsBuffer> {
-        Irecv::new(Arc::clone(&self.core), Pattern { from: from.into(), tag: tag.into() })
+        Irecv::new(self.core, Pattern { from: from.into(), tag: tag.into() })
     }
 
     /// Posts a receive now, to be tested or awaited later; see [`Irecv`].
     pub fn irecv<T: DeserializeOwned>(&self, from: impl Into<Source>, tag: impl Into<Tags>) -> Irecv<T> {
-        Irecv::new(Arc::clone(&self.core), Pattern { from: from.into(), tag: tag.into() })
+        Irecv::new(self.core, Pattern { from: from.into(), tag: tag.into() })
     }
 
     /// The event that a process has gone: what became of the messages that were sent there from this inbox (D2).
@@ -138,7 +141,7 @@ impl Inbox {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn returned(&self, process: u32) -> impl Event<Output = Returned> + std::marker::Send + use<> {
-        self.node.returned(self.core.name.thread, Peer(process))
+        self.node.returned(self.name.thread, Peer(process))
     }
 
     /// How many messages wait that no receive wanted.
@@ -163,6 +166,6 @@ impl fmt::Debug for Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        self.node.close(&self.core, self.given.as_deref());
+        self.node.close(self.name, self.given.as_deref());
     }
 }

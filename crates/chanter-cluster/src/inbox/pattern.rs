@@ -53,6 +53,20 @@ impl Pattern {
             && (self.tag == Tags::Any || self.tag == Tags::Tag(tag))
     }
 
+    /// The same, of what lies in a message.
+    #[inline(always)]
+    pub(super) fn wants_of(&self, from: &ThreadName, tag: u32) -> bool {
+        let is_wanted = match &self.tag {
+            Tags::Tag(wanted) => *wanted == tag,
+            Tags::Any => true,
+        };
+        is_wanted
+            && match &self.from {
+                Source::Anyone => true,
+                Source::Thread(wanted) => wanted == from,
+            }
+    }
+
     /// All that want such a message, the exact one first.
     pub(super) fn all((from, tag): (ThreadName, u32)) -> [Self; 4] {
         let [any, tagged, sent] = Self::wild((from, tag));

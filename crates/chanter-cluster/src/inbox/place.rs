@@ -7,6 +7,7 @@
 //!   did not happen after all is back in its place.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::ops::DerefMut;
 use std::sync::{Arc, Weak};
 
@@ -14,27 +15,30 @@ use chanter::base::{Place, Queue, Wakes};
 
 use super::irecv::{Request, Via};
 use super::kinds::Kinds;
+use super::message::Message;
 use super::pattern::{Pattern, Source};
-use super::store::{Message, Store, concerns};
+use super::store::{Store, concerns};
 use crate::engine::{Peer, Why};
-use crate::error::SendError;
 use crate::name::ThreadName;
-use crate::node::{Node, Window, Windowed};
+use crate::node::{Lease, Node, Window, Windowed};
 use crate::wire::Body;
 use foldhash::HashMap;
 
 /// What a receive has got.
-pub(super) type Got = Result<Message, Why>;
+pub(super) type Got = Result<Box<Message>, Why>;
 
+/// An inbox, as long as it is open. It lies in the [window](Window) of threads of its process: what has come, and how much of
+/// theirs, are under one lock.
+#[derive(Clone, Copy)]
 pub(crate) struct Core {
-    pub(crate) name: ThreadName,
-    node: Weak<Node>,
-    /// The window of threads of this process, with what has come: they are under one lock.
-    window: Window,
+    lease: Lease,
 }
 
-/// What is behind the lock of an inbox, with the [window](Window) of the threads of its own process.
+/// What is behind the lock of an inbox.
 pub(crate) struct State {
+    /// The process that it is an inbox of, and its name there.
+    node: Weak<Node>,
+    name: Option<ThreadName>,
     store: Store,
     kinds: Kinds,
     /// How many messages have come.
@@ -65,8 +69,9 @@ impl Note {
         Self { pattern, number: Cell::new(0), got: None }
     }
 
-    pub(super) fn pattern(&self) -> Pattern {
-        self.pattern
+    #[inline(always)]
+    pub(super) fn pattern(&self) -> &Pattern {
+        &self.pattern
     }
 
     /// The how-manieth receive it is of all that were posted; 0 until it is.
@@ -78,24 +83,45 @@ impl Note {
         self.number.set(number);
     }
 
+    #[inline(always)]
     pub(super) fn put(&mut self, got: Option<Got>) {
         self.got = got;
     }
 
+    #[inline(always)]
     pub(super) fn take(&mut self) -> Got {
         self.got.take().expect("a receive that has committed has got something")
     }
 }
 
 impl State {
-    fn new(lost: HashMap<Peer, Why>) -> Self {
+    pub(crate) fn new(name: ThreadName, node: Weak<Node>) -> Self {
+        Self { node, name: Some(name), ..Self::nobodys() }
+    }
+
+    /// One in which nothing arrives.
+    pub(crate) fn nobodys() -> Self {
         Self {
+            node: Weak::new(),
+            name: None,
             store: Store::default(),
             kinds: Kinds::default(),
             arrived: 0,
-            lost,
+            lost: HashMap::default(),
             accounts: HashMap::default(),
         }
+    }
+
+    /// Whether receives wait in it.
+    #[inline(always)]
+    pub(crate) fn is_waited_in(&self) -> bool {
+        self.kinds.waiting() > 0
+    }
+
+    /// Nothing arrives any more: the other processes that have sent something, and what nobody has received.
+    pub(crate) fn close(&mut self) -> (Vec<Peer>, VecDeque<Box<Message>>) {
+        let senders = self.accounts.drain().map(|(peer, _)| peer).collect();
+        (senders, self.store.drain())
     }
 
     fn lost(&self, pattern: &Pattern) -> Option<Why> {
@@ -104,19 +130,30 @@ impl State {
     }
 
     /// A message of this process has come. Whether it is kept: nobody waits for it.
-    pub(crate) fn arrive(&mut self, from: ThreadName, tag: u32, body: Body, wakes: &mut Wakes) -> bool {
-        let number = self.count();
-        self.deliver(Message { from, tag, body, number }, Via::Thread, wakes)
+    #[inline]
+    pub(crate) fn arrive(&mut self, mut message: Box<Message>, wakes: &mut Wakes) -> bool {
+        message.number = self.count();
+        self.deliver(message, Via::Thread, wakes)
+    }
+
+    /// The same, where nobody waits.
+    #[inline(always)]
+    pub(crate) fn keep(&mut self, mut message: Box<Message>) {
+        debug_assert!(!self.is_waited_in(), "INV-INBOX");
+        message.number = self.count();
+        self.store.put_last(message);
     }
 
     /// The number of a message that has come.
+    #[inline(always)]
     fn count(&mut self) -> u64 {
         self.arrived += 1;
         self.arrived
     }
 
     /// Gives a message to the receive that was posted first of all that want it, or keeps it. Whether it is kept.
-    fn deliver(&mut self, message: Message, via: Via, wakes: &mut Wakes) -> bool {
+    #[inline]
+    fn deliver(&mut self, message: Box<Message>, via: Via, wakes: &mut Wakes) -> bool {
         match self.kinds.give(message, via, wakes) {
             Ok(()) => false,
             Err(message) => {
@@ -127,63 +164,67 @@ impl State {
     }
 }
 
-/// What a receive gets that is posted now. A message of this process leaves room for another one.
-fn take(state: &mut Windowed, own: Peer, pattern: &Pattern, wakes: &mut Wakes) -> Option<Got> {
-    let inbox = state.inbox();
-    match inbox.store.take(pattern) {
-        Some(message) => {
-            if message.from.process == own {
-                state.give_back(1, message.body.len() as u64, wakes);
-            }
-            Some(Ok(message))
-        }
-        None => inbox.lost(pattern).map(Err),
+/// The oldest message that is wanted. One of this process leaves room for another one.
+#[inline(always)]
+fn take_message(state: &mut Windowed, pattern: &Pattern, wakes: &mut Wakes) -> Option<Box<Message>> {
+    let message = state.inbox().store.take(pattern)?;
+    if !message.is_away {
+        state.give_back(1, message.written.len() as u64, wakes);
+    }
+    Some(message)
+}
+
+/// What a receive gets that is posted now.
+fn take(state: &mut Windowed, pattern: &Pattern, wakes: &mut Wakes) -> Option<Got> {
+    match take_message(state, pattern, wakes) {
+        Some(message) => Some(Ok(message)),
+        None => state.inbox().lost(pattern).map(Err),
     }
 }
 
 /// A message that was taken did not arrive after all.
-fn put_back(state: &mut Windowed, own: Peer, message: Message, wakes: &mut Wakes) {
-    let (is_own, bytes) = (message.from.process == own, message.body.len() as u64);
+fn put_back(state: &mut Windowed, message: Box<Message>, wakes: &mut Wakes) {
+    let is_own = !message.is_away;
+    let bytes = message.written.len() as u64;
     if state.inbox().deliver(message, Via::Thread, wakes) && is_own {
         state.take(bytes);
     }
 }
 
 impl Core {
-    pub(crate) fn new(name: ThreadName, node: Weak<Node>, lost: HashMap<Peer, Why>) -> Self {
-        Self { name, node, window: Window::of_inbox(State::new(lost)) }
+    /// The inbox that has this window.
+    #[inline]
+    pub(crate) fn of(lease: Lease) -> Self {
+        Self { lease }
     }
 
-    /// The window of threads of this process.
-    pub(crate) fn window(&self) -> &Window {
-        &self.window
-    }
-
-    /// A message of another process has come. Whether its sender kept within its window; if not, it is dropped.
-    pub(crate) fn arrive(&self, from: ThreadName, tag: u32, body: Body) -> bool {
+    /// A message of another process has come. `Err`: the inbox is closed. Whether the sender kept within its window; if not, the
+    /// message is dropped.
+    pub(crate) fn arrive(&self, from: ThreadName, tag: u32, body: Body) -> Result<bool, Body> {
         let mut wakes = Wakes::new();
         {
-            let mut state = self.window.lock();
+            let Some(mut state) = self.lease.lock() else { return Err(body) };
             let state = state.inbox();
             let account = state.accounts.entry(from.process).or_default();
             let bytes = body.len() as u64;
             if !Window::has_room(account.messages, account.bytes, bytes) {
-                return false;
+                return Ok(false);
             }
             account.messages += 1;
             account.bytes += bytes;
-            let number = state.count();
-            state.deliver(Message { from, tag, body, number }, Via::Poll, &mut wakes);
+            let own = state.name.unwrap_or(from);
+            let mut message = Message::of_body(self.lease, from, own, tag, body);
+            (message.is_away, message.number) = (true, state.count());
+            state.deliver(message, Via::Poll, &mut wakes);
         }
         wakes.queue();
-        true
+        Ok(true)
     }
 
     /// A process has gone: nothing comes from it any more.
     pub(crate) fn lose(&self, peer: Peer, why: Why) {
         let mut wakes = Wakes::new();
-        {
-            let mut state = self.window.lock();
+        if let Some(mut state) = self.lease.lock() {
             let state = state.inbox();
             state.lost.insert(peer, why);
             state.accounts.remove(&peer);
@@ -192,43 +233,34 @@ impl Core {
         wakes.queue();
     }
 
-    /// The inbox is closed: who has sent messages that nobody received. Threads of this process are told here.
-    pub(crate) fn close(&self) -> Vec<Peer> {
-        let (messages, peers) = {
-            let mut state = self.window.lock();
-            let state = state.inbox();
-            let peers = state.accounts.drain().map(|(peer, _)| peer).collect();
-            (state.store.drain(), peers)
-        };
-        self.window.close(&SendError::Gone(self.name));
-        drop(messages);
-        peers
-    }
-
     /// How many messages wait to be received.
     pub(super) fn len(&self) -> usize {
-        self.window.lock().inbox().store.len()
+        self.lease.lock().map_or(0, |mut state| state.inbox().store.len())
     }
 
     /// The process that it is an inbox of, as long as somebody has that.
     pub(super) fn node(&self) -> Option<Arc<Node>> {
-        self.node.upgrade()
+        self.lease.lock()?.inbox().node.upgrade()
+    }
+
+    /// The message that a receive gets that is not posted.
+    #[inline(always)]
+    pub(super) fn take_message(&self, pattern: &Pattern, wakes: &mut Wakes) -> Option<Box<Message>> {
+        take_message(&mut *self.lease.lock()?, pattern, wakes)
     }
 
     /// What a receive gets that is not posted.
-    pub(super) fn take(&self, pattern: &Pattern) -> Option<Got> {
-        let mut wakes = Wakes::new();
-        let got = take(&mut self.window.lock(), self.name.process, pattern, &mut wakes);
-        wakes.queue();
-        got
+    pub(super) fn take(&self, pattern: &Pattern, wakes: &mut Wakes) -> Option<Got> {
+        take(&mut *self.lease.lock()?, pattern, wakes)
     }
 
     /// Posts a request, or fulfils it at once. Its number, to take it back with.
     pub(super) fn post(&self, pattern: Pattern, request: &Arc<Request>) -> u64 {
         let mut wakes = Wakes::new();
         let number = {
-            let mut state = self.window.lock();
-            match take(&mut state, self.name.process, &pattern, &mut wakes) {
+            // In a closed inbox it would never get anything.
+            let Some(mut state) = self.lease.lock() else { return 0 };
+            match take(&mut state, &pattern, &mut wakes) {
                 Some(got) => {
                     request.fill(got, Via::Thread, &mut wakes);
                     0
@@ -244,13 +276,19 @@ impl Core {
     pub(super) fn take_back(&self, pattern: &Pattern, number: u64, request: &Request) {
         let mut wakes = Wakes::new();
         {
-            let mut state = self.window.lock();
-            if let Some(got) = request.empty() {
-                if let Ok(message) = got {
-                    put_back(&mut state, self.name.process, message, &mut wakes);
+            let mut state = self.lease.lock_any();
+            let tenant = self.lease.tenant();
+            match request.empty() {
+                Some(Ok(message)) if state.inbox_if(tenant).is_some() => {
+                    put_back(&mut state, message, &mut wakes);
                 }
-            } else if number > 0 {
-                state.inbox().kinds.take_back(pattern, number);
+                // Of a process that is lost; or there is nowhere to put it.
+                Some(_) => {}
+                None if number > 0 => {
+                    state.inbox_of(tenant).kinds.take_back(pattern, number);
+                    state.sweep(tenant);
+                }
+                None => {}
             }
         }
         wakes.queue();
@@ -260,13 +298,11 @@ impl Core {
     /// taken.)
     pub(super) fn was_received(&self, message: &Message) {
         let peer = message.from.process;
-        if peer == self.name.process {
-            return;
-        }
-        let bytes = message.body.len() as u64;
-        let owed = {
-            let mut state = self.window.lock();
-            let Some(account) = state.inbox().accounts.get_mut(&peer) else { return };
+        let bytes = message.written.len() as u64;
+        let (name, node, owed) = {
+            let Some(mut state) = self.lease.lock() else { return };
+            let inbox = state.inbox();
+            let Some(account) = inbox.accounts.get_mut(&peer) else { return };
             account.messages = account.messages.saturating_sub(1);
             account.bytes = account.bytes.saturating_sub(bytes);
             account.owed_messages += 1;
@@ -276,50 +312,60 @@ impl Core {
                 return;
             }
             (account.owed_messages, account.owed_bytes) = (0, 0);
-            (messages, bytes)
+            (inbox.name, inbox.node.upgrade(), (messages, bytes))
         };
-        if let Some(node) = self.node.upgrade() {
-            node.give_credit(self.name, peer, owed.0, owed.1);
+        if let (Some(node), Some(name)) = (node, name) {
+            node.give_credit(name, peer, owed.0, owed.1);
         }
     }
 }
 
 /// An inbox, as a place where receives wait.
 #[derive(Clone)]
-pub struct Share(pub(crate) Arc<Core>);
+pub struct Share(pub(crate) Core);
 
-// SAFETY: a kind of receive has its queue in a box of its own, which is forgotten only when nobody waits in it; all are
-// behind the lock. Values are not looked into under it.
+// SAFETY: a kind of receive has its queue in a box of its own, which is forgotten only when nobody waits in it; the boxes stay where
+// they are when their tenant leaves. All are behind the lock. Values are not looked into under it.
 unsafe impl Place for Share {
     type Note = Note;
     type State = Windowed;
 
+    #[inline(always)]
     fn lock(&self) -> impl DerefMut<Target = Windowed> {
-        self.0.window.lock()
+        self.0.lease.lock_any()
     }
 
     fn queue<'a>(&self, state: &'a mut Windowed, note: &Note) -> &'a mut Queue<Note> {
-        let inbox = state.inbox();
+        let inbox = state.inbox_of(self.0.lease.tenant());
         inbox.store.settle();
         inbox.kinds.events(note)
     }
 
+    #[inline(always)]
     fn is_ready(&self, state: &Windowed, note: &Note) -> bool {
-        let inbox = state.inbox_ref();
+        let Some(inbox) = state.inbox_if(self.0.lease.tenant()) else { return false };
         inbox.store.has(&note.pattern) || inbox.lost(&note.pattern).is_some()
     }
 
+    #[inline(always)]
     fn act(&self, state: &mut Windowed, note: &mut Note, wakes: &mut Wakes) {
-        note.got = take(state, self.0.name.process, &note.pattern, wakes);
+        note.got = take(state, &note.pattern, wakes);
     }
 
     fn waits(&self, state: &mut Windowed, waits: bool) {
-        state.inbox().kinds.waits(waits);
+        let tenant = self.0.lease.tenant();
+        state.inbox_of(tenant).kinds.waits(waits);
+        if !waits {
+            state.sweep(tenant);
+        }
     }
 
     fn undo(&self, state: &mut Windowed, note: &mut Note, wakes: &mut Wakes) {
-        if let Some(Ok(message)) = note.got.take() {
-            put_back(state, self.0.name.process, message, wakes);
+        // In a closed inbox nobody receives it any more.
+        if state.inbox_if(self.0.lease.tenant()).is_some()
+            && let Some(Ok(message)) = note.got.take()
+        {
+            put_back(state, message, wakes);
         }
     }
 }

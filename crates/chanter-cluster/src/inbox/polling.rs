@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use chanter::base::Wakes;
 use chanter::yield_now;
 
 use super::Recv;
@@ -63,15 +64,21 @@ impl<T, R: Read<T>> Recv<T, R> {
     async fn thread_polls(self) -> Result<Received<T>, RecvError> {
         let (core, pattern) = (self.core(), self.pattern());
         let node = core.node();
+        let take = || {
+            let mut wakes = Wakes::new();
+            let got = core.take(&pattern, &mut wakes);
+            wakes.queue();
+            got.map(|got| receive::<T, R>(&core, &pattern, got))
+        };
         loop {
-            if let Some(got) = core.take(&pattern) {
-                return receive::<T, R>(core, pattern, got);
+            if let Some(received) = take() {
+                return received;
             }
             if let Some(node) = &node {
                 node.poll_for_oneself();
             }
-            if let Some(got) = core.take(&pattern) {
-                return receive::<T, R>(core, pattern, got);
+            if let Some(received) = take() {
+                return received;
             }
             yield_now().await;
         }

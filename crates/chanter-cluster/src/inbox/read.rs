@@ -3,13 +3,13 @@
 use bytemuck::Pod;
 use serde::de::DeserializeOwned;
 
-use crate::wire::{Body, Buffer, decode};
+use crate::wire::{Buffer, Written, decode};
 
 /// How a [receive](super::Recv) reads what it has got. Sealed: there are the two below.
 pub trait Read<T>: sealed::Sealed + 'static {
-    /// What was sent. Else the body, and what is wrong with it.
+    /// What was sent. Else what is wrong with it, which is still there.
     #[doc(hidden)]
-    fn read(body: Body) -> Result<T, (Body, String)>;
+    fn read(written: &mut Written) -> Result<T, String>;
 }
 
 /// As a value.
@@ -28,17 +28,20 @@ mod sealed {
 }
 
 impl<T: DeserializeOwned> Read<T> for AsValue {
-    #[inline]
-    fn read(body: Body) -> Result<T, (Body, String)> {
-        if body.is_buffer() {
-            return Err((body, "it is a buffer, not a value: receive it with `recv_buffer`".to_owned()));
+    #[inline(always)]
+    fn read(written: &mut Written) -> Result<T, String> {
+        if written.is_buffer() {
+            return Err("it is a buffer, not a value: receive it with `recv_buffer`".to_owned());
         }
-        decode(&body).map_err(|error| (body, error))
+        decode(written)
     }
 }
 
 impl<T: Pod> Read<Buffer<T>> for AsBuffer {
-    fn read(body: Body) -> Result<Buffer<T>, (Body, String)> {
-        Buffer::read(body)
+    fn read(written: &mut Written) -> Result<Buffer<T>, String> {
+        Buffer::read(written.take_body()).map_err(|(body, error)| {
+            written.set_body(body);
+            error
+        })
     }
 }

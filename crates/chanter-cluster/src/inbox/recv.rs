@@ -5,12 +5,14 @@ use std::future::IntoFuture;
 use std::marker::PhantomData;
 
 use chanter::Event;
-use chanter::base::{Operation, PlaceBranch, synchronization};
+use chanter::base::{Operation, PlaceBranch, Wakes, synchronization};
 
 use super::irecv::Irecv;
+use super::message::Message;
 use super::pattern::{Pattern, Source};
 use super::place::{Core, Got, Note, Share};
 use super::read::{AsValue, Read};
+use crate::engine::Why;
 use crate::error::RecvError;
 use crate::name::ThreadName;
 
@@ -38,8 +40,8 @@ impl<T, R> Recv<T, R> {
         Self { share, pattern, value: PhantomData }
     }
 
-    pub(super) fn core(&self) -> &Core {
-        &self.share.0
+    pub(super) fn core(&self) -> Core {
+        self.share.0
     }
 
     pub(super) fn pattern(&self) -> Pattern {
@@ -64,9 +66,23 @@ impl<T, R> fmt::Debug for Recv<T, R> {
 impl<T, R: Read<T>> Operation for Recv<T, R> {
     type Place = Share;
     type Output = Result<Received<T>, RecvError>;
+    // The note is empty then.
+    const LEAN: bool = true;
+    const PROMPT: bool = true;
 
+    /// The message is there.
+    #[inline(always)]
+    fn at_once(share: &Share, note: &mut Note, wakes: &mut Wakes) -> bool {
+        let message = share.0.take_message(note.pattern(), wakes);
+        let is_there = message.is_some();
+        note.put(message.map(Ok));
+        is_there
+    }
+
+    #[inline(always)]
     fn finish(share: &Share, note: &mut Note) -> Self::Output {
-        receive::<T, R>(&share.0, note.pattern(), note.take())
+        let got = note.take();
+        receive::<T, R>(&share.0, note.pattern(), got)
     }
 }
 
@@ -74,6 +90,7 @@ impl<T, R: Read<T>> IntoFuture for Recv<T, R> {
     type Output = Result<Received<T>, RecvError>;
     type IntoFuture = chanter::event::Sync<Self>;
 
+    #[inline(always)]
     fn into_future(self) -> Self::IntoFuture {
         synchronization(self)
     }
@@ -83,25 +100,50 @@ impl<T, R: Read<T>> IntoFuture for Recv<T, R> {
 unsafe impl<T, R: Read<T>> Event for Recv<T, R> {
     type Branch = PlaceBranch<Self>;
 
+    #[inline(always)]
     fn into_branch(self) -> Self::Branch {
         PlaceBranch::new(self.share, Note::new(self.pattern))
     }
 }
 
-/// What was got, read. No lock is held: reading is the user's code.
+/// What was got, read.
+#[inline(always)]
 pub(super) fn receive<T, R: Read<T>>(
     core: &Core,
-    pattern: Pattern,
+    pattern: &Pattern,
     got: Got,
 ) -> Result<Received<T>, RecvError> {
-    let message = got.map_err(|why| match pattern.from {
+    match got {
+        Ok(message) => read::<T, R>(core, message),
+        Err(why) => Err(is_lost(pattern, why)),
+    }
+}
+
+/// A message, read. No lock is held: reading is the user's code.
+#[inline(always)]
+fn read<T, R: Read<T>>(core: &Core, mut message: Box<Message>) -> Result<Received<T>, RecvError> {
+    if message.is_away {
+        core.was_received(&message);
+    }
+    match R::read(&mut message.written) {
+        Ok(value) => {
+            let (from, tag) = (message.from, message.tag);
+            message.end();
+            Ok(Received { from, tag, value })
+        }
+        Err(error) => Err(is_unread(&message, error)),
+    }
+}
+
+#[cold]
+fn is_unread(message: &Message, error: String) -> RecvError {
+    RecvError::Decode { from: message.from, tag: message.tag, bytes: message.written.to_vec(), error }
+}
+
+#[cold]
+fn is_lost(pattern: &Pattern, why: Why) -> RecvError {
+    match pattern.from {
         Source::Thread(name) => RecvError::Lost(name.process, why),
         Source::Anyone => unreachable!("somebody may always come"),
-    })?;
-    core.was_received(&message);
-    let (from, tag) = (message.from, message.tag);
-    match R::read(message.body) {
-        Ok(value) => Ok(Received { from, tag, value }),
-        Err((body, error)) => Err(RecvError::Decode { from, tag, bytes: body.to_vec(), error }),
     }
 }

@@ -3,33 +3,11 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
+use super::message::Message;
 use super::pattern::{Pattern, Source, Tags};
 use crate::engine::Peer;
 use crate::name::ThreadName;
-use crate::wire::Body;
 use foldhash::HashMap;
-
-/// A message that has come.
-#[derive(Debug)]
-pub(super) struct Message {
-    pub(super) from: ThreadName,
-    pub(super) tag: u32,
-    pub(super) body: Body,
-    /// When it came: the how-manieth.
-    pub(super) number: u64,
-}
-
-impl Message {
-    #[inline]
-    pub(super) fn key(&self) -> Key {
-        (self.from, self.tag)
-    }
-
-    #[inline]
-    fn is_wanted_by(&self, pattern: &Pattern) -> bool {
-        pattern.wants(self.key())
-    }
-}
 
 pub(super) type Key = (ThreadName, u32);
 
@@ -41,7 +19,7 @@ const FEW: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Store {
     /// Empty if there is an index.
-    row: VecDeque<Message>,
+    row: VecDeque<Box<Message>>,
     index: Index,
     /// How many messages were looked at, beyond the first few, that were not wanted. If that is more than an index of all
     /// would take, they get one.
@@ -54,7 +32,7 @@ impl Store {
     }
 
     /// Keeps a message, in the order of its number.
-    pub(super) fn put(&mut self, message: Message) {
+    pub(super) fn put(&mut self, message: Box<Message>) {
         self.settle();
         if self.index.len == 0 {
             insert(&mut self.row, message);
@@ -63,15 +41,32 @@ impl Store {
         }
     }
 
+    /// Keeps a message that has come after all others.
+    #[inline(always)]
+    pub(super) fn put_last(&mut self, message: Box<Message>) {
+        if self.index.len == 0 {
+            self.row.push_back(message);
+        } else {
+            self.index.put(message);
+        }
+    }
+
     /// Takes the oldest message out that is wanted.
-    pub(super) fn take(&mut self, pattern: &Pattern) -> Option<Message> {
+    #[inline(always)]
+    pub(super) fn take(&mut self, pattern: &Pattern) -> Option<Box<Message>> {
+        // Mostly the oldest is wanted. (If there is an index, the row is empty.)
+        match self.row.front() {
+            Some(first) if pattern.wants_of(&first.from, first.tag) => self.row.pop_front(),
+            None if self.index.len == 0 => None,
+            _ => self.take_other(pattern),
+        }
+    }
+
+    #[inline(never)]
+    fn take_other(&mut self, pattern: &Pattern) -> Option<Box<Message>> {
         self.settle();
         if self.index.len > 0 {
             return self.index.take(pattern);
-        }
-        // Mostly the oldest is wanted.
-        if self.row.front()?.is_wanted_by(pattern) {
-            return self.row.pop_front();
         }
         let at = self.find(pattern)?;
         self.row.remove(at)
@@ -83,8 +78,8 @@ impl Store {
     }
 
     /// All that are left, in any order.
-    pub(super) fn drain(&mut self) -> Vec<Message> {
-        let mut all: Vec<Message> = self.row.drain(..).collect();
+    pub(super) fn drain(&mut self) -> VecDeque<Box<Message>> {
+        let mut all = std::mem::take(&mut self.row);
         all.extend(std::mem::take(&mut self.index).queues.into_values().flatten());
         all
     }
@@ -108,7 +103,7 @@ impl Store {
     /// Where in the row the first is that is wanted.
     #[inline]
     fn find(&self, pattern: &Pattern) -> Option<usize> {
-        if self.row.front()?.is_wanted_by(pattern) { Some(0) } else { self.search(pattern) }
+        if pattern.wants(self.row.front()?.key()) { Some(0) } else { self.search(pattern) }
     }
 
     fn search(&self, pattern: &Pattern) -> Option<usize> {
@@ -122,7 +117,7 @@ impl Store {
 }
 
 /// Inserts a message in the order of its number; where.
-fn insert(queue: &mut VecDeque<Message>, message: Message) -> usize {
+fn insert(queue: &mut VecDeque<Box<Message>>, message: Box<Message>) -> usize {
     let number = message.number;
     // Mostly it is the last that has come.
     if queue.back().is_none_or(|last| last.number < number) {
@@ -138,14 +133,14 @@ fn insert(queue: &mut VecDeque<Message>, message: Message) -> usize {
 /// the queue whose first message came first.
 #[derive(Debug, Default)]
 struct Index {
-    queues: HashMap<Key, VecDeque<Message>>,
+    queues: HashMap<Key, VecDeque<Box<Message>>>,
     /// The first messages of all queues, of those with a tag, and of those from a sender: their numbers, and where.
     firsts: HashMap<Pattern, BTreeMap<u64, Key>>,
     len: usize,
 }
 
 impl Index {
-    fn put(&mut self, message: Message) {
+    fn put(&mut self, message: Box<Message>) {
         let (key, number) = (message.key(), message.number);
         let queue = self.queues.entry(key).or_default();
         let first = queue.front().map(|first| first.number);
@@ -156,7 +151,7 @@ impl Index {
         }
     }
 
-    fn take(&mut self, pattern: &Pattern) -> Option<Message> {
+    fn take(&mut self, pattern: &Pattern) -> Option<Box<Message>> {
         let key = self.find(pattern)?;
         let queue = self.queues.get_mut(&key)?;
         let message = queue.pop_front()?;
@@ -202,14 +197,17 @@ pub(super) fn concerns(pattern: &Pattern, peer: Peer) -> bool {
 mod tests {
     use super::*;
     use crate::engine::Pe;
+    use crate::node::Lease;
     use crate::wire::Slot;
 
     fn name(index: u32) -> ThreadName {
         ThreadName { pe: Pe(0), process: Peer(0), thread: Slot { index, generation: 1 } }
     }
 
-    fn message(from: u32, tag: u32, number: u64) -> Message {
-        Message { from: name(from), tag, body: Body::with_capacity(0), number }
+    fn message(from: u32, tag: u32, number: u64) -> Box<Message> {
+        let mut message = Message::new(Lease::nobodys(), name(from), name(0), tag);
+        message.number = number;
+        message
     }
 
     fn pattern(from: Option<u32>, tag: Option<u32>) -> Pattern {

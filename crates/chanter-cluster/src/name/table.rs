@@ -1,108 +1,235 @@
 //! The threads of a process that have a name.
+//!
+//! Whoever sends to a thread of this process finds it by its name, and takes no lock: a place in the table has the same
+//! window as long as there is the table, and whose the window is is looked under the window's lock (INV-TENANT).
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::error::SendError;
+use crate::inbox;
+use crate::node::{Lease, Left, Window};
 use crate::wire::Slot;
+
+/// Places of the first chunk; each has twice as many as the one before.
+const FIRST: usize = 64;
+const CHUNKS: usize = 15;
 
 /// A table of what has a name. A place is given away again, but never with the same generation: what is
 /// meant for the dead does not reach the living.
-#[derive(Debug)]
-pub(crate) struct Table<T> {
-    entries: Vec<Entry<T>>,
+pub(crate) struct Table {
+    /// Which of all tables of the program it is.
+    number: u32,
+    chunks: [OnceLock<Box<[OnceLock<&'static Window>]>>; CHUNKS],
+    book: Mutex<Book>,
+}
+
+/// Which places are in use.
+pub(crate) struct Book {
+    entries: Vec<Entry>,
     free: Vec<u32>,
     limit: u32,
 }
 
-#[derive(Debug)]
-struct Entry<T> {
+#[derive(Clone, Copy)]
+struct Entry {
     generation: u32,
-    what: Option<T>,
+    is_open: bool,
 }
 
-impl<T> Table<T> {
+/// The chunk of a place, and where in it.
+fn place(index: u32) -> (usize, usize) {
+    let at = index as usize + FIRST;
+    let chunk = (at / FIRST).ilog2() as usize;
+    (chunk, at - (FIRST << chunk))
+}
+
+impl Table {
     /// An empty one, for at most `limit` at a time.
     pub(crate) fn new(limit: u32) -> Self {
-        Self { entries: Vec::new(), free: Vec::new(), limit }
+        static TABLES: AtomicU32 = AtomicU32::new(0);
+        assert!((limit as usize) <= (FIRST << CHUNKS) - FIRST, "there are no chunks for so many");
+        Self {
+            number: TABLES.fetch_add(1, Ordering::Relaxed) + 1,
+            chunks: [const { OnceLock::new() }; CHUNKS],
+            book: Mutex::new(Book { entries: Vec::new(), free: Vec::new(), limit }),
+        }
     }
 
-    /// The name of what `make` makes of it. `None`: the table is full.
-    pub(crate) fn insert(&mut self, make: impl FnOnce(Slot) -> T) -> Option<Slot> {
-        let index = match self.free.pop() {
+    /// The number of the tenant that has that name.
+    fn tenant(&self, generation: u32) -> u64 {
+        u64::from(self.number) << 32 | u64::from(generation)
+    }
+
+    /// Who has, or has had, that name. `None`: nobody yet.
+    #[inline]
+    pub(crate) fn find(&self, slot: Slot) -> Option<Lease> {
+        let (chunk, at) = place(slot.index);
+        let window = self.chunks.get(chunk)?.get()?.get(at)?.get()?;
+        Some(window.of_tenant(self.tenant(slot.generation)))
+    }
+
+    /// An inbox, which `make` makes of its name. `None`: the table is full.
+    pub(crate) fn insert(&self, make: impl FnOnce(Slot) -> inbox::State) -> Option<(Slot, Lease)> {
+        let mut book = self.book();
+        let index = match book.free.pop() {
             Some(index) => index,
-            None if self.entries.len() < self.limit as usize => {
-                self.entries.push(Entry { generation: 0, what: None });
-                self.entries.len() as u32 - 1
+            None if book.entries.len() < book.limit as usize => {
+                book.entries.push(Entry { generation: 0, is_open: false });
+                book.entries.len() as u32 - 1
             }
             None => return None,
         };
-        let entry = &mut self.entries[index as usize];
+        let entry = &mut book.entries[index as usize];
         entry.generation += 1;
+        entry.is_open = true;
         let slot = Slot { index, generation: entry.generation };
-        entry.what = Some(make(slot));
-        Some(slot)
+        let (chunk, at) = place(index);
+        let places =
+            self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| OnceLock::new()).collect());
+        let window = places[at].get_or_init(Window::vacant);
+        Some((slot, window.let_to_inbox(self.tenant(slot.generation), make(slot))))
     }
 
-    /// What has that name.
-    pub(crate) fn get(&self, slot: Slot) -> Option<&T> {
-        let entry = self.entries.get(slot.index as usize)?;
-        entry.what.as_ref().filter(|_| entry.generation == slot.generation)
-    }
-
-    /// Takes out what has that name.
-    pub(crate) fn remove(&mut self, slot: Slot) -> Option<T> {
-        let entry = self.entries.get_mut(slot.index as usize)?;
-        if entry.generation != slot.generation {
-            return None;
+    /// The inbox is closed: senders are told `why`. What is left of it.
+    pub(crate) fn remove(&self, slot: Slot, why: &SendError) -> Option<Left> {
+        {
+            let mut book = self.book();
+            let entry = book.entries.get_mut(slot.index as usize)?;
+            if entry.generation != slot.generation || !entry.is_open {
+                return None;
+            }
+            entry.is_open = false;
         }
-        let what = entry.what.take()?;
+        let left = self.find(slot)?.end(why);
         // A place whose generations are used up is not given away again.
-        if entry.generation < u32::MAX {
-            self.free.push(slot.index);
+        if slot.generation < u32::MAX {
+            self.book().free.push(slot.index);
         }
-        Some(what)
+        left
+    }
+
+    /// Who is in it, as long as nobody else asks.
+    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All there are.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.entries.iter().filter_map(|entry| entry.what.as_ref())
+    pub(crate) fn all(&self) -> Vec<Lease> {
+        let book = self.book();
+        let open = book.entries.iter().enumerate().filter(|(_, entry)| entry.is_open);
+        open.filter_map(|(index, entry)| {
+            self.find(Slot { index: index as u32, generation: entry.generation })
+        })
+        .collect()
+    }
+}
+
+impl Book {
+    /// Whether somebody has that name.
+    pub(crate) fn has(&self, slot: Slot) -> bool {
+        let entry = self.entries.get(slot.index as usize);
+        entry.is_some_and(|entry| entry.is_open && entry.generation == slot.generation)
+    }
+}
+
+/// Other tables may have its windows.
+impl Drop for Table {
+    fn drop(&mut self) {
+        let chunks = self.chunks.iter().filter_map(OnceLock::get);
+        chunks.flatten().filter_map(OnceLock::get).for_each(|window| window.leave_vacant());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inbox::State;
+
+    fn table(limit: u32) -> Table {
+        Table::new(limit)
+    }
+
+    fn insert(table: &Table) -> Option<Slot> {
+        table.insert(|_| State::nobodys()).map(|(slot, _)| slot)
+    }
+
+    fn is_there(table: &Table, slot: Slot) -> bool {
+        let is_there = table.find(slot).is_some_and(|lease| lease.lock().is_some());
+        assert_eq!(is_there, table.book().has(slot));
+        is_there
+    }
+
+    fn remove(table: &Table, slot: Slot) -> bool {
+        let name =
+            crate::ThreadName { pe: crate::engine::Pe(0), process: crate::engine::Peer(0), thread: slot };
+        table.remove(slot, &SendError::Gone(name)).is_some()
+    }
 
     #[test]
     fn a_place_that_is_given_away_again_has_another_name() {
-        let mut table = Table::new(2);
-        let first = table.insert(|slot| slot.generation).unwrap();
-        assert_eq!(table.remove(first), Some(1));
-        let second = table.insert(|slot| slot.generation).unwrap();
+        let table = table(2);
+        let first = insert(&table).unwrap();
+        assert!(remove(&table, first));
+        let second = insert(&table).unwrap();
         assert_eq!((first.index, second.generation), (second.index, 2));
-        assert_eq!((table.get(first), table.get(second)), (None, Some(&2)));
-        assert_eq!(table.remove(first), None);
-        assert_eq!(table.iter().count(), 1);
+        assert!(!is_there(&table, first) && is_there(&table, second));
+        assert!(!remove(&table, first));
+        assert_eq!(table.all().len(), 1);
+        assert!(remove(&table, second));
     }
 
     #[test]
     fn a_full_table_says_so() {
-        let mut table = Table::new(1);
-        assert!(table.insert(|_| ()).is_some());
-        assert!(table.insert(|_| ()).is_none());
+        let table = table(1);
+        let slot = insert(&table).unwrap();
+        assert!(insert(&table).is_none());
+        assert!(remove(&table, slot));
     }
 
     #[test]
     fn generations_do_not_come_again() {
-        let mut table = Table::new(1);
-        let slot = table.insert(|_| ()).unwrap();
-        table.entries[0].generation = u32::MAX;
-        assert!(table.remove(Slot { generation: u32::MAX, ..slot }).is_some());
-        assert!(table.insert(|_| ()).is_none());
+        let table = table(1);
+        let slot = insert(&table).unwrap();
+        assert!(remove(&table, slot));
+        table.book().entries[0].generation = u32::MAX - 1;
+        let slot = insert(&table).unwrap();
+        assert!(remove(&table, slot));
+        assert!(insert(&table).is_none());
     }
 
     #[test]
     fn names_of_nothing_are_refused() {
-        let table: Table<()> = Table::new(1);
-        for index in [0, 1, u32::MAX] {
-            assert_eq!(table.get(Slot { index, generation: 0 }), None);
+        let table = table(1);
+        for index in [0, 1, 63, 64, 65, 1 << 20, u32::MAX] {
+            assert!(!is_there(&table, Slot { index, generation: 0 }));
         }
+    }
+
+    #[test]
+    fn each_place_is_in_one_chunk() {
+        let mut expected = (0, 0);
+        for index in 0..10_000 {
+            assert_eq!(place(index), expected);
+            expected.1 += 1;
+            if expected.1 == FIRST << expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+        assert!(place(u32::MAX).0 >= CHUNKS);
+    }
+
+    /// A window that has had a tenant of another table is that one's no more.
+    #[test]
+    fn tables_that_follow_each_other_share_windows_but_no_names() {
+        let first = table(1);
+        let (slot, lease) = first.insert(|_| State::nobodys()).unwrap();
+        assert!(remove(&first, slot));
+        drop(first);
+        let second = table(1);
+        let again = insert(&second).unwrap();
+        assert_eq!(slot, again);
+        assert!(lease.lock().is_none(), "it has got another tenant, or none");
+        assert!(remove(&second, again));
     }
 }

@@ -19,18 +19,17 @@ pub use outstanding::{Returned, Unknown, Unsent};
 pub(crate) use waiting::Tests;
 use waiting::Waiting;
 pub use window::Send;
-use window::Share;
-pub(crate) use window::{State as Windowed, Window};
+pub(crate) use window::{Lease, Left, State as Windowed, Window};
 
 use crate::engine::{Bell, Certificate, Engine, Full, Lane, Leave, Pe, Peer, Polled, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::group::Rolls;
-use crate::inbox::{Core, Inbox};
+use crate::inbox::{self, Core, Inbox, Message};
 use crate::name::{Asker, Keeper, Refusal, Registry, Table, ThreadName};
 use crate::remote::{Functions, Gates, Hosts};
 use crate::service::raw::Untold;
 use crate::service::{Calls, Provided, Server};
-use crate::wire::{Body, Control, Header, Kind, Slot, WITHDRAWN, encode};
+use crate::wire::{Body, Control, Header, Kind, Slot, WITHDRAWN, encode, write};
 use foldhash::HashMap;
 
 /// So many inboxes a process may have open.
@@ -52,9 +51,9 @@ pub(crate) struct Node {
     this: Weak<Self>,
     engine: Box<dyn Engine>,
     links: BTreeMap<Peer, Link>,
-    table: Mutex<Table<Arc<Core>>>,
+    table: Table,
     registry: Mutex<Registry>,
-    windows: Mutex<HashMap<ThreadName, Arc<Window>>>,
+    windows: Mutex<HashMap<ThreadName, Lease>>,
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
@@ -180,7 +179,7 @@ impl Node {
             this: Weak::clone(this),
             engine,
             links,
-            table: Mutex::new(Table::new(MOST_INBOXES)),
+            table: Table::new(MOST_INBOXES),
             registry: Mutex::default(),
             windows: Mutex::default(),
             requests: Mutex::default(),
@@ -258,15 +257,15 @@ impl Node {
         {
             return Err(OpenError::Bad(name.to_owned()));
         }
-        let lost = self.links.iter().filter_map(|(peer, link)| Some((*peer, lock(&link.state).down?)));
-        let lost = lost.collect();
-        let mut core = None;
-        let slot = lock(&self.table).insert(|slot| {
-            let made = Arc::new(Core::new(self.name(self.me, slot), Arc::downgrade(self), lost));
-            Arc::clone(core.insert(made))
-        });
-        let (Some(slot), Some(core)) = (slot, core) else { return Err(OpenError::Full) };
-        let inbox = Inbox::new(core, Arc::clone(self), given.map(str::to_owned));
+        let make = |slot| inbox::State::new(self.name(self.me, slot), Arc::downgrade(self));
+        let Some((slot, lease)) = self.table.insert(make) else { return Err(OpenError::Full) };
+        let core = Core::of(lease);
+        // Whoever goes from now on, finds it in the table.
+        for (peer, link) in &self.links {
+            let down = lock(&link.state).down;
+            down.inspect(|why| core.lose(*peer, *why));
+        }
+        let inbox = Inbox::new(core, self.name(self.me, slot), Arc::clone(self), given.map(str::to_owned));
         if let Some(name) = given {
             let asked = lock(&self.registry).register(name, slot).map_err(|refusal| match refusal {
                 Refusal::Taken => OpenError::Taken(name.to_owned()),
@@ -279,14 +278,14 @@ impl Node {
         Ok(inbox)
     }
 
-    pub(crate) fn close(&self, core: &Core, given: Option<&str>) {
-        let name = core.name;
-        lock(&self.table).remove(name.thread);
+    pub(crate) fn close(&self, name: ThreadName, given: Option<&str>) {
+        let left = self.table.remove(name.thread, &SendError::Gone(name));
         self.close_accounts(name.thread);
         if let Some(given) = given {
             lock(&self.registry).forget(given, name.thread);
         }
-        for peer in core.close() {
+        // Who has sent messages that nobody received. (Threads of this process have been told.)
+        for peer in left.into_iter().flat_map(|left| left.senders) {
             self.tell_gone(peer, name.thread);
         }
     }
@@ -302,15 +301,22 @@ impl Node {
         let window = {
             let mut windows = lock(&self.windows);
             if windows.len() > MOST_CLOSED {
-                windows.retain(|_, window| !window.is_closed());
+                windows.retain(|name, window| {
+                    let stays = !window.is_closed();
+                    if !stays {
+                        window.give_up(&SendError::Gone(*name));
+                    }
+                    stays
+                });
             }
-            windows.get(&name).map(Arc::clone)
+            windows.get(&name).copied()
         };
         if let Some(window) = window {
             window.close(why);
         }
     }
 
+    #[inline]
     pub(crate) fn send<T: Serialize + ?Sized>(
         self: &Arc<Self>,
         from: ThreadName,
@@ -318,7 +324,18 @@ impl Node {
         tag: u32,
         value: &T,
     ) -> Send {
-        self.send_body(from, to, tag, encode(value).map_err(SendError::Encode))
+        if to.process != self.me {
+            return match encode(value) {
+                Ok(body) => self.send_body(from, to, tag, body),
+                Err(error) => Send::bad(SendError::Encode(error)),
+            };
+        }
+        let Some(lease) = self.table.find(to.thread) else { return Send::bad(SendError::Gone(to)) };
+        let mut message = Message::new(lease, from, to, tag);
+        match write(value, &mut message.written) {
+            Ok(()) => Send::new(message),
+            Err(error) => Send::bad(SendError::Encode(error)),
+        }
     }
 
     /// What is sent is written already.
@@ -327,46 +344,48 @@ impl Node {
         from: ThreadName,
         to: ThreadName,
         tag: u32,
-        body: Result<Body, SendError>,
+        body: Body,
     ) -> Send {
-        let longest = if to.process == self.me { u32::MAX } else { self.engine.caps(to.process).eager };
-        let body = body.and_then(|body| match body.len() {
-            length if length > longest as usize => Err(SendError::TooLong { length, longest }),
-            _ => Ok(body),
-        });
-        Send::new(self.share(to), from, to, tag, body)
-    }
-
-    /// Where what is for `to` goes.
-    fn share(self: &Arc<Self>, to: ThreadName) -> Share {
         if to.process == self.me {
-            let here = lock(&self.table).get(to.thread).map(Arc::clone);
-            if let Some(core) = here {
-                return Share::here(core);
-            }
+            return match self.table.find(to.thread) {
+                Some(lease) => Send::new(Message::of_body(lease, from, to, tag, body)),
+                None => Send::bad(SendError::Gone(to)),
+            };
         }
-        Share::away(self.window(to), Arc::clone(self))
+        let (length, longest) = (body.len(), self.engine.caps(to.process).eager);
+        if length > longest as usize {
+            return Send::bad(SendError::TooLong { length, longest });
+        }
+        match self.window(to) {
+            Ok(lease) => {
+                let mut message = Message::of_body(lease, from, to, tag, body);
+                message.node = Some(Arc::clone(self));
+                Send::new(message)
+            }
+            Err(error) => Send::bad(error),
+        }
     }
 
-    /// The window of what goes to `to` from here.
-    fn window(&self, to: ThreadName) -> Arc<Window> {
+    /// The window of what goes to `to`, in another process, from here.
+    fn window(&self, to: ThreadName) -> Result<Lease, SendError> {
         if let Some(window) = lock(&self.windows).get(&to) {
-            return Arc::clone(window);
+            return Ok(*window);
         }
-        let closed = if to.process == self.me {
-            Some(SendError::Gone(to))
-        } else {
-            match self.links.get(&to.process) {
-                None => Some(SendError::NoSuchProcess(to.process)),
-                Some(link) => lock(&link.state).down.map(|why| SendError::Lost(to.process, why)),
-            }
+        let Some(link) = self.links.get(&to.process) else {
+            return Err(SendError::NoSuchProcess(to.process));
         };
-        let is_open = closed.is_none();
-        let window = Arc::new(Window::new(closed));
-        if is_open {
-            return Arc::clone(lock(&self.windows).entry(to).or_insert(window));
+        if let Some(why) = lock(&link.state).down {
+            return Err(SendError::Lost(to.process, why));
         }
-        window
+        Ok(*lock(&self.windows).entry(to).or_insert_with(Lease::away))
+    }
+
+    /// Why nothing can be sent to `to`, in another process, any more: its window has been given up.
+    fn why_closed(&self, to: ThreadName) -> SendError {
+        match self.down(to.process) {
+            Some(why) => SendError::Lost(to.process, why),
+            None => SendError::Gone(to),
+        }
     }
 
     /// A message that its window has let through is on its way to another process.
@@ -623,11 +642,11 @@ impl Node {
         lock(&self.windows).retain(|name, window| {
             let stays = name.process != peer;
             if !stays {
-                windows.push(Arc::clone(window));
+                windows.push(*window);
             }
             stays
         });
-        windows.iter().for_each(|window| window.close(&SendError::Lost(peer, why)));
+        windows.into_iter().for_each(|window| window.give_up(&SendError::Lost(peer, why)));
         let asked: Vec<u64> = {
             let requests = lock(&self.requests);
             requests.iter().filter(|(_, asked)| asked.to == peer).map(|(request, _)| *request).collect()
@@ -635,8 +654,7 @@ impl Node {
         for request in asked {
             self.is_answered(peer, request, Err(LookupError::Lost(peer, why)));
         }
-        let inboxes: Vec<Arc<Core>> = lock(&self.table).iter().cloned().collect();
-        inboxes.iter().for_each(|inbox| inbox.lose(peer, why));
+        self.table.all().into_iter().for_each(|inbox| Core::of(inbox).lose(peer, why));
         // Last: what the process has said is in the inboxes.
         self.lose_calls(peer, why, &unsent);
     }
@@ -675,9 +693,19 @@ impl Node {
         polled
     }
 
-    /// The same, for a thread that waits for itself. If the server found it here and went away, it is called again for what
+    /// Whether the engine has work, or has some in a moment. Engines that let others linger look for little.
+    #[inline]
+    fn has_work_soon(&self) -> bool {
+        (0..serve::LOOKS).any(|_| self.engine.has_work())
+    }
+
+    /// As `poll`, for a thread that waits for itself. If the server found it here and went away, it is called again for what
     /// has come at the end.
     pub(crate) fn poll_for_oneself(&self) {
+        if !self.engine.linger().is_zero() && !self.has_work_soon() && self.waiting.is_empty() {
+            // The server does the rest.
+            return;
+        }
         self.poll();
         if !self.is_pumped && self.engine.has_work() {
             let _ = self.server.try_send(());
@@ -700,6 +728,10 @@ impl fmt::Debug for Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.engine.leave(Leave::Now);
+        // Nobody sends there any more: a send keeps the process.
+        for (name, window) in lock(&self.windows).drain() {
+            window.give_up(&SendError::Gone(name));
+        }
     }
 }
 

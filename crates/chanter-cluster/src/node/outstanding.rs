@@ -185,8 +185,8 @@ impl Node {
             }
         }
         // Under the table's lock: who closes an inbox forgets its accounts when it is out of the table.
-        let table = lock(&self.table);
-        accounts.retain(|(from, _), _| table.get(*from).is_some());
+        let book = self.table.book();
+        accounts.retain(|(from, _), _| book.has(*from));
         lock(&self.accounts).append(&mut accounts);
     }
 

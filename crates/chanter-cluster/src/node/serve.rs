@@ -93,6 +93,8 @@ fn work(node: &Node, linger: &mut Linger) -> Next {
 
 /// So often others have their turn before the clock is read again.
 const TURNS: u32 = 8;
+/// So often it is looked for work in each turn: that is a load, where a turn is a hundred times as much.
+pub(crate) const LOOKS: u32 = 16;
 
 /// Lets others have their turns, until the engine has work, the bell was rung, or some time has gone. Nobody was told that
 /// the process sleeps. False: nobody needs it any more.
@@ -100,7 +102,7 @@ async fn wait_briefly(node: &Weak<Node>, rung: &Receiver<()>) -> bool {
     for _ in 0..TURNS {
         yield_now().await;
         let Some(node) = node.upgrade() else { return false };
-        if node.engine.has_work() || node.server_side.has_arrivals() {
+        if node.has_work_soon() || node.server_side.has_arrivals() {
             return true;
         }
         let mut is_rung = false;

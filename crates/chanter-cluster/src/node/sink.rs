@@ -1,12 +1,12 @@
 //! What arrives.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{LONGEST_NAME, Node, lock};
 use crate::engine::{Change, Lane, Peer, Sink};
 use crate::error::{LookupError, SendError};
-use crate::name::Asker;
+use crate::inbox::Core;
+use crate::name::{Asker, ThreadName};
 use crate::wire::{Body, Control, Header, Kind, LENGTH, Slot, WITHDRAWN};
 
 impl Sink for &Node {
@@ -35,17 +35,19 @@ impl Node {
         match header.kind {
             Kind::Message => {
                 link.taken.fetch_add(1, Ordering::Relaxed);
-                let inbox = lock(&self.table).get(header.to).map(Arc::clone);
-                let Some(inbox) = inbox else {
+                let sender = ThreadName { pe: link.pe, process: from, thread: header.from };
+                let inbox = self.table.find(header.to).map(Core::of);
+                let has_arrived = inbox.and_then(|inbox| inbox.arrive(sender, header.tag, frame).ok());
+                let Some(has_arrived) = has_arrived else {
                     self.tell_gone(from, header.to);
                     return None;
                 };
-                inbox.arrive(self.name(from, header.from), header.tag, frame).then_some(())
+                has_arrived.then_some(())
             }
             Kind::Acknowledge => {
                 self.are_taken(from, header.tag);
                 self.is_earned(from, header.credit.into(), header.request)?;
-                let window = lock(&self.windows).get(&self.name(from, header.from)).map(Arc::clone);
+                let window = lock(&self.windows).get(&self.name(from, header.from)).copied();
                 window?.give_back(header.credit.into(), header.request);
                 Some(())
             }

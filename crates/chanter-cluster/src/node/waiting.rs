@@ -43,6 +43,12 @@ impl Waiting {
         Arc::clone(&self.tested)
     }
 
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        // ORDER: Relaxed: as in `queue`.
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
     fn queue(&self, tests: Tests) -> &Mutex<VecDeque<Arc<Request>>> {
         &self.queues[tests as usize]
     }

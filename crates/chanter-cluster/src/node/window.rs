@@ -3,20 +3,26 @@
 //! A process has a window for each inbox that it sends to: so many messages, and bytes, that it has sent and that
 //! were not received. A send commits when there is room, which is a local decision: a choice among
 //! sends needs no agreement with anybody. The receiver gives the room back.
+//!
+//! INV-TENANT: a window's memory is never given back, so whoever refers to one needs no share of it; a window that is of no use any
+//! more has its next *tenant*: an inbox of this process, or what goes to one of another. Tenants have numbers that are never
+//! used again. A [`Lease`] says whose the window was, and under the lock it is looked whether it still is. If not, that inbox is
+//! closed (law D5). A receive that still waits in a closed inbox does so in what that tenant has left behind.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::IntoFuture;
 use std::ops::DerefMut;
-use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use chanter::Event;
-use chanter::base::{Guard, Lock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
+use chanter::base::{BiasedGuard, BiasedLock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
 
-use super::Node;
+use super::lock;
+use crate::engine::Peer;
 use crate::error::SendError;
-use crate::inbox::{self, Core};
-use crate::name::ThreadName;
-use crate::wire::Body;
+use crate::inbox::{self, Message};
 
 /// So many messages, and bytes, may be on their way from a process to an inbox.
 const MESSAGES: u32 = 64;
@@ -25,64 +31,101 @@ const BYTES: u64 = 256 * 1024;
 /// goes if no more than these are before it: they may be all that is missing.
 const SLACK: u64 = 16 * 1024;
 
+/// Windows without a tenant.
+static VACANT: Mutex<Vec<&'static Window>> = Mutex::new(Vec::new());
+
+/// Nobody's number: of a window without a tenant.
+const NOBODY: u64 = 0;
+/// Set in the numbers of tenants that are inboxes of other processes.
+const AWAY: u64 = 1 << 63;
+
 pub(crate) struct Window {
-    state: Lock<State>,
+    state: BiasedLock<State>,
 }
 
 /// What is behind the lock of a window.
 pub struct State {
+    /// Whose it is.
+    tenant: u64,
     messages: u32,
     bytes: u64,
     /// Why nothing can be sent any more.
-    closed: Option<SendError>,
+    closed: Option<Box<SendError>>,
     waiting: Queue<Note>,
     /// The inbox itself, if it is one of this process: a message then is there when its send commits.
     inbox: Option<Box<inbox::State>>,
+    /// Those of earlier tenants in which receives wait, in vain. They stay where they are.
+    left: Vec<(u64, Box<inbox::State>)>,
+}
+
+/// A window, as long as a tenant has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Lease {
+    window: &'static Window,
+    tenant: u64,
 }
 
 /// A send: how long its message is, and whether it may go.
 pub struct Note {
     content: Content,
     length: u64,
-    closed: Option<SendError>,
+    /// Why it does not go.
+    closed: Option<Box<SendError>>,
 }
 
 /// What a send has to say.
 enum Content {
     /// A message that is ready to go.
-    Message(Outgoing),
+    Message(Box<Message>),
     /// It has gone.
     Sent,
-    /// The value could not be written.
-    Bad(SendError),
-}
-
-/// A message that is ready to go.
-struct Outgoing {
-    to: ThreadName,
-    from: ThreadName,
-    tag: u32,
-    body: Body,
+    /// It will never go.
+    Bad(Box<SendError>),
 }
 
 impl Window {
-    /// That of an inbox of another process; or of none, which is closed.
-    pub(crate) fn new(closed: Option<SendError>) -> Self {
-        Self::with(closed, None)
+    /// One without a tenant.
+    pub(crate) fn vacant() -> &'static Self {
+        let vacant = lock(&VACANT).pop();
+        vacant.unwrap_or_else(|| {
+            let state = State {
+                tenant: NOBODY,
+                messages: 0,
+                bytes: 0,
+                closed: None,
+                waiting: Queue::new(),
+                inbox: None,
+                left: Vec::new(),
+            };
+            Box::leak(Box::new(Self { state: BiasedLock::unhinted(state) }))
+        })
     }
 
-    /// That of an inbox of this process.
-    pub(crate) fn of_inbox(inbox: inbox::State) -> Self {
-        Self::with(None, Some(Box::new(inbox)))
+    /// It has no tenant, and is of no use to who had it.
+    pub(crate) fn leave_vacant(&'static self) {
+        debug_assert_eq!(self.state.lock().tenant, NOBODY, "a window with a tenant is not vacant");
+        lock(&VACANT).push(self);
     }
 
-    fn with(closed: Option<SendError>, inbox: Option<Box<inbox::State>>) -> Self {
-        let state = State { messages: 0, bytes: 0, closed, waiting: Queue::new(), inbox };
-        Self { state: Lock::new(state) }
+    /// The lease of the tenant of that number, who may have gone.
+    #[inline]
+    pub(crate) fn of_tenant(&'static self, tenant: u64) -> Lease {
+        Lease { window: self, tenant }
     }
 
-    pub(crate) fn lock(&self) -> Guard<'_, State> {
-        self.state.lock()
+    /// An inbox of this process is its tenant from now on.
+    pub(crate) fn let_to_inbox(&'static self, tenant: u64, inbox: inbox::State) -> Lease {
+        debug_assert_eq!(tenant & AWAY, 0, "too many processes in one");
+        self.let_to(tenant, Some(Box::new(inbox)))
+    }
+
+    fn let_to(&'static self, tenant: u64, inbox: Option<Box<inbox::State>>) -> Lease {
+        let mut state = self.state.lock();
+        debug_assert_eq!(state.tenant, NOBODY, "a window has one tenant");
+        (state.messages, state.bytes) = (0, 0);
+        state.tenant = tenant;
+        state.inbox = inbox;
+        Lease { window: self, tenant }
     }
 
     /// Whether one of that length may follow those.
@@ -95,44 +138,143 @@ impl Window {
     pub(crate) fn is_due(messages: u32, bytes: u64, is_empty: bool) -> bool {
         messages >= MESSAGES / 2 || bytes >= if is_empty { SLACK } else { BYTES / 2 }
     }
+}
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.state.lock().closed.is_some()
+impl Lease {
+    /// A window for what goes to an inbox of another process.
+    pub(super) fn away() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let tenant = AWAY | (LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        Window::vacant().let_to(tenant, None)
+    }
+
+    /// That of nobody, for sends that never go.
+    #[cold]
+    pub(crate) fn nobodys() -> Self {
+        static NOBODYS: std::sync::OnceLock<&'static Window> = std::sync::OnceLock::new();
+        // No window ever has that tenant.
+        Self { window: NOBODYS.get_or_init(Window::vacant), tenant: u64::MAX }
+    }
+
+    /// The state, if the tenant still has the window.
+    #[inline]
+    pub(crate) fn lock(&self) -> Option<BiasedGuard<'static, State>> {
+        let state = self.window.state.lock();
+        (state.tenant == self.tenant).then_some(state)
+    }
+
+    /// The state, whoever has the window.
+    #[inline(always)]
+    pub(crate) fn lock_any(&self) -> BiasedGuard<'static, State> {
+        self.window.state.lock()
+    }
+
+    #[inline(always)]
+    pub(crate) fn tenant(&self) -> u64 {
+        self.tenant
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().is_none_or(|state| state.closed.is_some())
     }
 
     /// So much has been received.
-    pub(crate) fn give_back(&self, messages: u32, bytes: u64) {
+    pub(super) fn give_back(&self, messages: u32, bytes: u64) {
         let mut wakes = Wakes::new();
-        {
-            self.state.lock().give_back(messages, bytes, &mut wakes);
+        if let Some(mut state) = self.lock() {
+            state.give_back(messages, bytes, &mut wakes);
         }
         wakes.queue();
     }
 
-    /// Nothing can be sent any more.
-    pub(crate) fn close(&self, why: &SendError) {
+    /// Nothing can be sent any more. Senders are told so.
+    pub(super) fn close(&self, why: &SendError) {
         let mut wakes = Wakes::new();
-        let kept = why.clone();
-        {
-            let mut state = self.state.lock();
+        let kept = Box::new(why.clone());
+        if let Some(mut state) = self.lock() {
+            state.close(why, &mut wakes);
             state.closed.get_or_insert(kept);
-            while state.waiting.serve(&mut wakes, |note| note.closed = Some(why.clone())).is_some() {}
         }
         wakes.queue();
+    }
+
+    /// The tenant leaves. Senders are told why. `None`: it has left before.
+    pub(crate) fn end(self, why: &SendError) -> Option<Left> {
+        let mut wakes = Wakes::new();
+        let left = {
+            let mut state = self.lock()?;
+            state.close(why, &mut wakes);
+            state.tenant = NOBODY;
+            let closed = state.closed.take();
+            let mut inbox = state.inbox.take();
+            let (senders, messages) = inbox.as_mut().map(|inbox| inbox.close()).unwrap_or_default();
+            if let Some(inbox) = inbox.take_if(|inbox| inbox.is_waited_in()) {
+                state.left.push((self.tenant, inbox));
+            }
+            Left { senders, _messages: messages, _inbox: inbox, _closed: closed }
+        };
+        wakes.queue();
+        Some(left)
+    }
+
+    /// The tenant leaves, and the window is vacant.
+    pub(super) fn give_up(self, why: &SendError) {
+        if self.end(why).is_some() {
+            self.window.leave_vacant();
+        }
     }
 }
 
+/// What a tenant has left behind. It is not dropped under a lock.
+pub(crate) struct Left {
+    /// Other processes that have sent something to that inbox.
+    pub(crate) senders: Vec<Peer>,
+    _messages: VecDeque<Box<Message>>,
+    _inbox: Option<Box<inbox::State>>,
+    _closed: Option<Box<SendError>>,
+}
+
 impl State {
-    /// The inbox whose window it is: its [`Core`]'s.
+    /// The inbox whose window it is.
+    #[inline]
     pub(crate) fn inbox(&mut self) -> &mut inbox::State {
         self.inbox.as_mut().expect("an inbox has a window with an inbox")
     }
 
-    pub(crate) fn inbox_ref(&self) -> &inbox::State {
-        self.inbox.as_ref().expect("an inbox has a window with an inbox")
+    /// That of a tenant. Of one that has left it is empty, and nothing comes.
+    pub(crate) fn inbox_of(&mut self, tenant: u64) -> &mut inbox::State {
+        if self.tenant == tenant {
+            return self.inbox();
+        }
+        let at = match self.left.iter().position(|(left, _)| *left == tenant) {
+            Some(at) => at,
+            None => {
+                self.left.push((tenant, Box::new(inbox::State::nobodys())));
+                self.left.len() - 1
+            }
+        };
+        &mut self.left[at].1
+    }
+
+    /// That of a tenant, if it has not left.
+    #[inline]
+    pub(crate) fn inbox_if(&self, tenant: u64) -> Option<&inbox::State> {
+        if self.tenant == tenant { self.inbox.as_deref() } else { None }
+    }
+
+    /// Forgets what a tenant has left behind, if nobody waits there any more.
+    pub(crate) fn sweep(&mut self, tenant: u64) {
+        if self.tenant != tenant {
+            self.left.retain(|(left, inbox)| *left != tenant || inbox.is_waited_in());
+        }
+    }
+
+    fn close(&mut self, why: &SendError, wakes: &mut Wakes) {
+        while self.waiting.serve(wakes, |note| note.closed = Some(Box::new(why.clone()))).is_some() {}
     }
 
     /// So much has been received: those who wait may send.
+    #[inline]
     pub(crate) fn give_back(&mut self, messages: u32, bytes: u64, wakes: &mut Wakes) {
         self.messages = self.messages.saturating_sub(messages);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -142,9 +284,10 @@ impl State {
     }
 
     /// A message for which room was taken arrives in the inbox.
-    fn arrive(&mut self, message: Outgoing, wakes: &mut Wakes) {
-        let bytes = message.body.len() as u64;
-        if !self.inbox().arrive(message.from, message.tag, message.body, wakes) {
+    #[inline]
+    fn arrive(&mut self, message: Box<Message>, wakes: &mut Wakes) {
+        let bytes = message.written.len() as u64;
+        if !self.inbox().arrive(message, wakes) {
             self.give_back(1, bytes, wakes);
         }
     }
@@ -160,66 +303,43 @@ impl State {
     }
 
     /// One of that length is on its way.
+    #[inline]
     pub(crate) fn take(&mut self, length: u64) {
         self.messages += 1;
         self.bytes += length;
     }
 }
 
-/// A share of where a message goes.
+/// Where a message goes.
 #[derive(Clone)]
-pub struct Share(To);
-
-#[derive(Clone)]
-enum To {
-    /// To an inbox of this process.
-    Here(Arc<Core>),
-    /// To another process.
-    Away(Arc<Window>, Arc<Node>),
-}
-
-impl Share {
-    pub(super) fn here(core: Arc<Core>) -> Self {
-        Self(To::Here(core))
-    }
-
-    pub(super) fn away(window: Arc<Window>, node: Arc<Node>) -> Self {
-        Self(To::Away(window, node))
-    }
-
-    fn window(&self) -> &Window {
-        match &self.0 {
-            To::Here(core) => core.window(),
-            To::Away(window, _) => window,
-        }
-    }
-}
+pub struct Share(Lease);
 
 // SAFETY: the queue is a field of the state, which stays behind the lock; no user code runs under it.
 unsafe impl Place for Share {
     type Note = Note;
     type State = State;
 
+    #[inline(always)]
     fn lock(&self) -> impl DerefMut<Target = State> {
-        self.window().lock()
+        self.0.lock_any()
     }
 
     fn queue<'a>(&self, state: &'a mut State, _note: &Note) -> &'a mut Queue<Note> {
         &mut state.waiting
     }
 
+    #[inline(always)]
     fn is_ready(&self, state: &State, note: &Note) -> bool {
+        // One that waits does so in the window of its tenant, who tells all when it leaves.
         let has_room =
             || state.waiting.is_empty() && Window::has_room(state.messages, state.bytes, note.length);
-        note.is_bad() || state.closed.is_some() || has_room()
+        state.tenant != self.0.tenant || state.closed.is_some() || has_room()
     }
 
+    #[inline(always)]
     fn act(&self, state: &mut State, note: &mut Note, wakes: &mut Wakes) {
-        if note.is_bad() {
-            return;
-        }
-        if state.closed.is_some() {
-            note.closed.clone_from(&state.closed);
+        if state.tenant != self.0.tenant || state.closed.is_some() {
+            note.is_refused(state, self.0.tenant);
             return;
         }
         state.take(note.length);
@@ -232,84 +352,120 @@ unsafe impl Place for Share {
 
     /// It was not sent after all.
     fn undo(&self, state: &mut State, note: &mut Note, wakes: &mut Wakes) {
-        if matches!(note.content, Content::Message(_)) && note.closed.is_none() {
+        let was_let_through = matches!(note.content, Content::Message(_)) && note.closed.is_none();
+        if was_let_through && state.tenant == self.0.tenant {
             state.give_back(1, note.length, wakes);
         }
     }
 }
 
 impl Note {
-    fn is_bad(&self) -> bool {
-        matches!(self.content, Content::Bad(_))
+    /// The inbox is closed, if the send was not bad anyway.
+    #[cold]
+    fn is_refused(&mut self, state: &State, tenant: u64) {
+        let Content::Message(message) = &self.content else { return };
+        let closed = state.closed.as_ref().filter(|_| state.tenant == tenant);
+        self.closed = Some(closed.cloned().unwrap_or_else(|| Box::new(SendError::Gone(message.to))));
     }
 }
 
 /// The event of sending a message; see [`Inbox::send`](crate::Inbox::send).
 #[must_use = "events do nothing unless synchronized"]
-pub struct Send {
-    share: Share,
-    note: Note,
-}
+// As large as two registers: what awaits it is made where it is awaited.
+pub struct Send(Content);
 
 impl Send {
-    pub(super) fn new(
-        share: Share,
-        from: ThreadName,
-        to: ThreadName,
-        tag: u32,
-        body: Result<Body, SendError>,
-    ) -> Self {
-        let length = body.as_ref().map_or(0, |body| body.len() as u64);
-        let content = match body {
-            Ok(body) => Content::Message(Outgoing { to, from, tag, body }),
-            Err(error) => Content::Bad(error),
-        };
-        Self { share, note: Note { content, length, closed: None } }
+    /// Of a message, which knows where it goes.
+    #[inline(always)]
+    pub(super) fn new(message: Box<Message>) -> Self {
+        Self(Content::Message(message))
+    }
+
+    /// Of one that will never go.
+    #[cold]
+    pub(super) fn bad(error: SendError) -> Self {
+        Self(Content::Bad(Box::new(error)))
     }
 }
 
 impl fmt::Debug for Send {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Send").field("length", &self.note.length).finish_non_exhaustive()
+        f.debug_struct("Send").finish_non_exhaustive()
     }
 }
 
 impl Operation for Send {
     type Place = Share;
     type Output = Result<(), SendError>;
+    // The content is `Sent` then.
+    const LEAN: bool = true;
+    const PROMPT: bool = true;
 
-    fn finish(share: &Share, note: &mut Note) -> Self::Output {
-        let message = match std::mem::replace(&mut note.content, Content::Sent) {
-            Content::Sent => return Ok(()),
-            Content::Bad(error) => return Err(error),
-            Content::Message(message) => message,
-        };
-        if let Some(closed) = note.closed.take() {
-            return Err(closed);
+    /// There is room, and nobody waits: neither to send nor for a message.
+    #[inline(always)]
+    fn at_once(share: &Share, note: &mut Note, _wakes: &mut Wakes) -> bool {
+        let Some(mut state) = share.0.lock() else { return false };
+        let is_open = state.closed.is_none() && state.waiting.is_empty();
+        if !is_open || !Window::has_room(state.messages, state.bytes, note.length) {
+            return false;
         }
-        match &share.0 {
-            To::Here(core) => {
-                // It has waited: there is room for it since then.
-                let mut wakes = Wakes::new();
-                {
-                    let mut state = core.window().lock();
-                    if let Some(closed) = &state.closed {
-                        return Err(closed.clone());
-                    }
-                    state.arrive(message, &mut wakes);
-                }
-                wakes.queue();
-                Ok(())
+        if let Some(inbox) = &mut state.inbox {
+            if inbox.is_waited_in() {
+                return false;
             }
-            To::Away(_, node) => node.deliver(message.from, message.to, message.tag, message.body),
+            match std::mem::replace(&mut note.content, Content::Sent) {
+                Content::Message(message) => inbox.keep(message),
+                // Nobody's window is open.
+                _ => return true,
+            }
         }
+        state.take(note.length);
+        true
     }
+
+    #[inline(always)]
+    fn finish(share: &Share, note: &mut Note) -> Self::Output {
+        if matches!(note.content, Content::Sent) { Ok(()) } else { finish(share.0, note) }
+    }
+}
+
+/// It has not gone yet.
+#[inline(never)]
+fn finish(lease: Lease, note: &mut Note) -> Result<(), SendError> {
+    let mut message = match std::mem::replace(&mut note.content, Content::Sent) {
+        Content::Sent => return Ok(()),
+        Content::Bad(error) => return Err(*error),
+        Content::Message(message) => message,
+    };
+    let closed = note.closed.take();
+    if let Some(closed) = closed {
+        return Err(match (&message.node, *closed) {
+            // The window has had another tenant since.
+            (Some(node), SendError::Gone(_)) => node.why_closed(message.to),
+            (_, closed) => closed,
+        });
+    }
+    if let Some(node) = message.node.take() {
+        let (from, to, tag) = (message.from, message.to, message.tag);
+        let body = message.written.take_body();
+        message.end();
+        return node.deliver(from, to, tag, body);
+    }
+    // It has waited: there is room for it since then.
+    let mut wakes = Wakes::new();
+    {
+        let Some(mut state) = lease.lock() else { return Err(SendError::Gone(message.to)) };
+        state.arrive(message, &mut wakes);
+    }
+    wakes.queue();
+    Ok(())
 }
 
 impl IntoFuture for Send {
     type Output = Result<(), SendError>;
     type IntoFuture = chanter::event::Sync<Self>;
 
+    #[inline(always)]
     fn into_future(self) -> Self::IntoFuture {
         synchronization(self)
     }
@@ -319,8 +475,13 @@ impl IntoFuture for Send {
 unsafe impl Event for Send {
     type Branch = PlaceBranch<Self>;
 
+    #[inline(always)]
     fn into_branch(self) -> Self::Branch {
-        PlaceBranch::new(self.share, self.note)
+        let (lease, length) = match &self.0 {
+            Content::Message(message) => (message.lease, message.written.len() as u64),
+            _ => (Lease::nobodys(), 0),
+        };
+        PlaceBranch::new(Share(lease), Note { content: self.0, length, closed: None })
     }
 }
 

@@ -11,29 +11,37 @@ use super::header::{
 /// The flags of a buffer that was filled here.
 const OURS: u8 = if cfg!(target_endian = "big") { BUFFER | BIG_ENDIAN } else { BUFFER };
 
-/// A body of so many bytes has its memory from those that this OS thread keeps, and leaves it there: more is made and dropped of such
-/// bodies than of all others.
-const SMALL: usize = 64;
-const MOST_KEPT: usize = 64;
+/// Bodies have memory of one of these sizes, from what this OS thread keeps, and leave it there: more is made and dropped of
+/// such bodies than of all others. (A size and what a value's encoding adds.)
+const SIZES: [usize; 3] = [64, 1024 + 64, 8 * 1024 + 64];
+/// So many of each the OS thread keeps.
+const MOST: [usize; 3] = [64, 32, 16];
 
 thread_local! {
-    /// Memory of small bodies.
-    static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    /// Memory of bodies of each size.
+    static KEPT: RefCell<[Vec<Vec<u8>>; 3]> = const { RefCell::new([const { Vec::new() }; 3]) };
 }
 
+/// Empty memory for a frame with a body of so many bytes.
+#[doc(hidden)]
 #[inline]
-fn take_small() -> Vec<u8> {
+pub fn memory(capacity: usize) -> Vec<u8> {
+    let Some(which) = SIZES.iter().position(|size| capacity <= *size) else {
+        return Vec::with_capacity(LENGTH + capacity);
+    };
     // A thread that ends has none.
-    let kept = KEPT.try_with(|kept| kept.borrow_mut().pop()).ok().flatten();
-    kept.unwrap_or_else(|| Vec::with_capacity(LENGTH + SMALL))
+    let kept = KEPT.try_with(|kept| kept.borrow_mut()[which].pop()).ok().flatten();
+    kept.unwrap_or_else(|| Vec::with_capacity(LENGTH + SIZES[which]))
 }
 
+/// Keeps memory, if it is of such a size.
 #[inline]
-fn keep_small(mut bytes: Vec<u8>) {
+fn keep(mut bytes: Vec<u8>) {
+    let Some(which) = SIZES.iter().position(|size| bytes.capacity() == LENGTH + size) else { return };
     bytes.clear();
     let _ = KEPT.try_with(|kept| {
-        let mut kept = kept.borrow_mut();
-        if kept.len() < MOST_KEPT {
+        let kept = &mut kept.borrow_mut()[which];
+        if kept.len() < MOST[which] {
             kept.push(bytes);
         }
     });
@@ -50,7 +58,7 @@ impl Body {
     /// An empty body, with room for so many bytes.
     #[inline]
     pub fn with_capacity(capacity: usize) -> Self {
-        let mut bytes = if capacity <= SMALL { take_small() } else { Vec::with_capacity(LENGTH + capacity) };
+        let mut bytes = memory(capacity);
         bytes.resize(LENGTH, 0);
         Self { bytes }
     }
@@ -81,7 +89,19 @@ impl Body {
     /// Appends to the body.
     #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        if bytes.len() > self.bytes.capacity() - self.bytes.len() {
+            self.grow(bytes.len());
+        }
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Makes room for so many bytes more. (A vector would take memory that is kept, and give it back to the allocator.)
+    #[cold]
+    fn grow(&mut self, more: usize) {
+        let needed = self.bytes.len() - LENGTH + more;
+        let mut bytes = memory(needed.max(2 * (self.bytes.capacity() - LENGTH)));
+        bytes.extend_from_slice(&self.bytes);
+        keep(std::mem::replace(&mut self.bytes, bytes));
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
@@ -162,9 +182,7 @@ impl Body {
 impl Drop for Body {
     #[inline]
     fn drop(&mut self) {
-        if self.bytes.capacity() == LENGTH + SMALL {
-            keep_small(std::mem::take(&mut self.bytes));
-        }
+        keep(std::mem::take(&mut self.bytes));
     }
 }
 

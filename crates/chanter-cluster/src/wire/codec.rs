@@ -4,11 +4,17 @@ use postcard::ser_flavors::Flavor;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::Body;
+use super::{Body, Written};
 
 /// Writes a value straight into a body.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
     encode_into(Body::with_capacity(64), value)
+}
+
+/// Writes a value where a message lies in which nothing is written yet.
+#[inline]
+pub(crate) fn write<T: Serialize + ?Sized>(value: &T, written: &mut Written) -> Result<(), String> {
+    postcard::serialize_with_flavor(value, InPlace(written)).map_err(|error| error.to_string())
 }
 
 /// Appends a value to a body.
@@ -46,7 +52,39 @@ impl Flavor for Writer {
     }
 }
 
+/// Bytes of a number of 64 bits, at most.
+const NUMBER: usize = 10;
+
+/// What postcard writes lies in its message.
+struct InPlace<'a>(&'a mut Written);
+
+impl Flavor for InPlace<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        if bytes.len() <= NUMBER {
+            self.0.extend_slowly(bytes);
+        } else {
+            self.0.extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
 /// Reads a value, which must take all the bytes.
+#[inline]
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),

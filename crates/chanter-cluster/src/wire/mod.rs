@@ -6,14 +6,19 @@ mod codec;
 mod control;
 mod header;
 mod link;
+mod written;
 
 pub use body::Body;
+#[doc(hidden)]
+pub use body::memory;
 pub use buffer::Buffer;
 #[doc(hidden)]
 pub use buffer::moved;
 pub use codec::Plain;
-pub(crate) use codec::{decode, encode, encode_behind, encode_into};
+pub(crate) use codec::{decode, encode, encode_behind, encode_into, write};
 pub use control::{Control, Ended, Number};
 pub use header::{AGAIN, BIG_ENDIAN, BUFFER, BadHeader, Header, Kind, LENGTH, NUMBERED, Slot, WITHDRAWN};
 pub use link::Pace;
 pub(crate) use link::{Arrival, LaneLink, TRAILER};
+#[doc(hidden)]
+pub use written::Written;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use chanter_cluster::engine::{Lane, Why};
-use chanter_cluster::wire::Body;
+use chanter_cluster::wire::{Body, LENGTH, memory};
 
 /// So many lanes there are.
 pub(super) const LANES: usize = 3;
@@ -47,10 +47,11 @@ impl Peer {
         }
     }
 
-    /// What has come of a frame whose last piece is here.
+    /// What has come of a frame whose last piece, of so many bytes, is here.
     #[inline]
-    pub(super) fn take_begun(&mut self, lane: Lane) -> Vec<u8> {
-        std::mem::take(&mut self.begun[lane as usize])
+    pub(super) fn take_begun(&mut self, lane: Lane, last: usize) -> Vec<u8> {
+        let begun = std::mem::take(&mut self.begun[lane as usize]);
+        if begun.is_empty() { memory(last.saturating_sub(LENGTH)) } else { begun }
     }
 
     /// A frame has come. It may be handed out now, or waits for those before it.

@@ -41,7 +41,7 @@ const EAGER: usize = LENGTH + 16 * 1024 + 16;
 const PIECE: usize = LENGTH + 8 * 1024 + 16;
 const PIECE_OPEN_MPI: usize = 4000;
 /// The ring of control frames, and sends that are under way, are looked at by one look in so many.
-const CONTROL_LOOKS: u32 = 4;
+const CONTROL_LOOKS: u32 = 8;
 const SENDS_LOOKS: u32 = 16;
 /// The longest frame.
 pub(super) const LONGEST: usize = 1 << 30;
@@ -236,7 +236,11 @@ impl State {
     fn look_at_flights(&mut self, sends_are_due: bool, tests: &mut u64) -> Result<()> {
         if sends_are_due {
             *tests += 1;
-            self.sends.test(&mut self.right, |_, _| ())?;
+            self.sends.test(&mut self.right, |sent, _| {
+                if let Sent::Whole(frame) = sent {
+                    drop(Body::of_frame(frame));
+                }
+            })?;
         }
         if !self.bulk_sends.is_empty() {
             *tests += 1;
@@ -332,7 +336,7 @@ impl State {
             0 => {
                 self.counters.received();
                 self.counters.copied(bytes.len());
-                let mut frame = self.peers[from as usize].take_begun(lane);
+                let mut frame = self.peers[from as usize].take_begun(lane, bytes.len());
                 frame.extend_from_slice(bytes);
                 let frame = Body::of_frame(frame).map_or(Frame::Bad, Frame::Whole);
                 self.came(from, lane, frame, sink)
@@ -501,7 +505,12 @@ impl State {
         let (comm, eager) = Self::eager(lane);
         let frame = body.into_frame();
         if frame.len() <= self.piece.min(eager) {
-            return self.sends.send(&mut self.right, comm, frame, to, lane as u16).map(drop);
+            let sent = self.sends.send(&mut self.right, comm, frame, to, lane as u16)?;
+            // As a body: its memory is kept.
+            if let Some(Sent::Whole(frame)) = sent {
+                drop(Body::of_frame(frame));
+            }
+            return Ok(());
         }
         if frame.len() <= eager {
             return self.send_pieces(comm, frame, to, lane);

@@ -84,6 +84,16 @@ pub trait Operation {
     type Place: Place;
     /// What it yields.
     type Output;
+    /// Once it has committed and is finished, nothing of its place and its note is left to drop. Then it is polled where it is
+    /// awaited, as the operations of channels are.
+    const LEAN: bool = false;
+    /// It has a shorter way to commit where it is awaited alone.
+    const PROMPT: bool = false;
+    /// Commits, if that is possible now without an offer. False: nothing has happened. Takes the lock itself.
+    #[inline(always)]
+    fn at_once(_place: &Self::Place, _note: &mut NoteOf<Self>, _wakes: &mut Wakes) -> bool {
+        false
+    }
     /// What it yields once it has committed. No lock is held.
     fn finish(place: &Self::Place, note: &mut NoteOf<Self>) -> Self::Output;
 }
@@ -238,6 +248,7 @@ impl<O: Operation> PlaceBranch<O> {
         Self { place, slot: Slot::new(note), settled: false }
     }
 
+    #[inline(always)]
     fn attempt(&self, own: Option<&Offering<'_>>, wakes: &mut Wakes) -> Offered {
         let mut state = self.place.lock();
         if let Some(offered) = self.place.meet(&mut state, &self.slot, own, wakes) {
@@ -287,11 +298,21 @@ impl<O: Operation> fmt::Debug for PlaceBranch<O> {
 unsafe impl<O: Operation> Branch for PlaceBranch<O> {
     type Output = O::Output;
     const SINGLE: bool = true;
+    const LEAN: bool = O::LEAN;
+    const PROMPT: bool = O::PROMPT;
 
+    #[inline(always)]
+    fn at_once(self: Pin<&mut Self>, wakes: &mut Wakes) -> bool {
+        // SAFETY: no offer was made: the note is ours.
+        O::at_once(&self.place, unsafe { self.slot.note() }, wakes)
+    }
+
+    #[inline(always)]
     fn try_leaf(self: Pin<&mut Self>, _leaf: usize, wakes: &mut Wakes) -> bool {
         self.attempt(None, wakes) == Offered::Committed
     }
 
+    #[inline(always)]
     fn offer_leaf(self: Pin<&mut Self>, _leaf: usize, at: &Offering<'_>, wakes: &mut Wakes) -> Offered {
         self.attempt(Some(at), wakes)
     }
@@ -306,6 +327,7 @@ unsafe impl<O: Operation> Branch for PlaceBranch<O> {
         }
     }
 
+    #[inline(always)]
     fn finish(self: Pin<&mut Self>, _leaf: usize) -> O::Output {
         // SAFETY: settled: the note is ours.
         O::finish(&self.place, unsafe { self.slot.note() })

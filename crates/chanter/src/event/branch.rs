@@ -34,6 +34,15 @@ pub unsafe trait Branch {
     /// As `LEAN`, where no leaf of it has won.
     const LEAN_LOSER: bool = false;
 
+    /// It has a shorter way to commit when it is awaited alone: `at_once`.
+    const PROMPT: bool = false;
+
+    /// Commits its only leaf, if that is possible now without an offer. False: nothing has happened. Called only if `PROMPT`,
+    /// and only if it is SINGLE and LEAN.
+    fn at_once(self: Pin<&mut Self>, _wakes: &mut Wakes) -> bool {
+        false
+    }
+
     /// While nothing has been offered, it may be moved, and there is nothing to
     /// settle, whoever wins.
     const TRACELESS: bool = false;

@@ -314,7 +314,9 @@ impl<E, B: Branch> Synchronization<E, B> {
                 if !SIMULATED && !budget::pay() {
                     return self.advance_unpaid(cx, place);
                 }
-                let winner = if SIMULATED {
+                let winner = if B::PROMPT && !SIMULATED && branch.as_mut().at_once(&mut wakes) {
+                    Some(0)
+                } else if SIMULATED {
                     Self::begin_simulated(&mut branch, group, cx.waker(), &mut wakes, place)
                 } else {
                     Self::begin(&mut branch, group, cx.waker(), &mut wakes)

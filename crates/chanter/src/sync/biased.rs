@@ -59,7 +59,7 @@ const REST: u16 = (1 << 13) - 1;
 const BIASES: u16 = REST + 1;
 
 /// A value behind a lock that may be biased.
-pub(crate) struct BiasedLock<T> {
+pub struct BiasedLock<T> {
     /// The lock proper.
     held: AtomicBool,
     /// A byte of the value's, in what would be padding: written under the
@@ -97,6 +97,11 @@ unsafe impl<T: Send> Sync for BiasedLock<T> {}
 unsafe impl<T: Send> Send for BiasedLock<T> {}
 
 impl<T> BiasedLock<T> {
+    /// Free, without a hint: for our other crates.
+    pub fn unhinted(value: T) -> Self {
+        Self::new(value, 0)
+    }
+
     const_unless_loom! {
         pub(crate) fn new(value: T, hint: u8) -> Self {
             Self::with_history(value, hint, History::NONE)
@@ -119,7 +124,7 @@ impl<T> BiasedLock<T> {
     /// Waits for the lock. Blocks the OS thread, for a few dozen instructions
     /// of another thread at most, and now and then for a revocation.
     #[inline(always)]
-    pub(crate) fn lock(&self) -> BiasedGuard<'_, T> {
+    pub fn lock(&self) -> BiasedGuard<'_, T> {
         let me = os_thread();
         let entrance = self.enter(me);
         if entrance.is_none() {
@@ -314,7 +319,7 @@ impl<T> Drop for BiasedLock<T> {
 }
 
 /// The right to use the value; releases the lock when dropped.
-pub(crate) struct BiasedGuard<'a, T> {
+pub struct BiasedGuard<'a, T> {
     value: ManuallyDrop<MutPtr<T>>,
     /// A pointer: whoever has the lock next may free it before `drop` returns.
     lock: NonNull<BiasedLock<T>>,

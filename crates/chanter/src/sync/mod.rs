@@ -25,7 +25,8 @@ pub(crate) mod models;
 mod tests;
 
 pub(crate) use aliased::{AliasedBox, aliased};
-pub(crate) use biased::{BiasedGuard, BiasedLock, History};
+pub(crate) use biased::History;
+pub use biased::{BiasedGuard, BiasedLock};
 pub(crate) use cell::Cell;
 pub(crate) use entrance::Entrance;
 pub use lock::{Guard, Lock};

@@ -333,7 +333,11 @@ impl Assemble for [Vec<u8>; LANES] {
             piece.copy_to(begun);
             return None;
         }
-        let mut frame = std::mem::take(begun);
+        let mut frame = if begun.is_empty() {
+            wire::memory(length.saturating_sub(wire::LENGTH))
+        } else {
+            std::mem::take(begun)
+        };
         piece.copy_to(&mut frame);
         Body::of_frame(frame).map(|frame| (LANE[lane], frame))
     }

@@ -1,0 +1,96 @@
+//! Messages.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use super::store::Key;
+use crate::engine::{Pe, Peer};
+use crate::name::ThreadName;
+use crate::node::{Lease, Node};
+use crate::wire::{Body, Slot, Written};
+
+/// So many messages an OS thread keeps.
+const MOST_KEPT: usize = 128;
+
+thread_local! {
+    /// Memory of messages that were received.
+    #[expect(clippy::vec_box, reason = "they are given away one by one")]
+    static KEPT: RefCell<Vec<Box<Message>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A message, from its send to its receive. It is written where it stays: what goes from hand to hand is its box.
+pub(crate) struct Message {
+    /// Where it goes.
+    pub(crate) lease: Lease,
+    pub(crate) from: ThreadName,
+    pub(crate) to: ThreadName,
+    pub(crate) tag: u32,
+    /// Another process has sent it.
+    pub(super) is_away: bool,
+    /// When it came: the how-manieth.
+    pub(super) number: u64,
+    /// What brings it to another process.
+    pub(crate) node: Option<Arc<Node>>,
+    pub(crate) written: Written,
+}
+
+impl Message {
+    /// One in which nothing is written yet.
+    #[inline]
+    pub(crate) fn new(lease: Lease, from: ThreadName, to: ThreadName, tag: u32) -> Box<Self> {
+        // A thread that ends has none.
+        let kept = KEPT.try_with(|kept| kept.borrow_mut().pop()).ok().flatten();
+        let mut message = kept.unwrap_or_else(Self::fresh);
+        (message.lease, message.from, message.to, message.tag) = (lease, from, to, tag);
+        message
+    }
+
+    /// One with a body.
+    pub(crate) fn of_body(lease: Lease, from: ThreadName, to: ThreadName, tag: u32, body: Body) -> Box<Self> {
+        let mut message = Self::new(lease, from, to, tag);
+        message.written.set_body(body);
+        message
+    }
+
+    /// One in new memory.
+    #[cold]
+    fn fresh() -> Box<Self> {
+        let nobody = ThreadName { pe: Pe(0), process: Peer(0), thread: Slot { index: 0, generation: 0 } };
+        Box::new(Self {
+            lease: Lease::nobodys(),
+            from: nobody,
+            to: nobody,
+            tag: 0,
+            is_away: false,
+            number: 0,
+            node: None,
+            written: Written::new(),
+        })
+    }
+
+    /// It is of no use any more, but for its memory.
+    #[inline]
+    pub(crate) fn end(mut self: Box<Self>) {
+        self.written.clear();
+        self.node = None;
+        self.is_away = false;
+        let _ = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            if kept.len() < MOST_KEPT {
+                kept.push(self);
+            }
+        });
+    }
+
+    #[inline(always)]
+    pub(super) fn key(&self) -> Key {
+        (self.from, self.tag)
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message").field("from", &self.from).field("tag", &self.tag).finish_non_exhaustive()
+    }
+}
