@@ -182,7 +182,9 @@ impl Hosts {
 
     /// Room for one more thread of that process. `None`: it has as many as it may, or they hold as much.
     fn reserve(&self, peer: Peer, bytes: usize) -> Option<Reserved<'_>> {
-        lock(&self.state).held.entry(peer).or_default().add(bytes).then_some(Reserved(self, peer, bytes))
+        let has_room = lock(&self.state).held.entry(peer).or_default().add(bytes);
+        // Made only when there is room, and not under the lock: its drop gives back what it stands for, and takes the lock.
+        has_room.then(|| Reserved(self, peer, bytes))
     }
 
     /// Whether a process may have so many bytes more kept here.
@@ -329,5 +331,24 @@ fn why<T>(refused: &Refusal<T>) -> Refused {
         Refused::Withdrawn
     } else {
         Refused::Determined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is refused has reserved nothing, and keeps nobody from asking again.
+    #[test]
+    fn who_is_refused_gives_nothing_back() {
+        let hosts = Hosts::default();
+        let full = hosts.reserve(Peer(1), usize::MAX).expect("one alone may have more");
+        for _ in 0..2 {
+            assert!(hosts.reserve(Peer(1), 1).is_none());
+        }
+        assert!(hosts.reserve(Peer(2), 1).is_some());
+        drop(full);
+        assert!(hosts.reserve(Peer(1), 1).is_some());
+        assert!(lock(&hosts.state).held.is_empty());
     }
 }
