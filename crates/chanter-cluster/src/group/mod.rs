@@ -173,23 +173,21 @@ impl Group {
     where
         T: Serialize + DeserializeOwned,
     {
-        let run = Arc::clone(&self.seat.run);
-        if let Some(lost) = run.broken() {
-            return Err(lost);
-        }
+        let Self { seat, rank, operations, value: bytes, .. } = self;
+        let run = &*seat.run;
         // Never 0, which is before the first; and never that of leaving.
-        self.operations = self.operations % (LEAVES - 1) + 1;
-        let operation = self.operations;
-        let unfinished = Unfinished { run: &run, rank: self.rank };
-        self.value.clear();
-        encode_behind(&value, &mut self.value).unwrap_or_else(|error: String| cannot(&error));
-        let result = match run.meet(self.seat.place, operation, &mut self.value).await {
+        *operations = *operations % (LEAVES - 1) + 1;
+        let operation = *operations;
+        let unfinished = Unfinished { run, rank: *rank };
+        bytes.clear();
+        encode_behind(&value, bytes).unwrap_or_else(|error: String| cannot(&error));
+        let result = match run.meet(seat.place, operation, bytes).await {
             Part::Told(outcome) => outcome.map(|bytes| read(&bytes)),
             Part::Last(values) => {
                 // The value itself was written for the others: it is read again like theirs.
                 let combined = values.iter().map(|value| read(value)).reduce(&combine);
                 let combined = combined.expect("a run has members");
-                let result = exchange(&run, operation, combined, &combine).await;
+                let result = exchange(run, operation, combined, &combine).await;
                 let outcome = result.as_ref().map(|value| {
                     let mut bytes = Vec::new();
                     encode_behind(value, &mut bytes).unwrap_or_else(|error: String| cannot(&error));
@@ -203,7 +201,7 @@ impl Group {
         if let Err(lost) = result
             && run.breaks(lost)
         {
-            tell_all(&run);
+            tell_all(run);
         }
         result
     }

@@ -132,41 +132,42 @@ impl Run {
     pub(super) async fn meet(&self, place: u32, operation: u32, value: &mut Vec<u8>) -> Part {
         let mut has_come = false;
         poll_fn(|cx| {
-            if !has_come {
-                has_come = true;
-                if let Some(part) = self.comes(place, value) {
-                    return Poll::Ready(part);
-                }
-            }
-            self.waits(place, operation, cx)
+            let value = if has_come { None } else { Some(&mut *value) };
+            has_come = true;
+            self.comes(place, operation, value, cx)
         })
         .await
     }
 
-    fn comes(&self, place: u32, value: &mut Vec<u8>) -> Option<Part> {
-        let mut state = self.state.lock();
-        if let Some(lost) = state.broken {
-            return Some(Part::Told(Err(lost)));
-        }
-        std::mem::swap(&mut state.values[place as usize], value);
-        state.arrived += 1;
-        if state.arrived < self.count {
-            return None;
-        }
-        state.arrived = 0;
-        Some(Part::Last(std::mem::take(&mut state.values)))
-    }
-
-    fn waits(&self, place: u32, operation: u32, cx: &Context<'_>) -> Poll<Part> {
+    /// Brings `value`, if it has not been brought, and looks what has come of the operation; leaves the waker if nothing has.
+    fn comes(
+        &self,
+        place: u32,
+        operation: u32,
+        mut value: Option<&mut Vec<u8>>,
+        cx: &Context<'_>,
+    ) -> Poll<Part> {
         let mut cloned = None;
         loop {
             let mut state = self.state.lock();
+            if let Some(value) = value.take() {
+                if let Some(lost) = state.broken {
+                    return Poll::Ready(Part::Told(Err(lost)));
+                }
+                std::mem::swap(&mut state.values[place as usize], value);
+                state.arrived += 1;
+                if state.arrived == self.count {
+                    state.arrived = 0;
+                    return Poll::Ready(Part::Last(std::mem::take(&mut state.values)));
+                }
+            }
             if state.done == operation {
                 return Poll::Ready(Part::Told(state.outcome.clone()));
             }
             if let Some(lost) = state.broken {
                 return Poll::Ready(Part::Told(Err(lost)));
             }
+            // Mostly it is that of the operation before the last.
             let slot = &mut state.wakers[operation as usize % 2][place as usize];
             if slot.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 return Poll::Pending;

@@ -205,6 +205,13 @@ impl Core {
         peers
     }
 
+    /// Nothing comes any more; what has come stays. Who has sent messages that nobody received.
+    pub(crate) fn seal(&self) -> Vec<Peer> {
+        let peers = self.window.lock().inbox().accounts.drain().map(|(peer, _)| peer).collect();
+        self.window.close(&SendError::Gone(self.name));
+        peers
+    }
+
     /// How many messages wait to be received.
     pub(super) fn len(&self) -> usize {
         self.window.lock().inbox().store.len()

@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use serde::de::DeserializeOwned;
 
-use crate::wire::{Body, Buffer, decode};
+use crate::wire::{Body, Buffer};
 
 /// How a [receive](super::Recv) reads what it has got. Sealed: there are the two below.
 pub trait Read<T>: sealed::Sealed + 'static {
@@ -33,7 +33,7 @@ impl<T: DeserializeOwned> Read<T> for AsValue {
         if body.is_buffer() {
             return Err((body, "it is a buffer, not a value: receive it with `recv_buffer`".to_owned()));
         }
-        decode(&body).map_err(|error| (body, error))
+        body.decode().map_err(|error| (body, error))
     }
 }
 

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::Body;
+use super::parcel::Writing;
 
 /// Writes a value straight into a body.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
@@ -13,7 +14,12 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
 
 /// Appends a value to a body.
 pub(crate) fn encode_into<T: Serialize + ?Sized>(body: Body, value: &T) -> Result<Body, String> {
-    postcard::serialize_with_flavor(value, Writer(body)).map_err(|error| error.to_string())
+    let writing = Writing::begin();
+    let mut body = postcard::serialize_with_flavor(value, Writer(body)).map_err(|error| error.to_string())?;
+    if let Some(parcel) = writing.end() {
+        body.add_parcel(parcel);
+    }
+    Ok(body)
 }
 
 /// Writes a value behind what `bytes` has.

@@ -4,8 +4,10 @@ mod body;
 mod buffer;
 mod codec;
 mod control;
+mod enclosed;
 mod header;
 mod link;
+mod parcel;
 
 pub use body::Body;
 pub use buffer::Buffer;
@@ -14,6 +16,10 @@ pub use buffer::moved;
 pub use codec::Plain;
 pub(crate) use codec::{decode, encode, encode_behind, encode_into};
 pub use control::{Control, Ended, Number};
-pub use header::{AGAIN, BIG_ENDIAN, BUFFER, BadHeader, Header, Kind, LENGTH, NUMBERED, Slot, WITHDRAWN};
+pub(crate) use enclosed::Enclosed;
+pub use header::{
+    AGAIN, BIG_ENDIAN, BUFFER, BadHeader, CARRIES, Header, Kind, LENGTH, NUMBERED, Slot, WITHDRAWN,
+};
 pub use link::Pace;
 pub(crate) use link::{Arrival, LaneLink, TRAILER};
+pub(crate) use parcel::{Parcel, carried_here, carry};
