@@ -23,8 +23,9 @@ use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Why};
 use chanter_cluster::{ANY_TAG, ANYONE, Here, LookupError, RecvError, SendError, local};
 use ports::{
-    a_port_ends_after_its_last_message, a_port_ends_when_all_have_gone, a_team_survives_a_process,
-    a_team_that_cannot_go_on_ends, senders_of_a_dead_port_are_told,
+    a_port_ends_after_its_last_message, a_port_ends_when_all_have_gone,
+    a_sender_outlives_who_has_passed_it_on, a_team_survives_a_process, a_team_that_cannot_go_on_ends,
+    senders_of_a_dead_port_are_told,
 };
 use threads::{
     a_monitor_is_told_last, a_spawn_that_loses_leaves_no_thread, requests_to_a_thread_are_answered_once,
@@ -224,27 +225,25 @@ explored!(
     a_group_ends_what_it_does,
     a_port_ends_after_its_last_message,
     a_port_ends_when_all_have_gone,
-    senders_of_a_dead_port_are_told,
+    senders_of_a_dead_port_are_told
+);
+
+/// What takes longer: fewer schedules.
+macro_rules! explored_less {
+    ($($law:ident),*) => { mod less { $( mod $law {
+        #[chanter::test(explore(strategy = "exhaustive", preemptions = 2, schedules = 3_000))]
+        async fn exhaustive() { super::super::$law().await }
+
+        #[chanter::test(explore(strategy = "pct", depth = 3, schedules = 1_000))]
+        async fn pct() { super::super::$law().await }
+
+        #[chanter::test(explore(strategy = "random", schedules = 1_000))]
+        async fn random() { super::super::$law().await }
+    } )* } };
+}
+
+explored_less!(
+    a_sender_outlives_who_has_passed_it_on,
     a_team_survives_a_process,
     a_team_that_cannot_go_on_ends
 );
-
-/// Three processes that talk a lot: fewer schedules.
-mod three {
-    use super::ports::a_sender_outlives_who_has_passed_it_on;
-
-    #[chanter::test(explore(strategy = "exhaustive", preemptions = 1, schedules = 300))]
-    async fn exhaustive() {
-        a_sender_outlives_who_has_passed_it_on().await
-    }
-
-    #[chanter::test(explore(strategy = "pct", depth = 3, schedules = 300))]
-    async fn pct() {
-        a_sender_outlives_who_has_passed_it_on().await
-    }
-
-    #[chanter::test(explore(strategy = "random", schedules = 300))]
-    async fn random() {
-        a_sender_outlives_who_has_passed_it_on().await
-    }
-}

@@ -161,7 +161,21 @@ impl Group {
     /// [`Lost`]: a member is there no more. If that is seen late, some members get what they wanted and others this; in the next operation
     /// all get it.
     pub async fn barrier(&mut self) -> Result<(), Lost> {
-        self.reduce((), |(), ()| ()).await
+        let Self { seat, rank, operations, value: nothing, .. } = self;
+        let run = &*seat.run;
+        let operation = next(operations);
+        let unfinished = Unfinished { run, rank: *rank };
+        nothing.clear();
+        let result = match run.meet(seat.place, operation, nothing).await {
+            Part::Told(outcome) => outcome.map(drop),
+            Part::Last(values) => {
+                let result = exchange(run, operation, (), |(), ()| ()).await;
+                run.tell(operation, result.map(|()| Arc::default()), values);
+                result
+            }
+        };
+        unfinished.is_finished(result.err());
+        result
     }
 
     /// Combines the values of all members, in the order of their ranks, and gives all of them the result. `combine` is to be
@@ -175,9 +189,7 @@ impl Group {
     {
         let Self { seat, rank, operations, value: bytes, .. } = self;
         let run = &*seat.run;
-        // Never 0, which is before the first; and never that of leaving.
-        *operations = *operations % (LEAVES - 1) + 1;
-        let operation = *operations;
+        let operation = next(operations);
         let unfinished = Unfinished { run, rank: *rank };
         bytes.clear();
         encode_behind(&value, bytes).unwrap_or_else(|error: String| cannot(&error));
@@ -197,12 +209,7 @@ impl Group {
                 result
             }
         };
-        std::mem::forget(unfinished);
-        if let Err(lost) = result
-            && run.breaks(lost)
-        {
-            tell_all(run);
-        }
+        unfinished.is_finished(result.as_ref().err().copied());
         result
     }
 
@@ -228,6 +235,25 @@ impl Group {
 struct Unfinished<'a> {
     run: &'a Run,
     rank: u32,
+}
+
+impl Unfinished<'_> {
+    /// It has ended, perhaps as somebody is there no more.
+    fn is_finished(self, lost: Option<Lost>) {
+        let run = self.run;
+        std::mem::forget(self);
+        if let Some(lost) = lost
+            && run.breaks(lost)
+        {
+            tell_all(run);
+        }
+    }
+}
+
+/// The number of the next operation: never 0, which is before the first; and never that of leaving.
+fn next(operations: &mut u32) -> u32 {
+    *operations = *operations % (LEAVES - 1) + 1;
+    *operations
 }
 
 impl Drop for Unfinished<'_> {

@@ -39,6 +39,9 @@ use crate::wire::Slot;
 /// So many parcels may be on their way to a process that has not unpacked them. It is given up if there are more.
 pub(super) const MOST_PARCELS: usize = 1 << 16;
 
+/// So many holds may wait for their homes' answers; who brings more senders then brings none that count.
+pub(super) const MOST_UNANSWERED: usize = 1 << 16;
+
 /// See the module. `C` keeps a sender counted elsewhere as long as it lives, `P` is what a message carries.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct State<C, P> {
@@ -227,9 +230,9 @@ impl<C, P> State<C, P> {
         }
     }
 
-    /// Whether what comes from a process still counts.
+    /// Whether senders that come from a process count.
     pub(super) fn hears(&self, from: Peer) -> bool {
-        !self.lost.contains(&from)
+        !self.lost.contains(&from) && self.unanswered.len() < MOST_UNANSWERED
     }
 
     // Ports of this process.

@@ -224,8 +224,8 @@ fn explore(first: World, without: Without) -> Result<usize, String> {
     let mut seen = HashSet::from([hash(&first)]);
     // How each world came to be: from which, and by which step.
     let mut origins = vec![(0, None)];
-    let mut open = VecDeque::from([(first, 0)]);
-    while let Some((world, at)) = open.pop_front() {
+    let mut open = vec![(first, 0)];
+    while let Some((world, at)) = open.pop() {
         let told = |what: String, last: Option<Step>| {
             let mut way: Vec<Step> = last.into_iter().collect();
             let mut at = at;
@@ -249,7 +249,7 @@ fn explore(first: World, without: Without) -> Result<usize, String> {
             }
         }
         for (next, step) in news {
-            open.push_back((next, origins.len()));
+            open.push((next, origins.len()));
             origins.push((at, Some(step)));
         }
     }
