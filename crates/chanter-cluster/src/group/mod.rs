@@ -174,7 +174,7 @@ impl Group {
                 result
             }
         };
-        unfinished.is_finished(result.err());
+        unfinished.finish(result.err());
         result
     }
 
@@ -209,7 +209,7 @@ impl Group {
                 result
             }
         };
-        unfinished.is_finished(result.as_ref().err().copied());
+        unfinished.finish(result.as_ref().err().copied());
         result
     }
 
@@ -239,7 +239,7 @@ struct Unfinished<'a> {
 
 impl Unfinished<'_> {
     /// It has ended, perhaps as somebody is there no more.
-    fn is_finished(self, lost: Option<Lost>) {
+    fn finish(self, lost: Option<Lost>) {
         let run = self.run;
         std::mem::forget(self);
         if let Some(lost) = lost

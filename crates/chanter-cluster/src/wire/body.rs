@@ -12,7 +12,7 @@ use super::header::{
     ACKNOWLEDGEMENT_AT, AGAIN, BIG_ENDIAN, BUFFER, CARRIES, FLAGS_AT, Header, LENGTH, NUMBERED, SEQUENCE_AT,
     Slot,
 };
-use super::parcel::{Parcel, read_end, reading};
+use super::parcel::{End, Parcel, read_end, reading};
 use crate::engine::Peer;
 
 /// The flags of a buffer that was filled here.
@@ -180,9 +180,9 @@ impl Body {
 
     /// Cuts off what is said behind the body: the ports, and the parcel's number. `None`: it makes no sense.
     pub(crate) fn open_parcel(&mut self) -> Option<(Vec<(Peer, Slot)>, u64)> {
-        let (ports, number, length) = read_end(self)?;
+        let End { ports, parcel, length } = read_end(self)?;
         self.truncate(length);
-        Some((ports, number))
+        Some((ports, parcel))
     }
 
     /// Writes the header in front.

@@ -147,21 +147,32 @@ impl Parcel {
     }
 }
 
-/// What is said behind a body: the ports, the parcel's number, and how long the body is without that. `None`: it makes no sense.
-pub(super) fn read_end(bytes: &[u8]) -> Option<(Vec<(Peer, Slot)>, u64, usize)> {
+/// What is said behind a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) ports: Vec<(Peer, Slot)>,
+    /// The parcel's number.
+    pub(super) parcel: u64,
+    /// How long the body is without that.
+    pub(super) length: usize,
+}
+
+/// `None`: it makes no sense.
+pub(super) fn read_end(bytes: &[u8]) -> Option<End> {
     let (rest, number) = bytes.split_last_chunk::<8>()?;
     let (rest, count) = rest.split_last_chunk::<4>()?;
-    let number = u64::from_le_bytes(*number);
-    let length = (u32::from_le_bytes(*count) as usize).checked_mul(NAME)?;
-    let at = rest.len().checked_sub(length)?;
-    if number == 0 || length == 0 {
+    let parcel = u64::from_le_bytes(*number);
+    let names = (u32::from_le_bytes(*count) as usize).checked_mul(NAME)?;
+    let length = rest.len().checked_sub(names)?;
+    if parcel == 0 || names == 0 {
         return None;
     }
     let word = |bytes: &[u8], at: usize| {
         u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
     };
     let port = |name: &[u8]| (Peer(word(name, 0)), Slot { index: word(name, 4), generation: word(name, 8) });
-    Some((rest[at..].chunks_exact(NAME).map(port).collect(), number, at))
+    let ports = rest[length..].chunks_exact(NAME).map(port).collect();
+    Some(End { ports, parcel, length })
 }
 
 impl fmt::Debug for Parcel {
@@ -184,7 +195,7 @@ mod tests {
             bytes
         };
         let port = (Peer(7), Slot { index: 8, generation: 9 });
-        assert_eq!(read_end(&end(&[[7, 8, 9]], 1, 5)), Some((vec![port], 5, 4)));
+        assert_eq!(read_end(&end(&[[7, 8, 9]], 1, 5)), Some(End { ports: vec![port], parcel: 5, length: 4 }));
         assert_eq!(read_end(&end(&[[7, 8, 9]], 1, 0)), None, "no parcel has number 0");
         for count in [0, 2, u32::MAX] {
             assert_eq!(read_end(&end(&[[7, 8, 9]], count, 5)), None);
