@@ -65,6 +65,8 @@ impl std::error::Error for SendError {}
 pub enum RecvError {
     /// The process of the thread from which a message was wanted has gone, and none is left.
     Lost(Peer, Why),
+    /// No sender of the [port](crate::port) is left, and no message.
+    Closed,
     /// A message has come whose bytes are no such value. It has been taken out; here it is.
     Decode {
         /// Who has sent it.
@@ -82,6 +84,7 @@ impl fmt::Display for RecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost(peer, why) => write!(f, "process {} {why}, and no message of it is left", peer.0),
+            Self::Closed => f.write_str("no sender of the port is left, and no message"),
             Self::Decode { from, tag, bytes, error } => write!(
                 f,
                 "the message of {} bytes with tag {tag} from {from} is not of the type that is received, or its sender is of another build: {error}",

@@ -11,7 +11,7 @@
 //! * **D2** When a process has gone, what was sent there and has committed is [accounted for](Inbox::returned): it was taken,
 //!   or it is unknown whether it was, or it was never sent and comes back, whole and in order. Nothing is sent again.
 //! * **D3** When a process has gone, what its threads have sent is received up to some point, in order, and only then
-//!   are the others told.
+//!   are the others told. A [port] has ended when no process has a sender of it, after the last message that was sent to it.
 //! * **D4** A branch of a choice that loses has no effect: a message that was not chosen is in its place, a send that
 //!   was not chosen has taken no room.
 //! * **D5** Names are never used again: nothing that is meant for the dead reaches the living.

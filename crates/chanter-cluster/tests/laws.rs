@@ -9,6 +9,8 @@ mod calls;
 mod history;
 #[path = "laws/network.rs"]
 mod network;
+#[path = "laws/ports.rs"]
+mod ports;
 #[path = "laws/threads.rs"]
 mod threads;
 #[path = "laws/together.rs"]
@@ -20,6 +22,11 @@ use calls::{a_call_that_loses_is_withdrawn, a_request_runs_at_most_once, request
 use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Why};
 use chanter_cluster::{ANY_TAG, ANYONE, Here, LookupError, RecvError, SendError, local};
+use ports::{
+    a_port_ends_after_its_last_message, a_port_ends_when_all_have_gone,
+    a_sender_outlives_who_has_passed_it_on, a_team_survives_a_process, a_team_that_cannot_go_on_ends,
+    senders_of_a_dead_port_are_told,
+};
 use threads::{
     a_monitor_is_told_last, a_spawn_that_loses_leaves_no_thread, requests_to_a_thread_are_answered_once,
     who_is_tied_to_the_dead_ends,
@@ -215,5 +222,28 @@ explored!(
     a_monitor_is_told_last,
     who_is_tied_to_the_dead_ends,
     a_name_has_one_holder,
-    a_group_ends_what_it_does
+    a_group_ends_what_it_does,
+    a_port_ends_after_its_last_message,
+    a_port_ends_when_all_have_gone,
+    senders_of_a_dead_port_are_told
+);
+
+/// What takes longer: fewer schedules.
+macro_rules! explored_less {
+    ($($law:ident),*) => { mod less { $( mod $law {
+        #[chanter::test(explore(strategy = "exhaustive", preemptions = 2, schedules = 3_000))]
+        async fn exhaustive() { super::super::$law().await }
+
+        #[chanter::test(explore(strategy = "pct", depth = 3, schedules = 1_000))]
+        async fn pct() { super::super::$law().await }
+
+        #[chanter::test(explore(strategy = "random", schedules = 1_000))]
+        async fn random() { super::super::$law().await }
+    } )* } };
+}
+
+explored_less!(
+    a_sender_outlives_who_has_passed_it_on,
+    a_team_survives_a_process,
+    a_team_that_cannot_go_on_ends
 );

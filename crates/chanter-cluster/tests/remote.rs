@@ -7,8 +7,8 @@ use chanter::prelude::*;
 use chanter::{Activity, JoinError};
 use chanter_cluster::engine::{Local, Peer, Why};
 use chanter_cluster::{
-    ANYONE, AskError, CallError, Context, Down, EndError, Function, GlobalThread, Here, Offering, SpawnError,
-    ThreadName, Unended, local,
+    ANYONE, AskError, CallError, Context, Down, EndError, Function, GlobalThread, Here, Offering, Plain,
+    SpawnError, ThreadName, Unended, local,
 };
 
 const AREA: Function<(f64, f64), f64> = Function::new("test::area");
@@ -560,4 +560,32 @@ fn each_request_to_the_dead_is_lost() {
             assert!(matches!(far.await, Err(EndError::Call(CallError::Lost { .. }))));
         });
     }
+}
+
+/// What one process may hold in another, and that this keeps nobody else out.
+#[test]
+fn what_a_process_holds_in_another_one_is_bounded() {
+    const KEEP: Function<Plain<u8>, Plain<u8>> = Function::new("test::keep");
+    let machine = Machine::builder().vps(2).build().unwrap();
+    machine.block_on(async {
+        let [first, second, third] = <[Here; 3]>::try_from(local(3)).unwrap();
+        let _offering = second.offer(KEEP, |_, bytes| async { bytes }).unwrap();
+        const MIB: usize = 1 << 20;
+        let plan = |length: usize| KEEP.with(&Plain(vec![1_u8; length]));
+        let mut kept = Vec::new();
+        let full = loop {
+            match first.at(1).spawn(plan(MIB)).await {
+                Ok(thread) => kept.push(thread),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full, SpawnError::Full);
+        assert!(full.to_string().contains("drop, the handles"), "{full}");
+        assert!((60..=64).contains(&kept.len()), "{}", kept.len());
+        let other = third.at(1).spawn(plan(MIB)).await.unwrap();
+        assert_eq!(other.await.map(|bytes| bytes.0.len()), Ok(MIB));
+        // Whoever takes a value makes room.
+        assert_eq!(kept.pop().unwrap().await.map(|bytes| bytes.0.len()), Ok(MIB));
+        kept.push(first.at(1).spawn(plan(MIB)).await.unwrap());
+    });
 }

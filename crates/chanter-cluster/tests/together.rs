@@ -90,7 +90,7 @@ fn a_port_receives_from_all_who_have_its_sender() {
         assert_eq!(sender, port.sender());
         let senders: Vec<_> = (0..3)
             .map(|process| {
-                let outlet = here[process as usize].connect(sender).unwrap();
+                let outlet = here[process as usize].connect(sender.clone()).unwrap();
                 spawn(async move {
                     for n in 0..300 {
                         outlet.send((process, n)).await.unwrap();

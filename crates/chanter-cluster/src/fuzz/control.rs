@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use chanter::prelude::*;
 
 use super::Input;
+use crate::RecvError;
 use crate::engine::{Engine, Lane, Local, Peer, Polled, Sink};
 use crate::inbox::{ANYONE, Inbox};
 use crate::node::Node;
@@ -32,6 +33,9 @@ async fn frames_come(mut input: Input<'_>) {
     let node = Node::start(Box::new(first), false);
     let open = node.open(Some("open")).expect("an inbox");
     let closed = node.open(Some("closed")).expect("an inbox");
+    // Nobody else can end this one.
+    let port = crate::Here::of(Arc::clone(&node)).port::<u32>().expect("a port");
+    let sender = port.sender();
     // Messages to the hostile one, so that there is something to acknowledge.
     let there = {
         let mut name = open.name();
@@ -54,6 +58,10 @@ async fn frames_come(mut input: Input<'_>) {
     while node.poll() != Polled::Nothing {}
     assert!(open.len() <= messages.min(WINDOW), "a window's worth, and what was sent");
     goes_on(&node, &open).await;
+    while let Some(got) = port.recv().try_sync() {
+        assert_ne!(got, Err(RecvError::Closed), "it has a sender");
+    }
+    drop((sender, port));
     let mut answers = Answers(0);
     while second.poll(64, &mut answers) != Polled::Nothing {}
 }
@@ -82,7 +90,7 @@ fn frame(input: &mut Input<'_>) -> Body {
         bytes[28..32].copy_from_slice(&body.to_le_bytes());
     }
     if how & 4 == 0 {
-        bytes[0] = bytes[0] % 10 + 1;
+        bytes[0] = bytes[0] % 21 + 1;
     }
     if how & 8 == 0 {
         // To the inbox that is open, or from the thread to which this process has sent.
@@ -109,6 +117,8 @@ impl Sink for Answers {
 
 #[cfg(test)]
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+    use crate::wire::CARRIES;
+
     let header = |kind| Header { tag: 1, credit: 2, request: 9, ..Header::new(kind) };
     let frame = |how: u8, header: Header, body: &[u8]| {
         let mut bytes = header.encode().to_vec();
@@ -118,6 +128,11 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let stale = crate::wire::Slot { index: 1, generation: 1 };
     let never = crate::wire::Slot { index: u32::MAX, generation: u32::MAX };
     let message = frame(0, header(Kind::Message), b"hello");
+    let port = crate::wire::Slot { index: 2, generation: 1 };
+    // Of this process, of the hostile one, and of nobody; so many, and the parcel's number.
+    let words: [u32; 12] = [0, 2, 1, 1, 7, 1, 9, 9, 9, 3, 5, 0];
+    let ports = [&b"x"[..], words.map(u32::to_le_bytes).as_flattened()].concat();
+    let carrying = |flags: u8, body: &[u8]| frame(0, Header { flags, ..header(Kind::Message) }, body);
     let lookup = |name: &[u8]| frame(0, header(Kind::Lookup), name);
     vec![
         ("message", message.clone()),
@@ -140,6 +155,16 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             frame(0, Header { credit: u16::MAX, request: u64::MAX, ..header(Kind::Acknowledge) }, b""),
         ),
         ("gone", [frame(0, header(Kind::Gone), b""), frame(0, header(Kind::Acknowledge), b"")].concat()),
+        (
+            "ports",
+            [Kind::Hold, Kind::Held, Kind::Release, Kind::Unpacked, Kind::Sees, Kind::Seen, Kind::Hold]
+                .map(|kind| frame(0, Header { tag: 0, to: port, request: 1, ..Header::new(kind) }, b""))
+                .concat(),
+        ),
+        (
+            "senders",
+            [carrying(0, &ports), carrying(CARRIES, &ports), carrying(CARRIES, &ports[..9])].concat(),
+        ),
         ("all", (0..12).flat_map(|kind| [&[4, 0, kind][..], &[0; LENGTH - 1], &[0]].concat()).collect()),
     ]
 }

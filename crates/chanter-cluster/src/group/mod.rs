@@ -161,7 +161,21 @@ impl Group {
     /// [`Lost`]: a member is there no more. If that is seen late, some members get what they wanted and others this; in the next operation
     /// all get it.
     pub async fn barrier(&mut self) -> Result<(), Lost> {
-        self.reduce((), |(), ()| ()).await
+        let Self { seat, rank, operations, value: nothing, .. } = self;
+        let run = &*seat.run;
+        let operation = next(operations);
+        let unfinished = Unfinished { run, rank: *rank };
+        nothing.clear();
+        let result = match run.meet(seat.place, operation, nothing).await {
+            Part::Told(outcome) => outcome.map(drop),
+            Part::Last(values) => {
+                let result = exchange(run, operation, (), |(), ()| ()).await;
+                run.tell(operation, result.map(|()| Arc::default()), values);
+                result
+            }
+        };
+        unfinished.finish(result.err());
+        result
     }
 
     /// Combines the values of all members, in the order of their ranks, and gives all of them the result. `combine` is to be
@@ -173,23 +187,19 @@ impl Group {
     where
         T: Serialize + DeserializeOwned,
     {
-        let run = Arc::clone(&self.seat.run);
-        if let Some(lost) = run.broken() {
-            return Err(lost);
-        }
-        // Never 0, which is before the first; and never that of leaving.
-        self.operations = self.operations % (LEAVES - 1) + 1;
-        let operation = self.operations;
-        let unfinished = Unfinished { run: &run, rank: self.rank };
-        self.value.clear();
-        encode_behind(&value, &mut self.value).unwrap_or_else(|error: String| cannot(&error));
-        let result = match run.meet(self.seat.place, operation, &mut self.value).await {
+        let Self { seat, rank, operations, value: bytes, .. } = self;
+        let run = &*seat.run;
+        let operation = next(operations);
+        let unfinished = Unfinished { run, rank: *rank };
+        bytes.clear();
+        encode_behind(&value, bytes).unwrap_or_else(|error: String| cannot(&error));
+        let result = match run.meet(seat.place, operation, bytes).await {
             Part::Told(outcome) => outcome.map(|bytes| read(&bytes)),
             Part::Last(values) => {
                 // The value itself was written for the others: it is read again like theirs.
                 let combined = values.iter().map(|value| read(value)).reduce(&combine);
                 let combined = combined.expect("a run has members");
-                let result = exchange(&run, operation, combined, &combine).await;
+                let result = exchange(run, operation, combined, &combine).await;
                 let outcome = result.as_ref().map(|value| {
                     let mut bytes = Vec::new();
                     encode_behind(value, &mut bytes).unwrap_or_else(|error: String| cannot(&error));
@@ -199,12 +209,7 @@ impl Group {
                 result
             }
         };
-        std::mem::forget(unfinished);
-        if let Err(lost) = result
-            && run.breaks(lost)
-        {
-            tell_all(&run);
-        }
+        unfinished.finish(result.as_ref().err().copied());
         result
     }
 
@@ -230,6 +235,25 @@ impl Group {
 struct Unfinished<'a> {
     run: &'a Run,
     rank: u32,
+}
+
+impl Unfinished<'_> {
+    /// It has ended, perhaps as somebody is there no more.
+    fn finish(self, lost: Option<Lost>) {
+        let run = self.run;
+        std::mem::forget(self);
+        if let Some(lost) = lost
+            && run.breaks(lost)
+        {
+            tell_all(run);
+        }
+    }
+}
+
+/// The number of the next operation: never 0, which is before the first; and never that of leaving.
+fn next(operations: &mut u32) -> u32 {
+    *operations = *operations % (LEAVES - 1) + 1;
+    *operations
 }
 
 impl Drop for Unfinished<'_> {

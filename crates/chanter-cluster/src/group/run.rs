@@ -4,15 +4,16 @@
 //! that with other runs, and tells the others.
 //!
 //! INV-RUN: an operation ends for a member only when all have brought their values. So while one is under way there are no values of
-//! another; its outcome stays until all have seen it, as the next one has an outcome only when all of them are in it; and of the two
-//! rows of wakers, which operations use by turns, the last member wakes one while the others fill the other one.
-//! Who leaves, at any point, breaks the run under the same lock, and wakes all: so nobody waits for who is there no more.
+//! another, and nobody waits for another; its outcome stays until all have seen it, as the next one has an outcome only when all of them
+//! are in it. Who leaves, at any point, breaks the run under the same lock, and tells all who wait: so nobody waits for who is there no
+//! more.
 
-use std::future::poll_fn;
+use std::fmt;
+use std::ops::DerefMut;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
 
-use chanter::base::Lock;
+use chanter::Event;
+use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
 
 use super::Lost;
 use crate::inbox::Inbox;
@@ -31,12 +32,13 @@ pub(super) struct Run {
     state: Lock<State>,
 }
 
-struct State {
+/// What is behind the lock of a run.
+pub(super) struct State {
     /// What the members have brought to the operation that is under way.
     values: Vec<Vec<u8>>,
     arrived: u32,
-    /// Who waits, for this operation or the next one.
-    wakers: [Vec<Option<Waker>>; 2],
+    /// Who waits for the operation that is under way.
+    waiting: Queue<Note>,
     /// The number of the operation that was last done, and what came of it.
     done: u32,
     outcome: Outcome,
@@ -47,6 +49,12 @@ struct State {
 
 /// What came of an operation: bytes, or a member is there no more.
 pub(super) type Outcome = Result<Arc<[u8]>, Lost>;
+
+/// A member that waits: for which operation, and what came of it.
+pub(super) struct Note {
+    operation: u32,
+    outcome: Option<Outcome>,
+}
 
 /// What an operation means for a member.
 pub(super) enum Part {
@@ -63,11 +71,10 @@ impl Run {
         parent: Option<(u32, ThreadName)>,
         children: Vec<(u32, ThreadName)>,
     ) -> Self {
-        let row = || (0..count).map(|_| None).collect();
         let state = State {
             values: (0..count).map(|_| Vec::new()).collect(),
             arrived: 0,
-            wakers: [row(), row()],
+            waiting: Queue::new(),
             done: 0,
             outcome: Ok(Arc::default()),
             broken: None,
@@ -115,32 +122,25 @@ impl Run {
     /// A member leaves, or another run is broken. True: the other runs are to be told.
     #[must_use]
     pub(super) fn breaks(&self, lost: Lost) -> bool {
-        let wakers = {
+        let mut wakes = Wakes::new();
+        {
             let mut state = self.state.lock();
             if state.broken.is_some() {
                 return false;
             }
             state.broken = Some(lost);
-            // Those of the last operation have been woken, and see what came of it.
-            std::mem::take(&mut state.wakers)
-        };
-        wakers.into_iter().flatten().flatten().for_each(Waker::wake);
+            while state.waiting.serve(&mut wakes, |note| note.outcome = Some(Err(lost))).is_some() {}
+        }
+        wakes.queue();
         self.is_to_tell()
     }
 
     /// Takes part in the operation of that number, from 1, with `value`, which comes back empty, or as another one's was.
     pub(super) async fn meet(&self, place: u32, operation: u32, value: &mut Vec<u8>) -> Part {
-        let mut has_come = false;
-        poll_fn(|cx| {
-            if !has_come {
-                has_come = true;
-                if let Some(part) = self.comes(place, value) {
-                    return Poll::Ready(part);
-                }
-            }
-            self.waits(place, operation, cx)
-        })
-        .await
+        if let Some(part) = self.comes(place, value) {
+            return part;
+        }
+        Part::Told(synchronization(Told { run: self, operation }).await)
     }
 
     fn comes(&self, place: u32, value: &mut Vec<u8>) -> Option<Part> {
@@ -157,52 +157,89 @@ impl Run {
         Some(Part::Last(std::mem::take(&mut state.values)))
     }
 
-    fn waits(&self, place: u32, operation: u32, cx: &Context<'_>) -> Poll<Part> {
-        let mut cloned = None;
-        loop {
-            let mut state = self.state.lock();
-            if state.done == operation {
-                return Poll::Ready(Part::Told(state.outcome.clone()));
-            }
-            if let Some(lost) = state.broken {
-                return Poll::Ready(Part::Told(Err(lost)));
-            }
-            let slot = &mut state.wakers[operation as usize % 2][place as usize];
-            if slot.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                return Poll::Pending;
-            }
-            match cloned.take() {
-                Some(waker) => {
-                    let before = slot.replace(waker);
-                    drop(state);
-                    drop(before);
-                    return Poll::Pending;
-                }
-                // Not under the lock: it may be another executor's.
-                None => {
-                    drop(state);
-                    cloned = Some(cx.waker().clone());
-                }
-            }
-        }
-    }
-
     /// The operation is done, and that came of it. `values`: the rooms for those of the next one.
     pub(super) fn tell(&self, operation: u32, outcome: Outcome, values: Vec<Vec<u8>>) {
-        let row = operation as usize % 2;
-        let (before, wakers) = {
+        let mut wakes = Wakes::new();
+        let before = {
             let mut state = self.state.lock();
             state.values = values;
             state.done = operation;
-            let before = std::mem::replace(&mut state.outcome, outcome);
-            (before, std::mem::take(&mut state.wakers[row]))
+            while state.waiting.serve(&mut wakes, |note| note.outcome = Some(outcome.clone())).is_some() {}
+            std::mem::replace(&mut state.outcome, outcome)
         };
         drop(before);
-        wakers.iter().flatten().for_each(Waker::wake_by_ref);
-        let mut state = self.state.lock();
-        // If the run is broken, nobody waits any more.
-        if state.broken.is_none() {
-            state.wakers[row] = wakers;
-        }
+        wakes.queue();
+    }
+}
+
+/// The event that an operation is done, or the run broken.
+struct Told<'a> {
+    run: &'a Run,
+    operation: u32,
+}
+
+impl fmt::Debug for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Told").field("operation", &self.operation).finish_non_exhaustive()
+    }
+}
+
+/// A run, as a place where members wait.
+struct Meeting<'a>(&'a Run);
+
+// SAFETY: the queue is a field of the state, which stays behind the lock; outcomes are ours, and nothing of users' is dropped under it.
+unsafe impl Place for Meeting<'_> {
+    type Note = Note;
+    type State = State;
+
+    fn lock(&self) -> impl DerefMut<Target = State> {
+        self.0.state.lock()
+    }
+
+    fn queue<'a>(&self, state: &'a mut State, _note: &Note) -> &'a mut Queue<Note> {
+        &mut state.waiting
+    }
+
+    fn is_ready(&self, state: &State, note: &Note) -> bool {
+        state.done == note.operation || state.broken.is_some()
+    }
+
+    fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
+        let is_done = state.done == note.operation;
+        note.outcome = match state.broken {
+            Some(lost) if !is_done => Some(Err(lost)),
+            _ => Some(state.outcome.clone()),
+        };
+    }
+
+    /// Whoever does not wait any more has left.
+    fn undo(&self, _state: &mut State, _note: &mut Note, _wakes: &mut Wakes) {}
+}
+
+impl<'a> Operation for Told<'a> {
+    type Place = Meeting<'a>;
+    type Output = Outcome;
+
+    fn finish(_run: &Meeting<'a>, note: &mut Note) -> Outcome {
+        note.outcome.take().expect("a member that has been told has an outcome")
+    }
+}
+
+impl<'a> IntoFuture for Told<'a> {
+    type Output = Outcome;
+    type IntoFuture = chanter::event::Sync<Self>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        synchronization(self)
+    }
+}
+
+// SAFETY: the branch holds the same run and a note, which are `Send`.
+unsafe impl<'a> Event for Told<'a> {
+    type Branch = PlaceBranch<Self>;
+
+    fn into_branch(self) -> Self::Branch {
+        let note = Note { operation: self.operation, outcome: None };
+        PlaceBranch::new(Meeting(self.run), note)
     }
 }

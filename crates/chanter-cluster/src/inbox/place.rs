@@ -18,6 +18,7 @@ use super::kinds::Kinds;
 use super::message::Message;
 use super::pattern::{Pattern, Source};
 use super::store::{Store, concerns};
+use crate::SendError;
 use crate::engine::{Peer, Why};
 use crate::name::ThreadName;
 use crate::node::{Lease, Node, Window, Windowed};
@@ -203,7 +204,9 @@ impl Core {
     pub(crate) fn arrive(&self, from: ThreadName, tag: u32, body: Body) -> Result<bool, Body> {
         let mut wakes = Wakes::new();
         {
-            let Some(mut state) = self.lease.lock() else { return Err(body) };
+            let Some(mut state) = self.lease.lock().filter(|state| !state.is_closed()) else {
+                return Err(body);
+            };
             let state = state.inbox();
             let account = state.accounts.entry(from.process).or_default();
             let bytes = body.len() as u64;
@@ -231,6 +234,13 @@ impl Core {
             state.kinds.end(|pattern| concerns(pattern, peer), || Err(why), &mut wakes);
         }
         wakes.queue();
+    }
+
+    /// Nothing comes any more; what has come stays. Who has sent messages that nobody received.
+    pub(crate) fn seal(&self, name: ThreadName) -> Vec<Peer> {
+        self.lease.close(&SendError::Gone(name));
+        let Some(mut state) = self.lease.lock() else { return Vec::new() };
+        state.inbox().accounts.drain().map(|(peer, _)| peer).collect()
     }
 
     /// How many messages wait to be received.

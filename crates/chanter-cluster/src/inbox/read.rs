@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use serde::de::DeserializeOwned;
 
-use crate::wire::{Buffer, Written, decode};
+use crate::wire::{Buffer, Written};
 
 /// How a [receive](super::Recv) reads what it has got. Sealed: there are the two below.
 pub trait Read<T>: sealed::Sealed + 'static {
@@ -33,7 +33,7 @@ impl<T: DeserializeOwned> Read<T> for AsValue {
         if written.is_buffer() {
             return Err("it is a buffer, not a value: receive it with `recv_buffer`".to_owned());
         }
-        decode(written)
+        written.decode()
     }
 }
 

@@ -26,10 +26,11 @@ use crate::error::{LookupError, OpenError, SendError};
 use crate::group::Rolls;
 use crate::inbox::{self, Core, Inbox, Message};
 use crate::name::{Asker, Keeper, Refusal, Registry, Table, ThreadName};
+use crate::port::{Ports, Word};
 use crate::remote::{Functions, Gates, Hosts};
 use crate::service::raw::Untold;
 use crate::service::{Calls, Provided, Server};
-use crate::wire::{Body, Control, Header, Kind, Slot, WITHDRAWN, encode, write};
+use crate::wire::{Body, CARRIES, Control, Header, Kind, Slot, WITHDRAWN, encode, write};
 use foldhash::HashMap;
 
 /// So many inboxes a process may have open.
@@ -70,6 +71,8 @@ pub(crate) struct Node {
     /// Who the members of groups are.
     pub(crate) rolls: Rolls,
     pub(crate) provided: Provided,
+    /// Who has senders of ports.
+    pub(crate) ports: Ports,
     waiting: Waiting,
     /// The engine has not taken something: a hint for those who poll.
     has_backlog: AtomicBool,
@@ -172,6 +175,7 @@ impl Node {
         for (peer, pe) in engine.roster() {
             links.insert(peer, Link::new(pe));
         }
+        let peers: Vec<Peer> = links.keys().copied().collect();
         let (server, rung) = mailbox();
         let bell = server.clone();
         let node = Arc::new_cyclic(|this| Self {
@@ -194,6 +198,7 @@ impl Node {
             keeper: Keeper::default(),
             rolls: Rolls::default(),
             provided: Provided::default(),
+            ports: Ports::new(me, peers.into_iter()),
             waiting: Waiting::default(),
             has_backlog: AtomicBool::new(false),
             server,
@@ -290,6 +295,14 @@ impl Node {
         }
     }
 
+    /// Nothing comes to that inbox any more; what has come may be received.
+    pub(crate) fn seal(&self, slot: Slot) {
+        let Some(lease) = self.table.find(slot) else { return };
+        for peer in Core::of(lease).seal(self.name(self.me, slot)) {
+            self.tell_gone(peer, slot);
+        }
+    }
+
     /// Nobody has that name here.
     fn tell_gone(&self, peer: Peer, slot: Slot) {
         let header = Header { from: slot, tag: self.taken(peer), ..self.header(Kind::Gone) };
@@ -352,7 +365,7 @@ impl Node {
                 None => Send::bad(SendError::Gone(to)),
             };
         }
-        let (length, longest) = (body.len(), self.engine.caps(to.process).eager);
+        let (length, longest) = (body.length_away(), self.engine.caps(to.process).eager);
         if length > longest as usize {
             return Send::bad(SendError::TooLong { length, longest });
         }
@@ -426,6 +439,12 @@ impl Node {
         })
     }
 
+    /// Sends what is said of ports.
+    pub(crate) fn transmit_word(&self, to: Peer, lane: Lane, word: Word) -> Result<(), SendError> {
+        let header = Header { process: self.me.0, ..word.header() };
+        self.transmit(to, lane, header, Body::with_capacity(0))
+    }
+
     /// The longest body of a message to `to`, if there is such a process.
     pub(crate) fn longest(&self, to: Peer) -> Option<u32> {
         self.links.contains_key(&to).then(|| self.engine.caps(to).eager)
@@ -439,7 +458,45 @@ impl Node {
 
     fn transmit(&self, to: Peer, lane: Lane, header: Header, mut body: Body) -> Result<(), SendError> {
         let Some(link) = self.links.get(&to) else { return Err(SendError::NoSuchProcess(to)) };
+        if body.parcel().is_some() {
+            return self.transmit_parcel(to, link, lane, header, body);
+        }
         body.set_header(&Header { length: body.len() as u32, ..header });
+        let length = body.len();
+        self.hand_over(to, link, lane, header, body, length)
+    }
+
+    /// The same, of what carries senders of ports.
+    #[cold]
+    fn transmit_parcel(
+        &self,
+        to: Peer,
+        link: &Link,
+        lane: Lane,
+        header: Header,
+        mut body: Body,
+    ) -> Result<(), SendError> {
+        let length = body.len();
+        let parcel = self.pack(to, &mut body);
+        let flags = header.flags | if parcel.is_some() { CARRIES } else { 0 };
+        body.set_header(&Header { length: body.len() as u32, flags, ..header });
+        let sent = self.hand_over(to, link, lane, header, body, length);
+        if let (Err(_), Some(parcel)) = (&sent, parcel) {
+            self.unpack_again(to, parcel);
+        }
+        sent
+    }
+
+    /// Gives the engine a frame, or puts it into the backlog. `length`: bytes of its body that are the receiver's.
+    fn hand_over(
+        &self,
+        to: Peer,
+        link: &Link,
+        lane: Lane,
+        header: Header,
+        body: Body,
+        length: usize,
+    ) -> Result<(), SendError> {
         let mut state = lock(&link.state);
         if let Some(why) = state.down {
             return Err(SendError::Lost(to, why));
@@ -447,7 +504,7 @@ impl Node {
         if state.given_up {
             return Err(SendError::Lost(to, Why::Unreachable));
         }
-        state.outstanding.sent(&header, body.len());
+        state.outstanding.sent(&header, length);
         let refused = if state.backlog.is_empty() {
             self.engine.try_send(to, lane, body).err().map(|full| full.body)
         } else {
@@ -467,7 +524,7 @@ impl Node {
     }
 
     /// A process does not do its part.
-    fn give_up_on(&self, peer: Peer) {
+    pub(crate) fn give_up_on(&self, peer: Peer) {
         if !self.engine.give_up(peer) {
             self.lose(peer, Why::Unreachable);
         }
@@ -656,6 +713,7 @@ impl Node {
         }
         self.table.all().into_iter().for_each(|inbox| Core::of(inbox).lose(peer, why));
         // Last: what the process has said is in the inboxes.
+        self.lose_holder(peer);
         self.lose_calls(peer, why, &unsent);
     }
 

@@ -178,8 +178,11 @@ impl Node {
             let account = accounts.entry((from, peer)).or_insert_with(|| Returned::nothing(why));
             match body {
                 None => account.unknown.push(Unknown { to, tag }),
-                Some(body) => {
+                Some(mut body) => {
                     let from = self.name(self.me, from);
+                    if body.carries() {
+                        let _ = body.open_parcel();
+                    }
                     account.unsent.push(Unsent { from, to, tag, bytes: body.to_vec() });
                 }
             }

@@ -7,7 +7,8 @@ use crate::engine::{Change, Lane, Peer, Sink};
 use crate::error::{LookupError, SendError};
 use crate::inbox::Core;
 use crate::name::{Asker, ThreadName};
-use crate::wire::{Body, Control, Header, Kind, LENGTH, Slot, WITHDRAWN};
+use crate::port::Word;
+use crate::wire::{Body, CARRIES, Control, Header, Kind, LENGTH, Slot, WITHDRAWN};
 
 impl Sink for &Node {
     fn arrived(&mut self, from: Peer, _lane: Lane, frame: Body) {
@@ -25,12 +26,15 @@ impl Sink for &Node {
 
 impl Node {
     /// `None`: it made no sense, or was for nobody.
-    fn is_understood(&self, from: Peer, frame: Body) -> Option<()> {
+    fn is_understood(&self, from: Peer, mut frame: Body) -> Option<()> {
         let header = Header::decode(frame.frame(), u32::MAX).ok()?;
         let is_whole = frame.frame().len() - LENGTH == header.length as usize;
         let link = self.links.get(&from)?;
         if header.process != from.0 || !is_whole || lock(&link.state).down.is_some() {
             return None;
+        }
+        if header.flags & CARRIES != 0 {
+            self.unpack(from, &mut frame)?;
         }
         match header.kind {
             Kind::Message => {
@@ -78,6 +82,10 @@ impl Node {
             }
             Kind::Call | Kind::Post | Kind::Answer | Kind::Withdraw | Kind::Forward | Kind::Moved => {
                 self.take_in(from, Control::read(&header)?, frame)
+            }
+            Kind::Hold | Kind::Held | Kind::Release | Kind::Unpacked | Kind::Sees | Kind::Seen => {
+                self.hear_word(from, Word::read(&header)?);
+                Some(())
             }
             // Of links and engines that are not there yet.
             Kind::Descriptor | Kind::Ready | Kind::Heartbeat | Kind::Leave => None,

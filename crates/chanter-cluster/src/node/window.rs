@@ -175,7 +175,7 @@ impl Lease {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.lock().is_none_or(|state| state.closed.is_some())
+        self.lock().is_none_or(|state| state.is_closed())
     }
 
     /// So much has been received.
@@ -188,7 +188,7 @@ impl Lease {
     }
 
     /// Nothing can be sent any more. Senders are told so.
-    pub(super) fn close(&self, why: &SendError) {
+    pub(crate) fn close(&self, why: &SendError) {
         let mut wakes = Wakes::new();
         let kept = Box::new(why.clone());
         if let Some(mut state) = self.lock() {
@@ -271,6 +271,11 @@ impl State {
 
     fn close(&mut self, why: &SendError, wakes: &mut Wakes) {
         while self.waiting.serve(wakes, |note| note.closed = Some(Box::new(why.clone()))).is_some() {}
+    }
+
+    /// Whether nothing can be sent any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.is_some()
     }
 
     /// So much has been received: those who wait may send.

@@ -1,12 +1,28 @@
 //! Ports: typed channels between processes, with a home.
 //!
-//! A [`Port`] lies in the process that receives. Its [`PortSender`] is a value: it may be sent, stored and dropped, and whoever has
+//! A [`Port`] lies in the process that receives. Its [`PortSender`] is a value: it may be cloned, sent, stored and dropped, and whoever has
 //! it connects an [`Outlet`] to it. A send commits on a *credit* of its own process, so a choice among sends and receives, here and
 //! there, needs no agreement with anybody, and a send that loses has taken nothing.
 //!
+//! # The end of a port
+//!
+//! When the last sender has gone, the port has ended: [`recv`](Port::recv) yields the messages that are left, and then
+//! [`RecvError::Closed`], for ever. The senders that count are
+//!
+//! * each [`PortSender`] and [`Outlet`], and a send that has not committed, until it is dropped, or its process has gone;
+//! * each message that carries a sender, as long as it may be received. A request's argument, its answer, the argument
+//!   and the value of a thread of another process count alike.
+//!
+//! A port that has never had a sender has not ended. Bytes of a sender that are kept elsewhere (in a file, in a byte string of the
+//! user's own, in what [`Inbox::returned`] gives back, in operations of groups, in arguments of objects of other processes) do not count: what is read from
+//! them is a sender, which counts from when it is [connected](Here::connect); if the port has ended, its sends are
+//! [`SendError::Gone`].
+//!
+//! When a process has died, the port does not end before all others know that it has: it may have passed senders on.
+//!
 //! ```
 //! use chanter::prelude::*;
-//! use chanter_cluster::local;
+//! use chanter_cluster::{RecvError, local};
 //!
 //! # let machine = Machine::new()?;
 //! # machine.block_on(async {
@@ -14,22 +30,33 @@
 //! let orders = second.port::<String>().unwrap();
 //! let outlet = first.connect(orders.sender()).unwrap();
 //! outlet.send("one".to_owned()).await.unwrap();
+//! drop(outlet);
 //! assert_eq!(orders.recv().await, Ok("one".to_owned()));
+//! assert_eq!(orders.recv().await, Err(RecvError::Closed));
 //! # });
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+
+mod counts;
+mod hold;
+mod word;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
-use chanter::Event;
+use chanter::prelude::*;
+use chanter::{Event, IVar};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub(crate) use hold::{Hold, Ports};
+pub(crate) use word::Word;
+
 use crate::inbox::{ANYONE, Inbox};
 use crate::name::ThreadName;
-use crate::node::Returned;
+use crate::node::{Node, Returned};
+use crate::wire::{carried_here, carry};
 use crate::{Here, OpenError, RecvError, SendError};
 
 /// The tag of a port's messages, in the inbox that is its home.
@@ -38,12 +65,17 @@ const MESSAGE: u32 = 0;
 /// The receiving end of a port; see [the module](self). It is closed when it is dropped.
 pub struct Port<T> {
     inbox: Inbox,
+    node: std::sync::Arc<Node>,
+    /// Filled when no sender is left.
+    ended: IVar<()>,
     message: PhantomData<fn() -> T>,
 }
 
-/// Where to send to a port, as a value.
+/// Where to send to a port, as a value; see [the module](self).
 pub struct PortSender<T> {
     home: ThreadName,
+    /// `None`: it was read from bytes that do not count.
+    hold: Option<Hold>,
     message: PhantomData<fn(T)>,
 }
 
@@ -51,6 +83,7 @@ pub struct PortSender<T> {
 pub struct Outlet<T> {
     inbox: Inbox,
     home: ThreadName,
+    hold: Hold,
     message: PhantomData<fn(T)>,
 }
 
@@ -60,7 +93,9 @@ impl Here {
     /// # Errors
     /// There are too many inboxes.
     pub fn port<T>(&self) -> Result<Port<T>, OpenError> {
-        Ok(Port { inbox: self.inbox()?, message: PhantomData })
+        let (inbox, node) = (self.inbox()?, std::sync::Arc::clone(self.node()));
+        let ended = node.open_port(inbox.name().thread);
+        Ok(Port { inbox, node, ended, message: PhantomData })
     }
 
     /// Connects to a port, which may be in any process. What each outlet sends is received in that order.
@@ -68,14 +103,21 @@ impl Here {
     /// # Errors
     /// There are too many inboxes.
     pub fn connect<T>(&self, port: PortSender<T>) -> Result<Outlet<T>, OpenError> {
-        Ok(Outlet { inbox: self.inbox()?, home: port.home, message: PhantomData })
+        let (inbox, home) = (self.inbox()?, port.home);
+        let hold = match port.hold {
+            Some(hold) if hold.is_of(self.node()) => hold,
+            Some(hold) => hold.bring(self.node()),
+            None => self.node().hold_port(home, None),
+        };
+        Ok(Outlet { inbox, home, hold, message: PhantomData })
     }
 }
 
 impl<T> Port<T> {
-    /// Where to send to it.
+    /// Where to send to it. Once the port has ended, nobody can send to it any more: whoever will ask for more senders keeps one.
     pub fn sender(&self) -> PortSender<T> {
-        PortSender { home: self.inbox.name(), message: PhantomData }
+        let home = self.inbox.name();
+        PortSender { home, hold: Some(self.node.hold_port(home, None)), message: PhantomData }
     }
 
     /// How many messages wait.
@@ -93,9 +135,14 @@ impl<T: DeserializeOwned> Port<T> {
     /// The event of receiving the oldest message. Not chosen, or dropped: it stays in its place.
     ///
     /// # Errors
+    /// [`Closed`](RecvError::Closed) if no message is left, and no sender: then it commits at once, for all who wait, and for ever.
     /// [`Decode`](RecvError::Decode) if what was sent is no `T`.
     pub fn recv(&self) -> impl Event<Output = Result<T, RecvError>> + Send + use<T> {
-        self.inbox.recv::<T>(ANYONE, MESSAGE).wrap(|got| got.map(|got| got.value))
+        let next = || self.inbox.recv::<T>(ANYONE, MESSAGE).wrap(|got| got.map(|got| got.value));
+        let left = next();
+        // All that was sent is here when it has ended; some may have come after the first branch was looked at.
+        let ended = self.ended.get().wrap(move |()| left.try_sync().unwrap_or(Err(RecvError::Closed)));
+        choose_biased((next(), ended))
     }
 }
 
@@ -110,7 +157,12 @@ impl<T: Serialize> Outlet<T> {
         T: Send,
     {
         let sent = self.inbox.send(self.home, MESSAGE, &message);
-        sent.wrap(move |sent| sent.map_err(|why| Unsent { message, why }))
+        let hold = Hold::clone(&self.hold);
+        sent.wrap(move |sent| {
+            // Until it has gone, or has not.
+            drop(hold);
+            sent.map_err(|why| Unsent { message, why })
+        })
     }
 
     /// The event that the port's process has gone: what became of what was sent by this outlet; see [`Inbox::returned`].
@@ -136,13 +188,17 @@ impl<T> fmt::Display for Unsent<T> {
 
 impl<T: fmt::Debug> std::error::Error for Unsent<T> {}
 
-impl<T> Clone for PortSender<T> {
-    fn clone(&self) -> Self {
-        *self
+impl<T> Drop for Port<T> {
+    fn drop(&mut self) {
+        self.node.close_port(self.inbox.name().thread);
     }
 }
 
-impl<T> Copy for PortSender<T> {}
+impl<T> Clone for PortSender<T> {
+    fn clone(&self) -> Self {
+        Self { home: self.home, hold: self.hold.clone(), message: PhantomData }
+    }
+}
 
 impl<T> PartialEq for PortSender<T> {
     fn eq(&self, other: &Self) -> bool {
@@ -160,13 +216,15 @@ impl<T> Hash for PortSender<T> {
 
 impl<T> Serialize for PortSender<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.hold.iter().for_each(carry);
         self.home.serialize(serializer)
     }
 }
 
 impl<'de, T> Deserialize<'de> for PortSender<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self { home: ThreadName::deserialize(deserializer)?, message: PhantomData })
+        let home = ThreadName::deserialize(deserializer)?;
+        Ok(Self { home, hold: carried_here(home), message: PhantomData })
     }
 }
 

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::engine::Peer;
 use crate::inbox::Inbox;
 use crate::node::Node;
-use crate::wire::{Body, Number, decode, encode};
+use crate::wire::{Body, Enclosed, Number, encode};
 use crate::{Caller, Here, ServeError};
 
 /// A function that other processes may run: a name, which is the same in all processes, and the types of its arguments and
@@ -156,7 +156,7 @@ impl fmt::Debug for Context {
 pub(crate) type Work = Pin<Box<dyn Future<Output = Body> + Send>>;
 
 /// Makes a body of arguments.
-pub(crate) type Make = Arc<dyn Fn(Context, &[u8]) -> Result<Work, String> + Send + Sync>;
+pub(crate) type Make = Arc<dyn Fn(Context, &Enclosed) -> Result<Work, String> + Send + Sync>;
 
 /// What makes bodies that call `body` and write its value down.
 pub(crate) fn make<Q, T, F, R>(body: F) -> Make
@@ -167,7 +167,7 @@ where
     R: Future<Output = T> + Send + 'static,
 {
     Arc::new(move |context, arguments| {
-        let body = body(context, decode(arguments)?);
+        let body = body(context, arguments.decode()?);
         Ok(Box::pin(async move {
             match encode(&body.await) {
                 Ok(value) => value,

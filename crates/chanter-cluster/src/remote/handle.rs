@@ -19,7 +19,7 @@ use crate::engine::Peer;
 use crate::name::ThreadName;
 use crate::node::Node;
 use crate::service::{At, CallError, Outcome, Unwanted, read};
-use crate::wire::{Plain, Slot, decode, encode};
+use crate::wire::{Enclosed, Slot, encode};
 
 /// A thread of another process, or of this one, that yields a `T`; see [`At::spawn`].
 ///
@@ -70,7 +70,7 @@ impl<T: DeserializeOwned + 'static> IntoFuture for GlobalThread<T> {
 fn ended<T: DeserializeOwned>(reply: Result<Reply, CallError>) -> Result<T, EndError> {
     match reply {
         Ok(Reply::Ended(End::Value(value))) => {
-            decode(&value.0).map_err(|error| EndError::Call(CallError::BadAnswer(error)))
+            value.decode().map_err(|error| EndError::Call(CallError::BadAnswer(error)))
         }
         Ok(Reply::Ended(End::Panicked(message))) => Err(EndError::Panicked(message)),
         Ok(Reply::Ended(End::Cancelled)) => Err(EndError::Cancelled),
@@ -95,7 +95,7 @@ impl At {
         let Plan { function, number, arguments, name, vp, .. } = plan;
         let ask = match arguments {
             Ok(arguments) => {
-                let arguments = Plain(arguments.to_vec());
+                let arguments = Enclosed::from(&arguments);
                 SPAWN.ask(&Spawn { function: number.0, arguments, name, vp })
             }
             Err(error) => SPAWN.cannot(error),
@@ -267,7 +267,7 @@ impl<T> GlobalThread<T> {
     where
         T: Serialize + Send,
     {
-        let order = encode(&value).map(|body| Order::Terminate(Plain(body.to_vec())));
+        let order = encode(&value).map(|body| Order::Terminate(Enclosed::from(&body)));
         let ask = match order {
             Ok(order) => ORDER.ask(&(self.name.thread, order)),
             Err(error) => ORDER.cannot(error),

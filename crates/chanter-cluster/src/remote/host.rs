@@ -20,7 +20,7 @@ use crate::engine::Peer;
 use crate::name::ThreadName;
 use crate::node::Node;
 use crate::service::Caller;
-use crate::wire::{Body, Number, Plain, Slot};
+use crate::wire::{Body, Enclosed, Number, Slot};
 
 /// The threads that others have spawned.
 #[derive(Default)]
@@ -97,13 +97,13 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
     {
         return Err(Unspawned::NoSuchProcessor(vps as u32));
     }
-    let bytes = arguments.0.len();
+    let bytes = arguments.len();
     let reserved = node.hosts.reserve(caller.peer(), bytes).ok_or(Unspawned::Full)?;
     let inbox = Here::of(Arc::clone(node)).inbox().map_err(|_| Unspawned::Full)?;
     let slot = inbox.name().thread;
     let context = Context::new(inbox, Arc::clone(node), caller.peer());
     // Making the body is the user's code: it belongs to the thread, but arguments that cannot be read to its spawner.
-    let work = match catch_unwind(AssertUnwindSafe(|| make(context, &arguments.0))) {
+    let work = match catch_unwind(AssertUnwindSafe(|| make(context, &arguments))) {
         Ok(work) => work.map_err(Unspawned::BadArguments)?,
         Err(payload) => panics(payload),
     };
@@ -137,7 +137,7 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
         // Not before: to join a thread is to demand it, and it would run here.
         begun.wait().await;
         let ended = match join.await {
-            Ok(value) => End::Value(Plain(value.to_vec())),
+            Ok(value) => End::Value(Enclosed::from(&value)),
             Err(error) => end_of(&error),
         };
         let bytes = ended.len();
@@ -182,7 +182,9 @@ impl Hosts {
 
     /// Room for one more thread of that process. `None`: it has as many as it may, or they hold as much.
     fn reserve(&self, peer: Peer, bytes: usize) -> Option<Reserved<'_>> {
-        lock(&self.state).held.entry(peer).or_default().add(bytes).then_some(Reserved(self, peer, bytes))
+        let has_room = lock(&self.state).held.entry(peer).or_default().add(bytes);
+        // Made only when there is room, and not under the lock: its drop gives back what it stands for, and takes the lock.
+        has_room.then(|| Reserved(self, peer, bytes))
     }
 
     /// Whether a process may have so many bytes more kept here.
@@ -252,12 +254,12 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Reply {
             Reply::Ended(Arc::unwrap_or_clone(end))
         }
         Order::Watch => Reply::Ended(match &*hosted.end.get().await {
-            End::Value(_) => End::Value(Plain::default()),
+            End::Value(_) => End::Value(Enclosed::default()),
             end => end.clone(),
         }),
         Order::Cancel => answer(thread.cancel()).await,
-        Order::Terminate(value) if !node.hosts.has_room(hosted.spawner, value.0.len()) => Reply::Full,
-        Order::Terminate(value) => answer(thread.terminate(Body::copied_from(&value.0))).await,
+        Order::Terminate(value) if !node.hosts.has_room(hosted.spawner, value.len()) => Reply::Full,
+        Order::Terminate(value) => answer(thread.terminate(value.to_body())).await,
         Order::Suspend(None) => answer(thread.suspend()).await,
         Order::Suspend(Some(quantum)) => answer(thread.suspend_for(quantum)).await,
         Order::Resume => Reply::Resumed(thread.resume()),
@@ -329,5 +331,24 @@ fn why<T>(refused: &Refusal<T>) -> Refused {
         Refused::Withdrawn
     } else {
         Refused::Determined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is refused has reserved nothing, and keeps nobody from asking again.
+    #[test]
+    fn who_is_refused_gives_nothing_back() {
+        let hosts = Hosts::default();
+        let full = hosts.reserve(Peer(1), usize::MAX).expect("one alone may have more");
+        for _ in 0..2 {
+            assert!(hosts.reserve(Peer(1), 1).is_none());
+        }
+        assert!(hosts.reserve(Peer(2), 1).is_some());
+        drop(full);
+        assert!(hosts.reserve(Peer(1), 1).is_some());
+        assert!(lock(&hosts.state).held.is_empty());
     }
 }

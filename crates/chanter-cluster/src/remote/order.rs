@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::ThreadName;
 use crate::service::Service;
-use crate::wire::{Plain, Slot};
+use crate::wire::{Enclosed, Slot};
 
 /// Spawns a thread.
 pub(super) const SPAWN: Service<Spawn, Result<Slot, Unspawned>> = Service::new("chanter::spawn");
@@ -18,7 +18,7 @@ pub(super) const ORDER: Service<(Slot, Order), Reply> = Service::new("chanter::o
 pub(super) struct Spawn {
     /// The number of its function.
     pub(super) function: u64,
-    pub(super) arguments: Plain<u8>,
+    pub(super) arguments: Enclosed,
     pub(super) name: Option<String>,
     pub(super) vp: Option<u32>,
 }
@@ -45,7 +45,7 @@ pub(super) enum Order {
     /// The same, without the value.
     Watch,
     Cancel,
-    Terminate(Plain<u8>),
+    Terminate(Enclosed),
     Suspend(Option<Duration>),
     Resume,
     /// Until the gate of that number is opened.
@@ -84,7 +84,7 @@ pub(super) enum Refused {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum End {
     /// With this value; it is empty for those who only watch.
-    Value(Plain<u8>),
+    Value(Enclosed),
     Panicked(String),
     Cancelled,
 }
@@ -93,7 +93,7 @@ impl End {
     /// How many bytes it keeps.
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Value(value) => value.0.len(),
+            Self::Value(value) => value.len(),
             Self::Panicked(message) => message.len(),
             Self::Cancelled => 0,
         }
@@ -103,7 +103,7 @@ impl End {
 /// The body of a spawn, for fuzzers.
 #[cfg(test)]
 pub(crate) fn encoded_spawn(function: &str, arguments: &impl Serialize) -> Vec<u8> {
-    let arguments = Plain(crate::wire::encode(arguments).expect("they can be written").to_vec());
+    let arguments = Enclosed::from(&crate::wire::encode(arguments).expect("they can be written"));
     let function = crate::wire::Number::of(function).0;
     let spawn = Spawn { function, arguments, name: Some("a".into()), vp: Some(0) };
     crate::wire::encode(&spawn).expect("it can be written").to_vec()
@@ -122,7 +122,7 @@ pub(crate) fn encoded_order(slot: Slot, time: Duration, other: ThreadName) -> Ve
         Order::Link(other),
         Order::Watch,
         Order::Join,
-        Order::Terminate(Plain(vec![1])),
+        Order::Terminate(Enclosed::from(vec![1])),
         Order::Cancel,
         Order::Take,
         Order::Detach,
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn hostile_bytes_are_refused() {
         let slot = Slot { index: 3, generation: 9 };
-        let bytes = || Plain(vec![1_u8, 2, 3]);
+        let bytes = || Enclosed::from(vec![1_u8, 2, 3]);
         is_safe_from(&Spawn { function: u64::MAX, arguments: bytes(), name: Some("a".into()), vp: Some(1) });
         let orders = [
             Order::Join,

@@ -25,6 +25,10 @@ pub(crate) struct Answer {
 /// What is behind the lock of an answer.
 pub(super) struct State {
     outcome: Option<Outcome>,
+    /// It was put here, whether it was taken or not.
+    has_come: bool,
+    /// Nobody waits any more: what is to be done with what comes.
+    undo: Option<Undo>,
     waiting: Queue<Note>,
 }
 
@@ -34,19 +38,27 @@ pub(super) struct Note(Option<Outcome>);
 
 impl Answer {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { state: Lock::new(State { outcome: None, waiting: Queue::new() }) })
+        Arc::new(Self {
+            state: Lock::new(State { outcome: None, has_come: false, undo: None, waiting: Queue::new() }),
+        })
     }
 
-    /// The answer has come; once.
-    pub(super) fn put(&self, outcome: Outcome) {
+    /// The answer has come; once. It comes back if nobody waits any more, and something is to be done with it.
+    #[must_use]
+    pub(super) fn put(&self, outcome: Outcome) -> Option<(Undo, Outcome)> {
         let mut wakes = Wakes::new();
         {
             let mut state = self.state.lock();
+            state.has_come = true;
+            if let Some(undo) = state.undo.take() {
+                return Some((undo, outcome));
+            }
             let mut outcome = Some(outcome);
             state.waiting.serve(&mut wakes, |note| note.0 = outcome.take());
             state.outcome = outcome;
         }
         wakes.queue();
+        None
     }
 }
 
@@ -72,10 +84,22 @@ pub(super) struct Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.node.give_up(self.request, self.unwanted);
-        // It may have come before, and nobody took it.
-        let outcome = self.answer.state.lock().outcome.take();
-        if let (Some(outcome), Unwanted::Undo(undo)) = (outcome, self.unwanted) {
+        let undo = match self.unwanted {
+            Unwanted::Undo(undo) => Some(undo),
+            Unwanted::Withdraw | Unwanted::Let => None,
+        };
+        let (has_come, outcome) = {
+            let mut state = self.answer.state.lock();
+            if !state.has_come {
+                // Who has taken the request out of the table, and not put its answer here yet, finds this.
+                state.undo = undo;
+            }
+            (state.has_come, state.outcome.take())
+        };
+        if !has_come {
+            self.node.give_up(self.request, self.unwanted);
+        } else if let (Some(outcome), Some(undo)) = (outcome, undo) {
+            // Nobody took it.
             undo(&self.node, self.peer, outcome);
         }
     }

@@ -15,7 +15,7 @@ use super::error::{Begun, CallError};
 use super::load::Load;
 use crate::engine::{Lane, Peer, Why};
 use crate::node::Node;
-use crate::wire::{Body, Control, Ended, Number, decode};
+use crate::wire::{Body, Control, Ended, Number};
 
 /// Requests of this process that have no answer yet.
 #[derive(Default)]
@@ -144,7 +144,8 @@ impl At {
             .map_err(CallError::Encode)
             .and_then(|body| self.node.request(self.peer, name, number, &mut Some(body), then, None));
         let request = request.unwrap_or_else(|error| {
-            answer.put(Err(error));
+            // Somebody waits: the event is made below.
+            let _ = answer.put(Err(error));
             0
         });
         Awaited::new(Arc::clone(&self.node), self.peer, request, answer, unwanted)
@@ -166,7 +167,7 @@ impl At {
                 if let (CallError::Full(_), Some(body)) = (&error, body) {
                     return Err(body);
                 }
-                answer.put(Err(error));
+                let _ = answer.put(Err(error));
                 0
             }
         };
@@ -187,7 +188,7 @@ impl At {
 
 /// An answer's value.
 pub(crate) fn read<A: DeserializeOwned>(body: &Body) -> Result<A, CallError> {
-    decode(body).map_err(CallError::BadAnswer)
+    body.decode().map_err(CallError::BadAnswer)
 }
 
 impl Node {
@@ -201,7 +202,7 @@ impl Node {
         then: Then,
         handing: Option<u32>,
     ) -> Result<u64, CallError> {
-        let length = place.as_ref().map_or(0, |body| body.len());
+        let length = place.as_ref().map_or(0, Body::length_away);
         let is_here = to == self.me();
         let longest =
             if is_here { u32::MAX } else { self.longest(to).ok_or(CallError::NoSuchProcess(to))? };
@@ -263,14 +264,15 @@ impl Node {
     }
 
     fn tell(&self, pending: Pending, outcome: Outcome) {
-        match pending.then {
+        let unwanted = match pending.then {
             Then::Tell(answer) => answer.put(outcome),
-            Then::Undo(undo) => {
-                if let Some(node) = self.again() {
-                    undo(&node, pending.to, outcome);
-                }
-            }
-            Then::Count => {}
+            Then::Undo(undo) => Some((undo, outcome)),
+            Then::Count => None,
+        };
+        if let Some((undo, outcome)) = unwanted
+            && let Some(node) = self.again()
+        {
+            undo(&node, pending.to, outcome);
         }
     }
 

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -18,10 +19,22 @@ use super::Caller;
 use super::error::ServeError;
 use super::run::Owed;
 use crate::node::Node;
-use crate::wire::{Body, Ended, Number, decode, encode};
+use crate::wire::{Body, Ended, Number, encode};
 
-/// Begins a request: polls it in place.
-pub(crate) type Start = Arc<dyn Fn(Caller, Owed, Body) + Send + Sync>;
+/// Begins requests.
+pub(crate) trait Begins {
+    /// Begins one: polls it in place. It has a share of what begins it, so that it needs no other.
+    fn begin(self: Arc<Self>, caller: Caller, owed: Owed, body: Body);
+}
+
+impl<F: Fn(Caller, Owed, Body)> Begins for F {
+    fn begin(self: Arc<Self>, caller: Caller, owed: Owed, body: Body) {
+        self(caller, owed, body);
+    }
+}
+
+/// What begins the requests of a service.
+pub(crate) type Start = Arc<dyn Begins + Send + Sync>;
 
 /// The services of a process, by their numbers.
 #[derive(Default)]
@@ -85,23 +98,28 @@ impl Drop for Serving {
     }
 }
 
-/// What begins requests that `handler` runs, if `allow` lets it.
-pub(crate) fn start<Q, A, F, R>(allow: impl Fn(&Caller) -> bool + Send + Sync + 'static, handler: F) -> Start
+/// A service: whom it serves, and how.
+struct Handled<L, H, T> {
+    allow: L,
+    handler: H,
+    types: PhantomData<T>,
+}
+
+impl<L, H, Q, A, R> Begins for Handled<L, H, fn(Q) -> (A, R)>
 where
+    L: Fn(&Caller) -> bool + Send + Sync + 'static,
     Q: DeserializeOwned + Send + 'static,
     A: Serialize + 'static,
-    F: Fn(Caller, Q) -> R + Send + Sync + 'static,
+    H: Fn(Caller, Q) -> R + Send + Sync + 'static,
     R: Future<Output = A> + Send + 'static,
 {
-    let service = Arc::new((allow, handler));
-    Arc::new(move |caller, owed, body| {
-        let service = Arc::clone(&service);
+    fn begin(self: Arc<Self>, caller: Caller, owed: Owed, body: Body) {
         spawn_parasite(run(owed, move || async move {
-            let (allow, handler) = &*service;
+            let Self { allow, handler, .. } = &*self;
             if !allow(&caller) {
                 return (Ended::Refused, Body::with_capacity(0));
             }
-            let question = match decode(&body) {
+            let question = match body.decode() {
                 Ok(question) => question,
                 Err(error) => return (Ended::BadRequest, Body::copied_from(error.as_bytes())),
             };
@@ -111,7 +129,18 @@ where
                 Err(error) => (Ended::BadAnswer, Body::copied_from(error.as_bytes())),
             }
         }));
-    })
+    }
+}
+
+/// What begins requests that `handler` runs, if `allow` lets it.
+pub(crate) fn start<Q, A, F, R>(allow: impl Fn(&Caller) -> bool + Send + Sync + 'static, handler: F) -> Start
+where
+    Q: DeserializeOwned + Send + 'static,
+    A: Serialize + 'static,
+    F: Fn(Caller, Q) -> R + Send + Sync + 'static,
+    R: Future<Output = A> + Send + 'static,
+{
+    Arc::new(Handled { allow, handler, types: PhantomData::<fn(Q) -> (A, R)> })
 }
 
 /// Runs a request: to its end, or until it is withdrawn. All of it is the user's code, which may panic. The future is made in

@@ -191,7 +191,7 @@ impl Node {
         let owed = Owed::new(Arc::downgrade(self), (peer, request, hops), is_post, Arc::clone(&running));
         let start = lock(&self.server_side.registry).get(service);
         match start {
-            Some(start) => start(Caller::new(peer, Arc::clone(self)), owed, body),
+            Some(start) => start.begin(Caller::new(peer, Arc::clone(self)), owed, body),
             None => owed.end(Ended::NoService, Body::with_capacity(0)),
         }
         Some(running.begins())
@@ -209,7 +209,7 @@ impl Node {
             return;
         }
         let longest = self.longest(to).unwrap_or(0);
-        let (ended, body) = match body.len() {
+        let (ended, body) = match body.length_away() {
             length if length > longest as usize => {
                 let why = format!("it takes {length} bytes, and a message to this process at most {longest}");
                 (Ended::BadAnswer, Body::copied_from(&why.as_bytes()[..why.len().min(longest as usize)]))

@@ -3,10 +3,17 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+
+use super::codec::decode;
 use super::header::{
-    ACKNOWLEDGEMENT_AT, AGAIN, BIG_ENDIAN, BUFFER, FLAGS_AT, Header, LENGTH, NUMBERED, SEQUENCE_AT,
+    ACKNOWLEDGEMENT_AT, AGAIN, BIG_ENDIAN, BUFFER, CARRIES, FLAGS_AT, Header, LENGTH, NUMBERED, SEQUENCE_AT,
+    Slot,
 };
+use super::parcel::{End, Parcel, read_end, reading};
+use crate::engine::Peer;
 
 /// The flags of a buffer that was filled here.
 const OURS: u8 = if cfg!(target_endian = "big") { BUFFER | BIG_ENDIAN } else { BUFFER };
@@ -48,11 +55,21 @@ fn keep(mut bytes: Vec<u8>) {
 }
 
 /// The body of a message, in a buffer with headroom: whoever sends it writes the header in front, and copies nothing.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Body {
     /// The first [`LENGTH`] bytes are the header's.
     bytes: Vec<u8>,
+    /// What holds the ports of which it carries senders.
+    parcel: Option<Arc<Parcel>>,
 }
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Body {}
 
 impl Body {
     /// An empty body, with room for so many bytes.
@@ -60,12 +77,12 @@ impl Body {
     pub fn with_capacity(capacity: usize) -> Self {
         let mut bytes = memory(capacity);
         bytes.resize(LENGTH, 0);
-        Self { bytes }
+        Self { bytes, parcel: None }
     }
 
     /// A body of so many zeros.
     pub(super) fn zeroed(length: usize) -> Self {
-        Self { bytes: vec![0; LENGTH + length] }
+        Self { bytes: vec![0; LENGTH + length], parcel: None }
     }
 
     /// A body with a copy of these bytes.
@@ -77,7 +94,7 @@ impl Body {
 
     /// The body of a frame that has come, header and all. `None`: it is too short for a header.
     pub fn of_frame(bytes: Vec<u8>) -> Option<Self> {
-        (bytes.len() >= LENGTH).then_some(Self { bytes })
+        (bytes.len() >= LENGTH).then(|| Self { bytes, parcel: None })
     }
 
     /// Appends a byte to the body.
@@ -132,6 +149,60 @@ impl Body {
     #[cfg(test)]
     pub(super) fn set_other_order(&mut self) {
         self.bytes[FLAGS_AT] ^= BIG_ENDIAN;
+    }
+
+    /// Reads the value, which must take all the bytes.
+    #[inline]
+    pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, String> {
+        match &self.parcel {
+            None => decode(self),
+            Some(parcel) => reading(parcel, || decode(self)),
+        }
+    }
+
+    /// What holds the ports of which it carries senders.
+    pub(crate) fn parcel(&self) -> Option<&Arc<Parcel>> {
+        self.parcel.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn take_parcel(&mut self) -> Option<Arc<Parcel>> {
+        self.parcel.take()
+    }
+
+    pub(crate) fn set_parcel(&mut self, parcel: Option<Arc<Parcel>>) {
+        self.parcel = parcel;
+    }
+
+    /// It carries these, too.
+    pub(super) fn add_parcel(&mut self, parcel: Arc<Parcel>) {
+        self.parcel = Some(match self.parcel.take() {
+            Some(before) => Arc::new(before.and(&parcel)),
+            None => parcel,
+        });
+    }
+
+    /// How many bytes it takes on its way, the header aside.
+    #[inline]
+    pub(crate) fn length_away(&self) -> usize {
+        self.len() + self.parcel.as_ref().map_or(0, |parcel| parcel.length())
+    }
+
+    /// Whether the header that has been written says that it carries something.
+    pub(crate) fn carries(&self) -> bool {
+        self.bytes[FLAGS_AT] & CARRIES != 0
+    }
+
+    /// Says behind the body what it carries.
+    pub(crate) fn close_parcel(&mut self, parcel: &Parcel, number: u64) {
+        parcel.write(number, &mut self.bytes);
+    }
+
+    /// Cuts off what is said behind the body: the ports, and the parcel's number. `None`: it makes no sense.
+    pub(crate) fn open_parcel(&mut self) -> Option<(Vec<(Peer, Slot)>, u64)> {
+        let End { ports, parcel, length } = read_end(self)?;
+        self.truncate(length);
+        Some((ports, parcel))
     }
 
     /// Writes the header in front.

@@ -4,6 +4,7 @@ use postcard::ser_flavors::Flavor;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::parcel::Writing;
 use super::{Body, Written};
 
 /// Writes a value straight into a body.
@@ -14,12 +15,22 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
 /// Writes a value where a message lies in which nothing is written yet.
 #[inline]
 pub(crate) fn write<T: Serialize + ?Sized>(value: &T, written: &mut Written) -> Result<(), String> {
-    postcard::serialize_with_flavor(value, InPlace(written)).map_err(|error| error.to_string())
+    let writing = Writing::begin();
+    postcard::serialize_with_flavor(value, InPlace(written)).map_err(|error| error.to_string())?;
+    if let Some(parcel) = writing.end() {
+        written.add_parcel(parcel);
+    }
+    Ok(())
 }
 
 /// Appends a value to a body.
 pub(crate) fn encode_into<T: Serialize + ?Sized>(body: Body, value: &T) -> Result<Body, String> {
-    postcard::serialize_with_flavor(value, Writer(body)).map_err(|error| error.to_string())
+    let writing = Writing::begin();
+    let mut body = postcard::serialize_with_flavor(value, Writer(body)).map_err(|error| error.to_string())?;
+    if let Some(parcel) = writing.end() {
+        body.add_parcel(parcel);
+    }
+    Ok(body)
 }
 
 /// Writes a value behind what `bytes` has.

@@ -215,7 +215,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(20);
         for _ in 0..100_000 {
             let mut bytes: [u8; LENGTH] = std::array::from_fn(|_| random.u8(..));
-            bytes[0] = random.u8(1..=15);
+            bytes[0] = random.u8(1..=21);
             if random.bool() {
                 bytes[4..8].copy_from_slice(&random.u32(0..10).to_le_bytes());
                 bytes[28..32].fill(0);

@@ -24,7 +24,7 @@ pub const LENGTH: usize = 48;
 pub const NUMBERED: u8 = 1;
 
 /// The flag of frames that a link sends again: the receiver acknowledges them at once.
-pub const AGAIN: u8 = 4;
+pub const AGAIN: u8 = 16;
 
 /// The flag of a [`Lookup`](Kind::Lookup) that is not wanted any more.
 pub const WITHDRAWN: u8 = 2;
@@ -34,6 +34,9 @@ pub const BUFFER: u8 = 4;
 
 /// The flag of a buffer that was filled by a machine whose byte order is big endian.
 pub const BIG_ENDIAN: u8 = 8;
+
+/// The flag of what carries senders of ports: which, is said behind the body.
+pub const CARRIES: u8 = 32;
 
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,6 +74,18 @@ pub enum Kind {
     Forward = 14,
     /// Says to the caller that its call was handed on.
     Moved = 15,
+    /// Says to a port's home that the process has senders of it.
+    Hold = 16,
+    /// Answers that: the home counts it.
+    Held = 17,
+    /// Says to a port's home that the process has none any more.
+    Release = 18,
+    /// Says that the senders in a message are counted for who has got it, or dropped.
+    Unpacked = 19,
+    /// Asks for word when a third process is known to have gone.
+    Sees = 20,
+    /// Answers that.
+    Seen = 21,
 }
 
 impl Kind {
@@ -91,6 +106,12 @@ impl Kind {
             13 => Self::Withdraw,
             14 => Self::Forward,
             15 => Self::Moved,
+            16 => Self::Hold,
+            17 => Self::Held,
+            18 => Self::Release,
+            19 => Self::Unpacked,
+            20 => Self::Sees,
+            21 => Self::Seen,
             _ => return None,
         })
     }
@@ -115,7 +136,7 @@ pub(super) const ACKNOWLEDGEMENT_AT: usize = 36;
 pub struct Header {
     /// What the message is.
     pub kind: Kind,
-    /// [`NUMBERED`], [`AGAIN`], and bits that only some kinds have; the others' are 0.
+    /// [`NUMBERED`], [`AGAIN`], [`CARRIES`], and bits that only some kinds have; the others' are 0.
     pub flags: u8,
     /// So many messages more may come the other way.
     pub credit: u16,
@@ -255,7 +276,7 @@ mod tests {
 
     #[test]
     fn what_was_encoded_is_decoded() {
-        for kind in 1..=15 {
+        for kind in 1..=21 {
             let mut bytes: [u8; LENGTH] = std::array::from_fn(|at| (at * 37 + 11) as u8);
             bytes[0] = kind;
             assert_eq!(Header::decode(&bytes, u32::MAX).unwrap().encode(), bytes);
@@ -285,7 +306,7 @@ mod tests {
         for length in 0..LENGTH {
             assert_eq!(Header::decode(&bytes[..length], u32::MAX), Err(BadHeader::Short(length)));
         }
-        for kind in (0..=0).chain(16..=255) {
+        for kind in (0..=0).chain(22..=255) {
             let mut bytes = bytes;
             bytes[0] = kind;
             assert_eq!(Header::decode(&bytes, u32::MAX), Err(BadHeader::Kind(kind)));

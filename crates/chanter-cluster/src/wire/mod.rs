@@ -4,8 +4,10 @@ mod body;
 mod buffer;
 mod codec;
 mod control;
+mod enclosed;
 mod header;
 mod link;
+mod parcel;
 mod written;
 
 pub use body::Body;
@@ -17,8 +19,12 @@ pub use buffer::moved;
 pub use codec::Plain;
 pub(crate) use codec::{decode, encode, encode_behind, encode_into, write};
 pub use control::{Control, Ended, Number};
-pub use header::{AGAIN, BIG_ENDIAN, BUFFER, BadHeader, Header, Kind, LENGTH, NUMBERED, Slot, WITHDRAWN};
+pub(crate) use enclosed::Enclosed;
+pub use header::{
+    AGAIN, BIG_ENDIAN, BUFFER, BadHeader, CARRIES, Header, Kind, LENGTH, NUMBERED, Slot, WITHDRAWN,
+};
 pub use link::Pace;
 pub(crate) use link::{Arrival, LaneLink, TRAILER};
+pub(crate) use parcel::{Parcel, carried_here, carry};
 #[doc(hidden)]
 pub use written::Written;

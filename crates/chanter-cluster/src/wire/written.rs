@@ -1,8 +1,13 @@
 //! A value, written, where its message lies.
 
 use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
 
 use super::Body;
+use super::codec::decode;
+use super::parcel::Parcel;
 
 /// So many bytes lie in the message itself.
 const SHORT: usize = 64;
@@ -82,6 +87,24 @@ impl Written {
             body
         });
         body.extend_from_slice(more);
+    }
+
+    /// It carries these, too: what carries something has a body.
+    #[cold]
+    pub(super) fn add_parcel(&mut self, parcel: Arc<Parcel>) {
+        self.spill(&[]);
+        if let Some(body) = &mut self.body {
+            body.add_parcel(parcel);
+        }
+    }
+
+    /// Reads the value, which must take all the bytes.
+    #[inline(always)]
+    pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, String> {
+        match &self.body {
+            None => decode(&self.short[..self.length]),
+            Some(body) => body.decode(),
+        }
     }
 
     /// Takes it out as a body, which has room for a header.

@@ -9,7 +9,7 @@ use chanter_cluster::engine::{
     Bell, Change, Engine, Fault, Faults, Lane, Pace, Peer, Reliable, Simulated, Sink,
 };
 use chanter_cluster::wire::{Body, Header, Kind};
-use chanter_cluster::{ANYONE, Here, RecvError};
+use chanter_cluster::{ANYONE, Buffer, Here, RecvError};
 use chanter_explore::Explorer;
 
 use super::blind::Blind;
@@ -346,6 +346,23 @@ fn a_link_survives_all_triples_of_faults() {
     let (schedules, is_complete) = (report.schedules, report.is_complete);
     report.unwrap();
     assert!(is_complete && schedules > 10_000, "{schedules}");
+}
+
+/// What a frame says of itself stays, whatever a link writes into its header.
+#[test]
+fn a_buffer_is_a_buffer_behind_a_link() {
+    let machine = Machine::builder().vps(1).build().unwrap();
+    machine.block_on(async {
+        let faults =
+            Faults { one_in: 3, delay: Duration::from_millis(1), seed: 7, ..Faults::of(&FAULTS, u32::MAX) };
+        let pace = Pace { resend: Duration::from_millis(2), slowest: Duration::from_millis(10), ..pace() };
+        let [first, second] = two(faults).map(|engine| Here::start(Reliable::over(engine, pace.clone())));
+        let (here, there) = (first.inbox().unwrap(), second.inbox().unwrap());
+        for round in 0..50_u64 {
+            here.send_buffer(there.name(), 1, Buffer::copied_from(&[round; 9])).await.unwrap();
+            assert_eq!(*there.recv_buffer::<u64>(ANYONE, 1).await.unwrap().value, [round; 9]);
+        }
+    });
 }
 
 /// Threads of a real machine, a network that misbehaves all the time, and perhaps the end of a process.

@@ -1,4 +1,5 @@
-//! Barriers and sums of 128 threads in two processes, beside MPI's of the two processes alone.
+//! Barriers and sums of 128 threads in two processes, beside MPI's of the two processes alone, and beside what it takes to resume as
+//! many threads where no process talks to another: each of the two has a barrier of its own 64, at the same time.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,18 +18,21 @@ const THREADS: u32 = 64;
 
 pub(super) const BARRIER: &str = "barrier, 2 processes of 64 threads: ns";
 pub(super) const REDUCE: &str = "reduce to all, 2 processes of 64 threads: ns";
+pub(super) const ALONE: &str = "resuming 128 threads alone, a barrier of 64 in each of 2 processes: ns";
+const YIELDS: &str = "128 threads yield once, 64 in each of 2 processes: ns";
 pub(super) const MPI_BARRIER: &str = "barrier, MPI, 2 processes: ns";
 pub(super) const MPI_REDUCE: &str = "reduce to all, MPI, 2 processes: ns";
 
 pub(super) async fn scene(here: &Here, args: &SceneArgs) -> Result<(), Failure> {
     let size = THREADS * here.count();
     let (rounds, n) = (args.rounds, args.n / 4);
+    let alone = Barrier::new(THREADS as usize);
     let members: Vec<_> = (0..THREADS)
         .map(|at| {
-            let (here, rank) = (here.clone(), THREADS * here.number() + at);
+            let (here, rank, alone) = (here.clone(), THREADS * here.number() + at, alone.clone());
             spawn(async move {
                 let group = Group::of(&here, "bench", rank, size).await?;
-                member(group, rounds, n).await
+                member(group, &alone, rounds, n).await
             })
         })
         .collect();
@@ -38,9 +42,27 @@ pub(super) async fn scene(here: &Here, args: &SceneArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-async fn member(mut group: Group, rounds: u32, n: u32) -> Result<(), Failure> {
+async fn member(mut group: Group, alone: &Barrier, rounds: u32, n: u32) -> Result<(), Failure> {
     let (rank, size) = (u64::from(group.rank()), u64::from(group.size()));
     for _ in 0..rounds {
+        group.barrier().await?;
+        let clock = Instant::now();
+        for _ in 0..n {
+            alone.wait().await;
+        }
+        group.barrier().await?;
+        if rank == 0 {
+            say_each(ALONE, clock, n)?;
+        }
+        group.barrier().await?;
+        let clock = Instant::now();
+        for _ in 0..n {
+            yield_now().await;
+        }
+        group.barrier().await?;
+        if rank == 0 {
+            say_each(YIELDS, clock, n)?;
+        }
         group.barrier().await?;
         let clock = Instant::now();
         for _ in 0..n {

@@ -1,0 +1,356 @@
+//! Who has senders of a port: what one process knows of it, and what it says to others.
+//!
+//! A process *holds* a port while anything in it stands for a sender: a [`PortSender`](super::PortSender), an
+//! [`Outlet`](super::Outlet), a message that carries one, on its way out or kept in an inbox. The port's home counts the processes
+//! that hold it. When the last one has said that it does so no more, or has gone, the port ends.
+//!
+//! ```text
+//!   P (holds) ── message, "it carries senders of these ports: parcel 7" ──► R
+//!                                                     R ── hold ──► home: R is counted
+//!                                                     home ── held ──► R
+//!   P drops what it kept for parcel 7  ◄── unpacked 7 ── R
+//! ```
+//!
+//! INV-PORT: *while a process that the home has not lost has a sender, or a message that carries one is on its way to one, the home counts a
+//! process, or waits for what others say of the dead.* So a port never ends too early, and it ends once.
+//!
+//! 1. Who sends a sender keeps its own hold (the *parcel*) until the receiver has unpacked it, that is, until the home has said that it
+//!    counts the receiver. A message that is dropped before it left, or that nobody reads, drops its holds as any other owner does.
+//! 2. What two processes say to each other keeps its order. So a home hears *hold* before *release* of the same process, and
+//!    *release* after all messages that were sent by that process: these are in the port when it ends.
+//! 3. When a process X has died, its share is gone. But it may have passed senders on, and who has got one may not be counted yet. So the home asks
+//!    all others whether they know that X has gone (*sees*), and does not end a port before they have said so (*seen*) or have gone
+//!    themselves. Who says so has read everything of X (D3), and has said *hold* for all that it got: the home has heard that before.
+//! 4. Who has sent X senders asks the same, and keeps its parcels so long: else its *release* might come to a home that has not
+//!    heard yet what X has said.
+//!
+//! By induction over the way that a sender has taken from the home: whoever has it was counted, or has it by a parcel of somebody who
+//! has not dropped it (1, 4) or has died (3).
+//!
+//! All of it is a state machine under one lock: it says words, whose order is kept by the [outbox](State::next_word), and never calls anybody.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::word::Word;
+use crate::engine::Peer;
+use crate::name::ThreadName;
+use crate::wire::Slot;
+
+/// So many parcels may be on their way to a process that has not unpacked them. It is given up if there are more.
+pub(super) const MOST_PARCELS: usize = 1 << 16;
+
+/// So many holds may wait for their homes' answers; who brings more senders then brings none that count.
+pub(super) const MOST_UNANSWERED: usize = 1 << 16;
+
+/// See the module. `C` keeps a sender counted elsewhere as long as it lives, `P` is what a message carries.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct State<C, P> {
+    me: Peer,
+    /// All processes that were there at the start.
+    peers: BTreeSet<Peer>,
+    lost: BTreeSet<Peer>,
+    last: u64,
+    /// The ports that this process holds.
+    held: BTreeMap<ThreadName, Own>,
+    /// What keeps holds counted whose homes have not answered, by the request, with the home's process.
+    unanswered: BTreeMap<u64, (Peer, Vec<C>)>,
+    /// What is kept for messages that were not unpacked, by whom they were sent to.
+    parcels: BTreeMap<(Peer, u64), P>,
+    /// The ports whose home is here.
+    homes: BTreeMap<Slot, Home>,
+    /// Who has gone, and who has not said yet that it knows.
+    unseen: BTreeMap<Peer, BTreeSet<Peer>>,
+    /// Who has not gone yet, and who is to be told when it has.
+    watched: BTreeMap<Peer, BTreeSet<Peer>>,
+    outbox: VecDeque<(Peer, Word)>,
+    /// Somebody is saying them.
+    is_talking: bool,
+    leftover: Leftover<C, P>,
+}
+
+/// A port that this process holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Own {
+    owners: u64,
+    request: u64,
+}
+
+/// A port whose home is here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Home {
+    holders: BTreeSet<Peer>,
+    /// Somebody has had a sender.
+    was_held: bool,
+    has_ended: bool,
+}
+
+/// What is to be done without the lock: things to be dropped, and ports that have ended.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Leftover<C, P> {
+    pub(super) covers: Vec<C>,
+    pub(super) parcels: Vec<P>,
+    pub(super) ended: Vec<Slot>,
+}
+
+impl<C, P> Default for Leftover<C, P> {
+    fn default() -> Self {
+        Self { covers: Vec::new(), parcels: Vec::new(), ended: Vec::new() }
+    }
+}
+
+impl<C, P> State<C, P> {
+    pub(super) fn new(me: Peer, peers: impl Iterator<Item = Peer>) -> Self {
+        Self {
+            me,
+            peers: peers.filter(|peer| *peer != me).collect(),
+            lost: BTreeSet::new(),
+            last: 0,
+            held: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
+            parcels: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            unseen: BTreeMap::new(),
+            watched: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            is_talking: false,
+            leftover: Leftover::default(),
+        }
+    }
+
+    /// The next word, and to whom: one at a time says them, in order.
+    pub(super) fn next_word(&mut self, goes_on: bool) -> Option<(Peer, Word)> {
+        if self.is_talking && !goes_on {
+            return None;
+        }
+        let word = self.outbox.pop_front();
+        self.is_talking = word.is_some();
+        word
+    }
+
+    /// What is left to be done.
+    pub(super) fn leftover(&mut self) -> Leftover<C, P> {
+        std::mem::take(&mut self.leftover)
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn say(&mut self, to: Peer, word: Word) {
+        self.outbox.push_back((to, word));
+    }
+
+    // Senders in this process.
+
+    /// One more owner of a hold here. `cover`: what keeps it counted until the home counts this process.
+    pub(super) fn acquire(&mut self, port: ThreadName, cover: Option<C>) {
+        let home = port.process;
+        let is_there = home == self.me || self.peers.contains(&home) && !self.lost.contains(&home);
+        if !is_there {
+            self.leftover.covers.extend(cover);
+            return;
+        }
+        let request = match self.held.get_mut(&port) {
+            Some(own) => {
+                own.owners += 1;
+                own.request
+            }
+            None => {
+                let request = self.number();
+                self.held.insert(port, Own { owners: 1, request });
+                if home == self.me {
+                    self.hold(home, port.thread);
+                } else {
+                    self.unanswered.insert(request, (home, Vec::new()));
+                    self.say(home, Word::Hold { port: port.thread, request });
+                }
+                request
+            }
+        };
+        match self.unanswered.get_mut(&request) {
+            Some((_, covers)) => covers.extend(cover),
+            // It is counted.
+            None => self.leftover.covers.extend(cover),
+        }
+    }
+
+    /// One owner less.
+    pub(super) fn release(&mut self, port: ThreadName) {
+        // Of a home that has gone nothing is held.
+        let Some(own) = self.held.get_mut(&port) else { return };
+        own.owners -= 1;
+        if own.owners > 0 {
+            return;
+        }
+        self.held.remove(&port);
+        if port.process == self.me {
+            self.let_go(self.me, port.thread);
+        } else {
+            self.say(port.process, Word::Release { port: port.thread });
+        }
+    }
+
+    /// The home counts this process now.
+    pub(super) fn is_held(&mut self, by: Peer, request: u64) {
+        if self.unanswered.get(&request).is_some_and(|(home, _)| *home == by)
+            && let Some((_, covers)) = self.unanswered.remove(&request)
+        {
+            self.leftover.covers.extend(covers);
+        }
+    }
+
+    // Messages that carry senders.
+
+    /// A message that carries `parcel` leaves for `to`: its number. `None`: that process has gone.
+    pub(super) fn pack(&mut self, to: Peer, parcel: P) -> Option<u64> {
+        if self.lost.contains(&to) {
+            self.leftover.parcels.push(parcel);
+            return None;
+        }
+        let number = self.number();
+        self.parcels.insert((to, number), parcel);
+        Some(number)
+    }
+
+    /// How many messages were not unpacked by `by`.
+    pub(super) fn packed(&self, by: Peer) -> usize {
+        self.parcels.range((by, 0)..=(by, u64::MAX)).count()
+    }
+
+    /// It was unpacked, or has not left.
+    pub(super) fn is_unpacked(&mut self, by: Peer, number: u64) {
+        self.leftover.parcels.extend(self.parcels.remove(&(by, number)));
+    }
+
+    /// What a message of `from` has carried is counted for this process, or dropped.
+    pub(super) fn unpack(&mut self, from: Peer, number: u64) {
+        if !self.lost.contains(&from) {
+            self.say(from, Word::Unpacked { parcel: number });
+        }
+    }
+
+    /// Whether senders that come from a process count.
+    pub(super) fn hears(&self, from: Peer) -> bool {
+        !self.lost.contains(&from) && self.unanswered.len() < MOST_UNANSWERED
+    }
+
+    // Ports of this process.
+
+    pub(super) fn open(&mut self, port: Slot) {
+        self.homes.insert(port, Home::default());
+    }
+
+    pub(super) fn close(&mut self, port: Slot) {
+        self.homes.remove(&port);
+    }
+
+    fn hold(&mut self, by: Peer, port: Slot) {
+        if let Some(home) = self.homes.get_mut(&port)
+            && !home.has_ended
+        {
+            home.holders.insert(by);
+            home.was_held = true;
+        }
+    }
+
+    fn let_go(&mut self, by: Peer, port: Slot) {
+        if let Some(home) = self.homes.get_mut(&port) {
+            home.holders.remove(&by);
+        }
+        self.see_who_has_ended();
+    }
+
+    fn see_who_has_ended(&mut self) {
+        if !self.unseen.is_empty() {
+            return;
+        }
+        for (port, home) in &mut self.homes {
+            if home.was_held && !home.has_ended && home.holders.is_empty() {
+                home.has_ended = true;
+                self.leftover.ended.push(*port);
+            }
+        }
+    }
+
+    // What others say.
+
+    pub(super) fn hear(&mut self, from: Peer, word: Word) {
+        if self.lost.contains(&from) {
+            return;
+        }
+        match word {
+            Word::Hold { port, request } => {
+                self.hold(from, port);
+                self.say(from, Word::Held { request });
+            }
+            Word::Held { request } => self.is_held(from, request),
+            Word::Release { port } => self.let_go(from, port),
+            Word::Unpacked { parcel } => self.is_unpacked(from, parcel),
+            Word::Sees { process } if self.lost.contains(&process) => {
+                self.say(from, Word::Seen { process });
+            }
+            Word::Sees { process } if self.peers.contains(&process) && process != from => {
+                self.watched.entry(process).or_default().insert(from);
+            }
+            Word::Sees { .. } => {}
+            Word::Seen { process } => {
+                self.is_seen(process, from);
+                self.see_who_has_ended();
+            }
+        }
+    }
+
+    /// `by` knows that `lost` has gone. When all do, what was sent there is dropped.
+    fn is_seen(&mut self, lost: Peer, by: Peer) {
+        let Some(unseen) = self.unseen.get_mut(&lost) else { return };
+        unseen.remove(&by);
+        if unseen.is_empty() {
+            self.unseen.remove(&lost);
+            let mut parcels = self.parcels.split_off(&(lost, 0));
+            self.parcels.append(&mut parcels.split_off(&(lost, u64::MAX)));
+            self.leftover.parcels.extend(parcels.into_values());
+        }
+    }
+
+    /// A process has gone, and all that it has said was heard.
+    pub(super) fn lose(&mut self, peer: Peer) {
+        if !self.lost.insert(peer) {
+            return;
+        }
+        self.held.retain(|port, _| port.process != peer);
+        let (gone, unanswered) =
+            std::mem::take(&mut self.unanswered).into_iter().partition(|(_, (home, _))| *home == peer);
+        self.unanswered = unanswered;
+        let gone: BTreeMap<_, (Peer, Vec<C>)> = gone;
+        self.leftover.covers.extend(gone.into_values().flat_map(|(_, covers)| covers));
+        // Behind all that was said of what it has sent.
+        for asker in self.watched.remove(&peer).unwrap_or_default() {
+            self.say(asker, Word::Seen { process: peer });
+        }
+        self.watched.values_mut().for_each(|askers| _ = askers.remove(&peer));
+        let asked: Vec<Peer> = self.unseen.keys().copied().collect();
+        asked.into_iter().for_each(|lost| self.is_seen(lost, peer));
+        self.homes.values_mut().for_each(|home| _ = home.holders.remove(&peer));
+        let has_homes = self.homes.values().any(|home| home.was_held && !home.has_ended);
+        if has_homes || self.packed(peer) > 0 {
+            let others: BTreeSet<Peer> = self.peers.difference(&self.lost).copied().collect();
+            for other in &others {
+                self.say(*other, Word::Sees { process: peer });
+            }
+            self.unseen.insert(peer, others);
+            self.is_seen(peer, peer);
+        }
+        self.see_who_has_ended();
+    }
+
+    /// The process has ended: there is nobody to talk to.
+    #[cfg(test)]
+    pub(super) fn is_settled(&self) -> bool {
+        self.unanswered.is_empty() && self.parcels.is_empty() && self.outbox.is_empty()
+    }
+}
+
+#[cfg(test)]
+#[path = "counts_tests.rs"]
+mod tests;

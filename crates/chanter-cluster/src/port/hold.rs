@@ -1,0 +1,192 @@
+//! Holds: what stands in a process for the senders of a port, and how the [counts](super::counts) are kept by its node.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use chanter::IVar;
+
+use super::counts::{Leftover, MOST_PARCELS, State};
+use super::word::Word;
+use crate::engine::{Lane, Peer};
+use crate::name::ThreadName;
+use crate::node::Node;
+use crate::wire::{Body, Parcel, Slot};
+
+/// As long as a clone of it lives, the port's home counts the process, or is about to.
+pub(crate) type Hold = Arc<Held>;
+
+/// See [`Hold`].
+pub(crate) struct Held {
+    port: ThreadName,
+    node: Weak<Node>,
+}
+
+impl Held {
+    pub(crate) fn port(&self) -> ThreadName {
+        self.port
+    }
+
+    pub(super) fn is_of(&self, node: &Arc<Node>) -> bool {
+        std::ptr::eq(self.node.as_ptr(), Arc::as_ptr(node))
+    }
+
+    /// The same port, held by another process of the same program: as if a message had brought it there.
+    pub(super) fn bring(self: &Arc<Self>, to: &Arc<Node>) -> Hold {
+        let parcel = Arc::new(Parcel::new(vec![Hold::clone(self)]));
+        let from = self.node.upgrade().filter(|from| from.me() != to.me());
+        let cover = from.and_then(|from| {
+            let parcel = from.count(|counts| counts.pack(to.me(), parcel))?;
+            Some(Arc::new(Unpacking { node: Arc::downgrade(to), from: from.me(), parcel }))
+        });
+        to.hold_port(self.port, cover)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.upgrade() {
+            node.count(|counts| counts.release(self.port));
+        }
+    }
+}
+
+/// What keeps a sender counted elsewhere until it is counted here: the message that has brought it.
+pub(super) type Cover = Arc<Unpacking>;
+
+/// A message that has come and carries senders. When this is dropped, each of them is counted, or of no port.
+pub(crate) struct Unpacking {
+    node: Weak<Node>,
+    from: Peer,
+    parcel: u64,
+}
+
+impl Drop for Unpacking {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.upgrade() {
+            node.count(|counts| counts.unpack(self.from, self.parcel));
+        }
+    }
+}
+
+/// A process's counts, and who waits for the ends of its ports.
+pub(crate) struct Ports {
+    counts: Mutex<State<Cover, Arc<Parcel>>>,
+    ends: Mutex<Vec<(Slot, IVar<()>)>>,
+}
+
+impl Ports {
+    pub(crate) fn new(me: Peer, peers: impl Iterator<Item = Peer>) -> Self {
+        Self { counts: Mutex::new(State::new(me, peers)), ends: Mutex::default() }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State<Cover, Arc<Parcel>>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ends(&self) -> std::sync::MutexGuard<'_, Vec<(Slot, IVar<()>)>> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node {
+    /// Does something to the counts, and then what comes of it, without their lock.
+    fn count<R>(&self, what: impl FnOnce(&mut State<Cover, Arc<Parcel>>) -> R) -> R {
+        let (result, leftover, word) = {
+            let mut counts = self.ports.lock();
+            let result = what(&mut counts);
+            (result, counts.leftover(), counts.next_word(false))
+        };
+        self.say_all(word);
+        let Leftover { covers, parcels, ended } = leftover;
+        ended.into_iter().for_each(|port| self.end_port(port));
+        // Their drops may come here again.
+        drop((covers, parcels));
+        result
+    }
+
+    fn say_all(&self, mut next: Option<(Peer, Word)>) {
+        while let Some((to, word)) = next {
+            // Who has gone needs not be told.
+            let _ = self.transmit_word(to, Lane::User, word);
+            next = self.ports.lock().next_word(true);
+        }
+    }
+
+    /// No sender is left: nothing comes to the inbox any more.
+    fn end_port(&self, port: Slot) {
+        self.seal(port);
+        let ended = {
+            let mut ends = self.ports.ends();
+            let at = ends.iter().position(|(slot, _)| *slot == port);
+            at.map(|at| ends.swap_remove(at).1)
+        };
+        ended.inspect(|ended| _ = ended.put(()));
+    }
+
+    /// A port of that slot: filled when it has ended.
+    pub(super) fn open_port(&self, port: Slot) -> IVar<()> {
+        let ended = IVar::new();
+        self.ports.ends().push((port, ended.clone()));
+        self.count(|counts| counts.open(port));
+        ended
+    }
+
+    pub(super) fn close_port(&self, port: Slot) {
+        self.count(|counts| counts.close(port));
+        self.ports.ends().retain(|(slot, _)| *slot != port);
+    }
+
+    /// A hold of that port. `cover`: what keeps it counted until this process is.
+    pub(super) fn hold_port(self: &Arc<Self>, port: ThreadName, cover: Option<Cover>) -> Hold {
+        self.count(|counts| counts.acquire(port, cover));
+        Arc::new(Held { port, node: Arc::downgrade(self) })
+    }
+
+    /// A body leaves for `to`: says behind it what it carries. The parcel's number, if it has one.
+    pub(crate) fn pack(&self, to: Peer, body: &mut Body) -> Option<u64> {
+        let parcel = body.take_parcel()?;
+        let kept = Arc::clone(&parcel);
+        let (number, packed) = self.count(move |counts| (counts.pack(to, kept), counts.packed(to)));
+        if packed > MOST_PARCELS {
+            self.give_up_on(to);
+        }
+        let number = number?;
+        body.close_parcel(&parcel, number);
+        Some(number)
+    }
+
+    /// It has not left.
+    pub(crate) fn unpack_again(&self, to: Peer, number: u64) {
+        self.count(|counts| counts.is_unpacked(to, number));
+    }
+
+    /// What `frame`, which has come, carries is held from now on. `None`: it makes no sense.
+    pub(crate) fn unpack(&self, from: Peer, frame: &mut Body) -> Option<()> {
+        let (ports, parcel) = frame.open_parcel()?;
+        let node = self.again()?;
+        let unpacking = Arc::new(Unpacking { node: Arc::downgrade(&node), from, parcel });
+        let holds = ports.into_iter().filter_map(|(process, slot)| {
+            let port = self.name(process, slot);
+            let cover = Arc::clone(&unpacking);
+            let is_counted = self.count(|counts| {
+                let hears = counts.hears(from);
+                if hears {
+                    counts.acquire(port, Some(cover));
+                }
+                hears
+            });
+            is_counted.then(|| Arc::new(Held { port, node: Arc::downgrade(&node) }))
+        });
+        frame.set_parcel(Some(Arc::new(Parcel::new(holds.collect()))));
+        Some(())
+    }
+
+    /// Somebody has said something of ports.
+    pub(crate) fn hear_word(&self, from: Peer, word: Word) {
+        self.count(|counts| counts.hear(from, word));
+    }
+
+    /// A process has gone, and what it has sent is in the inboxes.
+    pub(crate) fn lose_holder(&self, peer: Peer) {
+        self.count(|counts| counts.lose(peer));
+    }
+}

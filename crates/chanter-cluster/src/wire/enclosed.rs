@@ -1,0 +1,76 @@
+//! A value that was written before, within another one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::Body;
+use super::codec::{Plain, decode};
+use super::parcel::{Parcel, being_read, reading};
+
+/// The bytes of a value, and what it carries. It is written as a [`Plain`].
+#[derive(Clone, Default)]
+pub(crate) struct Enclosed {
+    bytes: Plain<u8>,
+    parcel: Option<Arc<Parcel>>,
+}
+
+impl Enclosed {
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.0.len()
+    }
+
+    /// The value, which must take all the bytes.
+    pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, String> {
+        match &self.parcel {
+            Some(parcel) => reading(parcel, || decode(&self.bytes.0)),
+            None => decode(&self.bytes.0),
+        }
+    }
+
+    /// The same, as a body.
+    pub(crate) fn to_body(&self) -> Body {
+        let mut body = Body::copied_from(&self.bytes.0);
+        body.set_parcel(self.parcel.clone());
+        body
+    }
+}
+
+impl From<&Body> for Enclosed {
+    fn from(body: &Body) -> Self {
+        Self { bytes: Plain(body.to_vec()), parcel: body.parcel().cloned() }
+    }
+}
+
+impl From<Vec<u8>> for Enclosed {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes: Plain(bytes), parcel: None }
+    }
+}
+
+impl PartialEq for Enclosed {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl fmt::Debug for Enclosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes.fmt(f)
+    }
+}
+
+impl Serialize for Enclosed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.parcel.iter().for_each(|parcel| parcel.carry());
+        self.bytes.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Enclosed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self { bytes: Plain::deserialize(deserializer)?, parcel: being_read() })
+    }
+}

@@ -1,0 +1,207 @@
+//! The senders of ports that a body carries: they are counted as long as it is kept.
+//!
+//! Whoever writes a value says, for each sender in it, what holds its port; the body keeps that. Between processes, what the ports are
+//! is said behind the body; whoever reads the value finds there what holds them in its own process.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::Arc;
+
+use super::header::Slot;
+use crate::engine::Peer;
+use crate::name::ThreadName;
+use crate::port::Hold;
+
+/// What holds the ports of which a body carries senders.
+#[derive(Default)]
+pub(crate) struct Parcel {
+    holds: Vec<Hold>,
+}
+
+/// Bytes of a port's name behind a body, and of what follows them all.
+const NAME: usize = 12;
+const END: usize = 12;
+
+thread_local! {
+    /// How many values are being written, one within the other.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// Something is in the list.
+    static HAS_CARRIED: Cell<bool> = const { Cell::new(false) };
+    /// What the values carry that are being written.
+    static CARRIED: RefCell<Vec<(u32, Hold)>> = const { RefCell::new(Vec::new()) };
+    /// What the value is carried by that is being read.
+    static READ: RefCell<Option<Arc<Parcel>>> = const { RefCell::new(None) };
+}
+
+/// A sender of that port is being written. If nobody writes a message, it is not counted where it goes.
+pub(crate) fn carry(hold: &Hold) {
+    let depth = DEPTH.get();
+    if depth == 0 {
+        return;
+    }
+    HAS_CARRIED.set(true);
+    CARRIED.with_borrow_mut(|carried| {
+        let is_new = !carried.iter().any(|(of, other)| *of == depth && other.port() == hold.port());
+        if is_new {
+            carried.push((depth, Hold::clone(hold)));
+        }
+    });
+}
+
+/// What holds that port in the message that is being read.
+pub(crate) fn carried_here(port: ThreadName) -> Option<Hold> {
+    READ.with_borrow(|read| read.as_ref().and_then(|parcel| parcel.get(port)))
+}
+
+/// What is being read, for who reads a part of it later.
+pub(super) fn being_read() -> Option<Arc<Parcel>> {
+    READ.with_borrow(Clone::clone)
+}
+
+/// A value that is being written.
+pub(super) struct Writing(u32);
+
+impl Writing {
+    #[inline]
+    pub(super) fn begin() -> Self {
+        let depth = DEPTH.get() + 1;
+        DEPTH.set(depth);
+        Self(depth)
+    }
+
+    /// What it carries.
+    #[inline]
+    pub(super) fn end(self) -> Option<Arc<Parcel>> {
+        if HAS_CARRIED.get() { self.take() } else { None }
+    }
+
+    #[cold]
+    fn take(&self) -> Option<Arc<Parcel>> {
+        let holds: Vec<Hold> = CARRIED.with_borrow_mut(|carried| {
+            let own = carried.iter().position(|(depth, _)| *depth >= self.0).unwrap_or(carried.len());
+            let holds = carried.drain(own..).map(|(_, hold)| hold).collect();
+            HAS_CARRIED.set(!carried.is_empty());
+            holds
+        });
+        (!holds.is_empty()).then(|| Arc::new(Parcel { holds }))
+    }
+}
+
+impl Drop for Writing {
+    #[inline]
+    fn drop(&mut self) {
+        DEPTH.set(self.0 - 1);
+        if HAS_CARRIED.get() {
+            // It was not finished.
+            drop(self.take());
+        }
+    }
+}
+
+/// Reads what `parcel` has carried.
+pub(super) fn reading<R>(parcel: &Arc<Parcel>, read: impl FnOnce() -> R) -> R {
+    struct Again(Option<Arc<Parcel>>);
+    impl Drop for Again {
+        fn drop(&mut self) {
+            let own = READ.replace(self.0.take());
+            drop(own);
+        }
+    }
+    let _again = Again(READ.replace(Some(Arc::clone(parcel))));
+    read()
+}
+
+impl Parcel {
+    pub(crate) fn new(holds: Vec<Hold>) -> Self {
+        Self { holds }
+    }
+
+    fn get(&self, port: ThreadName) -> Option<Hold> {
+        self.holds.iter().find(|hold| hold.port() == port).map(Hold::clone)
+    }
+
+    /// Both.
+    pub(super) fn and(&self, other: &Self) -> Self {
+        Self { holds: self.holds.iter().chain(&other.holds).map(Hold::clone).collect() }
+    }
+
+    /// Says each of its holds to who writes a message.
+    pub(super) fn carry(&self) {
+        self.holds.iter().for_each(carry);
+    }
+
+    /// How many bytes [`write`](Self::write) writes.
+    pub(super) fn length(&self) -> usize {
+        NAME * self.holds.len() + END
+    }
+
+    /// Says behind a body which ports these are, and the parcel's number.
+    pub(super) fn write(&self, number: u64, bytes: &mut Vec<u8>) {
+        for port in self.holds.iter().map(|hold| hold.port()) {
+            for word in [port.process.0, port.thread.index, port.thread.generation] {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        bytes.extend_from_slice(&(self.holds.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+/// What is said behind a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) ports: Vec<(Peer, Slot)>,
+    /// The parcel's number.
+    pub(super) parcel: u64,
+    /// How long the body is without that.
+    pub(super) length: usize,
+}
+
+/// `None`: it makes no sense.
+pub(super) fn read_end(bytes: &[u8]) -> Option<End> {
+    let (rest, number) = bytes.split_last_chunk::<8>()?;
+    let (rest, count) = rest.split_last_chunk::<4>()?;
+    let parcel = u64::from_le_bytes(*number);
+    let names = (u32::from_le_bytes(*count) as usize).checked_mul(NAME)?;
+    let length = rest.len().checked_sub(names)?;
+    if parcel == 0 || names == 0 {
+        return None;
+    }
+    let word = |bytes: &[u8], at: usize| {
+        u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    };
+    let port = |name: &[u8]| (Peer(word(name, 0)), Slot { index: word(name, 4), generation: word(name, 8) });
+    let ports = rest[length..].chunks_exact(NAME).map(port).collect();
+    Some(End { ports, parcel, length })
+}
+
+impl fmt::Debug for Parcel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parcel").field("holds", &self.holds.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_ends_are_refused() {
+        let end = |ports: &[[u32; 3]], count: u32, number: u64| {
+            let mut bytes = b"body".to_vec();
+            ports.iter().flatten().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+            bytes.extend_from_slice(&count.to_le_bytes());
+            bytes.extend_from_slice(&number.to_le_bytes());
+            bytes
+        };
+        let port = (Peer(7), Slot { index: 8, generation: 9 });
+        assert_eq!(read_end(&end(&[[7, 8, 9]], 1, 5)), Some(End { ports: vec![port], parcel: 5, length: 4 }));
+        assert_eq!(read_end(&end(&[[7, 8, 9]], 1, 0)), None, "no parcel has number 0");
+        for count in [0, 2, u32::MAX] {
+            assert_eq!(read_end(&end(&[[7, 8, 9]], count, 5)), None);
+        }
+        for length in 0..END {
+            assert_eq!(read_end(&vec![1; length]), None);
+        }
+    }
+}
