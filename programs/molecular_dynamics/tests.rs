@@ -117,3 +117,30 @@ fn a_wrong_answer_is_not_equal() {
     let program = crate::find("molecular-dynamics").unwrap();
     assert!(program.prepare(Size::Quick).unwrap().run(&Load::new(Form::Forked, 1)).is_err());
 }
+
+#[test]
+fn processes_find_what_the_serial_version_finds() {
+    let input = Arc::new(Input { system: small(), motion: Motion::of(40) });
+    let serial = serial::run(&input.system, input.motion);
+    for count in [1, 2, 3] {
+        let machine = ::chanter::Machine::builder().vps(2).build().unwrap();
+        let input = Arc::clone(&input);
+        let found = machine
+            .block_on(async move {
+                let all = chanter_cluster::local(count).into_iter().map(|here| {
+                    let input = Arc::clone(&input);
+                    ::chanter::spawn(async move {
+                        let found = process(&here, &input.system, input.motion).await;
+                        found.map_err(|error| error.to_string())
+                    })
+                });
+                let mut found = None;
+                for one in all.collect::<Vec<_>>() {
+                    found = one.await.unwrap().unwrap().or(found);
+                }
+                found
+            })
+            .unwrap();
+        assert_eq!(found.0, serial, "{count} processes");
+    }
+}

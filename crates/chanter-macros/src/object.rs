@@ -365,16 +365,30 @@ fn body(whole: &Whole<'_>, marked: &Marked, names: &[Ident], schema: &Schema) ->
             quote_spanned!(body_span=> self.0.#inside(move |this: #value| <#object>::#name(this, #(#names),*)))
         }
         Schema::MayBlock(_) => {
-            let asynchronous = format_ident!("{inside}_async");
-            quote_spanned!(body_span=> self.0.#asynchronous(async move |this: #value| {
-                <#object>::#name(this, #(#names),*).await
-            }))
+            let (checked, direct) = (format_ident!("{inside}_async"), format_ident!("__{inside}_async"));
+            quote_spanned! {body_span=>
+                if false {
+                    let _ = self.0.#checked(async move |this: #value| {
+                        <#object>::#name(this, #(#names),*).await
+                    });
+                    ::core::unreachable!()
+                }
+                // SAFETY: the method takes any borrow, and what it returns keeps none: see above.
+                unsafe { self.0.#direct(move |this| <#object>::#name(this, #(#names),*)) }
+            }
         }
         Schema::Continuation(answer, k) => {
-            let lazily = format_ident!("{inside}_lazily");
-            quote_spanned!(body_span=> self.0.#lazily(async move |this: #value, #k: #krate::Lazy<'_, #answer>| {
-                <#object>::#name(this, #(#names,)* #k).await
-            }))
+            let (checked, direct) = (format_ident!("{inside}_lazily"), format_ident!("__{inside}_lazily"));
+            quote_spanned! {body_span=>
+                if false {
+                    let _ = self.0.#checked(async move |this: #value, #k: #krate::Lazy<'_, #answer>| {
+                        <#object>::#name(this, #(#names,)* #k).await
+                    });
+                    ::core::unreachable!()
+                }
+                // SAFETY: the method takes any borrows: see above.
+                unsafe { self.0.#direct(move |this, #k| <#object>::#name(this, #(#names,)* #k)) }
+            }
         }
     }
 }

@@ -91,7 +91,13 @@ fn the_expansion_is_what_is_documented() {
                     Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>
                 >
             > {
-                self.0.with_mut_async(async move |this: &mut Patch| { <Patch>::refine(this, by).await })
+                if false {
+                    let _ = self.0.with_mut_async(async move |this: &mut Patch| {
+                        <Patch>::refine(this, by).await
+                    });
+                    ::core::unreachable!()
+                }
+                unsafe { self.0.__with_mut_async(move |this| <Patch>::refine(this, by)) }
             }
 
             #[inline(always)]
@@ -100,9 +106,13 @@ fn the_expansion_is_what_is_documented() {
                 Output = ::core::result::Result<f64, ::chanter_objects::Gone>,
                 IntoFuture = impl ::chanter_objects::Answers<f64>
             > {
-                self.0.with_lazily(async move |this: &Patch, k: ::chanter_objects::Lazy<'_, f64>| {
-                    <Patch>::smallest(this, k).await
-                })
+                if false {
+                    let _ = self.0.with_lazily(async move |this: &Patch, k: ::chanter_objects::Lazy<'_, f64>| {
+                        <Patch>::smallest(this, k).await
+                    });
+                    ::core::unreachable!()
+                }
+                unsafe { self.0.__with_lazily(move |this, k| <Patch>::smallest(this, k)) }
             }
         }
     };

@@ -120,7 +120,16 @@ impl<T, M: Method<T>> Call<T, M> {
     /// The call itself, not made.
     #[inline(always)]
     pub fn now(self) -> Result<Result<M::Output, Gone>, Self> {
-        match self.at.try_hold_at_once(M::MODE) {
+        match self.at.try_mark(M::MODE) {
+            // SAFETY: inside, in this mode.
+            Some(inside) => Ok(Ok(inside.run(M::MODE, |value| unsafe { self.method.run(value) }))),
+            None => self.now_slowly(),
+        }
+    }
+
+    #[inline(never)]
+    fn now_slowly(self) -> Result<Result<M::Output, Gone>, Self> {
+        match self.at.try_hold(M::MODE, false) {
             // SAFETY: inside, in this mode.
             Ok(Some(hold)) => Ok(Ok(hold.run(|value| unsafe { self.method.run(value) }))),
             Ok(None) => Err(self),
@@ -176,6 +185,30 @@ impl<T, M: Method<T>> Calling<T, M> {
         self.stage = Stage::Over;
         // SAFETY: there, and not taken again.
         unsafe { self.method.assume_init_read() }
+    }
+
+    /// Not by a bias: tries the other ways in, and waits.
+    ///
+    /// # Safety
+    /// Pinned.
+    #[inline(never)]
+    unsafe fn poll_slowly(&mut self, cx: &mut Context<'_>) -> Poll<Result<M::Output, Gone>> {
+        assert!(self.stage != Stage::Over, "a call is polled behind its end");
+        if self.stage == Stage::Fresh {
+            match self.at.try_hold(M::MODE, true) {
+                Ok(Some(hold)) => {
+                    // SAFETY: it was not over.
+                    let method = unsafe { self.take_method() };
+                    // SAFETY: inside, in this mode.
+                    return Poll::Ready(Ok(hold.run(|value| unsafe { method.run(value) })));
+                }
+                Ok(None) => (),
+                // SAFETY: it is not over; pinned.
+                Err(gone) => return unsafe { self.wait(cx, Some(gone)) },
+            }
+        }
+        // SAFETY: it is not over; pinned.
+        unsafe { self.wait(cx, None) }
     }
 
     /// The object does not let it in, or is elsewhere.
@@ -247,22 +280,31 @@ impl<T, M: Method<T>> Future for Calling<T, M> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: nothing is pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        assert!(this.stage != Stage::Over, "a call is polled behind its end");
-        if this.stage == Stage::Fresh {
-            match this.at.again().try_hold(M::MODE) {
-                Ok(Some(hold)) => {
-                    // SAFETY: it was not over.
-                    let method = unsafe { this.take_method() };
-                    // SAFETY: inside, in this mode.
-                    return Poll::Ready(Ok(hold.run(|value| unsafe { method.run(value) })));
-                }
-                Ok(None) => (),
-                // SAFETY: it is not over; pinned.
-                Err(gone) => return unsafe { this.wait(cx, Some(gone)) },
-            }
+        if this.stage == Stage::Fresh
+            && let Some(inside) = this.at.again().try_mark(M::MODE)
+        {
+            // SAFETY: it was there, and is not taken again: it is over, by whatever way.
+            let method = unsafe { this.method.assume_init_read() };
+            let panics = Panics(&mut this.stage);
+            // SAFETY: inside, in this mode.
+            let result = inside.run(M::MODE, |value| unsafe { method.run(value) });
+            std::mem::forget(panics);
+            // Behind the call, where the compiler sees that it stays so.
+            this.stage = Stage::Over;
+            return Poll::Ready(Ok(result));
         }
-        // SAFETY: it is not over; pinned.
-        unsafe { this.wait(cx, None) }
+        // SAFETY: pinned.
+        unsafe { this.poll_slowly(cx) }
+    }
+}
+
+/// Dropped if a method panics: the call is over.
+struct Panics<'a>(&'a mut Stage);
+
+impl Drop for Panics<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        *self.0 = Stage::Over;
     }
 }
 

@@ -40,10 +40,11 @@ macro_rules! conc {
             ($($name,)+) => {
                 // In place: what is moved before it is polled costs more than many a call.
                 $(let mut $name = ::core::pin::pin!($crate::__Part::new($name));)+
-                ::core::future::poll_fn(|cx| match ($(($name.as_mut().poll_now(cx), &mut $name),)+) {
-                    ($((::core::option::Option::Some($name), _),)+) => ::core::task::Poll::Ready(($($name,)+)),
-                    ($($name,)+) => {
-                        $($name.1.as_mut().keep($name.0);)+
+                ::core::future::poll_fn(|cx| {
+                    // All are polled, whatever comes of the others.
+                    if $($name.as_mut().poll_now(cx))&+ {
+                        ::core::task::Poll::Ready(($($name.as_mut().take(),)+))
+                    } else {
                         ::core::task::Poll::Pending
                     }
                 })
@@ -88,39 +89,33 @@ impl<C: IntoFuture> Part<C> {
         }
     }
 
-    /// Its output, if it is there: the caller keeps it, or gives it back to be kept.
+    /// Whether its output is there.
     #[inline(always)]
-    pub fn poll_now(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Option<C::Output> {
+    pub fn poll_now(self: Pin<&mut Self>, cx: &mut Context<'_>) -> bool {
         // SAFETY: the future is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         if this.stage != Stage::Pending {
-            return this.take();
+            return true;
         }
         // SAFETY: there, and pinned with us.
         let future = unsafe { Pin::new_unchecked(this.future.assume_init_mut()) };
-        let Poll::Ready(output) = future.poll(cx) else { return None };
-        this.stage = Stage::Taken;
-        // SAFETY: there, and never used again.
-        unsafe { this.future.assume_init_drop() };
-        Some(output)
-    }
-
-    #[cold]
-    fn take(&mut self) -> Option<C::Output> {
-        assert!(self.stage == Stage::Ready, "it is polled behind its end");
-        self.stage = Stage::Taken;
-        // SAFETY: there, and not taken again.
-        Some(unsafe { self.output.assume_init_read() })
-    }
-
-    /// Another is not ready.
-    #[cold]
-    pub fn keep(self: Pin<&mut Self>, output: Option<C::Output>) {
-        let Some(output) = output else { return };
-        // SAFETY: the future is not moved: there is none.
-        let this = unsafe { self.get_unchecked_mut() };
+        let Poll::Ready(output) = future.poll(cx) else { return false };
         this.output.write(output);
         this.stage = Stage::Ready;
+        // SAFETY: there, and never used again.
+        unsafe { this.future.assume_init_drop() };
+        true
+    }
+
+    /// Its output, which is there.
+    #[inline(always)]
+    pub fn take(self: Pin<&mut Self>) -> C::Output {
+        // SAFETY: the future is not moved: there is none.
+        let this = unsafe { self.get_unchecked_mut() };
+        assert!(this.stage == Stage::Ready, "it is polled behind its end");
+        this.stage = Stage::Taken;
+        // SAFETY: there, and not taken again.
+        unsafe { this.output.assume_init_read() }
     }
 }
 

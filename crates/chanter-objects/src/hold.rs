@@ -5,9 +5,10 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use chanter::base::{Acquire, Entering, Mode, Noted, synchronization};
+use chanter::base::{Acquire, Entering, Key, Mode, Noted, synchronization};
 use chanter::event::Synchronization;
 
 use crate::slot::{self, Slot};
@@ -52,18 +53,20 @@ impl<T> At<T> {
         Ref::of_parts(self.place, self.generation)
     }
 
-    /// Goes in, if that is possible now. `None`: it has to be waited for.
+    /// Goes in by the bias of the calling OS thread: the way of calls that cost a call. `None`: [`try_hold`](Self::try_hold) can
+    /// tell.
     #[inline(always)]
-    pub(crate) fn try_hold(self, mode: Mode) -> Result<Option<Hold<T>>, Gone> {
-        let Some(slot) = slot::at(self.place) else { return Err(Gone::Elsewhere) };
-        Hold::try_enter(slot, self.generation, mode, true)
+    pub(crate) fn try_mark(self, mode: Mode) -> Option<Marked<T>> {
+        let slot = slot::at(self.place)?;
+        // INV-BODY 1: a bias for a generation ends behind that.
+        let key = slot.gate.try_mark(mode, self.generation)?;
+        Some(Marked { slot, key, of: PhantomData })
     }
 
-    /// The same, for who cannot wait: whatever the thread's budget.
-    #[inline(always)]
-    pub(crate) fn try_hold_at_once(self, mode: Mode) -> Result<Option<Hold<T>>, Gone> {
+    /// Goes in, if that is possible now. `None`: it has to be waited for. `may_wait`: by the thread's budget.
+    pub(crate) fn try_hold(self, mode: Mode, may_wait: bool) -> Result<Option<Hold<T>>, Gone> {
         let Some(slot) = slot::at(self.place) else { return Err(Gone::Elsewhere) };
-        Hold::try_enter(slot, self.generation, mode, false)
+        Hold::try_enter(slot, self.generation, mode, may_wait)
     }
 }
 
@@ -83,7 +86,6 @@ unsafe impl<T: Send> Sync for Hold<T> {}
 
 impl<T> Hold<T> {
     /// Goes in, if that is possible now. `None`: it has to be waited for.
-    #[inline(always)]
     fn try_enter(
         slot: &'static Slot,
         generation: u32,
@@ -91,15 +93,15 @@ impl<T> Hold<T> {
         may_wait: bool,
     ) -> Result<Option<Self>, Gone> {
         // ORDER: Relaxed: who has a reference sees what was stored before that was made.
-        if slot.live.load(std::sync::atomic::Ordering::Relaxed) != generation {
+        if slot.live.load(Ordering::Relaxed) != generation {
             return Err(slot.gone(generation));
         }
-        let noted = if may_wait { slot.gate.try_enter(mode) } else { slot.gate.try_enter_at_once(mode) };
+        let noted = match may_wait {
+            true => slot.gate.try_enter(mode, generation),
+            false => slot.gate.try_enter_at_once(mode, generation),
+        };
         match noted {
-            Some(Noted::Marked) => {
-                Ok(Some(Self { slot, generation, mode, noted: Noted::Marked, of: PhantomData }))
-            }
-            Some(Noted::Counted) => Self::entered(slot, generation, mode).map(Some),
+            Some(noted) => Self::entered(slot, generation, mode, noted).map(Some),
             None => {
                 slot.left(generation);
                 Ok(None)
@@ -121,12 +123,17 @@ impl<T> Hold<T> {
         Ok(hold)
     }
 
-    /// Inside by permits: looks again whether that generation is live (INV-BODY 1).
-    #[inline(always)]
-    fn entered(slot: &'static Slot, generation: u32, mode: Mode) -> Result<Self, Gone> {
-        let hold = Self { slot, generation, mode, noted: Noted::Counted, of: PhantomData };
-        if slot.live.load(std::sync::atomic::Ordering::Relaxed) == generation {
+    /// Inside: looks again whether that generation is live (INV-BODY 1).
+    fn entered(slot: &'static Slot, generation: u32, mode: Mode, noted: Noted) -> Result<Self, Gone> {
+        let hold = Self { slot, generation, mode, noted, of: PhantomData };
+        // ORDER: Relaxed: permits, or the lock under which a gate is biased, order it behind who has ended the generation, and looked
+        // for holds.
+        if slot.live.load(Ordering::Relaxed) == generation {
             return Ok(hold);
+        }
+        if noted != Noted::Counted {
+            // INV-BODY 4: the bias may be younger than the end of the generation.
+            slot.gate.end_bias();
         }
         drop(hold);
         Err(slot.gone(generation))
@@ -186,6 +193,75 @@ impl Drop for Armed {
     }
 }
 
+/// Being inside by a bias, on the OS thread that went in. It ends by a call, since what has to be dropped has to be stored; and it is two
+/// words, which are passed in registers. The caller knows the mode.
+pub(crate) struct Marked<T> {
+    slot: &'static Slot,
+    key: Key,
+    of: PhantomData<*mut T>,
+}
+
+impl<T> Clone for Marked<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Marked<T> {}
+
+impl<T> Marked<T> {
+    /// The value. It is there, as the mode allows, until this goes out.
+    #[inline(always)]
+    pub(crate) fn value(self) -> *mut T {
+        // SAFETY: inside, by that generation; the reference says what type it is of.
+        unsafe { self.slot.value() }
+    }
+
+    /// Goes out, behind a method that has not panicked.
+    #[inline(always)]
+    pub(crate) fn leave(self, mode: Mode) {
+        if !self.slot.gate.leave_marked(mode, self.key) {
+            self.slot.left(self.key.ticket());
+        }
+    }
+
+    /// A method has panicked.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn leave_panicking(self, mode: Mode) {
+        drop(Armed(self.slot, self.key.ticket(), mode));
+        drop(self.hold(mode));
+    }
+
+    /// The same, that may end anywhere.
+    pub(crate) fn hold(self, mode: Mode) -> Hold<T> {
+        let Self { slot, key, of } = self;
+        Hold { slot, generation: key.ticket(), mode, noted: Noted::Marked(key), of }
+    }
+
+    /// Runs a method that does not suspend.
+    #[inline(always)]
+    pub(crate) fn run<R>(self, mode: Mode, method: impl FnOnce(*mut T) -> R) -> R {
+        let panics = Last(self, mode);
+        let result = method(self.value());
+        std::mem::forget(panics);
+        self.leave(mode);
+        result
+    }
+}
+
+/// Dropped if a method panics: goes out.
+pub(crate) struct Last<T>(pub(crate) Marked<T>, pub(crate) Mode);
+
+impl<T> Drop for Last<T> {
+    // Inlined, so that it lies nowhere until then.
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.leave_panicking(self.1);
+    }
+}
+
 /// Waits until the object lets it in.
 #[must_use = "futures do nothing unless awaited"]
 pub(crate) struct Waiting<T> {
@@ -213,7 +289,7 @@ impl<T> Future for Waiting<T> {
         let (slot, generation) = (*slot, *generation);
         // SAFETY: pinned with us.
         let event = unsafe { self.map_unchecked_mut(|this| &mut this.event) };
-        event.poll(cx).map(|_counted| Hold::entered(slot, generation, mode))
+        event.poll(cx).map(|counted| Hold::entered(slot, generation, mode, counted))
     }
 }
 

@@ -13,6 +13,7 @@ use std::future::Future;
 use std::marker::{PhantomData, PhantomPinned};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
+use std::ptr;
 use std::task::{Context, Poll};
 
 use chanter::event::Sync;
@@ -197,14 +198,11 @@ impl<T, F: Answers<T>> Future for Forwarded<'_, F, T> {
 
 /// A call of a method that takes its continuation.
 pub(crate) struct LazyCall<T, I, A, F: Future, R> {
-    at: At<T>,
-    inside: I,
-    stage: Stage,
-    /// There while it is `Fresh`.
-    method: MaybeUninit<A>,
-    /// There while it is `Called`. Pinned.
-    call: MaybeUninit<MayBlock<T, I, For<A, R>, F>>,
-    /// There while it is `Kept`: on the heap, as the continuation is.
+    /// Pinned. Before the place that it uses.
+    call: MayBlock<T, I, For<A, R>, F>,
+    /// Whether the method has ended, and its continuation was kept.
+    is_kept: bool,
+    /// There while it is kept: on the heap, as the continuation is.
     kept: MaybeUninit<Pin<Box<Sync<Touch<R>>>>>,
     /// Where the method answers, if the call is awaited rather than forwarded to.
     answer: UnsafeCell<Answer<R>>,
@@ -213,15 +211,6 @@ pub(crate) struct LazyCall<T, I, A, F: Future, R> {
 
 // SAFETY: the answer's place is used by the method, which is a part of this.
 unsafe impl<T: Send, I: Send, A: Send, F: Future + Send, R: Send> Send for LazyCall<T, I, A, F, R> {}
-
-/// How far a call is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Fresh,
-    Called,
-    Kept,
-    Over,
-}
 
 /// A method, and where it answers.
 struct For<A, R> {
@@ -299,12 +288,11 @@ impl<T, I: Inside + Copy, A: BeginFor<T, R>, R> IntoFuture for ToAnswer<T, I, A,
 
     #[inline(always)]
     fn into_future(self) -> Self::IntoFuture {
+        let method = For { method: self.method, answer: ptr::null_mut() };
         LazyCall {
-            at: self.at.again(),
-            inside: self.inside,
-            stage: Stage::Fresh,
-            method: MaybeUninit::new(self.method),
-            call: MaybeUninit::uninit(),
+            // SAFETY: `lazy_call`'s contract; and who polls says where the answer is.
+            call: unsafe { MayBlock::new(self.at.again(), self.inside, method) },
+            is_kept: false,
             kept: MaybeUninit::uninit(),
             answer: UnsafeCell::new(Answer::None),
             _pinned: PhantomPinned,
@@ -327,23 +315,11 @@ where
     ) -> Poll<Result<(), Gone>> {
         // SAFETY: `call` is not moved.
         let this = unsafe { self.get_unchecked_mut() };
-        if this.stage == Stage::Fresh {
-            this.stage = Stage::Over;
-            // SAFETY: there, and not taken again.
-            let method = unsafe { this.method.assume_init_read() };
-            // SAFETY: `lazy_call`'s contract, and the caller's.
-            this.call.write(unsafe { MayBlock::new(this.at.again(), this.inside, For { method, answer }) });
-            this.stage = Stage::Called;
+        if let Some(method) = this.call.method_mut() {
+            method.answer = answer;
         }
-        assert!(this.stage == Stage::Called, "a call is polled behind its end");
-        // SAFETY: there, and pinned with us.
-        let result = unsafe { Pin::new_unchecked(this.call.assume_init_mut()) }.poll(cx);
-        if result.is_ready() {
-            this.stage = Stage::Over;
-            // SAFETY: there, and never used again.
-            unsafe { this.call.assume_init_drop() };
-        }
-        result
+        // SAFETY: pinned with us.
+        unsafe { Pin::new_unchecked(&mut this.call) }.poll(cx)
     }
 }
 
@@ -357,7 +333,7 @@ where
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R, Gone>> {
-        if self.stage != Stage::Kept {
+        if !self.is_kept {
             let answer = self.answer.get();
             // SAFETY: pinned with us, and the method's.
             match unsafe { self.as_mut().poll_for(cx, answer) } {
@@ -366,7 +342,7 @@ where
                 Poll::Pending => return Poll::Pending,
             }
             // SAFETY: the method has let go of it.
-            match unsafe { std::ptr::replace(answer, Answer::None) } {
+            match unsafe { ptr::replace(answer, Answer::None) } {
                 Answer::Filled(value) => return Poll::Ready(Ok(value)),
                 Answer::Failed(gone) => return Poll::Ready(Err(gone)),
                 Answer::None => return Poll::Ready(Err(Gone::Unanswered)),
@@ -385,22 +361,16 @@ impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
     #[cold]
     fn keep(&mut self, promise: Promise<R>) {
         self.kept.write(Box::pin(promise.into_future()));
-        self.stage = Stage::Kept;
+        self.is_kept = true;
     }
 }
 
 impl<T, I, A, F: Future, R> Drop for LazyCall<T, I, A, F, R> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the stage says what is there.
-        unsafe {
-            match self.stage {
-                Stage::Over => (),
-                Stage::Fresh => self.method.assume_init_drop(),
-                // Before the answer's place.
-                Stage::Called => self.call.assume_init_drop(),
-                Stage::Kept => self.kept.assume_init_drop(),
-            }
+        if self.is_kept {
+            // SAFETY: there, and never used again.
+            unsafe { self.kept.assume_init_drop() };
         }
     }
 }

@@ -175,10 +175,20 @@ pub use reference::Ref;
 ///     }
 ///     fn refine(self, by: Ref<Patch>)
 ///     -> impl IntoFuture<Output = Result<Result<f64, Gone>, Gone>, IntoFuture = impl Future<..>> {
-///         self.0.with_mut_async(async move |this: &mut Patch| <Patch>::refine(this, by).await)
+///         if false {
+///             // Never runs: says that the method takes any borrow, and that what it returns keeps none.
+///             let _ = self.0.with_mut_async(async move |this: &mut Patch| <Patch>::refine(this, by).await);
+///             unreachable!()
+///         }
+///         // The same, without a future around the method's.
+///         unsafe { self.0.__with_mut_async(move |this| <Patch>::refine(this, by)) }
 ///     }
 ///     fn smallest(self) -> impl Forward<Answer = f64, Output = Result<f64, Gone>, IntoFuture = impl Answers<f64>> {
-///         self.0.with_lazily(async move |this: &Patch, k: Lazy<'_, f64>| <Patch>::smallest(this, k).await)
+///         if false {
+///             let _ = self.0.with_lazily(async move |this: &Patch, k: Lazy<'_, f64>| <Patch>::smallest(this, k).await);
+///             unreachable!()
+///         }
+///         unsafe { self.0.__with_lazily(move |this, k| <Patch>::smallest(this, k)) }
 ///     }
 /// }
 /// ```
@@ -200,5 +210,5 @@ pub use reference::Ref;
 /// }
 /// ```
 ///
-/// So whatever the attribute writes can be written by hand.
+/// So whatever the attribute writes can be written by hand; without `__with_mut_async` and its like, a call is a little dearer.
 pub use chanter_macros::object;

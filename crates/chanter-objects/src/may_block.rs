@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use chanter::base::Mode;
 
 use crate::apart::{Apart, Ended, Far};
-use crate::hold::{At, Hold};
+use crate::hold::{At, Hold, Last, Marked};
 use crate::{Gone, Ref};
 
 /// Beside others that read.
@@ -149,6 +149,13 @@ impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
 }
 
 impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
+    /// What makes the method's future, if it has not.
+    #[inline(always)]
+    pub(crate) fn method_mut(&mut self) -> Option<&mut A> {
+        // SAFETY: there while it is fresh.
+        (self.stage == Stage::Fresh).then(|| unsafe { self.method.assume_init_mut() })
+    }
+
     /// # Safety
     /// Fresh, or it was waiting and that has been dropped.
     #[inline(always)]
@@ -158,6 +165,64 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
         let method = unsafe { self.method.assume_init_read() };
         self.running.write(method.begin(hold.value()));
         self.hold.write(hold);
+        self.stage = Stage::Running;
+    }
+
+    /// Not by a bias, or not for the first time.
+    ///
+    /// # Safety
+    /// Pinned.
+    #[inline(never)]
+    unsafe fn poll_slowly(&mut self, cx: &mut Context<'_>) -> Poll<Result<F::Output, Gone>> {
+        assert!(self.stage != Stage::Over, "a call is polled behind its end");
+        if self.stage != Stage::Running {
+            let now = if self.stage == Stage::Fresh { self.at.try_hold(I::MODE, true) } else { Ok(None) };
+            match now {
+                // SAFETY: fresh.
+                Ok(Some(hold)) => unsafe { self.begin(hold) },
+                // SAFETY: fresh, waiting or away, and pinned.
+                other => match unsafe { self.wait(cx, other.err()) } {
+                    Poll::Ready(None) => (),
+                    Poll::Ready(Some(result)) => return Poll::Ready(result),
+                    Poll::Pending => return Poll::Pending,
+                },
+            }
+        }
+        // SAFETY: running, and pinned.
+        unsafe { self.run(cx) }.map(Ok)
+    }
+
+    /// Inside by a bias, for the first time: while the method does not block, the hold is not stored.
+    ///
+    /// # Safety
+    /// Fresh, and pinned.
+    #[inline(always)]
+    unsafe fn run_at_once(&mut self, inside: Marked<T>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let mut undo = Undo { call: self, inside, has_begun: false };
+        // SAFETY: there, and not taken again: if this panics, the call is over.
+        let method = unsafe { undo.call.method.assume_init_read() };
+        undo.call.running.write(method.begin(inside.value()));
+        undo.has_begun = true;
+        // SAFETY: there; pinned with us.
+        let poll = unsafe { Pin::new_unchecked(undo.call.running.assume_init_mut()) }.poll(cx);
+        mem::forget(undo);
+        if poll.is_ready() {
+            self.stage = Stage::Over;
+            let last = Last(inside, I::MODE);
+            // SAFETY: there, and never used again.
+            unsafe { self.running.assume_init_drop() };
+            mem::forget(last);
+            inside.leave(I::MODE);
+        } else {
+            self.suspend(inside);
+        }
+        poll
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn suspend(&mut self, inside: Marked<T>) {
+        self.hold.write(inside.hold(I::MODE));
         self.stage = Stage::Running;
     }
 
@@ -264,22 +329,42 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> Future for MayBlock<T, I,
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: `waiting` and `running` are not moved; nothing else is pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        assert!(this.stage != Stage::Over, "a call is polled behind its end");
-        if this.stage != Stage::Running {
-            let now = if this.stage == Stage::Fresh { this.at.again().try_hold(I::MODE) } else { Ok(None) };
-            match now {
-                // SAFETY: fresh.
-                Ok(Some(hold)) => unsafe { this.begin(hold) },
-                // SAFETY: fresh, waiting or away, and pinned.
-                other => match unsafe { this.wait(cx, other.err()) } {
-                    Poll::Ready(None) => (),
-                    Poll::Ready(Some(result)) => return Poll::Ready(result),
-                    Poll::Pending => return Poll::Pending,
-                },
-            }
+        if this.stage == Stage::Fresh
+            && let Some(inside) = this.at.again().try_mark(I::MODE)
+        {
+            // SAFETY: fresh, and pinned.
+            return unsafe { this.run_at_once(inside, cx) }.map(Ok);
         }
-        // SAFETY: running, and pinned.
-        unsafe { this.run(cx) }.map(Ok)
+        // SAFETY: pinned.
+        unsafe { this.poll_slowly(cx) }
+    }
+}
+
+/// While a method runs for the first time: dropped if it panics.
+struct Undo<'a, T, I: Inside, A, F: Future> {
+    call: &'a mut MayBlock<T, I, A, F>,
+    inside: Marked<T>,
+    has_begun: bool,
+}
+
+impl<T, I: Inside, A, F: Future> Undo<'_, T, I, A, F> {
+    #[cold]
+    #[inline(never)]
+    fn undo(call: &mut MayBlock<T, I, A, F>, inside: Marked<T>, has_begun: bool) {
+        call.stage = Stage::Over;
+        let _behind_the_future = Last(inside, I::MODE);
+        if has_begun {
+            // SAFETY: there, and never used again.
+            unsafe { call.running.assume_init_drop() };
+        }
+    }
+}
+
+impl<T, I: Inside, A, F: Future> Drop for Undo<'_, T, I, A, F> {
+    // Inlined, so that it lies nowhere until then.
+    #[inline(always)]
+    fn drop(&mut self) {
+        Self::undo(self.call, self.inside, self.has_begun);
     }
 }
 

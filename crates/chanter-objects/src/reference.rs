@@ -277,6 +277,78 @@ impl<T: Send + 'static> Ref<T> {
     }
 }
 
+/// For `#[object]`: calls of methods themselves, without a future of a closure around theirs. The borrow is said to be for ever, and is for as
+/// long as the future lives.
+#[doc(hidden)]
+#[allow(missing_docs)]
+impl<T: Send + 'static> Ref<T> {
+    /// # Safety
+    /// `method` takes any borrow, and what its future yields keeps none.
+    #[inline(always)]
+    pub unsafe fn __with_async<F: Future, M: FnOnce(&'static T) -> F>(
+        self,
+        method: M,
+    ) -> impl IntoFuture<
+        Output = Result<F::Output, Gone>,
+        IntoFuture = impl Future<Output = Result<F::Output, Gone>> + use<T, F, M>,
+    > + use<T, F, M>
+    where
+        T: Sync,
+    {
+        // SAFETY: the caller's contract.
+        unsafe { may_block(self, Shared, |value: *mut T| method(&*value)) }
+    }
+
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    pub unsafe fn __with_mut_async<F: Future, M: FnOnce(&'static mut T) -> F>(
+        self,
+        method: M,
+    ) -> impl IntoFuture<
+        Output = Result<F::Output, Gone>,
+        IntoFuture = impl Future<Output = Result<F::Output, Gone>> + use<T, F, M>,
+    > + use<T, F, M> {
+        // SAFETY: the caller's contract.
+        unsafe { may_block(self, Alone, |value: *mut T| method(&mut *value)) }
+    }
+
+    /// # Safety
+    /// As above, and the continuation's borrow is any, too.
+    #[inline(always)]
+    pub unsafe fn __with_lazily<R, F, M>(
+        self,
+        method: M,
+    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, R, F, M>>
+    + use<T, R, F, M>
+    where
+        T: Sync,
+        R: 'static,
+        F: Future<Output = ()>,
+        M: FnOnce(&'static T, Lazy<'static, R>) -> F,
+    {
+        // SAFETY: the caller's contract.
+        unsafe { lazy_call(self, Shared, |value: *mut T, answer| method(&*value, Lazy::new(answer))) }
+    }
+
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    pub unsafe fn __with_mut_lazily<R, F, M>(
+        self,
+        method: M,
+    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, R, F, M>>
+    + use<T, R, F, M>
+    where
+        R: 'static,
+        F: Future<Output = ()>,
+        M: FnOnce(&'static mut T, Lazy<'static, R>) -> F,
+    {
+        // SAFETY: the caller's contract.
+        unsafe { lazy_call(self, Alone, |value: *mut T, answer| method(&mut *value, Lazy::new(answer))) }
+    }
+}
+
 impl<T: Object> Deref for Ref<T> {
     type Target = T::Methods;
 

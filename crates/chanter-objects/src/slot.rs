@@ -18,19 +18,26 @@
 //! 2. A body is freed once, by who has shut the gate and finds that its generation is over.
 //! 3. Who ends a generation tries that, and so does everybody who goes out by the slow way, or has waited: so the last one
 //!    out does it (see `Gate::try_shut`).
+//! 4. A gate is biased for a generation only while that is live: who makes it not live ends the bias afterwards, and who begins
+//!    a bias looks afterwards whether the generation is live, and ends it if not. (Both are under the gate's lock: the later one sees
+//!    the other.)
 //!
-//! By the bias's way in, (1) needs no second look: a generation ends before its ender ends the bias, and a bias
-//! that was not ended is seen as such by its owner behind its mark (INV-MARK).
+//! So the bias's way in compares one word, of its owner and the generation, and by (4) that is the look of (1): a bias that has not
+//! ended is seen as such by its owner behind its mark (INV-MARK).
 
 use std::any::TypeId;
 use std::cell::UnsafeCell;
 #[cfg(feature = "cluster")]
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chanter::base::Gate;
+#[cfg(loom)]
+use loom::sync::atomic::AtomicU32;
 
 use crate::Gone;
 
@@ -106,6 +113,25 @@ impl Slot {
         }
     }
 
+    /// Puts an object into the slot, which is free, and nobody else's. Returns its generation.
+    fn fill<T: Send + 'static>(&self, value: T) -> u32 {
+        // Nobody else has the slot, so its generation stays.
+        let generation = self.generation.load(Ordering::Relaxed);
+        let head = Head { generation, class: Body::<T>::CLASS };
+        let body = Box::new(Body { head, value: UnsafeCell::new(value) });
+        // ORDER: Release: to who looks at it by a number: see `is_of_shut`.
+        self.body.store(Box::into_raw(body).cast(), Ordering::Release);
+        self.live.store(generation, Ordering::Relaxed);
+        generation
+    }
+
+    /// An object in a slot of its own.
+    #[cfg(all(test, loom))]
+    pub(crate) fn alone<T: Send + 'static>(value: T) -> (&'static Self, u32) {
+        let slot: &'static Self = Box::leak(Box::new(Self::new()));
+        (slot, slot.fill(value))
+    }
+
     /// The value of the object of a generation.
     ///
     /// # Safety
@@ -152,7 +178,11 @@ impl Slot {
 
     pub(crate) fn poison(&self, generation: u32) {
         // A generation that is over stays so. ORDER: Relaxed: see `live`'s readers, who are inside.
-        let _ = self.live.compare_exchange(generation, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let poisons = self.live.compare_exchange(generation, 0, Ordering::Relaxed, Ordering::Relaxed);
+        if poisons.is_ok() {
+            // INV-BODY 4.
+            self.gate.end_bias();
+        }
     }
 
     pub(crate) fn is_poisoned(&self, generation: u32) -> bool {
@@ -168,6 +198,8 @@ impl Slot {
     #[cfg(feature = "cluster")]
     pub(crate) fn set_away(&self) {
         self.live.store(0, Ordering::Relaxed);
+        // INV-BODY 4.
+        self.gate.end_bias();
     }
 
     #[cfg(feature = "cluster")]
@@ -249,8 +281,8 @@ impl Slot {
             // It may have come to its end while we kept it shut.
             return self.left(generation);
         };
-        // A slot whose generations are used up stays empty.
-        if generation != NEVER {
+        // A slot whose generations are used up stays empty. (And those of a model end with it.)
+        if generation != NEVER && cfg!(not(loom)) {
             free_slots().push(NonNull::from(self));
         }
         // SAFETY: of this class, and nobody else finds it any more. User code: no lock is held.
@@ -261,13 +293,7 @@ impl Slot {
 /// Puts an object into a free slot. Returns its generation.
 pub(crate) fn put<T: Send + 'static>(value: T) -> (&'static Slot, u32) {
     let slot = free_slots().pop();
-    // Nobody else has the slot, so its generation stays.
-    let generation = slot.generation.load(Ordering::Relaxed);
-    let head = Head { generation, class: Body::<T>::CLASS };
-    let body = Box::new(Body { head, value: UnsafeCell::new(value) });
-    // ORDER: Release: to who looks at it by a number: see `is_of_shut`.
-    slot.body.store(Box::into_raw(body).cast(), Ordering::Release);
-    slot.live.store(generation, Ordering::Relaxed);
+    let generation = slot.fill(value);
     (slot, generation)
 }
 

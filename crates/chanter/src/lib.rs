@@ -109,7 +109,7 @@ pub mod base {
     pub use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
     pub use crate::event::wakes::Wakes;
     pub use crate::lock::Acquire;
-    pub use crate::lock::gate::{Entering, Gate, Mode, Noted};
+    pub use crate::lock::gate::{Entering, Gate, Key, Mode, Noted};
     #[cfg(tally)]
     pub use crate::sync::tally;
     pub use crate::sync::{BiasedGuard, BiasedLock, Guard, Lock};

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use super::Ask;
 use super::awaited::{Answer, Awaited, Outcome, Unwanted};
 use super::error::{Begun, CallError};
+use super::handed::{Heard, Pending};
 use super::load::Load;
 use crate::engine::{Lane, Peer, Why};
 use crate::node::Node;
@@ -26,20 +27,17 @@ pub(crate) struct Calls {
 #[derive(Default)]
 struct State {
     last: u64,
-    pending: HashMap<u64, Pending, RandomState>,
+    pending: Pending<Kept>,
     loads: HashMap<Peer, Load, RandomState>,
 }
 
-struct Pending {
-    /// Who has it.
-    to: Peer,
+/// What is kept of a call that is pending.
+struct Kept {
     /// Who was asked: it counts in the load of that one.
     asked: Peer,
     name: &'static str,
     bytes: usize,
     then: Then,
-    /// Whether those who are asked may hand it on, and how often that was done, as far as it is known.
-    handing: Option<u32>,
     is_withdrawn: bool,
 }
 
@@ -63,12 +61,13 @@ impl Calls {
 }
 
 impl State {
-    fn end(&mut self, request: u64) -> Option<Pending> {
-        let pending = self.pending.remove(&request)?;
-        if let Some(load) = self.loads.get_mut(&pending.asked) {
-            load.remove(pending.bytes);
+    /// Who had it, and what was kept.
+    fn end(&mut self, request: u64) -> Option<(Peer, Kept)> {
+        let (holder, kept) = self.pending.end(request)?;
+        if let Some(load) = self.loads.get_mut(&kept.asked) {
+            load.remove(kept.bytes);
         }
-        Some(pending)
+        Some((holder, kept))
     }
 }
 
@@ -142,7 +141,7 @@ impl At {
         let then = Then::Tell(Arc::clone(&answer));
         let request = body
             .map_err(CallError::Encode)
-            .and_then(|body| self.node.request(self.peer, name, number, &mut Some(body), then, None));
+            .and_then(|body| self.node.request(self.peer, name, number, &mut Some(body), then, false));
         let request = request.unwrap_or_else(|error| {
             // Somebody waits: the event is made below.
             let _ = answer.put(Err(error));
@@ -161,7 +160,7 @@ impl At {
         let answer = Answer::new();
         let then = Then::Tell(Arc::clone(&answer));
         let mut body = Some(body);
-        let request = match self.node.request(self.peer, name, number, &mut body, then, Some(0)) {
+        let request = match self.node.request(self.peer, name, number, &mut body, then, true) {
             Ok(request) => request,
             Err(error) => {
                 if let (CallError::Full(_), Some(body)) = (&error, body) {
@@ -182,7 +181,7 @@ impl At {
     /// long, or too many are under way.
     pub fn post<A>(&self, ask: Ask<A>) -> Result<(), CallError> {
         let body = ask.body.map_err(CallError::Encode)?;
-        self.node.request(self.peer, ask.name, ask.number, &mut Some(body), Then::Count, None).map(drop)
+        self.node.request(self.peer, ask.name, ask.number, &mut Some(body), Then::Count, false).map(drop)
     }
 }
 
@@ -200,7 +199,7 @@ impl Node {
         service: Number,
         place: &mut Option<Body>,
         then: Then,
-        handing: Option<u32>,
+        may_be_handed_on: bool,
     ) -> Result<u64, CallError> {
         let length = place.as_ref().map_or(0, Body::length_away);
         let is_here = to == self.me();
@@ -217,8 +216,8 @@ impl Node {
             }
             state.last += 1;
             let request = state.last;
-            let pending = Pending { to, asked: to, name, bytes: length, then, handing, is_withdrawn: false };
-            state.pending.insert(request, pending);
+            let kept = Kept { asked: to, name, bytes: length, then, is_withdrawn: false };
+            state.pending.insert(request, to, may_be_handed_on, kept);
             request
         };
         let body = place.take().unwrap_or_else(|| Body::with_capacity(0));
@@ -238,18 +237,15 @@ impl Node {
 
     /// A request of this process was answered. `None`: it made no sense.
     pub(crate) fn answered(&self, by: Peer, request: u64, hops: u32, ended: Ended, body: Body) -> Option<()> {
-        let pending = {
+        let (holder, kept) = {
             let mut state = self.calls.lock();
-            let pending = state.pending.get(&request)?;
-            // Who has it now may answer before its caller hears that it was handed on.
-            let is_its = pending.to == by || pending.handing.is_some_and(|known| hops > known);
-            if !is_its {
+            if !state.pending.may_answer(request, by, hops) {
                 return None;
             }
             state.end(request)?
         };
         let text = |body: &Body| String::from_utf8_lossy(body).into_owned();
-        let name = pending.name;
+        let name = kept.name;
         let outcome = match ended {
             Ended::Well => Ok(body),
             Ended::Panicked => Err(CallError::Panicked(text(&body))),
@@ -259,12 +255,12 @@ impl Node {
             Ended::BadAnswer => Err(CallError::BadAnswer(text(&body))),
             Ended::GivenUp => Err(CallError::GivenUp),
         };
-        self.tell(pending, outcome);
+        self.tell(holder, kept, outcome);
         Some(())
     }
 
-    fn tell(&self, pending: Pending, outcome: Outcome) {
-        let unwanted = match pending.then {
+    fn tell(&self, holder: Peer, kept: Kept, outcome: Outcome) {
+        let unwanted = match kept.then {
             Then::Tell(answer) => answer.put(outcome),
             Then::Undo(undo) => Some((undo, outcome)),
             Then::Count => None,
@@ -272,7 +268,7 @@ impl Node {
         if let Some((undo, outcome)) = unwanted
             && let Some(node) = self.again()
         {
-            undo(&node, pending.to, outcome);
+            undo(&node, holder, outcome);
         }
     }
 
@@ -280,13 +276,13 @@ impl Node {
     pub(super) fn give_up(&self, request: u64, unwanted: Unwanted) {
         let to = {
             let mut state = self.calls.lock();
-            let Some(pending) = state.pending.get_mut(&request) else { return };
-            pending.then = match unwanted {
+            let Some((to, kept)) = state.pending.get_mut(request) else { return };
+            kept.then = match unwanted {
                 Unwanted::Undo(undo) => Then::Undo(undo),
                 Unwanted::Withdraw | Unwanted::Let => Then::Count,
             };
-            pending.is_withdrawn = matches!(unwanted, Unwanted::Withdraw);
-            pending.to
+            kept.is_withdrawn = matches!(unwanted, Unwanted::Withdraw);
+            to
         };
         if matches!(unwanted, Unwanted::Withdraw) {
             self.withdraw_from(to, request);
@@ -305,20 +301,19 @@ impl Node {
 
     /// A call of this process was handed on. `None`: it may not be.
     pub(super) fn moved(&self, request: u64, to: Peer, hops: u32) -> Option<()> {
-        let is_withdrawn = {
+        let (heard, is_withdrawn) = {
             let mut state = self.calls.lock();
-            // It may have ended.
-            let Some(pending) = state.pending.get_mut(&request) else { return Some(()) };
-            let known = pending.handing.as_mut()?;
-            if hops <= *known {
-                return Some(());
-            }
-            *known = hops;
-            pending.to = to;
-            pending.is_withdrawn
+            let heard = state.pending.hear(request, to, hops);
+            (heard, state.pending.get_mut(request).is_some_and(|(_, kept)| kept.is_withdrawn))
         };
+        match heard {
+            Heard::MayNot => return None,
+            Heard::Before => return Some(()),
+            Heard::Look | Heard::Has => (),
+        }
         // Either this sees that it has gone, or who tells of that finds the call.
-        if to != self.me()
+        if heard == Heard::Look
+            && to != self.me()
             && let Some(why) = self.down(to)
         {
             self.lose_calls(to, why, &[]);
@@ -330,16 +325,14 @@ impl Node {
 
     /// A process has gone, and these requests had not left.
     pub(crate) fn lose_calls(&self, peer: Peer, why: Why, unsent: &[u64]) {
-        let lost: Vec<(u64, Pending)> = {
+        let lost: Vec<(u64, Kept)> = {
             let mut state = self.calls.lock();
-            let mut lost: Vec<u64> =
-                state.pending.iter().filter(|(_, p)| p.to == peer).map(|(request, _)| *request).collect();
-            lost.sort_unstable();
-            lost.into_iter().filter_map(|request| Some((request, state.end(request)?))).collect()
+            let lost = state.pending.of(peer).into_iter();
+            lost.filter_map(|request| Some((request, state.end(request)?.1))).collect()
         };
-        for (request, pending) in lost {
+        for (request, kept) in lost {
             let begun = if unsent.contains(&request) { Begun::No } else { Begun::Unknown };
-            self.tell(pending, Err(CallError::Lost { process: peer, why, begun }));
+            self.tell(peer, kept, Err(CallError::Lost { process: peer, why, begun }));
         }
     }
 }

@@ -29,6 +29,9 @@
 mod awaited;
 mod caller;
 mod error;
+mod handed;
+#[cfg(all(test, loom))]
+mod handed_models;
 mod load;
 mod provided;
 pub(crate) mod raw;

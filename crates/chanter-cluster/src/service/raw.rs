@@ -16,6 +16,8 @@
 //!    whether the request is still there or not. When it hears of a later one, it looks whether that has gone already.
 //! 3. A call ends once: it is pending until then, and whatever comes later is of no call.
 //!
+//! (`handed.rs` has the rules, and `handed_models.rs` models of them.)
+//!
 //! So a call whose holder goes before its caller has heard of it ends when the word comes: that is sent behind the request, a little later,
 //! by a process that lives, or has gone, which ends the call as well.
 
@@ -24,7 +26,7 @@ use std::future::{Future, poll_fn};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -36,6 +38,7 @@ use serde::de::DeserializeOwned;
 use super::awaited::{Awaited, Outcome};
 use super::caller::At;
 use super::error::CallError;
+use super::handed::Place;
 use super::registry::{Start, message_of};
 use super::run::Owed;
 use super::{Ask, Caller};
@@ -120,7 +123,7 @@ where
 {
     Arc::new(move |caller, owed, body| {
         let Some((owed, body)) = kept(number, route(&caller, &body), owed, body) else { return };
-        let duty = Duty(Arc::new(Mutex::new(Some(owed))));
+        let duty = Duty(Arc::new(Place::new(owed)));
         // The handler itself is ours; what it runs is the user's.
         let work = handler(caller, duty.clone(), body);
         spawn_parasite(run(duty, work));
@@ -150,7 +153,7 @@ where
 
 /// The duty to answer a request, while that runs. It may be handed on.
 #[derive(Clone)]
-pub struct Duty(Arc<Mutex<Option<Owed>>>);
+pub struct Duty(Arc<Place<Owed>>);
 
 impl fmt::Debug for Duty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,13 +162,9 @@ impl fmt::Debug for Duty {
 }
 
 impl Duty {
-    fn lock(&self) -> MutexGuard<'_, Option<Owed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether somebody else has it now.
     pub fn is_handed_on(&self) -> bool {
-        self.lock().is_none()
+        self.0.lock().is_none()
     }
 
     /// The process `to` answers in our place: it is asked for that with `body`.
@@ -173,11 +172,9 @@ impl Duty {
     /// # Errors
     /// Why not: that process has gone, or there is none. The duty stays.
     pub fn forward(&self, to: u32, number: Number, body: Body) -> Result<(), Why> {
-        let mut place = self.lock();
-        let Some(owed) = place.take() else { return Ok(()) };
-        drop(place);
+        let Some(owed) = self.0.take() else { return Ok(()) };
         owed.forward(to, number, body).map_err(|(owed, why)| {
-            *self.lock() = Some(owed);
+            self.0.put_back(owed);
             why
         })
     }
@@ -207,7 +204,7 @@ async fn run(duty: Duty, work: impl Future<Output = Result<Body, String>>) {
         .await
     };
     // Not under the lock: the answer may be for a caller here, who is woken.
-    let owed = duty.lock().take();
+    let owed = duty.0.take();
     if let Some(owed) = owed {
         let (ended, body) = ended.unwrap_or_else(|| (Ended::GivenUp, Body::with_capacity(0)));
         owed.end(ended, body);
@@ -216,7 +213,7 @@ async fn run(duty: Duty, work: impl Future<Output = Result<Body, String>>) {
 
 impl Duty {
     fn is_withdrawn(&self, cx: Option<&Context<'_>>) -> bool {
-        self.lock().as_ref().is_some_and(|owed| owed.is_withdrawn(cx.map(Context::waker)))
+        self.0.lock().as_ref().is_some_and(|owed| owed.is_withdrawn(cx.map(Context::waker)))
     }
 }
 

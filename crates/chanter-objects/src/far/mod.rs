@@ -23,6 +23,8 @@
 mod call;
 mod continuation;
 mod estate;
+#[cfg(all(test, loom))]
+mod models;
 mod moved;
 mod moves;
 mod request;

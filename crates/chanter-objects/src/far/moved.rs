@@ -12,21 +12,69 @@
 //!    afterwards. So what is owned elsewhere for an object goes with its owner.
 
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::estate::FarOwner;
 use super::request::Name;
+use crate::slot::Slot;
 
-/// By slot and generation.
-type Table = HashMap<(u32, u32), FarOwner>;
+/// What objects of this process are elsewhere, by slot and generation, and what owns each there.
+pub(crate) struct Table<O> {
+    owners: HashMap<(u32, u32), O, RandomState>,
+}
 
-static MOVED: Mutex<Option<Table>> = Mutex::new(None);
+impl<O> Default for Table<O> {
+    fn default() -> Self {
+        Self { owners: HashMap::default() }
+    }
+}
+
+impl<O> Table<O> {
+    /// Drop what this returns without the lock.
+    pub(crate) fn remove(&mut self, name: (u32, u32)) -> Option<O> {
+        self.owners.remove(&name)
+    }
+
+    pub(crate) fn get(&self, name: (u32, u32)) -> Option<&O> {
+        self.owners.get(&name)
+    }
+}
+
+/// An object is elsewhere from now on, unless its owner is gone (INV-MOVED 2). Its caller is alone inside. Drop what this returns
+/// without the lock.
+pub(super) fn put_away<O>(table: &mut Table<O>, slot: &Slot, name: (u32, u32), owner: O) -> Option<O> {
+    slot.set_away();
+    if is_left_out("looks") || !slot.is_over(name.1) {
+        table.owners.insert(name, owner);
+        return None;
+    }
+    Some(owner)
+}
+
+/// An object is on its way home (INV-MOVED 1): it is live again. Its caller is alone inside.
+pub(super) fn take_home<O>(table: &mut Table<O>, slot: &Slot, name: (u32, u32)) -> Option<O> {
+    let owner = table.remove(name)?;
+    slot.forgive(name.1);
+    Some(owner)
+}
+
+/// Whether a model does without that rule.
+#[inline(always)]
+fn is_left_out(_rule: &'static str) -> bool {
+    #[cfg(all(test, loom))]
+    return super::models::is_left_out(_rule);
+    #[cfg(not(all(test, loom)))]
+    false
+}
+
+static MOVED: Mutex<Option<Table<FarOwner>>> = Mutex::new(None);
 /// How many are in the table: a hint for those who have not to lock it.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The table, locked.
-pub(crate) struct Moved(MutexGuard<'static, Option<Table>>);
+pub(crate) struct Moved(MutexGuard<'static, Option<Table<FarOwner>>>);
 
 impl Moved {
     pub(crate) fn lock() -> Self {
@@ -38,21 +86,23 @@ impl Moved {
     }
 
     pub(crate) fn get(&self, name: (u32, u32)) -> Option<&FarOwner> {
-        self.0.as_ref()?.get(&name)
+        self.0.as_ref()?.get(name)
     }
 
-    pub(crate) fn insert(&mut self, name: (u32, u32), owner: FarOwner) {
+    /// Does something with the table.
+    pub(super) fn with<R>(mut self, f: impl FnOnce(&mut Table<FarOwner>) -> R) -> R {
         let table = self.0.get_or_insert_default();
-        table.insert(name, owner);
-        COUNT.store(table.len(), Ordering::Relaxed);
+        let result = f(table);
+        COUNT.store(table.owners.len(), Ordering::Relaxed);
+        result
     }
 
     /// Drop what this returns without the lock.
-    pub(crate) fn remove(&mut self, name: (u32, u32)) -> Option<FarOwner> {
-        let table = self.0.as_mut()?;
-        let owner = table.remove(&name);
-        COUNT.store(table.len(), Ordering::Relaxed);
-        owner
+    pub(crate) fn remove(self, name: (u32, u32)) -> Option<FarOwner> {
+        if self.0.is_none() {
+            return None;
+        }
+        self.with(|table| table.remove(name))
     }
 }
 

@@ -227,12 +227,9 @@ async fn bring_home<T: Moves>(
     name: (u32, u32),
 ) -> Result<(), Gone> {
     let mut transit = {
-        let mut table = Moved::lock();
-        let Some(owner) = table.remove(name) else {
-            drop(table);
+        let Some(owner) = Moved::lock().with(|table| moved::take_home(table, slot, name)) else {
             return Err(slot.gone(name.1));
         };
-        slot.forgive(name.1);
         Transit { slot, name, owner: Some(owner) }
     };
     let owner = transit.owner.as_ref().expect("it was just put there");
@@ -259,18 +256,9 @@ impl Drop for Transit {
     }
 }
 
-/// It is elsewhere from now on, unless its owner is gone (INV-MOVED 2).
+/// It is elsewhere from now on, unless its owner is gone.
 fn put_away(slot: &'static Slot, name: (u32, u32), owner: FarOwner) {
-    let over = {
-        let mut table = Moved::lock();
-        slot.set_away();
-        if slot.is_over(name.1) {
-            Some(owner)
-        } else {
-            table.insert(name, owner);
-            None
-        }
-    };
+    let over = Moved::lock().with(|table| moved::put_away(table, slot, name, owner));
     drop(over);
 }
 

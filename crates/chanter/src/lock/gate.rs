@@ -40,14 +40,16 @@ use std::fmt;
 use super::acquire::{Acquire, Request};
 use super::permits::{BYPASSES, MAX, Outcome, Permits};
 use crate::deadlock::Wanted;
-use crate::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{
     Entrance, Lock, const_unless_loom, count, fence_pair, full_fence, order, os_thread, os_thread_if_numbered,
 };
 use crate::vp::{Vp, budget};
 
-/// In `owner`: nobody's. No number of an OS thread, nor what one without has.
-const UNBIASED: u32 = u32::MAX;
+/// In `owner`: nobody's. No number of an OS thread, nor what one without has, is in it.
+const UNBIASED: u64 = u64::MAX;
+/// In `late`: nobody is.
+const NOBODY: u32 = u32::MAX;
 /// In a mark: the hold of one who is alone. Below it, a number of holds that share.
 const ALONE: u32 = 1 << 31;
 /// Uses in a row that earn a bias. It is less than what a revocation costs is worth, which most
@@ -82,24 +84,48 @@ impl Mode {
     }
 }
 
+/// What is in `owner`, if it is that OS thread's, for those who have that ticket.
+#[inline(always)]
+fn key(owner: u32, ticket: u32) -> u64 {
+    u64::from(owner) << 32 | u64::from(ticket)
+}
+
+/// The OS thread in a key.
+#[inline(always)]
+fn owner_of(key: u64) -> u32 {
+    (key >> 32) as u32
+}
+
 /// What marked holds are worth.
 fn permits_of(marks: u32) -> usize {
     if marks & ALONE != 0 { MAX } else { marks as usize }
 }
 
+/// A bias: whose, and for which ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key(u64);
+
+impl Key {
+    /// The ticket.
+    #[inline(always)]
+    pub fn ticket(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 /// How a hold was noted: its end has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// In the mark of the gate's owner.
-    Marked,
+    /// In the mark of the gate's owner, which has this key.
+    Marked(Key),
     /// In the permits.
     Counted,
 }
 
 /// A lock for an object's methods; see the file.
 pub struct Gate {
-    /// The OS thread that it is biased to. Written under `aside`'s lock.
-    owner: AtomicU32,
+    /// The OS thread that it is biased to, and the ticket of those who may go in by that. Written under `aside`'s lock.
+    owner: AtomicU64,
     /// The owner's holds (INV-MARK 1).
     mark: AtomicU32,
     permits: Permits,
@@ -138,27 +164,63 @@ impl Gate {
         /// Nobody is inside.
         pub fn new() -> Self {
             Self {
-                owner: AtomicU32::new(UNBIASED),
+                owner: AtomicU64::new(UNBIASED),
                 mark: AtomicU32::new(0),
                 permits: Permits::new(MAX),
                 last: AtomicU32::new(0),
                 streak: AtomicU16::new(STREAK),
                 earns: AtomicU16::new(STREAK),
-                aside: Lock::new(Aside { kept: 0, left: 0, late: UNBIASED }),
+                aside: Lock::new(Aside { kept: 0, left: 0, late: NOBODY }),
             }
         }
     }
 
-    /// Goes in, if that is possible now, and the thread's budget allows it. `None`: [`enter`](Self::enter) can tell.
+    /// Goes in by a bias, if the gate is the caller's for that ticket, and the mode allows it. One that is inside by a bias knows
+    /// that nobody has [ended](Self::end_bias) it since its ticket was good.
     #[inline(always)]
-    pub fn try_enter(&self, mode: Mode) -> Option<Noted> {
-        if self.try_mark(mode) { Some(Noted::Marked) } else { self.try_take(mode, true) }
+    pub fn try_mark(&self, mode: Mode, ticket: u32) -> Option<Key> {
+        let key = key(os_thread_if_numbered(), ticket);
+        if self.owner.load(Ordering::Relaxed) != key {
+            return None;
+        }
+        let mark = self.mark.load(Ordering::Relaxed);
+        let is_barred = match mode {
+            Mode::Shared => mark >= ALONE - 1,
+            Mode::Alone => mark != 0,
+        };
+        if is_barred {
+            return None;
+        }
+        // ORDER: Relaxed: who looks at the mark may read this store rather than that of the last leave, but the fence of
+        // that lies between them.
+        self.mark.store(mark + mode.mark(), Ordering::Relaxed);
+        // ORDER: INV-MARK, the owner's side.
+        fence_pair::light();
+        // ORDER: Relaxed: only we set this owner, so what others did before it is seen.
+        if self.owner.load(Ordering::Relaxed) == key {
+            return Some(Key(key));
+        }
+        self.take_mark_back(mark);
+        None
+    }
+
+    /// Goes in, if that is possible now, and the thread's budget allows it. `None`: [`enter`](Self::enter) can tell. Behind a streak
+    /// the gate is biased to the caller, for this ticket: so it looks, inside, whether that is good.
+    #[inline]
+    pub fn try_enter(&self, mode: Mode, ticket: u32) -> Option<Noted> {
+        self.try_mark(mode, ticket).map(Noted::Marked).or_else(|| self.try_take(mode, ticket, true))
     }
 
     /// The same, whatever the thread's budget: for who cannot wait.
-    #[inline(always)]
-    pub fn try_enter_at_once(&self, mode: Mode) -> Option<Noted> {
-        if self.try_mark(mode) { Some(Noted::Marked) } else { self.try_take(mode, false) }
+    #[inline]
+    pub fn try_enter_at_once(&self, mode: Mode, ticket: u32) -> Option<Noted> {
+        self.try_mark(mode, ticket).map(Noted::Marked).or_else(|| self.try_take(mode, ticket, false))
+    }
+
+    /// Ends the bias, if there is one: what the caller has stored before is seen by all who come in later, by a bias or not.
+    #[cold]
+    pub fn end_bias(&self) {
+        self.unbias();
     }
 
     /// The event of going in: yields how that was noted.
@@ -170,9 +232,11 @@ impl Gate {
 
     /// Goes out, on any OS thread. True: by a bias, which has not ended. Else the caller looks at what somebody may have
     /// stored before it could not [shut](Self::try_shut) the gate.
-    #[inline(always)]
+    #[inline]
     pub fn leave(&self, mode: Mode, noted: Noted) -> bool {
-        if noted == Noted::Marked && self.owner.load(Ordering::Relaxed) != os_thread_if_numbered() {
+        if let Noted::Marked(Key(key)) = noted
+            && (self.owner.load(Ordering::Relaxed) != key || owner_of(key) != os_thread_if_numbered())
+        {
             self.leave_elsewhere(mode);
             return false;
         }
@@ -182,10 +246,18 @@ impl Gate {
     /// Goes out, on the OS thread that went in, if it is marked.
     #[inline(always)]
     pub fn leave_here(&self, mode: Mode, noted: Noted) -> bool {
-        if noted == Noted::Counted {
-            self.give(mode.permits());
-            return false;
+        match noted {
+            Noted::Marked(key) => self.leave_marked(mode, key),
+            Noted::Counted => {
+                self.give(mode.permits());
+                false
+            }
         }
+    }
+
+    /// The same, of one that is marked.
+    #[inline(always)]
+    pub fn leave_marked(&self, mode: Mode, Key(key): Key) -> bool {
         let others = match mode {
             Mode::Shared => self.mark.load(Ordering::Relaxed) - 1,
             Mode::Alone => 0,
@@ -195,7 +267,7 @@ impl Gate {
         // ORDER: INV-MARK, the owner's side.
         fence_pair::light();
         // ORDER: Relaxed, as in `try_mark`.
-        if self.owner.load(Ordering::Relaxed) == os_thread_if_numbered() {
+        if self.owner.load(Ordering::Relaxed) == key {
             return true;
         }
         self.settle(0);
@@ -223,34 +295,6 @@ impl Gate {
         full_fence(order::gate_left());
     }
 
-    /// The owner's way in.
-    #[inline(always)]
-    fn try_mark(&self, mode: Mode) -> bool {
-        let me = os_thread_if_numbered();
-        if self.owner.load(Ordering::Relaxed) != me {
-            return false;
-        }
-        let mark = self.mark.load(Ordering::Relaxed);
-        let is_barred = match mode {
-            Mode::Shared => mark >= ALONE - 1,
-            Mode::Alone => mark != 0,
-        };
-        if is_barred {
-            return false;
-        }
-        // ORDER: Relaxed: who looks at the mark may read this store rather than that of the last leave, but the fence of
-        // that lies between them.
-        self.mark.store(mark + mode.mark(), Ordering::Relaxed);
-        // ORDER: INV-MARK, the owner's side.
-        fence_pair::light();
-        // ORDER: Relaxed: only we set this owner, so what others did before it is seen.
-        if self.owner.load(Ordering::Relaxed) == me {
-            return true;
-        }
-        self.take_mark_back(mark);
-        false
-    }
-
     #[cold]
     fn take_mark_back(&self, mark: u32) {
         // ORDER: as in `leave_here`: it stands for the holds before.
@@ -260,24 +304,24 @@ impl Gate {
 
     /// Everybody else's way in.
     #[inline(never)]
-    fn try_take(&self, mode: Mode, may_wait: bool) -> Option<Noted> {
+    fn try_take(&self, mode: Mode, ticket: u32, may_wait: bool) -> Option<Noted> {
         let me = os_thread();
         let owner = self.owner.load(Ordering::Relaxed);
         // By the owner's own mark; or the event has to look up.
-        if owner == me || !budget::pay() && may_wait {
+        if owner == key(me, ticket) || !budget::pay() && may_wait {
             return None;
         }
         if owner != UNBIASED {
             self.unbias();
         }
         match self.permits.try_take(mode.permits())? {
-            Outcome::Granted => Some(self.taken(me, mode)),
+            Outcome::Granted => Some(self.taken(me, mode, ticket)),
             Outcome::Closed => None,
         }
     }
 
     /// One more of the streak.
-    fn taken(&self, me: u32, mode: Mode) -> Noted {
+    fn taken(&self, me: u32, mode: Mode, ticket: u32) -> Noted {
         // ORDER: Relaxed, here and below: hints.
         if self.last.load(Ordering::Relaxed) != me {
             self.last.store(me, Ordering::Relaxed);
@@ -286,8 +330,9 @@ impl Gate {
             match self.streak.load(Ordering::Relaxed) {
                 0 => {
                     self.streak.store(self.earns.load(Ordering::Relaxed), Ordering::Relaxed);
-                    if Self::may_be_biased(me) && self.bias(me, mode) {
-                        return Noted::Marked;
+                    let key = key(me, ticket);
+                    if Self::may_be_biased(me) && self.bias(key, mode) {
+                        return Noted::Marked(Key(key));
                     }
                 }
                 left => self.streak.store(left - 1, Ordering::Relaxed),
@@ -305,13 +350,13 @@ impl Gate {
 
     /// The caller is inside, with permits. True: from now on the gate is biased to it, and its hold is marked.
     #[cold]
-    fn bias(&self, me: u32, mode: Mode) -> bool {
+    fn bias(&self, key: u64, mode: Mode) -> bool {
         if mode == Mode::Shared && self.permits.try_take(MAX - 1) != Some(Outcome::Granted) {
             return false;
         }
         let mut aside = self.aside.lock();
         debug_assert_eq!(aside.kept, 0, "INV-MARK 2: all permits are the caller's");
-        if aside.late != me && aside.late != UNBIASED {
+        if aside.late != owner_of(key) && aside.late != NOBODY {
             // SAFETY: it had a bias.
             if !unsafe { Entrance::of(aside.late) }.ask() {
                 drop(aside);
@@ -321,10 +366,10 @@ impl Gate {
                 return false;
             }
         }
-        (aside.left, aside.late) = (0, UNBIASED);
+        (aside.left, aside.late) = (0, NOBODY);
         // ORDER: Relaxed: who ends the bias has the lock first.
         self.mark.store(mode.mark(), Ordering::Relaxed);
-        self.owner.store(me, Ordering::Relaxed);
+        self.owner.store(key, Ordering::Relaxed);
         drop(aside);
         count!(BIASED);
         // ORDER: see `joined`.
@@ -345,6 +390,7 @@ impl Gate {
             return;
         }
         self.owner.store(UNBIASED, Ordering::Relaxed);
+        let owner = owner_of(owner);
         if owner != os_thread() {
             // SAFETY: it had the bias.
             let entrance = unsafe { Entrance::of(owner) };
@@ -414,8 +460,9 @@ impl Gate {
 #[cfg(all(test, loom))]
 impl Gate {
     /// As behind a streak, by one who is inside.
-    pub(super) fn bias_to_me(&self, mode: Mode) -> bool {
-        self.bias(os_thread(), mode)
+    pub(super) fn bias_to_me(&self, mode: Mode) -> Option<Noted> {
+        let key = key(os_thread(), 0);
+        self.bias(key, mode).then_some(Noted::Marked(Key(key)))
     }
 }
 

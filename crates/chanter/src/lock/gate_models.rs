@@ -30,9 +30,10 @@ impl Object {
     }
 
     fn bias(&self) {
-        let Some(noted) = self.gate.try_enter(Mode::Alone) else { return };
-        let is_biased = noted == Noted::Marked || self.gate.bias_to_me(Mode::Alone);
-        self.gate.leave_here(Mode::Alone, if is_biased { Noted::Marked } else { noted });
+        let Some(noted) = self.gate.try_enter(Mode::Alone, 0) else { return };
+        let marked = || self.gate.bias_to_me(Mode::Alone).unwrap_or(noted);
+        let noted = if noted == Noted::Counted { marked() } else { noted };
+        self.gate.leave_here(Mode::Alone, noted);
     }
 
     fn count_one(&self) {
@@ -40,7 +41,7 @@ impl Object {
     }
 
     fn enter(&self, mode: Mode) -> Noted {
-        let now = self.gate.try_enter(mode);
+        let now = self.gate.try_enter(mode, 0);
         now.unwrap_or_else(|| block_on(self.gate.enter(mode, "object")))
     }
 
@@ -97,7 +98,7 @@ fn in_again() {
         let object = Arc::clone(&object);
         thread::spawn(move || {
             // It reads, and looks at what was written by the hold before.
-            if let Some(noted) = object.gate.try_enter(Mode::Shared) {
+            if let Some(noted) = object.gate.try_enter(Mode::Shared, 0) {
                 let _ = object.calls.get();
                 object.gate.leave(Mode::Shared, noted);
             }
@@ -135,10 +136,11 @@ fn gate_serves_two_who_end_its_bias() {
 /// and one more waits to be alone.
 fn ended_elsewhere() {
     let object = Object::mine();
-    assert_eq!(object.enter(Mode::Shared), Noted::Marked);
+    let marked = object.enter(Mode::Shared);
+    assert_ne!(marked, Noted::Counted);
     let mover = {
         let object = Arc::clone(&object);
-        thread::spawn(move || object.gate.leave(Mode::Shared, Noted::Marked))
+        thread::spawn(move || object.gate.leave(Mode::Shared, marked))
     };
     let writer = {
         let object = Arc::clone(&object);
@@ -166,13 +168,13 @@ fn gate_look_acquire_is_needed() {
 /// One is in line, or about to be, when the gate is biased: it is not forgotten.
 fn biased_beside_a_line() {
     let gate: &'static Gate = Box::leak(Box::new(Gate::new()));
-    let mut noted = gate.try_enter(Mode::Alone).expect("nobody is inside");
+    let mut noted = gate.try_enter(Mode::Alone, 0).expect("nobody is inside");
     let other = thread::spawn(move || {
         let mut event = Box::pin(gate.enter(Mode::Alone, "object").sync());
         poll_once(event.as_mut()).is_pending().then_some(event)
     });
-    if gate.bias_to_me(Mode::Alone) {
-        noted = Noted::Marked;
+    if let Some(marked) = gate.bias_to_me(Mode::Alone) {
+        noted = marked;
     }
     gate.leave_here(Mode::Alone, noted);
     // (Not a deadlock: a model that weakens something has to survive its failure.)
