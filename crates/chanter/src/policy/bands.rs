@@ -138,6 +138,10 @@ impl<F: Fn(&Ready, Reason) -> usize + Send + Sync + 'static> Policy for Bands<F>
         self.bands[0].policy.place(vps)
     }
 
+    fn places(&self) -> bool {
+        self.bands[0].policy.places()
+    }
+
     fn idle(&self) {
         self.bands.iter().for_each(|band| band.policy.idle());
     }

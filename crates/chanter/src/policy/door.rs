@@ -147,13 +147,18 @@ pub(super) fn report(is_first: bool, payload: Payload) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) lets_woken_run: bool,
+    pub(crate) places: bool,
     pub(crate) quantum: u32,
 }
 
 /// Asks `policy` for its terms, before it comes into force. If it panics the built-in one comes
 /// in its place, and there is something to report.
 pub(crate) fn introduce(policy: Box<dyn Policy>, alone: bool) -> (Box<dyn Policy>, Terms, Option<Payload>) {
-    let ask = || Terms { lets_woken_run: policy.lets_woken_run(), quantum: policy.quantum().max(1) };
+    let ask = || Terms {
+        lets_woken_run: policy.lets_woken_run(),
+        places: policy.places(),
+        quantum: policy.quantum().max(1),
+    };
     match call(ask) {
         Ok(terms) => (policy, terms, None),
         Err(payload) => {
@@ -167,7 +172,7 @@ pub(crate) fn introduce(policy: Box<dyn Policy>, alone: bool) -> (Box<dyn Policy
 /// What takes the place of a policy that has panicked: the default one.
 pub(crate) fn built_in(alone: bool) -> (Box<dyn Policy>, Terms) {
     let policy = if alone { WorkStealing::alone() } else { WorkStealing::new() };
-    (Box::new(policy), Terms { lets_woken_run: true, quantum: QUANTUM })
+    (Box::new(policy), Terms { lets_woken_run: true, places: false, quantum: QUANTUM })
 }
 
 /// A hungry virtual processor's policy, for the one that gives: a visit, since a policy may lend it to

@@ -183,10 +183,16 @@ pub trait Policy: Send + Sync + 'static {
     }
 
     /// Where a new thread is to run: an index of a virtual processor, or
-    /// `None` for here.
+    /// `None` for here. The default says here.
     fn place(&self, vps: usize) -> Option<usize> {
         let _ = vps;
         None
+    }
+
+    /// Whether [`place`](Policy::place) may name another virtual processor. If not, it is not asked, and a spawn costs less. Looked
+    /// at once, when the policy comes into force.
+    fn places(&self) -> bool {
+        true
     }
 
     /// The virtual processor is about to sleep.
@@ -237,6 +243,10 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn place(&self, vps: usize) -> Option<usize> {
         (**self).place(vps)
+    }
+
+    fn places(&self) -> bool {
+        (**self).places()
     }
 
     fn idle(&self) {

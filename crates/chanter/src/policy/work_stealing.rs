@@ -111,6 +111,10 @@ impl Policy for WorkStealing {
         true
     }
 
+    fn places(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn next(&self) -> Option<Ready> {
         // Only this processor adds, so what it sees empty is empty.

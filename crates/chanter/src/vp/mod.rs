@@ -67,7 +67,7 @@ pub use topology::{Neighbours, Topology};
 use crate::channel::Spares;
 use crate::deadlock::Waits;
 use crate::io::Reactor;
-use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot, introduce, policy_panicked};
+use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot, Terms, introduce, policy_panicked};
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Entrance, PeekPtr, Stack};
 use crate::thread::fiber::Fibers;
@@ -174,10 +174,8 @@ pub(crate) struct Vp {
     pub(crate) counters: Counters,
     /// Who runs next. See [`Vp::policy`].
     pub(crate) policies: Slot<dyn Policy, Replacement>,
-    /// Holder: what the policy says of the woken.
-    lets_woken_run: Cell<bool>,
-    /// Holder: what the policy says of turns.
-    quantum: Cell<u32>,
+    /// Holder: what the policy has said when it came into force.
+    terms: Cell<Terms>,
     /// Driver: tokens that are dropped now go home, since a policy that has panicked ends.
     saves_tokens: Cell<bool>,
     /// Driver: threads that were taken from their tokens, and end next.
@@ -272,8 +270,7 @@ impl Vp {
             entrance: Cell::new(Entrance::nobodys()),
             arena: Arena::new(),
             channels: Spares::new(),
-            lets_woken_run: Cell::new(terms.lets_woken_run),
-            quantum: Cell::new(terms.quantum),
+            terms: Cell::new(terms),
             policies: Slot::new(policy),
             saves_tokens: Cell::new(false),
             seized: std::cell::UnsafeCell::new(Vec::new()),
@@ -556,7 +553,7 @@ impl Vp {
 
     /// Where a new thread is to run, if the policy says so.
     pub(crate) fn place(&self, vps: usize) -> Option<usize> {
-        if !self.enter() {
+        if !self.terms.get().places || !self.enter() {
             // We are away, or stand in: it runs where it is spawned.
             return None;
         }
@@ -617,7 +614,7 @@ impl Vp {
 
     #[inline(always)]
     fn enqueue_woken_inside(&self, of: &Self, thread: Ready, turn: Turn) {
-        if self.lets_woken_run.get() {
+        if self.terms.get().lets_woken_run {
             self.run_soon(thread, turn);
         } else {
             self.enqueue_inside(of, thread, self.why_woken());

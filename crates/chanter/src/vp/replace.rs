@@ -98,15 +98,14 @@ impl Vp {
     }
 
     fn put_in_force(&self, policy: Box<dyn Policy>, terms: Terms) {
-        self.lets_woken_run.set(terms.lets_woken_run);
-        self.quantum.set(terms.quantum);
+        self.terms.set(terms);
         // SAFETY: we are the driver.
         unsafe { self.principal().policies.replace(policy) };
     }
 
     /// Driver of a simulation: nothing is in the policies.
     pub(super) fn put_in_force_again(&self, policy: Box<dyn Policy>) {
-        let terms = Terms { lets_woken_run: false, quantum: 1 };
+        let terms = Terms { lets_woken_run: false, places: false, quantum: 1 };
         self.put_in_force(policy, terms);
         self.reclaim_policies();
     }

@@ -15,9 +15,10 @@
 //! - *Dear*: it has not, or has overdrawn its account by [`CREDIT`] while it runs. Messages go on to cross, or what was stolen was dead (see
 //!   [`Vp::was_stale`]). What is ready there goes back, and the thief pauses.
 //!
-//! *The bound*: a dear theft is followed by a pause of [`RARE`] times the time in which its account was overdrawn, and twice as many
-//! times after each further one, up to [`RAREST`]; a cheap one halves that. So thefts that are all dear take less
-//! than one part in `RAREST` of a thief's time, and the first one in `RARE`. No other condition is made: not on how many threads there
+//! *The bound*: a dear theft is followed by a pause of [`RARE`] times what its account was overdrawn by, and twice as many
+//! times after each further one, up to [`RAREST`]; a cheap one halves that. So what thefts lose is less
+//! than one part in `RARE` of the time, and one in `RAREST` if they are all dear; and one that is nearly worth its price is soon
+//! followed by another. No other condition is made: not on how many threads there
 //! are, nor on how long their turns are, nor on who has woken them.
 //!
 //! Any thread may run anywhere, and all of this only decides where. The atomics are Relaxed.
@@ -38,8 +39,8 @@ const WAKE: i64 = 10_000;
 /// By so many nanoseconds the account of a theft may be overdrawn before the thief is hungry again. (Partners that follow, all at
 /// once, are paid off afterwards.)
 const CREDIT: i64 = 300_000;
-/// The pause after a dear theft, beside the time that it took.
-const RARE: u32 = 16;
+/// The pause after a dear theft, beside what its account was overdrawn by.
+const RARE: u32 = 2;
 const RAREST: u32 = 128;
 /// No pause is longer.
 const LONGEST: Duration = Duration::from_millis(100);
@@ -51,7 +52,7 @@ const MOST_GIVEN: usize = 256;
 pub(super) struct Thefts {
     /// Driver: the last theft, while its account is open.
     open: Cell<Option<Theft>>,
-    /// Driver: the length of the next pause, beside what the theft took.
+    /// Driver: the length of the next pause, beside what the theft loses.
     rarity: Cell<u32>,
     /// Driver: the end of the pause.
     until: Cell<Option<Instant>>,
@@ -75,8 +76,6 @@ struct Theft {
     arrivals: u64,
     /// In nanoseconds; 0 at most, so that what was good does not pay for what has become bad.
     balance: i64,
-    /// Since when the balance is below 0.
-    overdrawn: Instant,
 }
 
 impl Theft {
@@ -86,9 +85,6 @@ impl Theft {
         let came = arrivals.wrapping_sub(self.arrivals).min(1 << 32) as i64;
         let balance = self.balance.saturating_add(i64::try_from(time).unwrap_or(i64::MAX)) - came * FARE;
         (self.at, self.arrivals, self.balance) = (now, arrivals, balance.min(0));
-        if balance >= 0 {
-            self.overdrawn = now;
-        }
         balance
     }
 }
@@ -108,7 +104,7 @@ impl Thefts {
 
     /// The thief has stolen from `victim`, `now`, when so many threads had come.
     fn begin(&self, victim: usize, now: Instant, arrivals: u64, price: i64) {
-        self.open.set(Some(Theft { victim, at: now, arrivals, balance: -price, overdrawn: now }));
+        self.open.set(Some(Theft { victim, at: now, arrivals, balance: -price }));
     }
 
     /// Looks at the account of the last theft, if that is open, `now`, when so many threads have come. `credit`: by so much it may
@@ -124,9 +120,9 @@ impl Thefts {
             self.open.set(Some(theft));
             return None;
         }
-        let took = now.saturating_duration_since(theft.overdrawn);
+        let overdraft = Duration::from_nanos(balance.unsigned_abs());
         self.rarity.set((rarity * 2).min(RAREST));
-        self.until.set(Some(now + took.saturating_mul(rarity).min(LONGEST)));
+        self.until.set(Some(now + overdraft.saturating_mul(rarity).min(LONGEST)));
         self.is_pausing.store(true, Relaxed);
         Some(theft.victim)
     }
@@ -208,7 +204,7 @@ impl Vp {
         if self.is_stand_in() {
             return;
         }
-        if !self.lets_woken_run.get() {
+        if !self.terms.get().lets_woken_run {
             return self.displace_half();
         }
         let machine = self.machine();
@@ -276,6 +272,11 @@ mod tests {
 
     const STEP: Duration = Duration::from_micros(100);
 
+    /// What a theft has lost to which so many threads came in a step.
+    fn loss(arrivals: u64) -> Duration {
+        Duration::from_nanos(FARE as u64) * (arrivals + 1) as u32 - STEP
+    }
+
     #[test]
     fn a_theft_is_cheap_if_the_thief_works_for_longer_than_the_fares_of_what_comes() {
         let (thefts, now) = (Thefts::new(), Instant::now());
@@ -285,9 +286,10 @@ mod tests {
         assert!(thefts.settle(now + STEP, 7 + most));
         thefts.begin(3, now, 7, FARE);
         assert!(!thefts.settle(now + STEP, 7 + most + 1) && thefts.is_pausing());
-        assert_eq!(thefts.rest_of_pause(now + STEP), Some(STEP * RARE));
-        assert!(!thefts.settle(now + STEP * RARE, 0), "it pauses still");
-        assert!(thefts.settle(now + STEP * (RARE + 1), 0) && !thefts.is_pausing());
+        let pause = loss(most + 1) * RARE;
+        assert_eq!(thefts.rest_of_pause(now + STEP), Some(pause));
+        assert!(!thefts.settle(now + STEP + pause / 2, 0), "it pauses still");
+        assert!(thefts.settle(now + STEP + pause, 0) && !thefts.is_pausing());
     }
 
     #[test]
@@ -319,10 +321,10 @@ mod tests {
             let pause = thefts.rest_of_pause(now).unwrap();
             now += pause;
             assert!(thefts.settle(now, 1_000));
-            pause.as_micros() / STEP.as_micros()
+            pause.as_nanos() / loss(1_000).as_nanos()
         };
-        let pauses = [0; 5].map(|_| dear(&thefts));
-        assert_eq!(pauses, [16, 32, 64, 128, 128]);
+        let pauses = [0; 8].map(|_| dear(&thefts));
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 128, 128]);
         let then = Instant::now();
         for _ in 0..2 {
             thefts.begin(0, then, 0, FARE);

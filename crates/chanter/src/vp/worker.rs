@@ -181,7 +181,7 @@ impl Vp {
     /// How many operations a turn has, as the policy says.
     #[inline(always)]
     pub(crate) fn quantum(&self) -> u32 {
-        self.quantum.get()
+        self.terms.get().quantum
     }
 
     /// The next thread. The caller is inside, as in what follows; `of`: its principal.

@@ -214,8 +214,7 @@ impl Vp {
             (if self.is_stand_in() { &mut *self.kept.get() } else { self.soon() }, &mut *from.kept.get())
         };
         own.append(kept);
-        self.lets_woken_run.set(from.lets_woken_run.get());
-        self.quantum.set(from.quantum.get());
+        self.terms.set(from.terms.get());
         let slept = principal.is_down.load(Ordering::Relaxed);
         if slept {
             principal.is_down.store(false, Ordering::Relaxed);
