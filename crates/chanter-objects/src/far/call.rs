@@ -340,6 +340,8 @@ pub(super) fn gone(error: CallError) -> Gone {
         },
         CallError::GivenUp => Gone::Lost { begun: Begun::Unknown },
         CallError::NoSuchProcess(_) => Gone::Ended,
+        // Nobody hears this: who finds too many under way waits (`Stage::Paused`).
+        CallError::Full(_) => Gone::Lost { begun: Begun::No },
         CallError::Panicked(message) => resume_unwind(Box::new(message)),
         _ => Gone::Incompatible,
     }
