@@ -21,18 +21,8 @@ pub(super) struct Moved {
 /// Forces on some of the atoms of a cell, by their indices there.
 pub(super) type Few = Vec<(u32, V3)>;
 
-/// What acts on a cell: from those behind it, by direction, and from segments.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Forces {
-    cells: Vec<(u32, Vec<V3>)>,
-    segments: Vec<(u32, Few)>,
-}
-
-impl Forces {
-    pub(super) fn is_empty(&self) -> bool {
-        self.cells.is_empty() && self.segments.is_empty()
-    }
-}
+/// What a process has found to act on a cell of another one.
+pub(super) type Forces = Vec<V3>;
 
 /// A part of space.
 #[derive(Debug)]
@@ -50,6 +40,8 @@ pub(super) struct Cell {
     forces: [Vec<V3>; 14],
     /// From segments of the chain.
     bonded: Vec<(u32, Few)>,
+    /// From other processes, by their numbers.
+    remote: Vec<(u32, Forces)>,
     potential: f64,
 }
 
@@ -66,6 +58,7 @@ impl Cell {
             lists: None,
             forces: Default::default(),
             bonded: Vec::new(),
+            remote: Vec::new(),
             potential: 0.0,
         }
     }
@@ -89,6 +82,10 @@ impl Cell {
         self.bonded.sort_unstable_by_key(|(segment, _)| *segment);
         for (_, few) in self.bonded.drain(..) {
             few.into_iter().for_each(|(at, force)| sum[0][at as usize] += force);
+        }
+        self.remote.sort_unstable_by_key(|(process, _)| *process);
+        for (_, forces) in self.remote.drain(..) {
+            sum[0].iter_mut().zip(forces).for_each(|(sum, force)| *sum += force);
         }
     }
 }
@@ -132,23 +129,21 @@ impl Cell {
         self.bonded.push((segment, forces));
     }
 
-    /// What has come to act on it, which it forgets: it is another process's.
+    /// The sum of what has come to act on it, if anything has; it forgets that, as it is another process's.
     #[method(mut)]
-    pub(super) fn harvest(&mut self) -> Forces {
-        let cells = (0..).zip(&mut self.forces[1..]).filter(|(_, forces)| !forces.is_empty());
-        Forces {
-            cells: cells.map(|(direction, forces)| (direction, std::mem::take(forces))).collect(),
-            segments: std::mem::take(&mut self.bonded),
+    pub(super) fn harvest(&mut self) -> Option<Forces> {
+        if self.bonded.is_empty() && self.forces[1..].iter().all(Vec::is_empty) {
+            return None;
         }
+        self.forces[0] = vec![V3::ZERO; self.view.places.len()];
+        self.add_up();
+        Some(std::mem::take(&mut self.forces[0]))
     }
 
     /// What another process has found to act on it.
     #[method(mut)]
-    pub(super) fn take(&mut self, forces: Forces) {
-        for (direction, forces) in forces.cells {
-            self.react(direction as usize, forces);
-        }
-        self.bonded.extend(forces.segments);
+    pub(super) fn take(&mut self, process: u32, forces: Forces) {
+        self.remote.push((process, forces));
     }
 
     /// It is another process's, and has these atoms there.

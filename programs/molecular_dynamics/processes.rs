@@ -1,7 +1,10 @@
-//! The same in several processes. Each has all cells, and the threads of those that are its own; of the others it sees where their atoms
-//! are, and keeps the forces that act on them. The first process passes both on. (So does the paper's program: each phase first fetches
-//! what is remote, then computes.)
+//! The same in several processes, each of which has a part of space. It has all cells, and the threads of those that are its own;
+//! of the others it sees where the atoms are that its own look at, and keeps the forces that act on them.
+//!
+//! In a step each process tells each other one twice, in one message: where the atoms are that it looks at, and what was found to act
+//! on its own. Nobody is in the middle. (So does the paper's program: each phase first fetches what is remote, then computes.)
 
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,62 +12,335 @@ use std::time::{Duration, Instant};
 use chanter::prelude::*;
 use chanter_cluster::Here;
 use chanter_objects::{Continuation, Gone, Owner, Promise, Ref, object};
+use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, Forces, Moved};
-use super::cells::Grid;
+use super::cells::{Grid, Members};
 use super::chanter::{Homes, Tally, World, each, forces_of, homes_of, list};
 use super::model::{SKIN, System, mixes};
 use super::serial::assigned;
 use super::{Energy, Motion, Outcome};
 use crate::kit::{JobFailure, V3, meet};
 
-/// Where atoms are, by cells.
-type Places = Vec<(u32, Vec<V3>)>;
-/// Which atoms cells have, and where they are.
-type Seen = Vec<(u32, Vec<u32>, Vec<V3>)>;
-/// Atoms that go to other cells.
-type Going = Vec<(u32, Vec<Moved>)>;
-/// Forces on cells.
-type Acting = Vec<(u32, Forces)>;
+/// What a process tells another one. Each says the same kinds in the same order.
+#[derive(Debug, Serialize, Deserialize)]
+enum Word {
+    /// Where the atoms are that the other one looks at, by cells; and how far one has come since the lists were made.
+    Places(f64, Vec<(u32, Vec<V3>)>),
+    /// What acts on cells of the other one.
+    Acting(Vec<(u32, Forces)>),
+    /// Atoms that go to cells of the other one.
+    Going(Vec<(u32, Vec<Moved>)>),
+    /// Which atoms cells have, and where they are.
+    Seen(Vec<(u32, Vec<u32>, Vec<V3>)>),
+}
+
+/// Who says it, which of its words to this process it is, and what; or why there will be none.
+type Saying = (u32, u32, Result<Word, Gone>);
+
+/// Where a process hears others.
+struct Ear(Sender<Saying>);
+
+#[object(remote)]
+impl Ear {
+    /// Who serves requests does this in place.
+    #[method(free)]
+    fn hear(&self, from: u32, number: u32, word: Word) {
+        let _ = self.0.try_send((from, number, Ok(word)));
+    }
+}
+
+/// The energies of a step: of each cell, and of each segment.
+type Energies = (Vec<Energy>, Vec<f64>);
 
 /// The part of the work that a process has.
 struct Domain {
-    world: Arc<World>,
-    own: Range<usize>,
-    segments: Range<usize>,
-    homes: Homes,
+    part: Arc<Part>,
+    heard: Option<Heard>,
     _owners: (Vec<Owner<Cell>>, Owner<Tally>),
     over: Option<Continuation<()>>,
 }
 
-/// Runs what takes long beside the server thread, which goes on serving.
-async fn aside<R: Send + 'static>(
-    work: impl Future<Output = Result<R, Gone>> + Send + 'static,
-) -> Result<R, Gone> {
-    spawn(work).await.map_err(|_| Gone::Unanswered)?
+/// What does not change, but for the cells themselves.
+struct Part {
+    world: Arc<World>,
+    me: usize,
+    /// The cells of each process.
+    cells: Vec<Range<usize>>,
+    /// The segments of each.
+    segments: Vec<Range<usize>>,
+    say: Sender<Saying>,
+}
+
+/// What has been heard, by who has said it.
+struct Heard {
+    hear: Receiver<Saying>,
+    /// How many words of each were looked at.
+    known: Vec<u32>,
+    /// Not looked at yet, by who has said it and its number. (Calls that wait at an object go in in any order.)
+    kept: HashMap<(u32, u32), Word>,
+}
+
+impl Heard {
+    /// The next word of that process.
+    async fn of(&mut self, process: usize) -> Result<Word, Gone> {
+        let next = (process as u32, self.known[process]);
+        self.known[process] += 1;
+        loop {
+            if let Some(word) = self.kept.remove(&next) {
+                return Ok(word);
+            }
+            let (from, number, word) = self.hear.recv().await.map_err(|_| Gone::Unanswered)?;
+            self.kept.insert((from, number), word?);
+        }
+    }
+}
+
+/// What was said is not what comes next.
+fn strange(_: Word) -> Gone {
+    Gone::Incompatible
+}
+
+/// Divides the cells in their order, so that each process has about as many pairs to look at.
+fn shares(grid: Grid, members: &[Members], processes: usize) -> Vec<Range<usize>> {
+    let pairs = |cell: usize| {
+        let own = members[cell].len() as f64;
+        let forward: f64 = grid.forward(cell).iter().map(|(to, _)| members[*to].len() as f64).sum();
+        own * (0.5 * own + forward)
+    };
+    let each: Vec<f64> = (0..members.len()).map(pairs).collect();
+    let all: f64 = each.iter().sum();
+    let mut ends = Vec::with_capacity(processes);
+    let (mut sum, mut at) = (0.0, 0);
+    for process in 1..=processes {
+        let until = all * process as f64 / processes as f64;
+        // A cell belongs to whom most of it falls to.
+        while at < each.len() && (process == processes || sum + 0.5 * each[at] < until) {
+            sum += each[at];
+            at += 1;
+        }
+        ends.push(at);
+    }
+    let begins = std::iter::once(0).chain(ends.iter().copied());
+    begins.zip(&ends).map(|(from, to)| from..*to).collect()
+}
+
+impl Part {
+    fn own(&self) -> Range<usize> {
+        self.cells[self.me].clone()
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let me = self.me;
+        (0..self.cells.len()).filter(move |process| *process != me)
+    }
+
+    fn home(&self, cell: usize) -> usize {
+        self.cells.iter().position(|cells| cells.contains(&cell)).expect("each cell is somebody's")
+    }
+
+    /// The cells of others that a process looks at.
+    fn seen_by(&self, process: usize, homes: &Homes) -> BTreeSet<usize> {
+        let grid = self.world.grid;
+        let around = self.cells[process].clone().flat_map(|cell| grid.forward(cell)).map(|(to, _)| to);
+        let segments = &self.world.chain.segments[self.segments[process].clone()];
+        let bonded = segments.iter().flat_map(|segment| &segment.atoms);
+        let bonded = bonded.map(|atom| homes[*atom as usize].0 as usize);
+        around.chain(bonded).filter(|cell| !self.cells[process].contains(cell)).collect()
+    }
+
+    /// Tells another process. It is on its way when this returns.
+    fn say(&self, ears: &[Ref<Ear>], said: u32, to: usize, word: Word) {
+        let (ear, me, failed) = (ears[to], self.me as u32, self.say.clone());
+        spawn_parasite(async move {
+            if let Err(gone) = ear.hear(me, said, word).await {
+                // Who waits for an answer to this hears why there is none.
+                let _ = failed.try_send((to as u32, said, Err(gone)));
+            }
+        });
+    }
+}
+
+/// A run.
+struct Run {
+    part: Arc<Part>,
+    ears: Vec<Ref<Ear>>,
+    heard: Heard,
+    /// How many words each other process was told.
+    said: u32,
+    motion: Motion,
+    homes: Homes,
+    /// For each process: which cells it is shown.
+    shown: Vec<Vec<usize>>,
+}
+
+impl Run {
+    /// The number of what all others are told next.
+    fn next(&mut self) -> u32 {
+        self.said += 1;
+        self.said - 1
+    }
+
+    async fn steps(mut self) -> Result<(Vec<Energies>, Heard), Gone> {
+        let mut energies = Vec::with_capacity(self.motion.steps + 1);
+        self.assign().await?;
+        energies.push(self.act(None).await?);
+        for _ in 0..self.motion.steps {
+            if self.start().await? > 0.25 * SKIN * SKIN {
+                self.assign().await?;
+            }
+            energies.push(self.act(Some(self.motion)).await?);
+        }
+        Ok((energies, self.heard))
+    }
+
+    /// Atoms go where they belong, and lists are made. (Seldom: so all see all.)
+    async fn assign(&mut self) -> Result<(), Gone> {
+        let part = Arc::clone(&self.part);
+        let world = &part.world;
+        let mut going: Vec<Vec<(u32, Vec<Moved>)>> = vec![Vec::new(); part.cells.len()];
+        for number in part.own() {
+            for (to, atoms) in world.cells[number].depart().await? {
+                match part.home(to) {
+                    home if home == part.me => world.cells[to].arrive(atoms).await?,
+                    home => going[home].push((to as u32, atoms)),
+                }
+            }
+        }
+        let said = self.next();
+        for process in part.others() {
+            part.say(&self.ears, said, process, Word::Going(std::mem::take(&mut going[process])));
+        }
+        for process in part.others() {
+            match self.heard.of(process).await? {
+                Word::Going(going) => {
+                    for (cell, atoms) in going {
+                        world.cells[cell as usize].arrive(atoms).await?;
+                    }
+                }
+                other => return Err(strange(other)),
+            }
+        }
+        let mut seen = Vec::new();
+        for number in part.own() {
+            let view = world.cells[number].view().await?;
+            seen.push((number as u32, view.members.atoms.clone(), view.places.to_vec()));
+        }
+        let said = self.next();
+        for process in part.others() {
+            part.say(&self.ears, said, process, Word::Seen(seen.clone()));
+        }
+        for process in part.others() {
+            match self.heard.of(process).await? {
+                Word::Seen(seen) => {
+                    for (cell, atoms, places) in seen {
+                        world.cells[cell as usize].is_of(atoms, places).await?;
+                    }
+                }
+                other => return Err(strange(other)),
+            }
+        }
+        let first = part.own().start;
+        each(part.own().len(), world, |world, at| list(world, first + at)).await;
+        self.homes = homes_of(world).await?;
+        for process in part.others() {
+            let seen = part.seen_by(process, &self.homes).into_iter();
+            self.shown[process] = seen.filter(|cell| part.own().contains(cell)).collect();
+        }
+        Ok(())
+    }
+
+    /// The first half of a step. Returns the square of how far an atom of anybody has come.
+    async fn start(&mut self) -> Result<f64, Gone> {
+        let part = Arc::clone(&self.part);
+        let (world, motion, first) = (&part.world, self.motion, part.own().start);
+        each(part.own().len(), world, move |world, at| async move {
+            let farthest = world.cells[first + at].start(motion).await?;
+            world.tally.note_far(farthest).await
+        })
+        .await;
+        let mut farthest = world.tally.take(part.own().len()).await?.1;
+        let (own, said) = (farthest, self.next());
+        for process in part.others() {
+            let mut places = Vec::with_capacity(self.shown[process].len());
+            for cell in &self.shown[process] {
+                places.push((*cell as u32, world.cells[*cell].view().await?.places.to_vec()));
+            }
+            part.say(&self.ears, said, process, Word::Places(own, places));
+        }
+        for process in part.others() {
+            match self.heard.of(process).await? {
+                Word::Places(far, places) => {
+                    farthest = farthest.max(far);
+                    for (cell, places) in places {
+                        world.cells[cell as usize].are_at(places).await?;
+                    }
+                }
+                other => return Err(strange(other)),
+            }
+        }
+        Ok(farthest)
+    }
+
+    /// Forces, and the second half of a step. Without a motion, all forces are added up only.
+    async fn act(&mut self, motion: Option<Motion>) -> Result<Energies, Gone> {
+        let part = Arc::clone(&self.part);
+        let world = &part.world;
+        let segments = part.segments[part.me].clone();
+        let bonded = forces_of(world, &self.homes, part.own(), segments).await?;
+        let said = self.next();
+        for process in part.others() {
+            let mut acting = Vec::new();
+            for cell in part.cells[process].clone() {
+                if let Some(forces) = world.cells[cell].harvest().await? {
+                    acting.push((cell as u32, forces));
+                }
+            }
+            part.say(&self.ears, said, process, Word::Acting(acting));
+        }
+        for process in part.others() {
+            match self.heard.of(process).await? {
+                Word::Acting(acting) => {
+                    for (cell, forces) in acting {
+                        world.cells[cell as usize].take(process as u32, forces).await?;
+                    }
+                }
+                other => return Err(strange(other)),
+            }
+        }
+        let mut energies = Vec::with_capacity(part.own().len());
+        for number in part.own() {
+            let cell = world.cells[number];
+            energies.push(match motion {
+                Some(motion) => cell.finish(motion).await?,
+                None => cell.add().await?,
+            });
+        }
+        Ok((energies, bonded))
+    }
 }
 
 impl Domain {
-    fn new(system: &System, here: &Here, over: Continuation<()>) -> Self {
+    fn new(system: &System, here: &Here, over: Continuation<()>) -> (Self, Ear) {
         let (grid, chain) = (Grid::new(system.side), Arc::new(system.chain.clone()));
         let owners: Vec<_> =
             (0..grid.cells()).map(|number| Owner::new(Cell::new(number, grid, Arc::clone(&chain)))).collect();
         let tally = Owner::new(Tally::default());
-        let part = |count: usize| {
-            let (me, all) = (here.number() as usize, here.count() as usize);
-            count * me / all..count * (me + 1) / all
-        };
-        let (own, segments) = (part(grid.cells()), part(chain.segments.len()));
+        let (me, all) = (here.number() as usize, here.count() as usize);
+        let (_, members) = assigned(system, grid, system.places.clone());
+        let part = |count: usize, process: usize| count * process / all..count * (process + 1) / all;
+        let segments = (0..all).map(|process| part(chain.segments.len(), process)).collect();
         let cells = owners.iter().map(Owner::refer).collect();
-        let world = World { grid, mixes: mixes(), chain, cells, tally: tally.refer() };
-        Self {
-            world: Arc::new(world),
-            own,
-            segments,
-            homes: Homes::default(),
+        let world = Arc::new(World { grid, mixes: mixes(), chain, cells, tally: tally.refer() });
+        let (say, hear) = mailbox();
+        let part = Part { world, me, cells: shares(grid, &members, all), segments, say: say.clone() };
+        let domain = Self {
+            part: Arc::new(part),
+            heard: Some(Heard { hear, known: vec![0; all], kept: HashMap::new() }),
             _owners: (owners, tally),
             over: Some(over),
-        }
+        };
+        (domain, Ear(say))
     }
 }
 
@@ -72,132 +348,27 @@ impl Domain {
 impl Domain {
     /// Takes atoms that are its own from now on.
     #[method(read)]
-    async fn arrive(&self, going: Going) -> Result<(), Gone> {
-        for (cell, atoms) in going {
-            if self.own.contains(&(cell as usize)) {
-                self.world.cells[cell as usize].arrive(atoms).await?;
+    async fn arrive(&self, atoms: Vec<(u32, Vec<Moved>)>) -> Result<(), Gone> {
+        for (cell, atoms) in atoms {
+            if self.part.own().contains(&(cell as usize)) {
+                self.part.world.cells[cell as usize].arrive(atoms).await?;
             }
         }
         Ok(())
     }
 
-    /// Atoms of its own that go to cells which are not.
-    #[method(read)]
-    async fn depart(&self) -> Result<Going, Gone> {
-        let mut going = Going::new();
-        for number in self.own.clone() {
-            for (to, atoms) in self.world.cells[number].depart().await? {
-                if self.own.contains(&to) {
-                    self.world.cells[to].arrive(atoms).await?;
-                } else {
-                    going.push((to as u32, atoms));
-                }
-            }
-        }
-        Ok(going)
-    }
-
-    /// Its own cells.
-    #[method(read)]
-    async fn show(&self) -> Result<Seen, Gone> {
-        let mut seen = Seen::new();
-        for number in self.own.clone() {
-            let view = self.world.cells[number].view().await?;
-            seen.push((number as u32, view.members.atoms.clone(), view.places.to_vec()));
-        }
-        Ok(seen)
-    }
-
-    /// All cells, after atoms have moved: makes lists.
+    /// All steps: the energies before the first, and after each.
     #[method(mut)]
-    async fn assign(&mut self, seen: Seen) -> Result<(), Gone> {
-        for (cell, atoms, places) in seen {
-            if !self.own.contains(&(cell as usize)) {
-                self.world.cells[cell as usize].is_of(atoms, places).await?;
-            }
-        }
-        let (world, own) = (Arc::clone(&self.world), self.own.clone());
-        self.homes = aside(async move {
-            each(own.len(), &world, |world, at| list(world, own.start + at)).await;
-            homes_of(&world).await
-        })
-        .await?;
-        Ok(())
-    }
-
-    /// The first half of a step: how far an atom has come, and where all are.
-    #[method(read)]
-    async fn start(&self, motion: Motion) -> Result<(f64, Places), Gone> {
-        let (world, own) = (Arc::clone(&self.world), self.own.clone());
-        aside(async move {
-            let first = own.start;
-            each(own.len(), &world, move |world, at| async move {
-                let farthest = world.cells[first + at].start(motion).await?;
-                world.tally.note_far(farthest).await
-            })
-            .await;
-            let farthest = world.tally.take(own.len()).await?.1;
-            let mut places = Places::new();
-            for number in own {
-                places.push((number as u32, world.cells[number].view().await?.places.to_vec()));
-            }
-            Ok((farthest, places))
-        })
-        .await
-    }
-
-    /// Sees where the atoms of other cells are.
-    #[method(read)]
-    async fn see(&self, places: Places) -> Result<(), Gone> {
-        for (cell, places) in places {
-            if !self.own.contains(&(cell as usize)) {
-                self.world.cells[cell as usize].are_at(places).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Computes forces. Returns the energy of each of its segments, and what acts on cells of others.
-    #[method(read)]
-    async fn act(&self) -> Result<(Vec<f64>, Acting), Gone> {
-        let (world, homes) = (Arc::clone(&self.world), Arc::clone(&self.homes));
-        let (own, segments) = (self.own.clone(), self.segments.clone());
-        aside(async move {
-            let energies = forces_of(&world, &homes, own.clone(), segments).await?;
-            let mut acting = Acting::new();
-            for number in (0..world.cells.len()).filter(|number| !own.contains(number)) {
-                let forces = world.cells[number].harvest().await?;
-                if !forces.is_empty() {
-                    acting.push((number as u32, forces));
-                }
-            }
-            Ok((energies, acting))
-        })
-        .await
-    }
-
-    /// What others have found to act on its cells.
-    #[method(read)]
-    async fn react(&self, acting: Acting) -> Result<(), Gone> {
-        for (cell, forces) in acting {
-            if self.own.contains(&(cell as usize)) {
-                self.world.cells[cell as usize].take(forces).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The second half of a step: the energy of each of its cells. Without a motion, all forces are added up only.
-    #[method(read)]
-    async fn finish(&self, motion: Option<Motion>) -> Result<Vec<Energy>, Gone> {
-        let mut energies = Vec::with_capacity(self.own.len());
-        for number in self.own.clone() {
-            let cell = self.world.cells[number];
-            energies.push(match motion {
-                Some(motion) => cell.finish(motion).await?,
-                None => cell.add().await?,
-            });
-        }
+    async fn run(&mut self, ears: Vec<Ref<Ear>>, motion: Motion) -> Result<Vec<Energies>, Gone> {
+        let Some(heard) = self.heard.take() else { return Err(Gone::Unanswered) };
+        let shown = vec![Vec::new(); self.part.cells.len()];
+        let part = Arc::clone(&self.part);
+        // Each has told each other one as often.
+        let said = heard.known.iter().copied().max().unwrap_or(0);
+        let run = Run { part, ears, heard, said, motion, homes: Homes::default(), shown };
+        // A thread of its own: who serves requests goes on.
+        let (energies, heard) = spawn(run.steps()).await.map_err(|_| Gone::Unanswered)??;
+        self.heard = Some(heard);
         Ok(energies)
     }
 
@@ -205,8 +376,8 @@ impl Domain {
     #[method(read)]
     async fn moved(&self) -> Result<Vec<Moved>, Gone> {
         let mut all = Vec::new();
-        for number in self.own.clone() {
-            all.extend(self.world.cells[number].moved().await?);
+        for number in self.part.own() {
+            all.extend(self.part.world.cells[number].moved().await?);
         }
         Ok(all)
     }
@@ -220,60 +391,6 @@ impl Domain {
     }
 }
 
-/// All processes.
-struct Domains(Vec<Ref<Domain>>);
-
-impl Domains {
-    /// Calls all at once, and waits for all.
-    async fn all<R, F>(&self, call: impl Fn(Ref<Domain>) -> F) -> Result<Vec<R>, JobFailure>
-    where
-        R: Send + 'static,
-        F: Future<Output = Result<Result<R, Gone>, Gone>> + Send + 'static,
-    {
-        let Some((first, others)) = self.0.split_first() else { return Ok(Vec::new()) };
-        // The others first: this process may compute for long, and send nothing meanwhile.
-        let calls: Vec<_> = others.iter().map(|domain| spawn(call(*domain))).collect();
-        yield_now().await;
-        yield_now().await;
-        let mut answers = vec![spawn(call(*first)).await???];
-        for call in calls {
-            answers.push(call.await???);
-        }
-        Ok(answers)
-    }
-
-    async fn assign(&self) -> Result<(), JobFailure> {
-        let going = self.all(|domain| async move { domain.depart().await }).await?.concat();
-        self.all(|domain| {
-            let going = going.clone();
-            async move { domain.arrive(going).await }
-        })
-        .await?;
-        let seen = self.all(|domain| async move { domain.show().await }).await?.concat();
-        self.all(|domain| {
-            let seen = seen.clone();
-            async move { domain.assign(seen).await }
-        })
-        .await?;
-        Ok(())
-    }
-
-    /// Forces, and the energies of all.
-    async fn act(&self, motion: Option<Motion>) -> Result<Energy, JobFailure> {
-        let (energies, acting): (Vec<_>, Vec<_>) =
-            self.all(|domain| async move { domain.act().await }).await?.into_iter().unzip();
-        let acting = acting.concat();
-        self.all(|domain| {
-            let acting = acting.clone();
-            async move { domain.react(acting).await }
-        })
-        .await?;
-        let bonded = energies.concat().into_iter().sum();
-        let cells = self.all(|domain| async move { domain.finish(motion).await }).await?.concat();
-        Ok(cells.into_iter().fold(Energy::default(), Energy::and).and(Energy::of_bonds(bonded)))
-    }
-}
-
 /// A process of the job. The first one returns what came of it, and how long the steps have taken.
 ///
 /// # Errors
@@ -284,54 +401,47 @@ pub async fn process(
     motion: Motion,
 ) -> Result<Option<(Outcome, Duration)>, JobFailure> {
     let (over, k) = Promise::new();
-    let owner = Owner::new(Domain::new(system, here, k));
-    let Some(domains) = meet(here, "molecular-dynamics", owner.refer()).await? else {
+    let (domain, ear) = Domain::new(system, here, k);
+    let (owner, ear) = (Owner::new(domain), Owner::new(ear));
+    let mine = (owner.refer(), ear.refer());
+    let Some(all) = meet(here, "molecular-dynamics", mine).await? else {
         over.await?;
         return Ok(None);
     };
-    let domains = Domains(domains);
-    let grid = Grid::new(system.side);
-    let (places, members) = assigned(system, grid, system.places.clone());
+    let (domains, ears): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    let (places, members) = assigned(system, Grid::new(system.side), system.places.clone());
     let of = |atom: &u32| Moved {
         atom: *atom,
         place: places[*atom as usize],
         speed: system.speeds[*atom as usize],
     };
-    let atoms = |(cell, members): (u32, super::cells::Members)| {
-        (cell, members.atoms.iter().map(of).collect::<Vec<_>>())
-    };
-    let going: Going = (0..).zip(members).map(atoms).collect();
-    domains
-        .all(|domain| {
-            let going = going.clone();
-            async move { domain.arrive(going).await }
-        })
-        .await?;
+    let atoms = |(cell, members): (u32, Members)| (cell, members.atoms.iter().map(of).collect::<Vec<_>>());
+    let atoms: Vec<(u32, Vec<Moved>)> = (0..).zip(members).map(atoms).collect();
+    for domain in &domains {
+        domain.arrive(atoms.clone()).await??;
+    }
     let clock = Instant::now();
-    domains.assign().await?;
-    let mut energies = vec![domains.act(None).await?];
-    for _ in 0..motion.steps {
-        let (far, places): (Vec<_>, Vec<_>) =
-            domains.all(|domain| async move { domain.start(motion).await }).await?.into_iter().unzip();
-        if far.into_iter().fold(0.0, f64::max) > 0.25 * SKIN * SKIN {
-            domains.assign().await?;
-        } else {
-            let places = places.concat();
-            domains
-                .all(|domain| {
-                    let places = places.clone();
-                    async move { domain.see(places).await }
-                })
-                .await?;
-        }
-        energies.push(domains.act(Some(motion)).await?);
+    let run = |domain: Ref<Domain>| {
+        let ears = ears.clone();
+        spawn(async move { domain.run(ears, motion).await })
+    };
+    let runs: Vec<_> = domains.iter().rev().map(|domain| run(*domain)).collect();
+    let mut of_each = Vec::with_capacity(runs.len());
+    for run in runs {
+        of_each.push(run.await???);
     }
     let elapsed = clock.elapsed();
-    let mut outcome = Outcome::new(system, energies);
-    for atoms in domains.all(|domain| async move { domain.moved().await }).await? {
-        outcome.take(atoms);
+    of_each.reverse();
+    let energies = (0..=motion.steps).map(|step| {
+        let bonded = of_each.iter().flat_map(|each| &each[step].1).sum();
+        let cells = of_each.iter().flat_map(|each| &each[step].0);
+        cells.fold(Energy::default(), |sum, energy| sum.and(*energy)).and(Energy::of_bonds(bonded))
+    });
+    let mut outcome = Outcome::new(system, energies.collect());
+    for domain in &domains {
+        outcome.take(domain.moved().await??);
     }
-    for domain in domains.0 {
+    for domain in domains {
         domain.end().await?;
     }
     Ok(Some((outcome, elapsed)))

@@ -1,3 +1,5 @@
+use chanter_objects::far::enter;
+
 use super::model::{CUTOFF, mixes};
 use super::serial::Serial;
 use super::*;
@@ -130,7 +132,7 @@ fn processes_find_what_the_serial_version_finds() {
                 let all = chanter_cluster::local(count).into_iter().map(|here| {
                     let input = Arc::clone(&input);
                     ::chanter::spawn(async move {
-                        let found = process(&here, &input.system, input.motion).await;
+                        let found = enter(&here, process(&here, &input.system, input.motion)).await;
                         found.map_err(|error| error.to_string())
                     })
                 });

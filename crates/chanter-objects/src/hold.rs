@@ -93,8 +93,9 @@ impl<T> Hold<T> {
         may_wait: bool,
     ) -> Result<Option<Self>, Gone> {
         // ORDER: Relaxed: who has a reference sees what was stored before that was made.
-        if slot.live.load(Ordering::Relaxed) != generation {
-            return Err(slot.gone(generation));
+        let seen = slot.live.load(Ordering::Relaxed);
+        if seen != generation {
+            return Err(slot.gone(seen, generation));
         }
         let noted = match may_wait {
             true => slot.gate.try_enter(mode, generation),
@@ -128,7 +129,8 @@ impl<T> Hold<T> {
         let hold = Self { slot, generation, mode, noted, of: PhantomData };
         // ORDER: Relaxed: permits, or the lock under which a gate is biased, order it behind who has ended the generation, and looked
         // for holds.
-        if slot.live.load(Ordering::Relaxed) == generation {
+        let seen = slot.live.load(Ordering::Relaxed);
+        if seen == generation {
             return Ok(hold);
         }
         if noted != Noted::Counted {
@@ -136,7 +138,7 @@ impl<T> Hold<T> {
             slot.gate.end_bias();
         }
         drop(hold);
-        Err(slot.gone(generation))
+        Err(slot.gone(seen, generation))
     }
 
     /// The value. It is there, as the hold's mode allows, while the hold lives.

@@ -6,7 +6,7 @@
 //! ```text
 //!           new                    panic                       owner gone            last one out
 //!   free ─────────► live ──────────────────► poisoned ─────┐
-//!    ▲     body      │ live = generation  ◄───────── live = 0 │
+//!    ▲     body      │ live = generation  ◄─────── live = MAX-1 │
 //!    │               │               forgive                │
 //!    │               └───────────────► ending ◄─────────────┘
 //!    └──────────── body freed ──────── live = 0, generation + 1
@@ -44,6 +44,9 @@ use crate::Gone;
 /// The generation of a reference to nothing: no object has it.
 pub(crate) const NEVER: u32 = u32::MAX;
 
+/// In place of the generation that may be called: the object is poisoned. No object has it.
+const POISONED: u32 = NEVER - 1;
+
 /// Set in a place that is no address, but says where else: see `reference::Place`.
 pub(crate) const ELSEWHERE: usize = 1;
 
@@ -57,7 +60,7 @@ pub(crate) fn at(place: *const Slot) -> Option<&'static Slot> {
 /// What a reference points to.
 #[repr(align(64))]
 pub(crate) struct Slot {
-    /// The generation whose object may be called; 0 if none may.
+    /// The generation whose object may be called; 0 if none may, [`POISONED`] if it failed.
     pub(crate) live: AtomicU32,
     /// The generation of the object that is here, or of the next one.
     generation: AtomicU32,
@@ -144,26 +147,24 @@ impl Slot {
         unsafe { (*body).value.get() }
     }
 
-    /// Why that generation is not live.
+    /// Why that generation is not live. `seen`: what was found instead.
     #[cold]
-    pub(crate) fn gone(&self, generation: u32) -> Gone {
-        if self.generation.load(Ordering::Relaxed) != generation {
-            return Gone::Ended;
+    pub(crate) fn gone(&'static self, seen: u32, generation: u32) -> Gone {
+        // A generation that is over stays so: if this one is not, it was not when that was found.
+        if seen == POISONED && self.generation.load(Ordering::Relaxed) == generation {
+            return Gone::Poisoned;
         }
-        if self.is_away(generation) { Gone::Elsewhere } else { Gone::Poisoned }
+        #[cfg(feature = "cluster")]
+        if crate::far::is_elsewhere(self, generation) {
+            return Gone::Elsewhere;
+        }
+        Gone::Ended
     }
 
-    /// Whether it was born here, and has moved.
+    /// As [`gone`](Self::gone), of what is seen now.
     #[cfg(feature = "cluster")]
-    fn is_away(&self, generation: u32) -> bool {
-        // SAFETY: slots are in chunks, and stay.
-        let slot: &'static Self = unsafe { &*ptr::from_ref(self) };
-        crate::far::Moved::lock().has((number_of(slot), generation))
-    }
-
-    #[cfg(not(feature = "cluster"))]
-    fn is_away(&self, _generation: u32) -> bool {
-        false
+    pub(crate) fn gone_now(&'static self, generation: u32) -> Gone {
+        self.gone(self.live.load(Ordering::Relaxed), generation)
     }
 
     /// Whether the object of that generation is here, poisoned or not, and of type `T`.
@@ -178,7 +179,7 @@ impl Slot {
 
     pub(crate) fn poison(&self, generation: u32) {
         // A generation that is over stays so. ORDER: Relaxed: see `live`'s readers, who are inside.
-        let poisons = self.live.compare_exchange(generation, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let poisons = self.live.compare_exchange(generation, POISONED, Ordering::Relaxed, Ordering::Relaxed);
         if poisons.is_ok() {
             // INV-BODY 4.
             self.gate.end_bias();
@@ -186,7 +187,8 @@ impl Slot {
     }
 
     pub(crate) fn is_poisoned(&self, generation: u32) -> bool {
-        self.live.load(Ordering::Relaxed) == 0 && !self.is_away(generation)
+        let seen = self.live.load(Ordering::Relaxed);
+        seen == POISONED && self.generation.load(Ordering::Relaxed) == generation
     }
 
     /// Its owner forgives what has poisoned it.
@@ -211,6 +213,12 @@ impl Slot {
     #[cfg(feature = "cluster")]
     pub(crate) fn is_over(&self, generation: u32) -> bool {
         self.generation.load(Ordering::Relaxed) != generation
+    }
+
+    /// Whether there was such an object, and its owner is gone: so nobody comes in by that generation.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn has_ended(&self, generation: u32) -> bool {
+        self.generation.load(Ordering::Relaxed) > generation
     }
 
     /// Takes the value out: what is left is freed without one.
@@ -282,7 +290,7 @@ impl Slot {
             return self.left(generation);
         };
         // A slot whose generations are used up stays empty. (And those of a model end with it.)
-        if generation != NEVER && cfg!(not(loom)) {
+        if generation < POISONED && cfg!(not(loom)) {
             free_slots().push(NonNull::from(self));
         }
         // SAFETY: of this class, and nobody else finds it any more. User code: no lock is held.

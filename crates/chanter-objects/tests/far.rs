@@ -33,6 +33,15 @@ impl Account {
         panic!("no account is that large");
     }
 
+    /// Deposits the sum of many bytes, and blocks within.
+    #[method(mut)]
+    async fn weigh(&mut self, bytes: Vec<u8>) -> i64 {
+        yield_now().await;
+        let sum = bytes.iter().map(|byte| i64::from(*byte)).sum();
+        self.deposit(sum);
+        sum
+    }
+
     /// Blocks within.
     #[method(mut)]
     async fn slowly(&mut self, amount: i64) -> i64 {
@@ -243,6 +252,20 @@ async fn continuations_are_arguments() {
     assert_eq!(promise.await, Err(Gone::Unanswered), "it was not sent");
     let (_promise, k) = Promise::<i64>::new();
     assert!(postcard::to_allocvec(&k).is_err(), "nobody knows where it goes");
+}
+
+/// So do more bytes than may be under way: no call fails for that.
+#[chanter::test]
+async fn floods_of_bytes_wait() {
+    let [first, second] = two();
+    let owner = account(0);
+    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
+    let calls = (0..64).map(|_| spawn(async move { far.weigh(vec![1; 1 << 18]).await.unwrap() }));
+    let mut sum = 0;
+    for call in calls.collect::<Vec<_>>() {
+        sum += call.join().await.unwrap();
+    }
+    assert_eq!((sum, far.balance().await), (64 << 18, Ok(64 << 18)));
 }
 
 /// More calls than may be under way at a time wait for each other.

@@ -19,7 +19,7 @@ use super::Key;
 use super::continuation::{Sent, not_sent, sending};
 use super::moved::whereabouts;
 use super::request::{Asked, How, Name, answered};
-use super::space::{Space, current, within};
+use super::space::{Space, current, home_of, within};
 use crate::lazy::Answer;
 use crate::{Begun, Gone, Ref, slot};
 
@@ -107,8 +107,16 @@ impl Target {
         let here = current().ok_or(Gone::Elsewhere)?;
         let name = (slot::number_of(slot), generation);
         let home = (here.number(), name.0, name.1);
+        let place = whereabouts(name);
+        if let (None, Some(home)) = (place, home_of(name)) {
+            // It was a guest, and ends with its home.
+            if here.down(home.0).is_some() {
+                return Err(Gone::Ended);
+            }
+            return Ok(Self::exactly(here, home));
+        }
         // It may have come back meanwhile.
-        let (process, slot, generation) = whereabouts(name).unwrap_or(home);
+        let (process, slot, generation) = place.unwrap_or(home);
         let how = if process == home.0 { How::Home } else { How::Hinted(home) };
         Ok(Self { here, process, object: (slot, generation), how, name: home })
     }
@@ -332,6 +340,8 @@ pub(super) fn gone(error: CallError) -> Gone {
         },
         CallError::GivenUp => Gone::Lost { begun: Begun::Unknown },
         CallError::NoSuchProcess(_) => Gone::Ended,
+        // Nobody hears this: who finds too many under way waits (`Stage::Paused`).
+        CallError::Full(_) => Gone::Lost { begun: Begun::No },
         CallError::Panicked(message) => resume_unwind(Box::new(message)),
         _ => Gone::Incompatible,
     }

@@ -47,7 +47,7 @@ pub(crate) use moved::Moved;
 pub use moves::{Moves, Unplaced, moves};
 pub use serve::{serve, serve_lazily};
 pub use space::{Space, enter};
-pub(crate) use space::{name_of_here, place_of};
+pub(crate) use space::{is_elsewhere, name_of_here, place_of};
 
 use crate::apart::Far;
 use crate::call::{Call, Method};

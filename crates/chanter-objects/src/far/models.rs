@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use super::moved::{Table, put_away, take_home};
+use super::moved::{Table, is_elsewhere, put_away, take_home};
 use crate::slot::Slot;
 
 static LEFT_OUT: StdMutex<Option<&str>> = StdMutex::new(None);
@@ -130,6 +130,166 @@ impl Home {
         self.leave(noted);
         is_live
     }
+}
+
+/// A process to which it moves: its slot there, of one visit.
+#[derive(Clone)]
+struct Guest {
+    slot: &'static Slot,
+    generation: u32,
+}
+
+/// What comes of asking at one place.
+#[derive(PartialEq, Eq)]
+enum Asked {
+    Ran,
+    Ended,
+    Elsewhere,
+}
+
+impl Guest {
+    fn new(value: Value) -> Self {
+        let (slot, generation) = Slot::alone(value);
+        Self { slot, generation }
+    }
+
+    /// As `route` and `serve`, of a request that was handed on: what lies between them is the model's.
+    fn is_asked(&self) -> Asked {
+        if self.slot.is_over(self.generation) {
+            return Asked::Elsewhere;
+        }
+        thread::yield_now();
+        if let Some(noted) = self.slot.gate.try_enter_at_once(Mode::Alone, self.generation) {
+            let is_live = self.slot.is_live(self.generation);
+            self.slot.gate.leave(Mode::Alone, noted);
+            self.slot.left(self.generation);
+            if is_live {
+                return Asked::Ran;
+            }
+        }
+        // INV-MOVED 4.
+        if is_left_out("asks the home") { Asked::Ended } else { Asked::Elsewhere }
+    }
+
+    /// As `take` in `moves.rs`.
+    fn leaves(&self) -> Value {
+        let noted = loop {
+            match self.slot.gate.try_enter_at_once(Mode::Alone, self.generation) {
+                Some(noted) => break noted,
+                None => thread::yield_now(),
+            }
+        };
+        self.slot.set_away();
+        // SAFETY: alone inside, and nobody comes in any more.
+        let value: Value = unsafe { self.slot.take_out(self.slot.value::<Value>()) };
+        self.slot.gate.leave(Mode::Alone, noted);
+        self.slot.left(self.generation);
+        self.slot.end(self.generation);
+        value
+    }
+}
+
+impl Home {
+    /// As `Hold::entered`, `Slot::gone` and `route`: asks here, and where it is from here.
+    fn is_asked(&self, guest: &Guest) -> Asked {
+        if self.table.lock().unwrap().get(self.name()).is_some() {
+            return guest.is_asked();
+        }
+        self.is_found()
+    }
+
+    /// As `Hold::try_enter`: asks here only.
+    fn is_found(&self) -> Asked {
+        if self.slot.is_live(self.generation) {
+            let Some(noted) = self.enter() else { return Asked::Elsewhere };
+            let is_live = self.slot.is_live(self.generation);
+            self.leave(noted);
+            if is_live {
+                return Asked::Ran;
+            }
+        }
+        match is_elsewhere(&self.table.lock().unwrap(), self.slot, self.name()) {
+            true => Asked::Elsewhere,
+            false => Asked::Ended,
+        }
+    }
+
+    /// As `bring_home`.
+    fn brings_home(&self, guest: &Guest) {
+        let Some(noted) = self.enter() else { unreachable!("who asks at home goes out at once") };
+        let owner = take_home(&mut self.table.lock().unwrap(), self.slot, self.name());
+        let value = guest.leaves();
+        // SAFETY: alone inside of what is empty.
+        unsafe { self.slot.refill(self.slot.value::<Value>(), value) };
+        self.leave(noted);
+        drop(owner);
+    }
+
+    /// The same, if nobody is inside here, and with a value that nobody looks at.
+    fn comes_home_at_once(&self) {
+        let Some(noted) = self.enter() else { return };
+        let owner = take_home(&mut self.table.lock().unwrap(), self.slot, self.name());
+        // SAFETY: alone inside of what is empty.
+        unsafe { self.slot.refill(self.slot.value::<Value>(), Value(Arc::clone(&self.values))) };
+        self.leave(noted);
+        drop(owner);
+    }
+}
+
+/// It comes home while it is asked for where it was: who asks is not told that it has ended.
+fn comes_home_while_it_is_asked_for() {
+    let home = Home::new();
+    let guest = Guest::new(Value(Arc::clone(&home.values)));
+    assert!(home.moves_away());
+    let asks = {
+        let (home, guest) = (home.clone(), guest.clone());
+        thread::spawn(move || {
+            for _ in 0..2 {
+                match home.is_asked(&guest) {
+                    Asked::Ran => return,
+                    Asked::Ended => panic!("INV-MOVED 4: its owner is there"),
+                    Asked::Elsewhere => thread::yield_now(),
+                }
+            }
+        })
+    };
+    home.brings_home(&guest);
+    asks.join().unwrap();
+    assert!(home.is_asked(&guest) == Asked::Ran, "it is here again");
+    home.owner_goes();
+}
+
+#[test]
+fn models_moved_is_asked_for_where_it_was() {
+    check(comes_home_while_it_is_asked_for);
+}
+
+#[test]
+fn models_moved_needs_that_the_home_is_asked_for_a_guest_that_left() {
+    needs("asks the home", comes_home_while_it_is_asked_for);
+}
+
+/// It comes home while a caller there has just found that it is not live.
+fn comes_home_while_it_is_asked_for_there() {
+    let home = Home::new();
+    assert!(home.moves_away());
+    let asks = {
+        let home = home.clone();
+        thread::spawn(move || assert!(home.is_found() != Asked::Ended, "INV-MOVED 3: its owner is there"))
+    };
+    home.comes_home_at_once();
+    asks.join().unwrap();
+    home.owner_goes();
+}
+
+#[test]
+fn models_moved_is_asked_for_while_it_comes_home() {
+    check(comes_home_while_it_is_asked_for_there);
+}
+
+#[test]
+fn models_moved_needs_a_second_look_whether_it_is_live() {
+    needs("looks again", comes_home_while_it_is_asked_for_there);
 }
 
 /// It moves, while its owner goes.

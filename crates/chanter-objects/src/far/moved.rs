@@ -10,6 +10,11 @@
 //! 1. An object that is in the table is empty here, and not live. Whoever makes it live again takes it out.
 //! 2. Who puts it in has been alone inside, and looks whether its generation is over. Who ends a generation takes it out
 //!    afterwards. So what is owned elsewhere for an object goes with its owner.
+//! 3. Who finds an object not to be live looks here whether it is elsewhere, and once more whether it is live: it may have come back.
+//!    It asks again, then.
+//! 4. A request that was handed on to a guest, or came by a hint, has been let in by `route` before its method begins. The guest may
+//!    leave in between. Then the method has not begun, and the request goes to the home, with its arguments. It comes to the object in
+//!    the end: the home does not say that a guest is where it is not, but while it waits to take it back.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -60,6 +65,11 @@ pub(super) fn take_home<O>(table: &mut Table<O>, slot: &Slot, name: (u32, u32)) 
     Some(owner)
 }
 
+/// Whether an object that was found not to be live is to be asked for once more (INV-MOVED 3).
+pub(super) fn is_elsewhere<O>(table: &Table<O>, slot: &Slot, name: (u32, u32)) -> bool {
+    table.get(name).is_some() || !is_left_out("looks again") && slot.is_live(name.1)
+}
+
 /// Whether a model does without that rule.
 #[inline(always)]
 fn is_left_out(_rule: &'static str) -> bool {
@@ -79,10 +89,6 @@ pub(crate) struct Moved(MutexGuard<'static, Option<Table<FarOwner>>>);
 impl Moved {
     pub(crate) fn lock() -> Self {
         Self(MOVED.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn has(&self, name: (u32, u32)) -> bool {
-        self.get(name).is_some()
     }
 
     pub(crate) fn get(&self, name: (u32, u32)) -> Option<&FarOwner> {

@@ -201,7 +201,7 @@ async fn migrate<T: Moves>(here: &Here, slot: &'static Slot, generation: u32, to
         None => (),
     }
     if !slot.is_live(generation) {
-        return Err(slot.gone(generation));
+        return Err(slot.gone_now(generation));
     }
     if to == here.number() {
         return Ok(());
@@ -228,7 +228,7 @@ async fn bring_home<T: Moves>(
 ) -> Result<(), Gone> {
     let mut transit = {
         let Some(owner) = Moved::lock().with(|table| moved::take_home(table, slot, name)) else {
-            return Err(slot.gone(name.1));
+            return Err(slot.gone_now(name.1));
         };
         Transit { slot, name, owner: Some(owner) }
     };
@@ -272,7 +272,7 @@ async fn take<T: Moves>(
 ) -> Result<T, Gone> {
     let hold = Hold::<T>::enter_anyhow(slot, name.1).await?;
     if !slot.is_live(name.1) {
-        return Err(slot.gone(name.1));
+        return Err(slot.gone_now(name.1));
     }
     let owner = space.take(of, lease, name).ok_or(Gone::Ended)?;
     slot.set_away();

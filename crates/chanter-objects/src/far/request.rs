@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::moved::whereabouts;
+use super::space::Guest;
 use crate::{Gone, Ref, slot};
 
 /// Process, slot and generation.
@@ -106,11 +107,24 @@ impl<'a> Asked<'a> {
         body
     }
 
-    /// The object, if it is one of type `T`.
+    /// The object, if it is one of type `T`; or was a guest of whatever type, and has left: nobody comes in by that name.
     pub(super) fn object<T: 'static>(&self) -> Result<Ref<T>, Gone> {
         let (number, generation) = self.name;
         let slot = slot::by_number(number).ok_or(Gone::Ended)?;
-        if slot.is_of::<T>(generation) { Ok(Ref::new(slot, generation)) } else { Err(Gone::Ended) }
+        let has_left = || self.guest().is_some() && slot.has_ended(generation);
+        if slot.is_of::<T>(generation) || has_left() {
+            Ok(Ref::new(slot, generation))
+        } else {
+            Err(Gone::Ended)
+        }
+    }
+
+    /// That it is asked as one that has moved here.
+    pub(super) fn guest(&self) -> Option<Guest> {
+        match self.how {
+            How::Home => None,
+            How::HandedOn(home) | How::Hinted(home) => Some(Guest { name: self.name, home }),
+        }
     }
 
     /// The place of which the caller is to be told.
@@ -133,12 +147,18 @@ pub(super) fn route(caller: &Caller, body: &Body) -> Option<Elsewhere> {
         }
         How::HandedOn((to, slot, generation)) | How::Hinted((to, slot, generation)) => {
             let is_here = slot::by_number(asked.name.0).is_some_and(|slot| !slot.is_over(asked.name.1));
-            if is_here {
+            // Without its home it has ended.
+            if is_here || caller.here().down(to).is_some() {
                 return None;
             }
             Some(Elsewhere { to, body: asked.again((slot, generation), How::Home) })
         }
     }
+}
+
+/// The place, if the object is still there.
+pub(super) fn still(place: Option<Name>) -> Option<Name> {
+    place.filter(|&(_, slot, generation)| slot::by_number(slot).is_some_and(|slot| !slot.is_over(generation)))
 }
 
 /// The body of an answer. `place`: of this the caller is told.

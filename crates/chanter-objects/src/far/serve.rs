@@ -8,8 +8,8 @@ use chanter_cluster::__table::{Begin, Duty, raw, raw_here, read};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::request::{Asked, answer, route};
-use super::space::entered;
+use super::request::{Asked, answer, route, still};
+use super::space::{entered, for_guest};
 use crate::lazy::{Answer, Answers, Forward};
 use crate::{Gone, Ref};
 
@@ -24,16 +24,17 @@ where
 {
     raw_here(name, route, move |caller, body| {
         entered(caller.here(), async move {
-            let (called, place) = {
+            let (called, guest, place) = {
                 let asked = Asked::read(&body)?;
                 let place = asked.tells(&caller);
                 match asked.object() {
-                    Ok(to) => (call(to, read(asked.arguments)?).into_future(), place),
+                    Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
                     Err(gone) => return answer::<R>(Err(gone), place),
                 }
             };
             drop(body);
-            answer(called.await, place)
+            let result = for_guest(guest, called).await;
+            answer(result, still(place))
         })
     })
 }
@@ -49,16 +50,17 @@ where
 {
     raw(name, route, move |caller, duty, body| {
         entered(caller.here(), async move {
-            let (called, place) = {
+            let (called, guest, place) = {
                 let asked = Asked::read(&body)?;
                 let place = asked.tells(&caller);
                 match asked.object() {
-                    Ok(to) => (call(to, read(asked.arguments)?).into_future(), place),
+                    Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
                     Err(gone) => return answer::<R>(Err(gone), place),
                 }
             };
             drop(body);
-            answer(answers(called, duty).await, place)
+            let result = for_guest(guest, answers(called, duty)).await;
+            answer(result, still(place))
         })
     })
 }

@@ -16,8 +16,10 @@ use chanter_cluster::Here;
 
 use super::continuation::Cells;
 use super::estate::Estates;
-use super::moved::Hints;
+use super::moved::{self, Hints, Moved};
+use super::request::Name;
 use crate::reference::Place;
+use crate::slot::{self, Slot};
 
 /// What a process has for objects.
 pub struct Space {
@@ -109,6 +111,67 @@ fn with_current<R>(body: impl FnOnce(Option<&Here>) -> R) -> R {
     }
     // SAFETY: `within` borrows it until it has put back what was there before.
     body(Some(unsafe { &*current }))
+}
+
+/// An object that is asked for as one that has moved here, by slot and generation, and its home.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guest {
+    pub(super) name: (u32, u32),
+    pub(super) home: Name,
+}
+
+thread_local! {
+    /// For whom the current poll runs a method.
+    static GUEST: Cell<Option<Guest>> = const { Cell::new(None) };
+}
+
+/// The home of an object that has moved here, if the current poll is a request's that was handed on to it.
+pub(super) fn home_of(name: (u32, u32)) -> Option<Name> {
+    GUEST.get().filter(|guest| guest.name == name).map(|guest| guest.home)
+}
+
+/// Whether who has found that generation not to be live asks elsewhere: it has moved, or has come back; or it was a guest, and has left,
+/// which its home knows (INV-MOVED 3 and 4).
+#[cold]
+pub(crate) fn is_elsewhere(slot: &'static Slot, generation: u32) -> bool {
+    let name = (slot::number_of(slot), generation);
+    home_of(name).is_some() || Moved::lock().with(|table| moved::is_elsewhere(table, slot, name))
+}
+
+/// Runs a request's method, if it is one for a guest.
+pub(super) fn for_guest<F: Future>(guest: Option<Guest>, future: F) -> ForGuest<F> {
+    ForGuest { guest, future }
+}
+
+/// See [`for_guest`].
+pub(super) struct ForGuest<F> {
+    guest: Option<Guest>,
+    future: F,
+}
+
+impl<F: Future> Future for ForGuest<F> {
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        /// Puts back what was there.
+        struct Back(Option<Guest>);
+        impl Drop for Back {
+            fn drop(&mut self) {
+                GUEST.set(self.0);
+            }
+        }
+        // SAFETY: the future is not moved, and the other field is not pinned.
+        let (guest, future) = unsafe {
+            let this = self.get_unchecked_mut();
+            (this.guest, Pin::new_unchecked(&mut this.future))
+        };
+        if guest.is_none() && GUEST.get().is_none() {
+            return future.poll(cx);
+        }
+        let _back = Back(GUEST.replace(guest));
+        future.poll(cx)
+    }
 }
 
 /// The current process.
