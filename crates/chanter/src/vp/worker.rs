@@ -402,7 +402,7 @@ impl Vp {
         if self.is_stand_in() {
             self.sleeper.rise();
         }
-        if is_asleep && !self.enter() && !(self.is_stand_in() && self.enter_slowly()) {
+        if is_asleep && !self.enter_again() {
             // It was; who took it counts as awake. The notification that ended
             // our wait may have been meant for it.
             return vp.reactor.notify();
@@ -415,6 +415,21 @@ impl Vp {
         if machine.reports_deadlocks {
             self.look_for_deadlock();
         }
+    }
+
+    /// Behind a wait: whether nobody has taken the seat.
+    fn enter_again(&self) -> bool {
+        if self.is_stand_in() {
+            return self.enter_slowly();
+        }
+        while !self.enter() {
+            if self.seat.is_taken_from(&self.sitter) {
+                return false;
+            }
+            // A passer has it, and may give up: then nobody has counted us as awake.
+            std::thread::yield_now();
+        }
+        true
     }
 
     /// Whether others have something for us.
