@@ -43,12 +43,14 @@ macro_rules! conc {
                 ::core::future::poll_fn(|cx| {
                     // All are polled, whatever comes of the others.
                     if $($name.as_mut().poll_now(cx))&+ {
-                        ::core::task::Poll::Ready(($($name.as_mut().take(),)+))
+                        ::core::task::Poll::Ready(())
                     } else {
                         ::core::task::Poll::Pending
                     }
                 })
-                .await
+                .await;
+                // Each from where it is: not by way of what is ready.
+                ($($name.as_mut().take(),)+)
             }
         };
     };

@@ -342,6 +342,17 @@ where
                 Poll::Pending => return Poll::Pending,
             }
             // SAFETY: the method has let go of it.
+            if let Answer::Filled(value) = unsafe { &mut *answer } {
+                // (By itself: it was just stored so. Whoever loads it along with its mark waits for both stores.)
+                // SAFETY: there, and not taken again: overwritten without a drop.
+                let value = unsafe {
+                    let value = ptr::read(value);
+                    ptr::write(answer, Answer::None);
+                    value
+                };
+                return Poll::Ready(Ok(value));
+            }
+            // SAFETY: as above.
             match unsafe { ptr::replace(answer, Answer::None) } {
                 Answer::Filled(value) => return Poll::Ready(Ok(value)),
                 Answer::Failed(gone) => return Poll::Ready(Err(gone)),

@@ -371,6 +371,17 @@ impl<T, I: Inside, A, F: Future> Drop for Undo<'_, T, I, A, F> {
 impl<T, I, A, F: Future> Drop for MayBlock<T, I, A, F> {
     #[inline(always)]
     fn drop(&mut self) {
+        // What has ended at once is dropped by one look.
+        if self.stage != Stage::Over {
+            self.drop_before_its_end();
+        }
+    }
+}
+
+impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
+    #[cold]
+    #[inline(never)]
+    fn drop_before_its_end(&mut self) {
         // SAFETY: the stage says what is there.
         unsafe {
             match self.stage {
