@@ -553,8 +553,8 @@ impl Vp {
 
     /// Where a new thread is to run, if the policy says so.
     pub(crate) fn place(&self, vps: usize) -> Option<usize> {
+        // If we are away, or stand in, it runs where it is spawned.
         if !self.terms.get().places || !self.enter() {
-            // We are away, or stand in: it runs where it is spawned.
             return None;
         }
         let place = self.policy().place(vps).filter(|index| *index < vps);

@@ -33,7 +33,7 @@ use crate::policy::{ReadyQueue, Reason};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Nanoseconds that it costs if a thread comes from another virtual processor: both sides lose cache lines, and it will go back.
-/// Without optimisation all that follows takes several times as long, as everything.
+/// (Ten times as much with debug assertions: such builds are mostly not optimised, and crossings slow there, as everything.)
 const FARE: i64 = if cfg!(debug_assertions) { 3_500 } else { 350 };
 /// Nanoseconds that it costs two virtual processors if one of them wakes the other.
 const WAKE: i64 = 10_000;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use chanter::policy::Fifo;
+use chanter::policy::{Bands, Fifo, Policy, Ready, Reason};
 use chanter::prelude::*;
 use chanter::{Topology, current_vp};
 
@@ -143,6 +143,53 @@ fn spawned_near_another_thread() {
         // Of another machine, which may be gone.
         assert_eq!(spawn_near(&elsewhere, async { 1 }).join().await.unwrap(), 1);
     });
+}
+
+/// Sends new threads to processor 1, and counts how often it was asked where they go.
+struct Elsewhere {
+    inner: Fifo,
+    places: bool,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Policy for Elsewhere {
+    fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
+        self.inner.enqueue(thread, reason)
+    }
+    fn next(&self) -> Option<Ready> {
+        self.inner.next()
+    }
+    fn place(&self, _vps: usize) -> Option<usize> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        Some(1)
+    }
+    fn places(&self) -> bool {
+        self.places
+    }
+}
+
+/// Also as the first of bands.
+#[test]
+fn policies_that_place_no_threads_are_not_asked() {
+    watchdog!();
+    for (places, banded) in [(true, false), (true, true), (false, false), (false, true)] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let policy = move |_| -> Box<dyn Policy> {
+            let inner: Box<dyn Policy> =
+                Box::new(Elsewhere { inner: Fifo::new(), places, asked: Arc::clone(&count) });
+            if banded { Box::new(Bands::new([inner], |_: &Ready, _| 0)) } else { inner }
+        };
+        let machine = Machine::builder().vps(2).policy(policy).build().unwrap();
+        let index = machine.block_on(async {
+            let (to, from) = channel();
+            // (Who joins a thread that has not begun runs it where it is.)
+            drop(spawn(async move { to.send(current_vp().unwrap().index()).await }));
+            from.recv().await.unwrap()
+        });
+        let is_asked = asked.load(Ordering::SeqCst) > 0;
+        assert_eq!((index, is_asked), (usize::from(places), places), "banded: {banded}");
+    }
 }
 
 /// A torus of threads, each on the virtual processor that its place is mapped
