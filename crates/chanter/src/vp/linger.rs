@@ -59,6 +59,11 @@ impl Shared {
         let awake = self.awake.load(Relaxed);
         awake > 1 && u64::try_from(awake).is_ok_and(|awake| awake <= cores())
     }
+
+    /// Whether there is a core for one more than those that are awake.
+    pub(super) fn has_a_core_left(&self) -> bool {
+        u64::try_from(self.awake.load(Relaxed)).is_ok_and(|awake| awake < cores())
+    }
 }
 
 impl Vp {
@@ -75,7 +80,8 @@ impl Vp {
         came
     }
 
-    fn linger_for(&self, time: Duration, over: &dyn Fn() -> bool) -> bool {
+    /// Waits so long for what others may send, or until `over`. Whether something has come.
+    pub(super) fn linger_for(&self, time: Duration, over: &dyn Fn() -> bool) -> bool {
         let from = Instant::now();
         loop {
             for _ in 0..16 {

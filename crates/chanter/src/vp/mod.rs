@@ -19,6 +19,7 @@ mod groups;
 mod hand_over;
 mod handle;
 mod linger;
+mod long_turn;
 mod machine;
 mod observe;
 mod processor;
@@ -77,6 +78,7 @@ use crate::time::Timers;
 use counters::Counters;
 use hand_over::{Seat, Sitter};
 use linger::Linger;
+use long_turn::LongTurns;
 use replace::Cause;
 pub(crate) use replace::Replacement;
 use sleep::{Sleeper, Wake};
@@ -156,6 +158,7 @@ pub(crate) struct Vp {
     linger: Linger,
     /// What it has stolen, and whether that has paid.
     thefts: Thefts,
+    long_turns: LongTurns,
     /// Driver: turns until the clock is looked at.
     until_look: Cell<u32>,
     /// Driver: when timers and I/O were looked at last.
@@ -255,6 +258,7 @@ impl Vp {
             soon: std::cell::UnsafeCell::new(ReadyQueue::new()),
             linger: Linger::default(),
             thefts: Thefts::new(),
+            long_turns: LongTurns::new(),
             soon_runs: Cell::new(0),
             overtook: Cell::new(0),
             until_look: Cell::new(1),
@@ -667,7 +671,8 @@ impl Vp {
         } else {
             soon.push_back(thread);
         }
-        self.share();
+        self.long_turns.has_woken(self.counters.polls.get());
+        self.share_woken();
     }
 
     /// Whether a thread may go before those that are to run soon: the first in a turn of one

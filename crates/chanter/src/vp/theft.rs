@@ -113,19 +113,23 @@ impl Thefts {
     fn review(&self, now: Instant, arrivals: u64, credit: i64) -> Option<usize> {
         let mut theft = self.open.take()?;
         let balance = theft.balance(now, arrivals);
-        let rarity = self.rarity.get();
         if balance >= -credit {
             if balance >= 0 {
-                self.rarity.set((rarity / 2).max(RARE));
+                self.rarity.set((self.rarity.get() / 2).max(RARE));
             }
             self.open.set(Some(theft));
             return None;
         }
-        let overdraft = Duration::from_nanos(balance.unsigned_abs());
-        self.rarity.set((rarity * 2).min(RAREST));
-        self.until.set(Some(now + overdraft.saturating_mul(rarity).min(LONGEST)));
-        self.is_pausing.store(true, Relaxed);
+        self.lose(now, balance.unsigned_abs());
         Some(theft.victim)
+    }
+
+    /// So many nanoseconds were lost: a pause begins.
+    fn lose(&self, now: Instant, loss: u64) {
+        let rarity = self.rarity.get();
+        self.rarity.set((rarity * 2).min(RAREST));
+        self.until.set(Some(now + Duration::from_nanos(loss).saturating_mul(rarity).min(LONGEST)));
+        self.is_pausing.store(true, Relaxed);
     }
 
     /// The thief is hungry again: settles the account. May it steal?
@@ -140,6 +144,11 @@ impl Thefts {
     /// Whether to wake it is of no use, unless for a fork.
     pub(super) fn is_pausing(&self) -> bool {
         self.is_pausing.load(Relaxed)
+    }
+
+    /// Whether it has nothing to run, and has asked for something. A hint.
+    pub(super) fn is_hungry(&self) -> bool {
+        self.is_hungry.load(Relaxed)
     }
 
     /// For how long, from `now` on.
@@ -199,6 +208,37 @@ impl Vp {
         }
     }
 
+    /// The same when a thread was woken. One alone runs next, unless the turn is long: somebody hungry is to look after it.
+    #[inline(always)]
+    pub(super) fn share_woken(&self) {
+        if self.machine().hungry.load(Relaxed) > 0 {
+            // SAFETY: we are the holder, inside.
+            if unsafe { self.soon() }.len() > 1 {
+                self.give_half();
+            } else {
+                self.call();
+            }
+        }
+    }
+
+    /// The caller was called in vain.
+    pub(super) fn was_called_in_vain(&self) {
+        self.stop_asking(false);
+        self.thefts.lose(Instant::now(), WAKE as u64);
+    }
+
+    /// The caller has taken something from `victim` in the middle of a turn there.
+    pub(super) fn has_taken_from(&self, victim: &Self) {
+        self.stop_asking(false);
+        self.has_stolen_from(victim);
+    }
+
+    /// All others of the machine, the next one first.
+    pub(super) fn others(&self) -> impl Iterator<Item = &Self> {
+        let vps = &self.machine().vps;
+        (1..vps.len()).map(move |step| &*vps[(self.index + step) % vps.len()])
+    }
+
     #[cold]
     #[inline(never)]
     fn give_half(&self) {
@@ -208,24 +248,13 @@ impl Vp {
         if !self.terms.get().lets_woken_run {
             return self.displace_half();
         }
-        let machine = self.machine();
-        let count = machine.vps.len();
-        let mut others = (1..count).map(|step| &machine.vps[(self.index + step) % count]);
         // (Those of one crew have one OS thread.)
         let is_other = |vp: &Self| !ptr::eq(vp.leader(), self.leader());
-        let Some(thief) = others.find(|vp| is_other(vp) && vp.stop_being_hungry()) else { return };
+        let Some(thief) = self.others().find(|vp| is_other(vp) && vp.stop_being_hungry()) else { return };
         let begun = Instant::now();
         thief.thefts.giver.store(self.index, Relaxed);
         // SAFETY: we are the holder, inside.
-        let soon = unsafe { self.soon() };
-        let mut given = ReadyQueue::new();
-        for _ in 0..(soon.len() / 2).min(MOST_GIVEN) {
-            match soon.pop_back() {
-                Some(thread) if thread.may_move() => given.push_front(thread),
-                Some(thread) => soon.push_front(thread),
-                None => break,
-            }
-        }
+        let mut given = unsafe { self.take_soon(self.soon().len() / 2) };
         while let Some(thread) = given.pop_front() {
             thief.push(thread);
         }
@@ -234,6 +263,24 @@ impl Vp {
             theft.at += begun.elapsed();
             self.thefts.open.set(Some(theft));
         }
+    }
+
+    /// Takes so many of the threads that run soon, the last ones, as far as they may move.
+    ///
+    /// # Safety
+    /// The caller is the holder, inside, or the passer, in between.
+    pub(super) unsafe fn take_soon(&self, count: usize) -> ReadyQueue {
+        // SAFETY: the caller's contract.
+        let soon = unsafe { self.soon() };
+        let mut taken = ReadyQueue::new();
+        for _ in 0..count.min(MOST_GIVEN) {
+            match soon.pop_back() {
+                Some(thread) if thread.may_move() => taken.push_front(thread),
+                Some(thread) => soon.push_front(thread),
+                None => break,
+            }
+        }
+        taken
     }
 
     /// The policy decides: half of what runs soon goes back to it, and it may give that away.

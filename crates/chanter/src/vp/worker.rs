@@ -349,6 +349,9 @@ impl Vp {
         if may_steal {
             self.ask_for_half();
         }
+        if self.look_at_long_turns(over) {
+            return self.exit();
+        }
         if self.linger(over) {
             self.stop_asking(false);
             return self.exit();
@@ -466,6 +469,7 @@ impl Vp {
             || vp.policies.is_asked()
             || self.binding.is_asked(&vp.binding)
             || self.policy().waiting() > 0
+            || self.long_turns.is_called()
     }
 
     pub(super) fn has_soon(&self) -> bool {

@@ -102,6 +102,25 @@ fn passed_round() {
     assert_eq!(processor.ready.get(), uses);
 }
 
+/// Somebody else looks at what is ready in the middle of a turn, and the seat stays where it is (`long_turn`): a worker
+/// that wants in meanwhile finds itself away once, and then not.
+fn looked_at() {
+    let processor = Processor::new();
+    let other = Arc::clone(&processor);
+    let worker = thread::spawn(move || {
+        let uses = u32::from(other.use_as(&other.worker));
+        uses + u32::from(other.use_as(&other.worker))
+    });
+    let mut uses = 0;
+    for _ in 0..2 {
+        let look = || processor.ready.set(processor.ready.get() + 1);
+        uses += u32::from(processor.seat.pass(&processor.worker, &processor.worker, look));
+    }
+    uses += worker.join().unwrap();
+    assert!(processor.use_as(&processor.worker), "the seat is where it was");
+    assert_eq!(processor.ready.get(), uses + 1);
+}
+
 #[test]
 fn seats_have_one_user() {
     check(handed_over);
@@ -115,6 +134,21 @@ fn seats_are_regained() {
 #[test]
 fn seats_come_back_to_who_is_on_its_way_in() {
     check(passed_round);
+}
+
+#[test]
+fn seats_are_looked_at() {
+    check(looked_at);
+}
+
+#[test]
+fn looks_need_the_light_fence() {
+    needs("bias_light", Relaxed, looked_at);
+}
+
+#[test]
+fn looks_need_release() {
+    needs("seat_pass", Relaxed, looked_at);
 }
 
 #[test]
