@@ -91,6 +91,7 @@ const fn row(
 
 /// All of them.
 pub const ROWS: &[Row] = &[
+    row("compute", "microsecond", (200_000, 2_000), talk::alone),
     row("pairs-1/hosts", "trip", (300_000, 3_000), |machine, n| talk::pairs::<Synchronous>(machine, 1, n)),
     row("pairs-8/hosts", "trip", (800_000, 4_000), |machine, n| talk::pairs::<Synchronous>(machine, 8, n)),
     row("pairs-64/hosts", "trip", (800_000, 6_400), |machine, n| talk::pairs::<Synchronous>(machine, 64, n)),

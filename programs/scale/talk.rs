@@ -79,6 +79,27 @@ fn compute(from: u64, rounds: u64) -> u64 {
     (0..rounds).fold(from, |x, i| black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i)))
 }
 
+/// Threads that compute, and say nothing: what the cores give at most.
+pub(super) fn alone(machine: &Machine, microseconds: u64) -> Ran {
+    const THREADS: u64 = 100;
+    let each = microseconds / THREADS;
+    let done = on(machine, async move {
+        let work = move |i: u64| async move {
+            (0..each).for_each(|round| {
+                black_box(compute(i + round, MICROSECOND));
+            });
+            each
+        };
+        let threads: Vec<_> = (0..THREADS).map(|i| spawn(work(i))).collect();
+        let mut sum = 0;
+        for thread in threads {
+            sum += thread.join().await.unwrap_or(0);
+        }
+        sum
+    });
+    done.ran(each * THREADS, each * THREADS)
+}
+
 /// Eight senders, each with a microsecond of work a message, and one that chooses among them.
 pub(super) fn choice(machine: &Machine, messages: u64) -> Ran {
     const SENDERS: u64 = 8;

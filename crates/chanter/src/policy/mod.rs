@@ -272,11 +272,12 @@ impl Others<'_> {
         vp.give(self.thief)
     }
 
-    /// Asks all of them, beginning at a random one.
+    /// Asks all of them that are awake, beginning at a random one. (Who sleeps has nothing that is ready.)
     pub fn ask_in_random_order(&self) -> Option<Ready> {
         let count = self.vps.len();
         let start = random(count);
-        (0..count).find_map(|step| self.ask((start + step) % count))
+        let all = (0..count).map(|step| (start + step) % count);
+        all.filter(|index| !self.vps[*index].is_asleep()).find_map(|index| self.ask(index))
     }
 
     /// How many virtual processors the machine has.

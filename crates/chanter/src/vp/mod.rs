@@ -701,6 +701,11 @@ impl Vp {
         std::mem::forget(alive);
     }
 
+    /// Whether the driver sleeps. A hint.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.leader().sleeper.is_asleep()
+    }
+
     /// Wakes the driver, or starts one.
     pub(crate) fn notify(&self) {
         let leader = self.leader();

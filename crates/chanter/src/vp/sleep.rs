@@ -107,6 +107,11 @@ impl Sleeper {
         full_fence(order::sleep_fence());
     }
 
+    /// Whether its driver sleeps: then nothing is ready there (a hint).
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == ASLEEP
+    }
+
     /// Whether somebody drives it and is not asleep (a hint).
     pub(crate) fn is_awake(&self) -> bool {
         self.state.load(Ordering::Relaxed) == AWAKE

@@ -440,7 +440,9 @@ impl Vp {
         let vp = self.principal();
         let exposes = |other: &Self| !ptr::eq(other, self) && other.forks.has_exposed();
         let may_steal = !self.thefts.is_pausing();
-        let waits = |other: &Self| (may_steal && !ptr::eq(other, vp) && other.gives() > 1) || exposes(other);
+        // (Who sleeps has nothing; to look into a policy costs all who look there a shared word.)
+        let gives = |other: &Self| !other.is_asleep() && other.gives() > 1;
+        let waits = |other: &Self| (may_steal && !ptr::eq(other, vp) && gives(other)) || exposes(other);
         let machine = self.machine();
         !self.has_enough()
             && (machine.vps.iter().any(|other| waits(other)) || machine.find_stand_in(exposes).is_some())
