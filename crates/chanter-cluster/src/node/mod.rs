@@ -157,8 +157,13 @@ impl LinkState {
 
 /// Whether the frame is sent because of one that has come.
 fn is_answer(body: &Body) -> bool {
-    const ANSWERS: [u8; 4] =
-        [Kind::Acknowledge as u8, Kind::Found as u8, Kind::Gone as u8, Kind::Answer as u8];
+    const ANSWERS: [u8; 5] = [
+        Kind::Acknowledge as u8,
+        Kind::Found as u8,
+        Kind::Gone as u8,
+        Kind::Answer as u8,
+        Kind::Returned as u8,
+    ];
     body.frame().first().is_some_and(|kind| ANSWERS.contains(kind))
 }
 
