@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use chanter::Event;
+#[cfg(unix)]
+use chanter::event::from_cancel_safe;
 
 #[cfg(unix)]
 use crate::engine::near::{Near, Seat};
@@ -16,6 +18,7 @@ use crate::inbox::Inbox;
 use crate::launcher::Launched;
 use crate::name::ThreadName;
 use crate::node::Node;
+use crate::program::{self, Disagreement};
 use crate::pump::Pump;
 
 /// A process of a cluster, as its own threads see it. Clones are the same process.
@@ -106,7 +109,21 @@ impl Here {
     /// As [`local`].
     #[cfg(unix)]
     pub async fn launched_with(config: Config) -> Result<Self, StartError> {
-        let Some(mut launched) = Launched::from_env()? else { return Ok(Self::start(Local::alone())) };
+        let Some(launched) = Launched::from_env()? else { return Ok(Self::start(Local::alone())) };
+        let limit = config.start;
+        let here = Self::connected(launched, config).await?;
+        match from_cancel_safe(here.agree()).timeout(limit).await {
+            Some(Ok(())) => Ok(here),
+            Some(Err(disagreement)) => {
+                here.leave().await;
+                Err(StartError::Program(disagreement))
+            }
+            None => Err(StartError::Missing(program::unheard(&here))),
+        }
+    }
+
+    #[cfg(unix)]
+    async fn connected(mut launched: Launched, config: Config) -> Result<Self, StartError> {
         let Some(segment) = launched.segment.take() else {
             return Ok(Self::start(Sockets::start(launched, config).await?));
         };
@@ -114,6 +131,18 @@ impl Here {
         let seat = Seat::take(segment, Peer(launched.number), launched.addresses.len() as u32)?;
         let sockets = Sockets::start(launched, config).await?;
         Ok(Self::start(Near::new(seat, sockets)))
+    }
+
+    /// Compares what this program's processes can be asked (methods of objects, services, functions) with the others', as
+    /// all processes do that [`launched`](Self::launched) makes, when they join. All of them have to.
+    ///
+    /// **Blocks** the thread, until the first process has answered; the first one, until all have asked, or have gone.
+    ///
+    /// # Errors
+    /// This process and another one do not agree on something that both know; the other one is told the same. What they ask of each
+    /// other could not be understood: this process had better leave.
+    pub async fn agree(&self) -> Result<(), Disagreement> {
+        program::agree(self).await
     }
 
     /// Its number.

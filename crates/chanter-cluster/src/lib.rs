@@ -30,6 +30,7 @@ pub mod launcher;
 mod name;
 mod node;
 pub mod port;
+mod program;
 mod pump;
 pub mod remote;
 pub mod service;
@@ -44,6 +45,7 @@ pub use inbox::{
 };
 pub use name::{NameError, Registered, ThreadName};
 pub use node::{Returned, Send, Unknown, Unsent};
+pub use program::Disagreement;
 pub use pump::Pump;
 pub use remote::{
     AskError, Context, Down, EndError, Function, GlobalThread, Offering, Plan, SpawnError, Unended,

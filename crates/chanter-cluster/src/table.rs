@@ -141,6 +141,11 @@ pub fn gone(here: &Here, process: u32) -> impl Event<Output = Why> + Send + use<
     here.node().gone(Peer(process))
 }
 
+/// The names of all of them.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    SERVICES.iter().map(|service| service.name).chain(FUNCTIONS.iter().map(|function| function.name))
+}
+
 /// A process serves and offers all of them.
 ///
 /// # Panics

@@ -39,6 +39,7 @@ fn errors_of_requests() {
     says(&CallError::BadAnswer("why".into()), &["no use in it: why"]);
     says(&CallError::Panicked("as planned".into()), &["the request panicked: as planned"]);
     says(&CallError::GivenUp, &["given up", "may have been done"]);
+    says(&CallError::NotBegun("it left".to_owned()), &["handed on", "it left", "made again"]);
     says(&ServeError::Taken("a::b"), &["\"a::b\" already", "choose another name"]);
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use chanter_cluster::Disagreement;
+
 use crate::MpiError;
 
 /// How this process was started.
@@ -36,6 +38,8 @@ pub enum StartError {
     /// What the launcher has said to this process is wrong, or the others were not found.
     #[cfg(unix)]
     Sockets(String),
+    /// Another process is of another version of the program.
+    Program(Disagreement),
     /// The OS refuses what a machine needs.
     Machine(String),
 }
@@ -56,6 +60,7 @@ impl fmt::Display for StartError {
             Self::Mpi(error) => error.fmt(f),
             #[cfg(unix)]
             Self::Sockets(error) => f.write_str(error),
+            Self::Program(disagreement) => disagreement.fmt(f),
             Self::Machine(error) => f.write_str(error),
         }
     }

@@ -50,7 +50,10 @@ fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Here) -> T) -> Result<T,
     let ran = catch_unwind(AssertUnwindSafe(|| {
         machine.block_on(async {
             let here = Here::start_polled(Arc::clone(&engine), &pump);
-            let value = main(here.clone()).await;
+            let value = match here.agree().await {
+                Ok(()) => Ok(main(here.clone()).await),
+                Err(disagreement) => Err(StartError::Program(disagreement)),
+            };
             here.leave().await;
             value
         })
@@ -62,7 +65,7 @@ fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Here) -> T) -> Result<T,
     });
     drop(machine);
     engine.finish()?;
-    Ok(value)
+    value
 }
 
 fn without<T>(builder: Builder, main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {

@@ -127,6 +127,7 @@ impl<T, M: Method<T>> Call<T, M> {
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn now_slowly(self) -> Result<Result<M::Output, Gone>, Self> {
         match self.at.try_hold(M::MODE, false) {
@@ -187,11 +188,28 @@ impl<T, M: Method<T>> Calling<T, M> {
         unsafe { self.method.assume_init_read() }
     }
 
+    /// As [`poll_slowly`](Self::poll_slowly), with the value, if it is `Ready(Ok)`, in `late`: so that what the usual way yields
+    /// stays in registers.
+    ///
+    /// # Safety
+    /// Pinned.
+    #[cold]
+    #[inline(never)]
+    unsafe fn poll_apart(
+        &mut self,
+        cx: &mut Context<'_>,
+        late: &mut MaybeUninit<M::Output>,
+    ) -> Poll<Result<(), Gone>> {
+        // SAFETY: pinned.
+        unsafe { self.poll_slowly(cx) }.map_ok(|value| {
+            late.write(value);
+        })
+    }
+
     /// Not by a bias: tries the other ways in, and waits.
     ///
     /// # Safety
     /// Pinned.
-    #[inline(never)]
     unsafe fn poll_slowly(&mut self, cx: &mut Context<'_>) -> Poll<Result<M::Output, Gone>> {
         assert!(self.stage != Stage::Over, "a call is polled behind its end");
         if self.stage == Stage::Fresh {
@@ -293,8 +311,14 @@ impl<T, M: Method<T>> Future for Calling<T, M> {
             this.stage = Stage::Over;
             return Poll::Ready(Ok(result));
         }
+        let mut late = MaybeUninit::uninit();
         // SAFETY: pinned.
-        unsafe { this.poll_slowly(cx) }
+        match unsafe { this.poll_apart(cx, &mut late) } {
+            // SAFETY: it is there.
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(unsafe { late.assume_init() })),
+            Poll::Ready(Err(gone)) => Poll::Ready(Err(gone)),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }
 
@@ -311,15 +335,24 @@ impl Drop for Panics<'_> {
 impl<T, M: Method<T>> Drop for Calling<T, M> {
     #[inline(always)]
     fn drop(&mut self) {
+        // What has ended is dropped by one look.
         if self.stage != Stage::Over {
-            // SAFETY: the stage says what is there.
-            unsafe {
-                if self.stage != Stage::Fresh {
-                    self.apart.assume_init_drop();
-                }
-                if self.stage != Stage::Away {
-                    self.method.assume_init_drop();
-                }
+            self.drop_before_its_end();
+        }
+    }
+}
+
+impl<T, M: Method<T>> Calling<T, M> {
+    #[cold]
+    #[inline(never)]
+    fn drop_before_its_end(&mut self) {
+        // SAFETY: the stage says what is there.
+        unsafe {
+            if self.stage != Stage::Fresh {
+                self.apart.assume_init_drop();
+            }
+            if self.stage != Stage::Away {
+                self.method.assume_init_drop();
             }
         }
     }

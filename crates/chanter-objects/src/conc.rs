@@ -3,8 +3,9 @@
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomPinned;
-use std::mem::MaybeUninit;
+use std::mem::{self, ManuallyDrop};
 use std::pin::Pin;
+use std::ptr::{self, NonNull};
 use std::task::{Context, Poll};
 
 use chanter::spawn_parasite;
@@ -36,35 +37,212 @@ use crate::Counter;
 #[macro_export]
 macro_rules! conc {
     ($($name:ident = $call:expr),+ $(,)?) => {
-        let ($($name,)+) = match ($($call,)+) {
-            ($($name,)+) => {
-                // In place: what is moved before it is polled costs more than many a call.
-                $(let mut $name = ::core::pin::pin!($crate::__Part::new($name));)+
-                ::core::future::poll_fn(|cx| {
-                    // All are polled, whatever comes of the others.
-                    if $($name.as_mut().poll_now(cx))&+ {
-                        ::core::task::Poll::Ready(())
-                    } else {
-                        ::core::task::Poll::Pending
-                    }
-                })
-                .await;
-                // Each from where it is: not by way of what is ready.
-                ($($name.as_mut().take(),)+)
+        let ($($name,)+) = match $crate::__list!($($call,)+) {
+            calls => {
+                $(let mut $name = $crate::__Place { part: &mut $crate::__Part::new() };)+
+                // Each is made in its place in this frame, and polled there at once.
+                let are_there = {
+                    let context = $crate::__Now.await;
+                    let are_there = true;
+                    $(
+                        let (call, calls) = calls;
+                        // SAFETY: the place is pinned with this frame, and was not used; nothing is awaited meanwhile.
+                        let are_there = unsafe { $name.first(call, &context) } & are_there;
+                    )+
+                    let () = calls;
+                    are_there
+                };
+                if !are_there {
+                    let mut were_polled = true;
+                    ::core::future::poll_fn(|cx| {
+                        // All are polled, whatever comes of the others.
+                        if !::core::mem::take(&mut were_polled) && $($name.poll_now(cx))&+ {
+                            ::core::task::Poll::Ready(())
+                        } else {
+                            ::core::task::Poll::Pending
+                        }
+                    })
+                    .await;
+                }
+                // SAFETY: all outputs are there.
+                unsafe { ($($name.take(),)+) }
             }
         };
     };
 }
 
-/// One of them: its future, then its output.
+/// `(a, (b, (c, ())))`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __list {
+    () => { () };
+    ($first:expr, $($rest:expr,)*) => { ($first, $crate::__list!($($rest,)*)) };
+}
+
+/// The context of the poll that is under way: there until the next `await`.
+#[doc(hidden)]
+pub struct Polled(NonNull<Context<'static>>);
+
+/// Awaited, it yields that, at once.
+#[doc(hidden)]
+pub struct Now;
+
+impl Future for Now {
+    type Output = Polled;
+
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Polled> {
+        Poll::Ready(Polled(NonNull::from(cx).cast()))
+    }
+}
+
+/// One of them: its future, then its output, if that is not there at once.
 #[doc(hidden)]
 pub struct Part<C: IntoFuture> {
     stage: Stage,
-    /// There while it is `Pending`. Pinned.
-    future: MaybeUninit<C::IntoFuture>,
-    /// There while it is `Ready`.
-    output: MaybeUninit<C::Output>,
+    what: What<C>,
     _pinned: PhantomPinned,
+}
+
+/// As the stage says.
+union What<C: IntoFuture> {
+    nothing: (),
+    /// Pinned.
+    future: ManuallyDrop<C::IntoFuture>,
+    output: ManuallyDrop<C::Output>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Empty,
+    Pending,
+    Ready,
+}
+
+impl<C: IntoFuture> Part<C> {
+    #[inline(always)]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self { stage: Stage::Empty, what: What { nothing: () }, _pinned: PhantomPinned }
+    }
+
+    #[inline(always)]
+    fn put(&mut self, output: C::Output) {
+        self.what.output = ManuallyDrop::new(output);
+        self.stage = Stage::Ready;
+    }
+}
+
+/// A part, in the frame of who awaits it. Dropped, it is empty.
+#[doc(hidden)]
+pub struct Place<'a, C: IntoFuture> {
+    #[doc(hidden)]
+    pub part: &'a mut Part<C>,
+}
+
+impl<C: IntoFuture> Place<'_, C> {
+    /// Makes the call, and polls it. Whether its output is there.
+    ///
+    /// # Safety
+    /// The part is empty, and pinned; nothing has been awaited since the context came.
+    #[inline(always)]
+    pub unsafe fn first(&mut self, call: C, context: &Polled) -> bool {
+        // (By one pointer: the one in the frame would be loaded again behind the call.)
+        let part = &mut *self.part;
+        part.what.future = ManuallyDrop::new(call.into_future());
+        let made = Made(part);
+        // SAFETY: it is polled still: the caller's contract.
+        let cx = unsafe { &mut *context.0.as_ptr() };
+        // SAFETY: there, and pinned.
+        let poll = unsafe { Pin::new_unchecked(&mut *made.0.what.future) }.poll(cx);
+        let part = made.part();
+        match poll {
+            Poll::Ready(output) => {
+                // SAFETY: there, and never used again.
+                unsafe { ManuallyDrop::drop(&mut part.what.future) };
+                part.put(output);
+                true
+            }
+            Poll::Pending => {
+                part.stage = Stage::Pending;
+                false
+            }
+        }
+    }
+
+    /// Whether its output is there.
+    pub fn poll_now(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.part.stage != Stage::Pending {
+            return true;
+        }
+        // SAFETY: there, and pinned.
+        let future = unsafe { Pin::new_unchecked(&mut *self.part.what.future) };
+        let Poll::Ready(output) = future.poll(cx) else { return false };
+        self.part.stage = Stage::Empty;
+        // SAFETY: there, and never used again.
+        unsafe { ManuallyDrop::drop(&mut self.part.what.future) };
+        self.part.put(output);
+        true
+    }
+
+    /// Its output.
+    ///
+    /// # Safety
+    /// It is there.
+    #[inline(always)]
+    pub unsafe fn take(self) -> C::Output {
+        debug_assert!(self.part.stage == Stage::Ready);
+        // Not by way of a drop: the frame's end looks at nothing.
+        let this = ManuallyDrop::new(self);
+        // SAFETY: there, and not taken again.
+        unsafe { ptr::from_ref(&*this.part.what.output).read() }
+    }
+}
+
+impl<C: IntoFuture> Drop for Place<'_, C> {
+    fn drop(&mut self) {
+        // SAFETY: the stage says what is there, and it is never used again.
+        unsafe {
+            match mem::replace(&mut self.part.stage, Stage::Empty) {
+                Stage::Empty => (),
+                Stage::Pending => ManuallyDrop::drop(&mut self.part.what.future),
+                Stage::Ready => ManuallyDrop::drop(&mut self.part.what.output),
+            }
+        }
+    }
+}
+
+/// While a call is polled for the first time: dropped, so is the call.
+struct Made<'a, C: IntoFuture>(&'a mut Part<C>);
+
+impl<'a, C: IntoFuture> Made<'a, C> {
+    /// It is over.
+    #[inline(always)]
+    fn part(self) -> &'a mut Part<C> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: it is not used any more, nor dropped.
+        unsafe { ptr::read(&this.0) }
+    }
+}
+
+impl<C: IntoFuture> Drop for Made<'_, C> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: there, and never used again.
+        unsafe { ManuallyDrop::drop(&mut self.0.what.future) }
+    }
+}
+
+impl fmt::Debug for Polled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Polled(..)")
+    }
+}
+
+impl fmt::Debug for Now {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Now(..)")
+    }
 }
 
 impl<C: IntoFuture> fmt::Debug for Part<C> {
@@ -73,65 +251,9 @@ impl<C: IntoFuture> fmt::Debug for Part<C> {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Pending,
-    Ready,
-    Taken,
-}
-
-impl<C: IntoFuture> Part<C> {
-    #[inline(always)]
-    pub fn new(call: C) -> Self {
-        Self {
-            stage: Stage::Pending,
-            future: MaybeUninit::new(call.into_future()),
-            output: MaybeUninit::uninit(),
-            _pinned: PhantomPinned,
-        }
-    }
-
-    /// Whether its output is there.
-    #[inline(always)]
-    pub fn poll_now(self: Pin<&mut Self>, cx: &mut Context<'_>) -> bool {
-        // SAFETY: the future is not moved.
-        let this = unsafe { self.get_unchecked_mut() };
-        if this.stage != Stage::Pending {
-            return true;
-        }
-        // SAFETY: there, and pinned with us.
-        let future = unsafe { Pin::new_unchecked(this.future.assume_init_mut()) };
-        let Poll::Ready(output) = future.poll(cx) else { return false };
-        this.output.write(output);
-        this.stage = Stage::Ready;
-        // SAFETY: there, and never used again.
-        unsafe { this.future.assume_init_drop() };
-        true
-    }
-
-    /// Its output, which is there.
-    #[inline(always)]
-    pub fn take(self: Pin<&mut Self>) -> C::Output {
-        // SAFETY: the future is not moved: there is none.
-        let this = unsafe { self.get_unchecked_mut() };
-        assert!(this.stage == Stage::Ready, "it is polled behind its end");
-        this.stage = Stage::Taken;
-        // SAFETY: there, and not taken again.
-        unsafe { this.output.assume_init_read() }
-    }
-}
-
-impl<C: IntoFuture> Drop for Part<C> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: the stage says what is there.
-        unsafe {
-            match self.stage {
-                Stage::Pending => self.future.assume_init_drop(),
-                Stage::Ready => self.output.assume_init_drop(),
-                Stage::Taken => (),
-            }
-        }
+impl<C: IntoFuture> fmt::Debug for Place<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Place(..)")
     }
 }
 

@@ -30,7 +30,7 @@ pub enum Gone {
 /// Whether a call that was lost has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Begun {
-    /// It never left this process.
+    /// It never left this process; or who should have handed it on could not.
     No,
     /// It may have run, in part or whole, or not at all. It did not run twice.
     Unknown,

@@ -11,7 +11,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
 use std::marker::{PhantomData, PhantomPinned};
-use std::mem::MaybeUninit;
+use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::pin::Pin;
 use std::ptr;
 use std::task::{Context, Poll};
@@ -46,6 +46,8 @@ pub enum Answer<T> {
     /// Where it was forwarded to it was not heard.
     Failed(Gone),
     Kept(Promise<T>),
+    /// It was kept, the method has ended, and the caller waits.
+    Awaited(Pin<Box<Sync<Touch<T>>>>),
     /// The caller is another process: who has this may let a third one answer it.
     #[cfg(feature = "cluster")]
     Owed(chanter_cluster::__table::Duty),
@@ -54,6 +56,31 @@ pub enum Answer<T> {
 impl<T> fmt::Debug for Answer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Answer(..)")
+    }
+}
+
+impl<T> Answer<T> {
+    /// In place of what is there: nothing, unless the caller is another process.
+    #[inline(always)]
+    fn fill(&mut self, value: T) {
+        if !matches!(self, Self::None) {
+            self.clear();
+        }
+        // (Made where it lies, behind that: what is made before is copied.)
+        // SAFETY: there is nothing that has to be dropped.
+        unsafe { ptr::write(self, Self::Filled(value)) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn clear(&mut self) {
+        *self = Self::None;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fail(&mut self, gone: Gone) {
+        *self = Self::Failed(gone);
     }
 }
 
@@ -69,7 +96,7 @@ impl<'a, T> Lazy<'a, T> {
     /// Answers. The caller goes on when the method ends.
     #[inline(always)]
     pub fn fill(self, value: T) {
-        *self.answer = Answer::Filled(value);
+        self.answer.fill(value);
     }
 
     /// Lets another call answer in its place, on this stack: `k.forward(other.method(..)).await`. Ends when that method does.
@@ -190,22 +217,20 @@ impl<T, F: Answers<T>> Future for Forwarded<'_, F, T> {
         let Poll::Ready(result) = (unsafe { call.poll_for(cx, answer) }) else { return Poll::Pending };
         if let Err(gone) = result {
             // SAFETY: the call has let go of it.
-            unsafe { *answer = Answer::Failed(gone) };
+            unsafe { (*answer).fail(gone) };
         }
         Poll::Ready(())
     }
 }
 
 /// A call of a method that takes its continuation.
+///
+/// Both parts are dropped by one look each, in that order: when it has ended at once, there is nothing in either.
 pub(crate) struct LazyCall<T, I, A, F: Future, R> {
-    /// Pinned. Before the place that it uses.
-    call: MayBlock<T, I, For<A, R>, F>,
-    /// Whether the method has ended, and its continuation was kept.
-    is_kept: bool,
-    /// There while it is kept: on the heap, as the continuation is.
-    kept: MaybeUninit<Pin<Box<Sync<Touch<R>>>>>,
-    /// Where the method answers, if the call is awaited rather than forwarded to.
-    answer: UnsafeCell<Answer<R>>,
+    /// Pinned. It uses the place.
+    call: ManuallyDrop<MayBlock<T, I, For<A, R>, F>>,
+    /// Where the method answers, if the call is awaited rather than forwarded to. When that has ended, what has become of it.
+    answer: UnsafeCell<ManuallyDrop<Answer<R>>>,
     _pinned: PhantomPinned,
 }
 
@@ -215,7 +240,8 @@ unsafe impl<T: Send, I: Send, A: Send, F: Future + Send, R: Send> Send for LazyC
 /// A method, and where it answers.
 struct For<A, R> {
     method: A,
-    answer: *mut Answer<R>,
+    /// There when it begins.
+    answer: MaybeUninit<*mut Answer<R>>,
 }
 
 impl<T, R, A: BeginFor<T, R>> Begin<T> for For<A, R> {
@@ -223,12 +249,13 @@ impl<T, R, A: BeginFor<T, R>> Begin<T> for For<A, R> {
 
     #[inline(always)]
     fn begin(self, value: *mut T) -> A::Method {
-        self.method.begin(value, self.answer)
+        // SAFETY: `poll_for` has said it.
+        self.method.begin(value, unsafe { self.answer.assume_init() })
     }
 
     fn far(self, to: Ref<T>) -> Result<Far<()>, Gone> {
         // SAFETY: nobody else's as long as the call lives, of which what this makes is a part: `poll_for`'s contract.
-        unsafe { self.method.far(to, self.answer) }
+        unsafe { self.method.far(to, self.answer.assume_init()) }
     }
 }
 
@@ -288,13 +315,11 @@ impl<T, I: Inside + Copy, A: BeginFor<T, R>, R> IntoFuture for ToAnswer<T, I, A,
 
     #[inline(always)]
     fn into_future(self) -> Self::IntoFuture {
-        let method = For { method: self.method, answer: ptr::null_mut() };
+        let method = For { method: self.method, answer: MaybeUninit::uninit() };
         LazyCall {
             // SAFETY: `lazy_call`'s contract; and who polls says where the answer is.
-            call: unsafe { MayBlock::new(self.at.again(), self.inside, method) },
-            is_kept: false,
-            kept: MaybeUninit::uninit(),
-            answer: UnsafeCell::new(Answer::None),
+            call: ManuallyDrop::new(unsafe { MayBlock::new(self.at.again(), self.inside, method) }),
+            answer: UnsafeCell::new(ManuallyDrop::new(Answer::None)),
             _pinned: PhantomPinned,
         }
     }
@@ -316,10 +341,10 @@ where
         // SAFETY: `call` is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         if let Some(method) = this.call.method_mut() {
-            method.answer = answer;
+            method.answer.write(answer);
         }
         // SAFETY: pinned with us.
-        unsafe { Pin::new_unchecked(&mut this.call) }.poll(cx)
+        unsafe { Pin::new_unchecked(&mut *this.call) }.poll(cx)
     }
 }
 
@@ -333,16 +358,19 @@ where
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R, Gone>> {
-        if !self.is_kept {
-            let answer = self.answer.get();
+        let answer: *mut Answer<R> = self.answer.get().cast();
+        let runs = !self.call.is_over();
+        if runs {
             // SAFETY: pinned with us, and the method's.
             match unsafe { self.as_mut().poll_for(cx, answer) } {
                 Poll::Ready(Ok(())) => (),
                 Poll::Ready(Err(gone)) => return Poll::Ready(Err(gone)),
                 Poll::Pending => return Poll::Pending,
             }
+        }
+        loop {
             // SAFETY: the method has let go of it.
-            if let Answer::Filled(value) = unsafe { &mut *answer } {
+            if let Answer::Filled(value) = unsafe { &*answer } {
                 // (By itself: it was just stored so. Whoever loads it along with its mark waits for both stores.)
                 // SAFETY: there, and not taken again: overwritten without a drop.
                 let value = unsafe {
@@ -352,36 +380,72 @@ where
                 };
                 return Poll::Ready(Ok(value));
             }
-            // SAFETY: as above.
-            match unsafe { ptr::replace(answer, Answer::None) } {
-                Answer::Filled(value) => return Poll::Ready(Ok(value)),
-                Answer::Failed(gone) => return Poll::Ready(Err(gone)),
-                Answer::None => return Poll::Ready(Err(Gone::Unanswered)),
-                // SAFETY: nothing that is pinned is moved.
-                Answer::Kept(promise) => unsafe { self.as_mut().get_unchecked_mut() }.keep(promise),
-                #[cfg(feature = "cluster")]
-                Answer::Owed(_) => return Poll::Ready(Err(Gone::Unanswered)),
+            // SAFETY: nothing that is pinned is moved.
+            match unsafe { self.as_mut().get_unchecked_mut() }.settle(cx, runs) {
+                Poll::Ready(Ok(())) => (),
+                Poll::Ready(Err(gone)) => return Poll::Ready(Err(gone)),
+                Poll::Pending => return Poll::Pending,
             }
         }
-        // SAFETY: there, and nothing that is pinned is moved.
-        unsafe { self.get_unchecked_mut().kept.assume_init_mut() }.as_mut().poll(cx)
     }
 }
 
 impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
+    /// The method has ended (`now`: just so), and there is no value. `Ready(Ok)`: there is one.
     #[cold]
-    fn keep(&mut self, promise: Promise<R>) {
-        self.kept.write(Box::pin(promise.into_future()));
-        self.is_kept = true;
+    #[inline(never)]
+    fn settle(&mut self, cx: &mut Context<'_>, now: bool) -> Poll<Result<(), Gone>> {
+        let answer: &mut Answer<R> = self.answer.get_mut();
+        if let Answer::Kept(_) = answer
+            && let Answer::Kept(promise) = mem::replace(answer, Answer::None)
+        {
+            // On the heap, as the continuation is.
+            *answer = Answer::Awaited(Box::pin(promise.into_future()));
+        }
+        let gone = match answer {
+            Answer::Awaited(touch) => match touch.as_mut().poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(value)) => {
+                    *answer = Answer::Filled(value);
+                    return Poll::Ready(Ok(()));
+                }
+                Poll::Ready(Err(gone)) => gone,
+            },
+            Answer::Failed(gone) => *gone,
+            _ => {
+                assert!(now, "a call is polled behind its end");
+                Gone::Unanswered
+            }
+        };
+        *answer = Answer::None;
+        Poll::Ready(Err(gone))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_before_its_end(&mut self) {
+        /// Drops it behind who uses it, also if that panics.
+        struct Last<R>(*mut ManuallyDrop<Answer<R>>);
+
+        impl<R> Drop for Last<R> {
+            fn drop(&mut self) {
+                // SAFETY: there, nobody else's any more, and never used again.
+                unsafe { ManuallyDrop::drop(&mut *self.0) }
+            }
+        }
+
+        let _behind_the_method = Last(self.answer.get());
+        // SAFETY: there, and never used again.
+        unsafe { ManuallyDrop::drop(&mut self.call) }
     }
 }
 
 impl<T, I, A, F: Future, R> Drop for LazyCall<T, I, A, F, R> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.is_kept {
-            // SAFETY: there, and never used again.
-            unsafe { self.kept.assume_init_drop() };
+        // (The place is looked at only when the method has let go of it.)
+        if !self.call.is_over() || !matches!(**self.answer.get_mut(), Answer::None) {
+            self.drop_before_its_end();
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::mem::{self, MaybeUninit};
+use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -69,14 +69,29 @@ impl<T, F: Future, A: FnOnce(*mut T) -> F> Begin<T> for A {
 /// the object is free.
 #[must_use = "calls do nothing unless awaited"]
 pub(crate) struct MayBlock<T, I, A, F: Future> {
-    at: At<T>,
     stage: Stage,
     _inside: I,
-    /// Makes the method's future of the object. There until it is `Running`.
+    parts: Parts<T, A, F>,
+}
+
+/// What there is of a call, as its stage says. One lies where the other was: a call is a part of its caller's frame.
+union Parts<T, A, F: Future> {
+    before: ManuallyDrop<Before<T, A, F::Output>>,
+    within: ManuallyDrop<Within<T, F>>,
+}
+
+/// Until it is `Running`.
+struct Before<T, A, R> {
+    at: At<T>,
+    /// Makes the method's future of the object. There while it is `Fresh` or `Waiting`.
     method: MaybeUninit<A>,
     /// There while it is `Waiting` or `Away`: on the heap, since few calls are, and all are moved.
-    apart: MaybeUninit<Apart<T, F::Output>>,
-    /// There while it is `Running`. Pinned.
+    apart: MaybeUninit<Apart<T, R>>,
+}
+
+/// While it is `Running`.
+struct Within<T, F> {
+    /// Pinned.
     running: MaybeUninit<F>,
     hold: MaybeUninit<Hold<T>>,
 }
@@ -94,7 +109,7 @@ enum Stage {
 
 impl<T, I, A, F: Future> fmt::Debug for MayBlock<T, I, A, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MayBlock({:?})", self.at.name())
+        f.write_str("MayBlock(..)")
     }
 }
 
@@ -136,15 +151,30 @@ impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
     /// As for [`may_block`].
     #[inline(always)]
     pub(crate) unsafe fn new(at: At<T>, inside: I, method: A) -> Self {
-        Self {
-            at,
-            stage: Stage::Fresh,
-            _inside: inside,
-            method: MaybeUninit::new(method),
-            apart: MaybeUninit::uninit(),
-            running: MaybeUninit::uninit(),
-            hold: MaybeUninit::uninit(),
-        }
+        let before = Before { at, method: MaybeUninit::new(method), apart: MaybeUninit::uninit() };
+        Self { stage: Stage::Fresh, _inside: inside, parts: Parts { before: ManuallyDrop::new(before) } }
+    }
+
+    /// Whether it has ended: then there is nothing in it.
+    #[inline(always)]
+    pub(crate) fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    /// # Safety
+    /// It has not begun to run.
+    #[inline(always)]
+    unsafe fn before(&mut self) -> &mut Before<T, A, F::Output> {
+        // SAFETY: the caller's contract.
+        unsafe { &mut self.parts.before }
+    }
+
+    /// # Safety
+    /// What is used of it is there, or is to be written.
+    #[inline(always)]
+    unsafe fn within(&mut self) -> &mut Within<T, F> {
+        // SAFETY: it may be uninitialized.
+        unsafe { &mut self.parts.within }
     }
 }
 
@@ -153,7 +183,7 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
     #[inline(always)]
     pub(crate) fn method_mut(&mut self) -> Option<&mut A> {
         // SAFETY: there while it is fresh.
-        (self.stage == Stage::Fresh).then(|| unsafe { self.method.assume_init_mut() })
+        (self.stage == Stage::Fresh).then(|| unsafe { self.before().method.assume_init_mut() })
     }
 
     /// # Safety
@@ -162,21 +192,44 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
     unsafe fn begin(&mut self, hold: Hold<T>) {
         self.stage = Stage::Over;
         // SAFETY: there, and not taken again.
-        let method = unsafe { self.method.assume_init_read() };
-        self.running.write(method.begin(hold.value()));
-        self.hold.write(hold);
+        let method = unsafe { self.before().method.assume_init_read() };
+        // SAFETY: both are written.
+        let within = unsafe { self.within() };
+        within.running.write(method.begin(hold.value()));
+        within.hold.write(hold);
         self.stage = Stage::Running;
+    }
+
+    /// As [`poll_slowly`](Self::poll_slowly), with the value, if it is `Ready(Ok)`, in `late`: so that what the usual way yields
+    /// stays in registers.
+    ///
+    /// # Safety
+    /// Pinned.
+    #[cold]
+    #[inline(never)]
+    unsafe fn poll_apart(
+        &mut self,
+        cx: &mut Context<'_>,
+        late: &mut MaybeUninit<F::Output>,
+    ) -> Poll<Result<(), Gone>> {
+        // SAFETY: pinned.
+        unsafe { self.poll_slowly(cx) }.map_ok(|value| {
+            late.write(value);
+        })
     }
 
     /// Not by a bias, or not for the first time.
     ///
     /// # Safety
     /// Pinned.
-    #[inline(never)]
     unsafe fn poll_slowly(&mut self, cx: &mut Context<'_>) -> Poll<Result<F::Output, Gone>> {
         assert!(self.stage != Stage::Over, "a call is polled behind its end");
         if self.stage != Stage::Running {
-            let now = if self.stage == Stage::Fresh { self.at.try_hold(I::MODE, true) } else { Ok(None) };
+            let now = match self.stage {
+                // SAFETY: fresh.
+                Stage::Fresh => unsafe { self.before() }.at.try_hold(I::MODE, true),
+                _ => Ok(None),
+            };
             match now {
                 // SAFETY: fresh.
                 Ok(Some(hold)) => unsafe { self.begin(hold) },
@@ -200,17 +253,19 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
     unsafe fn run_at_once(&mut self, inside: Marked<T>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let mut undo = Undo { call: self, inside, has_begun: false };
         // SAFETY: there, and not taken again: if this panics, the call is over.
-        let method = unsafe { undo.call.method.assume_init_read() };
-        undo.call.running.write(method.begin(inside.value()));
+        let method = unsafe { undo.call.before().method.assume_init_read() };
+        // SAFETY: it is written.
+        let running = unsafe { &mut undo.call.within().running };
+        let running = running.write(method.begin(inside.value()));
         undo.has_begun = true;
         // SAFETY: there; pinned with us.
-        let poll = unsafe { Pin::new_unchecked(undo.call.running.assume_init_mut()) }.poll(cx);
+        let poll = unsafe { Pin::new_unchecked(running) }.poll(cx);
         mem::forget(undo);
         if poll.is_ready() {
             self.stage = Stage::Over;
             let last = Last(inside, I::MODE);
             // SAFETY: there, and never used again.
-            unsafe { self.running.assume_init_drop() };
+            unsafe { self.within().running.assume_init_drop() };
             mem::forget(last);
             inside.leave(I::MODE);
         } else {
@@ -222,7 +277,8 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
     #[cold]
     #[inline(never)]
     fn suspend(&mut self, inside: Marked<T>) {
-        self.hold.write(inside.hold(I::MODE));
+        // SAFETY: it is written.
+        unsafe { self.within() }.hold.write(inside.hold(I::MODE));
         self.stage = Stage::Running;
     }
 
@@ -242,24 +298,26 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
                 // SAFETY: fresh.
                 return unsafe { self.go_away(cx, gone) };
             }
-            self.apart.write(Apart::waiting(self.at, I::MODE));
+            // SAFETY: fresh.
+            let before = unsafe { self.before() };
+            before.apart.write(Apart::waiting(before.at, I::MODE));
             self.stage = Stage::Waiting;
         }
         // SAFETY: there.
-        let apart = unsafe { self.apart.assume_init_mut() };
+        let apart = unsafe { self.before().apart.assume_init_mut() };
         let Poll::Ready(ended) = apart.poll(cx) else { return Poll::Pending };
         let hold = match ended {
             Ended::Over(result) => {
                 self.stage = Stage::Over;
                 // SAFETY: there, and never used again.
-                unsafe { self.apart.assume_init_drop() };
+                unsafe { self.before().apart.assume_init_drop() };
                 return Poll::Ready(Some(result));
             }
             Ended::In(hold) => hold,
         };
         self.stage = Stage::Fresh;
         // SAFETY: there, and never used again.
-        unsafe { self.apart.assume_init_drop() };
+        unsafe { self.before().apart.assume_init_drop() };
         match hold {
             Ok(hold) => {
                 // SAFETY: fresh.
@@ -281,9 +339,11 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
         }
         self.stage = Stage::Over;
         // SAFETY: there, and not taken again.
-        let method = unsafe { self.method.assume_init_read() };
-        match method.far(self.at.name()) {
-            Ok(far) => self.apart.write(Apart::Away(far)),
+        let before = unsafe { self.before() };
+        // SAFETY: there, and not taken again.
+        let method = unsafe { before.method.assume_init_read() };
+        match method.far(before.at.name()) {
+            Ok(far) => before.apart.write(Apart::Away(far)),
             Err(gone) => return Poll::Ready(Some(Err(gone))),
         };
         self.stage = Stage::Away;
@@ -296,7 +356,9 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
     #[inline(always)]
     unsafe fn run(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: there.
-        let (running, hold) = unsafe { (self.running.assume_init_mut(), self.hold.assume_init_ref()) };
+        let within = unsafe { self.within() };
+        // SAFETY: there.
+        let (running, hold) = unsafe { (within.running.assume_init_mut(), within.hold.assume_init_ref()) };
         let armed = hold.armed();
         // SAFETY: pinned with us.
         let poll = unsafe { Pin::new_unchecked(running) }.poll(cx);
@@ -315,8 +377,9 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
         self.stage = Stage::Over;
         // SAFETY: there, and never used again. (A panic leaks the hold to nobody: it is dropped behind the future.)
         unsafe {
-            let hold = self.hold.assume_init_read();
-            self.running.assume_init_drop();
+            let within = self.within();
+            let hold = within.hold.assume_init_read();
+            within.running.assume_init_drop();
             drop(hold);
         }
     }
@@ -330,13 +393,20 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> Future for MayBlock<T, I,
         // SAFETY: `waiting` and `running` are not moved; nothing else is pinned.
         let this = unsafe { self.get_unchecked_mut() };
         if this.stage == Stage::Fresh
-            && let Some(inside) = this.at.again().try_mark(I::MODE)
+            // SAFETY: fresh.
+            && let Some(inside) = unsafe { this.before() }.at.again().try_mark(I::MODE)
         {
             // SAFETY: fresh, and pinned.
             return unsafe { this.run_at_once(inside, cx) }.map(Ok);
         }
+        let mut late = MaybeUninit::uninit();
         // SAFETY: pinned.
-        unsafe { this.poll_slowly(cx) }
+        match unsafe { this.poll_apart(cx, &mut late) } {
+            // SAFETY: it is there.
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(unsafe { late.assume_init() })),
+            Poll::Ready(Err(gone)) => Poll::Ready(Err(gone)),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }
 
@@ -355,7 +425,7 @@ impl<T, I: Inside, A, F: Future> Undo<'_, T, I, A, F> {
         let _behind_the_future = Last(inside, I::MODE);
         if has_begun {
             // SAFETY: there, and never used again.
-            unsafe { call.running.assume_init_drop() };
+            unsafe { call.within().running.assume_init_drop() };
         }
     }
 }
@@ -387,15 +457,17 @@ impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
             match self.stage {
                 Stage::Over => (),
                 Stage::Running => {
-                    let _behind_the_future = self.hold.assume_init_read();
-                    self.running.assume_init_drop();
+                    let within = self.within();
+                    let _behind_the_future = within.hold.assume_init_read();
+                    within.running.assume_init_drop();
                 }
-                Stage::Away => self.apart.assume_init_drop(),
+                Stage::Away => self.before().apart.assume_init_drop(),
                 stage => {
+                    let before = self.before();
                     if stage == Stage::Waiting {
-                        self.apart.assume_init_drop();
+                        before.apart.assume_init_drop();
                     }
-                    self.method.assume_init_drop();
+                    before.method.assume_init_drop();
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chanter_cluster::engine::Local;
 use chanter_cluster::{Here, local};
 use chanter_objects::far::enter;
-use chanter_objects::{Continuation, Gone, Lazy, Owner, Promise, Ref, conc, object};
+use chanter_objects::{Begun, Continuation, Gone, Lazy, Owner, Promise, Ref, conc, object};
 
 struct Account {
     balance: i64,
@@ -62,6 +62,17 @@ impl Account {
             Some(next) => k.forward_boxed(next.last()).await,
             None => k.fill(self.balance),
         }
+    }
+
+    /// Lets the next one weigh them, who blocks within.
+    #[method(read)]
+    async fn weigh_next(&self, bytes: Vec<u8>, k: Lazy<'_, i64>) {
+        k.forward(self.next.expect("there is one").weigh_for(bytes)).await;
+    }
+
+    #[method(mut)]
+    async fn weigh_for(&mut self, bytes: Vec<u8>, k: Lazy<'_, i64>) {
+        k.fill(self.weigh(bytes).await);
     }
 
     /// Keeps its continuation for a while.
@@ -266,6 +277,52 @@ async fn floods_of_bytes_wait() {
         sum += call.join().await.unwrap();
     }
     assert_eq!((sum, far.balance().await), (64 << 18, Ok(64 << 18)));
+}
+
+/// Two callers, each within its bounds, are over those of the one in the middle together: what it hands on waits there.
+#[chanter::test]
+async fn floods_that_are_handed_on_wait() {
+    let [first, second, middle, last] = <[_; 4]>::try_from(local(4)).unwrap();
+    let end = account(0);
+    let next = sent(end.refer(), &last, &middle).await;
+    let between = Owner::new(Account { balance: 0, next: Some(next) });
+    // All are there before the first has ended.
+    let (open, opened) = channel::<()>();
+    let inside = end.refer();
+    let holder = spawn(async move {
+        inside.with_mut_async(async |_| opened.recv().await.unwrap()).await.unwrap();
+    });
+    yield_now().await;
+    let mut calls = Vec::new();
+    let callers = [first, second];
+    for caller in &callers {
+        let far: Ref<Account> = sent(between.refer(), &middle, caller).await;
+        calls.extend((0..16).map(|_| spawn(async move { far.weigh_next(vec![1; 1 << 18]).await })));
+    }
+    after(std::time::Duration::from_millis(100)).await;
+    open.send(()).await.unwrap();
+    holder.join().await.unwrap();
+    for call in calls {
+        assert_eq!(call.join().await.unwrap(), Ok(1 << 18));
+    }
+    assert_eq!(end.refer().balance().await, Ok(32 << 18));
+}
+
+/// One that has been given back, and cannot be handed on again, has not begun.
+#[chanter::test]
+async fn what_cannot_be_handed_on_has_not_begun() {
+    let [caller, middle, last] = <[_; 3]>::try_from(Local::cluster(3)).unwrap().map(Arc::new);
+    let killer = Arc::clone(&last);
+    let [caller, middle, last] = [caller, middle, last].map(Here::start);
+    let end = account(0);
+    let next = sent(end.refer(), &last, &middle).await;
+    let between = Owner::new(Account { balance: 0, next: Some(next) });
+    let far: Ref<Account> = sent(between.refer(), &middle, &caller).await;
+    killer.kill();
+    while middle.down(2).is_none() {
+        yield_now().await;
+    }
+    assert_eq!(far.weigh_next(vec![1]).await, Err(Gone::Lost { begun: Begun::No }));
 }
 
 /// More calls than may be under way at a time wait for each other.

@@ -90,7 +90,7 @@ fn frame(input: &mut Input<'_>) -> Body {
         bytes[28..32].copy_from_slice(&body.to_le_bytes());
     }
     if how & 4 == 0 {
-        bytes[0] = bytes[0] % 21 + 1;
+        bytes[0] = bytes[0] % 22 + 1;
     }
     if how & 8 == 0 {
         // To the inbox that is open, or from the thread to which this process has sent.

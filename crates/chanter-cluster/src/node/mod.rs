@@ -27,6 +27,7 @@ use crate::group::Rolls;
 use crate::inbox::{self, Core, Inbox, Message};
 use crate::name::{Asker, Keeper, Refusal, Registry, Table, ThreadName};
 use crate::port::{Ports, Word};
+use crate::program::Program;
 use crate::remote::{Functions, Gates, Hosts};
 use crate::service::raw::Untold;
 use crate::service::{Calls, Provided, Server};
@@ -73,6 +74,8 @@ pub(crate) struct Node {
     pub(crate) provided: Provided,
     /// Who has senders of ports.
     pub(crate) ports: Ports,
+    /// What it can be asked, and whether the others agree.
+    pub(crate) program: Program,
     waiting: Waiting,
     /// The engine has not taken something: a hint for those who poll.
     has_backlog: AtomicBool,
@@ -157,8 +160,13 @@ impl LinkState {
 
 /// Whether the frame is sent because of one that has come.
 fn is_answer(body: &Body) -> bool {
-    const ANSWERS: [u8; 4] =
-        [Kind::Acknowledge as u8, Kind::Found as u8, Kind::Gone as u8, Kind::Answer as u8];
+    const ANSWERS: [u8; 5] = [
+        Kind::Acknowledge as u8,
+        Kind::Found as u8,
+        Kind::Gone as u8,
+        Kind::Answer as u8,
+        Kind::Returned as u8,
+    ];
     body.frame().first().is_some_and(|kind| ANSWERS.contains(kind))
 }
 
@@ -170,6 +178,12 @@ impl Node {
     /// Starts the process: a thread of the current machine serves its engine from now on.
     /// `is_pumped`: the machine polls the engine, too.
     pub(crate) fn start(engine: Box<dyn Engine>, is_pumped: bool) -> Arc<Self> {
+        let program = Program::new(engine.roster().into_iter().map(|(peer, _)| peer));
+        Self::start_as(engine, is_pumped, program)
+    }
+
+    /// The same, of a program that is said to be that.
+    pub(crate) fn start_as(engine: Box<dyn Engine>, is_pumped: bool, program: Program) -> Arc<Self> {
         let me = engine.me();
         let mut links = BTreeMap::new();
         for (peer, pe) in engine.roster() {
@@ -199,6 +213,7 @@ impl Node {
             rolls: Rolls::default(),
             provided: Provided::default(),
             ports: Ports::new(me, peers.into_iter()),
+            program,
             waiting: Waiting::default(),
             has_backlog: AtomicBool::new(false),
             server,
@@ -210,6 +225,7 @@ impl Node {
         let here = crate::Here::of(Arc::clone(&node));
         crate::remote::serve(&here);
         crate::name::serve(&here);
+        crate::program::serve(&here);
         crate::__table::serve(&here);
         drop(here);
         drop(ThreadBuilder::new().name("cluster").spawn(serving));

@@ -80,9 +80,13 @@ impl Node {
                 self.is_answered(from, header.request, found);
                 Some(())
             }
-            Kind::Call | Kind::Post | Kind::Answer | Kind::Withdraw | Kind::Forward | Kind::Moved => {
-                self.take_in(from, Control::read(&header)?, frame)
-            }
+            Kind::Call
+            | Kind::Post
+            | Kind::Answer
+            | Kind::Withdraw
+            | Kind::Forward
+            | Kind::Moved
+            | Kind::Returned => self.take_in(from, Control::read(&header)?, frame),
             Kind::Hold | Kind::Held | Kind::Release | Kind::Unpacked | Kind::Sees | Kind::Seen => {
                 self.hear_word(from, Word::read(&header)?);
                 Some(())

@@ -254,6 +254,7 @@ impl Node {
             Ended::BadRequest => Err(CallError::BadRequest(text(&body))),
             Ended::BadAnswer => Err(CallError::BadAnswer(text(&body))),
             Ended::GivenUp => Err(CallError::GivenUp),
+            Ended::NotBegun => Err(CallError::NotBegun(text(&body))),
         };
         self.tell(holder, kept, outcome);
         Some(())

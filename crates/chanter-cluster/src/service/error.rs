@@ -62,6 +62,8 @@ pub enum CallError {
     Panicked(String),
     /// The request was given up there: its machine ends.
     GivenUp,
+    /// The process that was asked should have handed the request on, and could not: why. Nobody has begun with it.
+    NotBegun(String),
 }
 
 impl fmt::Display for CallError {
@@ -116,6 +118,12 @@ impl fmt::Display for CallError {
             Self::GivenUp => f.write_str(
                 "the request was given up: the machine that ran it ends; some of it may have been done",
             ),
+            Self::NotBegun(why) => {
+                write!(
+                    f,
+                    "the request could not be handed on ({why}): nobody has begun with it, and it may be made again"
+                )
+            }
         }
     }
 }

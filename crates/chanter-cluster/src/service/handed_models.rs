@@ -151,6 +151,36 @@ fn models_handed_needs_the_count_of_hops() {
     needs("counts", || later_holder_goes(Rules { counts: false, ..ALL }));
 }
 
+/// B hands it on to C, who has no room and gives it back; B goes, having told of C. `tells`: C tells that B has it again (4).
+fn middle_goes(rules: Rules, tells: bool) {
+    let caller = Caller::new(rules, true);
+    let heard = [Some((C, 1)), tells.then_some((B, 2))];
+    let hears = heard.map(|heard| {
+        let caller = Arc::clone(&caller);
+        thread::spawn(move || heard.into_iter().for_each(|(to, hops)| caller.moved(to, hops)))
+    });
+    caller.goes(B);
+    for hears in hears {
+        hears.join().unwrap();
+    }
+    assert_eq!(caller.assert_ended(), End::Lost(B));
+}
+
+#[test]
+fn models_handed_ends_when_who_has_it_again_goes() {
+    check(|| middle_goes(ALL, true));
+}
+
+#[test]
+fn models_handed_needs_that_who_gives_it_back_tells() {
+    needs("tells", || middle_goes(ALL, false));
+}
+
+#[test]
+fn models_handed_needs_that_coming_back_is_a_hop() {
+    needs("counts", || middle_goes(Rules { counts: false, ..ALL }, true));
+}
+
 /// C answers, and goes; its answer may come before the caller hears that it has the call. (B's word comes by another way.)
 fn answers_and_goes(ends_once: bool) {
     let caller = Caller::new(ALL, ends_once);

@@ -9,12 +9,15 @@
 //!      └───────────── answer ────────────┘
 //! ```
 //!
+//! If there is no room for it at the third one, it comes back, with what is asked, and is handed on again a little later.
+//!
 //! INV-HANDED:
 //!
 //! 1. Each request has one holder, or is on its way to one: who hands it on gives its [`Owed`] away.
 //! 2. The caller knows a holder: the last of whom it has heard, by the count of hops. When that one goes, the call ends as lost (D6),
 //!    whether the request is still there or not. When it hears of a later one, it looks whether that has gone already.
 //! 3. A call ends once: it is pending until then, and whatever comes later is of no call.
+//! 4. Who has no room for a request gives it back to who has handed it on, and tells the caller so itself: that is one more hop.
 //!
 //! (`handed.rs` has the rules, and `handed_models.rs` models of them.)
 //!
@@ -106,7 +109,7 @@ pub struct Elsewhere {
 fn kept(number: Number, elsewhere: Option<Elsewhere>, owed: Owed, body: Body) -> Option<(Owed, Body)> {
     let Some(Elsewhere { to, body }) = elsewhere else { return Some((owed, body)) };
     if let Err((owed, why)) = owed.forward(to, number, body) {
-        owed.end(Ended::GivenUp, Body::copied_from(why.to_string().as_bytes()));
+        owed.end(Ended::NotBegun, Body::copied_from(why.to_string().as_bytes()));
     }
     None
 }
@@ -244,6 +247,37 @@ impl Owed {
         self.hand_on();
         node.tell_moved(origin, request, to, hops);
         Ok(())
+    }
+}
+
+/// So long a request that has come back waits before it is handed on again: each time twice as long, up to the other.
+const PAUSE: Duration = Duration::from_micros(200);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// The pause of one that was handed on so often.
+fn pause(hops: u32) -> Duration {
+    // It went there and back.
+    let times = (hops / 2).clamp(1, 8) - 1;
+    (PAUSE * (1 << times)).min(LONGEST_PAUSE)
+}
+
+impl Owed {
+    /// The process `to` had no room for the request: it is handed on again, once there may be some.
+    pub(super) async fn forward_again(self, to: Peer, service: Number, body: Body) {
+        let is_wanted = {
+            let (_, _, hops) = self.asked;
+            let mut pause = pin!(async move { after(pause(hops)).await });
+            poll_fn(|cx| match self.is_withdrawn(Some(cx.waker())) {
+                true => Poll::Ready(false),
+                false => pause.as_mut().poll(cx).map(|()| true),
+            })
+            .await
+        };
+        if !is_wanted {
+            self.end(Ended::GivenUp, Body::with_capacity(0));
+        } else if let Err((owed, why)) = self.forward(to.0, service, body) {
+            owed.end(Ended::NotBegun, Body::copied_from(why.to_string().as_bytes()));
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chanter::IVar;
+use chanter::{IVar, spawn_parasite};
 use foldhash::fast::RandomState;
 
 use super::Caller;
@@ -35,8 +35,27 @@ struct State {
     loads: HashMap<By, Load, RandomState>,
 }
 
-/// Who has sent a request, and whether it was another's: they count each for themselves.
-type By = (Peer, bool);
+/// Who has sent a request, and as what: they count each for themselves.
+type By = (Peer, As);
+
+/// As what a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum As {
+    /// It is the sender's own.
+    Asked,
+    /// It was handed on.
+    Forwarded,
+    /// This process had handed it on, and it has come back.
+    Returned,
+}
+
+/// Why a request is not taken in.
+enum NotTaken {
+    /// The sender is over its bound. What was asked.
+    Over(Body),
+    /// It is here already.
+    Here,
+}
 
 struct Entry {
     running: Arc<Running>,
@@ -46,16 +65,18 @@ struct Entry {
 }
 
 impl State {
-    /// False: the sender is over its bound, or the request is here already.
-    fn take_in(&mut self, by: By, arrival: Arrival) -> bool {
+    fn take_in(&mut self, by: By, arrival: Arrival) -> Result<(), NotTaken> {
         let (key, bytes) = ((arrival.peer, arrival.request), arrival.body.len());
-        if self.running.contains_key(&key) || !self.loads.entry(by).or_default().add(bytes) {
-            return false;
+        if self.running.contains_key(&key) {
+            return Err(NotTaken::Here);
+        }
+        if !self.loads.entry(by).or_default().add(bytes) {
+            return Err(NotTaken::Over(arrival.body));
         }
         let entry = Entry { running: Arc::clone(&arrival.running), by, bytes, is_post: arrival.is_post };
         self.running.insert(key, entry);
         self.arrivals.push_back(arrival);
-        true
+        Ok(())
     }
 }
 
@@ -68,6 +89,8 @@ struct Arrival {
     service: Number,
     body: Body,
     running: Arc<Running>,
+    /// It has come back from that process, to which it goes again.
+    back_from: Option<Peer>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -79,6 +102,14 @@ impl Server {
     pub(crate) fn has_arrivals(&self) -> bool {
         // ORDER: Acquire pairs with the Release in `Node::take_in`: who has taken one in sees it here.
         self.has_arrivals.load(Ordering::Acquire)
+    }
+
+    fn take_in(&self, by: By, arrival: Arrival) -> Result<(), NotTaken> {
+        let mut state = lock(&self.state);
+        state.take_in(by, arrival)?;
+        // ORDER: Release, see `has_arrivals`.
+        self.has_arrivals.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn next(&self) -> Option<Arrival> {
@@ -114,17 +145,16 @@ impl Node {
         match control {
             Control::Ask { service, request, is_post } => {
                 let running = Arc::default();
-                let arrival = Arrival { peer: from, request, hops: 0, is_post, service, body, running };
-                let mut state = lock(&side.state);
-                if !state.take_in((from, false), arrival) {
-                    return None;
-                }
-                // ORDER: Release, see `has_arrivals`.
-                side.has_arrivals.store(true, Ordering::Release);
-                Some(())
+                let back_from = None;
+                let arrival =
+                    Arrival { peer: from, request, hops: 0, is_post, service, body, running, back_from };
+                side.take_in((from, As::Asked), arrival).ok()
             }
             Control::Forward { service, request, origin, hops } => {
-                self.take_in_forwarded(from, Peer(origin), request, hops, service, body)
+                self.take_in_handed((from, As::Forwarded), (Peer(origin), request, hops), service, body)
+            }
+            Control::Returned { service, request, origin, hops } => {
+                self.take_in_handed((from, As::Returned), (Peer(origin), request, hops), service, body)
             }
             Control::Moved { request, to, hops } => self.moved(request, Peer(to), hops),
             Control::Withdraw { request } => {
@@ -141,54 +171,69 @@ impl Node {
         }
     }
 
-    /// A request of `origin` was handed on by `from`.
-    fn take_in_forwarded(
-        &self,
-        from: Peer,
-        origin: Peer,
-        request: u64,
-        hops: u32,
-        service: Number,
-        body: Body,
-    ) -> Option<()> {
-        let side = &self.server_side;
+    /// A request of another process was handed on by `by`, or given back.
+    fn take_in_handed(&self, by: By, asked: Asked, service: Number, body: Body) -> Option<()> {
+        let (from, way) = by;
+        let (origin, request, hops) = asked;
         if origin != self.me() && self.longest(origin).is_none() {
             return None;
         }
         let running = Arc::new(Running::default());
-        let is_taken = {
-            let arrival = Arrival {
-                peer: origin,
-                request,
-                hops,
-                is_post: false,
-                service,
-                body,
-                running: Arc::clone(&running),
-            };
-            let mut state = lock(&side.state);
-            let is_taken = state.take_in((from, true), arrival);
-            if is_taken {
-                // ORDER: Release, see `has_arrivals`.
-                side.has_arrivals.store(true, Ordering::Release);
-            }
-            is_taken
+        let arrival = Arrival {
+            peer: origin,
+            request,
+            hops,
+            is_post: false,
+            service,
+            body,
+            running: Arc::clone(&running),
+            back_from: (way == As::Returned).then_some(from),
         };
-        if !is_taken {
-            // Who hands on does not count, so it is told, rather than taken for a liar.
-            let why = Body::copied_from(b"too many requests were handed on to this process");
-            self.tell_answer((origin, request, hops), Ended::GivenUp, why);
-        } else if origin != self.me() && self.down(origin).is_some() {
+        match self.server_side.take_in(by, arrival) {
             // Who tells of that may have come before.
-            running.withdraw();
+            Ok(()) if origin != self.me() && self.down(origin).is_some() => running.withdraw(),
+            Ok(()) => (),
+            Err(NotTaken::Here) => return None,
+            // Who hands on does not count, so it is not taken for a liar.
+            Err(NotTaken::Over(body)) if way == As::Forwarded => self.give_back(from, asked, service, body),
+            Err(NotTaken::Over(_)) => {
+                let why =
+                    Body::copied_from(b"too many requests have come back to the process that was asked");
+                self.tell_answer(asked, Ended::NotBegun, why);
+            }
         }
         Some(())
     }
 
+    /// There is no room for what `from` has handed on: it has it again, and hands it on later (INV-HANDED 4).
+    fn give_back(&self, from: Peer, (origin, request, hops): Asked, service: Number, body: Body) {
+        let back = hops.saturating_add(1);
+        let control = Control::Returned { service, request, origin: origin.0, hops: back };
+        if from == self.me() {
+            self.take_in(from, control, body);
+        } else if self.transmit_control(from, Lane::User, control, body).is_err() {
+            let why = Body::copied_from(b"the process that handed it on has gone");
+            return self.tell_answer((origin, request, hops), Ended::NotBegun, why);
+        }
+        // It is told by this process: the other one may have gone, which it has to hear.
+        if origin == self.me() {
+            self.moved(request, from, back);
+        } else {
+            let moved = Control::Moved { request, to: from.0, hops: back };
+            // Who has gone needs not be told.
+            let _ = self.transmit_control(origin, Lane::User, moved, Body::with_capacity(0));
+        }
+    }
+
     /// Begins the next request that has come. `None`: there is none; `Some(Some(..))`: it is filled when that one has begun.
     pub(crate) fn begin_next(self: &Arc<Self>) -> Option<Option<IVar<()>>> {
-        let Arrival { peer, request, hops, is_post, service, body, running } = self.server_side.next()?;
+        let Arrival { peer, request, hops, is_post, service, body, running, back_from } =
+            self.server_side.next()?;
         let owed = Owed::new(Arc::downgrade(self), (peer, request, hops), is_post, Arc::clone(&running));
+        if let Some(to) = back_from {
+            spawn_parasite(owed.forward_again(to, service, body));
+            return Some(None);
+        }
         let start = lock(&self.server_side.registry).get(service);
         match start {
             Some(start) => start.begin(Caller::new(peer, Arc::clone(self)), owed, body),

@@ -7,9 +7,10 @@
 //! | withdraw | that of the call | 0 | 0 | none |
 //! | forward | that of the call | the number of the service | 0 | what is asked |
 //! | moved | that of the call | 0 | 0 | none |
+//! | returned | that of the call | the number of the service | 0 | what is asked |
 //!
-//! A call that was handed on says in `from` how: a forward has there its caller's process, a `moved` the process that has the call now,
-//! and both, like the answer, how often it was handed on.
+//! A call that was handed on says in `from` how: a forward has there its caller's process, and so has one that comes back; a `moved` has
+//! the process that has the call now. All, like the answer, say how often it was handed on; to come back is to be handed on.
 //!
 //! Whatever another process sends is one of these, or nothing at all.
 
@@ -61,11 +62,13 @@ pub enum Ended {
     BadAnswer = 6,
     /// It was given up, with its machine or because it was withdrawn.
     GivenUp = 7,
+    /// It could not be handed on, and has not begun; the body says why.
+    NotBegun = 8,
 }
 
 impl Ended {
     fn of(code: u32) -> Option<Self> {
-        const ALL: [Ended; 7] = [
+        const ALL: [Ended; 8] = [
             Ended::Well,
             Ended::Panicked,
             Ended::NoService,
@@ -73,6 +76,7 @@ impl Ended {
             Ended::BadRequest,
             Ended::BadAnswer,
             Ended::GivenUp,
+            Ended::NotBegun,
         ];
         ALL.into_iter().find(|ended| *ended as u32 == code)
     }
@@ -108,6 +112,17 @@ pub enum Control {
         /// The process that made it.
         origin: u32,
         /// How often it was handed on, this time included.
+        hops: u32,
+    },
+    /// A forward for which there is no room: its sender has the call again.
+    Returned {
+        /// The service.
+        service: Number,
+        /// Its number among the origin's.
+        request: u64,
+        /// The process that made it.
+        origin: u32,
+        /// How often it was handed on, its coming back included.
         hops: u32,
     },
     /// A call was handed on to the process `to`.
@@ -146,6 +161,12 @@ impl Control {
                 origin: header.from.index,
                 hops: header.from.generation,
             }),
+            Kind::Returned if header.from.generation > 1 => Some(Self::Returned {
+                service: header.to.into(),
+                request,
+                origin: header.from.index,
+                hops: header.from.generation,
+            }),
             Kind::Moved if header.length == 0 && header.from.generation > 0 => {
                 Some(Self::Moved { request, to: header.from.index, hops: header.from.generation })
             }
@@ -168,6 +189,10 @@ impl Control {
             Self::Forward { service, request, origin, hops } => {
                 let from = Slot { index: origin, generation: hops };
                 Header { to: service.slot(), from, request, ..Header::new(Kind::Forward) }
+            }
+            Self::Returned { service, request, origin, hops } => {
+                let from = Slot { index: origin, generation: hops };
+                Header { to: service.slot(), from, request, ..Header::new(Kind::Returned) }
             }
             Self::Moved { request, to, hops } => {
                 let from = Slot { index: to, generation: hops };
@@ -195,13 +220,14 @@ mod tests {
             Control::Withdraw { request: 7 },
             Control::Forward { service: Number::of("a::B::c"), request: 8, origin: 2, hops: 1 },
             Control::Moved { request: 9, to: 3, hops: u32::MAX },
+            Control::Returned { service: Number::of("a::B::c"), request: 10, origin: 2, hops: 2 },
         ];
         asks.into_iter().chain(answers).chain(moves).collect()
     }
 
     #[test]
     fn what_is_written_is_read() {
-        assert_eq!(all().len(), 2 + 7 + 3);
+        assert_eq!(all().len(), 2 + 8 + 4);
         for control in all() {
             let bytes = control.header().encode();
             let header = Header::decode(&bytes, 0).unwrap();
@@ -215,7 +241,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(20);
         for _ in 0..100_000 {
             let mut bytes: [u8; LENGTH] = std::array::from_fn(|_| random.u8(..));
-            bytes[0] = random.u8(1..=21);
+            bytes[0] = random.u8(1..=22);
             if random.bool() {
                 bytes[4..8].copy_from_slice(&random.u32(0..10).to_le_bytes());
                 bytes[28..32].fill(0);
@@ -231,12 +257,12 @@ mod tests {
             assert_eq!(Control::read(&Header { request: 0, ..header }), None, "no request has number 0");
         }
         let answer = Control::Answer { request: 1, ended: Ended::Well, hops: 0 }.header();
-        for code in (0..=0).chain(8..100).chain([u32::MAX]) {
+        for code in (0..=0).chain(9..100).chain([u32::MAX]) {
             assert_eq!(Control::read(&Header { tag: code, ..answer }), None, "{code}");
         }
         let withdraw = Control::Withdraw { request: 1 }.header();
         assert_eq!(Control::read(&Header { length: 1, ..withdraw }), None, "it has no body");
-        for kind in [Kind::Forward, Kind::Moved] {
+        for kind in [Kind::Forward, Kind::Moved, Kind::Returned] {
             assert_eq!(Control::read(&Header { request: 1, ..Header::new(kind) }), None, "it was handed on");
         }
         assert_eq!(Control::read(&Header::new(Kind::Message)), None);

@@ -86,6 +86,8 @@ pub enum Kind {
     Sees = 20,
     /// Answers that.
     Seen = 21,
+    /// A call that was handed on and comes back: there was no room for it.
+    Returned = 22,
 }
 
 impl Kind {
@@ -112,6 +114,7 @@ impl Kind {
             19 => Self::Unpacked,
             20 => Self::Sees,
             21 => Self::Seen,
+            22 => Self::Returned,
             _ => return None,
         })
     }

@@ -339,6 +339,7 @@ pub(super) fn gone(error: CallError) -> Gone {
             },
         },
         CallError::GivenUp => Gone::Lost { begun: Begun::Unknown },
+        CallError::NotBegun(_) => Gone::Lost { begun: Begun::No },
         CallError::NoSuchProcess(_) => Gone::Ended,
         // Nobody hears this: who finds too many under way waits (`Stage::Paused`).
         CallError::Full(_) => Gone::Lost { begun: Begun::No },

@@ -79,7 +79,7 @@ async fn answers<R: Send + 'static>(call: impl Answers<R> + Send, duty: Duty) ->
         Answer::Failed(gone) => Err(gone),
         Answer::Kept(promise) => promise.await,
         // If it was handed on, nobody looks at this.
-        Answer::None | Answer::Owed(_) => Err(Gone::Unanswered),
+        Answer::None | Answer::Owed(_) | Answer::Awaited(_) => Err(Gone::Unanswered),
     }
 }
 

@@ -43,6 +43,7 @@ pub use self::tls::Tls;
 use super::{
     Bell, Caps, Certificate, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink,
 };
+use crate::Disagreement;
 use crate::launcher::{Address, BadEnvironment, Launched, Secret};
 use crate::wire::Body;
 
@@ -103,6 +104,8 @@ pub enum StartError {
     Stranger(Peer, String),
     /// These have not come in time.
     Missing(Vec<Peer>),
+    /// A process is of another version of the program: see [`Here::agree`](crate::Here::agree).
+    Program(Disagreement),
 }
 
 impl fmt::Display for StartError {
@@ -117,6 +120,7 @@ impl fmt::Display for StartError {
                 peer.0
             ),
             Self::Stranger(peer, why) => write!(f, "cannot connect to process {}: {why}", peer.0),
+            Self::Program(disagreement) => disagreement.fmt(f),
             Self::Missing(peers) => {
                 let peers: Vec<String> = peers.iter().map(|peer| peer.0.to_string()).collect();
                 write!(

@@ -1,0 +1,289 @@
+//! What the processes of a job can ask of each other, and that they agree on it: looked at when they join.
+//!
+//! Processes know a function, a service, and a method of an object by its name, which is its path and signature. The first process
+//! compares those of each other one with its own:
+//!
+//! ```text
+//!   a process ── hash of its names ──► the first
+//!             ◄── the same; or: say them ──
+//!             ── its names ──────────►
+//!             ◄── where they differ ──
+//! ```
+//!
+//! If they differ, neither joins. The first has joined when it has heard from all others, or that they have gone. Who agrees with
+//! the first agrees with all.
+//!
+//! A job may be made of several programs. So a path (of a type, or a module) that only one of the two knows is no difference; but
+//! what has one in both must be the same in both.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use chanter::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Peer;
+use crate::service::{Caller, Service};
+use crate::wire::Number;
+use crate::{__table, Here, Serving};
+
+const FIRST: u32 = 0;
+
+const COMPARE: Service<Asked, Verdict> = Service::new("chanter::program");
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Asked {
+    Hash(u64),
+    Names(Vec<String>),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Verdict {
+    Same,
+    /// The hash is another: the names are to be said.
+    Say,
+    Differs(Difference),
+}
+
+/// What two programs have otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Difference {
+    /// Its path.
+    what: String,
+    /// Its signature in the first process's program, if that has it.
+    first: Option<String>,
+    /// The same of the other one's.
+    other: Option<String>,
+}
+
+/// The programs of two processes of a job do not agree on what they ask of each other: they are builds of different versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Disagreement {
+    /// The other process.
+    pub process: u32,
+    /// The path of a method, service or function that they have otherwise.
+    pub what: String,
+    /// Its signature in this process, without spaces; `None`: it has none of that path.
+    pub here: Option<String>,
+    /// The same in the other process.
+    pub there: Option<String>,
+}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { process, what, here, there } = self;
+        match (here, there) {
+            (Some(here), Some(there)) => {
+                write!(f, "process {process} has `{what}` as `{there}`, and this one as `{here}`")?;
+            }
+            (Some(_), None) => write!(f, "process {process} has no `{what}`, which this one has")?,
+            (None, _) => write!(f, "process {process} has `{what}`, which this one has not")?,
+        }
+        f.write_str(": build all processes of a job from the same version")
+    }
+}
+
+impl std::error::Error for Disagreement {}
+
+/// What a process knows of the others' programs.
+pub(crate) struct Program {
+    names: BTreeSet<String>,
+    /// Of each other process, as the first one: filled when it has asked.
+    heard: BTreeMap<Peer, IVar<Option<Difference>>>,
+}
+
+impl Program {
+    /// That of this build.
+    pub(crate) fn new(peers: impl Iterator<Item = Peer>) -> Self {
+        Self::with(__table::names().map(str::to_owned), peers)
+    }
+
+    fn with(names: impl Iterator<Item = String>, peers: impl Iterator<Item = Peer>) -> Self {
+        // The first does not ask itself.
+        let others = peers.filter(|peer| peer.0 != FIRST);
+        Self { names: names.collect(), heard: others.map(|peer| (peer, IVar::new())).collect() }
+    }
+
+    /// Of all names, in their order: the same in processes of other builds.
+    fn hash(&self) -> u64 {
+        let all: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        Number::of(&all.join("\n")).0
+    }
+
+    /// The first process is asked.
+    fn judge(&self, peer: Peer, asked: Asked) -> Verdict {
+        let difference = match asked {
+            Asked::Hash(hash) if hash == self.hash() => None,
+            Asked::Hash(_) => return Verdict::Say,
+            Asked::Names(names) => difference(&self.names, &names.into_iter().collect()),
+        };
+        if let Some(heard) = self.heard.get(&peer) {
+            let _ = heard.put(difference.clone());
+        }
+        difference.map_or(Verdict::Same, Verdict::Differs)
+    }
+}
+
+/// A name's parts: the path of its type or module, that of itself, and its signature.
+fn parts(name: &str) -> (&str, &str, &str) {
+    let (what, signature) = name.split_once('#').unwrap_or((name, ""));
+    let path = what.rsplit_once("::").map_or("", |(path, _)| path);
+    (path, what, signature)
+}
+
+fn difference(first: &BTreeSet<String>, other: &BTreeSet<String>) -> Option<Difference> {
+    let paths = |names: &BTreeSet<String>| -> BTreeSet<String> {
+        names.iter().map(|name| parts(name).0.to_owned()).collect()
+    };
+    let both: BTreeSet<String> = paths(first).intersection(&paths(other)).cloned().collect();
+    let name = first.symmetric_difference(other).find(|name| both.contains(parts(name).0))?;
+    let (_, what, _) = parts(name);
+    let signature = |names: &BTreeSet<String>| {
+        let of = |name: &String| {
+            let (_, its, signature) = parts(name);
+            (its == what).then(|| signature.to_owned())
+        };
+        names.iter().find_map(of)
+    };
+    Some(Difference { what: what.to_owned(), first: signature(first), other: signature(other) })
+}
+
+/// A process says whether its program agrees with another's.
+pub(crate) fn serve(here: &Here) {
+    let judged = |caller: Caller, asked| async move { caller.node().program.judge(caller.peer(), asked) };
+    // A process has no others when it starts.
+    here.serve(COMPARE, judged).into_iter().for_each(Serving::forever);
+}
+
+/// See [`Here::agree`].
+pub(crate) async fn agree(here: &Here) -> Result<(), Disagreement> {
+    let program = &here.node().program;
+    if here.number() != FIRST {
+        return match ask(here, program).await {
+            Some(Difference { what, first, other }) => {
+                Err(Disagreement { process: FIRST, what, here: other, there: first })
+            }
+            None => Ok(()),
+        };
+    }
+    let mut result = Ok(());
+    for (peer, heard) in &program.heard {
+        let gone = here.node().gone(*peer).wrap(|_| None);
+        if let Some(Difference { what, first, other }) = choose((heard.get(), gone)).await
+            && result.is_ok()
+        {
+            result = Err(Disagreement { process: peer.0, what, here: first, there: other });
+        }
+    }
+    result
+}
+
+/// Those of whom it has not been heard.
+#[cfg(unix)]
+pub(crate) fn unheard(here: &Here) -> Vec<Peer> {
+    if here.number() != FIRST {
+        return vec![Peer(FIRST)];
+    }
+    let heard = here.node().program.heard.iter();
+    heard.filter(|(_, heard)| heard.try_get().is_none()).map(|(peer, _)| *peer).collect()
+}
+
+/// `None`: they agree; or the first process has gone, as is seen otherwise.
+async fn ask(here: &Here, program: &Program) -> Option<Difference> {
+    let first = here.at(FIRST);
+    let mut asked = Asked::Hash(program.hash());
+    loop {
+        match first.call(COMPARE.ask(&asked)).await {
+            Ok(Verdict::Differs(difference)) => return Some(difference),
+            Ok(Verdict::Say) if matches!(asked, Asked::Hash(_)) => {
+                asked = Asked::Names(program.names.iter().cloned().collect());
+            }
+            Ok(Verdict::Say | Verdict::Same) | Err(_) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Engine, Local, reliable};
+    use crate::node::Node;
+
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    const AREA: &str = "app::Patch::area#fnarea(&self)->f64";
+    const REFINE: &str = "app::Patch::refine#asyncfnrefine(&mutself)->f64";
+
+    #[test]
+    fn programs_differ_where_both_know_the_path() {
+        let ours = names(&[AREA, REFINE, "app::Patch#moves"]);
+        assert_eq!(difference(&ours, &ours), None);
+        assert_eq!(difference(&ours, &names(&["other::Wall::area#fnarea(&self)->f64"])), None);
+        assert_eq!(difference(&ours, &names(&[])), None);
+        let found = |other: &[&str]| {
+            let Difference { what, first, other } = difference(&ours, &names(other)).unwrap();
+            (what, first.is_some(), other.is_some())
+        };
+        let area32 = "app::Patch::area#fnarea(&self)->f32";
+        assert_eq!(found(&[area32, REFINE, "app::Patch#moves"]), ("app::Patch::area".to_owned(), true, true));
+        assert_eq!(found(&[AREA, "app::Patch#moves"]), ("app::Patch::refine".to_owned(), true, false));
+        let more = "app::Patch::zoom#fnzoom(&self)";
+        assert_eq!(
+            found(&[AREA, REFINE, "app::Patch#moves", more]),
+            ("app::Patch::zoom".to_owned(), false, true)
+        );
+        assert_eq!(found(&[AREA, REFINE, "app::wall#fnwall()"]).0, "app::Patch");
+    }
+
+    /// A process of a build that has these.
+    fn started(engine: Local, names: &[&str]) -> Here {
+        let peers: Vec<Peer> = engine.roster().into_iter().map(|(peer, _)| peer).collect();
+        let program = Program::with(names.iter().map(|&name| name.to_owned()), peers.into_iter());
+        Here::of(Node::start_as(reliable(engine), false, program))
+    }
+
+    #[chanter::test]
+    async fn processes_of_the_same_build_join() {
+        let job: Vec<Here> =
+            Local::cluster(3).into_iter().map(|engine| started(engine, &[AREA, REFINE])).collect();
+        let joins: Vec<_> =
+            job.iter().cloned().map(|here| spawn(async move { agree(&here).await })).collect();
+        for join in joins {
+            assert_eq!(join.join().await.unwrap(), Ok(()));
+        }
+    }
+
+    #[chanter::test]
+    async fn another_build_is_refused_by_the_name_of_a_method() {
+        let [first, second, third] = <[_; 3]>::try_from(Local::cluster(3)).unwrap();
+        let area32 = "app::Patch::area#fnarea(&self)->f32";
+        let job = [
+            started(first, &[AREA, REFINE]),
+            started(second, &[AREA, REFINE]),
+            started(third, &[area32, REFINE]),
+        ];
+        let [first, second, third] = job.map(|here| spawn(async move { agree(&here).await }));
+        assert_eq!(second.join().await.unwrap(), Ok(()));
+        let here = first.join().await.unwrap().unwrap_err();
+        assert_eq!((here.process, &*here.what), (2, "app::Patch::area"));
+        let there = third.join().await.unwrap().unwrap_err();
+        assert_eq!(
+            there.to_string(),
+            "process 0 has `app::Patch::area` as `fnarea(&self)->f64`, and this one as `fnarea(&self)->f32`: \
+             build all processes of a job from the same version"
+        );
+    }
+
+    /// Who goes before it has joined holds nobody up.
+    #[chanter::test]
+    async fn who_has_gone_is_not_waited_for() {
+        let [first, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap();
+        let (first, second) = (started(first, &[AREA]), started(second, &[REFINE]));
+        let join = spawn(async move { agree(&first).await });
+        second.leave().await;
+        assert_eq!(join.join().await.unwrap(), Ok(()));
+    }
+}
