@@ -59,7 +59,7 @@ pub(crate) use machine::{Shared, entered};
 pub(crate) use observe::Site;
 use processor::Binding;
 pub use processor::{VirtualProcessor, current_vp};
-pub use pump::{Pump, Rest as PumpRest};
+pub use pump::{Pump, Rest as PumpRest, attach_pump};
 pub(crate) use simulation::Simulated;
 pub use simulation::{Note, Outcome, Simulation, choose};
 pub use topology::{Neighbours, Topology};
@@ -154,6 +154,8 @@ pub(crate) struct Vp {
     overtook: Cell<u64>,
     /// Driver: whether to linger before it sleeps.
     linger: Linger,
+    /// Driver: the same, for what the pump brings.
+    pump_linger: Linger,
     /// What it has stolen, and whether that has paid.
     thefts: Thefts,
     /// Driver: turns until the clock is looked at.
@@ -254,6 +256,7 @@ impl Vp {
             has_locals: Cell::new(false),
             soon: std::cell::UnsafeCell::new(ReadyQueue::new()),
             linger: Linger::default(),
+            pump_linger: Linger::default(),
             thefts: Thefts::new(),
             soon_runs: Cell::new(0),
             overtook: Cell::new(0),
