@@ -675,14 +675,14 @@ impl Incoming {
             // Who reads this checks it.
             next => Link {
                 process: link.process,
-                slot: next as usize - 1 & MOST_SLOTS - 1,
+                slot: (next as usize - 1) & (MOST_SLOTS - 1),
                 number: self.expected[link.process],
             }
             .bits(),
         };
         // ORDER: Relaxed: see `Watches`.
         self.watches.places[link.process].store(next, Ordering::Relaxed);
-        Found::Piece(link.process, Piece { slot, info: Info::of_bits(bits & (1 << NEXT) - 1) })
+        Found::Piece(link.process, Piece { slot, info: Info::of_bits(bits & ((1 << NEXT) - 1)) })
     }
 
     /// Rule 2: forgets all links, and looks at all slots.
