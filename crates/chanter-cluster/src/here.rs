@@ -75,13 +75,16 @@ impl Here {
         Self { node: Node::start(reliable(engine), false) }
     }
 
-    /// As [`start`](Self::start), with an engine that wakes nobody: the machine polls it by `pump`.
+    /// As [`start`](Self::start), with an engine that wakes nobody, or not at once: the machine polls it by `pump`.
     ///
     /// # Panics
     /// As [`local`]; or the pump serves an engine already.
     pub fn start_polled(engine: impl Engine, pump: &Pump) -> Self {
-        let engine: Arc<dyn Engine> = Arc::new(engine);
-        let node = Node::start(Box::new(Arc::clone(&engine)), true);
+        Self::polled(Arc::new(engine), pump)
+    }
+
+    fn polled(engine: Arc<dyn Engine>, pump: &Pump) -> Self {
+        let node = Node::start(Arc::clone(&engine), true);
         pump.serve(engine, &node);
         Self { node }
     }
@@ -130,7 +133,12 @@ impl Here {
         // Before it connects: so the others know.
         let seat = Seat::take(segment, Peer(launched.number), launched.addresses.len() as u32)?;
         let sockets = Sockets::start(launched, config).await?;
-        Ok(Self::start(Near::new(seat, sockets)))
+        let near = reliable(Near::new(seat, sockets));
+        // Who has nothing else to do looks for messages, as long as it lingers.
+        Ok(match Pump::here() {
+            Some(pump) => Self::polled(near, &pump),
+            None => Self { node: Node::start(near, false) },
+        })
     }
 
     /// Compares what this program's processes can be asked (methods of objects, services, functions) with the others', as

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use chanter::Builder;
-use chanter::base::{Pump as Polling, PumpRest};
+use chanter::base::{Pump as Polling, PumpRest, attach_pump};
 
 use crate::engine::{Engine, Rest};
 use crate::node::Node;
@@ -38,6 +39,13 @@ impl Pump {
     /// The builder of a machine that polls by this pump. (A machine has one.)
     pub fn attached_to(&self, builder: Builder) -> Builder {
         builder.pump(Arc::clone(&self.served) as Arc<dyn Polling>)
+    }
+
+    /// A pump of the current machine. `None`: that has one, or there is none.
+    #[cfg(unix)]
+    pub(crate) fn here() -> Option<Self> {
+        let pump = Self::new();
+        attach_pump(Arc::clone(&pump.served) as Arc<dyn Polling>).then_some(pump)
     }
 
     pub(crate) fn serve(&self, engine: Arc<dyn Engine>, node: &Arc<Node>) {
@@ -81,6 +89,10 @@ impl Polling for Served {
 
     fn rise(&self) {
         self.0.get().inspect(|serving| serving.engine.rise());
+    }
+
+    fn linger(&self) -> Duration {
+        self.0.get().map_or(Duration::ZERO, |serving| serving.engine.linger())
     }
 }
 

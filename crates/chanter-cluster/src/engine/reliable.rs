@@ -166,10 +166,10 @@ impl<E: Engine> Reliable<E> {
 }
 
 /// The engine, and one above it if there is a peer to which it loses or reorders frames.
-pub(crate) fn reliable(engine: impl Engine) -> Box<dyn Engine> {
+pub(crate) fn reliable(engine: impl Engine) -> Arc<dyn Engine> {
     let me = engine.me();
     let is_needed = engine.roster().iter().any(|(peer, _)| *peer != me && needs_link(engine.caps(*peer)));
-    if is_needed { Box::new(Reliable::over(engine, Pace::default())) } else { Box::new(engine) }
+    if is_needed { Arc::new(Reliable::over(engine, Pace::default())) } else { Arc::new(engine) }
 }
 
 impl<E: Engine> Shared<E> {

@@ -30,7 +30,7 @@ pub fn target(bytes: &[u8]) {
 
 async fn frames_come(mut input: Input<'_>) {
     let [first, second] = <[Local; 2]>::try_from(Local::cluster(2)).expect("two");
-    let node = Node::start(Box::new(first), false);
+    let node = Node::start(Arc::new(first), false);
     let open = node.open(Some("open")).expect("an inbox");
     let closed = node.open(Some("closed")).expect("an inbox");
     // Nobody else can end this one.

@@ -43,7 +43,7 @@ pub fn target(bytes: &[u8]) {
 
 async fn requests_come(mut input: Input<'_>) {
     let [first, second] = <[Local; 2]>::try_from(Local::cluster(2)).expect("two");
-    let node = Node::start(Box::new(first), false);
+    let node = Node::start(Arc::new(first), false);
     let here = Here::of(Arc::clone(&node));
     let echoing = here.serve(ECHO, |_, number| async move { number }).expect("it is free");
     let offering = here.offer(WORK, |_, number| async move {

@@ -13,7 +13,7 @@ const PROCESSES: usize = 3;
 const SLOTS: usize = 6;
 const HONEST: usize = 1;
 const HOSTILE: usize = 2;
-const QUOTA: Quota = Quota { lanes: [4; LANES], reserve: 1 };
+const QUOTA: Quota = Quota { lanes: [4; LANES], reserve: 1, names_next: true };
 
 struct Segment {
     slots: Vec<Slot>,

@@ -179,7 +179,7 @@ impl Group {
     }
 
     /// Combines the values of all members, in the order of their ranks, and gives all of them the result. `combine` is to be
-    /// associative; it need not be commutative.
+    /// associative, and to make the same of the same values in each process; it need not be commutative.
     ///
     /// # Errors
     /// As for [`barrier`](Self::barrier).
@@ -298,6 +298,9 @@ where
     T: Serialize + DeserializeOwned,
 {
     let Some(inbox) = run.inbox() else { return Ok(value) };
+    if let Some(other) = run.only_other() {
+        return swap(inbox, run, other, operation, value, combine).await;
+    }
     let mut combined = Ok(value);
     for child in &run.children {
         // All are heard, so that nothing is left over.
@@ -319,6 +322,25 @@ where
         let _ = say(inbox, *child, operation, &result).await;
     }
     result
+}
+
+/// The same where there are two runs: each tells the other one its value, and combines both for itself. Nobody waits for what comes
+/// down.
+async fn swap<T>(
+    inbox: &Inbox,
+    run: &Run,
+    other: (u32, ThreadName),
+    operation: u32,
+    value: T,
+    combine: impl Fn(T, T) -> T,
+) -> Result<T, Lost>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let mine = Ok(value);
+    say(inbox, other, operation, &mine).await?;
+    let (mine, theirs) = (mine?, hear(inbox, other, operation).await?);
+    Ok(if run.first() < other.0 { combine(mine, theirs) } else { combine(theirs, mine) })
 }
 
 async fn say<T: Serialize>(inbox: &Inbox, to: (u32, ThreadName), tag: u32, what: &T) -> Result<(), Lost> {

@@ -116,7 +116,7 @@ async fn call(here: &Here, group: &str, size: u32) -> Result<Called, NameError> 
         };
         let parent = parent.map(neighbour);
         let children = children.into_iter().map(neighbour).collect();
-        runs.push(Arc::new(Run::new(*first, next - first, parent, children)));
+        runs.push(Arc::new(Run::new(*first, next - first, parent, children, firsts.len() == 2)));
     }
     Ok(Called { names, runs })
 }

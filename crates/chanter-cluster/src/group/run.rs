@@ -27,6 +27,8 @@ pub(super) struct Run {
     pub(super) parent: Option<(u32, ThreadName)>,
     /// In the order of their ranks.
     pub(super) children: Vec<(u32, ThreadName)>,
+    /// The group has one run besides.
+    is_of_two: bool,
     /// That of the first member: it is there when all are.
     inbox: OnceLock<Arc<Inbox>>,
     state: Lock<State>,
@@ -70,6 +72,7 @@ impl Run {
         count: u32,
         parent: Option<(u32, ThreadName)>,
         children: Vec<(u32, ThreadName)>,
+        is_of_two: bool,
     ) -> Self {
         let state = State {
             values: (0..count).map(|_| Vec::new()).collect(),
@@ -80,7 +83,7 @@ impl Run {
             broken: None,
             has_told: false,
         };
-        Self { first, count, parent, children, inbox: OnceLock::new(), state: Lock::new(state) }
+        Self { first, count, parent, children, is_of_two, inbox: OnceLock::new(), state: Lock::new(state) }
     }
 
     pub(super) fn first(&self) -> u32 {
@@ -89,6 +92,11 @@ impl Run {
 
     pub(super) fn has(&self, rank: u32) -> bool {
         (self.first..self.first + self.count).contains(&rank)
+    }
+
+    /// The other run, if there are two of them.
+    pub(super) fn only_other(&self) -> Option<(u32, ThreadName)> {
+        if self.is_of_two { self.neighbours().next().copied() } else { None }
     }
 
     pub(super) fn neighbours(&self) -> impl Iterator<Item = &(u32, ThreadName)> {

@@ -51,7 +51,7 @@ const LONGEST_NAME: usize = 255;
 pub(crate) struct Node {
     me: Peer,
     this: Weak<Self>,
-    engine: Box<dyn Engine>,
+    engine: Arc<dyn Engine>,
     links: BTreeMap<Peer, Link>,
     table: Table,
     registry: Mutex<Registry>,
@@ -177,13 +177,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Node {
     /// Starts the process: a thread of the current machine serves its engine from now on.
     /// `is_pumped`: the machine polls the engine, too.
-    pub(crate) fn start(engine: Box<dyn Engine>, is_pumped: bool) -> Arc<Self> {
+    pub(crate) fn start(engine: Arc<dyn Engine>, is_pumped: bool) -> Arc<Self> {
         let program = Program::new(engine.roster().into_iter().map(|(peer, _)| peer));
         Self::start_as(engine, is_pumped, program)
     }
 
     /// The same, of a program that is said to be that.
-    pub(crate) fn start_as(engine: Box<dyn Engine>, is_pumped: bool, program: Program) -> Arc<Self> {
+    pub(crate) fn start_as(engine: Arc<dyn Engine>, is_pumped: bool, program: Program) -> Arc<Self> {
         let me = engine.me();
         let mut links = BTreeMap::new();
         for (peer, pe) in engine.roster() {
@@ -802,6 +802,8 @@ impl fmt::Debug for Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.engine.leave(Leave::Now);
+        // A pump keeps the engine, and so its bell.
+        self.ring();
         // Nobody sends there any more: a send keeps the process.
         for (name, window) in lock(&self.windows).drain() {
             window.give_up(&SendError::Gone(name));

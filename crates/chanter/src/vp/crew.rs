@@ -13,6 +13,7 @@
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use super::pump::rest_of_pump;
 use super::worker::LOOK;
 use super::{CURRENT, Shared, Vp};
 use crate::sync::atomic::Ordering;
@@ -159,7 +160,8 @@ impl Vp {
         };
         let is_idle = std::cell::Cell::new(true);
         inside(&|vp| is_idle.set(is_idle.get() && !vp.has_local_work()));
-        let rest = self.rest_of_pump();
+        let pumps = machine.pump.get();
+        let rest = rest_of_pump(pumps);
         if let Some(pump) = rest
             && !over()
             && is_idle.get()
@@ -175,7 +177,7 @@ impl Vp {
             self.wait_io(timeouts.get());
             inside(&|vp| vp.fibers.slept(now.elapsed()));
         }
-        self.pump_rises();
+        pumps.inspect(|pump| pump.rise());
         self.sleeper.rise();
         machine.awake.fetch_add(1, Ordering::SeqCst);
         for vp in machine.crew(self) {

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::blocking_calls::Pool;
@@ -97,7 +97,9 @@ pub(crate) struct Shared {
     pub(super) workers: Workers,
     shutdown_timeout: Mutex<Option<Duration>>,
     /// What brings messages from elsewhere.
-    pub(super) pump: Option<Arc<dyn super::Pump>>,
+    pub(super) pump: OnceLock<Arc<dyn super::Pump>>,
+    /// A driver lingers for that.
+    pub(super) lingers_at_pump: AtomicBool,
     /// It has ended without some of its OS threads.
     is_abandoned: AtomicBool,
     /// Frames of threads that are spawned from outside.
@@ -195,7 +197,8 @@ impl Machine {
             this: this.clone(),
             workers: Workers::default(),
             shutdown_timeout: Mutex::new(builder.shutdown_timeout),
-            pump: builder.pump,
+            pump: builder.pump.map(OnceLock::from).unwrap_or_default(),
+            lingers_at_pump: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
             next: AtomicUsize::new(0),

@@ -60,7 +60,7 @@ pub(crate) use machine::{Shared, entered};
 pub(crate) use observe::Site;
 use processor::Binding;
 pub use processor::{VirtualProcessor, current_vp};
-pub use pump::{Pump, Rest as PumpRest};
+pub use pump::{Pump, Rest as PumpRest, attach_pump};
 pub(crate) use simulation::Simulated;
 pub use simulation::{Note, Outcome, Simulation, choose};
 pub use topology::{Neighbours, Topology};
@@ -156,6 +156,8 @@ pub(crate) struct Vp {
     overtook: Cell<u64>,
     /// Driver: whether to linger before it sleeps.
     linger: Linger,
+    /// Driver: the same, for what the pump brings.
+    pump_linger: Linger,
     /// What it has stolen, and whether that has paid.
     thefts: Thefts,
     long_turns: LongTurns,
@@ -257,6 +259,7 @@ impl Vp {
             has_locals: Cell::new(false),
             soon: std::cell::UnsafeCell::new(ReadyQueue::new()),
             linger: Linger::default(),
+            pump_linger: Linger::default(),
             thefts: Thefts::new(),
             long_turns: LongTurns::new(),
             soon_runs: Cell::new(0),

@@ -3,11 +3,15 @@
 //! A communication library that makes progress only when it is called (MPI) has no file descriptor to wait on.
 //! The scheduler calls it: each driver while it looks around, that is about every 100 us while threads run, and
 //! before it goes to sleep (Chant, section 4.2: the scheduler polls). A machine without a pump is not the slower
-//! for it: there is one look more where a driver looks around.
+//! for it: there is one look more where a driver looks around. What wakes sleepers may have a pump too, for what comes
+//! while a driver lingers: a message through shared memory is there sooner than a driver is awake.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use super::linger::cores;
 use super::{Shared, Vp};
+use crate::sync::atomic::Ordering;
 
 /// Brings messages. Called by the drivers of a machine, several at a time; none of the runtime's locks is held
 /// meanwhile. Calls must be short, and must not panic: the process would end.
@@ -24,6 +28,17 @@ pub trait Pump: Send + Sync + 'static {
 
     /// That driver does not sleep any more.
     fn rise(&self);
+
+    /// For how long it is worth looking for work before a driver rests: who has sent something may have an answer soon. The
+    /// default is not at all.
+    fn linger(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// From now on the drivers of the current machine call `pump`. False: it has one already, or the caller is no thread of a machine.
+pub fn attach_pump(pump: Arc<dyn Pump>) -> bool {
+    Vp::current().is_some_and(|vp| vp.simulated.is_none() && vp.machine().pump.set(pump).is_ok())
 }
 
 /// How long a driver may sleep, as far as a [`Pump`] goes.
@@ -42,7 +57,7 @@ impl Shared {
     /// Pumps, if there is anything to bring.
     #[inline]
     pub(super) fn pump(&self) {
-        if let Some(pump) = &self.pump
+        if let Some(pump) = self.pump.get()
             && pump.has_work()
         {
             pump.pump();
@@ -51,19 +66,59 @@ impl Shared {
 }
 
 impl Vp {
-    /// The driver has announced that it sleeps. `None`: there is work; else for how long it may, if not for ever.
-    pub(super) fn rest_of_pump(&self) -> Option<Option<Duration>> {
-        match self.machine().pump.as_ref().map_or(Rest::Notified, |pump| pump.rest()) {
-            Rest::Work => None,
-            Rest::For(time) => Some(Some(time)),
-            Rest::Notified => Some(None),
+    /// There is nothing to run: looks for a moment for what the pump brings, and brings it. Whether something has come. After
+    /// each time that nothing did, twice as many rests pass without. The caller is inside.
+    ///
+    /// So a thread that waits for what the pump brings is run by who has looked for it: nobody is woken in between. One driver of
+    /// a machine does that at a time, and only where all that are awake have a core.
+    pub(super) fn linger_at_pump(&self, over: &dyn Fn() -> bool) -> bool {
+        let machine = self.machine();
+        let Some(pump) = machine.pump.get() else { return false };
+        let time = pump.linger();
+        // ORDER: Relaxed: estimates; who finds it wrong sleeps too early, or not.
+        let has_core =
+            machine.awake.load(Ordering::Relaxed).try_into().is_ok_and(|awake: u64| awake <= cores());
+        if time.is_zero() || !has_core || !self.pump_linger.begins_anyway() {
+            return false;
         }
+        // ORDER: Relaxed: it guards nothing but time.
+        if machine.lingers_at_pump.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        let due = self.principal().timers.next_due();
+        let time = due.map_or(time, |due| due.saturating_duration_since(Instant::now()).min(time));
+        let mut has_work = false;
+        let from = Instant::now();
+        let came = loop {
+            let found = (0..LOOKS).any(|_| {
+                self.entrance.get().agree();
+                has_work = pump.has_work();
+                has_work || !self.inbox.is_empty()
+            });
+            if found || over() || self.others_wait() {
+                break true;
+            }
+            if from.elapsed() >= time {
+                break false;
+            }
+        };
+        machine.lingers_at_pump.store(false, Ordering::Relaxed);
+        self.pump_linger.ends(came);
+        if has_work {
+            self.sitter.hold(|| pump.pump());
+        }
+        came
     }
+}
 
-    /// It is awake again.
-    pub(super) fn pump_rises(&self) {
-        if let Some(pump) = &self.machine().pump {
-            pump.rise();
-        }
+/// So often a driver that lingers looks before it reads the clock.
+const LOOKS: u32 = 16;
+
+/// For how long a driver may sleep that has announced that it does. `None`: there is work; else for how long it may, if not for ever.
+pub(super) fn rest_of_pump(pump: Option<&Arc<dyn Pump>>) -> Option<Option<Duration>> {
+    match pump.map_or(Rest::Notified, |pump| pump.rest()) {
+        Rest::Work => None,
+        Rest::For(time) => Some(Some(time)),
+        Rest::Notified => Some(None),
     }
 }

@@ -37,7 +37,7 @@ impl Shared {
             vp.inbox.is_empty() && vp.gives() == 0 && vp.timers.is_empty() && !vp.reactor.has_sources()
         };
         // ORDER: SeqCst, as where sleepers count themselves.
-        self.pump.is_none()
+        self.pump.get().is_none()
             && self.awake.load(Ordering::SeqCst) == risen as isize
             && self.vps.iter().all(|vp| idle(vp))
     }

@@ -4,6 +4,7 @@ use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use super::hand_over::monitor;
+use super::pump::rest_of_pump;
 use super::replace::Cause;
 use super::{CURRENT, DEPTH, HEARTBEAT, Vp, stack};
 use crate::event::Wakes;
@@ -332,6 +333,9 @@ impl Vp {
 
     /// The caller is inside, and it is its last act there.
     fn rest_inside(&self, over: &dyn Fn() -> bool) {
+        if self.linger_at_pump(over) {
+            return self.exit();
+        }
         let vp = self.principal();
         let now = Instant::now();
         self.looked.set(now);
@@ -375,7 +379,8 @@ impl Vp {
         }
         vp.sleeper.announce();
         let mut is_asleep = false;
-        let rest = self.rest_of_pump();
+        let pumps = machine.pump.get();
+        let rest = rest_of_pump(pumps);
         if let Some(pump) = rest
             && !over()
             && !self.has_local_work()
@@ -401,7 +406,7 @@ impl Vp {
             }
         }
         self.stop_asking(is_asleep);
-        self.pump_rises();
+        pumps.inspect(|pump| pump.rise());
         if self.is_stand_in() {
             self.sleeper.rise();
         }

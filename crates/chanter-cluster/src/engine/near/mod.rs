@@ -24,14 +24,14 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use self::mapping::Mapping;
 pub(crate) use self::mapping::create;
-use self::pull::{Found, Incoming, Info, LANES, Memory, Outgoing, Piece, Quota};
+use self::pull::{Found, Incoming, Info, LANES, MOST_WATCHED, Memory, Outgoing, Piece, Quota, Watches};
 use self::sync::Bytes;
 use super::socket::Sockets;
 use super::{
@@ -43,7 +43,7 @@ use crate::wire::{self, Body};
 /// Bytes of the longest body, and with its header.
 const LONGEST_BODY: usize = 16 << 20;
 pub(crate) const LONGEST: usize = LONGEST_BODY + wire::LENGTH;
-const QUOTA: Quota = Quota { lanes: [16, 32, 16], reserve: 16 };
+const QUOTA: Quota = Quota { lanes: [16, 32, 16], reserve: 16, names_next: true };
 /// After so long a receiver does not wait for a link any more, but looks at all slots.
 const PATIENCE: Duration = Duration::from_millis(1);
 /// So many pieces one poll takes.
@@ -60,9 +60,16 @@ pub struct Near {
     /// Which processes share the memory.
     is_near: Vec<bool>,
     out: Mutex<Out>,
+    /// Some messages are begun: a hint for those who poll.
+    has_begun: AtomicBool,
     receiving: Mutex<Receiving>,
+    watches: Arc<Watches>,
+    /// What was taken last is not freed yet: the next poll does that, and mostly nobody waits for it.
+    has_unfreed: AtomicBool,
     /// Some have gone, and nobody was told.
     has_dying: AtomicBool,
+    /// How many of those who poll are about to sleep, or do.
+    resting: AtomicU32,
     linger: Duration,
 }
 
@@ -98,8 +105,6 @@ struct Receiving {
     dying: VecDeque<(Peer, Change)>,
     /// All that the dying have sent is in the scan that was made.
     has_scanned: bool,
-    /// Of whom slots were freed.
-    freed: Vec<usize>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -142,12 +147,14 @@ impl Near {
         let cores = available_parallelism().map_or(1, usize::from);
         let is_near: Vec<bool> =
             (0..processes).map(|process| process != me && memory.port(process).is_attached()).collect();
+        let quota = Quota { names_next: processes <= MOST_WATCHED, ..QUOTA };
+        let incoming = Incoming::new(me, &memory);
         let crowd = 1 + is_near.iter().filter(|near| **near).count();
         Self {
             me,
             is_near,
             out: Mutex::new(Out {
-                outgoing: Outgoing::new(me, QUOTA, &memory),
+                outgoing: Outgoing::new(me, quota, &memory),
                 begun: (0..processes).map(|_| Default::default()).collect(),
                 count: 0,
                 has_refused: false,
@@ -155,15 +162,18 @@ impl Near {
                 leaves: false,
                 has_gone: vec![false; processes],
             }),
+            watches: incoming.watches(),
+            has_begun: AtomicBool::new(false),
+            has_unfreed: AtomicBool::new(false),
             receiving: Mutex::new(Receiving {
-                incoming: Incoming::new(me, &memory),
+                incoming,
                 begun: (0..processes).map(|_| Default::default()).collect(),
                 waits: None,
                 dying: VecDeque::new(),
                 has_scanned: false,
-                freed: Vec::new(),
             }),
             has_dying: AtomicBool::new(false),
+            resting: AtomicU32::new(0),
             // Who spins takes the core of who would answer.
             linger: if crowd <= cores { LINGER } else { Duration::ZERO },
             memory,
@@ -182,6 +192,7 @@ impl Near {
             let piece = &frame[sent..frame.len().min(sent + Bytes::LENGTH)];
             let has_more = sent + piece.len() < frame.len();
             if !out.outgoing.send(&self.memory, to, Info { length: piece.len(), lane, has_more }, piece) {
+                self.has_begun.store(true, Ordering::Relaxed);
                 // Whoever frees a slot is to say so; one may be free by now.
                 self.memory.port(self.me).want_room();
                 if !out.outgoing.has_room(&self.memory, to, lane) {
@@ -199,8 +210,14 @@ impl Near {
 
     /// Goes on with what was begun.
     fn flush(&self) {
+        // ORDER: Relaxed: it was written before anybody was asked to tell of room, and who is told sees it. It waits for the
+        // lock then, behind which it is told what was begun.
+        if !self.has_begun.load(Ordering::Relaxed) {
+            return;
+        }
         let mut out = lock(&self.out);
         if out.count == 0 {
+            self.has_begun.store(false, Ordering::Relaxed);
             return;
         }
         let mut rings = false;
@@ -230,27 +247,36 @@ impl Near {
         }
     }
 
+    /// Whether something lies in slots.
+    #[inline]
+    fn has_messages(&self) -> bool {
+        // The tail first: whoever empties it has written before what is watched.
+        self.memory.port(self.me).has_work() || self.watches.has_work(&self.memory)
+    }
+
     /// Takes what lies in slots; how many frames that were.
     fn take(&self, receiving: &mut Receiving, budget: u32, sink: &mut dyn Sink) -> u32 {
         let (mut frames, mut scans) = (0, 0);
+        let mut has_unfreed = true;
         for _ in 0..PIECES {
             if frames == budget {
                 break;
             }
             match receiving.incoming.take(&self.memory) {
                 Found::Piece(from, piece) => {
-                    receiving.waits = None;
-                    if !receiving.freed.contains(&from) {
-                        receiving.freed.push(from);
-                    }
                     if let Some((lane, frame)) = receiving.begun[from].assemble(&piece) {
                         frames += 1;
                         sink.arrived(Peer(from as u32), lane, frame);
+                        if !self.has_messages() {
+                            // Who was sent that runs first.
+                            break;
+                        }
                     }
                     continue;
                 }
                 Found::Nothing => {
                     receiving.waits = None;
+                    has_unfreed = false;
                     break;
                 }
                 Found::Waits => {
@@ -269,12 +295,14 @@ impl Near {
             scans += 1;
             receiving.incoming.scan(&self.memory);
         }
+        // ORDER: Relaxed: for who looks before it sleeps, see `rest`.
+        self.has_unfreed.store(has_unfreed, Ordering::Relaxed);
         frames
     }
 
     /// Tells those who want it that they have room.
     fn tell_of_room(&self, receiving: &mut Receiving) {
-        for sender in receiving.freed.drain(..) {
+        for sender in receiving.incoming.freed() {
             if self.memory.port(sender).is_to_be_told_of_room() {
                 self.sockets.knock(Peer(sender as u32));
             }
@@ -429,9 +457,10 @@ impl Engine for Near {
     }
 
     fn has_work(&self) -> bool {
-        self.memory.port(self.me).has_work()
+        self.has_messages()
             || self.sockets.has_work()
             || self.has_dying.load(Ordering::Relaxed)
+            || self.has_unfreed.load(Ordering::Relaxed)
     }
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
@@ -458,25 +487,31 @@ impl Engine for Near {
         }
         match told {
             0 => Polled::Nothing,
-            _ if self.has_work() => Polled::More,
+            _ if self.has_messages() || self.sockets.has_work() => Polled::More,
             _ => Polled::Some,
         }
     }
 
     fn rest(&self) -> Rest {
         let port = self.memory.port(self.me);
+        // ORDER: Acquire and Release: the last one that falls asleep sees what the others have done before: see `Watches`.
+        self.resting.fetch_add(1, Ordering::AcqRel);
         if self.has_work() {
             return Rest::Work;
         }
         port.fall_asleep();
-        if port.has_work() {
+        if self.has_messages() {
             return Rest::Work;
         }
         self.sockets.rest()
     }
 
     fn rise(&self) {
-        self.memory.port(self.me).wake_up();
+        // ORDER: as in `rest`. Should it undo what one says who falls asleep meanwhile, this one is awake, and looks itself before it
+        // sleeps again. The last one says so, as the others are to be woken.
+        if self.resting.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.memory.port(self.me).wake_up();
+        }
         self.sockets.rise();
     }
 

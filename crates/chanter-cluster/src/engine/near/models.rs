@@ -54,16 +54,31 @@ fn needs(name: &'static str, weaker: Ordering, model: impl Fn() + Sync + Send + 
     assert!(noticed, "the model does not need {name} to be more than {weaker:?}");
 }
 
+const LINKED: Quota = Quota { lanes: [4; LANES], reserve: 0, names_next: false };
+/// All but the first piece of a process are in places that are watched, as long as it has two slots that are free.
+const WATCHED: Quota = Quota { names_next: true, ..LINKED };
+const INFO: Info = Info { length: 1, lane: 0, has_more: false };
+
 /// A process that sends so many bytes, each a piece, and ends at that point of the first, if at any.
 fn sender(node: &Arc<Node>, me: usize, count: u8, ends_at: Option<&'static str>) -> JoinHandle<()> {
+    sender_by(LINKED, node, me, count, ends_at.map(|at| (0, at)))
+}
+
+/// The same, that ends at that point of the piece of that number.
+fn sender_by(
+    quota: Quota,
+    node: &Arc<Node>,
+    me: usize,
+    count: u8,
+    ends_at: Option<(u8, &'static str)>,
+) -> JoinHandle<()> {
     let node = Arc::clone(node);
     thread::spawn(move || {
-        ENDS_AT.with(|at| at.set(ends_at));
-        let quota = Quota { lanes: [4; LANES], reserve: 0 };
         let mut outgoing = Outgoing::new(me, quota, &*node);
         for number in 0..count {
-            let info = Info { length: 1, lane: 0, has_more: false };
-            while !outgoing.send(&*node, RECEIVER, info, &[number]) {
+            let ends_at = ends_at.filter(|(last, _)| *last == number).map(|(_, at)| at);
+            ENDS_AT.with(|at| at.set(ends_at));
+            while !outgoing.send(&*node, RECEIVER, INFO, &[number]) {
                 thread::yield_now();
             }
             if ends_at.is_some() {
@@ -84,7 +99,7 @@ impl Got {
         for _ in 0..12 {
             match incoming.take(node) {
                 Found::Piece(from, piece) => {
-                    assert_eq!(piece.info, Some(Info { length: 1, lane: 0, has_more: false }));
+                    assert_eq!(piece.info, Some(INFO));
                     piece.copy_to(&mut self.0[from]);
                 }
                 Found::Nothing => return false,
@@ -250,15 +265,140 @@ fn one_swaps_and_the_other_scans() {
     sending.join().unwrap();
 }
 
+/// One sends pieces of which all but the first are watched, another one links one.
+fn watched_of_two(count: u8) {
+    let node = Node::new(2);
+    let senders = [sender_by(WATCHED, &node, 1, count, None), sender(&node, 2, 1, None)];
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    let mut got = Got::default();
+    got.take(&mut incoming, &node);
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+    assert!(!got.take(&mut incoming, &node), "nothing is left");
+    got.is(count, 1);
+    assert!(!node.port(RECEIVER).has_work() && !incoming.watches().has_work(&*node));
+}
+
+#[test]
+fn what_is_watched_is_taken_once_and_in_order() {
+    check(|| watched_of_two(1));
+    check(|| watched_of_two(2));
+}
+
+/// With two slots some pieces name the next, and some do not: then that is linked.
+#[test]
+fn places_that_are_watched_are_filled_again() {
+    check(|| {
+        let node = Node::new(2);
+        let sending = sender_by(WATCHED, &node, 1, 4, None);
+        let mut incoming = Incoming::new(RECEIVER, &*node);
+        let mut got = Got::default();
+        while got.0[1].len() < 4 {
+            got.take(&mut incoming, &node);
+            thread::yield_now();
+        }
+        sending.join().unwrap();
+        got.is(4, 0);
+    });
+}
+
+/// The second piece, which is watched, is the last one of its sender.
+fn one_dies_while_it_is_watched(at: &'static str, rules: Rules) {
+    let node = Node::new(2);
+    let dying = sender_by(WATCHED, &node, 2, 2, Some((1, at)));
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    incoming.rules = rules;
+    let mut got = Got::default();
+    got.take(&mut incoming, &node);
+    dying.join().unwrap();
+    incoming.scan(&*node);
+    got.take(&mut incoming, &node);
+    got.is(0, if at == "pull.filled" { 1 } else { 2 });
+}
+
+#[test]
+fn what_the_dead_have_published_where_it_is_watched_is_taken_once() {
+    for at in ["pull.filled", "pull.published"] {
+        check(move || one_dies_while_it_is_watched(at, ALL));
+    }
+}
+
+#[test]
+fn publication_must_release_where_it_is_watched() {
+    needs("pull_publish_watched", Relaxed, || one_dies_while_it_is_watched("pull.published", ALL));
+}
+
+/// INV-BELL, where the piece is watched: of two OS threads one takes and then sleeps, the other one does so before or afterwards.
+fn woken_by_what_is_watched() {
+    let node = Node::new(2);
+    let mut outgoing = Outgoing::new(1, WATCHED, &*node);
+    assert!(outgoing.send(&*node, RECEIVER, INFO, &[0]));
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    let mut got = Got::default();
+    assert!(!got.take(&mut incoming, &node));
+    let sending = {
+        let node = Arc::clone(&node);
+        thread::spawn(move || {
+            assert!(outgoing.send(&*node, RECEIVER, INFO, &[1]));
+            node.port(RECEIVER).is_to_be_woken()
+        })
+    };
+    node.port(RECEIVER).fall_asleep();
+    let sleeps = !node.port(RECEIVER).has_work() && !incoming.watches().has_work(&*node);
+    let rings = sending.join().unwrap();
+    assert!(!sleeps || rings, "INV-BELL: it sleeps, and nobody wakes it");
+}
+
+#[test]
+fn who_falls_asleep_sees_what_it_watches_or_is_woken() {
+    check(woken_by_what_is_watched);
+}
+
+#[test]
+fn bells_need_their_order_where_it_is_watched() {
+    needs("bell_fence_of_sleeper", Ordering::AcqRel, woken_by_what_is_watched);
+    needs("bell_fence_of_sender", Ordering::AcqRel, woken_by_what_is_watched);
+}
+
+/// An OS thread takes a piece, and looks for the next, which may be sent meanwhile; another one of the process falls asleep. The first
+/// one falls asleep afterwards: then it sees the next, or the sender rings.
+fn one_takes_and_another_one_falls_asleep() {
+    let node = Node::new(2);
+    let mut outgoing = Outgoing::new(1, WATCHED, &*node);
+    for number in 0..2 {
+        assert!(outgoing.send(&*node, RECEIVER, INFO, &[number]));
+    }
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    let mut got = Got::default();
+    let watches = incoming.watches();
+    let looking = {
+        let node = Arc::clone(&node);
+        thread::spawn(move || {
+            node.port(RECEIVER).fall_asleep();
+            !node.port(RECEIVER).has_work() && !watches.has_work(&*node)
+        })
+    };
+    got.take(&mut incoming, &node);
+    let sleeps = looking.join().unwrap();
+    assert!(outgoing.send(&*node, RECEIVER, INFO, &[2]));
+    let rings = node.port(RECEIVER).is_to_be_woken();
+    assert!(!sleeps || rings);
+    got.take(&mut incoming, &node);
+    got.is(3, 0);
+}
+
+#[test]
+fn others_look_while_one_takes() {
+    check(one_takes_and_another_one_falls_asleep);
+}
+
 /// INV-BELL.
 fn woken() {
     let node = Node::new(1);
     let sending = {
         let node = Arc::clone(&node);
         thread::spawn(move || {
-            let quota = Quota { lanes: [1; LANES], reserve: 0 };
-            let info = Info { length: 1, lane: 0, has_more: false };
-            assert!(Outgoing::new(1, quota, &*node).send(&*node, RECEIVER, info, &[7]));
+            let quota = Quota { lanes: [1; LANES], ..LINKED };
+            assert!(Outgoing::new(1, quota, &*node).send(&*node, RECEIVER, INFO, &[7]));
             node.port(RECEIVER).is_to_be_woken()
         })
     };
@@ -282,10 +422,9 @@ fn bells_need_their_order() {
 /// INV-BELL for room.
 fn told_of_room() {
     let node = Node::new(1);
-    let quota = Quota { lanes: [1; LANES], reserve: 0 };
-    let info = Info { length: 1, lane: 0, has_more: false };
+    let quota = Quota { lanes: [1; LANES], ..LINKED };
     let mut outgoing = Outgoing::new(1, quota, &*node);
-    assert!(outgoing.send(&*node, RECEIVER, info, &[0]));
+    assert!(outgoing.send(&*node, RECEIVER, INFO, &[0]));
     let taking = {
         let node = Arc::clone(&node);
         thread::spawn(move || {

@@ -9,7 +9,11 @@
 //! To send: fill a free slot, *publish* it for its receiver with the next number of that pair, *swap* it into the tail of
 //! the receiver's port, and *link* it behind what was there (or as the first).
 //!
-//! INV-PULL: *slots are the truth, links are a hint.* The receiver
+//! Where there are few processes, only the first message of a pair is sent so. The sender says in each message in which slot
+//! the next one will lie, and the receiver *watches* that one: to send, the slot is filled and published, and no more. Nobody
+//! but the two touches a cache line of theirs. A sender that has no slot to name says so, and links the next message.
+//!
+//! INV-PULL: *slots are the truth, links are a hint*, and so is what a message says of the next one. The receiver
 //! 1. takes a slot only if its number is the next that it expects from that sender;
 //! 2. *scans* when the links end before the tail for too long, or lead astray, or a sender has died: it empties the tail,
 //!    then takes from all tables, in order of numbers, what is published for it;
@@ -21,17 +25,21 @@
 //! * *Taken, if its sender goes on*: it swaps the tail after it has published. A receiver finds the tail empty only if
 //!   it has emptied it itself: after it took the slot that was there (then all before that was taken, or a link had led
 //!   astray, and it has scanned); or by a scan, which sees everything whose swap came before its own. So the
-//!   tail is not empty while something is published whose swap came after the last scan, and rule 2 finds it.
+//!   tail is not empty while something is published whose swap came after the last scan, and rule 2 finds it. What was
+//!   not linked lies in the slot that the message before it has named: when that was taken, in whatever way, the receiver
+//!   watches the slot, until it has taken what is published there.
 //! * *Taken, if its sender dies* at any point after it has published: the receiver is told of the death, and scans.
 //!
 //! A slot's number is read again by nobody: what a hostile process writes into shared memory can make the receiver scan, lose
 //! that process's messages, or get other bytes from it. Indices and lengths are checked where they are read.
 //!
-//! INV-BELL: who sends swaps the tail, then looks whether the receiver is asleep; who falls asleep says so, then looks
-//! at the tail. All four are sequentially consistent: one sees the other. It is the same between a sender that wants
-//! room and a receiver that frees a slot.
+//! INV-BELL: who sends swaps the tail, or publishes in the slot that is watched, then looks whether the receiver is asleep; who
+//! falls asleep says so, then looks at the tail and at the slots that it watches. All are sequentially consistent: one sees
+//! the other. It is the same between a sender that wants room and a receiver that frees a slot. Of several OS threads of the
+//! receiver's that look, the last one that falls asleep knows what the others have watched: see [`Watches`].
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::sync::{AtomicU32, AtomicU64, Bytes, Ordering, fence_of_sender, fence_of_sleeper, order, point};
 
@@ -41,6 +49,8 @@ pub(crate) const MOST_PROCESSES: usize = 1 << 12;
 pub(crate) const MOST_SLOTS: usize = 1 << 11;
 /// Lanes.
 pub(crate) const LANES: usize = 3;
+/// In a segment of so many processes each watches the others.
+pub(crate) const MOST_WATCHED: usize = 16;
 
 const VALID: u64 = 1 << 63;
 const NUMBER: u64 = (1 << 40) - 1;
@@ -117,7 +127,7 @@ impl Slot {
             0 => self.state.store(bits, Ordering::Relaxed),
             1 => self.next.store(bits, Ordering::Relaxed),
             2 => self.info.store(bits, Ordering::Relaxed),
-            _ => self.body.write(&bits.to_le_bytes()),
+            _ => self.body.write_first(&bits.to_le_bytes()),
         }
     }
 }
@@ -243,10 +253,17 @@ impl Info {
         let info = Self {
             length: bits as u32 as usize,
             lane: (bits >> 32) as u8 as usize,
-            has_more: bits >> 40 == 1,
+            has_more: bits >> 40 & 1 == 1,
         };
-        (bits >> 41 == 0 && info.length <= Bytes::LENGTH && info.lane < LANES).then_some(info)
+        (info.length <= Bytes::LENGTH && info.lane < LANES).then_some(info)
     }
+}
+
+/// Above an [`Info`]: where the next piece will lie. 0 says nowhere.
+const NEXT: u32 = 41;
+
+fn next_bits(next: Option<usize>) -> u64 {
+    next.map_or(0, |slot| (slot as u64 + 1) << NEXT)
 }
 
 /// How many slots a process may have published for one receiver, in each lane; and how many free ones are kept for the first lane.
@@ -254,6 +271,8 @@ impl Info {
 pub(crate) struct Quota {
     pub(crate) lanes: [usize; LANES],
     pub(crate) reserve: usize,
+    /// Each piece names the slot of the next one. Receivers watch it.
+    pub(crate) names_next: bool,
 }
 
 /// A process's side as a sender. Whoever sends has it for himself.
@@ -270,6 +289,8 @@ pub(crate) struct Outgoing {
 #[derive(Default)]
 struct Sent {
     pub(crate) number: u64,
+    /// The slot that the last piece has named.
+    named: Option<usize>,
     /// Slots that were published and are not known to be free again, oldest first, and their numbers.
     published: [VecDeque<(usize, u64)>; LANES],
 }
@@ -287,17 +308,39 @@ impl Outgoing {
 
     /// Sends a piece. False: there is no slot for it.
     pub(crate) fn send(&mut self, memory: &impl Memory, to: usize, info: Info, bytes: &[u8]) -> bool {
-        let Some(slot) = self.free_slot(memory, to, info.lane) else { return false };
+        if !self.has_room(memory, to, info.lane) {
+            return false;
+        }
+        let named = self.links[to].named.take();
+        let Some(slot) = named.or_else(|| self.free.pop()) else { return false };
+        let next = if self.quota.names_next && self.free.len() > self.quota.reserve {
+            self.free.pop()
+        } else {
+            None
+        };
         let link = &mut self.links[to];
+        link.named = next;
         link.number = (link.number + 1) & NUMBER;
         let number = link.number;
         link.published[info.lane].push_back((slot, number));
         let filled = memory.slot(self.me, slot);
+        // The first cache line last: the receiver may watch it.
+        filled.body.write_rest(bytes);
         // A late link to what was in it before may overwrite this: it is a hint.
         filled.next.store(NOTHING, Ordering::Relaxed);
-        filled.info.store(info.bits(), Ordering::Relaxed);
-        filled.body.write(bytes);
+        filled.info.store(info.bits() | next_bits(next), Ordering::Relaxed);
+        filled.body.write_first(bytes);
         if point("pull.filled") {
+            return true;
+        }
+        if named.is_some() {
+            // ORDER: Release: as below. Sequentially consistent: INV-BELL, the sender's side.
+            filled.state.store(stamp(to, number), order::pull_publish_watched());
+            if let Some(next) = next {
+                filled.body.give_away(bytes.len());
+                memory.slot(self.me, next).body.fetch(bytes.len());
+            }
+            let _ = point("pull.published");
             return true;
         }
         // ORDER: Release: who sees the stamp sees what was filled in.
@@ -323,18 +366,18 @@ impl Outgoing {
         true
     }
 
-    /// Whether there would be a slot.
+    /// Whether there is a slot. Whether the receiver has freed some is looked only if there is none: to look is to take cache
+    /// lines away from it.
     pub(crate) fn has_room(&mut self, memory: &impl Memory, to: usize, lane: usize) -> bool {
-        let slot = self.free_slot(memory, to, lane);
-        self.free.extend(slot);
-        slot.is_some()
-    }
-
-    fn free_slot(&mut self, memory: &impl Memory, to: usize, lane: usize) -> Option<usize> {
         let reserve = if lane == 0 { 0 } else { self.quota.reserve };
-        self.take_back(memory, to, lane);
         if self.links[to].published[lane].len() >= self.quota.lanes[lane] {
-            return None;
+            self.take_back(memory, to, lane);
+            if self.links[to].published[lane].len() >= self.quota.lanes[lane] {
+                return false;
+            }
+        }
+        if self.links[to].named.is_some() {
+            return true;
         }
         if self.free.len() <= reserve {
             // Others may have taken something.
@@ -347,7 +390,7 @@ impl Outgoing {
                 self.forget(memory, left);
             }
         }
-        if self.free.len() <= reserve { None } else { self.free.pop() }
+        self.free.len() > reserve
     }
 
     /// Takes slots back that the receiver has freed. It frees them in the order of their numbers.
@@ -370,6 +413,7 @@ impl Outgoing {
 
     /// The receiver has gone: takes all slots back that were published for it.
     pub(crate) fn forget(&mut self, memory: &impl Memory, to: usize) {
+        self.free.extend(self.links[to].named.take());
         for (slot, number) in self.links[to].published.iter_mut().flat_map(std::mem::take) {
             // It may be about to free it.
             free(memory, Link { process: self.me, slot, number }, to);
@@ -421,6 +465,40 @@ impl std::fmt::Debug for Piece<'_> {
     }
 }
 
+/// Where the next piece of each process will lie: the [bits](Link::bits) of a link, or nothing if it will be linked. Only who
+/// takes writes here.
+///
+/// Others look whether something is there, before they sleep. They may see what was here before: then the piece that was to
+/// come there is published still, or it was freed, after the next place was written here, and they look again. And the last one
+/// that falls asleep has seen what all others have done before they did.
+pub(crate) struct Watches {
+    me: usize,
+    places: Vec<AtomicU64>,
+}
+
+impl Watches {
+    /// Whether something was published in a place that is watched.
+    #[inline]
+    pub(crate) fn has_work(&self, memory: &impl Memory) -> bool {
+        self.places.iter().any(|place| {
+            let mut bits = place.load(Ordering::Relaxed);
+            while bits != NOTHING {
+                let Some(link) = Link::of_bits(bits, memory) else { return false };
+                // ORDER: INV-BELL, the sleeper's side. Acquire, in it: if it was freed, the next place is seen.
+                let state = memory.slot(link.process, link.slot).state.load(order::bell_look());
+                if state == stamp(self.me, link.number) {
+                    return true;
+                }
+                match place.load(Ordering::Relaxed) {
+                    same if same == bits => return false,
+                    next => bits = next,
+                }
+            }
+            false
+        })
+    }
+}
+
 /// A process's side as a receiver. Whoever takes has it for himself.
 pub(crate) struct Incoming {
     me: usize,
@@ -432,6 +510,10 @@ pub(crate) struct Incoming {
     scanned: VecDeque<Link>,
     /// What was taken last of that, and is not freed.
     served: Option<Link>,
+    watches: Arc<Watches>,
+    /// Which process's piece is looked for first: what is linked, after all of them.
+    turn: usize,
+    freed: Vec<usize>,
     #[cfg(test)]
     pub(crate) rules: Rules,
 }
@@ -453,15 +535,26 @@ impl Incoming {
             cursor: None,
             scanned: VecDeque::new(),
             served: None,
+            watches: Arc::new(Watches {
+                me,
+                places: (0..memory.processes()).map(|_| AtomicU64::new(NOTHING)).collect(),
+            }),
+            turn: 0,
+            freed: Vec::new(),
             #[cfg(test)]
             rules: Rules { numbers: true, scans: true, passes: true },
         }
     }
 
-    /// The next piece.
+    /// What it watches.
+    pub(crate) fn watches(&self) -> Arc<Watches> {
+        Arc::clone(&self.watches)
+    }
+
+    /// The next piece. All processes have their turns, and so has what is linked.
     pub(crate) fn take<'a>(&mut self, memory: &'a impl Memory) -> Found<'a> {
         if let Some(link) = self.served.take() {
-            free(memory, link, self.me);
+            self.free(memory, link);
         }
         while let Some(link) = self.scanned.pop_front() {
             if self.accepts(memory, link) {
@@ -469,6 +562,33 @@ impl Incoming {
                 return self.found(memory, link);
             }
         }
+        let last = self.watches.places.len();
+        let mut waits = false;
+        for _ in 0..=last {
+            let from = self.turn;
+            self.turn = if from == last { 0 } else { from + 1 };
+            if from < last {
+                let place = self.watches.places[from].load(Ordering::Relaxed);
+                if place != NOTHING
+                    && let Some(link) = Link::of_bits(place, memory)
+                    && self.accepts(memory, link)
+                {
+                    self.served = Some(link);
+                    return self.found(memory, link);
+                }
+                continue;
+            }
+            match self.follow(memory) {
+                Found::Nothing => {}
+                Found::Waits => waits = true,
+                found => return found,
+            }
+        }
+        if waits { Found::Waits } else { Found::Nothing }
+    }
+
+    /// The next piece that is linked.
+    fn follow<'a>(&mut self, memory: &'a impl Memory) -> Found<'a> {
         let port = memory.port(self.me);
         loop {
             let bits = match self.cursor {
@@ -486,7 +606,7 @@ impl Incoming {
                     // ORDER: as above.
                     let next = memory.slot(link.process, link.slot).next.load(Ordering::Acquire);
                     if next != NOTHING {
-                        free(memory, link, self.me);
+                        self.free(memory, link);
                         self.cursor = None;
                         next
                     } else if port
@@ -495,7 +615,7 @@ impl Incoming {
                         .compare_exchange(link.bits(), NOTHING, order::pull_empty(), Ordering::Relaxed)
                         .is_ok()
                     {
-                        free(memory, link, self.me);
+                        self.free(memory, link);
                         self.cursor = None;
                         continue;
                     } else {
@@ -516,6 +636,19 @@ impl Incoming {
         }
     }
 
+    /// That was read.
+    fn free(&mut self, memory: &impl Memory, link: Link) {
+        free(memory, link, self.me);
+        if !self.freed.contains(&link.process) {
+            self.freed.push(link.process);
+        }
+    }
+
+    /// Of whom slots were freed since this was asked.
+    pub(crate) fn freed(&mut self) -> impl Iterator<Item = usize> {
+        self.freed.drain(..)
+    }
+
     /// Rule 1: whether that is the next piece of its sender; then it counts as taken.
     fn accepts(&mut self, memory: &impl Memory, link: Link) -> bool {
         let slot = memory.slot(link.process, link.slot);
@@ -533,9 +666,23 @@ impl Incoming {
         true
     }
 
+    /// That was taken: from now on the place is watched in which it says that the next one will lie.
     fn found<'a>(&self, memory: &'a impl Memory, link: Link) -> Found<'a> {
         let slot = memory.slot(link.process, link.slot);
-        Found::Piece(link.process, Piece { slot, info: Info::of_bits(slot.info.load(Ordering::Relaxed)) })
+        let bits = slot.info.load(Ordering::Relaxed);
+        let next = match bits >> NEXT {
+            0 => NOTHING,
+            // Who reads this checks it.
+            next => Link {
+                process: link.process,
+                slot: (next as usize - 1) & (MOST_SLOTS - 1),
+                number: self.expected[link.process],
+            }
+            .bits(),
+        };
+        // ORDER: Relaxed: see `Watches`.
+        self.watches.places[link.process].store(next, Ordering::Relaxed);
+        Found::Piece(link.process, Piece { slot, info: Info::of_bits(bits & ((1 << NEXT) - 1)) })
     }
 
     /// Rule 2: forgets all links, and looks at all slots.
@@ -545,7 +692,7 @@ impl Incoming {
             return;
         }
         if let Some(link) = self.served.take() {
-            free(memory, link, self.me);
+            self.free(memory, link);
         }
         let port = memory.port(self.me);
         port.first.store(NOTHING, Ordering::Relaxed);
@@ -553,7 +700,7 @@ impl Incoming {
         port.tail.swap(NOTHING, order::pull_scan());
         // Rule 3.
         if let Some(link) = self.cursor.take() {
-            free(memory, link, self.me);
+            self.free(memory, link);
         }
         self.scanned.clear();
         let mut found = Vec::new();

@@ -22,12 +22,54 @@ impl Bytes {
         Self(std::cell::UnsafeCell::new([0; Self::LENGTH]))
     }
 
-    /// At most [`LENGTH`](Self::LENGTH) bytes are taken.
-    pub(super) fn write(&self, bytes: &[u8]) {
+    /// So many lie on the first cache line of a slot.
+    const FIRST: usize = 64 - 24;
+
+    /// What is not on the first cache line. At most [`LENGTH`](Self::LENGTH) bytes are taken.
+    pub(super) fn write_rest(&self, bytes: &[u8]) {
         let length = bytes.len().min(Self::LENGTH);
-        // SAFETY: in bounds. The slot is free, so its owner, who calls, is alone with it; and what a process does that does
-        // not keep to that changes bytes, which may have any value.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.get().cast(), length) };
+        if length > Self::FIRST {
+            // SAFETY: in bounds. The slot is free, so its owner, who calls, is alone with it; and what a process does that does
+            // not keep to that changes bytes, which may have any value.
+            unsafe {
+                let from = bytes.as_ptr().add(Self::FIRST);
+                let to = self.0.get().cast::<u8>().add(Self::FIRST);
+                std::ptr::copy_nonoverlapping(from, to, length - Self::FIRST);
+            }
+        }
+    }
+
+    /// What is on the first cache line.
+    pub(super) fn write_first(&self, bytes: &[u8]) {
+        let to = self.0.get().cast::<u8>();
+        match bytes.first_chunk::<{ Self::FIRST }>() {
+            // SAFETY: as above.
+            Some(first) => unsafe { to.cast::<[u8; Self::FIRST]>().write(*first) },
+            // SAFETY: as above.
+            None => unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) },
+        }
+    }
+
+    /// The cache lines of so many bytes, but for the first.
+    fn lines(&self, length: usize) -> impl Iterator<Item = *const u8> {
+        let from = self.0.get().cast::<u8>().cast_const();
+        (Self::FIRST..length.min(Self::LENGTH)).step_by(64).map(move |at| from.wrapping_add(at))
+    }
+
+    /// Another processor reads so many bytes soon, and this one does not: a hint for processors that have one.
+    #[inline]
+    pub(super) fn give_away(&self, length: usize) {
+        for line in self.lines(length) {
+            cache::demote(line);
+        }
+    }
+
+    /// This processor writes so many bytes soon: a hint.
+    #[inline]
+    pub(super) fn fetch(&self, length: usize) {
+        for line in self.lines(length) {
+            cache::fetch_to_write(line);
+        }
     }
 
     /// Appends the first `length` bytes, at most [`LENGTH`](Self::LENGTH).
@@ -48,6 +90,32 @@ impl Bytes {
 #[cfg(not(loom))]
 unsafe impl Sync for Bytes {}
 
+/// Hints for the processor. They change no values.
+#[cfg(not(loom))]
+mod cache {
+    /// The line goes to a cache that processors share.
+    #[inline(always)]
+    pub(super) fn demote(line: *const u8) {
+        // SAFETY: a hint for a line of our memory, and nothing at all where a processor does not know it.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        unsafe {
+            std::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        let _ = line;
+    }
+
+    /// The line comes to this processor, to be written.
+    #[inline(always)]
+    pub(super) fn fetch_to_write(line: *const u8) {
+        // SAFETY: as above.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        unsafe {
+            std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        let _ = line;
+    }
+}
+
 /// One byte, whose accesses loom watches.
 #[cfg(loom)]
 #[derive(Default)]
@@ -61,10 +129,16 @@ impl Bytes {
         Self::default()
     }
 
-    pub(super) fn write(&self, bytes: &[u8]) {
+    pub(super) fn write_first(&self, bytes: &[u8]) {
         // SAFETY: loom checks.
         self.0.with_mut(|byte| unsafe { *byte = bytes[0] });
     }
+
+    pub(super) fn write_rest(&self, _bytes: &[u8]) {}
+
+    pub(super) fn give_away(&self, _length: usize) {}
+
+    pub(super) fn fetch(&self, _length: usize) {}
 
     pub(super) fn read(&self, length: usize, to: &mut Vec<u8>) {
         // SAFETY: loom checks.
@@ -98,6 +172,8 @@ macro_rules! orders {
 orders! {
     /// A slot is published with what it holds.
     pull_publish = Release;
+    /// The same, of one that is watched: INV-BELL.
+    pull_publish_watched = SeqCst;
     /// Who takes it sees that.
     pull_take = Acquire;
     /// The tail's swap: INV-BELL; and what was published before it is seen by who empties the tail.

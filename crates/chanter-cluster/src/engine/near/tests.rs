@@ -58,11 +58,11 @@ fn a_segment_of_another_job_or_build_is_refused() {
 #[test]
 fn a_sender() {
     let Ok(said) = std::env::var("CHANTER_SENDER") else { return };
-    let [me, count]: [u64; 2] =
+    let [me, count, names_next]: [u64; 3] =
         said.split(' ').map(|number| number.parse().unwrap()).collect::<Vec<_>>().try_into().unwrap();
     let segment = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     let memory = Mapping::open(segment, 3).unwrap();
-    let mut outgoing = Outgoing::new(me as usize, QUOTA, &memory);
+    let mut outgoing = Outgoing::new(me as usize, Quota { names_next: names_next == 1, ..QUOTA }, &memory);
     for number in 0..count {
         let bytes = number.to_le_bytes();
         let info = Info { length: bytes.len(), lane: (number % 3) as usize, has_more: false };
@@ -72,11 +72,14 @@ fn a_sender() {
     }
 }
 
-fn start_sender(segment: &OwnedFd, me: usize, count: u64, crash: &str) -> Child {
+/// `names_next`: all that it sends but the first is watched; else it is linked.
+fn start_sender(segment: &OwnedFd, me: usize, count: u64, names_next: bool, crash: &str) -> Child {
     let test = "engine::near::tests::a_sender";
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--test-threads", "1"]).stdin(Stdio::from(segment.try_clone().unwrap()));
-    command.env("CHANTER_SENDER", format!("{me} {count}")).env("CHANTER_CRASH", crash);
+    command
+        .env("CHANTER_SENDER", format!("{me} {count} {}", u8::from(names_next)))
+        .env("CHANTER_CRASH", crash);
     command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
 }
 
@@ -98,15 +101,15 @@ fn drain(incoming: &mut Incoming, memory: &Mapping, got: &mut [u64; 3]) {
 }
 
 /// One sender dies, one goes on to its end. Nothing that was published is lost, or comes twice. How many have come.
-fn one_dies(crash: &str, kill_after: Option<u64>) -> u64 {
+fn one_dies(names_next: bool, crash: &str, kill_after: Option<u64>) -> u64 {
     const COUNT: u64 = 2000;
     let segment = create(3).unwrap();
     let memory = Mapping::open(segment.try_clone().unwrap(), 3).unwrap();
     let mut incoming = Incoming::new(0, &memory);
     let mut got = [0; 3];
     let dying_count = if crash.is_empty() { u64::MAX } else { COUNT };
-    let mut dying = start_sender(&segment, 1, dying_count, crash);
-    let mut other = start_sender(&segment, 2, COUNT, "");
+    let mut dying = start_sender(&segment, 1, dying_count, names_next, crash);
+    let mut other = start_sender(&segment, 2, COUNT, names_next, "");
     while dying.try_wait().unwrap().is_none() {
         drain(&mut incoming, &memory, &mut got);
         if kill_after.is_some_and(|kill_after| got[1] > kill_after) {
@@ -130,11 +133,15 @@ fn one_dies(crash: &str, kill_after: Option<u64>) -> u64 {
 
 #[test]
 fn what_was_published_by_those_who_die_at_any_point_is_taken() {
-    for point in ["filled", "published", "swapped", "linked"] {
-        for count in [1, 2, 60, 1500] {
-            let came = one_dies(&format!("pull.{point}:{count}"), None);
-            let published = if point == "filled" { count - 1 } else { count };
-            assert_eq!(came, published, "{point} for the {count}th time");
+    for (names_next, points) in
+        [(false, &["filled", "published", "swapped", "linked"][..]), (true, &["filled", "published"])]
+    {
+        for point in points {
+            for count in [1, 2, 60, 1500] {
+                let came = one_dies(names_next, &format!("pull.{point}:{count}"), None);
+                let published = if *point == "filled" { count - 1 } else { count };
+                assert_eq!(came, published, "{point} for the {count}th time");
+            }
         }
     }
 }
@@ -145,7 +152,7 @@ fn who_is_killed_at_random_loses_nothing_that_it_published() {
     for kill in 0..kills {
         // At least so many have come by then; the moment is the machine's.
         let after = 1 + kill * 37 % 5000;
-        assert!(one_dies("", Some(after)) > after);
+        assert!(one_dies(kill % 2 == 0, "", Some(after)) > after);
     }
 }
 
