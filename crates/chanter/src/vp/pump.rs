@@ -5,7 +5,7 @@
 //! before it goes to sleep (Chant, section 4.2: the scheduler polls). A machine without a pump is not the slower
 //! for it: there is one look more where a driver looks around.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Shared, Vp};
 
@@ -17,6 +17,13 @@ pub trait Pump: Send + Sync + 'static {
 
     /// Does what there is to do; it may wake threads. Who finds another OS thread inside returns at once.
     fn pump(&self);
+
+    /// A driver has nothing to run, and is awake: tests for as long as that is worth it, or until `is_over`, whether
+    /// [`pump`](Self::pump) would do something; whether it would. The default does not wait.
+    fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
+        let _ = is_over;
+        self.has_work()
+    }
 
     /// A driver is about to sleep: it has said so to those who may wake it, and what they sent before
     /// must be seen here. Every call is followed by one of [`rise`](Self::rise).
@@ -51,6 +58,32 @@ impl Shared {
 }
 
 impl Vp {
+    /// There is nothing to run: pumps once the pump has something, which is often at once. False: it has nothing, or there is
+    /// something else to do. The caller is inside.
+    pub(super) fn wait_for_pump(&self, over: &dyn Fn() -> bool) -> bool {
+        let Some(pump) = &self.machine().pump else { return false };
+        let machine = self.machine();
+        let is_due = |vp: &Self| vp.timers.next_due().is_some_and(|due| due <= Instant::now());
+        let is_over = || {
+            self.entrance.get().agree();
+            over()
+                || !self.inbox.is_empty()
+                || machine.crew(self.principal().leader()).any(|vp| !vp.inbox.is_empty() || is_due(vp))
+                || self.others_wait()
+        };
+        let has_work = pump.wait(&is_over);
+        if has_work {
+            self.sitter.hold(|| pump.pump());
+        }
+        has_work
+    }
+
+    /// Whether nothing else seems to be ready here: a hint, for a thread that waits for something by itself.
+    pub(crate) fn seems_alone(&self) -> bool {
+        let vp = self.principal();
+        vp.inbox.is_empty() && vp.gives() == 0
+    }
+
     /// The driver has announced that it sleeps. `None`: there is work; else for how long it may, if not for ever.
     pub(super) fn rest_of_pump(&self) -> Option<Option<Duration>> {
         match self.machine().pump.as_ref().map_or(Rest::Notified, |pump| pump.rest()) {

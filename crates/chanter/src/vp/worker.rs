@@ -139,6 +139,9 @@ impl Drop for Driving<'_> {
     }
 }
 
+/// So often a pump may have something in a row that makes no thread ready, before a driver looks elsewhere.
+const PUMPS: u32 = 4;
+
 impl Vp {
     /// This OS thread begins to drive us.
     fn drive(&self) {
@@ -332,6 +335,16 @@ impl Vp {
 
     /// The caller is inside, and it is its last act there.
     fn rest_inside(&self, over: &dyn Fn() -> bool) {
+        // Who waits for an answer that comes soon pays for nothing else.
+        for _ in 0..PUMPS {
+            if !self.wait_for_pump(over) {
+                break;
+            }
+            if let Some(thread) = self.find_slowly() {
+                self.exit();
+                return self.run(thread);
+            }
+        }
         let vp = self.principal();
         let now = Instant::now();
         self.looked.set(now);
