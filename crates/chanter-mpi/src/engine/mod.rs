@@ -38,7 +38,7 @@ const LONG_LINGER: Duration = Duration::from_micros(150);
 const SHORT_LINGER: Duration = Duration::from_micros(20);
 const RARELY: u32 = 16;
 /// While large bodies are on their way it is longer.
-const MOVING_LINGER: Duration = Duration::from_millis(2);
+const MOVING_LINGER: Duration = Duration::from_micros(500);
 /// So many tests come before the clock is read, and between two looks at it.
 const FIRST_TESTS: u32 = 16;
 const TESTS: u32 = 8;
