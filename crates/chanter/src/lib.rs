@@ -115,11 +115,6 @@ pub mod base {
     pub use crate::sync::{BiasedGuard, BiasedLock, Guard, Lock};
     pub use crate::vp::{Pump, PumpRest, choose};
 
-    /// Whether no other thread seems to be ready on this processor: a hint, for a thread that polls.
-    pub fn seems_alone() -> bool {
-        crate::vp::Vp::current().is_some_and(|vp| vp.seems_alone())
-    }
-
     /// The synchronization on an event: what its `IntoFuture` gives.
     pub fn synchronization<E: crate::Event>(event: E) -> crate::event::Sync<E> {
         crate::event::Sync::new(event)

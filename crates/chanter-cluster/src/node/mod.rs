@@ -774,10 +774,6 @@ impl Node {
             // The server does the rest.
             return false;
         }
-        if self.is_pumped && chanter::base::seems_alone() {
-            // Nobody is kept waiting by a few tests more.
-            self.engine.wait(&|| true);
-        }
         let polled = self.poll();
         if !self.is_pumped && self.engine.has_work() {
             let _ = self.server.try_send(());

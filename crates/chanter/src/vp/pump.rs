@@ -78,12 +78,6 @@ impl Vp {
         has_work
     }
 
-    /// Whether nothing else seems to be ready here: a hint, for a thread that waits for something by itself.
-    pub(crate) fn seems_alone(&self) -> bool {
-        let vp = self.principal();
-        vp.inbox.is_empty() && vp.gives() == 0
-    }
-
     /// The driver has announced that it sleeps. `None`: there is work; else for how long it may, if not for ever.
     pub(super) fn rest_of_pump(&self) -> Option<Option<Duration>> {
         match self.machine().pump.as_ref().map_or(Rest::Notified, |pump| pump.rest()) {
