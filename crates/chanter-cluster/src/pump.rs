@@ -56,8 +56,13 @@ impl Pump {
 }
 
 impl Serving {
+    fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
+        // ORDER: Relaxed: as in `has_work`.
+        self.tested.load(Ordering::Relaxed) > 0 || self.engine.wait(is_over)
+    }
+
     fn rest(&self) -> Rest {
-        // ORDER: Relaxed: as above.
+        // ORDER: Relaxed: as in `has_work`.
         if self.tested.load(Ordering::Relaxed) > 0 { Rest::Work } else { self.engine.rest() }
     }
 }
@@ -77,6 +82,10 @@ impl Polling for Served {
         {
             node.poll();
         }
+    }
+
+    fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
+        self.0.get().is_some_and(|serving| serving.wait(is_over))
     }
 
     fn rest(&self) -> PumpRest {

@@ -219,6 +219,13 @@ pub trait Engine: Send + Sync + 'static {
         Duration::ZERO
     }
 
+    /// A processor has nothing else to do, and is awake: tests for as long as it is worth it, or until `is_over`, whether a poll
+    /// would find something; whether it would. The default tests once.
+    fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
+        let _ = is_over;
+        self.has_work()
+    }
+
     /// A processor is about to sleep, and has said so to those who may wake it.
     fn rest(&self) -> Rest;
 
@@ -277,6 +284,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn linger(&self) -> Duration {
         (**self).linger()
+    }
+
+    fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
+        (**self).wait(is_over)
     }
 
     fn rest(&self) -> Rest {

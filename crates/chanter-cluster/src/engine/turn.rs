@@ -37,8 +37,8 @@ pub trait Inside {
     /// What others may hand in.
     type Work;
 
-    /// Whether it would take more work now, from one who comes in.
-    fn has_room(&self) -> bool;
+    /// Whether it would take that work now, from one who comes in.
+    fn has_room(&self, work: &Self::Work) -> bool;
 
     /// Does a piece of work. It must not panic.
     fn take(&mut self, work: Self::Work);
@@ -84,7 +84,7 @@ impl<S: Inside> Turn<S> {
     #[inline]
     pub fn hand_in(&self, work: S::Work) -> Result<(), S::Work> {
         if let Some(mut within) = self.try_enter() {
-            if !within.has_room() {
+            if !within.has_room(&work) {
                 return Err(work);
             }
             within.take(work);
@@ -212,7 +212,7 @@ mod tests {
     impl Inside for Book {
         type Work = (usize, usize);
 
-        fn has_room(&self) -> bool {
+        fn has_room(&self, _work: &Self::Work) -> bool {
             self.lines.len() < self.room
         }
 
@@ -247,7 +247,7 @@ mod tests {
             .collect();
         for _ in 0..looks {
             if let Some(within) = turn.try_enter() {
-                let _ = within.has_room();
+                let _ = within.has_room(&(0, 0));
             }
         }
         writing.into_iter().for_each(|writing| writing.join().unwrap());

@@ -63,24 +63,27 @@ impl<T, R: Read<T>> Recv<T, R> {
 
     async fn thread_polls(self) -> Result<Received<T>, RecvError> {
         let (core, pattern) = (self.core(), self.pattern());
-        let node = core.node();
         let take = || {
             let mut wakes = Wakes::new();
             let got = core.take(&pattern, &mut wakes);
             wakes.queue();
             got.map(|got| receive::<T, R>(&core, &pattern, got))
         };
+        if let Some(received) = take() {
+            return received;
+        }
+        let node = core.node();
         loop {
-            if let Some(received) = take() {
-                return received;
-            }
-            if let Some(node) = &node {
-                node.poll_for_oneself();
-            }
-            if let Some(received) = take() {
+            if node.as_ref().is_some_and(|node| node.poll_for_oneself())
+                && let Some(received) = take()
+            {
                 return received;
             }
             yield_now().await;
+            // Others poll, too.
+            if let Some(received) = take() {
+                return received;
+            }
         }
     }
 

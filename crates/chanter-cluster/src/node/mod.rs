@@ -92,6 +92,8 @@ pub(crate) struct Node {
 struct Link {
     pe: Pe,
     state: Mutex<LinkState>,
+    /// It is down: what comes all the same is dropped.
+    is_down: AtomicBool,
     /// How many messages of its have come, counted round.
     taken: AtomicU32,
     /// Filled when it is down.
@@ -121,7 +123,13 @@ struct Request {
 
 impl Link {
     fn new(pe: Pe) -> Self {
-        Self { pe, state: Mutex::default(), taken: AtomicU32::new(0), gone: IVar::new() }
+        Self {
+            pe,
+            state: Mutex::default(),
+            is_down: AtomicBool::new(false),
+            taken: AtomicU32::new(0),
+            gone: IVar::new(),
+        }
     }
 }
 
@@ -702,6 +710,8 @@ impl Node {
             if state.down.is_some() {
                 return;
             }
+            // ORDER: Relaxed: it was the engine that has told, mostly, and who polls next has its turn after us.
+            link.is_down.store(true, Ordering::Relaxed);
             std::mem::replace(&mut *state, LinkState { down: Some(why), ..LinkState::default() })
         };
         let unsent: Vec<u64> = backlog.iter().filter_map(|(_, body)| call_in(body)).collect();
@@ -773,17 +783,18 @@ impl Node {
         (0..serve::LOOKS).any(|_| self.engine.has_work())
     }
 
-    /// As `poll`, for a thread that waits for itself. If the server found it here and went away, it is called again for what
-    /// has come at the end.
-    pub(crate) fn poll_for_oneself(&self) {
+    /// As `poll`, for a thread that waits for itself; whether something has come. If the server found it here and went away, it
+    /// is called again for what has come at the end.
+    pub(crate) fn poll_for_oneself(&self) -> bool {
         if !self.engine.linger().is_zero() && !self.has_work_soon() && self.waiting.is_empty() {
             // The server does the rest.
-            return;
+            return false;
         }
-        self.poll();
+        let polled = self.poll();
         if !self.is_pumped && self.engine.has_work() {
             let _ = self.server.try_send(());
         }
+        polled != Polled::Nothing
     }
 
     fn see_whether_ended(&self) {

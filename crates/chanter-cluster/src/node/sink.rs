@@ -30,7 +30,7 @@ impl Node {
         let header = Header::decode(frame.frame(), u32::MAX).ok()?;
         let is_whole = frame.frame().len() - LENGTH == header.length as usize;
         let link = self.links.get(&from)?;
-        if header.process != from.0 || !is_whole || lock(&link.state).down.is_some() {
+        if header.process != from.0 || !is_whole || link.is_down.load(Ordering::Relaxed) {
             return None;
         }
         if header.flags & CARRIES != 0 {

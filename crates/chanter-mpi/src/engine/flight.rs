@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::class::Class;
 use crate::shim::{Comm, Found, Requests, Result, Right};
 
 /// Sends, or receives, under way, each with the bytes that it keeps for MPI.
@@ -11,6 +12,8 @@ pub(super) struct Flight<T> {
     /// What each keeps, while it is under way. Its bytes are on the heap: they stay where they are when it moves.
     kept: Vec<Option<T>>,
     free: Vec<usize>,
+    /// Those that are under way, in no order.
+    active: Vec<usize>,
     found: Found,
     /// How many of the last sends were done at once, about.
     at_once: u8,
@@ -18,6 +21,8 @@ pub(super) struct Flight<T> {
 
 /// Of those that are not done at once one in so many is tested all the same.
 const RARELY: u8 = 32;
+/// So few are tested one by one: a test of all looks at what is not under way, too.
+const FEW: usize = 4;
 
 impl<T> Flight<T> {
     pub(super) fn new(count: usize) -> Self {
@@ -25,6 +30,7 @@ impl<T> Flight<T> {
             requests: Requests::new(count),
             kept: (0..count).map(|_| None).collect(),
             free: (0..count).rev().collect(),
+            active: Vec::with_capacity(count),
             found: Found::new(count),
             at_once: RARELY,
         }
@@ -46,20 +52,43 @@ impl<T> Flight<T> {
         2 * self.free.len() < self.kept.len()
     }
 
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.free.len() == self.kept.len()
-    }
-
     /// Looks at all. What those have kept that are done is given to `done`, and how many bytes have come.
-    pub(super) fn test(&mut self, right: &mut Right, mut done: impl FnMut(T, usize)) -> Result<()> {
-        for (at, status) in self.requests.test_some(right, &mut self.found)? {
-            self.free.push(at);
-            if let Some(kept) = self.kept[at].take() {
-                done(kept, status.bytes as usize);
+    #[inline]
+    pub(super) fn test(
+        &mut self,
+        right: &mut Right,
+        tests: &mut u64,
+        mut done: impl FnMut(T, usize),
+    ) -> Result<()> {
+        if self.active.len() > FEW {
+            *tests += 1;
+            for (at, status) in self.requests.test_some(right, &mut self.found)? {
+                self.active.retain(|other| *other != at);
+                self.free.push(at);
+                if let Some(kept) = self.kept[at].take() {
+                    done(kept, status.bytes as usize);
+                }
+            }
+            return Ok(());
+        }
+        for place in (0..self.active.len()).rev() {
+            *tests += 1;
+            let at = self.active[place];
+            if let Some(status) = self.requests.test(right, at)? {
+                self.active.swap_remove(place);
+                self.free.push(at);
+                if let Some(kept) = self.kept[at].take() {
+                    done(kept, status.bytes as usize);
+                }
             }
         }
         Ok(())
+    }
+
+    /// A request that is free.
+    #[inline]
+    fn pop(&mut self) -> usize {
+        self.free.pop().expect("who sends or receives has seen that there is room")
     }
 }
 
@@ -74,6 +103,17 @@ impl<T> Drop for Flight<T> {
 pub(super) enum Sent {
     Whole(Vec<u8>),
     Piece(Arc<Vec<u8>>),
+}
+
+impl Sent {
+    /// The frame, if it is no piece.
+    #[inline]
+    pub(super) fn into_whole(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Whole(frame) => Some(frame),
+            Self::Piece(_) => None,
+        }
+    }
 }
 
 /// A body that is sent.
@@ -97,7 +137,7 @@ impl Sends {
         self.finish_at_once(right, at)
     }
 
-    /// Sends a piece of a frame. There is room.
+    /// Sends a piece of a frame. There is room. Whether it is done at once.
     pub(super) fn send_piece(
         &mut self,
         right: &mut Right,
@@ -105,85 +145,116 @@ impl Sends {
         (frame, piece): (&Arc<Vec<u8>>, Range<usize>),
         to: u32,
         tag: u16,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let at = self.pop();
         let Sent::Piece(frame) = self.kept[at].insert(Sent::Piece(Arc::clone(frame))) else {
             unreachable!("it is one")
         };
         // SAFETY: as in `send`; the piece is a part of the frame's bytes, which nobody changes.
         unsafe { self.requests.isend(right, at, comm, &raw const frame[piece], to, tag)? };
-        self.finish_at_once(right, at).map(drop)
-    }
-
-    fn pop(&mut self) -> usize {
-        self.free.pop().expect("who sends has seen that there is room")
+        self.finish_at_once(right, at).map(|sent| sent.is_some())
     }
 
     /// With some libraries a send is mostly done at once: its bytes are still in the cache for the next who wants memory. With
     /// others a test is in vain, and the next that are due find it.
     #[inline]
     fn finish_at_once(&mut self, right: &mut Right, at: usize) -> Result<Option<Sent>> {
-        if self.at_once == 0 {
-            self.at_once = 1;
-            return Ok(None);
-        }
-        if self.at_once < RARELY / 2 {
-            // Not tested; but now and then.
-            self.at_once += 1;
-            if self.at_once < RARELY / 2 {
-                return Ok(None);
+        if self.is_worth_a_test() {
+            if self.requests.test_sent(right, at)? {
+                self.at_once = RARELY;
+                self.free.push(at);
+                return Ok(self.kept[at].take());
             }
-        }
-        if !self.requests.test_sent(right, at)? {
             self.at_once = if self.at_once > RARELY / 2 { self.at_once - 1 } else { 0 };
-            return Ok(None);
         }
-        self.at_once = RARELY;
-        self.free.push(at);
-        Ok(self.kept[at].take())
+        self.active.push(at);
+        Ok(None)
+    }
+
+    /// Whether the last ones were done at once, or it is time to see again.
+    #[inline]
+    fn is_worth_a_test(&mut self) -> bool {
+        if self.at_once >= RARELY / 2 {
+            return true;
+        }
+        self.at_once += 1;
+        self.at_once == RARELY / 2
     }
 }
 
-/// A large body that is received: whose it is, and its bytes.
+/// A large body that is received: from whom, of which class, and its bytes.
 pub(super) struct Filling {
-    pub(super) owner: u64,
+    pub(super) from: u32,
+    pub(super) class: Class,
+    /// Whose it is: the number of the frame. `None`: no frame is announced yet.
+    pub(super) owner: Option<u64>,
     room: Vec<u8>,
-    length: usize,
 }
 
 pub(super) type Fills = Flight<Filling>;
 
 impl Fills {
-    /// Receives a body of that length from `from`, into `room`, which is empty. There is room for one more.
+    /// Receives a body from `from` into `room`, which is empty. There is room for one more.
     ///
     /// # Errors
     /// The inner one: there is no memory.
     pub(super) fn receive(
         &mut self,
         right: &mut Right,
-        owner: u64,
-        (mut room, length): (Vec<u8>, usize),
-        from: u32,
-        key: u16,
+        (from, class): (u32, Class),
+        owner: Option<u64>,
+        mut room: Vec<u8>,
     ) -> Result<std::result::Result<(), NoMemory>> {
-        if room.try_reserve_exact(length).is_err() {
+        if room.try_reserve_exact(class.longest()).is_err() {
             return Ok(Err(NoMemory));
         }
-        let Some(at) = self.free.pop() else { unreachable!("who receives has seen that there is room") };
+        let at = self.pop();
+        let bytes = room.as_mut_ptr();
         // SAFETY: a free request is idle. The room is that large; it is kept until a test says that it is done, and is not
         // looked into before.
         unsafe {
-            self.requests.irecv(right, at, Comm::Bulk, room.as_mut_ptr(), length, Some(from), Some(key))?;
+            let (source, tag) = (Some(from), Some(class.tag()));
+            self.requests.irecv(right, at, Comm::Bulk, bytes, class.longest(), source, tag)?;
         }
-        self.kept[at] = Some(Filling { owner, room, length });
+        self.kept[at] = Some(Filling { from, class, owner, room });
+        self.active.push(at);
         Ok(Ok(()))
+    }
+
+    /// The receive that was posted ahead for such a body. (There is one at most.)
+    pub(super) fn ahead(&mut self, from: u32, class: Class) -> Option<&mut Filling> {
+        let at = self.active.iter().find(|at| {
+            let filling = self.kept[**at].as_ref();
+            filling.is_some_and(|filling| {
+                filling.owner.is_none() && (filling.from, filling.class) == (from, class)
+            })
+        });
+        self.kept[*at?].as_mut()
+    }
+
+    /// Takes all back that was posted ahead. What has come after all, if it was too late: it, and its bytes.
+    pub(super) fn cancel_ahead(&mut self, right: &mut Right) -> Result<Vec<(Filling, usize)>> {
+        let mut came = Vec::new();
+        for place in (0..self.active.len()).rev() {
+            let at = self.active[place];
+            if self.kept[at].as_ref().is_none_or(|filling| filling.owner.is_some()) {
+                continue;
+            }
+            let status = self.requests.cancel(right, at)?;
+            self.active.swap_remove(place);
+            self.free.push(at);
+            if let (Some(filling), Some(status)) = (self.kept[at].take(), status) {
+                came.push((filling, status.bytes as usize));
+            }
+        }
+        Ok(came)
     }
 }
 
 impl Filling {
     /// The bytes, of which so many have come. `None`: they are not as many as were announced.
-    pub(super) fn into_bytes(mut self, came: usize) -> Option<Vec<u8>> {
-        if came != self.length {
+    pub(super) fn into_bytes(mut self, came: usize, announced: usize) -> Option<Vec<u8>> {
+        if came != announced || came > self.room.capacity() {
             return None;
         }
         // SAFETY: MPI has written so many bytes, as it says, into a room that is no smaller.

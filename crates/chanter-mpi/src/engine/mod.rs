@@ -1,19 +1,21 @@
 //! The engine that carries frames by MPI.
 
+mod class;
 mod counters;
 mod flight;
+mod lanes;
 mod peer;
 mod ring;
 mod rooms;
 mod state;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chanter_cluster::engine::turn::{Inside, Turn, Within};
+use chanter_cluster::engine::turn::{Turn, Within};
 use chanter_cluster::engine::{
     Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink,
 };
@@ -21,19 +23,25 @@ use chanter_cluster::wire::{Body, LENGTH};
 
 use counters::Counters;
 pub use counters::Counts;
-use state::{LONGEST, Outgoing, State};
+use lanes::Outgoing;
+use state::{LONGEST, State};
 
 use crate::detect::{Detected, StartError, detect};
 use crate::shim::{MpiError, Right, library, processors};
 
 /// So much may be handed in while somebody else is inside.
 const OUTBOX: usize = 256;
-/// Who is about to sleep tests for so long before, if something has come since the last time. The long one is longer than a
+/// Who has nothing else to do tests for so long, if something has come since the last time. The long one is longer than a
 /// pause and the way out of it: two processes that both sleep would else miss each other's answers for ever. It is for
 /// those who have gained by it, and is tried now and then.
 const LONG_LINGER: Duration = Duration::from_micros(150);
 const SHORT_LINGER: Duration = Duration::from_micros(20);
 const RARELY: u32 = 16;
+/// While large bodies are on their way it is longer.
+const MOVING_LINGER: Duration = Duration::from_micros(500);
+/// So many tests come before the clock is read, and between two looks at it.
+const FIRST_TESTS: u32 = 16;
+const TESTS: u32 = 8;
 /// The first pause, and the longest, in microseconds.
 const SHORTEST_PAUSE: u32 = 50;
 const LONGEST_PAUSE: u32 = 1000;
@@ -52,8 +60,8 @@ pub struct Mpi {
     /// No more processes than processors are on this node: who tests takes no time from the others.
     may_linger: bool,
     bell: OnceLock<Bell>,
-    /// Somebody was refused, and is told by the bell when there is room.
-    has_refused: AtomicBool,
+    /// Lanes in which somebody was refused, a bit for each: the bell tells when there is room.
+    refused: AtomicU8,
     counters: Arc<Counters>,
     has_ended: AtomicBool,
     sleep: Sleep,
@@ -101,7 +109,7 @@ impl Mpi {
             nodes,
             may_linger: near <= processors(),
             bell: OnceLock::new(),
-            has_refused: AtomicBool::new(false),
+            refused: AtomicU8::new(0),
             counters,
             has_ended: AtomicBool::new(count == 1),
             sleep: Sleep::default(),
@@ -188,25 +196,28 @@ impl Mpi {
         }
     }
 
-    /// Whether who was refused should try again.
+    /// Lanes in which who was refused should try again.
     #[inline]
-    fn may_retry(&self, within: &State) -> bool {
+    fn may_retry(&self, within: &State) -> u8 {
         // ORDER: Relaxed: it is looked at again and again as long as it is set.
-        self.has_refused.load(Ordering::Relaxed) && within.has_room()
+        match self.refused.load(Ordering::Relaxed) {
+            0 => 0,
+            refused => within.lanes_with_room(refused),
+        }
     }
 
     /// What follows from what was done inside.
     #[inline]
     fn after(&self, mut within: Within<'_, State>) {
-        let has_room = self.may_retry(&within);
+        let retry = self.may_retry(&within);
         let ends = within.has_ended() && !std::mem::replace(&mut within.is_end_told, true);
         drop(within);
         if ends {
             // ORDER: Release: what was done inside before the end is seen by who sees the end.
             self.has_ended.store(true, Ordering::Release);
         }
-        // ORDER: Relaxed: a flag. Who is refused from now on sets it again, and the next look finds that.
-        if ends || (has_room && self.has_refused.swap(false, Ordering::Relaxed)) {
+        // ORDER: Relaxed: flags. Who is refused from now on sets its own again, and the next look finds that.
+        if ends || (retry != 0 && self.refused.fetch_and(!retry, Ordering::Relaxed) & retry != 0) {
             self.bell.get().inspect(|bell| bell.ring());
         }
     }
@@ -255,7 +266,7 @@ impl Engine for Mpi {
             // Sends that are done make room, whether or not anybody polls.
             self.has_any_work();
             self.turn.hand_in(outgoing).map_err(|outgoing| {
-                self.has_refused.store(true, Ordering::Relaxed);
+                self.refused.fetch_or(1 << lane as u8, Ordering::Relaxed);
                 Full { body: outgoing.body }
             })
         })
@@ -263,7 +274,7 @@ impl Engine for Mpi {
 
     #[inline]
     fn has_work(&self) -> bool {
-        self.turn.try_enter().is_some_and(|mut within| within.look() || self.may_retry(&within))
+        self.turn.try_enter().is_some_and(|mut within| within.look() || self.may_retry(&within) != 0)
     }
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
@@ -280,11 +291,19 @@ impl Engine for Mpi {
         }
     }
 
+    fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
+        // Mostly an answer is near.
+        let Some(mut within) = self.turn.try_enter() else { return self.linger(is_over) };
+        let has_work = (0..FIRST_TESTS).any(|_| within.look()) || self.may_retry(&within) != 0;
+        drop(within);
+        has_work || self.linger(is_over)
+    }
+
     fn rest(&self) -> Rest {
         if self.has_ended() {
             return Rest::Notified;
         }
-        if self.has_any_work() || self.linger() {
+        if self.has_any_work() {
             return Rest::Work;
         }
         // ORDER: Relaxed: a guess, which may be lost.
@@ -306,24 +325,36 @@ impl Engine for Mpi {
 impl Mpi {
     /// As `has_work`, but nothing is left to a later look.
     fn has_any_work(&self) -> bool {
-        self.turn.try_enter().is_some_and(|mut within| within.look_everywhere() || self.may_retry(&within))
+        self.turn
+            .try_enter()
+            .is_some_and(|mut within| within.look_everywhere() || self.may_retry(&within) != 0)
     }
 
     /// Tests for a while: an answer is often there before a processor could fall asleep and be woken.
-    fn linger(&self) -> bool {
+    fn linger(&self, is_over: &dyn Fn() -> bool) -> bool {
         // ORDER: Relaxed: guesses, which may be lost.
-        if !self.may_linger || self.sleep.pause.load(Ordering::Relaxed) > 0 {
+        if !self.may_linger || is_over() || self.sleep.pause.load(Ordering::Relaxed) > 0 {
             return false;
         }
         let vain = self.sleep.vain.load(Ordering::Relaxed);
         let time = if vain.is_multiple_of(RARELY) { LONG_LINGER } else { SHORT_LINGER };
-        let from = Instant::now();
-        while from.elapsed() < time {
-            for _ in 0..8 {
-                if self.has_work() {
-                    self.sleep.vain.store(0, Ordering::Relaxed);
-                    return true;
-                }
+        let (begin, mut from) = (Instant::now(), Instant::now());
+        loop {
+            let now = Instant::now();
+            if now - from >= time {
+                break;
+            }
+            if is_over() {
+                return false;
+            }
+            let Some(mut within) = self.turn.try_enter() else { continue };
+            if (0..TESTS).any(|_| within.look()) || self.may_retry(&within) != 0 {
+                self.sleep.vain.store(0, Ordering::Relaxed);
+                return true;
+            }
+            // What moves needs our help, and an answer comes when it is here.
+            if within.is_moving() && now - begin < MOVING_LINGER {
+                from = now;
             }
         }
         self.sleep.vain.store(vain.wrapping_add(1), Ordering::Relaxed);

@@ -4,15 +4,27 @@
 //!
 //! A frame of at most a slot's size is one message; MPI's tag says of which lane it is. One of up to 16 KiB is several, in order:
 //! each is so short that the library sends it without asking first. A larger one is two: a descriptor
-//! takes its place among the frames and says how long it is and under which key it comes; its bytes come by themselves,
+//! takes its place among the frames and says how long it is; its bytes come by themselves,
 //! straight from the sender's buffer into the receiver's.
 //!
 //! | MPI's tag | message |
 //! |---|---|
 //! | lane + 4 · 0 | a frame |
-//! | lane + 4 · 1 | a descriptor: the length, u64, and the key, u64, little endian |
+//! | lane + 4 · 1 | a descriptor: the length, u64, little endian |
 //! | lane + 4 · 3 | a piece of a frame, of which more follows |
 //! | 4 · 2 | a farewell: how many frames were sent to that process, u64 |
+//!
+//! # Large frames
+//!
+//! The tag of their bytes is their [`Class`]: their lane, and about how long they are. Descriptors of a class come in the order in
+//! which they were sent, and so do the bytes, as MPI promises. So the first receive that is posted for a class of a process is for
+//! the first descriptor, and so on.
+//!
+//! When a large frame has come, a receive is posted *ahead* for the next of its class from that process, which has room for
+//! the longest: then its bytes need not wait for the descriptor to be read.
+//!
+//! * INV-AHEAD: for a class of a process one receive at most is posted that has no descriptor yet; it was posted last. Who
+//!   reads a descriptor gives it to that one, if there is one, and posts a receive if there is none.
 //!
 //! # Leaving
 //!
@@ -27,8 +39,10 @@ use chanter_cluster::engine::turn::Inside;
 use chanter_cluster::engine::{Change, Lane, Peer, Sink, Why};
 use chanter_cluster::wire::{Body, LENGTH};
 
+use super::class::Class;
 use super::counters::Counters;
-use super::flight::{Filling, Fills, Sends, Sent};
+use super::flight::{Filling, Fills};
+use super::lanes::{Destination, Eager, Lanes, Outgoing};
 use super::peer::{self, Frame};
 use super::ring::Ring;
 use super::rooms::Rooms;
@@ -43,6 +57,8 @@ const PIECE_OPEN_MPI: usize = 4000;
 /// The ring of control frames, and sends that are under way, are looked at by one look in so many.
 const CONTROL_LOOKS: u32 = 8;
 const SENDS_LOOKS: u32 = 16;
+/// Behind frames that come alone it is looked for another one by one look in so many.
+const ALONE_LOOKS: u32 = 16;
 /// The longest frame.
 pub(super) const LONGEST: usize = 1 << 30;
 /// Slots of the rings.
@@ -50,61 +66,59 @@ const USER_SLOTS: usize = 64;
 const CONTROL_SLOTS: usize = 32;
 /// Bytes of a slot of the control ring. (Names are as long.)
 const CONTROL_EAGER: usize = 512;
-/// So many sends may be on their way.
-const SENDS: usize = 64;
-/// So many large bodies may be, in each direction.
-const BULK: usize = 16;
-/// Keys that MPI's tags have room for with every MPI.
-const KEYS: u64 = 1 << 15;
+/// So many large bodies may be received at a time that are announced.
+const FILLS: usize = 16;
+/// So many receives may be posted ahead, with so many bytes of room.
+const AHEAD: usize = 16;
+const AHEAD_BYTES: usize = 16 << 20;
 
 const DESCRIPTOR: u16 = 4;
 const FAREWELL: u16 = 8;
 const MORE: u16 = 12;
 const ALL_LANES: [Lane; peer::LANES] = [Lane::Control, Lane::User, Lane::Bulk];
 
-/// A frame that is to be sent.
-pub(super) struct Outgoing {
-    pub(super) to: u32,
-    pub(super) lane: Lane,
-    pub(super) body: Body,
-}
-
 /// A large body that was announced, before there is room for it.
 struct Announced {
     from: u32,
     number: u64,
-    length: u64,
-    key: u16,
+    class: Class,
+}
+
+/// A large frame that is announced, and has not been handed out.
+struct Owner {
+    number: u64,
+    from: u32,
+    lane: Lane,
+    length: usize,
 }
 
 pub(super) struct State {
     pub(super) right: Right,
     me: u32,
     rings: [Ring; 2],
-    sends: Sends,
-    bulk_sends: Sends,
+    lanes: Lanes,
     fills: Fills,
+    /// Receives under way that are announced; those that are posted ahead, and how much room they have.
+    awaited: usize,
+    ahead: usize,
+    ahead_bytes: usize,
     rooms: Rooms,
-    piece: usize,
     /// Counted round.
     looks: u32,
     /// What has come so far, for the sink or not. Counted round.
     progress: u64,
-    /// The last poll has found something.
-    is_busy: bool,
+    /// So many frames in a row came alone. Counted round.
+    alone: u32,
     peers: Vec<peer::Peer>,
-    /// What others have handed in and there was no room for.
-    backlog: VecDeque<Outgoing>,
     announced: VecDeque<Announced>,
-    /// Large frames that have come, and how many bytes of each, until the sink is told.
+    /// Large frames that have come, and how many bytes of each, until the sink is told; and before they are announced.
     filled: Vec<(Filling, usize)>,
+    early: Vec<(Filling, usize)>,
     /// Processes and lanes of which frames were left to a later poll.
     ready: VecDeque<(u32, Lane)>,
     /// So many frames this poll may still hand out.
     left: u32,
-    /// Who receives each large frame: process and lane.
-    owners: Vec<(u64, u32, Lane)>,
-    last_key: u64,
+    owners: Vec<Owner>,
     last_number: u64,
     /// Peers of whom the sink does not know yet that they have gone.
     gone: VecDeque<(u32, Why)>,
@@ -130,22 +144,22 @@ impl State {
             right,
             me,
             rings,
-            sends: Sends::new(SENDS),
-            bulk_sends: Sends::new(BULK),
-            fills: Fills::new(BULK),
+            lanes: Lanes::new(|lane| eager(lane, piece)),
+            fills: Fills::new(FILLS + AHEAD),
+            awaited: 0,
+            ahead: 0,
+            ahead_bytes: 0,
             rooms: Rooms::default(),
-            piece,
             looks: 0,
             progress: 0,
-            is_busy: false,
+            alone: 0,
             peers: (0..count).map(|_| peer::Peer::default()).collect(),
-            backlog: VecDeque::new(),
             announced: VecDeque::new(),
             filled: Vec::new(),
+            early: Vec::new(),
             ready: VecDeque::new(),
             left: 0,
             owners: Vec::new(),
-            last_key: 0,
             last_number: 0,
             gone: VecDeque::new(),
             living: count as usize - 1,
@@ -160,12 +174,7 @@ impl State {
 
     /// Whether nothing comes any more, and nothing is on its way.
     pub(super) fn has_ended(&self) -> bool {
-        self.broken.is_some()
-            || self.living == 0
-                && self.gone.is_empty()
-                && self.backlog.is_empty()
-                && self.sends.is_empty()
-                && self.bulk_sends.is_empty()
+        self.broken.is_some() || self.living == 0 && self.gone.is_empty() && self.lanes.is_empty()
     }
 
     /// An MPI function has complained: nobody can be reached any more.
@@ -174,7 +183,7 @@ impl State {
         for peer in 0..self.peers.len() as u32 {
             self.lose(peer, Why::Unreachable);
         }
-        self.backlog.clear();
+        self.lanes.forget_waiting();
     }
 
     fn lose(&mut self, peer: u32, why: Why) {
@@ -214,12 +223,10 @@ impl State {
             found |= control.has_message(&mut self.right, &mut tests)?;
         }
         // MPI makes progress with each test. Whether sends are done is of interest to who has no room, or leaves.
-        let are_due = self.looks.is_multiple_of(SENDS_LOOKS)
-            || self.sends.is_short()
-            || self.has_left
-            || !self.backlog.is_empty();
-        let has_due = are_due && !self.sends.is_empty();
-        if has_due || !self.bulk_sends.is_empty() || !self.fills.is_empty() {
+        let are_due = self.looks.is_multiple_of(SENDS_LOOKS) || self.has_left || self.lanes.want_room();
+        let (has_sends, has_bulk) = self.lanes.are_under_way();
+        let has_due = are_due && has_sends;
+        if has_due || has_bulk || self.awaited > 0 {
             self.look_at_flights(has_due, &mut tests)?;
         }
         self.counters.tested(tests);
@@ -232,34 +239,43 @@ impl State {
     }
 
     /// Looks whether large frames have come, or have gone.
-    #[cold]
     fn look_at_flights(&mut self, sends_are_due: bool, tests: &mut u64) -> Result<()> {
         if sends_are_due {
-            *tests += 1;
-            self.sends.test(&mut self.right, |sent, _| {
-                if let Sent::Whole(frame) = sent {
-                    drop(Body::of_frame(frame));
-                }
-            })?;
+            self.lanes.test(&mut self.right, tests)?;
         }
-        if !self.bulk_sends.is_empty() {
-            *tests += 1;
-            self.bulk_sends.test(&mut self.right, |sent, _| keep(&mut self.rooms, sent))?;
+        if self.lanes.are_under_way().1 {
+            self.lanes.test_bulk(&mut self.right, tests, &mut self.rooms)?;
         }
-        if !self.fills.is_empty() {
-            *tests += 1;
-            self.fills.test(&mut self.right, |filling, came| self.filled.push((filling, came)))?;
+        if self.awaited > 0 {
+            self.test_fills(tests)?;
         }
         Ok(())
+    }
+
+    /// Looks whether large frames have come.
+    fn test_fills(&mut self, tests: &mut u64) -> Result<()> {
+        let Self { awaited, ahead, ahead_bytes, filled, early, .. } = self;
+        self.fills.test(&mut self.right, tests, |filling, came| {
+            if filling.owner.is_some() {
+                *awaited -= 1;
+                filled.push((filling, came));
+            } else {
+                *ahead -= 1;
+                *ahead_bytes -= filling.class.longest();
+                early.push((filling, came));
+            }
+        })
+    }
+
+    /// Whether large bodies are on their way, here or from here.
+    pub(super) fn is_moving(&self) -> bool {
+        self.awaited > 0 || self.lanes.are_under_way().1
     }
 
     /// Whether something that waits for room could be sent.
     #[inline]
     fn can_send(&self) -> bool {
-        match self.backlog.front() {
-            Some(outgoing) => self.has_room_for(outgoing),
-            None => self.owes_farewell && self.sends.has_room(),
-        }
+        self.lanes.has_ready() || (self.owes_farewell && self.lanes.has_room_for_word())
     }
 
     #[inline]
@@ -291,12 +307,18 @@ impl State {
                 break false;
             }
             // Who waits for a single answer has it now; another look may cost as much as all this.
-            if count > 0 && !self.is_busy {
+            if count > 0 && !self.goes_on(count) {
                 break true;
             }
         };
-        self.is_busy = count > 0;
         (count, done)
+    }
+
+    /// Whether it is worth another look now that so many were handed out: if the last such look has found something, or it is
+    /// time to see again.
+    fn goes_on(&mut self, count: u32) -> bool {
+        self.alone = if count > 1 { 0 } else { self.alone.wrapping_add(1) };
+        self.alone < 2 || self.alone.is_multiple_of(ALONE_LOOKS)
     }
 
     fn hand_out(&mut self, count: &mut u32, sink: &mut dyn Sink) -> Result<()> {
@@ -347,13 +369,13 @@ impl State {
                 Ok(0)
             }
             DESCRIPTOR => {
-                let (length, key) = (number(0), (number(8) % KEYS) as u16);
+                let length = usize::try_from(number(0)).unwrap_or(usize::MAX).min(LONGEST);
                 self.counters.received();
                 self.last_number += 1;
-                let announced = Announced { from, number: self.last_number, length, key };
-                self.owners.push((announced.number, from, lane));
-                let told = self.came(from, lane, Frame::Coming(announced.number), sink)?;
-                self.announced.push_back(announced);
+                let number = self.last_number;
+                self.owners.push(Owner { number, from, lane, length });
+                let told = self.came(from, lane, Frame::Coming(number), sink)?;
+                self.announce(Announced { from, number, class: Class::of(lane, length) })?;
                 Ok(told)
             }
             _ => {
@@ -391,32 +413,81 @@ impl State {
         self.see_whether_left(from).map(|()| told)
     }
 
-    /// A large frame has come.
-    fn fill(&mut self, filling: Filling, came: usize, sink: &mut dyn Sink) -> Result<u32> {
-        let number = filling.owner;
-        let with = filling.into_bytes(came).and_then(Body::of_frame).map_or(Frame::Bad, Frame::Whole);
-        self.arrived_by_itself(number, with, sink)
+    /// A large frame is on its way, or here. The receive that was posted ahead is for it; or one is to be posted.
+    fn announce(&mut self, announced: Announced) -> Result<()> {
+        let Announced { from, number, class } = announced;
+        let is_it = |(filling, _): &(Filling, usize)| (filling.from, filling.class) == (from, class);
+        if let Some(at) = self.early.iter().position(is_it) {
+            let (mut filling, came) = self.early.remove(at);
+            filling.owner = Some(number);
+            self.filled.push((filling, came));
+            return Ok(());
+        }
+        let Some(filling) = self.fills.ahead(from, class) else {
+            self.announced.push_back(announced);
+            return Ok(());
+        };
+        filling.owner = Some(number);
+        self.ahead -= 1;
+        self.ahead_bytes -= class.longest();
+        self.awaited += 1;
+        // It is mostly here.
+        let mut tests = 0;
+        self.test_fills(&mut tests)?;
+        self.counters.tested(tests);
+        Ok(())
     }
 
-    fn arrived_by_itself(&mut self, number: u64, with: Frame, sink: &mut dyn Sink) -> Result<u32> {
-        let Some(at) = self.owners.iter().position(|(other, ..)| *other == number) else { return Ok(0) };
-        let (_, from, lane) = self.owners.swap_remove(at);
+    /// A large frame has come.
+    fn fill(&mut self, filling: Filling, came: usize, sink: &mut dyn Sink) -> Result<u32> {
+        let Some(number) = filling.owner else { return Ok(0) };
+        let Some(at) = self.owners.iter().position(|owner| owner.number == number) else { return Ok(0) };
+        let Owner { from, lane, length, .. } = self.owners.swap_remove(at);
+        let class = filling.class;
+        let with = filling.into_bytes(came, length).and_then(Body::of_frame).map_or(Frame::Bad, Frame::Whole);
         self.peers[from as usize].filled(lane, number, with);
+        // Before its answer is on its way.
+        self.receive_ahead(from, class)?;
         let next = self.peers[from as usize].next(lane);
         self.tell(from, lane, next, sink)
     }
 
+    /// Receives the next large frame of a process that is like the last.
+    fn receive_ahead(&mut self, from: u32, class: Class) -> Result<()> {
+        let is_of_it = |announced: &Announced| (announced.from, announced.class) == (from, class);
+        let may = self.ahead < AHEAD
+            && self.ahead_bytes + class.longest() <= AHEAD_BYTES
+            && self.peers[from as usize].down.is_none()
+            // INV-AHEAD.
+            && !self.announced.iter().any(is_of_it)
+            && !self.early.iter().any(|(filling, _)| (filling.from, filling.class) == (from, class))
+            && self.fills.ahead(from, class).is_none();
+        if !may {
+            return Ok(());
+        }
+        let mut tests = 0;
+        self.lanes.test_bulk(&mut self.right, &mut tests, &mut self.rooms)?;
+        self.counters.tested(tests);
+        let room = self.rooms.take(class.longest());
+        if self.fills.receive(&mut self.right, (from, class), None, room)?.is_ok() {
+            self.ahead += 1;
+            self.ahead_bytes += class.longest();
+        }
+        Ok(())
+    }
+
     /// Receives large bodies that were announced, as many as there is room for.
     fn receive_announced(&mut self) -> Result<()> {
-        while self.fills.has_room()
-            && let Some(Announced { from, number, length, key }) = self.announced.pop_front()
+        while self.awaited < FILLS
+            && let Some(Announced { from, number, class }) = self.announced.pop_front()
         {
-            let length = usize::try_from(length).unwrap_or(usize::MAX).min(LONGEST);
-            let room = self.rooms.take(length);
-            if self.fills.receive(&mut self.right, number, (room, length), from, key)?.is_err() {
+            let room = self.rooms.take(class.longest());
+            if self.fills.receive(&mut self.right, (from, class), Some(number), room)?.is_err() {
                 // Its sender waits for ever for us to receive it.
                 self.lose(from, Why::Unreachable);
+                continue;
             }
+            self.awaited += 1;
         }
         Ok(())
     }
@@ -433,18 +504,19 @@ impl State {
     /// Says that nothing more comes from here, and how much has.
     fn say_farewell(&mut self, to: u32) -> Result<()> {
         // What waits for room goes first, if it still can.
-        let waits = self.backlog.iter().any(|outgoing| outgoing.to == to);
+        let waits = self.lanes.waits_for(to);
         let peer = &mut self.peers[to as usize];
         if to == self.me || peer.was_told {
             return Ok(());
         }
-        if (waits && peer.down.is_none()) || !self.sends.has_room() {
+        if (waits && peer.down.is_none()) || !self.lanes.has_room_for_word() {
             self.owes_farewell = true;
             return Ok(());
         }
         peer.was_told = true;
-        let frame = peer.sent.to_le_bytes().to_vec();
-        self.sends.send(&mut self.right, Comm::Control, frame, to, FAREWELL).map(drop)
+        let word = peer.sent.to_le_bytes().to_vec();
+        let to = Destination { comm: Comm::Control, process: to, tag: FAREWELL };
+        self.lanes.send(&mut self.right, Lane::Control, to, word).map(drop)
     }
 
     /// Says farewell to all, once what waits for room is gone.
@@ -466,32 +538,10 @@ impl State {
     }
 
     fn send_backlog(&mut self) -> Result<()> {
-        while let Some(outgoing) = self.backlog.front() {
-            if !self.has_room_for(outgoing) {
-                return Ok(());
-            }
-            if let Some(outgoing) = self.backlog.pop_front() {
-                self.send(outgoing)?;
-            }
+        while let Some(outgoing) = self.lanes.pop() {
+            self.send(outgoing)?;
         }
         if self.owes_farewell { self.say_farewells() } else { Ok(()) }
-    }
-
-    fn eager(lane: Lane) -> (Comm, usize) {
-        match lane {
-            Lane::Control => (Comm::Control, CONTROL_EAGER),
-            Lane::User | Lane::Bulk => (Comm::User, EAGER),
-        }
-    }
-
-    fn has_room_for(&self, outgoing: &Outgoing) -> bool {
-        let (_, eager) = Self::eager(outgoing.lane);
-        let length = outgoing.body.frame().len();
-        if length <= eager {
-            self.sends.has_room_for(length.div_ceil(self.piece))
-        } else {
-            self.sends.has_room() && self.bulk_sends.has_room()
-        }
     }
 
     #[inline]
@@ -502,50 +552,54 @@ impl State {
         }
         peer.sent += 1;
         self.counters.sent();
-        let (comm, eager) = Self::eager(lane);
+        let Eager { comm, piece, most } = self.lanes.eager(lane);
         let frame = body.into_frame();
-        if frame.len() <= self.piece.min(eager) {
-            let sent = self.sends.send(&mut self.right, comm, frame, to, lane as u16)?;
+        let whole = Destination { comm, process: to, tag: lane as u16 };
+        if frame.len() <= piece.min(most) {
             // As a body: its memory is kept.
-            if let Some(Sent::Whole(frame)) = sent {
+            if let Some(frame) = self.lanes.send(&mut self.right, lane, whole, frame)? {
                 drop(Body::of_frame(frame));
             }
             return Ok(());
         }
-        if frame.len() <= eager {
-            return self.send_pieces(comm, frame, to, lane);
+        if frame.len() <= most {
+            return self.lanes.send_pieces(&mut self.right, lane, whole, MORE, frame);
         }
-        self.last_key += 1;
-        let key = self.last_key % KEYS;
-        let descriptor = [(frame.len() as u64).to_le_bytes(), key.to_le_bytes()].concat();
-        drop(self.sends.send(&mut self.right, comm, descriptor, to, DESCRIPTOR + lane as u16)?);
-        if let Some(sent) = self.bulk_sends.send(&mut self.right, Comm::Bulk, frame, to, key as u16)? {
-            keep(&mut self.rooms, sent);
+        // The bytes first: they take longer, and whoever waits for them has a receive for them already.
+        let descriptor = (frame.len() as u64).to_le_bytes().to_vec();
+        let tag = Class::of(lane, frame.len()).tag();
+        let bulk = Destination { comm: Comm::Bulk, process: to, tag };
+        if let Some(frame) = self.lanes.send(&mut self.right, lane, bulk, frame)? {
+            self.rooms.put(frame);
         }
-        Ok(())
-    }
-
-    fn send_pieces(&mut self, comm: Comm, frame: Vec<u8>, to: u32, lane: Lane) -> Result<()> {
-        let frame = Arc::new(frame);
-        for begin in (0..frame.len()).step_by(self.piece) {
-            let end = frame.len().min(begin + self.piece);
-            let tag = lane as u16 + if end < frame.len() { MORE } else { 0 };
-            self.sends.send_piece(&mut self.right, comm, (&frame, begin..end), to, tag)?;
-        }
-        Ok(())
+        let to = Destination { tag: DESCRIPTOR + lane as u16, ..whole };
+        self.lanes.send(&mut self.right, lane, to, descriptor).map(drop)
     }
 
     /// Gives everything back to MPI that it has of us, for it to be finalized.
     pub(super) fn close(&mut self) -> Result<()> {
         self.is_closed = true;
+        // Nobody sends any more.
+        drop(self.fills.cancel_ahead(&mut self.right)?);
         self.rings.iter_mut().try_for_each(|ring| ring.close(&mut self.right))
     }
 }
 
-/// The memory of what was sent is room for what comes.
-fn keep(rooms: &mut Rooms, sent: Sent) {
-    if let Sent::Whole(frame) = sent {
-        rooms.put(frame);
+impl State {
+    /// Whether lanes of those have room for any frame: a bit for each.
+    pub(super) fn lanes_with_room(&self, of: u8) -> u8 {
+        (0..peer::LANES)
+            .filter(|lane| of >> lane & 1 == 1 && self.lanes.has_room_for_any(*lane))
+            .fold(0, |all, lane| all | 1 << lane)
+    }
+}
+
+/// How long frames may be that go with a lane's ring.
+fn eager(lane: usize, piece: usize) -> Eager {
+    if lane == Lane::Control as usize {
+        Eager { comm: Comm::Control, piece: CONTROL_EAGER, most: CONTROL_EAGER }
+    } else {
+        Eager { comm: Comm::User, piece, most: EAGER }
     }
 }
 
@@ -553,9 +607,8 @@ impl Inside for State {
     type Work = Outgoing;
 
     #[inline]
-    fn has_room(&self) -> bool {
-        let pieces = EAGER.div_ceil(self.piece);
-        self.backlog.is_empty() && self.sends.has_room_for(pieces) && self.bulk_sends.has_room()
+    fn has_room(&self, work: &Outgoing) -> bool {
+        self.lanes.has_room(work.lane, work.body.frame().len())
     }
 
     #[inline]
@@ -563,8 +616,8 @@ impl Inside for State {
         if self.has_left || self.is_closed || self.broken.is_some() {
             return;
         }
-        if !self.backlog.is_empty() || !self.has_room_for(&work) {
-            self.backlog.push_back(work);
+        if !self.has_room(&work) {
+            self.lanes.push(work);
         } else if let Err(error) = self.send(work) {
             self.break_down(error);
         }

@@ -1,10 +1,6 @@
 //! The conformance kit of `chanter-cluster`, for the engine of MPI. The kit wants all processes of a cluster in one program: here
 //! they are processes that `mpirun` has started, each with a real engine, and the kit has proxies that pass each call on.
 //! This program is both. (Nobody is killed: that ends the whole job.)
-//!
-//! One promise is not kept: lanes are full together. Sends of all lanes share one array of requests, and one queue of what waits for
-//! MPI; so `Check::Full` is left out. `Drains` and `LeavesNow` send more at once than that array takes, and are left out, too; how
-//! processes leave is in `mpirun.rs`.
 
 mod agent;
 mod proxy;
@@ -19,8 +15,17 @@ use chanter_mpi::{detect, mpirun};
 /// Where a process of the job finds the kit.
 const MEET: &str = "CHANTER_TEST_MEET";
 
-const CHECKS: [Check; 6] =
-    [Check::Connected, Check::Sizes, Check::Budget, Check::Concurrent, Check::Wakes, Check::Rests];
+const CHECKS: [Check; 9] = [
+    Check::Connected,
+    Check::Sizes,
+    Check::Budget,
+    Check::Concurrent,
+    Check::Full,
+    Check::Wakes,
+    Check::Rests,
+    Check::Drains,
+    Check::LeavesNow,
+];
 
 fn main() {
     if let Ok(folder) = std::env::var(MEET) {

@@ -150,6 +150,14 @@ impl Vp {
                 });
             }
         };
+        if machine.pump.get().is_some() {
+            self.sit();
+            let has_come = self.wait_for_pump(over);
+            self.stand_up();
+            if has_come {
+                return;
+            }
+        }
         inside(&|vp| vp.policy().idle());
         // As in `rest`.
         machine.awake.fetch_sub(1, Ordering::SeqCst);

@@ -22,6 +22,13 @@ pub trait Pump: Send + Sync + 'static {
     /// Does what there is to do; it may wake threads. Who finds another OS thread inside returns at once.
     fn pump(&self);
 
+    /// A driver has nothing to run, and is awake: tests for as long as that is worth it, or until `is_over`, whether
+    /// [`pump`](Self::pump) would do something; whether it would. The default does not wait.
+    fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
+        let _ = is_over;
+        self.has_work()
+    }
+
     /// A driver is about to sleep: it has said so to those who may wake it, and what they sent before
     /// must be seen here. Every call is followed by one of [`rise`](Self::rise).
     fn rest(&self) -> Rest;
@@ -66,6 +73,26 @@ impl Shared {
 }
 
 impl Vp {
+    /// There is nothing to run: pumps once the pump has something, which is often at once. False: it has nothing, or there is
+    /// something else to do. The caller is inside.
+    pub(super) fn wait_for_pump(&self, over: &dyn Fn() -> bool) -> bool {
+        let Some(pump) = self.machine().pump.get() else { return false };
+        let machine = self.machine();
+        let is_due = |vp: &Self| vp.timers.next_due().is_some_and(|due| due <= Instant::now());
+        let is_over = || {
+            self.entrance.get().agree();
+            over()
+                || !self.inbox.is_empty()
+                || machine.crew(self.principal().leader()).any(|vp| !vp.inbox.is_empty() || is_due(vp))
+                || self.others_wait()
+        };
+        let has_work = pump.wait(&is_over);
+        if has_work {
+            self.sitter.hold(|| pump.pump());
+        }
+        has_work
+    }
+
     /// There is nothing to run: looks for a moment for what the pump brings, and brings it. Whether something has come. After
     /// each time that nothing did, twice as many rests pass without. The caller is inside.
     ///

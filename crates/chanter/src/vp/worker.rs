@@ -140,6 +140,9 @@ impl Drop for Driving<'_> {
     }
 }
 
+/// So often a pump may have something in a row that makes no thread ready, before a driver looks elsewhere.
+const PUMPS: u32 = 4;
+
 impl Vp {
     /// This OS thread begins to drive us.
     fn drive(&self) {
@@ -335,6 +338,16 @@ impl Vp {
     fn rest_inside(&self, over: &dyn Fn() -> bool) {
         if self.linger_at_pump(over) {
             return self.exit();
+        }
+        // Who waits for an answer that comes soon pays for nothing else.
+        for _ in 0..PUMPS {
+            if !self.wait_for_pump(over) {
+                break;
+            }
+            if let Some(thread) = self.find_slowly() {
+                self.exit();
+                return self.run(thread);
+            }
         }
         let vp = self.principal();
         let now = Instant::now();

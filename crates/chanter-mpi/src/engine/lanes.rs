@@ -1,0 +1,221 @@
+//! What is sent, by lanes. Each has requests of its own, and a queue of its own of what waits for them: so none is full since
+//! another one is.
+
+use std::collections::VecDeque;
+
+use chanter_cluster::engine::Lane;
+use chanter_cluster::wire::Body;
+
+use super::flight::{Sends, Sent};
+use super::peer::LANES;
+use super::rooms::Rooms;
+use crate::shim::{Comm, Result, Right};
+
+/// So many sends of a lane may be on their way, and so many large bodies.
+const SENDS: usize = 64;
+const BULK: usize = 32;
+
+/// A frame that is to be sent.
+pub(super) struct Outgoing {
+    pub(super) to: u32,
+    pub(super) lane: Lane,
+    pub(super) body: Body,
+}
+
+/// The lengths of frames that go in one piece, or in several, in a lane; longer ones go by themselves.
+#[derive(Clone, Copy)]
+pub(super) struct Eager {
+    pub(super) comm: Comm,
+    /// Bytes of a piece.
+    pub(super) piece: usize,
+    /// Of a frame that goes in pieces, at most.
+    pub(super) most: usize,
+}
+
+/// A lane.
+pub(super) struct Way {
+    pub(super) eager: Eager,
+    sends: Sends,
+    bulk: Sends,
+    /// What others have handed in and there was no room for.
+    backlog: VecDeque<Outgoing>,
+}
+
+pub(super) struct Lanes {
+    ways: [Way; LANES],
+    /// Sends under way in all lanes, large bodies, and frames in their backlogs.
+    under_way: usize,
+    bulk_under_way: usize,
+    waiting: usize,
+}
+
+impl Way {
+    /// Whether a frame of that length can be given to MPI now.
+    #[inline]
+    fn fits(&self, length: usize) -> bool {
+        let Eager { piece, most, .. } = self.eager;
+        if length <= most {
+            self.sends.has_room_for(length.div_ceil(piece))
+        } else {
+            self.sends.has_room() && self.bulk.has_room()
+        }
+    }
+}
+
+impl Lanes {
+    pub(super) fn new(eager: impl Fn(usize) -> Eager) -> Self {
+        let way = |lane| Way {
+            eager: eager(lane),
+            sends: Sends::new(SENDS),
+            bulk: Sends::new(BULK),
+            backlog: VecDeque::new(),
+        };
+        Self { ways: std::array::from_fn(way), under_way: 0, bulk_under_way: 0, waiting: 0 }
+    }
+
+    #[inline]
+    pub(super) fn eager(&self, lane: Lane) -> Eager {
+        self.ways[lane as usize].eager
+    }
+
+    /// Whether nothing is on its way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.under_way == 0 && self.bulk_under_way == 0 && self.waiting == 0
+    }
+
+    /// Whether sends are under way; and whether large bodies are.
+    #[inline]
+    pub(super) fn are_under_way(&self) -> (bool, bool) {
+        (self.under_way > 0, self.bulk_under_way > 0)
+    }
+
+    /// Whether something waits for room, or soon may.
+    #[inline]
+    pub(super) fn want_room(&self) -> bool {
+        self.waiting > 0 || (self.under_way > SENDS / 2 && self.ways.iter().any(|way| way.sends.is_short()))
+    }
+
+    /// Whether who wants to send so much in that lane finds room, and nobody before it.
+    #[inline]
+    pub(super) fn has_room(&self, lane: Lane, length: usize) -> bool {
+        let way = &self.ways[lane as usize];
+        way.backlog.is_empty() && way.fits(length)
+    }
+
+    /// Whether any frame would find room in that lane.
+    pub(super) fn has_room_for_any(&self, lane: usize) -> bool {
+        let way = &self.ways[lane];
+        way.backlog.is_empty() && way.fits(way.eager.most) && way.bulk.has_room()
+    }
+
+    /// Whether a word of the engine's own finds room.
+    pub(super) fn has_room_for_word(&self) -> bool {
+        self.ways[Lane::Control as usize].sends.has_room()
+    }
+
+    /// It waits until there is room.
+    pub(super) fn push(&mut self, outgoing: Outgoing) {
+        self.waiting += 1;
+        self.ways[outgoing.lane as usize].backlog.push_back(outgoing);
+    }
+
+    /// The first of those that wait that has room now.
+    pub(super) fn pop(&mut self) -> Option<Outgoing> {
+        let ready = |way: &Way| way.backlog.front().is_some_and(|first| way.fits(first.body.frame().len()));
+        let way = self.ways.iter_mut().find(|way| ready(way))?;
+        self.waiting -= 1;
+        way.backlog.pop_front()
+    }
+
+    /// Whether there is one.
+    #[inline]
+    pub(super) fn has_ready(&self) -> bool {
+        let ready = |way: &Way| way.backlog.front().is_some_and(|first| way.fits(first.body.frame().len()));
+        self.waiting > 0 && self.ways.iter().any(ready)
+    }
+
+    /// Whether something for that process waits.
+    pub(super) fn waits_for(&self, to: u32) -> bool {
+        self.ways.iter().any(|way| way.backlog.iter().any(|outgoing| outgoing.to == to))
+    }
+
+    /// Nobody can be reached any more.
+    pub(super) fn forget_waiting(&mut self) {
+        self.waiting = 0;
+        self.ways.iter_mut().for_each(|way| way.backlog.clear());
+    }
+
+    /// Sends bytes, for which there is room. They are given back if that is done at once.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        right: &mut Right,
+        lane: Lane,
+        to: Destination,
+        bytes: Vec<u8>,
+    ) -> Result<Option<Vec<u8>>> {
+        let Way { sends, bulk, .. } = &mut self.ways[lane as usize];
+        let (sends, count) = if to.comm == Comm::Bulk {
+            (bulk, &mut self.bulk_under_way)
+        } else {
+            (sends, &mut self.under_way)
+        };
+        let sent = sends.send(right, to.comm, bytes, to.process, to.tag)?;
+        *count += usize::from(sent.is_none());
+        Ok(sent.and_then(Sent::into_whole))
+    }
+
+    /// Sends a frame in pieces, for which there is room.
+    pub(super) fn send_pieces(
+        &mut self,
+        right: &mut Right,
+        lane: Lane,
+        to: Destination,
+        more: u16,
+        frame: Vec<u8>,
+    ) -> Result<()> {
+        let Way { sends, eager, .. } = &mut self.ways[lane as usize];
+        let frame = std::sync::Arc::new(frame);
+        for begin in (0..frame.len()).step_by(eager.piece) {
+            let end = frame.len().min(begin + eager.piece);
+            let tag = to.tag + if end < frame.len() { more } else { 0 };
+            let is_done = sends.send_piece(right, to.comm, (&frame, begin..end), to.process, tag)?;
+            self.under_way += usize::from(!is_done);
+        }
+        Ok(())
+    }
+
+    /// Looks which sends are done.
+    pub(super) fn test(&mut self, right: &mut Right, tests: &mut u64) -> Result<()> {
+        for Way { sends, .. } in &mut self.ways {
+            let under_way = &mut self.under_way;
+            sends.test(right, tests, |sent, _| {
+                *under_way -= 1;
+                if let Some(frame) = sent.into_whole() {
+                    drop(Body::of_frame(frame));
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Looks which large bodies have gone. Their memory is room for what comes.
+    pub(super) fn test_bulk(&mut self, right: &mut Right, tests: &mut u64, rooms: &mut Rooms) -> Result<()> {
+        for Way { bulk, .. } in &mut self.ways {
+            let under_way = &mut self.bulk_under_way;
+            bulk.test(right, tests, |sent, _| {
+                *under_way -= 1;
+                sent.into_whole().into_iter().for_each(|frame| rooms.put(frame));
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Where something is sent.
+#[derive(Clone, Copy)]
+pub(super) struct Destination {
+    pub(super) comm: Comm,
+    pub(super) process: u32,
+    pub(super) tag: u16,
+}
