@@ -81,6 +81,20 @@ pub(super) fn findings(measured: &[Measured]) -> Vec<Finding> {
     findings
 }
 
+/// Over the serial version.
+pub(super) fn bars(measured: &[Measured]) -> Vec<(String, f64, Option<f64>)> {
+    let mut bars = Vec::new();
+    for program in PROGRAMS {
+        for (form, vps) in FORMS {
+            let both = ns(measured, program, Form::Serial, 1).zip(ns(measured, program, form, vps));
+            bars.extend(
+                both.map(|(one, ns)| (format!("{program}: {}, on {vps}", form.name()), one / ns, None)),
+            );
+        }
+    }
+    bars
+}
+
 pub(super) fn table(measured: &[Measured]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
