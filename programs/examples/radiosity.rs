@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use chanter::Machine;
+use chanter::{Event, Machine};
 use chanter_programs::radiosity::{Accuracy, Progress, Scene, Solution, picture, solve_on};
 
 /// The most that a run is made more accurate.

@@ -15,6 +15,17 @@ pub enum Threads {
     Stack,
 }
 
+impl Threads {
+    /// What suits long threads on the present machine. Of those that begin as calls one is queued for a hungry processor now and then, so
+    /// that one waits in between; if all are queued, each processor finds the next at once.
+    pub fn for_long_ones() -> Self {
+        match Machine::current() {
+            Some(machine) if machine.vps() > 1 => Self::Heap,
+            _ => Self::Stack,
+        }
+    }
+}
+
 /// Runs a thread for each number below `count`, all at a time.
 pub async fn each<W, F>(threads: Threads, count: usize, world: &Arc<W>, method: impl Fn(Arc<W>, usize) -> F)
 where

@@ -3,7 +3,7 @@ use chanter_objects::far::enter;
 use super::model::{CUTOFF, mixes};
 use super::serial::Serial;
 use super::*;
-use crate::kit::Load;
+use crate::kit::{Load, Threads};
 
 fn small() -> System {
     Input::generated(12, 300, 15, 0).system

@@ -88,7 +88,7 @@ pub(super) async fn run(
     let boxes: Vec<_> = (0..count).map(|_| Owner::new(Vec::<V3>::new())).collect();
     let came: Arc<[Ref<Vec<V3>>]> = boxes.iter().map(Owner::refer).collect();
     let surfaces = owners.iter().map(Owner::refer).collect();
-    let (rays, threads) = (AtomicU64::new(0), Threads::Stack);
+    let (rays, threads) = (AtomicU64::new(0), Threads::for_long_ones());
     let world = Arc::new(World { scene, plan, surfaces, rays, threads, progress });
     for round in 0..accuracy.rounds {
         world.progress.begins(round, count * plan.blocks);

@@ -93,6 +93,9 @@ fn found(args: &ObjectsArgs) -> Result<Found, Stop> {
     if args.has(Part::Programs) {
         found.programs = measure_all(programs::cases(args.quick), if args.quick { 1 } else { 5 })?;
         found.findings.extend(programs::findings(&found.programs));
+        if !args.quick {
+            found.findings.extend(programs::accuracy());
+        }
     }
     #[cfg(unix)]
     if args.has(Part::Microkernel) {

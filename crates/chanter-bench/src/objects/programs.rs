@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use chanter_programs::kit::{self, Form, Prepared, Size};
+use chanter_programs::kit::{self, Form, Prepared, Program, Size};
+use chanter_programs::radiosity::Radiosity;
 use comfy_table::{Cell, Table, presets};
 
 use crate::case::{Case, Failure, Sample};
@@ -50,6 +51,23 @@ pub(super) fn cases(quick: bool) -> Vec<Case> {
         }
     }
     cases
+}
+
+/// How far radiosity's light is from that by parts that are all as small, and from that by particles: all forms have the same.
+pub(super) fn accuracy() -> [Finding; 2] {
+    let input = Radiosity::input(Size::Paper);
+    let solution = Radiosity::serial(&input);
+    let finding = |other: &str, off: f64| Finding {
+        figure: format!("radiosity: difference to light by {other}"),
+        value: Some(off),
+        floor: 0.01,
+        holds: Some(off <= 0.01),
+        bound: "at most",
+    };
+    [
+        finding("uniform parts", solution.off_uniform(&input.scene, 1_200.0)),
+        finding("particles", solution.off_traced(&input.scene, 4_000_000)),
+    ]
 }
 
 fn ns(measured: &[Measured], program: &str, form: Form, vps: usize) -> Option<f64> {
