@@ -31,6 +31,7 @@ pub mod mergesort;
 pub mod micro;
 pub mod microkernel;
 pub mod molecular_dynamics;
+pub mod mpi;
 pub mod par_fib;
 pub mod par_tak;
 pub mod peers;

@@ -14,6 +14,7 @@ mod run;
 mod shared_lifo;
 mod space;
 mod style;
+mod threads;
 
 pub use form::{Form, Size};
 pub use gauge::{AtWork, Gauge};
@@ -26,3 +27,4 @@ pub use space::V3;
 pub use style::{
     AsynchronousHosts, AsynchronousParasites, PaperParasites, Style, Synchronous, answer, answers, collect,
 };
+pub use threads::{Threads, each};

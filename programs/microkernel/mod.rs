@@ -7,16 +7,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::kit::Threads;
 pub use chanter::process;
-
-/// How threads are run (the paper's versions Base and Base+Stack; what carries messages is the job's affair).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Threads {
-    /// Each is a context on the heap that is queued: the thread itself, and each access of an object.
-    Heap,
-    /// Each begins as a call, and becomes a context when it blocks.
-    Stack,
-}
 
 /// Which objects threads fetch from, if these are elsewhere (table 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use chanter_objects::{Gone, Owner, Ref, conc, conc_for, object};
+use chanter_objects::{Gone, Owner, Ref, conc, object};
 
 use super::bonds;
 use super::cell::{Cell, Few, Moved};
@@ -12,7 +12,7 @@ use super::cells::{Grid, Lists, View};
 use super::model::{Chain, Mixes, SKIN, System, mixes};
 use super::serial::assigned;
 use super::{Energy, Motion, Outcome};
-use crate::kit::V3;
+use crate::kit::{Threads, V3, each};
 
 /// What all threads know.
 pub(super) struct World {
@@ -21,6 +21,7 @@ pub(super) struct World {
     pub(super) chain: Arc<Chain>,
     pub(super) cells: Vec<Ref<Cell>>,
     pub(super) tally: Ref<Tally>,
+    pub(super) threads: Threads,
 }
 
 /// What the threads of a phase have found, by their numbers.
@@ -66,18 +67,6 @@ impl Tally {
 
 /// Where the chain's atoms are: a cell, and an index there.
 pub(super) type Homes = Arc<Vec<(u32, u32)>>;
-
-/// Runs a thread for each number, all at a time, and passes on what they could not do.
-pub(super) async fn each<F>(count: usize, world: &Arc<World>, method: impl Fn(Arc<World>, usize) -> F)
-where
-    F: Future<Output = Result<(), Gone>> + Send + 'static,
-{
-    conc_for(0..count, |number| {
-        let thread = method(Arc::clone(world), number);
-        async move { thread.await.expect("cells live as long as their world") }
-    })
-    .await;
-}
 
 /// The forces of a cell.
 async fn act(world: Arc<World>, number: usize) -> Result<(), Gone> {
@@ -151,15 +140,14 @@ pub(super) async fn forces_of(
 ) -> Result<Vec<f64>, Gone> {
     // Cells first: they are the longer ones.
     let (count, all) = (cells.len(), cells.len() + segments.len());
-    conc_for(0..all, |number| {
-        let (world, homes) = (Arc::clone(world), Arc::clone(homes));
+    each(world.threads, all, world, |world, number| {
+        let homes = Arc::clone(homes);
         let (first, first_segment) = (cells.start, segments.start);
         async move {
-            let done = match number.checked_sub(count) {
+            match number.checked_sub(count) {
                 None => act(world, first + number).await,
                 Some(at) => bond(world, first_segment + at, homes).await,
-            };
-            done.expect("cells live as long as their world");
+            }
         }
     })
     .await;
@@ -201,7 +189,7 @@ pub(super) async fn homes_of(world: &World) -> Result<Homes, Gone> {
 /// Atoms go where they belong, and lists are made.
 async fn assign(world: &Arc<World>) -> Result<Homes, Gone> {
     let count = world.cells.len();
-    each(count, world, async |world: Arc<World>, number| {
+    each(world.threads, count, world, async |world: Arc<World>, number| {
         let departed = world.cells[number].depart().await?;
         for (to, atoms) in departed {
             world.cells[to].arrive(atoms).await?;
@@ -209,7 +197,7 @@ async fn assign(world: &Arc<World>) -> Result<Homes, Gone> {
         Ok(())
     })
     .await;
-    each(count, world, list).await;
+    each(world.threads, count, world, list).await;
     homes_of(world).await
 }
 
@@ -224,6 +212,7 @@ pub(super) async fn run(system: &System, motion: Motion) -> Result<Outcome, Gone
         chain,
         cells: owners.iter().map(Owner::refer).collect(),
         tally: tally.refer(),
+        threads: Threads::Stack,
     });
     let (places, members) = assigned(system, grid, system.places.clone());
     for (cell, members) in world.cells.iter().zip(members) {
@@ -236,14 +225,14 @@ pub(super) async fn run(system: &System, motion: Motion) -> Result<Outcome, Gone
     }
     let mut homes = assign(&world).await?;
     let mut bonded = forces(&world, &homes).await?;
-    each(grid.cells(), &world, async |world: Arc<World>, number| {
+    each(world.threads, grid.cells(), &world, async |world: Arc<World>, number| {
         let energy = world.cells[number].add().await?;
         world.tally.note(number, energy).await
     })
     .await;
     let mut energies = vec![tally.refer().take(grid.cells()).await?.0.and(Energy::of_bonds(bonded))];
     for _ in 0..motion.steps {
-        each(grid.cells(), &world, move |world: Arc<World>, number| async move {
+        each(world.threads, grid.cells(), &world, move |world: Arc<World>, number| async move {
             let farthest = world.cells[number].start(motion).await?;
             world.tally.note_far(farthest).await
         })
@@ -252,7 +241,7 @@ pub(super) async fn run(system: &System, motion: Motion) -> Result<Outcome, Gone
             homes = assign(&world).await?;
         }
         bonded = forces(&world, &homes).await?;
-        each(grid.cells(), &world, move |world: Arc<World>, number| async move {
+        each(world.threads, grid.cells(), &world, move |world: Arc<World>, number| async move {
             let energy = world.cells[number].finish(motion).await?;
             world.tally.note(number, energy).await
         })

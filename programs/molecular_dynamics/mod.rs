@@ -7,6 +7,7 @@ mod cells;
 mod chanter;
 mod model;
 mod pdb;
+mod plain;
 mod processes;
 mod rayon;
 mod serial;

@@ -95,6 +95,11 @@ impl Mix {
         }
     }
 
+    /// All that it is, for a program in C.
+    pub(super) fn numbers(&self) -> [f64; 5] {
+        [self.c12, self.c6, self.charges, self.force_there, self.energy_there]
+    }
+
     /// The energy at a distance, whose square is below that of the cut-off, and the force through it.
     #[inline(always)]
     pub(super) fn at(&self, square: f64) -> (f64, f64) {

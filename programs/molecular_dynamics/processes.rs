@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, Forces, Moved};
 use super::cells::{Grid, Members};
-use super::chanter::{Homes, Tally, World, each, forces_of, homes_of, list};
+use super::chanter::{Homes, Tally, World, forces_of, homes_of, list};
 use super::model::{SKIN, System, mixes};
 use super::serial::assigned;
 use super::{Energy, Motion, Outcome};
-use crate::kit::{JobFailure, V3, meet};
+use crate::kit::{JobFailure, Threads, V3, each, meet};
 
 /// What a process tells another one. Each says the same kinds in the same order.
 #[derive(Debug, Serialize, Deserialize)]
@@ -241,7 +241,7 @@ impl Run {
             }
         }
         let first = part.own().start;
-        each(part.own().len(), world, |world, at| list(world, first + at)).await;
+        each(world.threads, part.own().len(), world, |world, at| list(world, first + at)).await;
         self.homes = homes_of(world).await?;
         for process in part.others() {
             let seen = part.seen_by(process, &self.homes).into_iter();
@@ -254,7 +254,7 @@ impl Run {
     async fn start(&mut self) -> Result<f64, Gone> {
         let part = Arc::clone(&self.part);
         let (world, motion, first) = (&part.world, self.motion, part.own().start);
-        each(part.own().len(), world, move |world, at| async move {
+        each(world.threads, part.own().len(), world, move |world, at| async move {
             let farthest = world.cells[first + at].start(motion).await?;
             world.tally.note_far(farthest).await
         })
@@ -321,7 +321,7 @@ impl Run {
 }
 
 impl Domain {
-    fn new(system: &System, here: &Here, over: Continuation<()>) -> (Self, Ear) {
+    fn new(system: &System, threads: Threads, here: &Here, over: Continuation<()>) -> (Self, Ear) {
         let (grid, chain) = (Grid::new(system.side), Arc::new(system.chain.clone()));
         let owners: Vec<_> =
             (0..grid.cells()).map(|number| Owner::new(Cell::new(number, grid, Arc::clone(&chain)))).collect();
@@ -331,7 +331,7 @@ impl Domain {
         let part = |count: usize, process: usize| count * process / all..count * (process + 1) / all;
         let segments = (0..all).map(|process| part(chain.segments.len(), process)).collect();
         let cells = owners.iter().map(Owner::refer).collect();
-        let world = Arc::new(World { grid, mixes: mixes(), chain, cells, tally: tally.refer() });
+        let world = Arc::new(World { grid, mixes: mixes(), chain, cells, tally: tally.refer(), threads });
         let (say, hear) = mailbox();
         let part = Part { world, me, cells: shares(grid, &members, all), segments, say: say.clone() };
         let domain = Self {
@@ -399,9 +399,10 @@ pub async fn process(
     here: &Here,
     system: &System,
     motion: Motion,
+    threads: Threads,
 ) -> Result<Option<(Outcome, Duration)>, JobFailure> {
     let (over, k) = Promise::new();
-    let (domain, ear) = Domain::new(system, here, k);
+    let (domain, ear) = Domain::new(system, threads, here, k);
     let (owner, ear) = (Owner::new(domain), Owner::new(ear));
     let mine = (owner.refer(), ear.refer());
     let Some(all) = meet(here, "molecular-dynamics", mine).await? else {

@@ -3,7 +3,7 @@ use chanter_objects::far::enter;
 use super::model::{CUTOFF, mixes};
 use super::serial::Serial;
 use super::*;
-use crate::kit::Load;
+use crate::kit::{Load, Threads};
 
 fn small() -> System {
     Input::generated(12, 300, 15, 0).system
@@ -124,7 +124,9 @@ fn a_wrong_answer_is_not_equal() {
 fn processes_find_what_the_serial_version_finds() {
     let input = Arc::new(Input { system: small(), motion: Motion::of(40) });
     let serial = serial::run(&input.system, input.motion);
-    for count in [1, 2, 3] {
+    for (count, threads) in
+        [(1, Threads::Stack), (2, Threads::Stack), (2, Threads::Heap), (3, Threads::Stack)]
+    {
         let machine = ::chanter::Machine::builder().vps(2).build().unwrap();
         let input = Arc::clone(&input);
         let found = machine
@@ -132,7 +134,7 @@ fn processes_find_what_the_serial_version_finds() {
                 let all = chanter_cluster::local(count).into_iter().map(|here| {
                     let input = Arc::clone(&input);
                     ::chanter::spawn(async move {
-                        let found = enter(&here, process(&here, &input.system, input.motion)).await;
+                        let found = enter(&here, process(&here, &input.system, input.motion, threads)).await;
                         found.map_err(|error| error.to_string())
                     })
                 });
@@ -143,6 +145,6 @@ fn processes_find_what_the_serial_version_finds() {
                 found
             })
             .unwrap();
-        assert_eq!(found.0, serial, "{count} processes");
+        assert_eq!(found.0, serial, "{count} processes, {threads:?}");
     }
 }

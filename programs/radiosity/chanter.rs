@@ -4,32 +4,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chanter_objects::{Gone, Owner, Ref, conc, conc_for};
+use chanter_objects::{Gone, Owner, Ref, conc};
 
 use super::scene::Scene;
 use super::serial::{refined, surfaces};
 use super::surface::{Surface, View};
 use super::transport::gather;
-use super::{Accuracy, Plan, Solution};
-use crate::kit::V3;
+use super::{Accuracy, Plan, Progress, Solution};
+use crate::kit::{Threads, V3, each};
 
 pub(super) struct World {
     pub(super) scene: Arc<Scene>,
     pub(super) plan: Plan,
     pub(super) surfaces: Vec<Ref<Surface>>,
     pub(super) rays: AtomicU64,
-}
-
-/// Runs a thread for each number, all at a time.
-pub(super) async fn each<F>(count: usize, world: &Arc<World>, method: impl Fn(Arc<World>, usize) -> F)
-where
-    F: Future<Output = Result<(), Gone>> + Send + 'static,
-{
-    conc_for(0..count, |number| {
-        let thread = method(Arc::clone(world), number);
-        async move { thread.await.expect("surfaces live as long as their world") }
-    })
-    .await;
+    pub(super) threads: Threads,
+    pub(super) progress: Arc<Progress>,
 }
 
 /// The links of one surface with a block of others.
@@ -55,6 +45,7 @@ pub(super) async fn refine(world: Arc<World>, thread: usize, round: usize) -> Re
         let codes = of_one.iter().map(|(_, code)| *code).collect();
         world.surfaces[of_one[0].0 as usize].ask(codes).await?;
     }
+    world.progress.one_more();
     Ok(())
 }
 
@@ -85,7 +76,11 @@ pub(super) async fn collect(world: &World, number: usize) -> Result<Vec<V3>, Gon
     Ok(gathered)
 }
 
-pub(super) async fn run(scene: Arc<Scene>, accuracy: Accuracy) -> Result<Solution, Gone> {
+pub(super) async fn run(
+    scene: Arc<Scene>,
+    accuracy: Accuracy,
+    progress: Arc<Progress>,
+) -> Result<Solution, Gone> {
     let plan = Plan::of(&scene, accuracy);
     let owners: Vec<_> = surfaces(&scene, plan).into_iter().map(Owner::new).collect();
     let count = owners.len();
@@ -93,14 +88,20 @@ pub(super) async fn run(scene: Arc<Scene>, accuracy: Accuracy) -> Result<Solutio
     let boxes: Vec<_> = (0..count).map(|_| Owner::new(Vec::<V3>::new())).collect();
     let came: Arc<[Ref<Vec<V3>>]> = boxes.iter().map(Owner::refer).collect();
     let surfaces = owners.iter().map(Owner::refer).collect();
-    let world = Arc::new(World { scene, plan, surfaces, rays: AtomicU64::new(0) });
+    let (rays, threads) = (AtomicU64::new(0), Threads::for_long_ones());
+    let world = Arc::new(World { scene, plan, surfaces, rays, threads, progress });
     for round in 0..accuracy.rounds {
-        each(count * plan.blocks, &world, move |world, thread| refine(world, thread, round)).await;
-        each(count, &world, async |world: Arc<World>, number| world.surfaces[number].divide().await).await;
-        each(count, &world, resolve).await;
+        world.progress.begins(round, count * plan.blocks);
+        each(world.threads, count * plan.blocks, &world, move |world, thread| refine(world, thread, round))
+            .await;
+        each(world.threads, count, &world, async |world: Arc<World>, number| {
+            world.surfaces[number].divide().await
+        })
+        .await;
+        each(world.threads, count, &world, resolve).await;
         for _ in 0..accuracy.bounces {
             let to = Arc::clone(&came);
-            each(count, &world, move |world, number| {
+            each(world.threads, count, &world, move |world, number| {
                 let to = to[number];
                 async move {
                     let gathered = collect(&world, number).await?;
@@ -109,7 +110,7 @@ pub(super) async fn run(scene: Arc<Scene>, accuracy: Accuracy) -> Result<Solutio
             })
             .await;
             let to = Arc::clone(&came);
-            each(count, &world, move |world, number| {
+            each(world.threads, count, &world, move |world, number| {
                 let to = to[number];
                 async move {
                     let gathered = to.with_mut(std::mem::take).await?;

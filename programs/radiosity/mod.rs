@@ -2,9 +2,12 @@
 
 mod chanter;
 mod picture;
+mod plain;
 mod processes;
+mod progress;
 mod quad;
 mod rayon;
+mod reference;
 mod scene;
 mod serial;
 mod surface;
@@ -19,6 +22,7 @@ use crate::kit::{Done, Failure, Form, Program, Size, V3, ensure};
 
 pub use picture::picture;
 pub use processes::process;
+pub use progress::Progress;
 pub use scene::Scene;
 use surface::{Code, Links, View};
 
@@ -230,16 +234,25 @@ impl Solution {
         off / all
     }
 
-    /// How far it is from the light by elements that are all as small (each surface divided `levels` times), in the mean of
-    /// surfaces.
-    pub fn off_uniform(&self, scene: &Scene, levels: u32) -> f64 {
-        self.difference(scene, &serial::uniform(scene, levels, 40))
+    /// How far it is from the light by elements that are all as small (of that area at most), in the mean of surfaces.
+    pub fn off_uniform(&self, scene: &Scene, area: f64) -> f64 {
+        self.difference(scene, &reference::uniform(scene, area, 40))
+    }
+
+    /// How far it is from the light by so many particles, in the mean of surfaces.
+    pub fn off_traced(&self, scene: &Scene, particles: usize) -> f64 {
+        self.difference(scene, &reference::traced(scene, particles, 1))
     }
 }
 
 /// The light of a scene, without threads.
 pub fn solve(scene: &Scene, accuracy: Accuracy) -> Solution {
     serial::run(scene, accuracy)
+}
+
+/// The light of a scene, by objects on the present machine.
+pub async fn solve_on(scene: Arc<Scene>, accuracy: Accuracy, progress: Arc<Progress>) -> Solution {
+    chanter::run(scene, accuracy, progress).await.expect("surfaces live as long as their world")
 }
 
 /// A scene, and how accurate its light is to be.
@@ -279,8 +292,8 @@ impl Program for Radiosity {
     }
 
     async fn threads(input: Arc<Input>, _: Form) -> Done<Solution> {
-        let solution = chanter::run(Arc::clone(&input.scene), input.accuracy).await;
-        Done::new(solution.expect("surfaces live as long as their world"))
+        let solution = solve_on(Arc::clone(&input.scene), input.accuracy, Arc::default());
+        Done::new(solution.await)
     }
 
     fn check(size: Size, input: &Input, answer: &Solution) -> Result<(), Failure> {

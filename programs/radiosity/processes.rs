@@ -9,12 +9,12 @@ use chanter::prelude::*;
 use chanter_cluster::Here;
 use chanter_objects::{Continuation, Gone, Owner, Promise, Ref, object};
 
-use super::chanter::{World, collect, each, refine, resolve};
+use super::chanter::{World, collect, refine, resolve};
 use super::scene::Scene;
 use super::serial::surfaces;
 use super::surface::{Code, Surface};
 use super::{Accuracy, Plan, Solution};
-use crate::kit::{JobFailure, V3, meet};
+use crate::kit::{JobFailure, Threads, V3, each, meet};
 
 /// What is to be divided, by surfaces.
 type Asked = Vec<(u32, Vec<Code>)>;
@@ -51,12 +51,19 @@ fn shared_out(scene: &Scene, processes: u32) -> Vec<Vec<usize>> {
 }
 
 impl Domain {
-    fn new(scene: Arc<Scene>, accuracy: Accuracy, here: &Here, over: Continuation<()>) -> Self {
+    fn new(
+        scene: Arc<Scene>,
+        accuracy: Accuracy,
+        threads: Threads,
+        here: &Here,
+        over: Continuation<()>,
+    ) -> Self {
         let plan = Plan::of(&scene, accuracy);
         let own = shared_out(&scene, here.count()).swap_remove(here.number() as usize);
         let owners: Vec<_> = surfaces(&scene, plan).into_iter().map(Owner::new).collect();
         let surfaces = owners.iter().map(Owner::refer).collect();
-        let world = World { scene, plan, surfaces, rays: AtomicU64::new(0) };
+        let world =
+            World { scene, plan, surfaces, rays: AtomicU64::new(0), threads, progress: Arc::default() };
         Self { world: Arc::new(world), own: Arc::new(own), _owners: owners, over: Some(over) }
     }
 }
@@ -76,7 +83,7 @@ impl Domain {
         let (world, own) = (Arc::clone(&self.world), Arc::clone(&self.own));
         aside(async move {
             let blocks = world.plan.blocks;
-            each(own.len() * blocks, &world, |world, thread| {
+            each(world.threads, own.len() * blocks, &world, |world, thread| {
                 let number = own[thread / blocks];
                 refine(world, number * blocks + thread % blocks, round)
             })
@@ -101,11 +108,11 @@ impl Domain {
             for (number, codes) in asked {
                 world.surfaces[number as usize].ask(codes).await?;
             }
-            each(world.surfaces.len(), &world, async |world: Arc<World>, number| {
+            each(world.threads, world.surfaces.len(), &world, async |world: Arc<World>, number| {
                 world.surfaces[number].divide().await
             })
             .await;
-            each(own.len(), &world, |world, at| resolve(world, own[at])).await;
+            each(world.threads, own.len(), &world, |world, at| resolve(world, own[at])).await;
             Ok(())
         })
         .await
@@ -118,7 +125,7 @@ impl Domain {
         aside(async move {
             let lights = Owner::new(Lights::new());
             let to = lights.refer();
-            each(own.len(), &world, |world, at| {
+            each(world.threads, own.len(), &world, |world, at| {
                 let number = own[at];
                 async move {
                     let gathered = collect(&world, number).await?;
@@ -177,10 +184,11 @@ pub async fn process(
     here: &Here,
     scene: Arc<Scene>,
     accuracy: Accuracy,
+    threads: Threads,
     serial: Option<&Solution>,
 ) -> Result<Option<Duration>, JobFailure> {
     let (over, k) = Promise::new();
-    let owner = Owner::new(Domain::new(scene, accuracy, here, k));
+    let owner = Owner::new(Domain::new(scene, accuracy, threads, here, k));
     let Some(domains) = meet(here, "radiosity", owner.refer()).await? else {
         over.await?;
         return Ok(None);

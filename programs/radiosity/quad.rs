@@ -4,6 +4,15 @@ use std::f64::consts::PI;
 
 use crate::kit::V3;
 
+/// How much of two quadrilaterals see each other's front, if nothing is between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Facing {
+    Away,
+    /// One lies on both sides of the other's plane.
+    Partly,
+    Wholly,
+}
+
 /// A convex quadrilateral, seen from the side where its corners go round counter-clockwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Quad {
@@ -55,13 +64,24 @@ impl Quad {
         [self.point(0.25, 0.25), self.point(0.75, 0.25), self.point(0.75, 0.75), self.point(0.25, 0.75)]
     }
 
-    /// Whether it faces a part of the other, and is faced.
-    pub(super) fn faces(&self, other: &Self) -> bool {
+    /// How much of the other it faces, and is faced by.
+    pub(super) fn facing(&self, other: &Self) -> Facing {
         let ahead = |one: &Self, other: &Self| {
             let (normal, from, tolerance) = (one.normal(), one.corners[0], 1e-6 * one.area().sqrt());
-            other.corners.iter().any(|corner| (*corner - from).dot(normal) > tolerance)
+            let far = other.corners.map(|corner| (corner - from).dot(normal));
+            (far.iter().any(|far| *far > tolerance), far.iter().all(|far| *far > -tolerance))
         };
-        ahead(self, other) && ahead(other, self)
+        match (ahead(self, other), ahead(other, self)) {
+            ((true, true), (true, true)) => Facing::Wholly,
+            ((true, _), (true, _)) => Facing::Partly,
+            _ => Facing::Away,
+        }
+    }
+
+    /// Points near its corners.
+    pub(super) fn near_corners(&self) -> [V3; 4] {
+        const IN: f64 = 1.0 / 16.0;
+        [(IN, IN), (1.0 - IN, IN), (1.0 - IN, 1.0 - IN), (IN, 1.0 - IN)].map(|(u, v)| self.point(u, v))
     }
 
     /// Where a ray meets it: how far, as a part of `along`.

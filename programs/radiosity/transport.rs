@@ -1,7 +1,7 @@
 //! Light from part to part: who is linked to whom, and what a link brings (Hanrahan, Salzman, Aupperle 1991).
 
 use super::Accuracy;
-use super::quad::{Quad, kernel};
+use super::quad::{Facing, Quad, kernel};
 use super::scene::Scene;
 use super::surface::{Code, DEEPEST, Link, View, WHOLE, depth, part};
 use crate::kit::V3;
@@ -60,9 +60,7 @@ impl Refining<'_> {
     pub(super) fn begin(&mut self, other: u32, view: &View) {
         let to = self.part_of(self.number, WHOLE, self.own);
         let from = self.part_of(other, WHOLE, view);
-        if to.quad.faces(&from.quad) {
-            self.refine(to, from, view);
-        }
+        self.refine(to, from, view);
     }
 
     /// Of a link that there is.
@@ -86,8 +84,16 @@ impl Refining<'_> {
     }
 
     fn refine(&mut self, to: Part, from: Part, view: &View) {
+        let facing = to.quad.facing(&from.quad);
+        if facing == Facing::Away {
+            return;
+        }
         let exchange = to.area * from.area * from.bright;
-        let pairs = Pairs::of(&to.quad, &from.quad);
+        let mut pairs = Pairs::of(&to.quad, &from.quad);
+        if facing == Facing::Partly {
+            // The points may all lie behind the other's plane, and parts not.
+            pairs.most = pairs.most.max(most_near_corners(&to.quad, &from.quad));
+        }
         if (pairs.most - pairs.least) * exchange > self.most && self.divide(to, from, view) {
             return;
         }
@@ -110,7 +116,7 @@ impl Refining<'_> {
             to: (to.code, 0),
             surface: from.surface,
             from: (from.code, 0),
-            factor: from.area * seen.part(&pairs) * fine(&to.quad, &from.quad, &pairs, 2),
+            factor: from.area * seen.part * fine(&to.quad, &from.quad, &pairs, 2),
             spread,
         });
     }
@@ -123,18 +129,10 @@ impl Refining<'_> {
         }
         if to.area >= from.area {
             self.found.own.push(to.code);
-            for to in to.quarters(self.own) {
-                if to.quad.faces(&from.quad) {
-                    self.refine(to, from, view);
-                }
-            }
+            to.quarters(self.own).into_iter().for_each(|to| self.refine(to, from, view));
         } else {
             self.found.others.push((from.surface, from.code));
-            for from in from.quarters(view) {
-                if to.quad.faces(&from.quad) {
-                    self.refine(to, from, view);
-                }
-            }
+            from.quarters(view).into_iter().for_each(|from| self.refine(to, from, view));
         }
         true
     }
@@ -158,16 +156,17 @@ struct Pairs {
     mean: f64,
 }
 
-/// Of them, what nothing hides.
+/// Of them, what nothing hides: how many, and what part of the kernel's mean.
 struct Seen {
     count: usize,
-    mean: f64,
+    part: f64,
 }
 
-impl Seen {
-    fn part(&self, of: &Pairs) -> f64 {
-        self.mean / of.mean
-    }
+/// The most of the kernel between points near the corners of one and of another.
+fn most_near_corners(to: &Quad, from: &Quad) -> f64 {
+    let (points, normal, normal2) = (from.near_corners(), to.normal(), from.normal());
+    let most_of = |x: V3| points.iter().fold(0.0, |most: f64, y| most.max(kernel(x, normal, *y, normal2)));
+    to.near_corners().into_iter().fold(0.0, |most, x| most.max(most_of(x)))
 }
 
 /// The mean of the kernel, by more points where it differs much: where two touch, four points of each say too much.
@@ -199,16 +198,17 @@ impl Pairs {
     }
 
     fn seen(&self, scene: &Scene) -> Seen {
-        let mut seen = Seen { count: 0, mean: 0.0 };
+        let (mut count, mut sum) = (0, 0.0);
         for (x, kernels) in self.points[0].iter().zip(&self.kernels) {
             for (y, kernel) in self.points[1].iter().zip(kernels) {
                 // What faces away brings nothing, whether hidden or not.
                 let is_seen = *kernel == 0.0 || !scene.occluders.are_hidden(*x, *y);
-                seen.count += usize::from(is_seen);
-                seen.mean += if is_seen { *kernel / 16.0 } else { 0.0 };
+                count += usize::from(is_seen);
+                sum += if is_seen { *kernel / 16.0 } else { 0.0 };
             }
         }
-        seen
+        // Where the points see nothing of each other, it is not known what hides the rest.
+        Seen { count, part: if self.mean > 0.0 { sum / self.mean } else { 1.0 } }
     }
 }
 

@@ -61,7 +61,7 @@ pub use detect::{Detected, StartError, detect};
 #[cfg(not(has_mpi))]
 pub use engine::MpiError;
 pub use engine::{Counts, Mpi};
-pub use mpirun::mpirun;
+pub use mpirun::{mpicc, mpirun};
 pub use run::{run, run_on};
 #[cfg(has_mpi)]
 pub use shim::MpiError;

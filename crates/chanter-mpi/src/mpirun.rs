@@ -1,6 +1,11 @@
-//! The program that starts jobs.
+//! The programs that compile, and that start jobs.
 
 use std::process::Command;
+
+/// The compiler of the MPI that this program was built with: `$MPICC` then, or `mpicc`. `None`: it was built without MPI.
+pub fn mpicc() -> Option<Command> {
+    option_env!("CHANTER_MPICC").map(Command::new)
+}
 
 /// The command that starts `count` processes with the MPI that this program was built with: `$MPIRUN`, or the `mpirun` that
 /// has its compiler's name. The program to start, and its arguments, are to be added. `None`: it was built without MPI.

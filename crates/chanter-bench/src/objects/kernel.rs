@@ -10,6 +10,7 @@ use chanter_cluster::Here;
 use chanter_programs::microkernel::{self, Pattern, Row, Spec, Threads};
 use clap::Args;
 use comfy_table::{Table, presets};
+use serde::{Deserialize, Serialize};
 
 use crate::figures::Finding;
 use crate::measure::median;
@@ -20,7 +21,7 @@ use crate::{Stop, objects::ObjectsArgs};
 pub(super) const ACCEPTABLE: f64 = 70.0;
 
 /// The paper's four versions of the runtime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Version {
     pub(super) stack: bool,
     pub(super) pull: bool,

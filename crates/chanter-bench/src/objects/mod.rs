@@ -1,7 +1,7 @@
 //! `chanter-bench objects`: the evaluation of Concert (section 5), by Chanter's objects, beside the paper's figures.
 //!
 //! `schemas` is tables 3 and 4; `kernel` the microkernel, in several processes; `programs` radiosity and molecular
-//! dynamics, `jobs` these in two processes; `page` the report; `actor` a peer.
+//! dynamics, `jobs` these in two processes, beside `plain` MPI; `page` the report; `actor` a peer.
 
 mod actor;
 #[cfg(unix)]
@@ -9,6 +9,8 @@ mod jobs;
 #[cfg(unix)]
 mod kernel;
 mod page;
+#[cfg(unix)]
+mod plain;
 mod programs;
 mod published;
 mod schemas;
@@ -91,6 +93,9 @@ fn found(args: &ObjectsArgs) -> Result<Found, Stop> {
     if args.has(Part::Programs) {
         found.programs = measure_all(programs::cases(args.quick), if args.quick { 1 } else { 5 })?;
         found.findings.extend(programs::findings(&found.programs));
+        if !args.quick {
+            found.findings.extend(programs::accuracy());
+        }
     }
     #[cfg(unix)]
     if args.has(Part::Microkernel) {
@@ -117,7 +122,10 @@ impl Found {
             tables.push(("The microkernel (figures 11 to 13, table 6)", kernel::tables(&self.kernel)));
         }
         if !self.programs.is_empty() {
-            tables.push(("Radiosity and molecular dynamics (section 5.2)", programs::table(&self.programs)));
+            tables.push((
+                "Radiosity and molecular dynamics in one process (section 5.2)",
+                programs::table(&self.programs),
+            ));
         }
         #[cfg(unix)]
         if !self.jobs.is_empty() {

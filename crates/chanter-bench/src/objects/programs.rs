@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use chanter_programs::kit::{self, Form, Prepared, Size};
+use chanter_programs::kit::{self, Form, Prepared, Program, Size};
+use chanter_programs::radiosity::Radiosity;
 use comfy_table::{Cell, Table, presets};
 
 use crate::case::{Case, Failure, Sample};
@@ -52,6 +53,23 @@ pub(super) fn cases(quick: bool) -> Vec<Case> {
     cases
 }
 
+/// How far radiosity's light is from that by parts that are all as small, and from that by particles: all forms have the same.
+pub(super) fn accuracy() -> [Finding; 2] {
+    let input = Radiosity::input(Size::Paper);
+    let solution = Radiosity::serial(&input);
+    let finding = |other: &str, off: f64| Finding {
+        figure: format!("radiosity: difference to light by {other}"),
+        value: Some(off),
+        floor: 0.01,
+        holds: Some(off <= 0.01),
+        bound: "at most",
+    };
+    [
+        finding("uniform parts", solution.off_uniform(&input.scene, 1_200.0)),
+        finding("particles", solution.off_traced(&input.scene, 4_000_000)),
+    ]
+}
+
 fn ns(measured: &[Measured], program: &str, form: Form, vps: usize) -> Option<f64> {
     let found = measured
         .iter()
@@ -79,6 +97,20 @@ pub(super) fn findings(measured: &[Measured]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Over the serial version.
+pub(super) fn bars(measured: &[Measured]) -> Vec<(String, f64, Option<f64>)> {
+    let mut bars = Vec::new();
+    for program in PROGRAMS {
+        for (form, vps) in FORMS {
+            let both = ns(measured, program, Form::Serial, 1).zip(ns(measured, program, form, vps));
+            bars.extend(
+                both.map(|(one, ns)| (format!("{program}: {}, on {vps}", form.name()), one / ns, None)),
+            );
+        }
+    }
+    bars
 }
 
 pub(super) fn table(measured: &[Measured]) -> String {

@@ -3,6 +3,11 @@
 
 use chanter_programs::schemas::{Outcome, Pair, Schema};
 
+#[cfg(unix)]
+use super::jobs::{By, Job};
+#[cfg(unix)]
+use super::kernel::Version;
+
 /// Table 4, call overhead: instructions in addition to a C call, which is 25 to 40.
 pub(super) fn instructions(pair: Pair) -> Option<f64> {
     use Schema::{ContinuationPassing, MayBlock, NonBlocking, Parallel};
@@ -34,3 +39,19 @@ pub(super) fn fallback_us(pair: Pair) -> Option<f64> {
 
 /// Base's heap invocation, in microseconds (section 4.2.3).
 pub(super) const BASE_US: f64 = 2.1;
+
+/// Speed-ups of figures 14 and 15 that the text gives, and on how many processors: radiosity's over the fastest run on one, molecular
+/// dynamics' over the run on 8 of them, scaled.
+#[cfg(unix)]
+pub(super) fn speed_up(program: Job, by: By) -> Option<(f64, f64)> {
+    let By::Objects(Version { stack, pull }) = by else { return None };
+    match (program, stack, pull) {
+        (Job::Radiosity, false, false) => Some((6.0, 32.0)),
+        (Job::Radiosity, true, false) | (Job::Radiosity, false, true) => Some((12.0, 32.0)),
+        (Job::Radiosity, true, true) => Some((23.0, 32.0)),
+        (Job::MolecularDynamics, false, false) => Some((24.0, 64.0)),
+        (Job::MolecularDynamics, true, false) => Some((36.0, 64.0)),
+        // Pulling "yields little additional advantages": there is no figure.
+        (Job::MolecularDynamics, _, true) => None,
+    }
+}

@@ -1,0 +1,45 @@
+//! Threads of a phase: as many at a time as there are, and all are waited for.
+
+use std::sync::Arc;
+
+use chanter::prelude::*;
+use chanter_objects::{Gone, conc_for};
+use serde::{Deserialize, Serialize};
+
+/// How threads are run (the paper's versions Base and Base+Stack; what carries messages is the job's affair).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Threads {
+    /// Each is a context on the heap that is queued.
+    Heap,
+    /// Each begins as a call, and becomes a context when it blocks.
+    Stack,
+}
+
+impl Threads {
+    /// What suits long threads on the present machine. Of those that begin as calls one is queued for a hungry processor now and then, so
+    /// that one waits in between; if all are queued, each processor finds the next at once.
+    pub fn for_long_ones() -> Self {
+        match Machine::current() {
+            Some(machine) if machine.vps() > 1 => Self::Heap,
+            _ => Self::Stack,
+        }
+    }
+}
+
+/// Runs a thread for each number below `count`, all at a time.
+pub async fn each<W, F>(threads: Threads, count: usize, world: &Arc<W>, method: impl Fn(Arc<W>, usize) -> F)
+where
+    F: Future<Output = Result<(), Gone>> + Send + 'static,
+{
+    let thread = |number| {
+        let thread = method(Arc::clone(world), number);
+        async move { thread.await.expect("objects live as long as their world") }
+    };
+    if threads == Threads::Stack {
+        return conc_for(0..count, thread).await;
+    }
+    let threads: Vec<_> = (0..count).map(|number| spawn(thread(number))).collect();
+    for thread in threads {
+        thread.await.expect("objects live as long as their world");
+    }
+}
