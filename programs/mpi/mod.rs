@@ -10,6 +10,9 @@ use crate::radiosity::Radiosity;
 /// What both include, as `plain.h`.
 pub const HEADER: &str = include_str!("plain.h");
 
+/// Whether what a program has computed is right.
+type Check = Box<dyn Fn(&[f64]) -> bool>;
+
 /// A program in C, with its input.
 pub struct Plain {
     /// The name of the program whose work it does.
@@ -18,7 +21,7 @@ pub struct Plain {
     pub source: &'static str,
     /// Numbers, one after the other, in the machine's order of bytes.
     pub input: Vec<u8>,
-    check: Box<dyn Fn(&[f64]) -> bool>,
+    check: Check,
 }
 
 impl Plain {
