@@ -98,7 +98,7 @@ impl Vp {
             return;
         }
         let mut others = self.others();
-        if let Some(called) = others.find(|vp| vp.thefts.is_hungry() && !vp.long_turns.is_called()) {
+        if let Some(called) = others.find(|vp| !vp.long_turns.is_called() && vp.stop_being_hungry()) {
             called.long_turns.call(self.index, self.counters.polls.get());
             // Not while we are inside: the system may let it run on our core.
             self.exit();

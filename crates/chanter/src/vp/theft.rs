@@ -37,6 +37,9 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize};
 const FARE: i64 = if cfg!(debug_assertions) { 3_500 } else { 350 };
 /// Nanoseconds that it costs two virtual processors if one of them wakes the other.
 const WAKE: i64 = 10_000;
+/// Nanoseconds that it costs if somebody is called to a turn that ends by itself: it wakes up, looks, and falls asleep, and the
+/// turns beside it are slower meanwhile.
+const CALL: u64 = 40_000;
 /// By so many nanoseconds the account of a theft may be overdrawn before the thief is hungry again. (Partners that follow, all at
 /// once, are paid off afterwards.)
 const CREDIT: i64 = 300_000;
@@ -61,7 +64,7 @@ pub(super) struct Thefts {
     has_asked: Cell<bool>,
     /// There is no use in waking it, unless for a fork.
     is_pausing: AtomicBool,
-    /// It has nothing to run. Whoever changes it to false gives the driver something, or is the driver itself.
+    /// It has nothing to run. Whoever changes it to false gives the driver something, calls it, or is the driver itself.
     is_hungry: AtomicBool,
     /// Who has given something last.
     giver: AtomicUsize,
@@ -146,11 +149,6 @@ impl Thefts {
         self.is_pausing.load(Relaxed)
     }
 
-    /// Whether it has nothing to run, and has asked for something. A hint.
-    pub(super) fn is_hungry(&self) -> bool {
-        self.is_hungry.load(Relaxed)
-    }
-
     /// For how long, from `now` on.
     pub(super) fn rest_of_pause(&self, now: Instant) -> Option<Duration> {
         Some(self.until.get()?.saturating_duration_since(now))
@@ -182,7 +180,7 @@ impl Vp {
 
     /// The caller does not wait any longer for what it has asked for, if it has. `has_slept`: it had to be woken.
     pub(super) fn stop_asking(&self, has_slept: bool) {
-        if self.thefts.has_asked.replace(false) && !self.stop_being_hungry() {
+        if self.thefts.has_asked.replace(false) && !self.stop_being_hungry() && !self.long_turns.is_called() {
             let price = if has_slept { WAKE } else { FARE };
             let giver = self.thefts.giver.load(Relaxed);
             self.thefts.begin(giver, Instant::now(), self.counters.migrated.get(), price);
@@ -190,7 +188,7 @@ impl Vp {
     }
 
     /// Whether it was hungry, and is not any more. Anyone may call.
-    fn stop_being_hungry(&self) -> bool {
+    pub(super) fn stop_being_hungry(&self) -> bool {
         let was_hungry = self.thefts.is_hungry.swap(false, Relaxed);
         if was_hungry {
             self.machine().hungry.fetch_sub(1, Relaxed);
@@ -224,7 +222,7 @@ impl Vp {
     /// The caller was called in vain.
     pub(super) fn was_called_in_vain(&self) {
         self.stop_asking(false);
-        self.thefts.lose(Instant::now(), WAKE as u64);
+        self.thefts.lose(Instant::now(), CALL);
     }
 
     /// The caller has taken something from `victim` in the middle of a turn there.
