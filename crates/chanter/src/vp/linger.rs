@@ -62,13 +62,12 @@ impl Linger {
 impl Shared {
     /// Whether others are awake, and all have a core.
     fn has_company(&self) -> bool {
-        let awake = self.awake.load(Relaxed);
-        awake > 1 && u64::try_from(awake).is_ok_and(|awake| awake <= cores())
+        self.awake.load(Relaxed) > 1 && self.has_cores_for(0)
     }
 
-    /// Whether there is a core for one more than those that are awake.
-    pub(super) fn has_a_core_left(&self) -> bool {
-        u64::try_from(self.awake.load(Relaxed)).is_ok_and(|awake| awake < cores())
+    /// Whether all that are awake have a core, and so many more would. An estimate.
+    pub(super) fn has_cores_for(&self, more: isize) -> bool {
+        u64::try_from(self.awake.load(Relaxed) + more).is_ok_and(|awake| awake <= cores())
     }
 }
 
@@ -105,7 +104,7 @@ impl Vp {
 }
 
 /// How many cores the process has, as far as the system says.
-pub(super) fn cores() -> u64 {
+fn cores() -> u64 {
     static CORES: OnceLock<u64> = OnceLock::new();
     *CORES.get_or_init(|| available_parallelism().map_or(u64::MAX, |cores| cores.get() as u64))
 }

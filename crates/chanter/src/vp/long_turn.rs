@@ -94,7 +94,7 @@ impl Vp {
     pub(super) fn call(&self) {
         let machine = self.machine();
         let is_in_a_turn = !self.running.get().is_null();
-        if !is_in_a_turn || !machine.hands_over || self.is_stand_in() || !machine.has_a_core_left() {
+        if !is_in_a_turn || !machine.hands_over || self.is_stand_in() || !machine.has_cores_for(1) {
             return;
         }
         let mut others = self.others();

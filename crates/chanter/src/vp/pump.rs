@@ -9,7 +9,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::linger::cores;
 use super::{Shared, Vp};
 use crate::sync::atomic::Ordering;
 
@@ -102,10 +101,7 @@ impl Vp {
         let machine = self.machine();
         let Some(pump) = machine.pump.get() else { return false };
         let time = pump.linger();
-        // ORDER: Relaxed: estimates; who finds it wrong sleeps too early, or not.
-        let has_core =
-            machine.awake.load(Ordering::Relaxed).try_into().is_ok_and(|awake: u64| awake <= cores());
-        if time.is_zero() || !has_core || !self.pump_linger.begins_anyway() {
+        if time.is_zero() || !machine.has_cores_for(0) || !self.pump_linger.begins_anyway() {
             return false;
         }
         // ORDER: Relaxed: it guards nothing but time.

@@ -21,6 +21,9 @@
 //! followed by another. No other condition is made: not on how many threads there
 //! are, nor on how long their turns are, nor on who has woken them.
 //!
+//! What a long turn has woken is taken in its middle (`long_turn.rs`): a theft like any other, also in a pause. To be called to a turn
+//! that ends by itself is a loss of [`CALL`].
+//!
 //! Any thread may run anywhere, and all of this only decides where. The atomics are Relaxed.
 
 use std::cell::Cell;
