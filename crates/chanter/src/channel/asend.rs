@@ -23,7 +23,8 @@ use super::state::Slot;
 use crate::event::protocol::Group;
 use crate::event::{Offered, Offering, Verdict, Wakes};
 use crate::thread::body::{contain, fits};
-use crate::thread::frame::{self, Header, Kind, class_of};
+use crate::thread::frame::{self, Header, Kind};
+use crate::thread::slab::class_of;
 use crate::thread::state::State;
 use crate::vp::Vp;
 

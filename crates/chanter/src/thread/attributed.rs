@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::body::{Evaluated, HostFrame, Vtable, fits};
-use super::frame::{Arena, Header, Kind, class_of};
+use super::frame::{Arena, Header, Kind};
 use super::join::Thread;
+use super::slab::class_of;
 use super::spawn::{OUTSIDE, new_host};
 use super::state::State;
 use crate::policy::{Attributes, Ready, Reason};

@@ -12,9 +12,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::frame::{ALIGN, Header, LARGEST};
+use super::frame::Header;
 use super::genealogy::{about, describe};
 use super::join::{JoinError, Joiners};
+use super::slab::{ALIGN, LARGEST};
 use super::state::Left;
 use crate::policy::Attributes;
 use crate::sync::Lock;

@@ -11,7 +11,6 @@
 //! them. [`Arena::orphan`] then counts what is missing, and the frame that
 //! comes home last frees the slabs.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::collections::HashSet;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use super::body::Vtable;
 use super::genealogy::Genealogy;
 use super::request::Activity;
 use super::rest::Rest;
+use super::slab::{CLASSES, SLAB_HEADER, Slab, Slabs, class_size, room};
 use super::span;
 use super::state::State;
 use crate::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU8, AtomicU64, Ordering};
@@ -90,53 +90,6 @@ unsafe impl Linked for Header {
     }
 }
 
-const SLAB: usize = 256 * 1024;
-const SLAB_HEADER: usize = 64;
-/// What frames may use of a slab; a little is left so that a full slab's end
-/// still lies inside it.
-const SLAB_CAPACITY: usize = SLAB - SLAB_HEADER - 32;
-const CLASSES: usize = 23;
-
-/// The largest body that a frame holds; larger ones are boxed.
-pub(crate) const LARGEST: usize = 2048;
-/// The alignment of every frame.
-pub(crate) const ALIGN: usize = 16;
-/// Frames of more bytes than these have whole cache lines for themselves: two threads that have parted, and run on two
-/// processors, would take a line from each other with every turn. Smaller ones are those of threads that have little to
-/// keep, as parasites that wait for one message: there may be many, and to round them up would cost more than it gains.
-const SMALL: usize = 192;
-const LINE: usize = 64;
-
-/// The size class for a frame of `size` bytes: steps of 16 bytes up to [`SMALL`], of a cache line up to 512, then of 256.
-pub(crate) const fn class_of(size: usize) -> usize {
-    if size <= SMALL {
-        size.div_ceil(16) - 1
-    } else if size <= 512 {
-        11 + (size - SMALL).div_ceil(LINE)
-    } else {
-        16 + (size - 512).div_ceil(256)
-    }
-}
-
-const fn class_size(class: usize) -> usize {
-    match class {
-        0..12 => (class + 1) * 16,
-        12..17 => SMALL + (class - 11) * LINE,
-        _ => 512 + (class - 16) * 256,
-    }
-}
-
-#[repr(C)]
-struct Slab {
-    /// Where its frames go when they die; null if that is written down first.
-    arena: *const Arena,
-    owner: *const Arena,
-    class: usize,
-    /// The numbers of the threads in its frames, 0 for none, if their genealogy
-    /// is kept.
-    numbers: Box<[AtomicU64]>,
-}
-
 /// Where frames come from and go back to.
 #[repr(C)]
 pub(crate) struct Arena {
@@ -191,7 +144,7 @@ struct Owner {
     free: [*mut Header; CLASSES],
     /// Never used memory at the end of each class's newest slab.
     fresh: [*mut u8; CLASSES],
-    slabs: Vec<NonNull<Slab>>,
+    slabs: Slabs,
 }
 
 impl Header {
@@ -262,7 +215,7 @@ impl Arena {
             owner: UnsafeCell::new(Owner {
                 free: [ptr::null_mut(); CLASSES],
                 fresh: [ptr::null_mut(); CLASSES],
-                slabs: Vec::new(),
+                slabs: Slabs::default(),
             }),
             home: Cell::new(ptr::null()),
             returns: Stack::new(),
@@ -368,11 +321,11 @@ impl Arena {
             let owner = unsafe { &*owner };
             let free = owner.free_frames();
             let mut frames = Vec::new();
-            for slab in &owner.slabs {
+            for slab in owner.slabs.iter() {
                 // SAFETY: slabs live as long as the arena.
                 let class = unsafe { slab.as_ref().class };
                 let start = slab.as_ptr() as usize;
-                let end = start + owner.used(*slab);
+                let end = start + owner.used(slab);
                 let size = class_size(class);
                 let mut at = start + SLAB_HEADER;
                 while at + size <= end {
@@ -428,7 +381,7 @@ impl Arena {
             let slab = self.owner.with(|owner| {
                 // SAFETY: the caller is the owner; the borrow ends here.
                 let owner = unsafe { &*owner };
-                owner.slabs.get(index).map(|slab| (*slab, owner.used(*slab)))
+                owner.slabs.get(index).map(|slab| (slab, owner.used(slab)))
             });
             let Some((slab, used)) = slab else { return any };
             // SAFETY: slabs live as long as the arena.
@@ -457,12 +410,12 @@ impl Arena {
             for frame in self.returns.close() {
                 owner.put(frame, self.home.get());
             }
-            owner.free_frames().len() as isize
+            owner.count_free() as isize
         });
         let born = self.owner.with(|owner| {
             // SAFETY: the caller is the owner.
             let owner = unsafe { &*owner };
-            owner.slabs.iter().map(|slab| owner.born_in(*slab)).sum::<isize>()
+            owner.slabs.iter().map(|slab| owner.born_in(slab)).sum::<isize>()
         });
         let out = born - at_home;
         if self.missing.leave(out) {
@@ -480,13 +433,8 @@ impl Arena {
             owner.free = [ptr::null_mut(); CLASSES];
             std::mem::take(&mut owner.slabs)
         });
-        for slab in slabs {
-            // SAFETY: allocated with this layout in `new_slab`, and written there.
-            unsafe {
-                slab.drop_in_place();
-                dealloc(slab.as_ptr().cast(), slab_layout());
-            }
-        }
+        // SAFETY: the caller's contract.
+        unsafe { slabs.free() };
         // SAFETY: `orphan` left this reference for us.
         drop(unsafe { Arc::from_raw(self.keep.get()) });
     }
@@ -495,7 +443,7 @@ impl Arena {
 impl Owner {
     fn put(&mut self, frame: NonNull<Header>, home: *const Vp) {
         // SAFETY: frames are inside slabs, aligned to their size.
-        let class = unsafe { slab_of(frame).as_ref().class };
+        let class = unsafe { Slab::of(frame).as_ref().class };
         // SAFETY: the frame is dead and came home: it is the owner's.
         unsafe {
             Header::freshen(frame, home);
@@ -537,8 +485,7 @@ impl Owner {
         let size = class_size(class);
         let mut fresh = self.fresh[class];
         if fresh.is_null() || room(fresh) < size {
-            let slab = new_slab(arena, class);
-            self.slabs.push(slab);
+            let slab = self.slabs.add(arena, class, !arena.genealogy.get().is_null());
             // SAFETY: the header is smaller than the slab.
             fresh = unsafe { slab.as_ptr().cast::<u8>().add(SLAB_HEADER) };
         }
@@ -561,11 +508,7 @@ impl Owner {
     fn used(&self, slab: NonNull<Slab>) -> usize {
         // SAFETY: slabs live as long as the arena.
         let class = unsafe { slab.as_ref().class };
-        let (start, fresh) = (slab.as_ptr() as usize, self.fresh[class] as usize);
-        if (start..start + SLAB).contains(&fresh) {
-            return fresh - start;
-        }
-        SLAB_HEADER + (SLAB_CAPACITY / class_size(class)) * class_size(class)
+        Slab::used(slab, class, self.fresh[class])
     }
 
     fn born_in(&self, slab: NonNull<Slab>) -> isize {
@@ -582,7 +525,7 @@ impl Owner {
 pub(crate) unsafe fn free(frame: NonNull<Header>) {
     // SAFETY: the frame lies in a slab; the slab names its arena, which lives
     // while frames are out.
-    let arena = unsafe { slab_of(frame).as_ref().arena };
+    let arena = unsafe { Slab::of(frame).as_ref().arena };
     if Vp::current().is_some_and(|vp| ptr::eq(&vp.arena, arena)) {
         // SAFETY: the current worker owns the arena; the frame is dead.
         unsafe { (*arena).put_back(frame) };
@@ -609,7 +552,7 @@ pub(crate) unsafe fn free(frame: NonNull<Header>) {
 unsafe fn free_written(frame: NonNull<Header>) {
     // SAFETY: as in `free`; the machine owns the genealogy.
     unsafe {
-        let arena = slab_of(frame).as_ref().owner;
+        let arena = Slab::of(frame).as_ref().owner;
         if let Some(genealogy) = (*arena).genealogy.get().as_ref() {
             genealogy.died(frame);
         }
@@ -629,7 +572,7 @@ unsafe fn free_written(frame: NonNull<Header>) {
 /// The frame is of an arena that [tells](Arena::tell), and its slab lives.
 pub(crate) unsafe fn number<'a>(frame: NonNull<Header>) -> &'a AtomicU64 {
     // SAFETY: the caller's contract.
-    let slab = unsafe { slab_of(frame).as_ref() };
+    let slab = unsafe { Slab::of(frame).as_ref() };
     let offset = frame.as_ptr() as usize - ptr::from_ref(slab) as usize - SLAB_HEADER;
     &slab.numbers[offset / class_size(slab.class)]
 }
@@ -642,41 +585,10 @@ pub(crate) unsafe fn number<'a>(frame: NonNull<Header>) -> &'a AtomicU64 {
 pub(crate) unsafe fn free_here(vp: &Vp, frame: NonNull<Header>) {
     // SAFETY: as in `free`.
     unsafe {
-        if ptr::eq(slab_of(frame).as_ref().arena, &vp.arena) {
+        if ptr::eq(Slab::of(frame).as_ref().arena, &vp.arena) {
             vp.arena.put_back(frame);
         } else {
             free(frame);
         }
     }
-}
-
-fn slab_of(frame: NonNull<Header>) -> NonNull<Slab> {
-    let slab = frame.as_ptr().map_addr(|address| address & !(SLAB - 1));
-    // SAFETY: a slab's address is not null.
-    unsafe { NonNull::new_unchecked(slab.cast()) }
-}
-
-fn slab_layout() -> Layout {
-    Layout::from_size_align(SLAB, SLAB).expect("a constant layout")
-}
-
-fn new_slab(arena: &Arena, class: usize) -> NonNull<Slab> {
-    // SAFETY: the layout is not empty.
-    let memory = unsafe { alloc(slab_layout()) };
-    let Some(slab) = NonNull::new(memory.cast::<Slab>()) else { handle_alloc_error(slab_layout()) };
-    let is_told = !arena.genealogy.get().is_null();
-    let frames = if is_told { SLAB_CAPACITY / class_size(class) } else { 0 };
-    let numbers = (0..frames).map(|_| AtomicU64::new(0)).collect();
-    let home = if is_told { ptr::null() } else { ptr::from_ref(arena) };
-    const { assert!(size_of::<Slab>() <= SLAB_HEADER) };
-    // SAFETY: the slab is ours, and large enough.
-    unsafe { slab.write(Slab { arena: home, owner: arena, class, numbers }) };
-    slab
-}
-
-/// Bytes left in the slab that `fresh` points into. Frames never fill a slab
-/// to its last byte, so `fresh` never points past it.
-fn room(fresh: *mut u8) -> usize {
-    let offset = fresh as usize & (SLAB - 1);
-    (SLAB_HEADER + SLAB_CAPACITY).saturating_sub(offset)
 }

@@ -22,6 +22,7 @@ mod request;
 mod rest;
 pub(crate) mod run;
 mod scope;
+pub(crate) mod slab;
 #[cfg(feature = "tracing")]
 pub(crate) mod span;
 #[cfg(not(feature = "tracing"))]

@@ -13,9 +13,10 @@ use std::task::{Context, Poll, Waker};
 
 use super::attributed::{Said, spawn_said_in};
 use super::body::{HostFrame, ParasiteFrame, Vtable, fits};
-use super::frame::{Arena, Header, Kind, class_of};
+use super::frame::{Arena, Header, Kind};
 use super::join::{JoinError, Thread};
 use super::run::{polling, settle};
+use super::slab::class_of;
 use super::span;
 use super::state::State;
 use crate::event::Event;
