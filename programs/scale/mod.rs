@@ -3,6 +3,7 @@
 //! [`ROWS`] lists them. `chanter-bench scale` times each on one virtual processor and on two, and counts what each operation
 //! costs on up to sixteen. A row computes something that is known beforehand, and its run says whether it was right.
 
+mod by_hand;
 mod talk;
 mod tree;
 
@@ -104,6 +105,7 @@ pub const ROWS: &[Row] = &[
     row("wait", "thread", (1_000_000, 5_000), talk::wait),
     row("many", "thread", (1_000_000, 10_000), talk::many),
     row("choice-8", "message", (100_000, 2_000), talk::choice),
+    row("by-hand-choice-8", "message", (100_000, 2_000), by_hand::choice),
     row("timers", "timer", (200_000, 2_000), talk::timers),
     row("sieve-2000/send", "number", (2000, 100), talk::sieve::<Synchronous>),
     row("sieve-2000/asend", "number", (2000, 100), talk::sieve::<AsynchronousParasites>),

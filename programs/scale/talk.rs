@@ -72,10 +72,10 @@ pub(super) fn many(machine: &Machine, threads: u64) -> Ran {
 }
 
 /// So many rounds of [`compute`] take a microsecond, about.
-const MICROSECOND: u64 = 700;
+pub(super) const MICROSECOND: u64 = 700;
 
 /// Work without memory.
-fn compute(from: u64, rounds: u64) -> u64 {
+pub(super) fn compute(from: u64, rounds: u64) -> u64 {
     (0..rounds).fold(from, |x, i| black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i)))
 }
 
@@ -100,9 +100,11 @@ pub(super) fn alone(machine: &Machine, microseconds: u64) -> Ran {
     done.ran(each * THREADS, each * THREADS)
 }
 
+/// So many the choice is among.
+pub(super) const SENDERS: u64 = 8;
+
 /// Eight senders, each with a microsecond of work a message, and one that chooses among them.
 pub(super) fn choice(machine: &Machine, messages: u64) -> Ran {
-    const SENDERS: u64 = 8;
     let each = messages / SENDERS;
     let done = on(machine, async move {
         let mut senders = Vec::new();
