@@ -443,14 +443,7 @@ impl Vp {
         if self.is_stand_in() {
             return self.enter_slowly();
         }
-        while !self.enter() {
-            if self.seat.is_taken_from(&self.sitter) {
-                return false;
-            }
-            // A passer has it, and may give up: then nobody has counted us as awake.
-            std::thread::yield_now();
-        }
-        true
+        self.sitter.enter_unless_taken(&self.seat)
     }
 
     /// Whether others have something for us.

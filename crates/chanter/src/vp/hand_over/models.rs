@@ -121,6 +121,51 @@ fn looked_at() {
     assert_eq!(processor.ready.get(), uses + 1);
 }
 
+/// The worker wakes up, and wants its seat again, while somebody looks at what is ready: it gets it.
+fn entered_again() {
+    let processor = Processor::new();
+    let other = Arc::clone(&processor);
+    let worker = thread::spawn(move || {
+        assert!(other.worker.enter_unless_taken(&other.seat), "nobody else wants it");
+        other.ready.set(other.ready.get() + 1);
+        other.worker.exit();
+    });
+    let look = || processor.ready.set(processor.ready.get() + 1);
+    let looks = u32::from(processor.seat.pass(&processor.worker, &processor.worker, look));
+    worker.join().unwrap();
+    assert_eq!(processor.ready.get(), looks + 1);
+}
+
+/// It wakes up while the seat is handed over: either it gets in, or the stand-in has the seat. The processor
+/// has one who is awake, and no more.
+fn woken_while_handed_over() {
+    let processor = Processor::new();
+    let other = Arc::clone(&processor);
+    let worker = thread::spawn(move || {
+        let is_in = other.worker.enter_unless_taken(&other.seat);
+        if is_in {
+            other.ready.set(other.ready.get() + 1);
+            other.worker.exit();
+        }
+        is_in
+    });
+    let is_over = processor.hand_over();
+    let is_in = worker.join().unwrap();
+    assert!(is_in || is_over, "it was told that somebody else has the seat");
+    assert_eq!(processor.ready.get(), u32::from(is_in) + u32::from(is_over));
+    assert_eq!(processor.use_as(&processor.stand_in), is_over);
+}
+
+#[test]
+fn seats_are_entered_again() {
+    check(entered_again);
+}
+
+#[test]
+fn who_wakes_up_has_the_seat_or_somebody_else_has() {
+    check(woken_while_handed_over);
+}
+
 #[test]
 fn seats_have_one_user() {
     check(handed_over);

@@ -44,7 +44,7 @@
 use std::ptr;
 
 use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use crate::sync::{Cell, Lock, fence_pair, order};
+use crate::sync::{Cell, Lock, fence_pair, order, spin};
 
 /// The seat of one virtual processor.
 #[derive(Debug)]
@@ -88,6 +88,19 @@ impl Sitter {
         }
         self.exit();
         false
+    }
+
+    /// Begins a use, unless somebody else holds the seat. (One that is empty is in the hands of a passer, who may give up, or
+    /// give it back: it has been taken only when somebody else has it.)
+    pub(crate) fn enter_unless_taken(&self, seat: &Seat) -> bool {
+        let mut turn = 0;
+        while !self.enter(seat) {
+            if seat.is_taken_from(self) {
+                return false;
+            }
+            spin(&mut turn);
+        }
+        true
     }
 
     /// Ends a use.
