@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 use chanter::base::Mode;
 
 use crate::apart::{Apart, Ended, Far};
-use crate::hold::At;
 use crate::{Gone, Ref};
 
 /// A method, with its arguments, that does not suspend.
@@ -98,20 +97,20 @@ unsafe impl<T, R, F: FnOnce(&mut T) -> R> Method<T> for Writes<F, R> {
 /// **Cancel safety.** A call that is dropped before it yields has not been made.
 #[must_use = "calls do nothing unless awaited"]
 pub struct Call<T, M> {
-    at: At<T>,
+    at: Ref<T>,
     method: M,
 }
 
 impl<T, M> fmt::Debug for Call<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Call({:?})", self.at.name())
+        write!(f, "Call({:?})", self.at)
     }
 }
 
 impl<T, M: Method<T>> Call<T, M> {
     #[inline(always)]
     pub(crate) fn new(to: Ref<T>, method: M) -> Self {
-        Self { at: to.at(), method }
+        Self { at: to, method }
     }
 
     /// Makes the call now, if the object lets it in; gives it back if that would have to wait. Never blocks.
@@ -154,7 +153,7 @@ impl<T, M: Method<T>> IntoFuture for Call<T, M> {
 /// A call that is being made: what `.await` makes of a [`Call`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct Calling<T, M: Method<T>> {
-    at: At<T>,
+    at: Ref<T>,
     stage: Stage,
     /// There while it is `Fresh` or `Waiting`.
     method: MaybeUninit<M>,
@@ -281,7 +280,7 @@ impl<T, M: Method<T>> Calling<T, M> {
         }
         // SAFETY: fresh.
         let method = unsafe { self.take_method() };
-        match method.far(self.at.name()) {
+        match method.far(self.at) {
             Ok(far) => self.apart.write(Apart::Away(far)),
             Err(gone) => return Poll::Ready(Err(gone)),
         };

@@ -19,7 +19,6 @@ use std::task::{Context, Poll};
 use chanter::event::Sync;
 
 use crate::apart::Far;
-use crate::hold::At;
 use crate::may_block::{Begin, Inside, MayBlock};
 use crate::promise::{Continuation, Promise, Touch};
 use crate::{Gone, Ref};
@@ -297,13 +296,13 @@ pub(crate) unsafe fn lazy_call<T, I, A: BeginFor<T, R>, R>(
     inside: I,
     method: A,
 ) -> ToAnswer<T, I, A, R> {
-    ToAnswer { at: to.at(), inside, method, answers: PhantomData }
+    ToAnswer { at: to, inside, method, answers: PhantomData }
 }
 
 /// A call that has not begun. (It is small; what is awaited is made in its place.)
 #[must_use = "calls do nothing unless awaited"]
 pub(crate) struct ToAnswer<T, I, A, R> {
-    at: At<T>,
+    at: Ref<T>,
     inside: I,
     method: A,
     answers: PhantomData<fn() -> R>,

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use chanter::base::Mode;
 
 use crate::apart::{Apart, Ended, Far};
-use crate::hold::{At, Hold, Last, Marked};
+use crate::hold::{Hold, Last, Marked};
 use crate::{Gone, Ref};
 
 /// Beside others that read.
@@ -82,7 +82,7 @@ union Parts<T, A, F: Future> {
 
 /// Until it is `Running`.
 struct Before<T, A, R> {
-    at: At<T>,
+    at: Ref<T>,
     /// Makes the method's future of the object. There while it is `Fresh` or `Waiting`.
     method: MaybeUninit<A>,
     /// There while it is `Waiting` or `Away`: on the heap, since few calls are, and all are moved.
@@ -116,7 +116,7 @@ impl<T, I, A, F: Future> fmt::Debug for MayBlock<T, I, A, F> {
 /// The call of an async method that has not begun. (It is small; what is awaited is made in its place.)
 #[must_use = "calls do nothing unless awaited"]
 pub(crate) struct ToBlock<T, I, A> {
-    at: At<T>,
+    at: Ref<T>,
     inside: I,
     method: A,
 }
@@ -132,7 +132,7 @@ pub(crate) unsafe fn may_block<T, I: Inside, A: Begin<T>>(
     inside: I,
     method: A,
 ) -> ToBlock<T, I, A> {
-    ToBlock { at: to.at(), inside, method }
+    ToBlock { at: to, inside, method }
 }
 
 impl<T, I: Inside, A: Begin<T>> IntoFuture for ToBlock<T, I, A> {
@@ -150,7 +150,7 @@ impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
     /// # Safety
     /// As for [`may_block`].
     #[inline(always)]
-    pub(crate) unsafe fn new(at: At<T>, inside: I, method: A) -> Self {
+    pub(crate) unsafe fn new(at: Ref<T>, inside: I, method: A) -> Self {
         let before = Before { at, method: MaybeUninit::new(method), apart: MaybeUninit::uninit() };
         Self { stage: Stage::Fresh, _inside: inside, parts: Parts { before: ManuallyDrop::new(before) } }
     }
@@ -342,7 +342,7 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
         let before = unsafe { self.before() };
         // SAFETY: there, and not taken again.
         let method = unsafe { before.method.assume_init_read() };
-        match method.far(before.at.name()) {
+        match method.far(before.at) {
             Ok(far) => before.apart.write(Apart::Away(far)),
             Err(gone) => return Poll::Ready(Some(Err(gone))),
         };
