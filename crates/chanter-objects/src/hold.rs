@@ -5,13 +5,14 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use chanter::base::{Acquire, Entering, Key, Mode, Noted, synchronization};
 use chanter::event::Synchronization;
 
-use crate::slot::Slot;
+use crate::slot::{self, Slot};
 use crate::{Gone, Ref};
 
 impl<T> Ref<T> {
@@ -19,10 +20,8 @@ impl<T> Ref<T> {
     /// tell.
     #[inline(always)]
     pub(crate) fn try_mark(self, mode: Mode) -> Option<Marked<T>> {
-        let slot = self.slot()?;
-        // INV-BODY 1: a bias for a generation ends behind that.
-        let key = slot.gate.try_mark(mode, self.generation)?;
-        Some(Marked { slot, key, of: PhantomData })
+        let (place, generation) = self.parts();
+        Marked::try_enter(place, mode, u64::from(generation))
     }
 
     /// Goes in, if that is possible now. `None`: it has to be waited for. `may_wait`: by the thread's budget.
@@ -175,6 +174,15 @@ impl<T> Clone for Marked<T> {
 impl<T> Copy for Marked<T> {}
 
 impl<T> Marked<T> {
+    /// By a ticket of the gate, which is a generation.
+    #[inline(always)]
+    pub(crate) fn try_enter(place: NonNull<Slot>, mode: Mode, ticket: u64) -> Option<Self> {
+        let slot = slot::at(place.as_ptr())?;
+        // INV-BODY 1: a bias for a generation ends behind that.
+        let key = slot.gate.try_mark(mode, ticket)?;
+        Some(Self { slot, key, of: PhantomData })
+    }
+
     /// The value. It is there, as the mode allows, until this goes out.
     #[inline(always)]
     pub(crate) fn value(self) -> *mut T {

@@ -64,6 +64,7 @@ mod lazy;
 mod may_block;
 mod object;
 mod owner;
+mod progress;
 mod promise;
 mod reference;
 mod slot;

@@ -155,14 +155,13 @@ impl<T> Ref<T> {
     }
 
     #[inline(always)]
-    fn of_parts(place: NonNull<Slot>, generation: u32) -> Self {
+    pub(crate) fn of_parts(place: NonNull<Slot>, generation: u32) -> Self {
         Self { place, generation, of: PhantomData }
     }
 
-    /// The same, copied part by part: whoever loads at once what has just been stored in parts waits for the stores.
     #[inline(always)]
-    pub(crate) fn again(&self) -> Self {
-        Self::of_parts(self.place, self.generation)
+    pub(crate) fn parts(self) -> (NonNull<Slot>, u32) {
+        (self.place, self.generation)
     }
 
     /// Calls `method` as one that reads: beside others that do.
