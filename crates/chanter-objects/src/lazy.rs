@@ -344,6 +344,7 @@ where
             // SAFETY: there: the method has let go of it. (By itself: it was just stored so. Whoever loads it along with its mark
             // waits for both stores.) The call is over: what is taken is not there any more.
             if let Answer::Filled(value) = unsafe { &*answer } {
+                // SAFETY: there, and not taken again.
                 return Poll::Ready(Ok(unsafe { ptr::read(value) }));
             }
             this.call.progress.set(Stage::Ended);
