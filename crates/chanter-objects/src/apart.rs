@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 
 use chanter::base::Mode;
 
-use crate::Gone;
 #[cfg(feature = "cluster")]
 use crate::far::FarCall;
-use crate::hold::{At, Hold, Waiting};
+use crate::hold::{Hold, Waiting};
+use crate::{Gone, Ref};
 
 /// A call that is made in another process. Dropped, it is withdrawn.
 #[doc(hidden)]
@@ -63,7 +63,7 @@ pub(crate) enum Ended<T, R> {
 
 impl<T, R> Apart<T, R> {
     /// The object is in this process, and does not let it in.
-    pub(crate) fn waiting(at: At<T>, mode: Mode) -> Self {
+    pub(crate) fn waiting(at: Ref<T>, mode: Mode) -> Self {
         Self::Waiting(Box::pin(Waiting::new(at, mode)))
     }
 

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use chanter::base::Mode;
 
 use crate::apart::{Apart, Ended, Far};
-use crate::hold::At;
+use crate::progress::{Progress, Stage};
 use crate::{Gone, Ref};
 
 /// A method, with its arguments, that does not suspend.
@@ -98,20 +98,20 @@ unsafe impl<T, R, F: FnOnce(&mut T) -> R> Method<T> for Writes<F, R> {
 /// **Cancel safety.** A call that is dropped before it yields has not been made.
 #[must_use = "calls do nothing unless awaited"]
 pub struct Call<T, M> {
-    at: At<T>,
+    at: Ref<T>,
     method: M,
 }
 
 impl<T, M> fmt::Debug for Call<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Call({:?})", self.at.name())
+        write!(f, "Call({:?})", self.at)
     }
 }
 
 impl<T, M: Method<T>> Call<T, M> {
     #[inline(always)]
     pub(crate) fn new(to: Ref<T>, method: M) -> Self {
-        Self { at: to.at(), method }
+        Self { at: to, method }
     }
 
     /// Makes the call now, if the object lets it in; gives it back if that would have to wait. Never blocks.
@@ -147,29 +147,19 @@ impl<T, M: Method<T>> IntoFuture for Call<T, M> {
     #[inline(always)]
     fn into_future(self) -> Calling<T, M> {
         let method = MaybeUninit::new(self.method);
-        Calling { at: self.at.again(), stage: Stage::Fresh, method, apart: MaybeUninit::uninit() }
+        Calling { progress: Progress::fresh(self.at), method, apart: MaybeUninit::uninit() }
     }
 }
 
 /// A call that is being made: what `.await` makes of a [`Call`].
 #[must_use = "futures do nothing unless awaited"]
+#[repr(C)]
 pub struct Calling<T, M: Method<T>> {
-    at: At<T>,
-    stage: Stage,
+    progress: Progress<T>,
     /// There while it is `Fresh` or `Waiting`.
     method: MaybeUninit<M>,
     /// There while it is `Waiting` or `Away`: on the heap, since few calls are, and all are moved.
     apart: MaybeUninit<Apart<T, M::Output>>,
-}
-
-/// How far a call is. (One byte, rather than one for each part: a call is made of few stores.)
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Fresh,
-    Waiting,
-    /// In another process.
-    Away,
-    Over,
 }
 
 impl<T, M: Method<T>> fmt::Debug for Calling<T, M> {
@@ -183,7 +173,7 @@ impl<T, M: Method<T>> Calling<T, M> {
     /// It is not over, and is from now on.
     #[inline(always)]
     unsafe fn take_method(&mut self) -> M {
-        self.stage = Stage::Over;
+        self.progress.end();
         // SAFETY: there, and not taken again.
         unsafe { self.method.assume_init_read() }
     }
@@ -211,9 +201,9 @@ impl<T, M: Method<T>> Calling<T, M> {
     /// # Safety
     /// Pinned.
     unsafe fn poll_slowly(&mut self, cx: &mut Context<'_>) -> Poll<Result<M::Output, Gone>> {
-        assert!(self.stage != Stage::Over, "a call is polled behind its end");
-        if self.stage == Stage::Fresh {
-            match self.at.try_hold(M::MODE, true) {
+        assert!(!self.progress.is_over(), "a call is polled behind its end");
+        if self.progress.is(Stage::Fresh) {
+            match self.progress.to().try_hold(M::MODE, true) {
                 Ok(Some(hold)) => {
                     // SAFETY: it was not over.
                     let method = unsafe { self.take_method() };
@@ -236,27 +226,27 @@ impl<T, M: Method<T>> Calling<T, M> {
     #[cold]
     #[inline(never)]
     unsafe fn wait(&mut self, cx: &mut Context<'_>, gone: Option<Gone>) -> Poll<Result<M::Output, Gone>> {
-        if self.stage == Stage::Fresh {
+        if self.progress.is(Stage::Fresh) {
             if let Some(gone) = gone {
                 // SAFETY: fresh.
                 return unsafe { self.go_away(cx, gone) };
             }
-            self.apart.write(Apart::waiting(self.at, M::MODE));
-            self.stage = Stage::Waiting;
+            self.apart.write(Apart::waiting(self.progress.to(), M::MODE));
+            self.progress.set(Stage::Waiting);
         }
         // SAFETY: there.
         let apart = unsafe { self.apart.assume_init_mut() };
         let Poll::Ready(ended) = apart.poll(cx) else { return Poll::Pending };
         let hold = match ended {
             Ended::Over(result) => {
-                self.stage = Stage::Over;
+                self.progress.end();
                 // SAFETY: there, and never used again.
                 unsafe { self.apart.assume_init_drop() };
                 return Poll::Ready(result);
             }
             Ended::In(hold) => hold,
         };
-        self.stage = Stage::Fresh;
+        self.progress.set(Stage::Fresh);
         // SAFETY: there, and never used again.
         unsafe { self.apart.assume_init_drop() };
         match hold {
@@ -279,13 +269,14 @@ impl<T, M: Method<T>> Calling<T, M> {
         if gone != Gone::Elsewhere {
             return Poll::Ready(Err(gone));
         }
+        let to = self.progress.to();
         // SAFETY: fresh.
         let method = unsafe { self.take_method() };
-        match method.far(self.at.name()) {
+        match method.far(to) {
             Ok(far) => self.apart.write(Apart::Away(far)),
             Err(gone) => return Poll::Ready(Err(gone)),
         };
-        self.stage = Stage::Away;
+        self.progress.set(Stage::Away);
         // SAFETY: neither fresh nor over.
         unsafe { self.wait(cx, None) }
     }
@@ -298,17 +289,15 @@ impl<T, M: Method<T>> Future for Calling<T, M> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: nothing is pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        if this.stage == Stage::Fresh
-            && let Some(inside) = this.at.again().try_mark(M::MODE)
-        {
-            // SAFETY: it was there, and is not taken again: it is over, by whatever way.
+        if let Some(inside) = this.progress.try_mark(M::MODE) {
+            // SAFETY: fresh: it was there, and is not taken again: it is over, by whatever way.
             let method = unsafe { this.method.assume_init_read() };
-            let panics = Panics(&mut this.stage);
+            let panics = Panics(&mut this.progress);
             // SAFETY: inside, in this mode.
             let result = inside.run(M::MODE, |value| unsafe { method.run(value) });
             std::mem::forget(panics);
             // Behind the call, where the compiler sees that it stays so.
-            this.stage = Stage::Over;
+            this.progress.end();
             return Poll::Ready(Ok(result));
         }
         let mut late = MaybeUninit::uninit();
@@ -323,12 +312,12 @@ impl<T, M: Method<T>> Future for Calling<T, M> {
 }
 
 /// Dropped if a method panics: the call is over.
-struct Panics<'a>(&'a mut Stage);
+struct Panics<'a, T>(&'a mut Progress<T>);
 
-impl Drop for Panics<'_> {
+impl<T> Drop for Panics<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        *self.0 = Stage::Over;
+        self.0.end();
     }
 }
 
@@ -336,7 +325,7 @@ impl<T, M: Method<T>> Drop for Calling<T, M> {
     #[inline(always)]
     fn drop(&mut self) {
         // What has ended is dropped by one look.
-        if self.stage != Stage::Over {
+        if !self.progress.is_over() {
             self.drop_before_its_end();
         }
     }
@@ -348,10 +337,10 @@ impl<T, M: Method<T>> Calling<T, M> {
     fn drop_before_its_end(&mut self) {
         // SAFETY: the stage says what is there.
         unsafe {
-            if self.stage != Stage::Fresh {
+            if !self.progress.is(Stage::Fresh) {
                 self.apart.assume_init_drop();
             }
-            if self.stage != Stage::Away {
+            if !self.progress.is(Stage::Away) {
                 self.method.assume_init_drop();
             }
         }

@@ -2,10 +2,8 @@
 
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomPinned;
-use std::mem::{self, ManuallyDrop};
 use std::pin::Pin;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
 use chanter::spawn_parasite;
@@ -37,51 +35,65 @@ use crate::Counter;
 #[macro_export]
 macro_rules! conc {
     ($($name:ident = $call:expr),+ $(,)?) => {
-        let ($($name,)+) = match $crate::__list!($($call,)+) {
-            calls => {
-                $(let mut $name = $crate::__Place { part: &mut $crate::__Part::new() };)+
-                // Each is made in its place in this frame, and polled there at once.
-                let are_there = {
-                    let context = $crate::__Now.await;
-                    let are_there = true;
-                    $(
-                        let (call, calls) = calls;
-                        // SAFETY: the place is pinned with this frame, and was not used; nothing is awaited meanwhile.
-                        let are_there = unsafe { $name.first(call, &context) } & are_there;
-                    )+
-                    let () = calls;
-                    are_there
-                };
-                if !are_there {
-                    let mut were_polled = true;
-                    ::core::future::poll_fn(|cx| {
-                        // All are polled, whatever comes of the others.
-                        if !::core::mem::take(&mut were_polled) && $($name.poll_now(cx))&+ {
-                            ::core::task::Poll::Ready(())
-                        } else {
-                            ::core::task::Poll::Pending
-                        }
-                    })
-                    .await;
+        $crate::__conc! { [] $($name = $call,)+ }
+    };
+}
+
+/// Each part gets a variable for its future and one for what its poll yields: those of each expansion are others.
+///
+/// While none blocks, what they yield stays out of the frame, and nothing says how far each is: the place in the code does.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conc {
+    ([$($parts:tt)*] $name:ident = $call:expr, $($rest:tt)*) => {
+        $crate::__conc! { [$($parts)* { $name future poll $call }] $($rest)* }
+    };
+    ([$({ $name:ident $future:ident $poll:ident $call:expr })+]) => {
+        let ($($name,)+) = match ($($call,)+) {
+            ($($future,)+) => {
+                $(let mut $future = ::core::future::IntoFuture::into_future($future);)+
+                let now = $crate::__Now.await;
+                // SAFETY: in its place in this frame, where it is dropped; nothing is awaited meanwhile.
+                $(let $poll = unsafe { now.poll(&mut $future) };)+
+                match ($($poll,)+) {
+                    ($(::core::task::Poll::Ready($name),)+) => ($($name,)+),
+                    ($($poll,)+) => {
+                        $(let mut $poll = $poll;)+
+                        let mut were_polled = true;
+                        ::core::future::poll_fn(|cx| {
+                            // All are polled, whatever comes of the others.
+                            if !::core::mem::take(&mut were_polled)
+                                // SAFETY: it has not been moved since its first poll.
+                                && $(unsafe { $crate::__is_there(&mut $poll, &mut $future, cx) })&+
+                            {
+                                ::core::task::Poll::Ready(())
+                            } else {
+                                ::core::task::Poll::Pending
+                            }
+                        })
+                        .await;
+                        ($($crate::__output($poll),)+)
+                    }
                 }
-                // SAFETY: all outputs are there.
-                unsafe { ($($name.take(),)+) }
             }
         };
     };
 }
 
-/// `(a, (b, (c, ())))`.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __list {
-    () => { () };
-    ($first:expr, $($rest:expr,)*) => { ($first, $crate::__list!($($rest,)*)) };
-}
-
 /// The context of the poll that is under way: there until the next `await`.
 #[doc(hidden)]
+#[derive(Clone, Copy)]
 pub struct Polled(NonNull<Context<'static>>);
+
+impl Polled {
+    /// # Safety
+    /// The future is pinned, and nothing has been awaited since this came.
+    #[inline(always)]
+    pub unsafe fn poll<F: Future>(self, future: &mut F) -> Poll<F::Output> {
+        // SAFETY: the caller's contract: it is pinned, and the context is there.
+        unsafe { Pin::new_unchecked(future).poll(&mut *self.0.as_ptr()) }
+    }
+}
 
 /// Awaited, it yields that, at once.
 #[doc(hidden)]
@@ -96,140 +108,29 @@ impl Future for Now {
     }
 }
 
-/// One of them: its future, then its output, if that is not there at once.
+/// Whether that is there, of a part of which some had to be waited for.
+///
+/// # Safety
+/// The future is pinned.
 #[doc(hidden)]
-pub struct Part<C: IntoFuture> {
-    stage: Stage,
-    what: What<C>,
-    _pinned: PhantomPinned,
-}
-
-/// As the stage says.
-union What<C: IntoFuture> {
-    nothing: (),
-    /// Pinned.
-    future: ManuallyDrop<C::IntoFuture>,
-    output: ManuallyDrop<C::Output>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Empty,
-    Pending,
-    Ready,
-}
-
-impl<C: IntoFuture> Part<C> {
-    #[inline(always)]
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        Self { stage: Stage::Empty, what: What { nothing: () }, _pinned: PhantomPinned }
+pub unsafe fn is_there<F: Future>(
+    output: &mut Poll<F::Output>,
+    future: &mut F,
+    cx: &mut Context<'_>,
+) -> bool {
+    if output.is_pending() {
+        // SAFETY: pinned: the caller's contract.
+        *output = unsafe { Pin::new_unchecked(future) }.poll(cx);
     }
-
-    #[inline(always)]
-    fn put(&mut self, output: C::Output) {
-        self.what.output = ManuallyDrop::new(output);
-        self.stage = Stage::Ready;
-    }
+    output.is_ready()
 }
 
-/// A part, in the frame of who awaits it. Dropped, it is empty.
+/// What is there.
 #[doc(hidden)]
-pub struct Place<'a, C: IntoFuture> {
-    #[doc(hidden)]
-    pub part: &'a mut Part<C>,
-}
-
-impl<C: IntoFuture> Place<'_, C> {
-    /// Makes the call, and polls it. Whether its output is there.
-    ///
-    /// # Safety
-    /// The part is empty, and pinned; nothing has been awaited since the context came.
-    #[inline(always)]
-    pub unsafe fn first(&mut self, call: C, context: &Polled) -> bool {
-        // (By one pointer: the one in the frame would be loaded again behind the call.)
-        let part = &mut *self.part;
-        part.what.future = ManuallyDrop::new(call.into_future());
-        let made = Made(part);
-        // SAFETY: it is polled still: the caller's contract.
-        let cx = unsafe { &mut *context.0.as_ptr() };
-        // SAFETY: there, and pinned.
-        let poll = unsafe { Pin::new_unchecked(&mut *made.0.what.future) }.poll(cx);
-        let part = made.part();
-        match poll {
-            Poll::Ready(output) => {
-                // SAFETY: there, and never used again.
-                unsafe { ManuallyDrop::drop(&mut part.what.future) };
-                part.put(output);
-                true
-            }
-            Poll::Pending => {
-                part.stage = Stage::Pending;
-                false
-            }
-        }
-    }
-
-    /// Whether its output is there.
-    pub fn poll_now(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.part.stage != Stage::Pending {
-            return true;
-        }
-        // SAFETY: there, and pinned.
-        let future = unsafe { Pin::new_unchecked(&mut *self.part.what.future) };
-        let Poll::Ready(output) = future.poll(cx) else { return false };
-        self.part.stage = Stage::Empty;
-        // SAFETY: there, and never used again.
-        unsafe { ManuallyDrop::drop(&mut self.part.what.future) };
-        self.part.put(output);
-        true
-    }
-
-    /// Its output.
-    ///
-    /// # Safety
-    /// It is there.
-    #[inline(always)]
-    pub unsafe fn take(self) -> C::Output {
-        debug_assert!(self.part.stage == Stage::Ready);
-        // Not by way of a drop: the frame's end looks at nothing.
-        let this = ManuallyDrop::new(self);
-        // SAFETY: there, and not taken again.
-        unsafe { ptr::from_ref(&*this.part.what.output).read() }
-    }
-}
-
-impl<C: IntoFuture> Drop for Place<'_, C> {
-    fn drop(&mut self) {
-        // SAFETY: the stage says what is there, and it is never used again.
-        unsafe {
-            match mem::replace(&mut self.part.stage, Stage::Empty) {
-                Stage::Empty => (),
-                Stage::Pending => ManuallyDrop::drop(&mut self.part.what.future),
-                Stage::Ready => ManuallyDrop::drop(&mut self.part.what.output),
-            }
-        }
-    }
-}
-
-/// While a call is polled for the first time: dropped, so is the call.
-struct Made<'a, C: IntoFuture>(&'a mut Part<C>);
-
-impl<'a, C: IntoFuture> Made<'a, C> {
-    /// It is over.
-    #[inline(always)]
-    fn part(self) -> &'a mut Part<C> {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: it is not used any more, nor dropped.
-        unsafe { ptr::read(&this.0) }
-    }
-}
-
-impl<C: IntoFuture> Drop for Made<'_, C> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: there, and never used again.
-        unsafe { ManuallyDrop::drop(&mut self.0.what.future) }
+pub fn output<T>(output: Poll<T>) -> T {
+    match output {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("all parts are waited for"),
     }
 }
 
@@ -242,18 +143,6 @@ impl fmt::Debug for Polled {
 impl fmt::Debug for Now {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Now(..)")
-    }
-}
-
-impl<C: IntoFuture> fmt::Debug for Part<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Part(..)")
-    }
-}
-
-impl<C: IntoFuture> fmt::Debug for Place<'_, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Place(..)")
     }
 }
 

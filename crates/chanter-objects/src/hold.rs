@@ -5,6 +5,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
@@ -14,58 +15,18 @@ use chanter::event::Synchronization;
 use crate::slot::{self, Slot};
 use crate::{Gone, Ref};
 
-/// A reference in parts that are stored and loaded whole. (A call that copies one of 12 bytes in pieces
-/// and loads it in others waits for its own stores.)
-pub(crate) struct At<T> {
-    place: *const Slot,
-    generation: u32,
-    of: PhantomData<fn(T) -> T>,
-}
-
-// SAFETY: as a reference.
-unsafe impl<T> Send for At<T> {}
-// SAFETY: as above.
-unsafe impl<T> Sync for At<T> {}
-
-impl<T> Clone for At<T> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for At<T> {}
-
-impl<T> At<T> {
-    /// The parts of a reference.
-    #[inline(always)]
-    pub(crate) fn new(place: *const Slot, generation: u32) -> Self {
-        Self { place, generation, of: PhantomData }
-    }
-
-    /// The same. (Copied part by part, not at once: it has just been stored so.)
-    #[inline(always)]
-    pub(crate) fn again(&self) -> Self {
-        Self::new(self.place, self.generation)
-    }
-
-    pub(crate) fn name(self) -> Ref<T> {
-        Ref::of_parts(self.place, self.generation)
-    }
-
+impl<T> Ref<T> {
     /// Goes in by the bias of the calling OS thread: the way of calls that cost a call. `None`: [`try_hold`](Self::try_hold) can
     /// tell.
     #[inline(always)]
     pub(crate) fn try_mark(self, mode: Mode) -> Option<Marked<T>> {
-        let slot = slot::at(self.place)?;
-        // INV-BODY 1: a bias for a generation ends behind that.
-        let key = slot.gate.try_mark(mode, self.generation)?;
-        Some(Marked { slot, key, of: PhantomData })
+        let (place, generation) = self.parts();
+        Marked::try_enter(place, mode, u64::from(generation))
     }
 
     /// Goes in, if that is possible now. `None`: it has to be waited for. `may_wait`: by the thread's budget.
     pub(crate) fn try_hold(self, mode: Mode, may_wait: bool) -> Result<Option<Hold<T>>, Gone> {
-        let Some(slot) = slot::at(self.place) else { return Err(Gone::Elsewhere) };
+        let Some(slot) = self.slot() else { return Err(Gone::Elsewhere) };
         Hold::try_enter(slot, self.generation, mode, may_wait)
     }
 }
@@ -213,6 +174,15 @@ impl<T> Clone for Marked<T> {
 impl<T> Copy for Marked<T> {}
 
 impl<T> Marked<T> {
+    /// By a ticket of the gate, which is a generation.
+    #[inline(always)]
+    pub(crate) fn try_enter(place: NonNull<Slot>, mode: Mode, ticket: u64) -> Option<Self> {
+        let slot = slot::at(place.as_ptr())?;
+        // INV-BODY 1: a bias for a generation ends behind that.
+        let key = slot.gate.try_mark(mode, ticket)?;
+        Some(Self { slot, key, of: PhantomData })
+    }
+
     /// The value. It is there, as the mode allows, until this goes out.
     #[inline(always)]
     pub(crate) fn value(self) -> *mut T {
@@ -276,8 +246,9 @@ pub(crate) struct Waiting<T> {
 
 impl<T> Waiting<T> {
     /// The object is in this process.
-    pub(crate) fn new(At { place, generation, .. }: At<T>, mode: Mode) -> Self {
-        let slot = slot::at(place).expect("it was looked for before it is waited for");
+    pub(crate) fn new(to: Ref<T>, mode: Mode) -> Self {
+        let (slot, generation) =
+            (to.slot().expect("it was looked for before it is waited for"), to.generation);
         let event = synchronization(slot.gate.enter(mode, type_name::<T>()));
         Self { mode, event, at: Left(slot, generation), of: PhantomData }
     }

@@ -18,9 +18,8 @@ use std::task::{Context, Poll};
 
 use chanter::event::Sync;
 
-use crate::apart::Far;
-use crate::hold::At;
 use crate::may_block::{Begin, Inside, MayBlock};
+use crate::progress::Stage;
 use crate::promise::{Continuation, Promise, Touch};
 use crate::{Gone, Ref};
 
@@ -64,17 +63,17 @@ impl<T> Answer<T> {
     #[inline(always)]
     fn fill(&mut self, value: T) {
         if !matches!(self, Self::None) {
-            self.clear();
+            return self.fill_again(value);
         }
-        // (Made where it lies, behind that: what is made before is copied.)
+        // (Made where it lies: what is made before is copied.)
         // SAFETY: there is nothing that has to be dropped.
         unsafe { ptr::write(self, Self::Filled(value)) }
     }
 
     #[cold]
     #[inline(never)]
-    fn clear(&mut self) {
-        *self = Self::None;
+    fn fill_again(&mut self, value: T) {
+        *self = Self::Filled(value);
     }
 
     #[cold]
@@ -225,59 +224,20 @@ impl<T, F: Answers<T>> Future for Forwarded<'_, F, T> {
 
 /// A call of a method that takes its continuation.
 ///
-/// Both parts are dropped by one look each, in that order: when it has ended at once, there is nothing in either.
+/// What is there of it, its stage says: one look drops what has ended at once.
+#[repr(C)]
 pub(crate) struct LazyCall<T, I, A, F: Future, R> {
-    /// Pinned. It uses the place.
-    call: ManuallyDrop<MayBlock<T, I, For<A, R>, F>>,
-    /// Where the method answers, if the call is awaited rather than forwarded to. When that has ended, what has become of it.
-    answer: UnsafeCell<ManuallyDrop<Answer<R>>>,
+    /// Pinned. It uses the place. When that has ended, so has the method.
+    call: ManuallyDrop<MayBlock<T, I, A, F>>,
+    /// Where the method answers, if the call is awaited rather than forwarded to. There while the call is neither fresh nor over.
+    answer: UnsafeCell<MaybeUninit<Answer<R>>>,
     _pinned: PhantomPinned,
 }
 
 // SAFETY: the answer's place is used by the method, which is a part of this.
 unsafe impl<T: Send, I: Send, A: Send, F: Future + Send, R: Send> Send for LazyCall<T, I, A, F, R> {}
 
-/// A method, and where it answers.
-struct For<A, R> {
-    method: A,
-    /// There when it begins.
-    answer: MaybeUninit<*mut Answer<R>>,
-}
-
-impl<T, R, A: BeginFor<T, R>> Begin<T> for For<A, R> {
-    type Method = A::Method;
-
-    #[inline(always)]
-    fn begin(self, value: *mut T) -> A::Method {
-        // SAFETY: `poll_for` has said it.
-        self.method.begin(value, unsafe { self.answer.assume_init() })
-    }
-
-    fn far(self, to: Ref<T>) -> Result<Far<()>, Gone> {
-        // SAFETY: nobody else's as long as the call lives, of which what this makes is a part: `poll_for`'s contract.
-        unsafe { self.method.far(to, self.answer.assume_init()) }
-    }
-}
-
-/// What makes a method's future of its object, and of where it answers.
-pub(crate) trait BeginFor<T, R> {
-    /// The future.
-    type Method: Future<Output = ()>;
-    fn begin(self, value: *mut T, answer: *mut Answer<R>) -> Self::Method;
-    /// Calls it where the object is, which is another process.
-    ///
-    /// # Safety
-    /// The answer's place is there, and nobody else's, as long as what this makes lives.
-    unsafe fn far(self, to: Ref<T>, answer: *mut Answer<R>) -> Result<Far<()>, Gone>
-    where
-        Self: Sized,
-    {
-        let _ = (to, answer);
-        Err(Gone::Elsewhere)
-    }
-}
-
-impl<T, R, F: Future<Output = ()>, A: FnOnce(*mut T, *mut Answer<R>) -> F> BeginFor<T, R> for A {
+impl<T, R, F: Future<Output = ()>, A: FnOnce(*mut T, *mut Answer<R>) -> F> Begin<T, *mut Answer<R>> for A {
     type Method = F;
 
     #[inline(always)]
@@ -292,34 +252,38 @@ impl<T, R, F: Future<Output = ()>, A: FnOnce(*mut T, *mut Answer<R>) -> F> Begin
 /// As for [`may_block`](crate::may_block::may_block); and the second pointer is that of an answer that is nobody else's as
 /// long as the method's future lives.
 #[inline(always)]
-pub(crate) unsafe fn lazy_call<T, I, A: BeginFor<T, R>, R>(
+pub(crate) unsafe fn lazy_call<T, I, A: Begin<T, *mut Answer<R>>, R>(
     to: Ref<T>,
     inside: I,
     method: A,
 ) -> ToAnswer<T, I, A, R> {
-    ToAnswer { at: to.at(), inside, method, answers: PhantomData }
+    ToAnswer { at: to, inside, method, answers: PhantomData }
 }
 
 /// A call that has not begun. (It is small; what is awaited is made in its place.)
 #[must_use = "calls do nothing unless awaited"]
 pub(crate) struct ToAnswer<T, I, A, R> {
-    at: At<T>,
+    at: Ref<T>,
     inside: I,
     method: A,
     answers: PhantomData<fn() -> R>,
 }
 
-impl<T, I: Inside + Copy, A: BeginFor<T, R>, R> IntoFuture for ToAnswer<T, I, A, R> {
+impl<T, I, A, F, R> IntoFuture for ToAnswer<T, I, A, R>
+where
+    I: Inside,
+    A: Begin<T, *mut Answer<R>, Method = F>,
+    F: Future<Output = ()>,
+{
     type Output = Result<R, Gone>;
-    type IntoFuture = LazyCall<T, I, A, A::Method, R>;
+    type IntoFuture = LazyCall<T, I, A, F, R>;
 
     #[inline(always)]
     fn into_future(self) -> Self::IntoFuture {
-        let method = For { method: self.method, answer: MaybeUninit::uninit() };
         LazyCall {
             // SAFETY: `lazy_call`'s contract; and who polls says where the answer is.
-            call: ManuallyDrop::new(unsafe { MayBlock::new(self.at.again(), self.inside, method) }),
-            answer: UnsafeCell::new(ManuallyDrop::new(Answer::None)),
+            call: ManuallyDrop::new(unsafe { MayBlock::new(self.at, self.inside, self.method) }),
+            answer: UnsafeCell::new(MaybeUninit::uninit()),
             _pinned: PhantomPinned,
         }
     }
@@ -328,8 +292,8 @@ impl<T, I: Inside + Copy, A: BeginFor<T, R>, R> IntoFuture for ToAnswer<T, I, A,
 // SAFETY: the method's future has ended, and has been dropped, when it is ready.
 unsafe impl<T, I, A, F, R> Answers<R> for LazyCall<T, I, A, F, R>
 where
-    I: Inside + Copy,
-    A: BeginFor<T, R, Method = F>,
+    I: Inside,
+    A: Begin<T, *mut Answer<R>, Method = F>,
     F: Future<Output = ()>,
 {
     #[inline(always)]
@@ -340,111 +304,174 @@ where
     ) -> Poll<Result<(), Gone>> {
         // SAFETY: `call` is not moved.
         let this = unsafe { self.get_unchecked_mut() };
-        if let Some(method) = this.call.method_mut() {
-            method.answer.write(answer);
+        match this.call.progress.try_mark(I::MODE) {
+            // SAFETY: fresh, and pinned with us.
+            Some(inside) => match unsafe { this.call.run_at_once(inside, cx, answer) } {
+                Poll::Ready(()) => Poll::Ready(Ok(())),
+                Poll::Pending => {
+                    this.has_no_answer();
+                    Poll::Pending
+                }
+            },
+            // SAFETY: pinned; the caller's contract.
+            None => unsafe { this.poll_for_slowly(cx, answer) },
         }
-        // SAFETY: pinned with us.
-        unsafe { Pin::new_unchecked(&mut *this.call) }.poll(cx)
     }
 }
 
 impl<T, I, A, F, R> Future for LazyCall<T, I, A, F, R>
 where
-    I: Inside + Copy,
-    A: BeginFor<T, R, Method = F>,
+    I: Inside,
+    A: Begin<T, *mut Answer<R>, Method = F>,
     F: Future<Output = ()>,
 {
     type Output = Result<R, Gone>;
 
     #[inline(always)]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R, Gone>> {
-        let answer: *mut Answer<R> = self.answer.get().cast();
-        let runs = !self.call.is_over();
-        if runs {
-            // SAFETY: pinned with us, and the method's.
-            match unsafe { self.as_mut().poll_for(cx, answer) } {
-                Poll::Ready(Ok(())) => (),
-                Poll::Ready(Err(gone)) => return Poll::Ready(Err(gone)),
-                Poll::Pending => return Poll::Pending,
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R, Gone>> {
+        // SAFETY: `call` is not moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        if let Some(inside) = this.call.progress.try_mark(I::MODE) {
+            this.has_no_answer();
+            let answer: *mut Answer<R> = this.answer.get().cast();
+            let panics = DropAnswer(answer);
+            // SAFETY: fresh, and pinned with us; the place is the method's.
+            let poll = unsafe { this.call.run_at_once(inside, cx, answer) };
+            mem::forget(panics);
+            if poll.is_pending() {
+                return Poll::Pending;
             }
-        }
-        loop {
-            // SAFETY: the method has let go of it.
+            // SAFETY: there: the method has let go of it. (By itself: it was just stored so. Whoever loads it along with its mark
+            // waits for both stores.) The call is over: what is taken is not there any more.
             if let Answer::Filled(value) = unsafe { &*answer } {
-                // (By itself: it was just stored so. Whoever loads it along with its mark waits for both stores.)
-                // SAFETY: there, and not taken again: overwritten without a drop.
-                let value = unsafe {
-                    let value = ptr::read(value);
-                    ptr::write(answer, Answer::None);
-                    value
-                };
-                return Poll::Ready(Ok(value));
+                // SAFETY: there, and not taken again.
+                return Poll::Ready(Ok(unsafe { ptr::read(value) }));
             }
-            // SAFETY: nothing that is pinned is moved.
-            match unsafe { self.as_mut().get_unchecked_mut() }.settle(cx, runs) {
-                Poll::Ready(Ok(())) => (),
-                Poll::Ready(Err(gone)) => return Poll::Ready(Err(gone)),
-                Poll::Pending => return Poll::Pending,
-            }
+            this.call.progress.set(Stage::Ended);
+        }
+        let mut late = MaybeUninit::uninit();
+        // SAFETY: pinned.
+        match unsafe { this.poll_apart(cx, &mut late) } {
+            // SAFETY: it is there.
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(unsafe { late.assume_init() })),
+            Poll::Ready(Err(gone)) => Poll::Ready(Err(gone)),
+            Poll::Pending => Poll::Pending,
         }
     }
 }
 
-impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
-    /// The method has ended (`now`: just so), and there is no value. `Ready(Ok)`: there is one.
+impl<T, I, A, F, R> LazyCall<T, I, A, F, R>
+where
+    I: Inside,
+    A: Begin<T, *mut Answer<R>, Method = F>,
+    F: Future<Output = ()>,
+{
+    /// As `poll_for`, but for those that a bias lets in.
+    ///
+    /// # Safety
+    /// Pinned; and as for `poll_for`.
     #[cold]
     #[inline(never)]
-    fn settle(&mut self, cx: &mut Context<'_>, now: bool) -> Poll<Result<(), Gone>> {
-        let answer: &mut Answer<R> = self.answer.get_mut();
-        if let Answer::Kept(_) = answer
-            && let Answer::Kept(promise) = mem::replace(answer, Answer::None)
-        {
-            // On the heap, as the continuation is.
-            *answer = Answer::Awaited(Box::pin(promise.into_future()));
+    unsafe fn poll_for_slowly(
+        &mut self,
+        cx: &mut Context<'_>,
+        answer: *mut Answer<R>,
+    ) -> Poll<Result<(), Gone>> {
+        self.has_no_answer();
+        // SAFETY: the caller's contract.
+        unsafe { self.call.poll_slowly(cx, answer) }
+    }
+
+    /// As `poll`, but for those that a bias lets in. A value is put into `late`.
+    ///
+    /// # Safety
+    /// Pinned.
+    #[cold]
+    #[inline(never)]
+    unsafe fn poll_apart(
+        &mut self,
+        cx: &mut Context<'_>,
+        late: &mut MaybeUninit<R>,
+    ) -> Poll<Result<(), Gone>> {
+        if self.call.progress.is(Stage::Fresh) {
+            self.has_no_answer();
         }
-        let gone = match answer {
-            Answer::Awaited(touch) => match touch.as_mut().poll(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(value)) => {
-                    *answer = Answer::Filled(value);
-                    return Poll::Ready(Ok(()));
-                }
-                Poll::Ready(Err(gone)) => gone,
-            },
-            Answer::Failed(gone) => *gone,
-            _ => {
-                assert!(now, "a call is polled behind its end");
-                Gone::Unanswered
+        if !self.call.progress.is(Stage::Ended) {
+            let answer = self.answer.get().cast();
+            // SAFETY: pinned with us; the place is the method's.
+            match unsafe { self.call.poll_slowly(cx, answer) } {
+                Poll::Ready(Ok(())) => self.call.progress.set(Stage::Ended),
+                other => return other,
             }
+        }
+        // SAFETY: the method has ended, and let go of it.
+        let answer = unsafe { self.answer.get_mut().assume_init_mut() };
+        let result = match mem::replace(answer, Answer::None) {
+            Answer::Filled(value) => Ok(value),
+            Answer::Failed(gone) => Err(gone),
+            // On the heap, as the continuation is.
+            Answer::Kept(promise) => return self.touch(Box::pin(promise.into_future()), cx, late),
+            Answer::Awaited(touch) => return self.touch(touch, cx, late),
+            #[cfg(feature = "cluster")]
+            Answer::Owed(_) => Err(Gone::Unanswered),
+            Answer::None => Err(Gone::Unanswered),
         };
-        *answer = Answer::None;
-        Poll::Ready(Err(gone))
+        self.call.progress.end();
+        Poll::Ready(result.map(|value| {
+            late.write(value);
+        }))
+    }
+}
+
+impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
+    /// There is none yet.
+    #[inline(always)]
+    fn has_no_answer(&mut self) {
+        self.answer.get_mut().write(Answer::None);
+    }
+
+    /// The method has ended, and somebody has kept its continuation.
+    fn touch(
+        &mut self,
+        mut touch: Pin<Box<Sync<Touch<R>>>>,
+        cx: &mut Context<'_>,
+        late: &mut MaybeUninit<R>,
+    ) -> Poll<Result<(), Gone>> {
+        let Poll::Ready(result) = touch.as_mut().poll(cx) else {
+            self.answer.get_mut().write(Answer::Awaited(touch));
+            return Poll::Pending;
+        };
+        self.call.progress.end();
+        Poll::Ready(result.map(|value| {
+            late.write(value);
+        }))
     }
 
     #[cold]
     #[inline(never)]
     fn drop_before_its_end(&mut self) {
-        /// Drops it behind who uses it, also if that panics.
-        struct Last<R>(*mut ManuallyDrop<Answer<R>>);
-
-        impl<R> Drop for Last<R> {
-            fn drop(&mut self) {
-                // SAFETY: there, nobody else's any more, and never used again.
-                unsafe { ManuallyDrop::drop(&mut *self.0) }
-            }
-        }
-
-        let _behind_the_method = Last(self.answer.get());
+        let is_there = !self.call.progress.is(Stage::Fresh);
+        let _behind_the_method = is_there.then(|| DropAnswer::<R>(self.answer.get().cast()));
         // SAFETY: there, and never used again.
         unsafe { ManuallyDrop::drop(&mut self.call) }
+    }
+}
+
+/// Drops an answer, behind who uses the place, also if that panics.
+struct DropAnswer<R>(*mut Answer<R>);
+
+impl<R> Drop for DropAnswer<R> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: there, nobody else's any more, and never used again: the call is over, or is dropped.
+        unsafe { ptr::drop_in_place(self.0) }
     }
 }
 
 impl<T, I, A, F: Future, R> Drop for LazyCall<T, I, A, F, R> {
     #[inline(always)]
     fn drop(&mut self) {
-        // (The place is looked at only when the method has let go of it.)
-        if !self.call.is_over() || !matches!(**self.answer.get_mut(), Answer::None) {
+        if !self.call.progress.is_over() {
             self.drop_before_its_end();
         }
     }

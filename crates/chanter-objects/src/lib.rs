@@ -64,6 +64,7 @@ mod lazy;
 mod may_block;
 mod object;
 mod owner;
+mod progress;
 mod promise;
 mod reference;
 mod slot;
@@ -71,7 +72,7 @@ mod slot;
 pub use call::{Call, Calling, Method, Reads, Writes};
 pub use conc::conc_for;
 #[doc(hidden)]
-pub use conc::{Now as __Now, Part as __Part, Place as __Place};
+pub use conc::{Now as __Now, is_there as __is_there, output as __output};
 pub use counter::Counter;
 pub use gone::{Begun, Gone};
 pub use lazy::{Answers, Forward, Forwarded, Forwarding, Lazy};

@@ -13,7 +13,8 @@ use std::task::{Context, Poll};
 use chanter::base::Mode;
 
 use crate::apart::{Apart, Ended, Far};
-use crate::hold::{At, Hold, Last, Marked};
+use crate::hold::{Hold, Last, Marked};
+use crate::progress::{Progress, Stage};
 use crate::{Gone, Ref};
 
 /// Beside others that read.
@@ -37,26 +38,29 @@ impl Inside for Alone {
     const MODE: Mode = Mode::Alone;
 }
 
-/// What makes a method's future of its object.
-pub(crate) trait Begin<T> {
+/// What makes a method's future of its object, and of `W`, which whoever polls the call gives.
+pub(crate) trait Begin<T, W> {
     /// The future.
     type Method: Future;
-    fn begin(self, value: *mut T) -> Self::Method;
+    fn begin(self, value: *mut T, with: W) -> Self::Method;
     /// Calls it where the object is, which is another process.
-    fn far(self, to: Ref<T>) -> Result<Far<<Self::Method as Future>::Output>, Gone>
+    ///
+    /// # Safety
+    /// If `with` is a place, that is there, and nobody else's, as long as what this makes lives.
+    unsafe fn far(self, to: Ref<T>, with: W) -> Result<Far<<Self::Method as Future>::Output>, Gone>
     where
         Self: Sized,
     {
-        let _ = to;
+        let _ = (to, with);
         Err(Gone::Elsewhere)
     }
 }
 
-impl<T, F: Future, A: FnOnce(*mut T) -> F> Begin<T> for A {
+impl<T, F: Future, A: FnOnce(*mut T) -> F> Begin<T, ()> for A {
     type Method = F;
 
     #[inline(always)]
-    fn begin(self, value: *mut T) -> F {
+    fn begin(self, value: *mut T, (): ()) -> F {
         self(value)
     }
 }
@@ -68,8 +72,9 @@ impl<T, F: Future, A: FnOnce(*mut T) -> F> Begin<T> for A {
 /// **Cancel safety.** Dropped while it waits, it was not made. Dropped while the method is suspended, the method ends there and
 /// the object is free.
 #[must_use = "calls do nothing unless awaited"]
+#[repr(C)]
 pub(crate) struct MayBlock<T, I, A, F: Future> {
-    stage: Stage,
+    pub(crate) progress: Progress<T>,
     _inside: I,
     parts: Parts<T, A, F>,
 }
@@ -82,7 +87,6 @@ union Parts<T, A, F: Future> {
 
 /// Until it is `Running`.
 struct Before<T, A, R> {
-    at: At<T>,
     /// Makes the method's future of the object. There while it is `Fresh` or `Waiting`.
     method: MaybeUninit<A>,
     /// There while it is `Waiting` or `Away`: on the heap, since few calls are, and all are moved.
@@ -96,17 +100,6 @@ struct Within<T, F> {
     hold: MaybeUninit<Hold<T>>,
 }
 
-/// How far a call is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Fresh,
-    Waiting,
-    /// In another process.
-    Away,
-    Running,
-    Over,
-}
-
 impl<T, I, A, F: Future> fmt::Debug for MayBlock<T, I, A, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MayBlock(..)")
@@ -116,7 +109,7 @@ impl<T, I, A, F: Future> fmt::Debug for MayBlock<T, I, A, F> {
 /// The call of an async method that has not begun. (It is small; what is awaited is made in its place.)
 #[must_use = "calls do nothing unless awaited"]
 pub(crate) struct ToBlock<T, I, A> {
-    at: At<T>,
+    at: Ref<T>,
     inside: I,
     method: A,
 }
@@ -127,22 +120,22 @@ pub(crate) struct ToBlock<T, I, A> {
 /// The pointer is the value's, exclusive if the call is made [`Alone`], as long as that future lives, and no longer:
 /// neither its output nor anything else keeps a borrow. Made [`Shared`], it may be used beside others: `T` is `Sync`.
 #[inline(always)]
-pub(crate) unsafe fn may_block<T, I: Inside, A: Begin<T>>(
+pub(crate) unsafe fn may_block<T, I: Inside, A: Begin<T, ()>>(
     to: Ref<T>,
     inside: I,
     method: A,
 ) -> ToBlock<T, I, A> {
-    ToBlock { at: to.at(), inside, method }
+    ToBlock { at: to, inside, method }
 }
 
-impl<T, I: Inside, A: Begin<T>> IntoFuture for ToBlock<T, I, A> {
+impl<T, I: Inside, A: Begin<T, ()>> IntoFuture for ToBlock<T, I, A> {
     type Output = Result<<A::Method as Future>::Output, Gone>;
     type IntoFuture = MayBlock<T, I, A, A::Method>;
 
     #[inline(always)]
     fn into_future(self) -> Self::IntoFuture {
         // SAFETY: `may_block`'s contract.
-        unsafe { MayBlock::new(self.at.again(), self.inside, self.method) }
+        unsafe { MayBlock::new(self.at, self.inside, self.method) }
     }
 }
 
@@ -150,15 +143,10 @@ impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
     /// # Safety
     /// As for [`may_block`].
     #[inline(always)]
-    pub(crate) unsafe fn new(at: At<T>, inside: I, method: A) -> Self {
-        let before = Before { at, method: MaybeUninit::new(method), apart: MaybeUninit::uninit() };
-        Self { stage: Stage::Fresh, _inside: inside, parts: Parts { before: ManuallyDrop::new(before) } }
-    }
-
-    /// Whether it has ended: then there is nothing in it.
-    #[inline(always)]
-    pub(crate) fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+    pub(crate) unsafe fn new(to: Ref<T>, inside: I, method: A) -> Self {
+        let before = Before { method: MaybeUninit::new(method), apart: MaybeUninit::uninit() };
+        let parts = Parts { before: ManuallyDrop::new(before) };
+        Self { progress: Progress::fresh(to), _inside: inside, parts }
     }
 
     /// # Safety
@@ -178,26 +166,21 @@ impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
     }
 }
 
-impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
-    /// What makes the method's future, if it has not.
-    #[inline(always)]
-    pub(crate) fn method_mut(&mut self) -> Option<&mut A> {
-        // SAFETY: there while it is fresh.
-        (self.stage == Stage::Fresh).then(|| unsafe { self.before().method.assume_init_mut() })
-    }
-
+impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
     /// # Safety
     /// Fresh, or it was waiting and that has been dropped.
-    #[inline(always)]
-    unsafe fn begin(&mut self, hold: Hold<T>) {
-        self.stage = Stage::Over;
+    unsafe fn begin<W>(&mut self, hold: Hold<T>, with: W)
+    where
+        A: Begin<T, W, Method = F>,
+    {
+        self.progress.end();
         // SAFETY: there, and not taken again.
         let method = unsafe { self.before().method.assume_init_read() };
         // SAFETY: both are written.
         let within = unsafe { self.within() };
-        within.running.write(method.begin(hold.value()));
+        within.running.write(method.begin(hold.value(), with));
         within.hold.write(hold);
-        self.stage = Stage::Running;
+        self.progress.set(Stage::Running);
     }
 
     /// As [`poll_slowly`](Self::poll_slowly), with the value, if it is `Ready(Ok)`, in `late`: so that what the usual way yields
@@ -211,9 +194,12 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
         &mut self,
         cx: &mut Context<'_>,
         late: &mut MaybeUninit<F::Output>,
-    ) -> Poll<Result<(), Gone>> {
+    ) -> Poll<Result<(), Gone>>
+    where
+        A: Begin<T, (), Method = F>,
+    {
         // SAFETY: pinned.
-        unsafe { self.poll_slowly(cx) }.map_ok(|value| {
+        unsafe { self.poll_slowly(cx, ()) }.map_ok(|value| {
             late.write(value);
         })
     }
@@ -221,20 +207,26 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
     /// Not by a bias, or not for the first time.
     ///
     /// # Safety
-    /// Pinned.
-    unsafe fn poll_slowly(&mut self, cx: &mut Context<'_>) -> Poll<Result<F::Output, Gone>> {
-        assert!(self.stage != Stage::Over, "a call is polled behind its end");
-        if self.stage != Stage::Running {
-            let now = match self.stage {
-                // SAFETY: fresh.
-                Stage::Fresh => unsafe { self.before() }.at.try_hold(I::MODE, true),
+    /// Pinned. `with` is the same in each call, and as [`Begin::far`] wants it.
+    pub(crate) unsafe fn poll_slowly<W: Copy>(
+        &mut self,
+        cx: &mut Context<'_>,
+        with: W,
+    ) -> Poll<Result<F::Output, Gone>>
+    where
+        A: Begin<T, W, Method = F>,
+    {
+        assert!(!self.progress.is_over(), "a call is polled behind its end");
+        if !self.progress.is(Stage::Running) {
+            let now = match self.progress.stage() {
+                Stage::Fresh => self.progress.to().try_hold(I::MODE, true),
                 _ => Ok(None),
             };
             match now {
                 // SAFETY: fresh.
-                Ok(Some(hold)) => unsafe { self.begin(hold) },
+                Ok(Some(hold)) => unsafe { self.begin(hold, with) },
                 // SAFETY: fresh, waiting or away, and pinned.
-                other => match unsafe { self.wait(cx, other.err()) } {
+                other => match unsafe { self.wait(cx, other.err(), with) } {
                     Poll::Ready(None) => (),
                     Poll::Ready(Some(result)) => return Poll::Ready(result),
                     Poll::Pending => return Poll::Pending,
@@ -245,29 +237,40 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
         unsafe { self.run(cx) }.map(Ok)
     }
 
-    /// Inside by a bias, for the first time: while the method does not block, the hold is not stored.
+    /// Inside by a bias, for the first time: while the method does not block, the hold is not stored. Ready, it is over.
     ///
     /// # Safety
     /// Fresh, and pinned.
     #[inline(always)]
-    unsafe fn run_at_once(&mut self, inside: Marked<T>, cx: &mut Context<'_>) -> Poll<F::Output> {
+    pub(crate) unsafe fn run_at_once<W>(
+        &mut self,
+        inside: Marked<T>,
+        cx: &mut Context<'_>,
+        with: W,
+    ) -> Poll<F::Output>
+    where
+        A: Begin<T, W, Method = F>,
+    {
         let mut undo = Undo { call: self, inside, has_begun: false };
         // SAFETY: there, and not taken again: if this panics, the call is over.
         let method = unsafe { undo.call.before().method.assume_init_read() };
         // SAFETY: it is written.
         let running = unsafe { &mut undo.call.within().running };
-        let running = running.write(method.begin(inside.value()));
+        let running = running.write(method.begin(inside.value(), with));
         undo.has_begun = true;
         // SAFETY: there; pinned with us.
         let poll = unsafe { Pin::new_unchecked(running) }.poll(cx);
         mem::forget(undo);
         if poll.is_ready() {
-            self.stage = Stage::Over;
+            let over = Over(self);
             let last = Last(inside, I::MODE);
             // SAFETY: there, and never used again.
-            unsafe { self.within().running.assume_init_drop() };
+            unsafe { over.0.within().running.assume_init_drop() };
             mem::forget(last);
             inside.leave(I::MODE);
+            mem::forget(over);
+            // Behind all else, where the compiler sees that it stays so.
+            self.progress.end();
         } else {
             self.suspend(inside);
         }
@@ -279,76 +282,90 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
     fn suspend(&mut self, inside: Marked<T>) {
         // SAFETY: it is written.
         unsafe { self.within() }.hold.write(inside.hold(I::MODE));
-        self.stage = Stage::Running;
+        self.progress.set(Stage::Running);
     }
 
     /// The object does not let it in, or is elsewhere. `Ready(None)`: it is running.
     ///
     /// # Safety
-    /// Fresh, waiting or away; pinned.
+    /// Fresh, waiting or away; pinned. `with` as for [`poll_slowly`](Self::poll_slowly).
     #[cold]
     #[inline(never)]
-    unsafe fn wait(
+    unsafe fn wait<W: Copy>(
         &mut self,
         cx: &mut Context<'_>,
         gone: Option<Gone>,
-    ) -> Poll<Option<Result<F::Output, Gone>>> {
-        if self.stage == Stage::Fresh {
+        with: W,
+    ) -> Poll<Option<Result<F::Output, Gone>>>
+    where
+        A: Begin<T, W, Method = F>,
+    {
+        if self.progress.is(Stage::Fresh) {
             if let Some(gone) = gone {
                 // SAFETY: fresh.
-                return unsafe { self.go_away(cx, gone) };
+                return unsafe { self.go_away(cx, gone, with) };
             }
+            let apart = Apart::waiting(self.progress.to(), I::MODE);
             // SAFETY: fresh.
-            let before = unsafe { self.before() };
-            before.apart.write(Apart::waiting(before.at, I::MODE));
-            self.stage = Stage::Waiting;
+            unsafe { self.before() }.apart.write(apart);
+            self.progress.set(Stage::Waiting);
         }
         // SAFETY: there.
         let apart = unsafe { self.before().apart.assume_init_mut() };
         let Poll::Ready(ended) = apart.poll(cx) else { return Poll::Pending };
         let hold = match ended {
             Ended::Over(result) => {
-                self.stage = Stage::Over;
+                self.progress.end();
                 // SAFETY: there, and never used again.
                 unsafe { self.before().apart.assume_init_drop() };
                 return Poll::Ready(Some(result));
             }
             Ended::In(hold) => hold,
         };
-        self.stage = Stage::Fresh;
+        self.progress.set(Stage::Fresh);
         // SAFETY: there, and never used again.
         unsafe { self.before().apart.assume_init_drop() };
         match hold {
             Ok(hold) => {
                 // SAFETY: fresh.
-                unsafe { self.begin(hold) };
+                unsafe { self.begin(hold, with) };
                 Poll::Ready(None)
             }
             // SAFETY: fresh.
-            Err(gone) => unsafe { self.go_away(cx, gone) },
+            Err(gone) => unsafe { self.go_away(cx, gone, with) },
         }
     }
 
     /// It is not here: makes the call where it is.
     ///
     /// # Safety
-    /// Fresh; pinned.
-    unsafe fn go_away(&mut self, cx: &mut Context<'_>, gone: Gone) -> Poll<Option<Result<F::Output, Gone>>> {
+    /// Fresh; pinned. `with` as for [`poll_slowly`](Self::poll_slowly).
+    unsafe fn go_away<W: Copy>(
+        &mut self,
+        cx: &mut Context<'_>,
+        gone: Gone,
+        with: W,
+    ) -> Poll<Option<Result<F::Output, Gone>>>
+    where
+        A: Begin<T, W, Method = F>,
+    {
         if gone != Gone::Elsewhere {
             return Poll::Ready(Some(Err(gone)));
         }
-        self.stage = Stage::Over;
+        let to = self.progress.to();
+        self.progress.end();
         // SAFETY: there, and not taken again.
         let before = unsafe { self.before() };
         // SAFETY: there, and not taken again.
         let method = unsafe { before.method.assume_init_read() };
-        match method.far(before.at.name()) {
+        // SAFETY: the caller's contract.
+        match unsafe { method.far(to, with) } {
             Ok(far) => before.apart.write(Apart::Away(far)),
             Err(gone) => return Poll::Ready(Some(Err(gone))),
         };
-        self.stage = Stage::Away;
+        self.progress.set(Stage::Away);
         // SAFETY: away; pinned.
-        unsafe { self.wait(cx, None) }
+        unsafe { self.wait(cx, None, with) }
     }
 
     /// # Safety
@@ -374,7 +391,7 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
     /// Running.
     #[inline(always)]
     unsafe fn end(&mut self) {
-        self.stage = Stage::Over;
+        self.progress.end();
         // SAFETY: there, and never used again. (A panic leaks the hold to nobody: it is dropped behind the future.)
         unsafe {
             let within = self.within();
@@ -385,19 +402,16 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> MayBlock<T, I, A, F> {
     }
 }
 
-impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> Future for MayBlock<T, I, A, F> {
+impl<T, I: Inside, A: Begin<T, (), Method = F>, F: Future> Future for MayBlock<T, I, A, F> {
     type Output = Result<F::Output, Gone>;
 
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: `waiting` and `running` are not moved; nothing else is pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        if this.stage == Stage::Fresh
-            // SAFETY: fresh.
-            && let Some(inside) = unsafe { this.before() }.at.again().try_mark(I::MODE)
-        {
+        if let Some(inside) = this.progress.try_mark(I::MODE) {
             // SAFETY: fresh, and pinned.
-            return unsafe { this.run_at_once(inside, cx) }.map(Ok);
+            return unsafe { this.run_at_once(inside, cx, ()) }.map(Ok);
         }
         let mut late = MaybeUninit::uninit();
         // SAFETY: pinned.
@@ -407,6 +421,16 @@ impl<T, I: Inside, A: Begin<T, Method = F>, F: Future> Future for MayBlock<T, I,
             Poll::Ready(Err(gone)) => Poll::Ready(Err(gone)),
             Poll::Pending => Poll::Pending,
         }
+    }
+}
+
+/// Dropped if a method's future panics as it is dropped: the call is over.
+struct Over<'a, T, I, A, F: Future>(&'a mut MayBlock<T, I, A, F>);
+
+impl<T, I, A, F: Future> Drop for Over<'_, T, I, A, F> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.progress.end();
     }
 }
 
@@ -421,7 +445,7 @@ impl<T, I: Inside, A, F: Future> Undo<'_, T, I, A, F> {
     #[cold]
     #[inline(never)]
     fn undo(call: &mut MayBlock<T, I, A, F>, inside: Marked<T>, has_begun: bool) {
-        call.stage = Stage::Over;
+        call.progress.end();
         let _behind_the_future = Last(inside, I::MODE);
         if has_begun {
             // SAFETY: there, and never used again.
@@ -442,7 +466,7 @@ impl<T, I, A, F: Future> Drop for MayBlock<T, I, A, F> {
     #[inline(always)]
     fn drop(&mut self) {
         // What has ended at once is dropped by one look.
-        if self.stage != Stage::Over {
+        if !self.progress.is_over() {
             self.drop_before_its_end();
         }
     }
@@ -454,8 +478,8 @@ impl<T, I, A, F: Future> MayBlock<T, I, A, F> {
     fn drop_before_its_end(&mut self) {
         // SAFETY: the stage says what is there.
         unsafe {
-            match self.stage {
-                Stage::Over => (),
+            match self.progress.stage() {
+                Stage::Over | Stage::Ended => (),
                 Stage::Running => {
                     let within = self.within();
                     let _behind_the_future = within.hold.assume_init_read();

@@ -4,12 +4,11 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::call::{Call, Reads, Writes};
-use crate::hold::At;
 use crate::lazy::{Answers, Forward, Lazy, lazy_call};
 use crate::may_block::{Alone, Shared, may_block};
 use crate::slot::{self, ELSEWHERE, Slot};
@@ -17,16 +16,16 @@ use crate::{Gone, Object};
 
 /// The name of an object: who has it can call the object's methods, from any thread.
 ///
-/// It is 12 bytes, `Copy`, and keeps nothing alive: a call on an object that has ended gives [`Gone`]. As data
+/// It is an address and a generation (16 bytes, as is an `Option` of it), `Copy`, and keeps nothing alive: a call on an object that has ended gives [`Gone`]. As data
 /// (`serde`) it is the numbers of a process, a slot and a generation; what does not name an object of type `T` when it is read
 /// names none for ever.
 ///
 /// (Concert, section 2: objects in a global name space.)
-#[repr(C, packed(4))]
+// (Two words that are passed in registers, and stored and loaded as such: 12 packed bytes are copied in pieces that wait for each other.)
 pub struct Ref<T> {
     /// The slot's address; or, with [`ELSEWHERE`], a process and the number of its slot.
-    place: *const Slot,
-    generation: u32,
+    place: NonNull<Slot>,
+    pub(crate) generation: u32,
     of: PhantomData<fn(T) -> T>,
 }
 
@@ -43,10 +42,10 @@ const SPACES: u16 = 1 << 11;
 const PROCESSES: u32 = 1 << 20;
 
 impl Place {
-    fn word(self) -> Option<usize> {
+    fn word(self) -> Option<NonNull<Slot>> {
         let fits = self.space < SPACES && self.process < PROCESSES;
         let word = u64::from(self.slot) << 32 | u64::from(self.process) << 12 | u64::from(self.space) << 1;
-        fits.then_some(word as usize | ELSEWHERE)
+        NonNull::new(ptr::without_provenance_mut(word as usize | ELSEWHERE)).filter(|_| fits)
     }
 
     fn of(word: usize) -> Self {
@@ -115,10 +114,10 @@ struct Name(u32, u32, u32);
 
 impl<T> Ref<T> {
     pub(crate) fn new(slot: &'static Slot, generation: u32) -> Self {
-        Self::of_parts(slot, generation)
+        Self::of_parts(NonNull::from(slot), generation)
     }
 
-    fn words(&self) -> (*const Slot, u32) {
+    fn words(&self) -> (NonNull<Slot>, u32) {
         (self.place, self.generation)
     }
 
@@ -126,14 +125,15 @@ impl<T> Ref<T> {
         match self.slot() {
             Some(slot) => Name(name_of_here(), slot::number_of(slot), self.generation),
             None => {
-                let Place { process, slot, .. } = Place::of(self.place.addr());
+                let Place { process, slot, .. } = Place::of(self.place.addr().get());
                 Name(process, slot, self.generation)
             }
         }
     }
 
-    fn slot(&self) -> Option<&'static Slot> {
-        slot::at(self.place)
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> Option<&'static Slot> {
+        slot::at(self.place.as_ptr())
     }
 
     /// Its slot and generation, if it was born in this process.
@@ -145,22 +145,23 @@ impl<T> Ref<T> {
     /// The object of that name in another process.
     #[cfg(feature = "cluster")]
     pub(crate) fn of_away(place: Place, generation: u32) -> Option<Self> {
-        Some(Self::of_parts(ptr::without_provenance(place.word()?), generation))
+        Some(Self::of_parts(place.word()?, generation))
     }
 
     /// Where it is, if not in this process, and of what generation there.
     #[cfg(feature = "cluster")]
     pub(crate) fn away(&self) -> Option<(Place, u32)> {
-        self.slot().is_none().then(|| (Place::of(self.place.addr()), self.generation))
+        self.slot().is_none().then(|| (Place::of(self.place.addr().get()), self.generation))
     }
 
-    pub(crate) fn of_parts(place: *const Slot, generation: u32) -> Self {
+    #[inline(always)]
+    pub(crate) fn of_parts(place: NonNull<Slot>, generation: u32) -> Self {
         Self { place, generation, of: PhantomData }
     }
 
     #[inline(always)]
-    pub(crate) fn at(self) -> At<T> {
-        At::new(self.place, self.generation)
+    pub(crate) fn parts(self) -> (NonNull<Slot>, u32) {
+        (self.place, self.generation)
     }
 
     /// Calls `method` as one that reads: beside others that do.
@@ -370,7 +371,7 @@ impl<'de, T: 'static> Deserialize<'de> for Ref<T> {
         let Name(process, number, generation) = Name::deserialize(deserializer)?;
         if let Some(place) = place_of(process, number) {
             let word = place.word().ok_or_else(|| serde::de::Error::custom("no process has this number"))?;
-            return Ok(Self::of_parts(ptr::without_provenance(word), generation));
+            return Ok(Self::of_parts(word, generation));
         }
         let slot = slot::by_number(number)
             .ok_or_else(|| serde::de::Error::custom("this process has never had as many objects"))?;

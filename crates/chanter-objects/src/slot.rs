@@ -58,14 +58,15 @@ pub(crate) fn at(place: *const Slot) -> Option<&'static Slot> {
 }
 
 /// What a reference points to.
-#[repr(align(64))]
+// (The gate first: a call that needs its address has it.)
+#[repr(C, align(64))]
 pub(crate) struct Slot {
+    pub(crate) gate: Gate,
+    body: AtomicPtr<Head>,
     /// The generation whose object may be called; 0 if none may, [`POISONED`] if it failed.
     pub(crate) live: AtomicU32,
     /// The generation of the object that is here, or of the next one.
     generation: AtomicU32,
-    body: AtomicPtr<Head>,
-    pub(crate) gate: Gate,
 }
 
 /// What all bodies begin with.

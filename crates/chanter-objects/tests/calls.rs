@@ -169,7 +169,7 @@ async fn a_panic_of_one_that_writes_poisons() {
 
 #[chanter::test]
 async fn references_are_data() {
-    assert_eq!(size_of::<Ref<Probe>>(), 12);
+    assert_eq!([size_of::<Ref<Probe>>(), size_of::<Option<Ref<Probe>>>()], [16; 2]);
     let (owner, _) = probe();
     let object = owner.refer();
     let bytes = postcard::to_stdvec(&object).unwrap();

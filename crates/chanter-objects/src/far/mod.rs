@@ -51,7 +51,7 @@ pub(crate) use space::{is_elsewhere, name_of_here, place_of};
 
 use crate::apart::Far;
 use crate::call::{Call, Method};
-use crate::lazy::{Answer, Answers, BeginFor, Forward, Lazy, lazy_call};
+use crate::lazy::{Answer, Answers, Forward, Lazy, lazy_call};
 use crate::may_block::{Alone, Begin, Shared, may_block};
 use crate::{Gone, Ref};
 
@@ -263,7 +263,7 @@ unsafe impl<T, A: Serialize, R: DeserializeOwned, F: FnOnce(&mut T, A) -> R> Met
     }
 }
 
-impl<T, A, R, F, M> Begin<T> for Carried<A, R, M>
+impl<T, A, R, F, M> Begin<T, ()> for Carried<A, R, M>
 where
     A: Serialize,
     R: DeserializeOwned,
@@ -273,16 +273,16 @@ where
     type Method = F;
 
     #[inline(always)]
-    fn begin(self, value: *mut T) -> F {
+    fn begin(self, value: *mut T, (): ()) -> F {
         (self.method)(value, self.arguments)
     }
 
-    fn far(self, to: Ref<T>) -> Result<Far<R>, Gone> {
+    unsafe fn far(self, to: Ref<T>, (): ()) -> Result<Far<R>, Gone> {
         FarCall::of(to, self.key, &self.arguments).map(Far::new)
     }
 }
 
-impl<T, A, R, F, M> BeginFor<T, R> for Carried<A, R, M>
+impl<T, A, R, F, M> Begin<T, *mut Answer<R>> for Carried<A, R, M>
 where
     A: Serialize,
     R: DeserializeOwned,

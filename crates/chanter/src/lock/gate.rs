@@ -42,12 +42,13 @@ use super::permits::{BYPASSES, MAX, Outcome, Permits};
 use crate::deadlock::Wanted;
 use crate::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{
-    Entrance, Lock, const_unless_loom, count, fence_pair, full_fence, order, os_thread, os_thread_if_numbered,
+    Entrance, Lock, const_unless_loom, count, fence_pair, full_fence, order, os_thread,
+    os_thread_as_upper_half, os_thread_if_numbered,
 };
 use crate::vp::{Vp, budget};
 
-/// In `owner`: nobody's. No number of an OS thread, nor what one without has, is in it.
-const UNBIASED: u64 = u64::MAX;
+/// In `owner`: nobody's. Half of it is no number of an OS thread, nor what one without has.
+const UNBIASED: u64 = 1 << 63;
 /// In `late`: nobody is.
 const NOBODY: u32 = u32::MAX;
 /// In a mark: the hold of one who is alone. Below it, a number of holds that share.
@@ -177,9 +178,12 @@ impl Gate {
 
     /// Goes in by a bias, if the gate is the caller's for that ticket, and the mode allows it. One that is inside by a bias knows
     /// that nobody has [ended](Self::end_bias) it since its ticket was good.
+    ///
+    /// A word above `1 << 63` is no ticket: nobody goes in by it.
     #[inline(always)]
-    pub fn try_mark(&self, mode: Mode, ticket: u32) -> Option<Key> {
-        let key = key(os_thread_if_numbered(), ticket);
+    pub fn try_mark(&self, mode: Mode, ticket: u64) -> Option<Key> {
+        debug_assert!(ticket >> 32 == 0 || ticket > 1 << 63);
+        let key = os_thread_as_upper_half() | ticket;
         if self.owner.load(Ordering::Relaxed) != key {
             return None;
         }
@@ -208,13 +212,17 @@ impl Gate {
     /// the gate is biased to the caller, for this ticket: so it looks, inside, whether that is good.
     #[inline]
     pub fn try_enter(&self, mode: Mode, ticket: u32) -> Option<Noted> {
-        self.try_mark(mode, ticket).map(Noted::Marked).or_else(|| self.try_take(mode, ticket, true))
+        self.try_mark(mode, u64::from(ticket))
+            .map(Noted::Marked)
+            .or_else(|| self.try_take(mode, ticket, true))
     }
 
     /// The same, whatever the thread's budget: for who cannot wait.
     #[inline]
     pub fn try_enter_at_once(&self, mode: Mode, ticket: u32) -> Option<Noted> {
-        self.try_mark(mode, ticket).map(Noted::Marked).or_else(|| self.try_take(mode, ticket, false))
+        self.try_mark(mode, u64::from(ticket))
+            .map(Noted::Marked)
+            .or_else(|| self.try_take(mode, ticket, false))
     }
 
     /// Ends the bias, if there is one: what the caller has stored before is seen by all who come in later, by a bias or not.

@@ -30,7 +30,7 @@ pub use biased::{BiasedGuard, BiasedLock};
 pub(crate) use cell::Cell;
 pub(crate) use entrance::Entrance;
 pub use lock::{Guard, Lock};
-pub(crate) use os_thread::{os_thread, os_thread_if_numbered};
+pub(crate) use os_thread::{os_thread, os_thread_as_upper_half, os_thread_if_numbered};
 pub(crate) use peek::{PeekByte, PeekPtr};
 pub(crate) use stack::{Linked, Stack};
 

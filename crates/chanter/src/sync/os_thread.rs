@@ -2,27 +2,34 @@
 
 use std::cell::Cell;
 
+// The number is the upper half: words that have it there are made, and compared, by one operation less.
 #[cfg(not(loom))]
 thread_local! {
-    static NUMBER: Cell<u32> = const { Cell::new(0) };
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
 #[cfg(loom)]
 loom::thread_local! {
-    static NUMBER: Cell<u32> = Cell::new(0);
+    static NUMBER: Cell<u64> = Cell::new(0);
 }
 
 /// A number of the calling OS thread: not 0, below 2^31, and no other's while that
 /// lives. Whoever has it next sees what was done under it: it goes through a mutex.
 #[inline(always)]
 pub(crate) fn os_thread() -> u32 {
-    let number = NUMBER.with(Cell::get);
+    let number = os_thread_if_numbered();
     if number == 0 { assign() } else { number }
 }
 
 /// As [`os_thread`], if it has asked for its number; else 0.
 #[inline(always)]
 pub(crate) fn os_thread_if_numbered() -> u32 {
+    (os_thread_as_upper_half() >> 32) as u32
+}
+
+/// The same, as the upper half of a word.
+#[inline(always)]
+pub(crate) fn os_thread_as_upper_half() -> u64 {
     NUMBER.with(Cell::get)
 }
 
@@ -30,7 +37,7 @@ pub(crate) fn os_thread_if_numbered() -> u32 {
 fn assign() -> u32 {
     let number = numbers::next();
     assert!(number < 1 << 31, "this process has too many OS threads");
-    NUMBER.with(|cell| cell.set(number));
+    NUMBER.with(|cell| cell.set(u64::from(number) << 32));
     number
 }
 

@@ -1,0 +1,242 @@
+//! Answers, and the parts of a `conc!`, are dropped once, whatever ends them.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use chanter_objects::{Continuation, Gone, Lazy, Owner, Ref, conc, object};
+
+/// Counted by its strong references.
+type Counted = Arc<()>;
+
+fn polled<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// What a method does with its continuation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Answers {
+    Fills,
+    FillsAndPanics,
+    FillsAndWaits,
+    WaitsAndFills,
+    WaitsAndPanics,
+    Keeps,
+    Nothing,
+}
+
+const ALL: [Answers; 7] = [
+    Answers::Fills,
+    Answers::FillsAndPanics,
+    Answers::FillsAndWaits,
+    Answers::WaitsAndFills,
+    Answers::WaitsAndPanics,
+    Answers::Keeps,
+    Answers::Nothing,
+];
+
+struct Server {
+    counted: Counted,
+    kept: Option<Continuation<Counted>>,
+}
+
+/// Suspends once. (A thread's `yield_now` would need one.)
+async fn pause() {
+    let mut paused = false;
+    poll_fn(|_| if std::mem::replace(&mut paused, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
+
+#[object]
+impl Server {
+    #[method(mut)]
+    fn keeps(&mut self) -> Option<Continuation<Counted>> {
+        self.kept.take()
+    }
+
+    #[method(mut)]
+    async fn ask(&mut self, answers: Answers, k: Lazy<'_, Counted>) {
+        let held = Arc::clone(&self.counted);
+        match answers {
+            Answers::Fills => k.fill(held),
+            Answers::FillsAndPanics => {
+                k.fill(held);
+                panic!("expected");
+            }
+            Answers::FillsAndWaits => {
+                k.fill(held);
+                pause().await;
+            }
+            Answers::WaitsAndFills => {
+                pause().await;
+                k.fill(held);
+            }
+            Answers::WaitsAndPanics => {
+                pause().await;
+                k.fill(held);
+                panic!("expected");
+            }
+            Answers::Keeps => self.kept = Some(k.keep()),
+            Answers::Nothing => drop(k),
+        }
+    }
+
+    #[method(read)]
+    async fn ask_other(&self, other: Ref<Server>, answers: Answers, k: Lazy<'_, Counted>) {
+        k.forward(other.ask(answers)).await;
+    }
+
+    #[method(mut)]
+    fn streak(&mut self) {}
+
+    #[method(read)]
+    fn reads(&self) {}
+}
+
+/// Polls `call` so often at most, then drops it: nothing of it is left, nor is anybody inside.
+fn asked(
+    answers: Answers,
+    polls: u32,
+    server: &Owner<Server>,
+    call: impl Future<Output = Result<Counted, Gone>>,
+) {
+    let counted = server.refer().with(|server| Arc::clone(&server.counted)).now().unwrap().unwrap();
+    let mut result = None;
+    {
+        let mut call = pin!(call);
+        for poll in 0..polls {
+            if poll == 1
+                && answers == Answers::Keeps
+                && let Some(kept) = server.refer().keeps().now().unwrap().unwrap()
+            {
+                assert!(kept.fill(Arc::clone(&counted)).is_ok());
+            }
+            match catch_unwind(AssertUnwindSafe(|| polled(call.as_mut()))) {
+                Ok(Poll::Pending) => (),
+                Ok(Poll::Ready(ready)) => {
+                    result = Some(ready);
+                    break;
+                }
+                Err(_) => {
+                    server.forgive();
+                    break;
+                }
+            }
+        }
+    }
+    let expected = match (answers, polls) {
+        (_, 0) | (Answers::FillsAndPanics | Answers::WaitsAndPanics, _) => None,
+        (Answers::FillsAndWaits | Answers::WaitsAndFills | Answers::Keeps, 1) => None,
+        (Answers::Nothing, _) => Some(Err(Gone::Unanswered)),
+        _ => Some(Ok(Arc::clone(&counted))),
+    };
+    assert_eq!(result, expected, "{answers:?}, {polls}");
+    drop((result, expected));
+    // Of a continuation that is kept nothing is left, either.
+    drop(server.refer().keeps().now().unwrap());
+    // The server's, and ours.
+    assert_eq!(Arc::strong_count(&counted), 2, "{answers:?}, {polls}");
+}
+
+#[chanter::test]
+async fn answers_are_dropped_once() {
+    let server = || Owner::new(Server { counted: Arc::new(()), kept: None });
+    // By a bias, and without.
+    for streak in [0, 200] {
+        for answers in ALL {
+            for polls in 0..3 {
+                let (first, other) = (server(), server());
+                for _ in 0..streak {
+                    other.refer().streak().await.unwrap();
+                    first.refer().reads().await.unwrap();
+                }
+                asked(answers, polls, &other, other.refer().ask(answers).into_future());
+                asked(answers, polls, &other, first.refer().ask_other(other.refer(), answers).into_future());
+                assert!(first.refer().streak().now().is_ok());
+            }
+        }
+    }
+}
+
+/// What a part does when it is polled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Part {
+    IsThere,
+    Panics,
+    Waits,
+    WaitsAndPanics,
+}
+
+/// A part that notes its end. It is not moved once it was polled.
+struct Noted {
+    part: Part,
+    was_polled: bool,
+    _future: Counted,
+    output: Counted,
+    place: Option<*const Noted>,
+    _pinned: std::marker::PhantomPinned,
+}
+
+impl Future for Noted {
+    type Output = Counted;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Counted> {
+        // SAFETY: it is not moved.
+        let this = unsafe { self.get_unchecked_mut() };
+        let here = std::ptr::from_ref(this);
+        assert_eq!(*this.place.get_or_insert(here), here, "it has been moved");
+        let first = !std::mem::replace(&mut this.was_polled, true);
+        match this.part {
+            Part::IsThere => Poll::Ready(Arc::clone(&this.output)),
+            Part::Panics => panic!("expected"),
+            Part::Waits | Part::WaitsAndPanics if first => Poll::Pending,
+            Part::Waits => Poll::Ready(Arc::clone(&this.output)),
+            Part::WaitsAndPanics => panic!("expected"),
+        }
+    }
+}
+
+#[test]
+fn parts_are_dropped_once() {
+    use Part::{IsThere, Panics, Waits, WaitsAndPanics};
+    let all = [IsThere, Panics, Waits, WaitsAndPanics];
+    for (a, b, c) in all.into_iter().flat_map(|a| all.into_iter().flat_map(move |b| all.map(|c| (a, b, c)))) {
+        for polls in 0..4 {
+            let (future, output) = (Arc::new(()), Arc::new(()));
+            let part = |part| Noted {
+                part,
+                was_polled: false,
+                _future: Arc::clone(&future),
+                output: Arc::clone(&output),
+                place: None,
+                _pinned: std::marker::PhantomPinned,
+            };
+            let mut is_there = false;
+            {
+                let parts = (part(a), part(b), part(c));
+                let mut all = pin!(async {
+                    let (x, y, z) = parts;
+                    // What a part is called may be the name of something that parts are made of.
+                    conc! { x = x, y = y, z = z }
+                    [x, y, z].len()
+                });
+                for _ in 0..polls {
+                    match catch_unwind(AssertUnwindSafe(|| polled(all.as_mut()))) {
+                        Ok(Poll::Pending) => (),
+                        Ok(Poll::Ready(parts)) => {
+                            is_there = parts == 3;
+                            break;
+                        }
+                        Err(_) => break,
+                    }
+                }
+            }
+            let panics = [a, b, c].iter().any(|part| matches!(part, Panics | WaitsAndPanics));
+            let waits = [a, b, c].contains(&Waits);
+            assert_eq!(is_there, !panics && polls > u32::from(waits), "{a:?}, {b:?}, {c:?}, {polls}");
+            let left = (Arc::strong_count(&future), Arc::strong_count(&output));
+            assert_eq!(left, (1, 1), "{a:?}, {b:?}, {c:?}, {polls}");
+        }
+    }
+}
