@@ -31,7 +31,7 @@ use crate::program::Program;
 use crate::remote::{Functions, Gates, Hosts};
 use crate::service::raw::Untold;
 use crate::service::{Calls, Provided, Server};
-use crate::wire::{Body, CARRIES, Control, Header, Kind, Slot, WITHDRAWN, encode, write};
+use crate::wire::{Body, CARRIES, Control, Header, Kind, Slot, WITHDRAWN, write};
 use foldhash::HashMap;
 
 /// So many inboxes a process may have open.
@@ -361,17 +361,15 @@ impl Node {
         tag: u32,
         value: &T,
     ) -> Send {
-        if to.process != self.me {
-            return match encode(value) {
-                Ok(body) => self.send_body(from, to, tag, body),
-                Err(error) => Send::bad(SendError::Encode(error)),
-            };
-        }
-        let Some(lease) = self.table.find(to.thread) else { return Send::bad(SendError::Gone(to)) };
+        let lease = match self.lease(to) {
+            Ok(lease) => lease,
+            Err(error) => return Send::bad(error),
+        };
         let mut message = Message::new(lease, from, to, tag);
         match write(value, &mut message.written) {
-            Ok(()) => Send::new(message),
             Err(error) => Send::bad(SendError::Encode(error)),
+            Ok(()) if to.process == self.me => Send::new(message),
+            Ok(()) => self.send_away(message),
         }
     }
 
@@ -383,24 +381,31 @@ impl Node {
         tag: u32,
         body: Body,
     ) -> Send {
-        if to.process == self.me {
-            return match self.table.find(to.thread) {
-                Some(lease) => Send::new(Message::of_body(lease, from, to, tag, body)),
-                None => Send::bad(SendError::Gone(to)),
-            };
-        }
-        let (length, longest) = (body.length_away(), self.engine.caps(to.process).eager);
+        let lease = match self.lease(to) {
+            Ok(lease) => lease,
+            Err(error) => return Send::bad(error),
+        };
+        let message = Message::of_body(lease, from, to, tag, body);
+        if to.process == self.me { Send::new(message) } else { self.send_away(message) }
+    }
+
+    /// A message that is written goes to another process.
+    fn send_away(self: &Arc<Self>, mut message: Box<Message>) -> Send {
+        let (length, longest) = (message.written.length_away(), self.engine.caps(message.to.process).eager);
         if length > longest as usize {
             return Send::bad(SendError::TooLong { length, longest });
         }
-        match self.window(to) {
-            Ok(lease) => {
-                let mut message = Message::of_body(lease, from, to, tag, body);
-                message.node = Some(Arc::clone(self));
-                Send::new(message)
-            }
-            Err(error) => Send::bad(error),
+        message.node = Some(Arc::clone(self));
+        Send::new(message)
+    }
+
+    /// The window of what goes to `to`, or the inbox itself.
+    #[inline]
+    fn lease(&self, to: ThreadName) -> Result<Lease, SendError> {
+        if to.process != self.me {
+            return self.window(to);
         }
+        self.table.find(to.thread).ok_or(SendError::Gone(to))
     }
 
     /// The window of what goes to `to`, in another process, from here.

@@ -139,8 +139,23 @@ impl<'de, T: bytemuck::Pod> Deserialize<'de> for Plain<T> {
         if size_of::<T>() == 0 || bytes.len() % size_of::<T>() != 0 {
             return Err(de::Error::custom("plain data of another size"));
         }
-        Ok(Self(bytemuck::pod_collect_to_vec(bytes)))
+        Ok(Self(collect(bytes)))
     }
+}
+
+/// The values that these are the bytes of, a whole number of them. (`bytemuck::pod_collect_to_vec` fills the memory with zeros
+/// first.)
+fn collect<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
+    let count = bytes.len() / size_of::<T>();
+    let mut values = Vec::<T>::with_capacity(count);
+    // SAFETY: the vector has room for `count` values, which take no more bytes than there are, and is apart from them. It is
+    // theirs then: any bytes are a value of a type that is `Pod`.
+    unsafe {
+        let to = values.as_mut_ptr().cast::<u8>();
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, count * size_of::<T>());
+        values.set_len(count);
+    }
+    values
 }
 
 struct Bytes<'a>(&'a [u8]);
