@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use chanter::base::BiasedLock;
 use chanter::prelude::*;
 use serde::Serialize;
 
@@ -55,7 +56,7 @@ pub(crate) struct Node {
     links: BTreeMap<Peer, Link>,
     table: Table,
     registry: Mutex<Registry>,
-    windows: Mutex<HashMap<ThreadName, Lease>>,
+    windows: BiasedLock<HashMap<ThreadName, Lease>>,
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
@@ -91,7 +92,7 @@ pub(crate) struct Node {
 /// Another process.
 struct Link {
     pe: Pe,
-    state: Mutex<LinkState>,
+    state: BiasedLock<LinkState>,
     /// It is down: what comes all the same is dropped.
     is_down: AtomicBool,
     /// How many messages of its have come, counted round.
@@ -125,7 +126,7 @@ impl Link {
     fn new(pe: Pe) -> Self {
         Self {
             pe,
-            state: Mutex::default(),
+            state: BiasedLock::unhinted(LinkState::default()),
             is_down: AtomicBool::new(false),
             taken: AtomicU32::new(0),
             gone: IVar::new(),
@@ -207,7 +208,7 @@ impl Node {
             links,
             table: Table::new(MOST_INBOXES),
             registry: Mutex::default(),
-            windows: Mutex::default(),
+            windows: BiasedLock::unhinted(HashMap::default()),
             requests: Mutex::default(),
             last_request: AtomicU64::new(0),
             accounts: Mutex::default(),
@@ -272,7 +273,7 @@ impl Node {
 
     /// Why a process has gone, if it has.
     pub(crate) fn down(&self, peer: Peer) -> Option<Why> {
-        lock(&self.links.get(&peer)?.state).down
+        self.links.get(&peer)?.state.lock().down
     }
 
     pub(crate) fn name(&self, peer: Peer, thread: Slot) -> ThreadName {
@@ -291,7 +292,7 @@ impl Node {
         let core = Core::of(lease);
         // Whoever goes from now on, finds it in the table.
         for (peer, link) in &self.links {
-            let down = lock(&link.state).down;
+            let down = link.state.lock().down;
             down.inspect(|why| core.lose(*peer, *why));
         }
         let inbox = Inbox::new(core, self.name(self.me, slot), Arc::clone(self), given.map(str::to_owned));
@@ -336,7 +337,7 @@ impl Node {
     /// The window stays, to tell who sends again; but not those of ever so many names.
     fn close_window(&self, name: ThreadName, why: &SendError) {
         let window = {
-            let mut windows = lock(&self.windows);
+            let mut windows = self.windows.lock();
             if windows.len() > MOST_CLOSED {
                 windows.retain(|name, window| {
                     let stays = !window.is_closed();
@@ -410,16 +411,16 @@ impl Node {
 
     /// The window of what goes to `to`, in another process, from here.
     fn window(&self, to: ThreadName) -> Result<Lease, SendError> {
-        if let Some(window) = lock(&self.windows).get(&to) {
+        if let Some(window) = self.windows.lock().get(&to) {
             return Ok(*window);
         }
         let Some(link) = self.links.get(&to.process) else {
             return Err(SendError::NoSuchProcess(to.process));
         };
-        if let Some(why) = lock(&link.state).down {
+        if let Some(why) = link.state.lock().down {
             return Err(SendError::Lost(to.process, why));
         }
-        Ok(*lock(&self.windows).entry(to).or_insert_with(Lease::away))
+        Ok(*self.windows.lock().entry(to).or_insert_with(Lease::away))
     }
 
     /// Why nothing can be sent to `to`, in another process, any more: its window has been given up.
@@ -526,7 +527,7 @@ impl Node {
         body: Body,
         length: usize,
     ) -> Result<(), SendError> {
-        let mut state = lock(&link.state);
+        let mut state = link.state.lock();
         if let Some(why) = state.down {
             return Err(SendError::Lost(to, why));
         }
@@ -566,7 +567,7 @@ impl Node {
             return;
         }
         for (peer, link) in &self.links {
-            let mut state = lock(&link.state);
+            let mut state = link.state.lock();
             while let Some((lane, body)) = state.pop_front() {
                 if let Err(Full { body }) = self.engine.try_send(*peer, lane, body) {
                     state.push_front(lane, body);
@@ -711,7 +712,7 @@ impl Node {
     fn lose(&self, peer: Peer, why: Why) {
         let Some(link) = self.links.get(&peer) else { return };
         let LinkState { backlog, outstanding, emptied, .. } = {
-            let mut state = lock(&link.state);
+            let mut state = link.state.lock();
             if state.down.is_some() {
                 return;
             }
@@ -727,7 +728,7 @@ impl Node {
         emptied.map(|emptied| emptied.put(()));
         lock(&self.registry).forget_askers(|asker| asker.peer == peer);
         let mut windows = Vec::new();
-        lock(&self.windows).retain(|name, window| {
+        self.windows.lock().retain(|name, window| {
             let stays = name.process != peer;
             if !stays {
                 windows.push(*window);
@@ -753,7 +754,7 @@ impl Node {
         self.tell_all_moved();
         for link in self.links.values() {
             let emptied = {
-                let mut state = lock(&link.state);
+                let mut state = link.state.lock();
                 if state.backlog.is_empty() {
                     continue;
                 }
@@ -821,7 +822,7 @@ impl Drop for Node {
         // A pump keeps the engine, and so its bell.
         self.ring();
         // Nobody sends there any more: a send keeps the process.
-        for (name, window) in lock(&self.windows).drain() {
+        for (name, window) in self.windows.lock().drain() {
             window.give_up(&SendError::Gone(name));
         }
     }
