@@ -15,6 +15,7 @@
 mod mapping;
 #[cfg(all(test, loom))]
 mod models;
+mod patience;
 pub(crate) mod pull;
 mod sync;
 #[cfg(all(test, not(loom)))]
@@ -33,6 +34,7 @@ use chanter::base::Lock;
 
 use self::mapping::Mapping;
 pub(crate) use self::mapping::create;
+use self::patience::Patience;
 use self::pull::{Found, Incoming, Info, LANES, MOST_WATCHED, Memory, Outgoing, Piece, Quota, Watches};
 use self::sync::Bytes;
 use super::socket::Sockets;
@@ -73,6 +75,7 @@ pub struct Near {
     /// How many of those who poll are about to sleep, or do.
     resting: AtomicU32,
     linger: Duration,
+    patience: Patience,
 }
 
 /// The sender's side.
@@ -174,6 +177,7 @@ impl Near {
             resting: AtomicU32::new(0),
             // Who spins takes the core of who would answer.
             linger: if crowd <= cores { LINGER } else { Duration::ZERO },
+            patience: Patience::default(),
             memory,
             sockets,
         }
@@ -485,6 +489,10 @@ impl Engine for Near {
             _ if has_more && self.has_messages() || self.sockets.has_work() => Polled::More,
             _ => Polled::Some,
         }
+    }
+
+    fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
+        self.has_work() || self.patience.wait(self.linger, || self.has_work(), is_over)
     }
 
     fn rest(&self) -> Rest {
