@@ -22,14 +22,20 @@ impl Node {
         tag: u32,
         value: &T,
     ) -> Send {
-        let lease = match self.lease(to) {
-            Ok(lease) => lease,
-            Err(error) => return Send::bad(error),
+        let is_here = to.process == self.me;
+        let lease = if is_here {
+            let Some(lease) = self.table.find(to.thread) else { return Send::bad(SendError::Gone(to)) };
+            lease
+        } else {
+            match self.window(to) {
+                Ok(lease) => lease,
+                Err(error) => return Send::bad(error),
+            }
         };
         let mut message = Message::new(lease, from, to, tag);
         match write(value, &mut message.written) {
             Err(error) => Send::bad(SendError::Encode(error)),
-            Ok(()) if to.process == self.me => Send::new(message),
+            Ok(()) if is_here => Send::new(message),
             Ok(()) => self.send_away(message),
         }
     }
@@ -61,7 +67,6 @@ impl Node {
     }
 
     /// The window of what goes to `to`, or the inbox itself.
-    #[inline]
     fn lease(&self, to: ThreadName) -> Result<Lease, SendError> {
         if to.process != self.me {
             return self.window(to);
