@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
 
 use chanter::Builder;
 use chanter::base::{Pump as Polling, PumpRest, attach_pump};
@@ -98,10 +97,6 @@ impl Polling for Served {
 
     fn rise(&self) {
         self.0.get().inspect(|serving| serving.engine.rise());
-    }
-
-    fn linger(&self) -> Duration {
-        self.0.get().map_or(Duration::ZERO, |serving| serving.engine.linger())
     }
 }
 

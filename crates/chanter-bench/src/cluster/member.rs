@@ -71,15 +71,24 @@ async fn pair(here: &Here) -> Result<Pair, Failure> {
 
 async fn talk(here: &Here, args: &MemberArgs) -> Result<(), Failure> {
     let pair = pair(here).await?;
-    let forms = [(What::ShippedThreadPolls, Form::ThreadPolls), (What::Shipped, Form::default())];
+    let ways = [
+        (What::ShippedThreadPolls, Form::ThreadPolls, false),
+        (What::Shipped, Form::default(), false),
+        (What::ShippedThreadPollsBuffers, Form::ThreadPolls, true),
+        (What::ShippedBuffers, Form::default(), true),
+    ];
     for size in SHIPPED {
         for _ in 0..args.rounds {
-            for (what, form) in forms {
+            for (what, form, in_buffers) in ways {
+                let trips = async |trips| match in_buffers {
+                    true => pair.talk_in_buffers(form, size, trips).await,
+                    false => pair.talk(form, size, trips).await,
+                };
                 pair.meet().await?;
-                pair.talk(form, size, args.trips / 10 + 16).await?;
+                trips(args.trips / 10 + 16).await?;
                 pair.meet().await?;
                 let clock = Instant::now();
-                pair.talk(form, size, args.trips).await?;
+                trips(args.trips).await?;
                 let ns = clock.elapsed().as_nanos() as f64 / f64::from(2 * args.trips);
                 if pair.is_first {
                     say(Line::Row(Round { what, size, ns, tests: 0.0 }))?;

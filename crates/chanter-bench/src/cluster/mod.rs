@@ -245,6 +245,10 @@ fn others(rows: &Rows) -> String {
             What::ShippedProcess => format!("on one node, MPI alone, {} B", row.size),
             What::ShippedThreadPolls => format!("on one node, threads that poll, {} B", row.size),
             What::Shipped => format!("on one node, default, {} B", row.size),
+            What::ShippedThreadPollsBuffers => {
+                format!("on one node, threads that poll, {} B in buffers", row.size)
+            }
+            What::ShippedBuffers => format!("on one node, default, {} B in buffers", row.size),
             What::Idle => format!("a job of {} processes that wait, ns of a processor in a second", row.size),
             What::Wake => "a send to who sleeps, until it has it, p50".to_owned(),
             What::RawWake => "the same by a socket that an OS thread reads".to_owned(),

@@ -51,6 +51,9 @@ pub(crate) enum What {
     ShippedProcess,
     ShippedThreadPolls,
     Shipped,
+    /// The same, with buffers: a message is copied twice, as by MPI, and not written and read besides.
+    ShippedThreadPollsBuffers,
+    ShippedBuffers,
     /// Processor time of a job that waits: nanoseconds in a second, of all processes.
     Idle,
     /// From a send to its receiver, who has slept, and the same by a socket alone. Half of them take less.

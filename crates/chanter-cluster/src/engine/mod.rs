@@ -214,13 +214,13 @@ pub trait Engine: Send + Sync + 'static {
     /// and the others return at once.
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled;
 
-    /// For how long it is worth polling in vain before a processor sleeps. The default is not at all.
+    /// For how long it is worth polling in vain, between others' turns, before who polls sleeps. The default is not at all.
     fn linger(&self) -> Duration {
         Duration::ZERO
     }
 
     /// A processor has nothing else to do, and is awake: tests for as long as it is worth it, or until `is_over`, whether a poll
-    /// would find something; whether it would. The default tests once.
+    /// would find something; whether it would. `is_over` is to be asked every microsecond or so. The default tests once.
     fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
         let _ = is_over;
         self.has_work()

@@ -435,6 +435,10 @@ impl<E: Engine> Engine for Reliable<E> {
         self.shared.engine.linger()
     }
 
+    fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
+        self.has_work() || self.shared.engine.wait(is_over)
+    }
+
     fn rest(&self) -> Rest {
         if self.has_work() { Rest::Work } else { self.shared.engine.rest() }
     }

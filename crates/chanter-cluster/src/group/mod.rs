@@ -22,7 +22,7 @@ use crate::wire::{decode, encode_behind};
 use crate::{Here, OpenError, RecvError, SendError};
 pub(crate) use roll::Rolls;
 use roll::{Seat, take_seat};
-use run::{Part, Run};
+use run::{Bytes, Part, Run};
 
 /// The tag of who leaves. All others are numbers of operations.
 const LEAVES: u32 = u32::MAX;
@@ -170,7 +170,7 @@ impl Group {
             Part::Told(outcome) => outcome.map(drop),
             Part::Last(values) => {
                 let result = exchange(run, operation, (), |(), ()| ()).await;
-                run.tell(operation, result.map(|()| Arc::default()), values);
+                run.tell(operation, result.map(|()| Bytes::NONE), values);
                 result
             }
         };
@@ -203,7 +203,7 @@ impl Group {
                 let outcome = result.as_ref().map(|value| {
                     let mut bytes = Vec::new();
                     encode_behind(value, &mut bytes).unwrap_or_else(|error: String| cannot(&error));
-                    bytes.into()
+                    Bytes::from(&*bytes)
                 });
                 run.tell(operation, outcome.map_err(|lost| *lost), values);
                 result

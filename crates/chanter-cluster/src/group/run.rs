@@ -9,11 +9,11 @@
 //! more.
 
 use std::fmt;
-use std::ops::DerefMut;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
 use chanter::Event;
-use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
+use chanter::base::{BiasedLock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
 
 use super::Lost;
 use crate::inbox::Inbox;
@@ -31,7 +31,7 @@ pub(super) struct Run {
     is_of_two: bool,
     /// That of the first member: it is there when all are.
     inbox: OnceLock<Arc<Inbox>>,
-    state: Lock<State>,
+    state: BiasedLock<State>,
 }
 
 /// What is behind the lock of a run.
@@ -50,7 +50,47 @@ pub(super) struct State {
 }
 
 /// What came of an operation: bytes, or a member is there no more.
-pub(super) type Outcome = Result<Arc<[u8]>, Lost>;
+pub(super) type Outcome = Result<Bytes, Lost>;
+
+/// So many bytes each member has for itself.
+const SHORT: usize = 22;
+
+/// Bytes for all members. Few are copied, as all count who shares them.
+#[derive(Clone, Debug)]
+pub(super) enum Bytes {
+    /// So many, in place.
+    Short(u8, [u8; SHORT]),
+    /// More.
+    Shared(Arc<[u8]>),
+}
+
+impl Bytes {
+    pub(super) const NONE: Self = Self::Short(0, [0; SHORT]);
+}
+
+impl From<&[u8]> for Bytes {
+    fn from(bytes: &[u8]) -> Self {
+        let mut short = [0; SHORT];
+        match short.get_mut(..bytes.len()) {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                Self::Short(bytes.len() as u8, short)
+            }
+            None => Self::Shared(bytes.into()),
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Short(length, bytes) => &bytes[..usize::from(*length)],
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
 
 /// A member that waits: for which operation, and what came of it.
 pub(super) struct Note {
@@ -79,11 +119,12 @@ impl Run {
             arrived: 0,
             waiting: Queue::new(),
             done: 0,
-            outcome: Ok(Arc::default()),
+            outcome: Ok(Bytes::NONE),
             broken: None,
             has_told: false,
         };
-        Self { first, count, parent, children, is_of_two, inbox: OnceLock::new(), state: Lock::new(state) }
+        let state = BiasedLock::unhinted(state);
+        Self { first, count, parent, children, is_of_two, inbox: OnceLock::new(), state }
     }
 
     pub(super) fn first(&self) -> u32 {
@@ -249,5 +290,21 @@ unsafe impl<'a> Event for Told<'a> {
     fn into_branch(self) -> Self::Branch {
         let note = Note { operation: self.operation, outcome: None };
         PlaceBranch::new(Meeting(self.run), note)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_what_they_were_made_of() {
+        for length in [0, 1, SHORT - 1, SHORT, SHORT + 1, 1000] {
+            let bytes: Vec<u8> = (0..length).map(|at| at as u8).collect();
+            let made = Bytes::from(&*bytes);
+            assert_eq!(*made, *bytes);
+            assert_eq!(matches!(made, Bytes::Short(..)), length <= SHORT);
+        }
+        assert!(Bytes::NONE.is_empty());
     }
 }

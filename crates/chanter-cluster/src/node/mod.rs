@@ -1,6 +1,8 @@
 //! A process of the cluster: its threads' inboxes, and what it knows of the others.
 
+mod lookup;
 mod outstanding;
+mod sending;
 mod serve;
 mod sink;
 mod waiting;
@@ -11,8 +13,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use chanter::base::BiasedLock;
 use chanter::prelude::*;
-use serde::Serialize;
 
 use outstanding::{Accounts, Outstanding};
 pub use outstanding::{Returned, Unknown, Unsent};
@@ -21,17 +23,17 @@ use waiting::Waiting;
 pub use window::Send;
 pub(crate) use window::{Lease, Left, State as Windowed, Window};
 
-use crate::engine::{Bell, Certificate, Engine, Full, Lane, Leave, Pe, Peer, Polled, Why};
+use crate::engine::{Bell, Certificate, Engine, Lane, Leave, Pe, Peer, Polled, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::group::Rolls;
-use crate::inbox::{self, Core, Inbox, Message};
-use crate::name::{Asker, Keeper, Refusal, Registry, Table, ThreadName};
-use crate::port::{Ports, Word};
+use crate::inbox::{self, Core, Inbox};
+use crate::name::{Keeper, Refusal, Registry, Table, ThreadName};
+use crate::port::Ports;
 use crate::program::Program;
 use crate::remote::{Functions, Gates, Hosts};
 use crate::service::raw::Untold;
 use crate::service::{Calls, Provided, Server};
-use crate::wire::{Body, CARRIES, Control, Header, Kind, Slot, WITHDRAWN, encode, write};
+use crate::wire::{Body, Header, Kind, Slot};
 use foldhash::HashMap;
 
 /// So many inboxes a process may have open.
@@ -55,7 +57,7 @@ pub(crate) struct Node {
     links: BTreeMap<Peer, Link>,
     table: Table,
     registry: Mutex<Registry>,
-    windows: Mutex<HashMap<ThreadName, Lease>>,
+    windows: BiasedLock<HashMap<ThreadName, Lease>>,
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
@@ -91,7 +93,7 @@ pub(crate) struct Node {
 /// Another process.
 struct Link {
     pe: Pe,
-    state: Mutex<LinkState>,
+    state: BiasedLock<LinkState>,
     /// It is down: what comes all the same is dropped.
     is_down: AtomicBool,
     /// How many messages of its have come, counted round.
@@ -125,7 +127,7 @@ impl Link {
     fn new(pe: Pe) -> Self {
         Self {
             pe,
-            state: Mutex::default(),
+            state: BiasedLock::unhinted(LinkState::default()),
             is_down: AtomicBool::new(false),
             taken: AtomicU32::new(0),
             gone: IVar::new(),
@@ -207,7 +209,7 @@ impl Node {
             links,
             table: Table::new(MOST_INBOXES),
             registry: Mutex::default(),
-            windows: Mutex::default(),
+            windows: BiasedLock::unhinted(HashMap::default()),
             requests: Mutex::default(),
             last_request: AtomicU64::new(0),
             accounts: Mutex::default(),
@@ -272,7 +274,7 @@ impl Node {
 
     /// Why a process has gone, if it has.
     pub(crate) fn down(&self, peer: Peer) -> Option<Why> {
-        lock(&self.links.get(&peer)?.state).down
+        self.links.get(&peer)?.state.lock().down
     }
 
     pub(crate) fn name(&self, peer: Peer, thread: Slot) -> ThreadName {
@@ -291,7 +293,7 @@ impl Node {
         let core = Core::of(lease);
         // Whoever goes from now on, finds it in the table.
         for (peer, link) in &self.links {
-            let down = lock(&link.state).down;
+            let down = link.state.lock().down;
             down.inspect(|why| core.lose(*peer, *why));
         }
         let inbox = Inbox::new(core, self.name(self.me, slot), Arc::clone(self), given.map(str::to_owned));
@@ -336,7 +338,7 @@ impl Node {
     /// The window stays, to tell who sends again; but not those of ever so many names.
     fn close_window(&self, name: ThreadName, why: &SendError) {
         let window = {
-            let mut windows = lock(&self.windows);
+            let mut windows = self.windows.lock();
             if windows.len() > MOST_CLOSED {
                 windows.retain(|name, window| {
                     let stays = !window.is_closed();
@@ -353,360 +355,11 @@ impl Node {
         }
     }
 
-    #[inline]
-    pub(crate) fn send<T: Serialize + ?Sized>(
-        self: &Arc<Self>,
-        from: ThreadName,
-        to: ThreadName,
-        tag: u32,
-        value: &T,
-    ) -> Send {
-        if to.process != self.me {
-            return match encode(value) {
-                Ok(body) => self.send_body(from, to, tag, body),
-                Err(error) => Send::bad(SendError::Encode(error)),
-            };
-        }
-        let Some(lease) = self.table.find(to.thread) else { return Send::bad(SendError::Gone(to)) };
-        let mut message = Message::new(lease, from, to, tag);
-        match write(value, &mut message.written) {
-            Ok(()) => Send::new(message),
-            Err(error) => Send::bad(SendError::Encode(error)),
-        }
-    }
-
-    /// What is sent is written already.
-    pub(crate) fn send_body(
-        self: &Arc<Self>,
-        from: ThreadName,
-        to: ThreadName,
-        tag: u32,
-        body: Body,
-    ) -> Send {
-        if to.process == self.me {
-            return match self.table.find(to.thread) {
-                Some(lease) => Send::new(Message::of_body(lease, from, to, tag, body)),
-                None => Send::bad(SendError::Gone(to)),
-            };
-        }
-        let (length, longest) = (body.length_away(), self.engine.caps(to.process).eager);
-        if length > longest as usize {
-            return Send::bad(SendError::TooLong { length, longest });
-        }
-        match self.window(to) {
-            Ok(lease) => {
-                let mut message = Message::of_body(lease, from, to, tag, body);
-                message.node = Some(Arc::clone(self));
-                Send::new(message)
-            }
-            Err(error) => Send::bad(error),
-        }
-    }
-
-    /// The window of what goes to `to`, in another process, from here.
-    fn window(&self, to: ThreadName) -> Result<Lease, SendError> {
-        if let Some(window) = lock(&self.windows).get(&to) {
-            return Ok(*window);
-        }
-        let Some(link) = self.links.get(&to.process) else {
-            return Err(SendError::NoSuchProcess(to.process));
-        };
-        if let Some(why) = lock(&link.state).down {
-            return Err(SendError::Lost(to.process, why));
-        }
-        Ok(*lock(&self.windows).entry(to).or_insert_with(Lease::away))
-    }
-
-    /// Why nothing can be sent to `to`, in another process, any more: its window has been given up.
-    fn why_closed(&self, to: ThreadName) -> SendError {
-        match self.down(to.process) {
-            Some(why) => SendError::Lost(to.process, why),
-            None => SendError::Gone(to),
-        }
-    }
-
-    /// A message that its window has let through is on its way to another process.
-    pub(crate) fn deliver(
-        &self,
-        from: ThreadName,
-        to: ThreadName,
-        tag: u32,
-        body: Body,
-    ) -> Result<(), SendError> {
-        let flags = body.flags();
-        let header = Header { flags, tag, to: to.thread, from: from.thread, ..self.header(Kind::Message) };
-        self.transmit(to.process, Lane::User, header, body)
-    }
-
-    fn header(&self, kind: Kind) -> Header {
-        Header { process: self.me.0, ..Header::new(kind) }
-    }
-
-    fn control(&self, to: Peer, header: Header, body: Body) {
-        // Who has gone needs no answer.
-        let _ = self.transmit(to, Lane::Control, header, body);
-    }
-
-    /// Sends a control message of requests.
-    pub(crate) fn transmit_control(
-        &self,
-        to: Peer,
-        lane: Lane,
-        control: Control,
-        body: Body,
-    ) -> Result<(), Why> {
-        let header = Header { process: self.me.0, ..control.header() };
-        self.transmit(to, lane, header, body).map_err(|error| match error {
-            SendError::Lost(_, why) => why,
-            // There is none of that number.
-            _ => Why::Left,
-        })
-    }
-
-    /// Sends what is said of ports.
-    pub(crate) fn transmit_word(&self, to: Peer, lane: Lane, word: Word) -> Result<(), SendError> {
-        let header = Header { process: self.me.0, ..word.header() };
-        self.transmit(to, lane, header, Body::with_capacity(0))
-    }
-
-    /// The longest body of a message to `to`, if there is such a process.
-    pub(crate) fn longest(&self, to: Peer) -> Option<u32> {
-        self.links.contains_key(&to).then(|| self.engine.caps(to).eager)
-    }
-
-    /// The server thread has something to do.
-    pub(crate) fn ring(&self) {
-        // It is rung already, or nobody serves any more.
-        let _ = self.server.try_send(());
-    }
-
-    fn transmit(&self, to: Peer, lane: Lane, header: Header, mut body: Body) -> Result<(), SendError> {
-        let Some(link) = self.links.get(&to) else { return Err(SendError::NoSuchProcess(to)) };
-        if body.parcel().is_some() {
-            return self.transmit_parcel(to, link, lane, header, body);
-        }
-        body.set_header(&Header { length: body.len() as u32, ..header });
-        let length = body.len();
-        self.hand_over(to, link, lane, header, body, length)
-    }
-
-    /// The same, of what carries senders of ports.
-    #[cold]
-    fn transmit_parcel(
-        &self,
-        to: Peer,
-        link: &Link,
-        lane: Lane,
-        header: Header,
-        mut body: Body,
-    ) -> Result<(), SendError> {
-        let length = body.len();
-        let parcel = self.pack(to, &mut body);
-        let flags = header.flags | if parcel.is_some() { CARRIES } else { 0 };
-        body.set_header(&Header { length: body.len() as u32, flags, ..header });
-        let sent = self.hand_over(to, link, lane, header, body, length);
-        if let (Err(_), Some(parcel)) = (&sent, parcel) {
-            self.unpack_again(to, parcel);
-        }
-        sent
-    }
-
-    /// Gives the engine a frame, or puts it into the backlog. `length`: bytes of its body that are the receiver's.
-    fn hand_over(
-        &self,
-        to: Peer,
-        link: &Link,
-        lane: Lane,
-        header: Header,
-        body: Body,
-        length: usize,
-    ) -> Result<(), SendError> {
-        let mut state = lock(&link.state);
-        if let Some(why) = state.down {
-            return Err(SendError::Lost(to, why));
-        }
-        if state.given_up {
-            return Err(SendError::Lost(to, Why::Unreachable));
-        }
-        state.outstanding.sent(&header, length);
-        let refused = if state.backlog.is_empty() {
-            self.engine.try_send(to, lane, body).err().map(|full| full.body)
-        } else {
-            Some(body)
-        };
-        if let Some(body) = refused {
-            state.push_back(lane, body);
-            // ORDER: Release pairs with the Acquire in `flush`; under the link's lock, which is taken there afterwards.
-            self.has_backlog.store(true, Ordering::Release);
-        }
-        if state.answers > MOST_ANSWERS || state.answered > MOST_ANSWERED {
-            state.given_up = true;
-            drop(state);
-            self.give_up_on(to);
-        }
-        Ok(())
-    }
-
-    /// A process does not do its part.
-    pub(crate) fn give_up_on(&self, peer: Peer) {
-        if !self.engine.give_up(peer) {
-            self.lose(peer, Why::Unreachable);
-        }
-    }
-
-    /// Sends what the engine would not take before.
-    fn flush(&self) {
-        // ORDER: see `transmit`. Whoever pushes after this says so again.
-        if !self.has_backlog.load(Ordering::Relaxed) || !self.has_backlog.swap(false, Ordering::Acquire) {
-            return;
-        }
-        for (peer, link) in &self.links {
-            let mut state = lock(&link.state);
-            while let Some((lane, body)) = state.pop_front() {
-                if let Err(Full { body }) = self.engine.try_send(*peer, lane, body) {
-                    state.push_front(lane, body);
-                    // ORDER: as in `transmit`.
-                    self.has_backlog.store(true, Ordering::Release);
-                    break;
-                }
-            }
-            let emptied = if state.backlog.is_empty() { state.emptied.take() } else { None };
-            drop(state);
-            emptied.map(|emptied| emptied.put(()));
-        }
-    }
-
-    /// So much from `peer` was received in an inbox of ours.
-    pub(crate) fn give_credit(&self, inbox: ThreadName, peer: Peer, messages: u32, bytes: u64) {
-        let credit = u16::try_from(messages).unwrap_or(u16::MAX);
-        let header = Header {
-            credit,
-            request: bytes,
-            from: inbox.thread,
-            tag: self.taken(peer),
-            ..self.header(Kind::Acknowledge)
-        };
-        self.control(peer, header, Body::with_capacity(0));
-    }
-
-    /// How many messages of a process have come.
-    fn taken(&self, peer: Peer) -> u32 {
-        // ORDER: a count that was true is true enough.
-        self.links.get(&peer).map_or(0, |link| link.taken.load(Ordering::Relaxed))
-    }
-
-    /// The event of finding the name that somebody has given to a thread.
-    pub(crate) fn lookup(
-        self: &Arc<Self>,
-        name: &str,
-    ) -> impl Event<Output = Result<ThreadName, LookupError>> + std::marker::Send + use<> {
-        let asked = self.parse(name);
-        let node = Arc::clone(self);
-        guard(move || {
-            let answer = IVar::new();
-            let asked = match asked {
-                Ok((peer, name)) => Some((node.ask(peer, &name, &answer), peer, name)),
-                Err(error) => {
-                    let _ = answer.put(Err(error));
-                    None
-                }
-            };
-            answer.get().on_abort(move || {
-                if let Some((request, peer, name)) = asked {
-                    node.withdraw(peer, request, &name);
-                }
-            })
-        })
-    }
-
-    fn parse(&self, name: &str) -> Result<(Peer, String), LookupError> {
-        let bad = || LookupError::Bad(name.to_owned());
-        let (given, peer) = match name.split_once('@') {
-            Some((given, peer)) => (given, Peer(peer.parse().map_err(|_| bad())?)),
-            None => (name, self.me),
-        };
-        if given.is_empty() || given.len() > LONGEST_NAME {
-            return Err(bad());
-        }
-        if !self.links.contains_key(&peer) {
-            return Err(LookupError::NoSuchProcess(peer));
-        }
-        Ok((peer, given.to_owned()))
-    }
-
-    /// A number that this process has not used yet.
-    pub(crate) fn new_number(&self) -> u64 {
-        self.last_request.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    fn ask(&self, to: Peer, name: &str, answer: &IVar<Result<ThreadName, LookupError>>) -> u64 {
-        let request = self.new_number();
-        lock(&self.requests).insert(request, Request { to, answer: answer.clone() });
-        if to == self.me {
-            self.look_up(Asker { peer: self.me, request }, name);
-        } else {
-            let header = Header { request, ..self.header(Kind::Lookup) };
-            let sent = self.transmit(to, Lane::Control, header, Body::copied_from(name.as_bytes()));
-            if let Err(SendError::Lost(peer, why)) = sent {
-                self.is_answered(to, request, Err(LookupError::Lost(peer, why)));
-            }
-        }
-        request
-    }
-
-    /// Nobody wants to know that name any more, unless it was answered.
-    fn withdraw(&self, to: Peer, request: u64, name: &str) {
-        if lock(&self.requests).remove(&request).is_none() {
-            return;
-        }
-        if to == self.me {
-            lock(&self.registry).withdraw(name, Asker { peer: to, request });
-        } else {
-            let header = Header { request, flags: WITHDRAWN, ..self.header(Kind::Lookup) };
-            self.control(to, header, Body::copied_from(name.as_bytes()));
-        }
-    }
-
-    /// Somebody asks for a name.
-    fn look_up(&self, asker: Asker, name: &str) {
-        let found = lock(&self.registry).ask(name, asker);
-        match found {
-            Ok(Some(slot)) => self.answer(asker, slot),
-            Ok(None) => (),
-            Err(()) => self.answer(asker, Slot::default()),
-        }
-    }
-
-    /// The name is that one's; or too many wait, if it is nobody's.
-    fn answer(&self, asker: Asker, slot: Slot) {
-        if asker.peer == self.me {
-            let name = self.name(self.me, slot);
-            let found = if slot == Slot::default() { Err(LookupError::Full) } else { Ok(name) };
-            self.is_answered(self.me, asker.request, found);
-        } else {
-            let header = Header { request: asker.request, from: slot, ..self.header(Kind::Found) };
-            self.control(asker.peer, header, Body::with_capacity(0));
-        }
-    }
-
-    fn is_answered(&self, by: Peer, request: u64, answer: Result<ThreadName, LookupError>) {
-        let asked = {
-            let mut requests = lock(&self.requests);
-            if requests.get(&request).is_none_or(|asked| asked.to != by) {
-                return;
-            }
-            requests.remove(&request)
-        };
-        if let Some(asked) = asked {
-            let _ = asked.answer.put(answer);
-        }
-    }
-
     /// A process has gone.
     fn lose(&self, peer: Peer, why: Why) {
         let Some(link) = self.links.get(&peer) else { return };
         let LinkState { backlog, outstanding, emptied, .. } = {
-            let mut state = lock(&link.state);
+            let mut state = link.state.lock();
             if state.down.is_some() {
                 return;
             }
@@ -722,7 +375,7 @@ impl Node {
         emptied.map(|emptied| emptied.put(()));
         lock(&self.registry).forget_askers(|asker| asker.peer == peer);
         let mut windows = Vec::new();
-        lock(&self.windows).retain(|name, window| {
+        self.windows.lock().retain(|name, window| {
             let stays = name.process != peer;
             if !stays {
                 windows.push(*window);
@@ -748,7 +401,7 @@ impl Node {
         self.tell_all_moved();
         for link in self.links.values() {
             let emptied = {
-                let mut state = lock(&link.state);
+                let mut state = link.state.lock();
                 if state.backlog.is_empty() {
                     continue;
                 }
@@ -816,7 +469,7 @@ impl Drop for Node {
         // A pump keeps the engine, and so its bell.
         self.ring();
         // Nobody sends there any more: a send keeps the process.
-        for (name, window) in lock(&self.windows).drain() {
+        for (name, window) in self.windows.lock().drain() {
             window.give_up(&SendError::Gone(name));
         }
     }

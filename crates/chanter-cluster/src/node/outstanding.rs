@@ -155,13 +155,13 @@ impl Node {
     /// A process says that so many of our messages have come.
     pub(super) fn are_taken(&self, by: Peer, taken: u32) {
         if let Some(link) = self.links.get(&by) {
-            lock(&link.state).outstanding.are_taken(taken);
+            link.state.lock().outstanding.are_taken(taken);
         }
     }
 
     /// A process gives room back. `None`: for more than it has taken.
     pub(super) fn is_earned(&self, by: Peer, messages: u64, bytes: u64) -> Option<()> {
-        lock(&self.links.get(&by)?.state).outstanding.is_earned(messages, bytes).then_some(())
+        self.links.get(&by)?.state.lock().outstanding.is_earned(messages, bytes).then_some(())
     }
 
     /// A process has gone. `outstanding`: what was sent there.

@@ -13,9 +13,9 @@ pub(super) async fn serve(node: Weak<Node>, rung: Receiver<()>) {
     let mut linger = Linger::default();
     loop {
         let Some(serving) = node.upgrade() else { return };
-        if serving.server_side.has_arrivals() {
+        if let Some(begins) = serving.begin_requests() {
             drop(serving);
-            begin_requests(&node).await;
+            begins.get().await;
             continue;
         }
         let rest = match work(&serving, &mut linger) {
@@ -114,19 +114,6 @@ async fn wait_briefly(node: &Weak<Node>, rung: &Receiver<()>) -> bool {
         }
     }
     true
-}
-
-/// Begins the requests that have come, each when the one before it has begun.
-async fn begin_requests(node: &Weak<Node>) {
-    loop {
-        let begins = match node.upgrade().map(|node| node.begin_next()) {
-            None | Some(None) => return,
-            Some(Some(begins)) => begins,
-        };
-        if let Some(begins) = begins {
-            begins.get().await;
-        }
-    }
 }
 
 /// How long to poll in vain: who talks answers soon, or not at all. After each time that nothing came, twice as many rests

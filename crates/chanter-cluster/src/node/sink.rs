@@ -51,7 +51,7 @@ impl Node {
             Kind::Acknowledge => {
                 self.are_taken(from, header.tag);
                 self.is_earned(from, header.credit.into(), header.request)?;
-                let window = lock(&self.windows).get(&self.name(from, header.from)).copied();
+                let window = self.windows.lock().get(&self.name(from, header.from)).copied();
                 window?.give_back(header.credit.into(), header.request);
                 Some(())
             }

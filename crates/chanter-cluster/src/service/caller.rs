@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use chanter::Event;
+use chanter::base::{BiasedGuard, BiasedLock};
 use chanter::prelude::*;
 use foldhash::fast::RandomState;
 use serde::de::DeserializeOwned;
@@ -19,9 +20,8 @@ use crate::node::Node;
 use crate::wire::{Body, Control, Ended, Number};
 
 /// Requests of this process that have no answer yet.
-#[derive(Default)]
 pub(crate) struct Calls {
-    state: Mutex<State>,
+    state: BiasedLock<State>,
 }
 
 #[derive(Default)]
@@ -54,9 +54,15 @@ enum Then {
 /// What is to be done with the answer of a call that was withdrawn.
 pub(crate) type Undo = fn(&Arc<Node>, Peer, Outcome);
 
+impl Default for Calls {
+    fn default() -> Self {
+        Self { state: BiasedLock::unhinted(State::default()) }
+    }
+}
+
 impl Calls {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> BiasedGuard<'_, State> {
+        self.state.lock()
     }
 }
 

@@ -8,10 +8,11 @@
 //!
 //! INV-OWED: each request has one [`Owed`], whose drop answers it if nothing else has: so it is answered once.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use chanter::IVar;
+use chanter::base::{Guard, Lock};
 
 use crate::engine::Peer;
 use crate::node::Node;
@@ -20,7 +21,7 @@ use crate::wire::{Body, Ended};
 /// A request that has come and not ended.
 #[derive(Default)]
 pub(crate) struct Running {
-    state: Mutex<State>,
+    state: Lock<State>,
 }
 
 #[derive(Default)]
@@ -33,8 +34,8 @@ struct State {
 }
 
 impl Running {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Guard<'_, State> {
+        self.state.lock()
     }
 
     /// Nobody wants the answer any more.

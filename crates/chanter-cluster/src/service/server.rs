@@ -4,9 +4,10 @@
 //! engine is polled, which may be under its lock, or in the scheduler.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use chanter::base::BiasedLock;
 use chanter::{IVar, spawn_parasite};
 use foldhash::fast::RandomState;
 
@@ -20,10 +21,9 @@ use crate::node::Node;
 use crate::wire::{Body, Control, Ended, Number};
 
 /// What a process serves, and the requests that have come.
-#[derive(Default)]
 pub(crate) struct Server {
-    registry: Mutex<Registry>,
-    state: Mutex<State>,
+    registry: BiasedLock<Registry>,
+    state: BiasedLock<State>,
     /// Some have come that were not begun: a hint for those who poll.
     has_arrivals: AtomicBool,
 }
@@ -93,8 +93,14 @@ struct Arrival {
     back_from: Option<Peer>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            registry: BiasedLock::unhinted(Registry::default()),
+            state: BiasedLock::unhinted(State::default()),
+            has_arrivals: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Server {
@@ -105,7 +111,7 @@ impl Server {
     }
 
     fn take_in(&self, by: By, arrival: Arrival) -> Result<(), NotTaken> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.take_in(by, arrival)?;
         // ORDER: Release, see `has_arrivals`.
         self.has_arrivals.store(true, Ordering::Release);
@@ -113,12 +119,13 @@ impl Server {
     }
 
     fn next(&self) -> Option<Arrival> {
-        let mut state = lock(&self.state);
-        let next = state.arrivals.pop_front();
-        if next.is_none() {
-            // ORDER: under the lock, as in `Node::take_in`: it is true while there are some.
-            self.has_arrivals.store(false, Ordering::Release);
+        if !self.has_arrivals() {
+            return None;
         }
+        let mut state = self.state.lock();
+        let next = state.arrivals.pop_front();
+        // ORDER: Release, under the lock, as in `take_in`: it is true while there are some.
+        self.has_arrivals.store(!state.arrivals.is_empty(), Ordering::Release);
         next
     }
 }
@@ -130,12 +137,12 @@ impl Node {
         number: Number,
         start: Start,
     ) -> Result<Serving, ServeError> {
-        lock(&self.server_side.registry).insert(name, number, start)?;
+        self.server_side.registry.lock().insert(name, number, start)?;
         Ok(Serving::new(self, name, number))
     }
 
     pub(super) fn unregister(&self, number: Number) {
-        let start = lock(&self.server_side.registry).remove(number);
+        let start = self.server_side.registry.lock().remove(number);
         drop(start);
     }
 
@@ -159,7 +166,7 @@ impl Node {
             Control::Moved { request, to, hops } => self.moved(request, Peer(to), hops),
             Control::Withdraw { request } => {
                 let running = {
-                    let state = lock(&side.state);
+                    let state = side.state.lock();
                     let entry = state.running.get(&(from, request)).filter(|entry| !entry.is_post);
                     entry.map(|entry| Arc::clone(&entry.running))
                 };
@@ -225,8 +232,18 @@ impl Node {
         }
     }
 
+    /// Begins the requests that have come, each when the one before it has begun. `Some`: it is filled when the last one of these
+    /// has; then there may be more.
+    pub(crate) fn begin_requests(self: &Arc<Self>) -> Option<IVar<()>> {
+        loop {
+            if let Some(begins) = self.begin_next()? {
+                return Some(begins);
+            }
+        }
+    }
+
     /// Begins the next request that has come. `None`: there is none; `Some(Some(..))`: it is filled when that one has begun.
-    pub(crate) fn begin_next(self: &Arc<Self>) -> Option<Option<IVar<()>>> {
+    fn begin_next(self: &Arc<Self>) -> Option<Option<IVar<()>>> {
         let Arrival { peer, request, hops, is_post, service, body, running, back_from } =
             self.server_side.next()?;
         let owed = Owed::new(Arc::downgrade(self), (peer, request, hops), is_post, Arc::clone(&running));
@@ -234,7 +251,7 @@ impl Node {
             spawn_parasite(owed.forward_again(to, service, body));
             return Some(None);
         }
-        let start = lock(&self.server_side.registry).get(service);
+        let start = self.server_side.registry.lock().get(service);
         match start {
             Some(start) => start.begin(Caller::new(peer, Arc::clone(self)), owed, body),
             None => owed.end(Ended::NoService, Body::with_capacity(0)),
@@ -267,7 +284,7 @@ impl Node {
 
     /// This process has done with a request.
     pub(super) fn is_over(&self, origin: Peer, request: u64) {
-        let mut state = lock(&self.server_side.state);
+        let mut state = self.server_side.state.lock();
         if let Some(entry) = state.running.remove(&(origin, request))
             && let Some(load) = state.loads.get_mut(&entry.by)
         {
@@ -278,7 +295,7 @@ impl Node {
     /// A process has gone: its calls are withdrawn. What it has posted runs.
     pub(crate) fn lose_caller(&self, peer: Peer) {
         let withdrawn: Vec<Arc<Running>> = {
-            let state = lock(&self.server_side.state);
+            let state = self.server_side.state.lock();
             let calls = state.running.iter().filter(|((from, _), entry)| *from == peer && !entry.is_post);
             calls.map(|(_, entry)| Arc::clone(&entry.running)).collect()
         };

@@ -107,6 +107,11 @@ impl Written {
         }
     }
 
+    /// How many bytes it takes on its way to another process, the header aside.
+    pub(crate) fn length_away(&self) -> usize {
+        self.body.as_ref().map_or(self.length, Body::length_away)
+    }
+
     /// Takes it out as a body, which has room for a header.
     pub(crate) fn take_body(&mut self) -> Body {
         self.body.take().unwrap_or_else(|| Body::copied_from(&self.short[..self.length]))

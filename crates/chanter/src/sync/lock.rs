@@ -54,7 +54,7 @@ impl<T> Lock<T> {
     }
 
     /// Takes the lock only if it is free.
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         // ORDER: as in `lock`.
         if self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
             return None;

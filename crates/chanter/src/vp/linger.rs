@@ -45,14 +45,8 @@ impl Linger {
         was_sent && pass == 0
     }
 
-    /// The same, whatever was sent.
-    pub(super) fn begins_anyway(&self) -> bool {
-        self.was_sent();
-        self.begins()
-    }
-
     /// It has lingered; did something come?
-    pub(super) fn ends(&self, came: bool) {
+    fn ends(&self, came: bool) {
         let vain = if came { 0 } else { (self.vain.get() + 1).min(MOST_VAIN) };
         self.vain.set(vain);
         self.pass.set((1 << vain) - 1);

@@ -98,8 +98,6 @@ pub(crate) struct Shared {
     shutdown_timeout: Mutex<Option<Duration>>,
     /// What brings messages from elsewhere.
     pub(super) pump: OnceLock<Arc<dyn super::Pump>>,
-    /// A driver lingers for that.
-    pub(super) lingers_at_pump: AtomicBool,
     /// It has ended without some of its OS threads.
     is_abandoned: AtomicBool,
     /// Frames of threads that are spawned from outside.
@@ -198,7 +196,6 @@ impl Machine {
             workers: Workers::default(),
             shutdown_timeout: Mutex::new(builder.shutdown_timeout),
             pump: builder.pump.map(OnceLock::from).unwrap_or_default(),
-            lingers_at_pump: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
             next: AtomicUsize::new(0),

@@ -156,8 +156,6 @@ pub(crate) struct Vp {
     overtook: Cell<u64>,
     /// Driver: whether to linger before it sleeps.
     linger: Linger,
-    /// Driver: the same, for what the pump brings.
-    pump_linger: Linger,
     /// What it has stolen, and whether that has paid.
     thefts: Thefts,
     long_turns: LongTurns,
@@ -259,7 +257,6 @@ impl Vp {
             has_locals: Cell::new(false),
             soon: std::cell::UnsafeCell::new(ReadyQueue::new()),
             linger: Linger::default(),
-            pump_linger: Linger::default(),
             thefts: Thefts::new(),
             long_turns: LongTurns::new(),
             soon_runs: Cell::new(0),

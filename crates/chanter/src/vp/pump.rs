@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Shared, Vp};
-use crate::sync::atomic::Ordering;
 
 /// Brings messages. Called by the drivers of a machine, several at a time; none of the runtime's locks is held
 /// meanwhile. Calls must be short, and must not panic: the process would end.
@@ -22,7 +21,9 @@ pub trait Pump: Send + Sync + 'static {
     fn pump(&self);
 
     /// A driver has nothing to run, and is awake: tests for as long as that is worth it, or until `is_over`, whether
-    /// [`pump`](Self::pump) would do something; whether it would. The default does not wait.
+    /// [`pump`](Self::pump) would do something; whether it would. So a thread that waits for what the pump brings is run by
+    /// who has looked for it, and nobody is woken in between. `is_over` is to be asked every microsecond or so. The default
+    /// does not wait.
     fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
         let _ = is_over;
         self.has_work()
@@ -34,12 +35,6 @@ pub trait Pump: Send + Sync + 'static {
 
     /// That driver does not sleep any more.
     fn rise(&self);
-
-    /// For how long it is worth looking for work before a driver rests: who has sent something may have an answer soon. The
-    /// default is not at all.
-    fn linger(&self) -> Duration {
-        Duration::ZERO
-    }
 }
 
 /// From now on the drivers of the current machine call `pump`. False: it has one already, or the caller is no thread of a machine.
@@ -73,7 +68,7 @@ impl Shared {
 
 impl Vp {
     /// There is nothing to run: pumps once the pump has something, which is often at once. False: it has nothing, or there is
-    /// something else to do. The caller is inside.
+    /// something else to do; or some that are awake have no core, and would have this one's. The caller is inside.
     pub(super) fn wait_for_pump(&self, over: &dyn Fn() -> bool) -> bool {
         let Some(pump) = self.machine().pump.get() else { return false };
         let machine = self.machine();
@@ -84,6 +79,7 @@ impl Vp {
                 || !self.inbox.is_empty()
                 || machine.crew(self.principal().leader()).any(|vp| !vp.inbox.is_empty() || is_due(vp))
                 || self.others_wait()
+                || !machine.has_cores_for(0)
         };
         let has_work = pump.wait(&is_over);
         if has_work {
@@ -91,51 +87,7 @@ impl Vp {
         }
         has_work
     }
-
-    /// There is nothing to run: looks for a moment for what the pump brings, and brings it. Whether something has come. After
-    /// each time that nothing did, twice as many rests pass without. The caller is inside.
-    ///
-    /// So a thread that waits for what the pump brings is run by who has looked for it: nobody is woken in between. One driver of
-    /// a machine does that at a time, and only where all that are awake have a core.
-    pub(super) fn linger_at_pump(&self, over: &dyn Fn() -> bool) -> bool {
-        let machine = self.machine();
-        let Some(pump) = machine.pump.get() else { return false };
-        let time = pump.linger();
-        if time.is_zero() || !machine.has_cores_for(0) || !self.pump_linger.begins_anyway() {
-            return false;
-        }
-        // ORDER: Relaxed: it guards nothing but time.
-        if machine.lingers_at_pump.swap(true, Ordering::Relaxed) {
-            return false;
-        }
-        let due = self.principal().timers.next_due();
-        let time = due.map_or(time, |due| due.saturating_duration_since(Instant::now()).min(time));
-        let mut has_work = false;
-        let from = Instant::now();
-        let came = loop {
-            let found = (0..LOOKS).any(|_| {
-                self.entrance.get().agree();
-                has_work = pump.has_work();
-                has_work || !self.inbox.is_empty()
-            });
-            if found || over() || self.others_wait() {
-                break true;
-            }
-            if from.elapsed() >= time {
-                break false;
-            }
-        };
-        machine.lingers_at_pump.store(false, Ordering::Relaxed);
-        self.pump_linger.ends(came);
-        if has_work {
-            self.sitter.hold(|| pump.pump());
-        }
-        came
-    }
 }
-
-/// So often a driver that lingers looks before it reads the clock.
-const LOOKS: u32 = 16;
 
 /// For how long a driver may sleep that has announced that it does. `None`: there is work; else for how long it may, if not for ever.
 pub(super) fn rest_of_pump(pump: Option<&Arc<dyn Pump>>) -> Option<Option<Duration>> {

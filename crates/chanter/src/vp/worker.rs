@@ -336,17 +336,17 @@ impl Vp {
 
     /// The caller is inside, and it is its last act there.
     fn rest_inside(&self, over: &dyn Fn() -> bool) {
-        if self.linger_at_pump(over) {
-            return self.exit();
-        }
-        // Who waits for an answer that comes soon pays for nothing else.
-        for _ in 0..PUMPS {
-            if !self.wait_for_pump(over) {
-                break;
-            }
-            if let Some(thread) = self.find_slowly() {
-                self.exit();
-                return self.run(thread);
+        if self.machine().pump.get().is_some() {
+            // Who waits for an answer that comes soon pays for nothing else.
+            for _ in 0..PUMPS {
+                let has_come = self.wait_for_pump(over);
+                if let Some(thread) = self.find_slowly() {
+                    self.exit();
+                    return self.run(thread);
+                }
+                if !has_come {
+                    break;
+                }
             }
         }
         let vp = self.principal();

@@ -15,6 +15,7 @@
 mod mapping;
 #[cfg(all(test, loom))]
 mod models;
+mod patience;
 pub(crate) mod pull;
 mod sync;
 #[cfg(all(test, not(loom)))]
@@ -24,13 +25,16 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use chanter::base::Lock;
+
 use self::mapping::Mapping;
 pub(crate) use self::mapping::create;
+use self::patience::Patience;
 use self::pull::{Found, Incoming, Info, LANES, MOST_WATCHED, Memory, Outgoing, Piece, Quota, Watches};
 use self::sync::Bytes;
 use super::socket::Sockets;
@@ -59,10 +63,10 @@ pub struct Near {
     memory: Mapping,
     /// Which processes share the memory.
     is_near: Vec<bool>,
-    out: Mutex<Out>,
+    out: Lock<Out>,
     /// Some messages are begun: a hint for those who poll.
     has_begun: AtomicBool,
-    receiving: Mutex<Receiving>,
+    receiving: Lock<Receiving>,
     watches: Arc<Watches>,
     /// What was taken last is not freed yet: the next poll does that, and mostly nobody waits for it.
     has_unfreed: AtomicBool,
@@ -71,6 +75,7 @@ pub struct Near {
     /// How many of those who poll are about to sleep, or do.
     resting: AtomicU32,
     linger: Duration,
+    patience: Patience,
 }
 
 /// The sender's side.
@@ -105,10 +110,6 @@ struct Receiving {
     dying: VecDeque<(Peer, Change)>,
     /// All that the dying have sent is in the scan that was made.
     has_scanned: bool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A place in a segment, which a process takes before it connects: so the others know that it reads there.
@@ -153,7 +154,7 @@ impl Near {
         Self {
             me,
             is_near,
-            out: Mutex::new(Out {
+            out: Lock::new(Out {
                 outgoing: Outgoing::new(me, quota, &memory),
                 begun: (0..processes).map(|_| Default::default()).collect(),
                 count: 0,
@@ -165,7 +166,7 @@ impl Near {
             watches: incoming.watches(),
             has_begun: AtomicBool::new(false),
             has_unfreed: AtomicBool::new(false),
-            receiving: Mutex::new(Receiving {
+            receiving: Lock::new(Receiving {
                 incoming,
                 begun: (0..processes).map(|_| Default::default()).collect(),
                 waits: None,
@@ -176,6 +177,7 @@ impl Near {
             resting: AtomicU32::new(0),
             // Who spins takes the core of who would answer.
             linger: if crowd <= cores { LINGER } else { Duration::ZERO },
+            patience: Patience::default(),
             memory,
             sockets,
         }
@@ -215,7 +217,7 @@ impl Near {
         if !self.has_begun.load(Ordering::Relaxed) {
             return;
         }
-        let mut out = lock(&self.out);
+        let mut out = self.out.lock();
         if out.count == 0 {
             self.has_begun.store(false, Ordering::Relaxed);
             return;
@@ -254,10 +256,10 @@ impl Near {
         self.memory.port(self.me).has_work() || self.watches.has_work(&self.memory)
     }
 
-    /// Takes what lies in slots; how many frames that were.
-    fn take(&self, receiving: &mut Receiving, budget: u32, sink: &mut dyn Sink) -> u32 {
+    /// Takes what lies in slots: how many frames that were, and whether there may be more.
+    fn take(&self, receiving: &mut Receiving, budget: u32, sink: &mut dyn Sink) -> (u32, bool) {
         let (mut frames, mut scans) = (0, 0);
-        let mut has_unfreed = true;
+        let (mut has_unfreed, mut has_more) = (true, true);
         for _ in 0..PIECES {
             if frames == budget {
                 break;
@@ -267,7 +269,8 @@ impl Near {
                     if let Some((lane, frame)) = receiving.begun[from].assemble(&piece) {
                         frames += 1;
                         sink.arrived(Peer(from as u32), lane, frame);
-                        if !self.has_messages() {
+                        has_more = self.has_messages();
+                        if !has_more {
                             // Who was sent that runs first.
                             break;
                         }
@@ -297,7 +300,7 @@ impl Near {
         }
         // ORDER: Relaxed: for who looks before it sleeps, see `rest`.
         self.has_unfreed.store(has_unfreed, Ordering::Relaxed);
-        frames
+        (frames, has_more)
     }
 
     /// Tells those who want it that they have room.
@@ -319,7 +322,7 @@ impl Near {
         for (peer, change) in &dying {
             let gone = peer.0 as usize;
             receiving.begun[gone] = Default::default();
-            let mut out = lock(&self.out);
+            let mut out = self.out.lock();
             out.has_gone[gone] = true;
             let forgotten = std::mem::take(&mut out.begun[gone]);
             out.count -= forgotten.iter().flatten().count();
@@ -338,7 +341,7 @@ impl Near {
     /// The process's connections break: as if it had been killed.
     #[cfg(test)]
     fn kill(&self) {
-        lock(&self.out).has_left = true;
+        self.out.lock().has_left = true;
         self.sockets.kill();
     }
 }
@@ -437,7 +440,7 @@ impl Engine for Near {
             return Err(Full { body });
         }
         let (to, lane) = (to.0 as usize, lane as usize);
-        let mut out = lock(&self.out);
+        let mut out = self.out.lock();
         if out.has_left || out.has_gone[to] {
             return Ok(());
         }
@@ -464,19 +467,14 @@ impl Engine for Near {
     }
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
-        let mut receiving = match self.receiving.try_lock() {
-            Ok(receiving) => receiving,
-            Err(TryLockError::WouldBlock) => return Polled::Nothing,
-            // A sink has panicked; what it was told is told.
-            Err(TryLockError::Poisoned(receiving)) => receiving.into_inner(),
-        };
+        let Some(mut receiving) = self.receiving.try_lock() else { return Polled::Nothing };
         self.flush();
         let receiving = &mut *receiving;
         if !receiving.dying.is_empty() && !receiving.has_scanned {
             receiving.incoming.scan(&self.memory);
             receiving.has_scanned = true;
         }
-        let frames = self.take(receiving, budget, sink);
+        let (frames, has_more) = self.take(receiving, budget, sink);
         self.tell_of_room(receiving);
         let mut told = frames + self.bury(receiving, sink);
         if frames < budget && self.sockets.has_work() {
@@ -487,9 +485,14 @@ impl Engine for Near {
         }
         match told {
             0 => Polled::Nothing,
-            _ if self.has_messages() || self.sockets.has_work() => Polled::More,
+            // What comes now is seen before anybody rests.
+            _ if has_more && self.has_messages() || self.sockets.has_work() => Polled::More,
             _ => Polled::Some,
         }
+    }
+
+    fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
+        self.has_work() || self.patience.wait(self.linger, || self.has_work(), is_over)
     }
 
     fn rest(&self) -> Rest {
@@ -516,7 +519,7 @@ impl Engine for Near {
     }
 
     fn leave(&self, how: Leave) {
-        let mut out = lock(&self.out);
+        let mut out = self.out.lock();
         out.has_left = true;
         if how == Leave::Now {
             out.begun.iter_mut().for_each(|begun| *begun = Default::default());

@@ -161,18 +161,24 @@ fn slots_are_filled_again() {
     check(|| sent_again(3));
 }
 
+/// The receiver takes what there is; is told that one has died, and scans; and takes what it has found.
+fn takes_before_and_after_a_death(node: &Arc<Node>, dying: JoinHandle<()>, rules: Rules) -> (Incoming, Got) {
+    let mut incoming = Incoming::new(RECEIVER, &**node);
+    incoming.rules = rules;
+    let mut got = Got::default();
+    got.take(&mut incoming, node);
+    dying.join().unwrap();
+    incoming.scan(&**node);
+    got.take(&mut incoming, node);
+    (incoming, got)
+}
+
 /// One dies at a point, the other goes on, and the receiver, which is told of the death, scans at any time.
 fn one_dies(at: &'static str, others: u8, rules: Rules) {
     let node = Node::new(2);
     let dying = sender(&node, 2, 1, Some(at));
     let other = sender(&node, 1, others, None);
-    let mut incoming = Incoming::new(RECEIVER, &*node);
-    incoming.rules = rules;
-    let mut got = Got::default();
-    got.take(&mut incoming, &node);
-    dying.join().unwrap();
-    incoming.scan(&*node);
-    got.take(&mut incoming, &node);
+    let (mut incoming, mut got) = takes_before_and_after_a_death(&node, dying, rules);
     other.join().unwrap();
     got.take(&mut incoming, &node);
     got.is(others, u8::from(at != "pull.filled"));
@@ -305,13 +311,7 @@ fn places_that_are_watched_are_filled_again() {
 fn one_dies_while_it_is_watched(at: &'static str, rules: Rules) {
     let node = Node::new(2);
     let dying = sender_by(WATCHED, &node, 2, 2, Some((1, at)));
-    let mut incoming = Incoming::new(RECEIVER, &*node);
-    incoming.rules = rules;
-    let mut got = Got::default();
-    got.take(&mut incoming, &node);
-    dying.join().unwrap();
-    incoming.scan(&*node);
-    got.take(&mut incoming, &node);
+    let (_, got) = takes_before_and_after_a_death(&node, dying, rules);
     got.is(0, if at == "pull.filled" { 1 } else { 2 });
 }
 
@@ -327,25 +327,29 @@ fn publication_must_release_where_it_is_watched() {
     needs("pull_publish_watched", Relaxed, || one_dies_while_it_is_watched("pull.published", ALL));
 }
 
-/// INV-BELL, where the piece is watched: of two OS threads one takes and then sleeps, the other one does so before or afterwards.
-fn woken_by_what_is_watched() {
-    let node = Node::new(2);
-    let mut outgoing = Outgoing::new(1, WATCHED, &*node);
-    assert!(outgoing.send(&*node, RECEIVER, INFO, &[0]));
-    let mut incoming = Incoming::new(RECEIVER, &*node);
-    let mut got = Got::default();
-    assert!(!got.take(&mut incoming, &node));
+/// INV-BELL: who falls asleep while a piece is sent sees it, or is woken.
+fn falls_asleep(node: &Arc<Node>, mut outgoing: Outgoing, incoming: &Incoming) {
     let sending = {
-        let node = Arc::clone(&node);
+        let node = Arc::clone(node);
         thread::spawn(move || {
             assert!(outgoing.send(&*node, RECEIVER, INFO, &[1]));
             node.port(RECEIVER).is_to_be_woken()
         })
     };
     node.port(RECEIVER).fall_asleep();
-    let sleeps = !node.port(RECEIVER).has_work() && !incoming.watches().has_work(&*node);
+    let sleeps = !node.port(RECEIVER).has_work() && !incoming.watches().has_work(&**node);
     let rings = sending.join().unwrap();
     assert!(!sleeps || rings, "INV-BELL: it sleeps, and nobody wakes it");
+}
+
+/// INV-BELL, where the piece is watched: of two OS threads one takes and then sleeps, the other one does so before or afterwards.
+fn woken_by_what_is_watched() {
+    let node = Node::new(2);
+    let mut outgoing = Outgoing::new(1, WATCHED, &*node);
+    assert!(outgoing.send(&*node, RECEIVER, INFO, &[0]));
+    let mut incoming = Incoming::new(RECEIVER, &*node);
+    assert!(!Got::default().take(&mut incoming, &node));
+    falls_asleep(&node, outgoing, &incoming);
 }
 
 #[test]
@@ -394,18 +398,8 @@ fn others_look_while_one_takes() {
 /// INV-BELL.
 fn woken() {
     let node = Node::new(1);
-    let sending = {
-        let node = Arc::clone(&node);
-        thread::spawn(move || {
-            let quota = Quota { lanes: [1; LANES], ..LINKED };
-            assert!(Outgoing::new(1, quota, &*node).send(&*node, RECEIVER, INFO, &[7]));
-            node.port(RECEIVER).is_to_be_woken()
-        })
-    };
-    node.port(RECEIVER).fall_asleep();
-    let sleeps = !node.port(RECEIVER).has_work();
-    let rings = sending.join().unwrap();
-    assert!(!sleeps || rings, "INV-BELL: it sleeps, and nobody wakes it");
+    let quota = Quota { lanes: [1; LANES], ..LINKED };
+    falls_asleep(&node, Outgoing::new(1, quota, &*node), &Incoming::new(RECEIVER, &*node));
 }
 
 #[test]

@@ -1,0 +1,121 @@
+//! Names that somebody has given to threads: who asks for them, and who is told.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use chanter::prelude::*;
+
+use super::{LONGEST_NAME, Node, Request, lock};
+use crate::engine::{Lane, Peer};
+use crate::error::{LookupError, SendError};
+use crate::name::{Asker, ThreadName};
+use crate::wire::{Body, Header, Kind, Slot, WITHDRAWN};
+
+impl Node {
+    /// The event of finding the name that somebody has given to a thread.
+    pub(crate) fn lookup(
+        self: &Arc<Self>,
+        name: &str,
+    ) -> impl Event<Output = Result<ThreadName, LookupError>> + std::marker::Send + use<> {
+        let asked = self.parse(name);
+        let node = Arc::clone(self);
+        guard(move || {
+            let answer = IVar::new();
+            let asked = match asked {
+                Ok((peer, name)) => Some((node.ask(peer, &name, &answer), peer, name)),
+                Err(error) => {
+                    let _ = answer.put(Err(error));
+                    None
+                }
+            };
+            answer.get().on_abort(move || {
+                if let Some((request, peer, name)) = asked {
+                    node.withdraw(peer, request, &name);
+                }
+            })
+        })
+    }
+
+    fn parse(&self, name: &str) -> Result<(Peer, String), LookupError> {
+        let bad = || LookupError::Bad(name.to_owned());
+        let (given, peer) = match name.split_once('@') {
+            Some((given, peer)) => (given, Peer(peer.parse().map_err(|_| bad())?)),
+            None => (name, self.me),
+        };
+        if given.is_empty() || given.len() > LONGEST_NAME {
+            return Err(bad());
+        }
+        if !self.links.contains_key(&peer) {
+            return Err(LookupError::NoSuchProcess(peer));
+        }
+        Ok((peer, given.to_owned()))
+    }
+
+    /// A number that this process has not used yet.
+    pub(crate) fn new_number(&self) -> u64 {
+        self.last_request.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn ask(&self, to: Peer, name: &str, answer: &IVar<Result<ThreadName, LookupError>>) -> u64 {
+        let request = self.new_number();
+        lock(&self.requests).insert(request, Request { to, answer: answer.clone() });
+        if to == self.me {
+            self.look_up(Asker { peer: self.me, request }, name);
+        } else {
+            let header = Header { request, ..self.header(Kind::Lookup) };
+            let sent = self.transmit(to, Lane::Control, header, Body::copied_from(name.as_bytes()));
+            if let Err(SendError::Lost(peer, why)) = sent {
+                self.is_answered(to, request, Err(LookupError::Lost(peer, why)));
+            }
+        }
+        request
+    }
+
+    /// Nobody wants to know that name any more, unless it was answered.
+    fn withdraw(&self, to: Peer, request: u64, name: &str) {
+        if lock(&self.requests).remove(&request).is_none() {
+            return;
+        }
+        if to == self.me {
+            lock(&self.registry).withdraw(name, Asker { peer: to, request });
+        } else {
+            let header = Header { request, flags: WITHDRAWN, ..self.header(Kind::Lookup) };
+            self.control(to, header, Body::copied_from(name.as_bytes()));
+        }
+    }
+
+    /// Somebody asks for a name.
+    pub(super) fn look_up(&self, asker: Asker, name: &str) {
+        let found = lock(&self.registry).ask(name, asker);
+        match found {
+            Ok(Some(slot)) => self.answer(asker, slot),
+            Ok(None) => (),
+            Err(()) => self.answer(asker, Slot::default()),
+        }
+    }
+
+    /// The name is that one's; or too many wait, if it is nobody's.
+    pub(super) fn answer(&self, asker: Asker, slot: Slot) {
+        if asker.peer == self.me {
+            let name = self.name(self.me, slot);
+            let found = if slot == Slot::default() { Err(LookupError::Full) } else { Ok(name) };
+            self.is_answered(self.me, asker.request, found);
+        } else {
+            let header = Header { request: asker.request, from: slot, ..self.header(Kind::Found) };
+            self.control(asker.peer, header, Body::with_capacity(0));
+        }
+    }
+
+    pub(super) fn is_answered(&self, by: Peer, request: u64, answer: Result<ThreadName, LookupError>) {
+        let asked = {
+            let mut requests = lock(&self.requests);
+            if requests.get(&request).is_none_or(|asked| asked.to != by) {
+                return;
+            }
+            requests.remove(&request)
+        };
+        if let Some(asked) = asked {
+            let _ = asked.answer.put(answer);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What leaves: messages to threads here and elsewhere, and what else goes to other processes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde::Serialize;
+
+use super::{Lease, Link, MOST_ANSWERED, MOST_ANSWERS, Node, Send};
+use crate::engine::{Full, Lane, Peer, Why};
+use crate::error::SendError;
+use crate::inbox::Message;
+use crate::name::ThreadName;
+use crate::port::Word;
+use crate::wire::{Body, CARRIES, Control, Header, Kind, write};
+
+impl Node {
+    #[inline]
+    pub(crate) fn send<T: Serialize + ?Sized>(
+        self: &Arc<Self>,
+        from: ThreadName,
+        to: ThreadName,
+        tag: u32,
+        value: &T,
+    ) -> Send {
+        let is_here = to.process == self.me;
+        let lease = if is_here {
+            let Some(lease) = self.table.find(to.thread) else { return Send::bad(SendError::Gone(to)) };
+            lease
+        } else {
+            match self.window(to) {
+                Ok(lease) => lease,
+                Err(error) => return Send::bad(error),
+            }
+        };
+        let mut message = Message::new(lease, from, to, tag);
+        match write(value, &mut message.written) {
+            Err(error) => Send::bad(SendError::Encode(error)),
+            Ok(()) if is_here => Send::new(message),
+            Ok(()) => self.send_away(message),
+        }
+    }
+
+    /// What is sent is written already.
+    pub(crate) fn send_body(
+        self: &Arc<Self>,
+        from: ThreadName,
+        to: ThreadName,
+        tag: u32,
+        body: Body,
+    ) -> Send {
+        let lease = match self.lease(to) {
+            Ok(lease) => lease,
+            Err(error) => return Send::bad(error),
+        };
+        let message = Message::of_body(lease, from, to, tag, body);
+        if to.process == self.me { Send::new(message) } else { self.send_away(message) }
+    }
+
+    /// A message that is written goes to another process.
+    fn send_away(self: &Arc<Self>, mut message: Box<Message>) -> Send {
+        let (length, longest) = (message.written.length_away(), self.engine.caps(message.to.process).eager);
+        if length > longest as usize {
+            return Send::bad(SendError::TooLong { length, longest });
+        }
+        message.node = Some(Arc::clone(self));
+        Send::new(message)
+    }
+
+    /// The window of what goes to `to`, or the inbox itself.
+    fn lease(&self, to: ThreadName) -> Result<Lease, SendError> {
+        if to.process != self.me {
+            return self.window(to);
+        }
+        self.table.find(to.thread).ok_or(SendError::Gone(to))
+    }
+
+    /// The window of what goes to `to`, in another process, from here.
+    fn window(&self, to: ThreadName) -> Result<Lease, SendError> {
+        if let Some(window) = self.windows.lock().get(&to) {
+            return Ok(*window);
+        }
+        let Some(link) = self.links.get(&to.process) else {
+            return Err(SendError::NoSuchProcess(to.process));
+        };
+        if let Some(why) = link.state.lock().down {
+            return Err(SendError::Lost(to.process, why));
+        }
+        Ok(*self.windows.lock().entry(to).or_insert_with(Lease::away))
+    }
+
+    /// Why nothing can be sent to `to`, in another process, any more: its window has been given up.
+    pub(super) fn why_closed(&self, to: ThreadName) -> SendError {
+        match self.down(to.process) {
+            Some(why) => SendError::Lost(to.process, why),
+            None => SendError::Gone(to),
+        }
+    }
+
+    /// A message that its window has let through is on its way to another process.
+    pub(crate) fn deliver(
+        &self,
+        from: ThreadName,
+        to: ThreadName,
+        tag: u32,
+        body: Body,
+    ) -> Result<(), SendError> {
+        let flags = body.flags();
+        let header = Header { flags, tag, to: to.thread, from: from.thread, ..self.header(Kind::Message) };
+        self.transmit(to.process, Lane::User, header, body)
+    }
+
+    pub(super) fn header(&self, kind: Kind) -> Header {
+        Header { process: self.me.0, ..Header::new(kind) }
+    }
+
+    pub(super) fn control(&self, to: Peer, header: Header, body: Body) {
+        // Who has gone needs no answer.
+        let _ = self.transmit(to, Lane::Control, header, body);
+    }
+
+    /// Sends a control message of requests.
+    pub(crate) fn transmit_control(
+        &self,
+        to: Peer,
+        lane: Lane,
+        control: Control,
+        body: Body,
+    ) -> Result<(), Why> {
+        let header = Header { process: self.me.0, ..control.header() };
+        self.transmit(to, lane, header, body).map_err(|error| match error {
+            SendError::Lost(_, why) => why,
+            // There is none of that number.
+            _ => Why::Left,
+        })
+    }
+
+    /// Sends what is said of ports.
+    pub(crate) fn transmit_word(&self, to: Peer, lane: Lane, word: Word) -> Result<(), SendError> {
+        let header = Header { process: self.me.0, ..word.header() };
+        self.transmit(to, lane, header, Body::with_capacity(0))
+    }
+
+    /// The longest body of a message to `to`, if there is such a process.
+    pub(crate) fn longest(&self, to: Peer) -> Option<u32> {
+        self.links.contains_key(&to).then(|| self.engine.caps(to).eager)
+    }
+
+    /// The server thread has something to do.
+    pub(crate) fn ring(&self) {
+        // It is rung already, or nobody serves any more.
+        let _ = self.server.try_send(());
+    }
+
+    pub(super) fn transmit(
+        &self,
+        to: Peer,
+        lane: Lane,
+        header: Header,
+        mut body: Body,
+    ) -> Result<(), SendError> {
+        let Some(link) = self.links.get(&to) else { return Err(SendError::NoSuchProcess(to)) };
+        if body.parcel().is_some() {
+            return self.transmit_parcel(to, link, lane, header, body);
+        }
+        body.set_header(&Header { length: body.len() as u32, ..header });
+        let length = body.len();
+        self.hand_over(to, link, lane, header, body, length)
+    }
+
+    /// The same, of what carries senders of ports.
+    #[cold]
+    fn transmit_parcel(
+        &self,
+        to: Peer,
+        link: &Link,
+        lane: Lane,
+        header: Header,
+        mut body: Body,
+    ) -> Result<(), SendError> {
+        let length = body.len();
+        let parcel = self.pack(to, &mut body);
+        let flags = header.flags | if parcel.is_some() { CARRIES } else { 0 };
+        body.set_header(&Header { length: body.len() as u32, flags, ..header });
+        let sent = self.hand_over(to, link, lane, header, body, length);
+        if let (Err(_), Some(parcel)) = (&sent, parcel) {
+            self.unpack_again(to, parcel);
+        }
+        sent
+    }
+
+    /// Gives the engine a frame, or puts it into the backlog. `length`: bytes of its body that are the receiver's.
+    fn hand_over(
+        &self,
+        to: Peer,
+        link: &Link,
+        lane: Lane,
+        header: Header,
+        body: Body,
+        length: usize,
+    ) -> Result<(), SendError> {
+        let mut state = link.state.lock();
+        if let Some(why) = state.down {
+            return Err(SendError::Lost(to, why));
+        }
+        if state.given_up {
+            return Err(SendError::Lost(to, Why::Unreachable));
+        }
+        state.outstanding.sent(&header, length);
+        let refused = if state.backlog.is_empty() {
+            self.engine.try_send(to, lane, body).err().map(|full| full.body)
+        } else {
+            Some(body)
+        };
+        if let Some(body) = refused {
+            state.push_back(lane, body);
+            // ORDER: Release pairs with the Acquire in `flush`; under the link's lock, which is taken there afterwards.
+            self.has_backlog.store(true, Ordering::Release);
+        }
+        if state.answers > MOST_ANSWERS || state.answered > MOST_ANSWERED {
+            state.given_up = true;
+            drop(state);
+            self.give_up_on(to);
+        }
+        Ok(())
+    }
+
+    /// A process does not do its part.
+    pub(crate) fn give_up_on(&self, peer: Peer) {
+        if !self.engine.give_up(peer) {
+            self.lose(peer, Why::Unreachable);
+        }
+    }
+
+    /// Sends what the engine would not take before.
+    pub(super) fn flush(&self) {
+        // ORDER: see `transmit`. Whoever pushes after this says so again.
+        if !self.has_backlog.load(Ordering::Relaxed) || !self.has_backlog.swap(false, Ordering::Acquire) {
+            return;
+        }
+        for (peer, link) in &self.links {
+            let mut state = link.state.lock();
+            while let Some((lane, body)) = state.pop_front() {
+                if let Err(Full { body }) = self.engine.try_send(*peer, lane, body) {
+                    state.push_front(lane, body);
+                    // ORDER: as in `transmit`.
+                    self.has_backlog.store(true, Ordering::Release);
+                    break;
+                }
+            }
+            let emptied = if state.backlog.is_empty() { state.emptied.take() } else { None };
+            drop(state);
+            emptied.map(|emptied| emptied.put(()));
+        }
+    }
+
+    /// So much from `peer` was received in an inbox of ours.
+    pub(crate) fn give_credit(&self, inbox: ThreadName, peer: Peer, messages: u32, bytes: u64) {
+        let credit = u16::try_from(messages).unwrap_or(u16::MAX);
+        let header = Header {
+            credit,
+            request: bytes,
+            from: inbox.thread,
+            tag: self.taken(peer),
+            ..self.header(Kind::Acknowledge)
+        };
+        self.control(peer, header, Body::with_capacity(0));
+    }
+
+    /// How many messages of a process have come.
+    pub(super) fn taken(&self, peer: Peer) -> u32 {
+        // ORDER: a count that was true is true enough.
+        self.links.get(&peer).map_or(0, |link| link.taken.load(Ordering::Relaxed))
+    }
+}
