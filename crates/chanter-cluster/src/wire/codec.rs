@@ -9,7 +9,13 @@ use super::{Body, Written};
 
 /// Writes a value straight into a body.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
-    encode_into(Body::with_capacity(64), value)
+    let writing = Writing::begin();
+    let begun = Writer { body: None, short: [0; SHORT], length: 0 };
+    let mut body = postcard::serialize_with_flavor(value, begun).map_err(|error| error.to_string())?;
+    if let Some(parcel) = writing.end() {
+        body.add_parcel(parcel);
+    }
+    Ok(body)
 }
 
 /// Writes a value where a message lies in which nothing is written yet.
@@ -26,7 +32,8 @@ pub(crate) fn write<T: Serialize + ?Sized>(value: &T, written: &mut Written) -> 
 /// Appends a value to a body.
 pub(crate) fn encode_into<T: Serialize + ?Sized>(body: Body, value: &T) -> Result<Body, String> {
     let writing = Writing::begin();
-    let mut body = postcard::serialize_with_flavor(value, Writer(body)).map_err(|error| error.to_string())?;
+    let writer = Writer { body: Some(body), short: [0; SHORT], length: 0 };
+    let mut body = postcard::serialize_with_flavor(value, writer).map_err(|error| error.to_string())?;
     if let Some(parcel) = writing.end() {
         body.add_parcel(parcel);
     }
@@ -40,26 +47,65 @@ pub(crate) fn encode_behind<T: Serialize + ?Sized>(value: &T, bytes: &mut Vec<u8
     Ok(())
 }
 
+/// So many bytes are written before there is a body: a long piece that follows then finds one with room for it.
+const SHORT: usize = 32;
+
 /// What postcard writes goes into a body, in pieces as long as it has them.
-struct Writer(Body);
+struct Writer {
+    body: Option<Body>,
+    short: [u8; SHORT],
+    length: usize,
+}
+
+impl Writer {
+    /// The body, with what was written before there was one, and room for so many bytes more.
+    #[inline]
+    fn begin(&mut self, more: usize) -> &mut Body {
+        let short = &self.short[..self.length];
+        self.body.get_or_insert_with(|| {
+            let mut body = Body::with_capacity(short.len() + more);
+            body.extend_from_slice(short);
+            body
+        })
+    }
+}
 
 impl Flavor for Writer {
     type Output = Body;
 
     #[inline]
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.push(byte);
+        match &mut self.body {
+            Some(body) => body.push(byte),
+            None if self.length < SHORT => {
+                self.short[self.length] = byte;
+                self.length += 1;
+            }
+            None => self.begin(SHORT).push(byte),
+        }
         Ok(())
     }
 
     #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(bytes);
+        match &mut self.body {
+            Some(body) => body.extend_from_slice(bytes),
+            // Numbers: few bytes that have just been written one by one.
+            None if bytes.len() <= NUMBER && self.length + bytes.len() <= SHORT => {
+                for byte in bytes {
+                    self.short[self.length] = *byte;
+                    self.length += 1;
+                }
+            }
+            None => self.begin(bytes.len()).extend_from_slice(bytes),
+        }
         Ok(())
     }
 
-    fn finalize(self) -> postcard::Result<Body> {
-        Ok(self.0)
+    fn finalize(mut self) -> postcard::Result<Body> {
+        self.begin(0);
+        // It has just begun, if it had not before.
+        self.body.ok_or(postcard::Error::SerializeBufferFull)
     }
 }
 
@@ -139,8 +185,21 @@ impl<'de, T: bytemuck::Pod> Deserialize<'de> for Plain<T> {
         if size_of::<T>() == 0 || bytes.len() % size_of::<T>() != 0 {
             return Err(de::Error::custom("plain data of another size"));
         }
-        Ok(Self(bytemuck::pod_collect_to_vec(bytes)))
+        Ok(Self(collect(bytes)))
     }
+}
+
+/// The numbers that lie there, wherever that is: bytes of a whole number of them. (Their memory is not filled with zeros before.)
+fn collect<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
+    let count = bytes.len() / size_of::<T>();
+    let mut numbers = Vec::<T>::with_capacity(count);
+    // SAFETY: there is room for so many, which is no more than there are bytes; any bytes are such numbers (`Pod`). The memory is
+    // new, so the two do not overlap.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), numbers.as_mut_ptr().cast(), count * size_of::<T>());
+        numbers.set_len(count);
+    }
+    numbers
 }
 
 struct Bytes<'a>(&'a [u8]);

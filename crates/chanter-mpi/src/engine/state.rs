@@ -333,7 +333,7 @@ impl State {
             if self.left > 0 && self.rings[ring].is_done() {
                 self.progress += 1;
                 *count += self.read(ring, sink)?;
-                self.rings[ring].next(&mut self.right)?;
+                self.rings[ring].next();
             }
         }
         while self.left > 0
