@@ -169,7 +169,6 @@ impl Expected {
 }
 
 /// What is left out by models.
-#[cfg_attr(not(test), expect(dead_code, reason = "all are kept"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Rule {
     /// A descriptor is given to the receive that was posted ahead.
