@@ -129,13 +129,16 @@ fn text_of(fill: impl FnOnce(*mut c_char, c_int)) -> String {
     text.to_string_lossy().trim().to_owned()
 }
 
+#[inline(always)]
 fn check(call: &'static str, code: c_int) -> Result<()> {
-    if code == 0 {
-        return Ok(());
-    }
+    if code == 0 { Ok(()) } else { Err(complaint(call, code)) }
+}
+
+#[cold]
+fn complaint(call: &'static str, code: c_int) -> MpiError {
     // SAFETY: the array has that room. MPI is initialized, or the text is about that.
     let text = text_of(|text, room| unsafe { raw::chanter_mpi_error(code, text, room) });
-    Err(MpiError { call, text })
+    MpiError { call, text }
 }
 
 /// What the library says of itself.

@@ -9,7 +9,7 @@ const FIRST: u32 = 9;
 const STEPS: usize = 8;
 
 /// A class of frames, in a lane: MPI's tag of their bodies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Class(u16);
 
 impl Class {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::ahead::{Kind, Ticket};
 use super::class::Class;
 use crate::shim::{Comm, Found, Requests, Result, Right};
 
@@ -182,32 +183,31 @@ impl Sends {
     }
 }
 
-/// A large body that is received: from whom, of which class, and its bytes.
+/// A large body that is received, and its bytes.
 pub(super) struct Filling {
-    pub(super) from: u32,
-    pub(super) class: Class,
-    /// Whose it is: the number of the frame. `None`: no frame is announced yet.
-    pub(super) owner: Option<u64>,
+    pub(super) kind: Kind,
+    pub(super) ticket: Ticket,
     room: Vec<u8>,
 }
 
 pub(super) type Fills = Flight<Filling>;
 
+/// Room for a body of that class, in memory that is empty. `None`: there is none.
+pub(super) fn room_for(class: Class, mut room: Vec<u8>) -> Option<Vec<u8>> {
+    room.try_reserve_exact(class.longest()).ok().map(|()| room)
+}
+
 impl Fills {
-    /// Receives a body from `from` into `room`, which is empty. There is room for one more.
-    ///
-    /// # Errors
-    /// The inner one: there is no memory.
+    /// Receives a body into a [room](room_for) for its class. There is a free request.
     pub(super) fn receive(
         &mut self,
         right: &mut Right,
-        (from, class): (u32, Class),
-        owner: Option<u64>,
+        kind: Kind,
+        ticket: Ticket,
         mut room: Vec<u8>,
-    ) -> Result<std::result::Result<(), NoMemory>> {
-        if room.try_reserve_exact(class.longest()).is_err() {
-            return Ok(Err(NoMemory));
-        }
+    ) -> Result<()> {
+        let (from, class) = kind;
+        assert!(room.capacity() >= class.longest(), "room for a body");
         let at = self.pop();
         let bytes = room.as_mut_ptr();
         // SAFETY: a free request is idle. The room is that large; it is kept until a test says that it is done, and is not
@@ -216,38 +216,23 @@ impl Fills {
             let (source, tag) = (Some(from), Some(class.tag()));
             self.requests.irecv(right, at, Comm::Bulk, bytes, class.longest(), source, tag)?;
         }
-        self.kept[at] = Some(Filling { from, class, owner, room });
+        self.kept[at] = Some(Filling { kind, ticket, room });
         self.active.push(at);
-        Ok(Ok(()))
+        Ok(())
     }
 
-    /// The receive that was posted ahead for such a body. (There is one at most.)
-    pub(super) fn ahead(&mut self, from: u32, class: Class) -> Option<&mut Filling> {
-        let at = self.active.iter().find(|at| {
-            let filling = self.kept[**at].as_ref();
-            filling.is_some_and(|filling| {
-                filling.owner.is_none() && (filling.from, filling.class) == (from, class)
-            })
-        });
-        self.kept[*at?].as_mut()
-    }
-
-    /// Takes all back that was posted ahead. What has come after all, if it was too late: it, and its bytes.
-    pub(super) fn cancel_ahead(&mut self, right: &mut Right) -> Result<Vec<(Filling, usize)>> {
-        let mut came = Vec::new();
+    /// Takes back those of which that is true. What has come all the same, since it was too late, is dropped.
+    pub(super) fn cancel(&mut self, right: &mut Right, is_it: impl Fn(Ticket) -> bool) -> Result<()> {
         for place in (0..self.active.len()).rev() {
             let at = self.active[place];
-            if self.kept[at].as_ref().is_none_or(|filling| filling.owner.is_some()) {
-                continue;
-            }
-            let status = self.requests.cancel(right, at)?;
-            self.active.swap_remove(place);
-            self.free.push(at);
-            if let (Some(filling), Some(status)) = (self.kept[at].take(), status) {
-                came.push((filling, status.bytes as usize));
+            if self.kept[at].as_ref().is_some_and(|filling| is_it(filling.ticket)) {
+                self.requests.cancel(right, at)?;
+                self.active.swap_remove(place);
+                self.free.push(at);
+                self.kept[at] = None;
             }
         }
-        Ok(came)
+        Ok(())
     }
 }
 
@@ -262,5 +247,3 @@ impl Filling {
         Some(self.room)
     }
 }
-
-pub(super) struct NoMemory;

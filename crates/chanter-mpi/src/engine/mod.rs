@@ -1,5 +1,6 @@
 //! The engine that carries frames by MPI.
 
+mod ahead;
 mod class;
 mod counters;
 mod flight;

@@ -3,7 +3,8 @@
 //! MPI gives a message to the receive that was posted first of all that want it. All receives of the ring want everything, so
 //! messages are in the ring in the order in which MPI has matched them: those of a sender in the order in which they
 //! were sent. While the first is not done, none behind it need be looked at; an empty poll costs one test, however
-//! many threads wait. A receive that has been read is started again, behind all others.
+//! many threads wait. A receive that has been read is started again, behind all others: by the next
+//! look, since who has got the message need not wait for that.
 
 use crate::shim::{Comm, Requests, Result, Right, Status};
 
@@ -16,6 +17,8 @@ pub(super) struct Ring {
     /// The first is done: so much has come.
     done: Option<Status>,
     is_started: bool,
+    /// The last that was read is to be started again.
+    owes_start: bool,
 }
 
 impl Ring {
@@ -28,6 +31,7 @@ impl Ring {
             first: 0,
             done: None,
             is_started: false,
+            owes_start: false,
         };
         for (at, slot) in ring.slots.iter_mut().enumerate() {
             // SAFETY: the request is idle. The slot is in a box of its own, which lives as long as the requests do; it is
@@ -49,6 +53,7 @@ impl Ring {
     #[inline]
     pub(super) fn has_message(&mut self, right: &mut Right, tests: &mut u64) -> Result<bool> {
         if self.done.is_none() && self.is_started {
+            self.start_again(right)?;
             *tests += 1;
             self.done = self.requests.test(right, self.first)?;
         }
@@ -68,19 +73,30 @@ impl Ring {
         Some((status, &self.slots[self.first][..status.bytes as usize]))
     }
 
-    /// The message has been read: its receive is started again.
+    /// The message has been read. Its receive is started again by the next look.
     #[inline]
-    pub(super) fn next(&mut self, right: &mut Right) -> Result<()> {
+    pub(super) fn next(&mut self) {
+        debug_assert!(self.done.is_some() && !self.owes_start, "a message was read that a look has found");
         self.done = None;
-        self.requests.start(right, self.first)?;
-        self.first = (self.first + 1) % self.slots.len();
-        Ok(())
+        self.owes_start = true;
+        self.first = if self.first + 1 == self.slots.len() { 0 } else { self.first + 1 };
+    }
+
+    /// The receive before the first.
+    fn last(&self) -> usize {
+        self.first.checked_sub(1).unwrap_or(self.slots.len() - 1)
+    }
+
+    #[inline]
+    fn start_again(&mut self, right: &mut Right) -> Result<()> {
+        if std::mem::take(&mut self.owes_start) { self.requests.start(right, self.last()) } else { Ok(()) }
     }
 
     /// Takes all receives back. Nothing comes any more.
     pub(super) fn close(&mut self, right: &mut Right) -> Result<()> {
         for at in 0..self.slots.len() {
-            if self.is_started && (at != self.first || self.done.is_none()) {
+            let is_read = self.owes_start && at == self.last();
+            if self.is_started && !is_read && (at != self.first || self.done.is_none()) {
                 self.requests.cancel(right, at)?;
             }
             self.requests.forget(right, at)?;

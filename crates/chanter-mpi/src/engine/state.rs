@@ -21,10 +21,8 @@
 //! the first descriptor, and so on.
 //!
 //! When a large frame has come, a receive is posted *ahead* for the next of its class from that process, which has room for
-//! the longest: then its bytes need not wait for the descriptor to be read.
-//!
-//! * INV-AHEAD: for a class of a process one receive at most is posted that has no descriptor yet; it was posted last. Who
-//!   reads a descriptor gives it to that one, if there is one, and posts a receive if there is none.
+//! the longest: then its bytes need not wait for the descriptor to be read. Which descriptor has which receive is said in
+//! [`Expected`] (INV-AHEAD).
 //!
 //! # Leaving
 //!
@@ -39,9 +37,10 @@ use chanter_cluster::engine::turn::Inside;
 use chanter_cluster::engine::{Change, Lane, Peer, Sink, Why};
 use chanter_cluster::wire::{Body, LENGTH};
 
+use super::ahead::{AHEAD, Expected, FILLS, Given, Kind};
 use super::class::Class;
 use super::counters::Counters;
-use super::flight::{Filling, Fills};
+use super::flight::{Filling, Fills, room_for};
 use super::lanes::{Destination, Eager, Lanes, Outgoing};
 use super::peer::{self, Frame};
 use super::ring::Ring;
@@ -66,23 +65,11 @@ const USER_SLOTS: usize = 64;
 const CONTROL_SLOTS: usize = 32;
 /// Bytes of a slot of the control ring. (Names are as long.)
 const CONTROL_EAGER: usize = 512;
-/// So many large bodies may be received at a time that are announced.
-const FILLS: usize = 16;
-/// So many receives may be posted ahead, with so many bytes of room.
-const AHEAD: usize = 16;
-const AHEAD_BYTES: usize = 16 << 20;
 
 const DESCRIPTOR: u16 = 4;
 const FAREWELL: u16 = 8;
 const MORE: u16 = 12;
 const ALL_LANES: [Lane; peer::LANES] = [Lane::Control, Lane::User, Lane::Bulk];
-
-/// A large body that was announced, before there is room for it.
-struct Announced {
-    from: u32,
-    number: u64,
-    class: Class,
-}
 
 /// A large frame that is announced, and has not been handed out.
 struct Owner {
@@ -98,10 +85,8 @@ pub(super) struct State {
     rings: [Ring; 2],
     lanes: Lanes,
     fills: Fills,
-    /// Receives under way that are announced; those that are posted ahead, and how much room they have.
-    awaited: usize,
-    ahead: usize,
-    ahead_bytes: usize,
+    /// Which large frame each of them is for.
+    expected: Expected,
     rooms: Rooms,
     /// Counted round.
     looks: u32,
@@ -110,7 +95,6 @@ pub(super) struct State {
     /// So many frames in a row came alone. Counted round.
     alone: u32,
     peers: Vec<peer::Peer>,
-    announced: VecDeque<Announced>,
     /// Large frames that have come, and how many bytes of each, until the sink is told; and before they are announced.
     filled: Vec<(Filling, usize)>,
     early: Vec<(Filling, usize)>,
@@ -146,15 +130,12 @@ impl State {
             rings,
             lanes: Lanes::new(|lane| eager(lane, piece)),
             fills: Fills::new(FILLS + AHEAD),
-            awaited: 0,
-            ahead: 0,
-            ahead_bytes: 0,
+            expected: Expected::default(),
             rooms: Rooms::default(),
             looks: 0,
             progress: 0,
             alone: 0,
             peers: (0..count).map(|_| peer::Peer::default()).collect(),
-            announced: VecDeque::new(),
             filled: Vec::new(),
             early: Vec::new(),
             ready: VecDeque::new(),
@@ -226,7 +207,7 @@ impl State {
         let are_due = self.looks.is_multiple_of(SENDS_LOOKS) || self.has_left || self.lanes.want_room();
         let (has_sends, has_bulk) = self.lanes.are_under_way();
         let has_due = are_due && has_sends;
-        if has_due || has_bulk || self.awaited > 0 {
+        if has_due || has_bulk || self.expected.has_awaited() {
             self.look_at_flights(has_due, &mut tests)?;
         }
         self.counters.tested(tests);
@@ -246,7 +227,7 @@ impl State {
         if self.lanes.are_under_way().1 {
             self.lanes.test_bulk(&mut self.right, tests, &mut self.rooms)?;
         }
-        if self.awaited > 0 {
+        if self.expected.has_awaited() {
             self.test_fills(tests)?;
         }
         Ok(())
@@ -254,22 +235,16 @@ impl State {
 
     /// Looks whether large frames have come.
     fn test_fills(&mut self, tests: &mut u64) -> Result<()> {
-        let Self { awaited, ahead, ahead_bytes, filled, early, .. } = self;
+        let Self { expected, filled, early, .. } = self;
         self.fills.test(&mut self.right, tests, |filling, came| {
-            if filling.owner.is_some() {
-                *awaited -= 1;
-                filled.push((filling, came));
-            } else {
-                *ahead -= 1;
-                *ahead_bytes -= filling.class.longest();
-                early.push((filling, came));
-            }
+            let is_announced = expected.came(filling.ticket);
+            if is_announced { &mut *filled } else { &mut *early }.push((filling, came));
         })
     }
 
     /// Whether large bodies are on their way, here or from here.
     pub(super) fn is_moving(&self) -> bool {
-        self.awaited > 0 || self.lanes.are_under_way().1
+        self.expected.has_awaited() || self.lanes.are_under_way().1
     }
 
     /// Whether something that waits for room could be sent.
@@ -333,7 +308,7 @@ impl State {
             if self.left > 0 && self.rings[ring].is_done() {
                 self.progress += 1;
                 *count += self.read(ring, sink)?;
-                self.rings[ring].next(&mut self.right)?;
+                self.rings[ring].next();
             }
         }
         while self.left > 0
@@ -375,7 +350,7 @@ impl State {
                 let number = self.last_number;
                 self.owners.push(Owner { number, from, lane, length });
                 let told = self.came(from, lane, Frame::Coming(number), sink)?;
-                self.announce(Announced { from, number, class: Class::of(lane, length) })?;
+                self.announce(number, (from, Class::of(lane, length)))?;
                 Ok(told)
             }
             _ => {
@@ -413,81 +388,67 @@ impl State {
         self.see_whether_left(from).map(|()| told)
     }
 
-    /// A large frame is on its way, or here. The receive that was posted ahead is for it; or one is to be posted.
-    fn announce(&mut self, announced: Announced) -> Result<()> {
-        let Announced { from, number, class } = announced;
-        let is_it = |(filling, _): &(Filling, usize)| (filling.from, filling.class) == (from, class);
-        if let Some(at) = self.early.iter().position(is_it) {
-            let (mut filling, came) = self.early.remove(at);
-            filling.owner = Some(number);
-            self.filled.push((filling, came));
-            return Ok(());
+    /// A large frame is on its way, or here.
+    fn announce(&mut self, number: u64, kind: Kind) -> Result<()> {
+        match self.expected.announce(number, kind) {
+            Given::Here(ticket) => {
+                let is_it = |(filling, _): &(Filling, usize)| filling.ticket == ticket;
+                if let Some(at) = self.early.iter().position(is_it) {
+                    self.filled.push(self.early.swap_remove(at));
+                }
+                Ok(())
+            }
+            Given::Coming => {
+                // It is mostly here.
+                let mut tests = 0;
+                self.test_fills(&mut tests)?;
+                self.counters.tested(tests);
+                Ok(())
+            }
+            Given::Waits => Ok(()),
         }
-        let Some(filling) = self.fills.ahead(from, class) else {
-            self.announced.push_back(announced);
-            return Ok(());
-        };
-        filling.owner = Some(number);
-        self.ahead -= 1;
-        self.ahead_bytes -= class.longest();
-        self.awaited += 1;
-        // It is mostly here.
-        let mut tests = 0;
-        self.test_fills(&mut tests)?;
-        self.counters.tested(tests);
-        Ok(())
     }
 
     /// A large frame has come.
     fn fill(&mut self, filling: Filling, came: usize, sink: &mut dyn Sink) -> Result<u32> {
-        let Some(number) = filling.owner else { return Ok(0) };
+        let kind = filling.kind;
+        let Some(number) = self.expected.take(filling.ticket) else { return Ok(0) };
         let Some(at) = self.owners.iter().position(|owner| owner.number == number) else { return Ok(0) };
         let Owner { from, lane, length, .. } = self.owners.swap_remove(at);
-        let class = filling.class;
         let with = filling.into_bytes(came, length).and_then(Body::of_frame).map_or(Frame::Bad, Frame::Whole);
         self.peers[from as usize].filled(lane, number, with);
         // Before its answer is on its way.
-        self.receive_ahead(from, class)?;
+        self.receive_ahead(kind)?;
         let next = self.peers[from as usize].next(lane);
         self.tell(from, lane, next, sink)
     }
 
     /// Receives the next large frame of a process that is like the last.
-    fn receive_ahead(&mut self, from: u32, class: Class) -> Result<()> {
-        let is_of_it = |announced: &Announced| (announced.from, announced.class) == (from, class);
-        let may = self.ahead < AHEAD
-            && self.ahead_bytes + class.longest() <= AHEAD_BYTES
-            && self.peers[from as usize].down.is_none()
-            // INV-AHEAD.
-            && !self.announced.iter().any(is_of_it)
-            && !self.early.iter().any(|(filling, _)| (filling.from, filling.class) == (from, class))
-            && self.fills.ahead(from, class).is_none();
-        if !may {
+    fn receive_ahead(&mut self, kind: Kind) -> Result<()> {
+        if self.peers[kind.0 as usize].down.is_some() || !self.expected.may_post_ahead(kind) {
             return Ok(());
         }
         let mut tests = 0;
         self.lanes.test_bulk(&mut self.right, &mut tests, &mut self.rooms)?;
         self.counters.tested(tests);
-        let room = self.rooms.take(class.longest());
-        if self.fills.receive(&mut self.right, (from, class), None, room)?.is_ok() {
-            self.ahead += 1;
-            self.ahead_bytes += class.longest();
+        if let Some(room) = room_for(kind.1, self.rooms.take(kind.1.longest())) {
+            let ticket = self.expected.post_ahead(kind);
+            self.fills.receive(&mut self.right, kind, ticket, room)?;
         }
         Ok(())
     }
 
     /// Receives large bodies that were announced, as many as there is room for.
     fn receive_announced(&mut self) -> Result<()> {
-        while self.awaited < FILLS
-            && let Some(Announced { from, number, class }) = self.announced.pop_front()
-        {
-            let room = self.rooms.take(class.longest());
-            if self.fills.receive(&mut self.right, (from, class), Some(number), room)?.is_err() {
+        while let Some(announced) = self.expected.next() {
+            let kind = announced.kind;
+            let Some(room) = room_for(kind.1, self.rooms.take(kind.1.longest())) else {
                 // Its sender waits for ever for us to receive it.
-                self.lose(from, Why::Unreachable);
+                self.lose(kind.0, Why::Unreachable);
                 continue;
-            }
-            self.awaited += 1;
+            };
+            let ticket = self.expected.post(announced);
+            self.fills.receive(&mut self.right, kind, ticket, room)?;
         }
         Ok(())
     }
@@ -580,7 +541,8 @@ impl State {
     pub(super) fn close(&mut self) -> Result<()> {
         self.is_closed = true;
         // Nobody sends any more.
-        drop(self.fills.cancel_ahead(&mut self.right)?);
+        let expected = &self.expected;
+        self.fills.cancel(&mut self.right, |ticket| expected.is_ahead(ticket))?;
         self.rings.iter_mut().try_for_each(|ring| ring.close(&mut self.right))
     }
 }

@@ -21,11 +21,12 @@ const TRIPS: u64 = 4000;
 const BYTES: usize = 1024;
 
 /// A way to carry a message and its answer: what both processes are called, and what it is.
-const WAYS: [(&str, &str); 9] = [
+const WAYS: [(&str, &str); 10] = [
     ("tcp", "blocking sockets, TCP, two OS threads"),
     ("quic", "QUIC (quinn, Tokio), one stream"),
     ("zenoh", "Zenoh alone, TCP: a callback puts the answer"),
     ("zenoh-threads", "the same between threads: one takes and answers"),
+    ("zenoh-machine", "the same, and both threads are Chanter's"),
     ("zenoh-express", "by callback, `express`: never batched"),
     ("sockets", "Chanter's engine of sockets, TCP"),
     ("sockets-threads", ".. and two threads with inboxes above it"),
@@ -146,6 +147,8 @@ fn role(args: &[&str]) -> Outcome {
         ["zenoh", "call", address] => raw::zenoh_call(address, false),
         ["zenoh-threads", "echo"] => raw::zenoh_echo_of_thread(),
         ["zenoh-threads", "call", address] => raw::zenoh_call(address, false),
+        ["zenoh-machine", "echo"] => raw::zenoh_in_machine(None),
+        ["zenoh-machine", "call", address] => raw::zenoh_in_machine(Some(address)),
         ["zenoh-express", "echo"] => raw::zenoh_echo(true),
         ["zenoh-express", "call", address] => raw::zenoh_call(address, true),
         [way, role @ ("echo" | "wait")] => engines::first(way, role),

@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::sync_channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use chanter::prelude::*;
 use chanter_cluster::wire::LENGTH;
 use zenoh::Wait;
 use zenoh::qos::CongestionControl;
@@ -133,4 +134,60 @@ pub(crate) fn zenoh_call(port: &str, express: bool) -> Outcome {
     calls.put(vec![0]).wait().map_err(broken)?;
     answers.recv().map_err(broken)?;
     Ok(())
+}
+
+/// The same with a Chanter thread on each side: what is handed over to a virtual processor that sleeps, and nothing else of ours.
+pub(crate) fn zenoh_in_machine(port: Option<&str>) -> Outcome {
+    let machine = Machine::builder().vps(1).build().map_err(broken)?;
+    let (own, listen, connect) = match port {
+        None => {
+            let port = free_port().map_err(broken)?;
+            (port, format!("\"tcp/127.0.0.1:{port}\""), String::new())
+        }
+        Some(port) => (0, String::new(), format!("\"tcp/127.0.0.1:{port}\"")),
+    };
+    let session = session(&listen, &connect).map_err(broken)?;
+    let (hears, says) = if port.is_none() { (PING, PONG) } else { (PONG, PING) };
+    let publisher = session.declare_publisher(says).congestion_control(CongestionControl::Block);
+    let publisher = publisher.wait().map_err(broken)?;
+    let (put, came) = mailbox();
+    let subscriber = session.declare_subscriber(hears).callback(move |sample| {
+        let _ = put.try_send(sample.payload().to_bytes().into_owned());
+    });
+    let _subscriber = subscriber.wait().map_err(broken)?;
+    let put = |message: Vec<u8>| publisher.put(message).wait().map_err(broken);
+    machine.block_on(async {
+        let next = || async { came.recv().await.map_err(broken) };
+        if port.is_none() {
+            say(own);
+            loop {
+                let message = next().await?;
+                let is_last = message.len() != FRAME;
+                put(message)?;
+                if is_last {
+                    after(Duration::from_millis(100)).await;
+                    return Ok(());
+                }
+            }
+        }
+        // Subscribers hear of each other in their time.
+        loop {
+            put(message(u64::MAX))?;
+            if choose((came.recv().wrap(|_| true), after(Duration::from_millis(10)).wrap(|()| false))).await {
+                break;
+            }
+        }
+        while choose((came.recv().wrap(|_| true), after(Duration::from_millis(200)).wrap(|()| false))).await {
+        }
+        let clock = Instant::now();
+        for trip in 0..TRIPS {
+            put(message(trip))?;
+            if number(&next().await?) != Some(trip) {
+                return Err(format!("a wrong answer to {trip}"));
+            }
+        }
+        say(clock.elapsed().as_nanos());
+        put(vec![0])?;
+        next().await.map(drop)
+    })
 }
