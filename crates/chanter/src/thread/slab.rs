@@ -176,7 +176,7 @@ mod tests {
         for size in 1..=LARGEST {
             let got = class_size(class_of(size));
             assert!(got >= size && got < size + STEP, "{size}: {got}");
-            assert!(size <= SMALL || got % LINE == 0, "{size}: {got}");
+            assert!(size <= SMALL || got.is_multiple_of(LINE), "{size}: {got}");
             assert!(class_of(size) < CLASSES);
         }
         assert_eq!(class_size(CLASSES - 1), LARGEST);
