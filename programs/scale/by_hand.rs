@@ -44,6 +44,7 @@ fn work(senders: &[Sender], each: u64) -> bool {
     true
 }
 
+/// As [`talk::choice`](super::talk::choice).
 pub(super) fn choice(machine: &Machine, messages: u64) -> Ran {
     let each = messages / SENDERS;
     let senders: [_; SENDERS as usize] =

@@ -1,8 +1,9 @@
 //! Slabs: the memory that frames are cut from, and the sizes of these.
 //!
 //! A slab holds frames of one size class and is aligned to its size, so that a frame's address says where its slab
-//! begins. The first slabs of an arena are allocated one by one; an arena that has grown asks for huge pages, several slabs each: to
-//! touch a page for the first time costs half a microsecond, as much as to run the threads in it.
+//! begins. The first slabs of an arena are allocated one by one; an arena that has grown asks for huge pages, several slabs each:
+//! to touch small ones for the first time was half of what a million threads cost that are spawned at once. So such an arena may have 2 MiB
+//! that it does not use.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
