@@ -35,7 +35,8 @@
 //! is *asked* first, once the bias is gone ([`Entrance::ask`]). A driver of a virtual processor
 //! *agrees* between two turns, when it is inside of no lock. It reads the question with Acquire,
 //! so no later look of its finds the bias, and answers with Release, so who asked sees all that
-//! it did by it. Who does not answer in time is revoked as above.
+//! it did by it. Who does not answer in time is revoked as above. Whoever is in such a barrier itself cannot answer for
+//! as long, and counts as absent ([`Entrance::heavy_fence`]).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -257,7 +258,7 @@ impl<T> BiasedLock<T> {
         }
         count!(HEAVY);
         // ORDER: INV-BIAS, the revoker's side.
-        fence_pair::heavy();
+        Entrance::heavy_fence();
         entrance.await_leave(self.name());
     }
 

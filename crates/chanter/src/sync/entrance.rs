@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use super::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use super::{const_unless_loom, full_fence, order, os_thread, pause, spin};
+use super::{const_unless_loom, fence_pair, full_fence, order, os_thread, pause, spin};
 
 /// How many OS threads have one. (A model has few, and no time for more.)
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
@@ -151,6 +151,15 @@ impl Entrance {
         // ORDER: see above.
         full_fence(order::entrance_return());
         result
+    }
+
+    /// A heavy fence of the caller's. It takes long, so whoever asks the caller meanwhile need not wait for its end: two who revoke
+    /// each other's biases would else time out, in turns.
+    pub(crate) fn heavy_fence() {
+        match Self::mine().filter(|mine| mine.inside.load(Ordering::Relaxed).is_null()) {
+            Some(mine) => mine.while_absent(fence_pair::heavy),
+            None => fence_pair::heavy(),
+        }
     }
 
     /// The OS thread's own, in the middle of a turn, or while it waits for another: as `agree`, if it is inside of no

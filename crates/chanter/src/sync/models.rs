@@ -335,6 +335,16 @@ fn ended_in_absence() {
     ended_by_consent(|mine| mine.while_absent(|| ()));
 }
 
+/// Its own revocation of another's bias is such a time.
+fn ended_in_a_fence() {
+    ended_by_consent(|_| Entrance::heavy_fence());
+}
+
+#[test]
+fn who_fences_has_no_bias() {
+    check(ended_in_a_fence);
+}
+
 #[test]
 fn who_agrees_has_no_bias() {
     check(ended_between_turns);

@@ -271,7 +271,7 @@ impl State {
             let mut others = homes.filter(|other| !ptr::eq(*other, home));
             if let Some(silent) = others.find(|other| !other.driver_agrees()) {
                 // ORDER: INV-HOME-BUSY.
-                fence_pair::heavy();
+                Entrance::heavy_fence();
                 silent.wait(self);
                 others.for_each(|other| other.wait(self));
             }
@@ -300,7 +300,7 @@ impl State {
             rest.earn_sooner();
         } else {
             // ORDER: INV-HOME-BUSY, the revoker's side.
-            fence_pair::heavy();
+            Entrance::heavy_fence();
             home.wait(self);
         }
         let rested = rest.rouse();
