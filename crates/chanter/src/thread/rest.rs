@@ -90,6 +90,11 @@ impl Rest {
         self.streak.set(0);
     }
 
+    /// Whether the thread has ended a poll since it was created, or ran somewhere else: a hint. The caller is the runner.
+    pub(super) fn has_run(&self) -> bool {
+        self.streak.get() != 0 || self.rest.get() != 0
+    }
+
     /// The last bias has cost little: the next one comes as soon as it did. The caller has
     /// the right to touch the rest.
     fn earn_sooner(&self) {

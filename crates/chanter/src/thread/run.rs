@@ -76,12 +76,16 @@ unsafe fn run_begun(vp: &Vp, frame: NonNull<Header>) {
 pub(super) fn arrive(vp: &Vp, header: &Header) {
     if !ptr::eq(header.vp.load(Ordering::Relaxed), vp) {
         header.state.leave_home();
+        let has_run = header.rest.has_run();
         header.rest.break_streak();
         // On a stand-in it runs for the principal.
         let vp_of = vp.principal();
         if !ptr::eq(header.vp.load(Ordering::Relaxed), vp_of) {
             header.vp.store(ptr::from_ref(vp_of).cast_mut(), Ordering::Relaxed);
             vp.counters.migrated.add_one();
+            if has_run {
+                vp.has_arrived();
+            }
         }
     }
 }

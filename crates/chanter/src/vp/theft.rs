@@ -6,7 +6,7 @@
 //!
 //! From outside, one conversation looks like several. So each theft has an account. The thief's time is put to its credit. Charged are
 //! the theft itself, and a [`FARE`] for every thread that comes to the thief: those that were stolen, and those that
-//! were woken there afterwards, by a message that crossed. The account is looked at when the thief is hungry again, and at
+//! were woken there afterwards, by a message that crossed. A new thread pays none: it has left nothing behind, and talks to nobody yet. The account is looked at when the thief is hungry again, and at
 //! each of its looks at the clock before.
 //!
 //! - *Cheap*: it has worked for longer than that. Groups that have nothing to say to each other are whole again after one
@@ -59,6 +59,8 @@ const MOST_GIVEN: usize = 256;
 pub(super) struct Thefts {
     /// Driver: the last theft, while its account is open.
     open: Cell<Option<Theft>>,
+    /// Driver: how many threads have come that had run elsewhere.
+    arrivals: Cell<u64>,
     /// Driver: the length of the next pause, beside what the theft loses.
     rarity: Cell<u32>,
     /// Driver: the end of the pause.
@@ -100,6 +102,7 @@ impl Thefts {
     pub(super) fn new() -> Self {
         Self {
             open: Cell::new(None),
+            arrivals: Cell::new(0),
             rarity: Cell::new(RARE),
             until: Cell::new(None),
             has_asked: Cell::new(false),
@@ -159,14 +162,19 @@ impl Thefts {
 }
 
 impl Vp {
+    /// A thread has come that had run elsewhere. The caller is the driver.
+    pub(crate) fn has_arrived(&self) {
+        self.thefts.arrivals.set(self.thefts.arrivals.get() + 1);
+    }
+
     /// The caller has nothing left to run: may it steal?
     pub(super) fn may_steal(&self, now: Instant) -> bool {
-        self.thefts.settle(now, self.counters.migrated.get()) && !self.has_enough()
+        self.thefts.settle(now, self.thefts.arrivals.get()) && !self.has_enough()
     }
 
     /// The caller has stolen from the policy of `victim`.
     pub(super) fn has_stolen_from(&self, victim: &Self) {
-        self.thefts.begin(victim.index, Instant::now(), self.counters.migrated.get(), FARE);
+        self.thefts.begin(victim.index, Instant::now(), self.thefts.arrivals.get(), FARE);
     }
 
     /// The caller, who may steal, asks the others for half of what runs soon there.
@@ -186,7 +194,7 @@ impl Vp {
         if self.thefts.has_asked.replace(false) && !self.stop_being_hungry() && !self.long_turns.is_called() {
             let price = if has_slept { WAKE } else { FARE };
             let giver = self.thefts.giver.load(Relaxed);
-            self.thefts.begin(giver, Instant::now(), self.counters.migrated.get(), price);
+            self.thefts.begin(giver, Instant::now(), self.thefts.arrivals.get(), price);
         }
     }
 
@@ -301,7 +309,7 @@ impl Vp {
 
     /// Between two turns, at a look at the clock: gives back what is ready if the last theft was dear. The caller is inside.
     pub(super) fn review_theft(&self, now: Instant) {
-        let Some(victim) = self.thefts.review(now, self.counters.migrated.get(), CREDIT) else { return };
+        let Some(victim) = self.thefts.review(now, self.thefts.arrivals.get(), CREDIT) else { return };
         let there = &self.machine().vps[victim];
         // SAFETY: we are the holder, inside.
         let soon = unsafe { self.soon() };
