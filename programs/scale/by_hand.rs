@@ -1,18 +1,114 @@
-//! The choice over eight senders, written by hand for as many OS threads as there are virtual processors: what two cores can make of it.
+//! Rows written by hand for as many OS threads as there are virtual processors: what two cores can make of them.
 //!
-//! There are no threads of ours, no channels and no choice, only what has to cross: each sender is a word on a cache line
-//! of its own. Whoever is free claims one whose message was taken, and does its work; the first OS thread takes messages first.
+//! There are no threads of ours, no channels and no choice, only what has to be computed, and what has to cross.
 
 use std::hint::{black_box, spin_loop};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 
 use super::Ran;
 use super::talk::{MICROSECOND, SENDERS, compute};
+
+/// Runs `first` beside so many more as the machine has virtual processors.
+fn beside<R>(machine: &Machine, more: impl Fn() + Sync, first: impl FnOnce() -> R) -> (R, Duration) {
+    let clock = Instant::now();
+    let got = thread::scope(|scope| {
+        for _ in 1..machine.vps() {
+            scope.spawn(&more);
+        }
+        first()
+    });
+    (got, clock.elapsed())
+}
+
+/// Work that whoever is free takes, a microsecond at a time. All but one sleep when it begins, and are woken by that one: a short
+/// computation gains what the wake leaves of it.
+pub(super) fn short(machine: &Machine, microseconds: u64) -> Ran {
+    let (begins, taken, done) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let work = || {
+        while taken.fetch_add(1, Relaxed) < microseconds {
+            black_box(compute(0, MICROSECOND));
+            done.fetch_add(1, Release);
+        }
+    };
+    let elapsed = thread::scope(|scope| {
+        let sleeps = || {
+            while !begins.load(Acquire) {
+                thread::park();
+            }
+            work();
+        };
+        let others: Vec<_> = (1..machine.vps()).map(|_| scope.spawn(sleeps)).collect();
+        // They sleep by then; if not, the row is a little too good.
+        thread::sleep(Duration::from_millis(10));
+        let clock = Instant::now();
+        begins.store(true, Release);
+        others.iter().for_each(|other| other.thread().unpark());
+        work();
+        while done.load(Acquire) < microseconds {
+            spin_loop();
+        }
+        clock.elapsed()
+    });
+    Ran { elapsed, operations: microseconds, got: done.load(Relaxed), expected: microseconds }
+}
+
+/// Of a thread: what it is to do and what came of it, on lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Slot {
+    argument: AtomicU64,
+    result: AtomicU64,
+}
+
+/// As [`talk::many`](super::talk::many): one OS thread writes down what is to be done, in memory that was touched before, and collects what
+/// came of it. The others do it meanwhile, from the first on; it does from the last on what they have not begun.
+pub(super) fn many(machine: &Machine, threads: u64) -> Ran {
+    /// So many are claimed at once.
+    const BATCH: u64 = 64;
+    let slots: Vec<Slot> = (0..threads).map(|_| Slot::default()).collect();
+    let (written, left) = (AtomicU64::new(0), AtomicBool::new(true));
+    let claims: Vec<AtomicBool> = (0..threads.div_ceil(BATCH)).map(|_| AtomicBool::new(false)).collect();
+    let batch = |batch: u64| (batch * BATCH..threads.min((batch + 1) * BATCH)).map(|i| &slots[i as usize]);
+    let run = |i: u64| {
+        if claims[i as usize].swap(true, Relaxed) {
+            return false;
+        }
+        // (What is to be done is never 0, nor is a result.)
+        batch(i).for_each(|slot| slot.result.store(black_box(slot.argument.load(Relaxed)), Release));
+        true
+    };
+    let others = || {
+        for i in 0..claims.len() as u64 {
+            while left.load(Relaxed) && written.load(Acquire) < threads.min((i + 1) * BATCH) {
+                spin_loop();
+            }
+            if !run(i) {
+                break;
+            }
+        }
+    };
+    let (got, elapsed) = beside(machine, others, || {
+        for (i, slot) in (1..=threads).zip(&slots) {
+            slot.argument.store(i, Relaxed);
+            written.store(i, Release);
+        }
+        left.store(false, Relaxed);
+        (0..claims.len() as u64).rev().take_while(|i| run(*i)).count();
+        let result = |slot: &Slot| loop {
+            match slot.result.load(Acquire) {
+                0 => spin_loop(),
+                result => break result,
+            }
+        };
+        slots.iter().map(result).sum()
+    });
+    Ran { elapsed, operations: threads, got, expected: threads * (threads + 1) / 2 }
+}
 
 /// The sender waits to work; it works; what it has to send is its word less two.
 const TAKEN: u64 = 0;
@@ -44,23 +140,21 @@ fn work(senders: &[Sender], each: u64) -> bool {
     true
 }
 
-/// As [`talk::choice`](super::talk::choice).
+/// As [`talk::choice`](super::talk::choice). Each sender is a word on a cache line of its own. Whoever is free claims one whose message
+/// was taken, and does its work; the first OS thread takes messages first.
 pub(super) fn choice(machine: &Machine, messages: u64) -> Ran {
     let each = messages / SENDERS;
     let senders: [_; SENDERS as usize] =
         std::array::from_fn(|_| Sender { word: AtomicU64::new(TAKEN), sent: AtomicU64::new(0) });
     let is_over = || senders.iter().all(|sender| sender.sent.load(Relaxed) == each);
-    let clock = Instant::now();
-    let got = thread::scope(|scope| {
-        for _ in 1..machine.vps() {
-            scope.spawn(|| {
-                while !is_over() {
-                    if !work(&senders, each) {
-                        spin_loop();
-                    }
-                }
-            });
+    let others = || {
+        while !is_over() {
+            if !work(&senders, each) {
+                spin_loop();
+            }
         }
+    };
+    let (got, elapsed) = beside(machine, others, || {
         let (mut sum, mut taken) = (0, 0);
         while taken < each * SENDERS {
             let full = senders.iter().find(|sender| sender.word.load(Relaxed) > WORKS);
@@ -74,10 +168,5 @@ pub(super) fn choice(machine: &Machine, messages: u64) -> Ran {
         }
         sum
     });
-    Ran {
-        elapsed: clock.elapsed(),
-        operations: each * SENDERS,
-        got,
-        expected: SENDERS * (each * (each - 1) / 2),
-    }
+    Ran { elapsed, operations: each * SENDERS, got, expected: SENDERS * (each * (each - 1) / 2) }
 }

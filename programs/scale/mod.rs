@@ -105,6 +105,8 @@ pub const ROWS: &[Row] = &[
     row("wait", "thread", (1_000_000, 5_000), talk::wait),
     row("many", "thread", (1_000_000, 10_000), talk::many),
     row("choice-8", "message", (100_000, 2_000), talk::choice),
+    row("by-hand-many", "thread", (1_000_000, 10_000), by_hand::many),
+    row("by-hand-short", "microsecond", (240, 10), by_hand::short),
     row("by-hand-choice-8", "message", (100_000, 2_000), by_hand::choice),
     row("timers", "timer", (200_000, 2_000), talk::timers),
     row("sieve-2000/send", "number", (2000, 100), talk::sieve::<Synchronous>),
