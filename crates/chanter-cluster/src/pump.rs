@@ -75,6 +75,11 @@ impl Polling for Served {
             .is_some_and(|serving| serving.tested.load(Ordering::Relaxed) > 0 || serving.engine.has_work())
     }
 
+    #[inline]
+    fn has_work_at_a_turn(&self) -> Option<bool> {
+        self.0.get().and_then(|serving| serving.engine.has_work_at_a_turn())
+    }
+
     fn pump(&self) {
         if let Some(serving) = self.0.get()
             && let Some(node) = serving.node.upgrade()

@@ -23,16 +23,18 @@ enum Answers {
     FillsAndWaits,
     WaitsAndFills,
     WaitsAndPanics,
+    FillsWhenDropped,
     Keeps,
     Nothing,
 }
 
-const ALL: [Answers; 7] = [
+const ALL: [Answers; 8] = [
     Answers::Fills,
     Answers::FillsAndPanics,
     Answers::FillsAndWaits,
     Answers::WaitsAndFills,
     Answers::WaitsAndPanics,
+    Answers::FillsWhenDropped,
     Answers::Keeps,
     Answers::Nothing,
 ];
@@ -46,6 +48,17 @@ struct Server {
 async fn pause() {
     let mut paused = false;
     poll_fn(|_| if std::mem::replace(&mut paused, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
+
+/// Answers when it is dropped: with the method's frame, if that does not get to its end.
+struct Last<'a>(Option<(Lazy<'a, Counted>, Counted)>);
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        if let Some((k, value)) = self.0.take() {
+            k.fill(value);
+        }
+    }
 }
 
 #[object]
@@ -76,6 +89,10 @@ impl Server {
                 pause().await;
                 k.fill(held);
                 panic!("expected");
+            }
+            Answers::FillsWhenDropped => {
+                let _last = Last(Some((k, held)));
+                pause().await;
             }
             Answers::Keeps => self.kept = Some(k.keep()),
             Answers::Nothing => drop(k),
@@ -127,7 +144,8 @@ fn asked(
     }
     let expected = match (answers, polls) {
         (_, 0) | (Answers::FillsAndPanics | Answers::WaitsAndPanics, _) => None,
-        (Answers::FillsAndWaits | Answers::WaitsAndFills | Answers::Keeps, 1) => None,
+        (Answers::FillsAndWaits | Answers::WaitsAndFills, 1) => None,
+        (Answers::FillsWhenDropped | Answers::Keeps, 1) => None,
         (Answers::Nothing, _) => Some(Err(Gone::Unanswered)),
         _ => Some(Ok(Arc::clone(&counted))),
     };
@@ -168,10 +186,11 @@ enum Part {
     WaitsAndPanics,
 }
 
-/// A part that notes its end. It is not moved once it was polled.
+/// A part that notes its end. It is not moved once it was polled, and not polled once it has ended.
 struct Noted {
     part: Part,
     was_polled: bool,
+    has_ended: bool,
     _future: Counted,
     output: Counted,
     place: Option<*const Noted>,
@@ -186,7 +205,9 @@ impl Future for Noted {
         let this = unsafe { self.get_unchecked_mut() };
         let here = std::ptr::from_ref(this);
         assert_eq!(*this.place.get_or_insert(here), here, "it has been moved");
+        assert!(!this.has_ended, "it is polled behind its end");
         let first = !std::mem::replace(&mut this.was_polled, true);
+        this.has_ended = !(first && matches!(this.part, Part::Waits | Part::WaitsAndPanics));
         match this.part {
             Part::IsThere => Poll::Ready(Arc::clone(&this.output)),
             Part::Panics => panic!("expected"),
@@ -207,6 +228,7 @@ fn parts_are_dropped_once() {
             let part = |part| Noted {
                 part,
                 was_polled: false,
+                has_ended: false,
                 _future: Arc::clone(&future),
                 output: Arc::clone(&output),
                 place: None,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chanter::base::{Pump, PumpRest};
+use chanter::base::{Pump, PumpRest, wake_first};
 use chanter::prelude::*;
 
 /// Messages that nobody is told of: they lie there until somebody looks.
@@ -112,4 +112,136 @@ fn a_machine_that_is_notified_sleeps() {
     machine.block_on(async { after(Duration::from_millis(50)).await });
     let rests = post.rests.load(Ordering::SeqCst);
     assert!(rests < 100, "{rests} rests in 50 ms: nobody lets it sleep");
+}
+
+/// Letters for one reader, looked for between any two turns.
+#[derive(Default)]
+struct Counter {
+    letters: AtomicUsize,
+    asked: AtomicUsize,
+    reader: Mutex<Option<Sender<()>>>,
+}
+
+impl Pump for Counter {
+    fn has_work(&self) -> bool {
+        self.letters.load(Ordering::SeqCst) > 0
+    }
+
+    fn has_work_at_a_turn(&self) -> Option<bool> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        Some(self.has_work())
+    }
+
+    fn pump(&self) {
+        let reader = self.reader.lock().unwrap().clone().expect("a reader");
+        for _ in 0..self.letters.swap(0, Ordering::SeqCst) {
+            wake_first(|| reader.try_send(()).expect("a reader"));
+        }
+    }
+
+    fn rest(&self) -> PumpRest {
+        if self.has_work() { PumpRest::Work } else { PumpRest::Notified }
+    }
+
+    fn rise(&self) {}
+}
+
+/// Somebody who is no one of the ten.
+const OTHER: usize = 10;
+
+fn counting(counter: &Arc<Counter>) -> Machine {
+    let pump: Arc<dyn Pump> = Arc::clone(counter) as _;
+    Machine::builder().vps(1).workers(1).pump(pump).build().expect("a machine")
+}
+
+#[test]
+fn a_pump_that_says_so_is_asked_between_any_two_turns() {
+    const TURNS: usize = 1000;
+    let counter = Arc::new(Counter::default());
+    counting(&counter).block_on(async {
+        for _ in 0..TURNS {
+            yield_now().await;
+        }
+    });
+    let asked = counter.asked.load(Ordering::SeqCst);
+    // The first turns pass until it has said so.
+    assert!(asked > TURNS - 100, "{asked} of {TURNS}");
+}
+
+/// Ten threads are woken. The fifth gives somebody a message in its turn, who would run next, and sends a letter; the reader writes the next
+/// letters itself, `letters` in all. Who had a turn, one after the other; the reader is `None`.
+fn turns_of_ten(all_letters: usize) -> Vec<Option<usize>> {
+    let counter = Arc::new(Counter::default());
+    let turns = Arc::new(Mutex::new(Vec::new()));
+    let (to, letters) = mailbox();
+    *counter.reader.lock().unwrap() = Some(to);
+    counting(&counter).block_on(async {
+        let reader = {
+            let (turns, counter) = (Arc::clone(&turns), Arc::clone(&counter));
+            spawn(async move {
+                let mut read = 0;
+                while letters.recv().await.is_ok() {
+                    turns.lock().unwrap().push(None);
+                    read += 1;
+                    counter.letters.fetch_add(usize::from(read < all_letters), Ordering::SeqCst);
+                }
+            })
+        };
+        let (to_other, given) = mailbox();
+        let other = {
+            let turns = Arc::clone(&turns);
+            spawn(async move {
+                while given.recv().await.is_ok() {
+                    turns.lock().unwrap().push(Some(OTHER));
+                }
+            })
+        };
+        let begin = CVar::new();
+        let mut threads = Vec::new();
+        for index in 0..10 {
+            let (turns, counter, begin, to_other) =
+                (Arc::clone(&turns), Arc::clone(&counter), begin.clone(), to_other.clone());
+            threads.push(spawn(async move {
+                begin.wait().await;
+                turns.lock().unwrap().push(Some(index));
+                if index == 4 {
+                    to_other.try_send(()).expect("the other one");
+                    counter.letters.fetch_add(1, Ordering::SeqCst);
+                }
+            }));
+        }
+        drop(to_other);
+        for _ in 0..100 {
+            yield_now().await;
+        }
+        begin.set();
+        for thread in threads {
+            thread.join().await.expect("it ends");
+        }
+        while turns.lock().unwrap().iter().filter(|turn| turn.is_none()).count() < all_letters {
+            yield_now().await;
+        }
+        *counter.reader.lock().unwrap() = None;
+        reader.join().await.expect("it ends");
+        other.join().await.expect("it ends");
+    });
+    let turns = turns.lock().unwrap();
+    turns.clone()
+}
+
+#[test]
+fn who_is_woken_first_goes_before_those_who_were_woken_before() {
+    let turns = turns_of_ten(1);
+    assert_eq!(turns.len(), 12, "{turns:?}");
+    let writer = turns.iter().position(|turn| *turn == Some(4)).expect("it had a turn");
+    assert_eq!(turns[writer + 1..][..2], [None, Some(OTHER)], "{turns:?}");
+}
+
+#[test]
+fn behind_one_that_goes_first_others_have_their_turns() {
+    let turns = turns_of_ten(4);
+    assert_eq!(turns.len(), 15, "{turns:?}");
+    let writer = turns.iter().position(|turn| *turn == Some(4)).expect("it had a turn");
+    let firsts: Vec<bool> = turns[writer + 1..][..8].iter().map(Option::is_none).collect();
+    assert_eq!(firsts, [true, false, true, false, true, false, true, false], "{turns:?}");
 }

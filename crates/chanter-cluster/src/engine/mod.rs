@@ -210,6 +210,12 @@ pub trait Engine: Send + Sync + 'static {
     /// [`Rest::Notified`] it misses nothing.
     fn has_work(&self) -> bool;
 
+    /// Between any two turns of a scheduler: whether there is something that others wait for. `None`, the default: to find that
+    /// out takes more than a few loads, so it is not asked so often.
+    fn has_work_at_a_turn(&self) -> Option<bool> {
+        None
+    }
+
     /// Makes progress, and hands at most `budget` frames to `sink`. Any OS thread may call it; of several one gets in,
     /// and the others return at once.
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled;
@@ -276,6 +282,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn has_work(&self) -> bool {
         (**self).has_work()
+    }
+
+    fn has_work_at_a_turn(&self) -> Option<bool> {
+        (**self).has_work_at_a_turn()
     }
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {

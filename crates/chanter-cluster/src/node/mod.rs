@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use chanter::base::BiasedLock;
+use chanter::base::{BiasedLock, wake_first};
 use chanter::prelude::*;
 
 use outstanding::{Accounts, Outstanding};
@@ -241,7 +241,9 @@ impl Node {
         drop(ThreadBuilder::new().name("cluster").spawn(serving));
         node.engine.attach(Bell::new(move || {
             // It is closed when nobody serves any more.
-            let _ = bell.try_send(());
+            wake_first(|| {
+                let _ = bell.try_send(());
+            });
         }));
         node
     }

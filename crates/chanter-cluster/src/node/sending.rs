@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use chanter::base::wake_first;
 use serde::Serialize;
 
 use super::{Lease, Link, MOST_ANSWERED, MOST_ANSWERS, Node, Send};
@@ -145,10 +146,12 @@ impl Node {
         self.links.contains_key(&to).then(|| self.engine.caps(to).eager)
     }
 
-    /// The server thread has something to do.
+    /// The server thread has something to do: before others, as other processes wait for it.
     pub(crate) fn ring(&self) {
-        // It is rung already, or nobody serves any more.
-        let _ = self.server.try_send(());
+        wake_first(|| {
+            // It is rung already, or nobody serves any more.
+            let _ = self.server.try_send(());
+        });
     }
 
     pub(super) fn transmit(

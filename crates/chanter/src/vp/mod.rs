@@ -60,7 +60,7 @@ pub(crate) use machine::{Shared, entered};
 pub(crate) use observe::Site;
 use processor::Binding;
 pub use processor::{VirtualProcessor, current_vp};
-pub use pump::{Pump, Rest as PumpRest, attach_pump};
+pub use pump::{Pump, Rest as PumpRest, attach_pump, wake_first};
 pub(crate) use simulation::Simulated;
 pub use simulation::{Note, Outcome, Simulation, choose};
 pub use topology::{Neighbours, Topology};
@@ -154,13 +154,19 @@ pub(crate) struct Vp {
     soon_runs: Cell<u32>,
     /// Driver: the last turn in which a thread went before them, as counted in `polls`.
     overtook: Cell<u64>,
+    /// Driver: who is woken now goes before those.
+    wakes_first: Cell<bool>,
+    /// Driver: the last turn of one that went first, as counted in `polls`.
+    goes_first: Cell<u64>,
     /// Driver: whether to linger before it sleeps.
     linger: Linger,
     /// What it has stolen, and whether that has paid.
     thefts: Thefts,
     long_turns: LongTurns,
-    /// Driver: turns until the clock is looked at.
+    /// Driver: turns until it looks around.
     until_look: Cell<u32>,
+    /// Driver: turns until it looks at the clock then, if it looks around at each turn; else 0.
+    until_clock: Cell<u32>,
     /// Driver: when timers and I/O were looked at last.
     looked: Cell<Instant>,
     /// Driver: when it last began to be busy.
@@ -261,7 +267,10 @@ impl Vp {
             long_turns: LongTurns::new(),
             soon_runs: Cell::new(0),
             overtook: Cell::new(0),
+            wakes_first: Cell::new(false),
+            goes_first: Cell::new(u64::MAX),
             until_look: Cell::new(1),
+            until_clock: Cell::new(0),
             looked: Cell::new(Instant::now()),
             risen: Cell::new(Instant::now()),
             asked_in: Cell::new(Instant::now()),
@@ -666,7 +675,7 @@ impl Vp {
     fn run_soon(&self, thread: Ready, turn: Turn) {
         // SAFETY: we are the driver.
         let soon = unsafe { self.soon() };
-        if turn == Turn::Next && self.may_overtake() {
+        if turn == Turn::Next && (self.is_first() || self.may_overtake()) {
             soon.push_front(thread);
         } else {
             soon.push_back(thread);

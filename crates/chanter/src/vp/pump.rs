@@ -17,6 +17,12 @@ pub trait Pump: Send + Sync + 'static {
     /// One cheap test: whether [`pump`](Self::pump) would do something.
     fn has_work(&self) -> bool;
 
+    /// Between any two turns of a driver: the same, if that is so cheap that it may be asked so often. `None`, the default: it is asked about
+    /// every 100 us.
+    fn has_work_at_a_turn(&self) -> Option<bool> {
+        None
+    }
+
     /// Does what there is to do; it may wake threads. Who finds another OS thread inside returns at once.
     fn pump(&self);
 
@@ -54,6 +60,15 @@ pub enum Rest {
     Notified,
 }
 
+/// Whom `wake` wakes goes before those that are to run soon, if a [`Pump`] calls this: the thread that serves requests, say, for which
+/// other processes wait. Behind its turn at least one other thread has its turn.
+pub fn wake_first(wake: impl FnOnce()) {
+    let vp = Vp::current();
+    vp.inspect(|vp| vp.wakes_first.set(true));
+    wake();
+    vp.inspect(|vp| vp.wakes_first.set(false));
+}
+
 impl Shared {
     /// Pumps, if there is anything to bring.
     #[inline]
@@ -67,6 +82,27 @@ impl Shared {
 }
 
 impl Vp {
+    /// Between two turns: pumps, if the pump is to be asked so often; whether it is. The caller is inside.
+    pub(super) fn pump_at_a_turn(&self) -> bool {
+        let Some(pump) = self.machine().pump.get() else { return false };
+        let Some(has_work) = pump.has_work_at_a_turn() else { return false };
+        // Behind the turn of one that went first others have theirs.
+        if has_work && self.goes_first.get() != self.counters.polls.get() {
+            pump.pump();
+        }
+        true
+    }
+
+    /// Whether a thread that is woken now goes first.
+    #[inline]
+    pub(super) fn is_first(&self) -> bool {
+        let is_first = self.wakes_first.get();
+        if is_first {
+            self.goes_first.set(self.counters.polls.get() + 1);
+        }
+        is_first
+    }
+
     /// There is nothing to run: pumps once the pump has something, which is often at once. False: it has nothing, or there is
     /// something else to do; or some that are awake have no core, and would have this one's. The caller is inside.
     pub(super) fn wait_for_pump(&self, over: &dyn Fn() -> bool) -> bool {

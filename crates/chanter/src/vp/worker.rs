@@ -274,9 +274,18 @@ impl Vp {
     /// Looks at the clock; if it is time, at timers and I/O, without waiting.
     #[cold]
     fn look_around(&self) {
-        self.until_look.set(LOOK_TURNS);
-        let now = Instant::now();
         self.serve_requests();
+        if self.pump_at_a_turn() {
+            self.until_look.set(1);
+            let left = self.until_clock.get().saturating_sub(1);
+            self.until_clock.set(if left > 0 { left } else { LOOK_TURNS });
+            if left > 0 {
+                return;
+            }
+        } else {
+            self.until_look.set(LOOK_TURNS);
+        }
+        let now = Instant::now();
         if now.duration_since(self.looked.get()) >= LOOK {
             self.looked.set(now);
             self.review_theft(now);
@@ -340,6 +349,8 @@ impl Vp {
             // Who waits for an answer that comes soon pays for nothing else.
             for _ in 0..PUMPS {
                 let has_come = self.wait_for_pump(over);
+                // It was asked just now: not again before this turn, nor before the next.
+                self.until_look.set(self.until_look.get() + 2);
                 if let Some(thread) = self.find_slowly() {
                     self.exit();
                     return self.run(thread);
@@ -352,7 +363,8 @@ impl Vp {
         let vp = self.principal();
         let now = Instant::now();
         self.looked.set(now);
-        self.until_look.set(LOOK_TURNS);
+        // A pump may be asked at each turn.
+        self.until_look.set(if self.machine().pump.get().is_some() { 1 } else { LOOK_TURNS });
         self.sitter.hold(|| {
             self.fire_timers(now);
             self.poll_io();

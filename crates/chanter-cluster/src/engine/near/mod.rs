@@ -87,6 +87,8 @@ struct Out {
     count: usize,
     /// A message was refused, since another one was begun.
     has_refused: bool,
+    /// There is room, of which the process has not been told.
+    is_given_room: bool,
     /// This process sends nothing more.
     has_left: bool,
     /// It leaves when nothing is begun.
@@ -159,6 +161,7 @@ impl Near {
                 begun: (0..processes).map(|_| Default::default()).collect(),
                 count: 0,
                 has_refused: false,
+                is_given_room: false,
                 has_left: false,
                 leaves: false,
                 has_gone: vec![false; processes],
@@ -196,7 +199,7 @@ impl Near {
             if !out.outgoing.send(&self.memory, to, Info { length: piece.len(), lane, has_more }, piece) {
                 self.has_begun.store(true, Ordering::Relaxed);
                 // Whoever frees a slot is to say so; one may be free by now.
-                self.memory.port(self.me).want_room();
+                out.is_given_room |= self.memory.port(self.me).want_room();
                 if !out.outgoing.has_room(&self.memory, to, lane) {
                     break;
                 }
@@ -235,6 +238,7 @@ impl Near {
                 }
             }
         }
+        rings |= std::mem::take(&mut out.is_given_room);
         self.leave_if_done(&mut out);
         drop(out);
         if rings {
@@ -254,6 +258,15 @@ impl Near {
     fn has_messages(&self) -> bool {
         // The tail first: whoever empties it has written before what is watched.
         self.memory.port(self.me).has_work() || self.watches.has_work(&self.memory)
+    }
+
+    /// Whether a poll would find something that others have done.
+    #[inline]
+    fn has_news(&self) -> bool {
+        self.has_messages()
+            || self.memory.port(self.me).is_given_room()
+            || self.sockets.has_work()
+            || self.has_dying.load(Ordering::Relaxed)
     }
 
     /// Takes what lies in slots: how many frames that were, and whether there may be more.
@@ -303,10 +316,10 @@ impl Near {
         (frames, has_more)
     }
 
-    /// Tells those who want it that they have room.
+    /// Tells those who want it that they have room; who sleeps is woken.
     fn tell_of_room(&self, receiving: &mut Receiving) {
         for sender in receiving.incoming.freed() {
-            if self.memory.port(sender).is_to_be_told_of_room() {
+            if self.memory.port(sender).give_room() {
                 self.sockets.knock(Peer(sender as u32));
             }
         }
@@ -449,26 +462,39 @@ impl Engine for Near {
             return Err(Full { body });
         }
         let sent = self.send_pieces(&mut out, to, lane, body.frame(), 0);
-        if sent == 0 {
-            return Err(Full { body });
+        let rings = std::mem::take(&mut out.is_given_room);
+        let taken = if sent == 0 {
+            Err(Full { body })
+        } else {
+            if sent < body.frame().len() {
+                out.begun[to][lane] = Some(Begun { body, sent });
+                out.count += 1;
+            }
+            Ok(())
+        };
+        drop(out);
+        if rings {
+            self.sockets.ring();
         }
-        if sent < body.frame().len() {
-            out.begun[to][lane] = Some(Begun { body, sent });
-            out.count += 1;
-        }
-        Ok(())
+        taken
     }
 
     fn has_work(&self) -> bool {
-        self.has_messages()
-            || self.sockets.has_work()
-            || self.has_dying.load(Ordering::Relaxed)
-            || self.has_unfreed.load(Ordering::Relaxed)
+        self.has_news() || self.has_unfreed.load(Ordering::Relaxed)
+    }
+
+    fn has_work_at_a_turn(&self) -> Option<bool> {
+        Some(self.has_news())
     }
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
         let Some(mut receiving) = self.receiving.try_lock() else { return Polled::Nothing };
+        let is_given_room = self.memory.port(self.me).take_room();
         self.flush();
+        if is_given_room {
+            // Others may have something to send.
+            self.sockets.ring();
+        }
         let receiving = &mut *receiving;
         if !receiving.dying.is_empty() && !receiving.has_scanned {
             receiving.incoming.scan(&self.memory);
@@ -503,7 +529,7 @@ impl Engine for Near {
             return Rest::Work;
         }
         port.fall_asleep();
-        if self.has_messages() {
+        if self.has_messages() || port.is_given_room() {
             return Rest::Work;
         }
         self.sockets.rest()

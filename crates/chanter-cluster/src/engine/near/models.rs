@@ -413,7 +413,7 @@ fn bells_need_their_order() {
     needs("bell_fence_of_sender", Ordering::AcqRel, woken);
 }
 
-/// INV-BELL for room.
+/// INV-BELL for room: a sender waits for a slot, and sleeps if it sees none.
 fn told_of_room() {
     let node = Node::new(1);
     let quota = Quota { lanes: [1; LANES], ..LINKED };
@@ -424,17 +424,20 @@ fn told_of_room() {
         thread::spawn(move || {
             let mut got = Got::default();
             assert!(!got.take(&mut Incoming::new(RECEIVER, &*node), &node));
-            node.port(1).is_to_be_told_of_room()
+            node.port(1).give_room()
         })
     };
-    node.port(1).want_room();
+    let port = node.port(1);
+    let _ = port.want_room();
     let waits = !outgoing.has_room(&*node, RECEIVER, 0);
+    port.fall_asleep();
+    let sleeps = waits && !port.is_given_room();
     let rings = taking.join().unwrap();
-    assert!(!waits || rings, "INV-BELL: it waits for room, and nobody tells it");
+    assert!(!sleeps || rings, "INV-BELL: it waits for room, and nobody wakes it");
 }
 
 #[test]
-fn who_wants_room_sees_it_or_is_told() {
+fn who_wants_room_sees_it_or_is_woken() {
     check(told_of_room);
 }
 
@@ -442,4 +445,26 @@ fn who_wants_room_sees_it_or_is_told() {
 fn room_needs_its_order() {
     needs("bell_fence_of_sleeper", Ordering::AcqRel, told_of_room);
     needs("bell_fence_of_sender", Ordering::AcqRel, told_of_room);
+}
+
+/// Room for one receiver is not lost when it is wanted for another one meanwhile.
+fn wanted_twice() {
+    let node = Node::new(1);
+    let port = node.port(1);
+    let _ = port.want_room();
+    let giving = {
+        let node = Arc::clone(&node);
+        thread::spawn(move || {
+            node.port(1).give_room();
+        })
+    };
+    let is_given = port.want_room();
+    giving.join().unwrap();
+    assert!(is_given || port.take_room(), "INV-BELL: room was given, and nobody has seen it");
+    assert!(!port.take_room());
+}
+
+#[test]
+fn room_that_is_wanted_twice_is_seen() {
+    check(wanted_twice);
 }

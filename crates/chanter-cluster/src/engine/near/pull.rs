@@ -35,7 +35,8 @@
 //!
 //! INV-BELL: who sends swaps the tail, or publishes in the slot that is watched, then looks whether the receiver is asleep; who
 //! falls asleep says so, then looks at the tail and at the slots that it watches. All are sequentially consistent: one sees
-//! the other. It is the same between a sender that wants room and a receiver that frees a slot. Of several OS threads of the
+//! the other. It is the same between a sender that wants room and a receiver that frees a slot; and again between that receiver, which
+//! says that there is room, and the sender that falls asleep. Of several OS threads of the
 //! receiver's that look, the last one that falls asleep knows what the others have watched: see [`Watches`].
 
 use std::collections::VecDeque;
@@ -56,6 +57,13 @@ const VALID: u64 = 1 << 63;
 const NUMBER: u64 = (1 << 40) - 1;
 const FREE: u64 = 0;
 const NOTHING: u64 = 0;
+
+/// Nobody waits for room.
+const NO_MATTER: u32 = 0;
+/// The process has no slot to send with.
+const WANTED: u32 = 1;
+/// It had none, and a receiver has freed some since.
+const GIVEN: u32 = 2;
 
 /// A message, or a piece of one.
 #[repr(C, align(64))]
@@ -78,8 +86,8 @@ pub(crate) struct Port {
     first: AtomicU64,
     /// The process sleeps, and wants to be woken.
     asleep: AtomicU32,
-    /// The process has something to send, and no slot for it.
-    wants_room: AtomicU32,
+    /// Whether the process has something to send and no slot for it: [`WANTED`], [`GIVEN`], or neither.
+    room: AtomicU32,
     /// The process reads what is sent here.
     attached: AtomicU32,
 }
@@ -113,7 +121,7 @@ impl Port {
             tail: AtomicU64::new(NOTHING),
             first: AtomicU64::new(NOTHING),
             asleep: AtomicU32::new(0),
-            wants_room: AtomicU32::new(0),
+            room: AtomicU32::new(NO_MATTER),
             attached: AtomicU32::new(0),
         }
     }
@@ -140,7 +148,7 @@ impl Port {
             0 => self.tail.store(bits, Ordering::Relaxed),
             1 => self.first.store(bits, Ordering::Relaxed),
             2 => self.asleep.store(bits as u32, Ordering::Relaxed),
-            _ => self.wants_room.store(bits as u32, Ordering::Relaxed),
+            _ => self.room.store(bits as u32, Ordering::Relaxed),
         }
     }
 }
@@ -191,18 +199,37 @@ impl Port {
         self.asleep.load(order::bell_find()) != 0 && self.asleep.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// The process has no slot to send with; whether there is one now is to be looked at once more.
-    pub(crate) fn want_room(&self) {
+    /// The process has no slot to send with; whether there is one now is to be looked at once more. True: some were freed since it
+    /// said so last, which nobody has looked at.
+    #[must_use]
+    pub(crate) fn want_room(&self) -> bool {
         // ORDER: INV-BELL, for room.
-        self.wants_room.swap(1, order::bell_asleep());
+        let before = self.room.swap(WANTED, order::bell_asleep());
         fence_of_sleeper();
+        before == GIVEN
     }
 
-    /// Whether the caller, who has freed slots of the process, is to wake it.
-    pub(crate) fn is_to_be_told_of_room(&self) -> bool {
+    /// Whether slots were freed that the process has wanted.
+    pub(crate) fn is_given_room(&self) -> bool {
+        // ORDER: INV-BELL, the sleeper's side.
+        self.room.load(order::bell_look()) == GIVEN
+    }
+
+    /// Whether slots were freed that the process has wanted; once.
+    pub(crate) fn take_room(&self) -> bool {
+        // ORDER: Relaxed: the slots themselves say whether they are free.
+        self.room.load(Ordering::Relaxed) == GIVEN
+            && self.room.compare_exchange(GIVEN, NO_MATTER, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// The caller has freed slots of the process: tells it, if it has wanted some. Whether the caller is to wake it.
+    pub(crate) fn give_room(&self) -> bool {
         // ORDER: INV-BELL, for room, after the slot was freed.
         fence_of_sender();
-        self.wants_room.load(order::bell_find()) != 0 && self.wants_room.swap(0, Ordering::Relaxed) != 0
+        self.room.load(order::bell_find()) == WANTED
+            // ORDER: INV-BELL: as a message, before it is looked whether the process sleeps.
+            && self.room.compare_exchange(WANTED, GIVEN, order::room_given(), Ordering::Relaxed).is_ok()
+            && self.is_to_be_woken()
     }
 }
 

@@ -192,6 +192,8 @@ orders! {
     bell_look = SeqCst;
     /// INV-BELL: the sender looks whether somebody sleeps.
     bell_find = SeqCst;
+    /// INV-BELL: a receiver says that there is room.
+    room_given = SeqCst;
     /// INV-BELL in models.
     #[cfg(loom)]
     bell_fence_of_sleeper = SeqCst;
