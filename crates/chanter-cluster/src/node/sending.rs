@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Lease, Link, MOST_ANSWERED, MOST_ANSWERS, Node, Send};
 use crate::engine::{Full, Lane, Peer, Why};
 use crate::error::SendError;
-use crate::inbox::Message;
+use crate::inbox::{Core, Message, Owed};
 use crate::name::ThreadName;
 use crate::port::Word;
 use crate::wire::{Body, CARRIES, Control, Header, Kind, write};
@@ -105,8 +105,35 @@ impl Node {
         body: Body,
     ) -> Result<(), SendError> {
         let flags = body.flags();
-        let header = Header { flags, tag, to: to.thread, from: from.thread, ..self.header(Kind::Message) };
+        let mut header =
+            Header { flags, tag, to: to.thread, from: from.thread, ..self.header(Kind::Message) };
+        // ORDER: Relaxed: a hint. What it does not say, is said when it is due.
+        if self.links.get(&to.process).is_some_and(|link| link.owes_credit.load(Ordering::Relaxed)) {
+            self.add_credit(&mut header, from, to.process);
+        }
         self.transmit(to.process, Lane::User, header, body)
+    }
+
+    /// The message gives back what its sender's inbox owes to that process.
+    fn add_credit(&self, header: &mut Header, from: ThreadName, peer: Peer) {
+        if let Some(link) = self.links.get(&peer) {
+            // ORDER: as in `deliver`. Another inbox that owes something tells it by itself, when it is due.
+            link.owes_credit.store(false, Ordering::Relaxed);
+        }
+        let owed = self.table.find(from.thread).and_then(|inbox| Core::of(inbox).take_owed(peer));
+        if let Some(Owed { messages, bytes }) = owed {
+            // Both are less than what is due.
+            header.credit = messages as u16;
+            header.request = u64::from(self.taken(peer)) << 32 | bytes;
+        }
+    }
+
+    /// An inbox owes something to `peer`: the next message that it sends there says so.
+    pub(crate) fn owes_credit(&self, peer: Peer) {
+        if let Some(link) = self.links.get(&peer) {
+            // ORDER: as in `deliver`.
+            link.owes_credit.store(true, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn header(&self, kind: Kind) -> Header {
@@ -254,11 +281,10 @@ impl Node {
     }
 
     /// So much from `peer` was received in an inbox of ours.
-    pub(crate) fn give_credit(&self, inbox: ThreadName, peer: Peer, messages: u32, bytes: u64) {
-        let credit = u16::try_from(messages).unwrap_or(u16::MAX);
+    pub(crate) fn give_credit(&self, inbox: ThreadName, peer: Peer, owed: Owed) {
         let header = Header {
-            credit,
-            request: bytes,
+            credit: u16::try_from(owed.messages).unwrap_or(u16::MAX),
+            request: owed.bytes,
             from: inbox.thread,
             tag: self.taken(peer),
             ..self.header(Kind::Acknowledge)
