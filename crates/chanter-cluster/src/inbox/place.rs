@@ -153,6 +153,12 @@ impl State {
         self.store.put_last(message);
     }
 
+    /// Nobody can get anything.
+    #[inline(always)]
+    fn has_nothing(&self) -> bool {
+        self.store.len() == 0 && self.lost.is_empty()
+    }
+
     /// The number of a message that has come.
     #[inline(always)]
     fn count(&mut self) -> u64 {
@@ -225,8 +231,13 @@ impl Core {
             account.bytes += bytes;
             let own = state.name.unwrap_or(from);
             let mut message = Message::of_body(self.lease, from, own, tag, body);
-            (message.is_away, message.number) = (true, state.count());
-            state.deliver(message, Via::Poll, &mut wakes);
+            message.is_away = true;
+            if state.is_waited_in() {
+                message.number = state.count();
+                state.deliver(message, Via::Poll, &mut wakes);
+            } else {
+                state.keep(message);
+            }
         }
         wakes.queue();
         Ok(true)
@@ -268,8 +279,11 @@ impl Core {
     }
 
     /// What a receive gets that is not posted.
+    #[inline]
     pub(super) fn take(&self, pattern: &Pattern, wakes: &mut Wakes) -> Option<Got> {
-        take(&mut *self.lease.lock()?, pattern, wakes)
+        let mut state = self.lease.lock()?;
+        // Mostly so, for who polls.
+        if state.inbox().has_nothing() { None } else { take(&mut state, pattern, wakes) }
     }
 
     /// Posts a request, or fulfils it at once. Its number, to take it back with.

@@ -107,19 +107,21 @@ impl Node {
         let flags = body.flags();
         let mut header =
             Header { flags, tag, to: to.thread, from: from.thread, ..self.header(Kind::Message) };
+        let Some(link) = self.links.get(&to.process) else {
+            return Err(SendError::NoSuchProcess(to.process));
+        };
         // ORDER: Relaxed: a hint. What it does not say, is said when it is due.
-        if self.links.get(&to.process).is_some_and(|link| link.owes_credit.load(Ordering::Relaxed)) {
-            self.add_credit(&mut header, from, to.process);
+        if link.owes_credit.load(Ordering::Relaxed) {
+            self.add_credit(link, &mut header, from, to.process);
         }
-        self.transmit(to.process, Lane::User, header, body)
+        self.transmit_by(to.process, link, Lane::User, &mut header, body)
     }
 
     /// The message gives back what its sender's inbox owes to that process.
-    fn add_credit(&self, header: &mut Header, from: ThreadName, peer: Peer) {
-        if let Some(link) = self.links.get(&peer) {
-            // ORDER: as in `deliver`. Another inbox that owes something tells it by itself, when it is due.
-            link.owes_credit.store(false, Ordering::Relaxed);
-        }
+    #[cold]
+    fn add_credit(&self, link: &Link, header: &mut Header, from: ThreadName, peer: Peer) {
+        // ORDER: as in `deliver`. Another inbox that owes something tells it by itself, when it is due.
+        link.owes_credit.store(false, Ordering::Relaxed);
         let owed = self.table.find(from.thread).and_then(|inbox| Core::of(inbox).take_owed(peer));
         if let Some(Owed { messages, bytes }) = owed {
             // Both are less than what is due.
@@ -182,15 +184,28 @@ impl Node {
         &self,
         to: Peer,
         lane: Lane,
-        header: Header,
-        mut body: Body,
+        mut header: Header,
+        body: Body,
     ) -> Result<(), SendError> {
         let Some(link) = self.links.get(&to) else { return Err(SendError::NoSuchProcess(to)) };
+        self.transmit_by(to, link, lane, &mut header, body)
+    }
+
+    #[inline]
+    fn transmit_by(
+        &self,
+        to: Peer,
+        link: &Link,
+        lane: Lane,
+        header: &mut Header,
+        mut body: Body,
+    ) -> Result<(), SendError> {
         if body.parcel().is_some() {
             return self.transmit_parcel(to, link, lane, header, body);
         }
-        body.set_header(&Header { length: body.len() as u32, ..header });
         let length = body.len();
+        header.length = length as u32;
+        body.set_header(header);
         self.hand_over(to, link, lane, header, body, length)
     }
 
@@ -201,13 +216,13 @@ impl Node {
         to: Peer,
         link: &Link,
         lane: Lane,
-        header: Header,
+        header: &Header,
         mut body: Body,
     ) -> Result<(), SendError> {
         let length = body.len();
         let parcel = self.pack(to, &mut body);
         let flags = header.flags | if parcel.is_some() { CARRIES } else { 0 };
-        body.set_header(&Header { length: body.len() as u32, flags, ..header });
+        body.set_header(&Header { length: body.len() as u32, flags, ..*header });
         let sent = self.hand_over(to, link, lane, header, body, length);
         if let (Err(_), Some(parcel)) = (&sent, parcel) {
             self.unpack_again(to, parcel);
@@ -216,12 +231,13 @@ impl Node {
     }
 
     /// Gives the engine a frame, or puts it into the backlog. `length`: bytes of its body that are the receiver's.
+    #[inline]
     fn hand_over(
         &self,
         to: Peer,
         link: &Link,
         lane: Lane,
-        header: Header,
+        header: &Header,
         body: Body,
         length: usize,
     ) -> Result<(), SendError> {
@@ -232,7 +248,7 @@ impl Node {
         if state.given_up {
             return Err(SendError::Lost(to, Why::Unreachable));
         }
-        state.outstanding.sent(&header, length);
+        state.outstanding.sent(header, length);
         let refused = if state.backlog.is_empty() {
             self.engine.try_send(to, lane, body).err().map(|full| full.body)
         } else {

@@ -43,7 +43,8 @@ impl Node {
                         ((header.request >> 32) as u32, header.request & u64::from(u32::MAX));
                     self.hear_credit(from, &header, taken, bytes)?;
                 }
-                link.taken.fetch_add(1, Ordering::Relaxed);
+                // ORDER: Relaxed, and no addition at once: an engine hands over by one poll at a time, one after the other.
+                link.taken.store(link.taken.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
                 let sender = ThreadName { pe: link.pe, process: from, thread: header.from };
                 let inbox = self.table.find(header.to).map(Core::of);
                 let has_arrived = inbox.and_then(|inbox| inbox.arrive(sender, header.tag, frame).ok());

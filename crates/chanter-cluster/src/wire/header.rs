@@ -216,6 +216,7 @@ impl Header {
     }
 
     /// Its bytes.
+    #[inline]
     pub fn encode(&self) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[0] = self.kind as u8;
@@ -243,6 +244,7 @@ impl Header {
     ///
     /// # Errors
     /// The bytes are no header, or announce a body that is too long. Nothing of them may be used then.
+    #[inline]
     pub fn decode(bytes: &[u8], limit: u32) -> Result<Self, BadHeader> {
         let Some(bytes) = bytes.first_chunk::<LENGTH>() else { return Err(BadHeader::Short(bytes.len())) };
         let kind = Kind::of(bytes[0]).ok_or(BadHeader::Kind(bytes[0]))?;
