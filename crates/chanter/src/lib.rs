@@ -113,7 +113,7 @@ pub mod base {
     #[cfg(tally)]
     pub use crate::sync::tally;
     pub use crate::sync::{BiasedGuard, BiasedLock, Guard, Lock};
-    pub use crate::vp::{Pump, PumpRest, attach_pump, choose, wake_first};
+    pub use crate::vp::{Pump, PumpRest, attach_pump, choose, is_wanted, wake_first};
 
     /// The synchronization on an event: what its `IntoFuture` gives.
     pub fn synchronization<E: crate::Event>(event: E) -> crate::event::Sync<E> {

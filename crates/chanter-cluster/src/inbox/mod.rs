@@ -24,7 +24,7 @@ pub(crate) use message::Message;
 use pattern::Pattern;
 pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
 use place::Share;
-pub(crate) use place::{Core, State};
+pub(crate) use place::{Core, Owed, State};
 pub use polling::Form;
 pub use read::{AsBuffer, AsValue, Read};
 pub use recv::{Received, Recv};
@@ -59,7 +59,7 @@ impl Inbox {
     /// changed afterwards.
     ///
     /// Commits when the receiver's process has room for the message: at most 64 messages or 256 KiB of a process
-    /// wait in an inbox (a longer one waits with at most 16 KiB before it). From then on it is on its way, and messages from one thread to another
+    /// wait in an inbox (a longer one waits with less than 128 KiB before it). From then on it is on its way, and messages from one thread to another
     /// with the same tag are received in the order in which they were sent (D1). Not chosen, or dropped before: it was never sent.
     ///
     /// # Errors

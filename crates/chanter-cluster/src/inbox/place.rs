@@ -54,8 +54,16 @@ struct Account {
     messages: u32,
     bytes: u64,
     /// What was received since it was told.
-    owed_messages: u32,
-    owed_bytes: u64,
+    owed: Owed,
+    /// The process's link was told that this is worth saying.
+    is_worth_saying: bool,
+}
+
+/// What has been received and its sender's process does not know of: so much more it may send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Owed {
+    pub(crate) messages: u32,
+    pub(crate) bytes: u64,
 }
 
 /// A receive: what it wants, and what it has got.
@@ -145,6 +153,12 @@ impl State {
         self.store.put_last(message);
     }
 
+    /// Nobody can get anything.
+    #[inline(always)]
+    fn has_nothing(&self) -> bool {
+        self.store.len() == 0 && self.lost.is_empty()
+    }
+
     /// The number of a message that has come.
     #[inline(always)]
     fn count(&mut self) -> u64 {
@@ -217,8 +231,13 @@ impl Core {
             account.bytes += bytes;
             let own = state.name.unwrap_or(from);
             let mut message = Message::of_body(self.lease, from, own, tag, body);
-            (message.is_away, message.number) = (true, state.count());
-            state.deliver(message, Via::Poll, &mut wakes);
+            message.is_away = true;
+            if state.is_waited_in() {
+                message.number = state.count();
+                state.deliver(message, Via::Poll, &mut wakes);
+            } else {
+                state.keep(message);
+            }
         }
         wakes.queue();
         Ok(true)
@@ -260,8 +279,11 @@ impl Core {
     }
 
     /// What a receive gets that is not posted.
+    #[inline]
     pub(super) fn take(&self, pattern: &Pattern, wakes: &mut Wakes) -> Option<Got> {
-        take(&mut *self.lease.lock()?, pattern, wakes)
+        let mut state = self.lease.lock()?;
+        // Mostly so, for who polls.
+        if state.inbox().has_nothing() { None } else { take(&mut state, pattern, wakes) }
     }
 
     /// Posts a request, or fulfils it at once. Its number, to take it back with.
@@ -315,18 +337,33 @@ impl Core {
             let Some(account) = inbox.accounts.get_mut(&peer) else { return };
             account.messages = account.messages.saturating_sub(1);
             account.bytes = account.bytes.saturating_sub(bytes);
-            account.owed_messages += 1;
-            account.owed_bytes += bytes;
-            let (messages, bytes) = (account.owed_messages, account.owed_bytes);
-            if !Window::is_due(messages, bytes, account.messages == 0) {
+            account.owed.messages += 1;
+            account.owed.bytes += bytes;
+            let Owed { messages, bytes } = account.owed;
+            let owed = if Window::is_due(messages, bytes) {
+                Some(std::mem::take(&mut account.owed))
+            } else if account.is_worth_saying || !Window::is_worth_saying(messages, bytes) {
                 return;
-            }
-            (account.owed_messages, account.owed_bytes) = (0, 0);
-            (inbox.name, inbox.node.upgrade(), (messages, bytes))
+            } else {
+                None
+            };
+            account.is_worth_saying = owed.is_none();
+            (inbox.name, inbox.node.upgrade(), owed)
         };
-        if let (Some(node), Some(name)) = (node, name) {
-            node.give_credit(name, peer, owed.0, owed.1);
+        match (node, name, owed) {
+            (Some(node), Some(name), Some(owed)) => node.give_credit(name, peer, owed),
+            // A message may go there before it is due.
+            (Some(node), Some(_), None) => node.owes_credit(peer),
+            _ => {}
         }
+    }
+
+    /// What that process is owed, which is told now.
+    pub(crate) fn take_owed(&self, peer: Peer) -> Option<Owed> {
+        let mut state = self.lease.lock()?;
+        let account = state.inbox().accounts.get_mut(&peer)?;
+        account.is_worth_saying = false;
+        (account.owed.messages > 0).then(|| std::mem::take(&mut account.owed))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chanter::base::Wakes;
+use chanter::base::{Wakes, is_wanted};
 use chanter::yield_now;
 
 use super::Recv;
@@ -23,8 +23,8 @@ pub enum Form {
     /// poll is one test however many wait.
     #[default]
     QueueRing,
-    /// The thread itself: it polls the engine, and yields when its message was not there (*Thread polls*, figure 5). Its
-    /// processor never sleeps meanwhile; it answers soonest where it has nothing else to do.
+    /// The thread itself: it polls the engine, and yields when its message was not there (*Thread polls*, figure 5); where no other
+    /// thread is ready, after some polls more. Its processor never sleeps meanwhile; it answers soonest where it has nothing else to do.
     ThreadPolls,
     /// The scheduler, for the thread whose turn it is among those that wait, which is switched to only if its message is there
     /// (*Scheduler polls*, with a *partial switch*, figure 6).
@@ -41,6 +41,9 @@ impl Form {
     pub const ALL: [Self; 5] =
         [Self::ThreadPolls, Self::PartialSwitch, Self::QueueEach, Self::QueueAny, Self::QueueRing];
 }
+
+/// So often a thread polls before it yields, if nothing else is to be run.
+const POLLS: u32 = 16;
 
 impl<T, R: Read<T>> Recv<T, R> {
     /// Receives, and polls in this form until the message is there. [`Form::QueueRing`] is what awaiting the event does.
@@ -74,10 +77,15 @@ impl<T, R: Read<T>> Recv<T, R> {
         }
         let node = core.node();
         loop {
-            if node.as_ref().is_some_and(|node| node.poll_for_oneself())
-                && let Some(received) = take()
-            {
-                return received;
+            for _ in 0..POLLS {
+                if node.as_ref().is_some_and(|node| node.poll_for_oneself())
+                    && let Some(received) = take()
+                {
+                    return received;
+                }
+                if is_wanted() {
+                    break;
+                }
             }
             yield_now().await;
             // Others poll, too.

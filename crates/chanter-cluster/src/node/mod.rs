@@ -98,6 +98,8 @@ struct Link {
     is_down: AtomicBool,
     /// How many messages of its have come, counted round.
     taken: AtomicU32,
+    /// An inbox owes it what is worth saying: a hint for messages that go there.
+    owes_credit: AtomicBool,
     /// Filled when it is down.
     gone: IVar<Why>,
 }
@@ -130,6 +132,7 @@ impl Link {
             state: BiasedLock::unhinted(LinkState::default()),
             is_down: AtomicBool::new(false),
             taken: AtomicU32::new(0),
+            owes_credit: AtomicBool::new(false),
             gone: IVar::new(),
         }
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Lease, Link, MOST_ANSWERED, MOST_ANSWERS, Node, Send};
 use crate::engine::{Full, Lane, Peer, Why};
 use crate::error::SendError;
-use crate::inbox::Message;
+use crate::inbox::{Core, Message, Owed};
 use crate::name::ThreadName;
 use crate::port::Word;
 use crate::wire::{Body, CARRIES, Control, Header, Kind, write};
@@ -106,8 +106,37 @@ impl Node {
         body: Body,
     ) -> Result<(), SendError> {
         let flags = body.flags();
-        let header = Header { flags, tag, to: to.thread, from: from.thread, ..self.header(Kind::Message) };
-        self.transmit(to.process, Lane::User, header, body)
+        let mut header =
+            Header { flags, tag, to: to.thread, from: from.thread, ..self.header(Kind::Message) };
+        let Some(link) = self.links.get(&to.process) else {
+            return Err(SendError::NoSuchProcess(to.process));
+        };
+        // ORDER: Relaxed: a hint. What it does not say, is said when it is due.
+        if link.owes_credit.load(Ordering::Relaxed) {
+            self.add_credit(link, &mut header, from, to.process);
+        }
+        self.transmit_by(to.process, link, Lane::User, &mut header, body)
+    }
+
+    /// The message gives back what its sender's inbox owes to that process.
+    #[cold]
+    fn add_credit(&self, link: &Link, header: &mut Header, from: ThreadName, peer: Peer) {
+        // ORDER: as in `deliver`. Another inbox that owes something tells it by itself, when it is due.
+        link.owes_credit.store(false, Ordering::Relaxed);
+        let owed = self.table.find(from.thread).and_then(|inbox| Core::of(inbox).take_owed(peer));
+        if let Some(Owed { messages, bytes }) = owed {
+            // Both are less than what is due.
+            header.credit = messages as u16;
+            header.request = u64::from(self.taken(peer)) << 32 | bytes;
+        }
+    }
+
+    /// An inbox owes something to `peer`: the next message that it sends there says so.
+    pub(crate) fn owes_credit(&self, peer: Peer) {
+        if let Some(link) = self.links.get(&peer) {
+            // ORDER: as in `deliver`.
+            link.owes_credit.store(true, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn header(&self, kind: Kind) -> Header {
@@ -158,15 +187,28 @@ impl Node {
         &self,
         to: Peer,
         lane: Lane,
-        header: Header,
-        mut body: Body,
+        mut header: Header,
+        body: Body,
     ) -> Result<(), SendError> {
         let Some(link) = self.links.get(&to) else { return Err(SendError::NoSuchProcess(to)) };
+        self.transmit_by(to, link, lane, &mut header, body)
+    }
+
+    #[inline]
+    fn transmit_by(
+        &self,
+        to: Peer,
+        link: &Link,
+        lane: Lane,
+        header: &mut Header,
+        mut body: Body,
+    ) -> Result<(), SendError> {
         if body.parcel().is_some() {
             return self.transmit_parcel(to, link, lane, header, body);
         }
-        body.set_header(&Header { length: body.len() as u32, ..header });
         let length = body.len();
+        header.length = length as u32;
+        body.set_header(header);
         self.hand_over(to, link, lane, header, body, length)
     }
 
@@ -177,13 +219,13 @@ impl Node {
         to: Peer,
         link: &Link,
         lane: Lane,
-        header: Header,
+        header: &Header,
         mut body: Body,
     ) -> Result<(), SendError> {
         let length = body.len();
         let parcel = self.pack(to, &mut body);
         let flags = header.flags | if parcel.is_some() { CARRIES } else { 0 };
-        body.set_header(&Header { length: body.len() as u32, flags, ..header });
+        body.set_header(&Header { length: body.len() as u32, flags, ..*header });
         let sent = self.hand_over(to, link, lane, header, body, length);
         if let (Err(_), Some(parcel)) = (&sent, parcel) {
             self.unpack_again(to, parcel);
@@ -192,12 +234,13 @@ impl Node {
     }
 
     /// Gives the engine a frame, or puts it into the backlog. `length`: bytes of its body that are the receiver's.
+    #[inline]
     fn hand_over(
         &self,
         to: Peer,
         link: &Link,
         lane: Lane,
-        header: Header,
+        header: &Header,
         body: Body,
         length: usize,
     ) -> Result<(), SendError> {
@@ -208,7 +251,7 @@ impl Node {
         if state.given_up {
             return Err(SendError::Lost(to, Why::Unreachable));
         }
-        state.outstanding.sent(&header, length);
+        state.outstanding.sent(header, length);
         let refused = if state.backlog.is_empty() {
             self.engine.try_send(to, lane, body).err().map(|full| full.body)
         } else {
@@ -257,11 +300,10 @@ impl Node {
     }
 
     /// So much from `peer` was received in an inbox of ours.
-    pub(crate) fn give_credit(&self, inbox: ThreadName, peer: Peer, messages: u32, bytes: u64) {
-        let credit = u16::try_from(messages).unwrap_or(u16::MAX);
+    pub(crate) fn give_credit(&self, inbox: ThreadName, peer: Peer, owed: Owed) {
         let header = Header {
-            credit,
-            request: bytes,
+            credit: u16::try_from(owed.messages).unwrap_or(u16::MAX),
+            request: owed.bytes,
             from: inbox.thread,
             tag: self.taken(peer),
             ..self.header(Kind::Acknowledge)

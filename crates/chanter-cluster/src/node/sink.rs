@@ -38,7 +38,13 @@ impl Node {
         }
         match header.kind {
             Kind::Message => {
-                link.taken.fetch_add(1, Ordering::Relaxed);
+                if header.credit > 0 {
+                    let (taken, bytes) =
+                        ((header.request >> 32) as u32, header.request & u64::from(u32::MAX));
+                    self.hear_credit(from, &header, taken, bytes)?;
+                }
+                // ORDER: Relaxed, and no addition at once: an engine hands over by one poll at a time, one after the other.
+                link.taken.store(link.taken.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
                 let sender = ThreadName { pe: link.pe, process: from, thread: header.from };
                 let inbox = self.table.find(header.to).map(Core::of);
                 let has_arrived = inbox.and_then(|inbox| inbox.arrive(sender, header.tag, frame).ok());
@@ -48,13 +54,7 @@ impl Node {
                 };
                 has_arrived.then_some(())
             }
-            Kind::Acknowledge => {
-                self.are_taken(from, header.tag);
-                self.is_earned(from, header.credit.into(), header.request)?;
-                let window = self.windows.lock().get(&self.name(from, header.from)).copied();
-                window?.give_back(header.credit.into(), header.request);
-                Some(())
-            }
+            Kind::Acknowledge => self.hear_credit(from, &header, header.tag, header.request),
             Kind::Gone => {
                 self.are_taken(from, header.tag);
                 let name = self.name(from, header.from);
@@ -94,5 +94,14 @@ impl Node {
             // Of links and engines that are not there yet.
             Kind::Descriptor | Kind::Ready | Kind::Heartbeat | Kind::Leave => None,
         }
+    }
+
+    /// An inbox of `from` has received so much from here, and the process has taken so many messages. `None`: it has not.
+    fn hear_credit(&self, from: Peer, header: &Header, taken: u32, bytes: u64) -> Option<()> {
+        self.are_taken(from, taken);
+        self.is_earned(from, header.credit.into(), bytes)?;
+        let window = self.windows.lock().get(&self.name(from, header.from)).copied();
+        window?.give_back(header.credit.into(), bytes);
+        Some(())
     }
 }

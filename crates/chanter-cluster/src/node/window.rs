@@ -28,8 +28,11 @@ use crate::inbox::{self, Message};
 const MESSAGES: u32 = 64;
 const BYTES: u64 = 256 * 1024;
 /// So many bytes may have been received without that their sender knows. A message that is too long for the rest of the window
-/// goes if no more than these are before it: they may be all that is missing.
-const SLACK: u64 = 16 * 1024;
+/// goes if fewer than these are before it: they may be all that is missing.
+const SLACK: u64 = BYTES / 2;
+/// So much is given back along with a message that goes there anyway.
+const SOME_MESSAGES: u32 = MESSAGES / 4;
+const SOME_BYTES: u64 = BYTES / 16;
 
 /// Windows without a tenant.
 static VACANT: Mutex<Vec<&'static Window>> = Mutex::new(Vec::new());
@@ -133,10 +136,14 @@ impl Window {
         messages < MESSAGES && (bytes < SLACK || bytes + length <= BYTES)
     }
 
-    /// Whether so much has been received that the sender should know. If nothing is left to receive, that is less: nothing
-    /// more would come to tell it with.
-    pub(crate) fn is_due(messages: u32, bytes: u64, is_empty: bool) -> bool {
-        messages >= MESSAGES / 2 || bytes >= if is_empty { SLACK } else { BYTES / 2 }
+    /// Whether so much has been received that the sender must know.
+    pub(crate) fn is_due(messages: u32, bytes: u64) -> bool {
+        messages >= MESSAGES / 2 || bytes >= SLACK
+    }
+
+    /// Whether so much has been received that the next message that goes there should say so.
+    pub(crate) fn is_worth_saying(messages: u32, bytes: u64) -> bool {
+        messages >= SOME_MESSAGES || bytes >= SOME_BYTES
     }
 }
 
@@ -499,7 +506,7 @@ mod tests {
     fn there_is_room_for_any_message_when_all_are_received_and_none_is_due() {
         for messages in 0..=MESSAGES {
             for bytes in [0, 1, SLACK - 1, SLACK, SLACK + 1, BYTES / 2, BYTES] {
-                let is_due = Window::is_due(messages, bytes, true);
+                let is_due = Window::is_due(messages, bytes);
                 for length in [0, 1, BYTES - SLACK, BYTES, 10 * BYTES] {
                     assert!(
                         is_due || Window::has_room(messages, bytes, length),
@@ -508,6 +515,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_is_due_was_worth_saying_before() {
+        for (messages, bytes) in [(MESSAGES / 2, 0), (0, SLACK)] {
+            assert!(Window::is_due(messages, bytes) && Window::is_worth_saying(messages, bytes));
+            assert!(!Window::is_due(messages / 2, bytes / 2));
+        }
+        assert!(Window::is_worth_saying(SOME_MESSAGES, 0) && Window::is_worth_saying(0, SOME_BYTES));
+        assert!(!Window::is_worth_saying(SOME_MESSAGES - 1, SOME_BYTES - 1));
     }
 
     #[test]

@@ -206,6 +206,7 @@ impl Body {
     }
 
     /// Writes the header in front.
+    #[inline]
     pub fn set_header(&mut self, header: &Header) {
         self.bytes[..LENGTH].copy_from_slice(&header.encode());
     }

@@ -43,14 +43,15 @@ pub const CARRIES: u8 = 32;
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Kind {
-    /// From a thread to a thread, with its body.
+    /// From a thread to a thread, with its body. It may give credit for the sender's inbox: then the request is its bytes
+    /// and, in the upper half, how many messages of the process have come so far.
     Message = 1,
     /// The same, but the body comes by itself, once there is room for it.
     Descriptor = 2,
     /// There is room for the body of a descriptor.
     Ready = 3,
-    /// Credit for an inbox, and in the tag how many messages of the process have come so far; or a link's
-    /// acknowledgement and nothing else.
+    /// Credit for an inbox, the bytes of which are in the request, and in the tag how many messages of the process have come so
+    /// far; or a link's acknowledgement and nothing else.
     Acknowledge = 4,
     /// The process is there.
     Heartbeat = 5,
@@ -141,7 +142,7 @@ pub struct Header {
     pub kind: Kind,
     /// [`NUMBERED`], [`AGAIN`], [`CARRIES`], and bits that only some kinds have; the others' are 0.
     pub flags: u8,
-    /// So many messages more may come the other way.
+    /// So many messages more may come to the inbox that it is from.
     pub credit: u16,
     /// The user's tag.
     pub tag: u32,
@@ -157,7 +158,7 @@ pub struct Header {
     pub sequence: u32,
     /// All numbers before this one have come, in the link the other way.
     pub acknowledgement: u32,
-    /// Which request it makes, or answers; 0 for none.
+    /// Which request it makes, or answers; 0 for none. Or the bytes of a credit.
     pub request: u64,
 }
 
@@ -215,6 +216,7 @@ impl Header {
     }
 
     /// Its bytes.
+    #[inline]
     pub fn encode(&self) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[0] = self.kind as u8;
@@ -242,6 +244,7 @@ impl Header {
     ///
     /// # Errors
     /// The bytes are no header, or announce a body that is too long. Nothing of them may be used then.
+    #[inline]
     pub fn decode(bytes: &[u8], limit: u32) -> Result<Self, BadHeader> {
         let Some(bytes) = bytes.first_chunk::<LENGTH>() else { return Err(BadHeader::Short(bytes.len())) };
         let kind = Kind::of(bytes[0]).ok_or(BadHeader::Kind(bytes[0]))?;

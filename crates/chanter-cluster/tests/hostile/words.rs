@@ -151,3 +151,34 @@ fn a_peer_that_never_says_good_bye() {
     breathing.join().unwrap();
     assert!(job.hostile[0].is_closed());
 }
+
+/// What was received is given back by the next message that goes there, once; and what comes so is looked at as what comes alone.
+#[test]
+fn credit_that_messages_bring() {
+    const COUNT: u16 = 16;
+    let mut job = Job::start(unhurried());
+    let inbox = job.open(0);
+    let to = inbox.name().thread;
+    let ours = |credit: u16, taken: u64| {
+        let request = taken << 32 | u64::from(credit);
+        message(Header { to, tag: 1, credit, request, ..header(Kind::Message) }, &[5])
+    };
+    for _ in 0..COUNT {
+        job.hostile[0].write(&ours(0, 0));
+        assert_eq!(job.machine.block_on(inbox.recv::<u8>(ANYONE, 1)).unwrap().value, 5);
+    }
+    for credit in [COUNT, 0] {
+        job.machine.block_on(inbox.send(hostile_name(), 2, &7_u8)).unwrap();
+        let (answer, body) = job.hostile[0].message();
+        let count = u64::from(credit);
+        assert_eq!((answer.kind, answer.tag, &body[..]), (Kind::Message, 2, &[7][..]));
+        assert_eq!((answer.credit, answer.request), (credit, count << 32 | count));
+    }
+    // More than has gone there; then what was.
+    job.hostile[0].write(&ours(3, 3));
+    job.hostile[0].write(&ours(2, 2));
+    assert_eq!(job.machine.block_on(inbox.recv::<u8>(ANYONE, 1)).unwrap().value, 5);
+    job.dropped(0, 1);
+    assert!(inbox.is_empty());
+    job.goes_on();
+}

@@ -5,6 +5,12 @@
 //! were sent. While the first is not done, none behind it need be looked at; an empty poll costs one test, however
 //! many threads wait. A receive that has been read is started again, behind all others: by the next
 //! look, since who has got the message need not wait for that.
+//!
+//! How many are posted follows from how messages come: see [`Posts`].
+
+mod posts;
+
+use posts::Posts;
 
 use crate::shim::{Comm, Requests, Result, Right, Status};
 
@@ -13,12 +19,10 @@ pub(super) struct Ring {
     /// The receives' bytes, which MPI writes.
     slots: Vec<Box<[u8]>>,
     comm: Comm,
-    first: usize,
+    posts: Posts,
     /// The first is done: so much has come.
     done: Option<Status>,
-    is_started: bool,
-    /// The last that was read is to be started again.
-    owes_start: bool,
+    is_open: bool,
 }
 
 impl Ring {
@@ -28,14 +32,13 @@ impl Ring {
             requests: Requests::new(count),
             slots: (0..count).map(|_| vec![0; room].into_boxed_slice()).collect(),
             comm,
-            first: 0,
+            posts: Posts::new(count),
             done: None,
-            is_started: false,
-            owes_start: false,
+            is_open: false,
         };
         for (at, slot) in ring.slots.iter_mut().enumerate() {
             // SAFETY: the request is idle. The slot is in a box of its own, which lives as long as the requests do; it is
-            // read only in `slot`, when the request is done.
+            // read only in `message`, when the request is done.
             unsafe { ring.requests.recv_init(right, at, ring.comm, slot.as_mut_ptr(), room)? };
         }
         Ok(ring)
@@ -43,19 +46,23 @@ impl Ring {
 
     /// Receives from now on.
     pub(super) fn start(&mut self, right: &mut Right) -> Result<()> {
-        if !std::mem::replace(&mut self.is_started, true) {
-            (0..self.slots.len()).try_for_each(|at| self.requests.start(right, at))?;
-        }
-        Ok(())
+        self.is_open = true;
+        self.start_wanted(right)
     }
 
     /// Whether a message is there: one test, if that is not known.
     #[inline]
     pub(super) fn has_message(&mut self, right: &mut Right, tests: &mut u64) -> Result<bool> {
-        if self.done.is_none() && self.is_started {
-            self.start_again(right)?;
-            *tests += 1;
-            self.done = self.requests.test(right, self.first)?;
+        if self.done.is_some() {
+            return Ok(true);
+        }
+        if self.is_open {
+            self.start_wanted(right)?;
+            if let Some(first) = self.posts.first() {
+                *tests += 1;
+                self.done = self.requests.test(right, first)?;
+                self.posts.saw(self.done.is_some());
+            }
         }
         Ok(self.done.is_some())
     }
@@ -69,46 +76,45 @@ impl Ring {
     /// The message that is there, and its bytes.
     #[inline]
     pub(super) fn message(&self) -> Option<(Status, &[u8])> {
-        let status = self.done?;
-        Some((status, &self.slots[self.first][..status.bytes as usize]))
+        let (status, first) = (self.done?, self.posts.first()?);
+        Some((status, &self.slots[first][..status.bytes as usize]))
     }
 
     /// The message has been read. Its receive is started again by the next look.
     #[inline]
     pub(super) fn next(&mut self) {
-        debug_assert!(self.done.is_some() && !self.owes_start, "a message was read that a look has found");
+        debug_assert!(self.done.is_some(), "a message was read that a look has found");
         self.done = None;
-        self.owes_start = true;
-        self.first = if self.first + 1 == self.slots.len() { 0 } else { self.first + 1 };
-    }
-
-    /// The receive before the first.
-    fn last(&self) -> usize {
-        self.first.checked_sub(1).unwrap_or(self.slots.len() - 1)
+        self.posts.take();
     }
 
     #[inline]
-    fn start_again(&mut self, right: &mut Right) -> Result<()> {
-        if std::mem::take(&mut self.owes_start) { self.requests.start(right, self.last()) } else { Ok(()) }
+    fn start_wanted(&mut self, right: &mut Right) -> Result<()> {
+        while let Some(at) = self.posts.wanted() {
+            self.requests.start(right, at)?;
+            self.posts.post();
+        }
+        Ok(())
     }
 
     /// Takes all receives back. Nothing comes any more.
     pub(super) fn close(&mut self, right: &mut Right) -> Result<()> {
-        for at in 0..self.slots.len() {
-            let is_read = self.owes_start && at == self.last();
-            if self.is_started && !is_read && (at != self.first || self.done.is_none()) {
-                self.requests.cancel(right, at)?;
-            }
-            self.requests.forget(right, at)?;
+        if self.done.is_some() {
+            self.next();
         }
-        self.is_started = false;
+        while let Some(at) = self.posts.first() {
+            self.requests.cancel(right, at)?;
+            self.posts.take();
+        }
+        (0..self.slots.len()).try_for_each(|at| self.requests.forget(right, at))?;
+        self.is_open = false;
         Ok(())
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        if self.is_started {
+        if self.is_open {
             // MPI may write them still.
             std::mem::take(&mut self.slots).into_iter().for_each(std::mem::forget);
         }

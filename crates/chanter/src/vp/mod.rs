@@ -60,7 +60,7 @@ pub(crate) use machine::{Shared, entered};
 pub(crate) use observe::Site;
 use processor::Binding;
 pub use processor::{VirtualProcessor, current_vp};
-pub use pump::{Pump, Rest as PumpRest, attach_pump, wake_first};
+pub use pump::{Pump, Rest as PumpRest, attach_pump, is_wanted, wake_first};
 pub(crate) use simulation::Simulated;
 pub use simulation::{Note, Outcome, Simulation, choose};
 pub use topology::{Neighbours, Topology};

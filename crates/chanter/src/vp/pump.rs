@@ -48,6 +48,12 @@ pub fn attach_pump(pump: Arc<dyn Pump>) -> bool {
     Vp::current().is_some_and(|vp| vp.simulated.is_none() && vp.machine().pump.set(pump).is_ok())
 }
 
+/// Whether the driver has something to do besides the running thread: a thread that polls by itself yields then. It has to yield now
+/// and then anyway. Nobody drives: yes.
+pub fn is_wanted() -> bool {
+    Vp::current().is_none_or(|vp| vp.simulated.is_some() || vp.has_local_work())
+}
+
 /// How long a driver may sleep, as far as a [`Pump`] goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,0 +1,156 @@
+//! Which receives of a ring are posted, and in which order.
+//!
+//! Where messages come one by one, few are posted: then it is always the same memory that the library matches, writes and tests,
+//! which is in the processor's cache. (With Open MPI a message of 1 KB takes 65 ns less with two receives than with 64.) Where they come
+//! several at a time, that is when a look finds one right behind another, there are more, up to all: a message for which none
+//! is posted is copied once more by the library. No message is lost or late for it: the library keeps it until a receive
+//! is posted, and gives those of a sender in their order.
+
+use std::collections::VecDeque;
+
+/// So many are always posted.
+const FEW: usize = 2;
+/// After so many messages that came alone one less is posted.
+const ALONE: u32 = 8;
+
+pub(super) struct Posts {
+    /// Those that are posted, the first first.
+    posted: VecDeque<usize>,
+    /// Those that are not, the one that was read last last: its memory is the warmest.
+    idle: Vec<usize>,
+    /// So many are to be posted.
+    many: usize,
+    most: usize,
+    /// The last look has found a message.
+    has_found: bool,
+    /// So many came alone, one after the other.
+    alone: u32,
+}
+
+impl Posts {
+    /// So many receives, all idle.
+    pub(super) fn new(count: usize) -> Self {
+        Self {
+            posted: VecDeque::with_capacity(count),
+            idle: (0..count).rev().collect(),
+            many: FEW.min(count),
+            most: count,
+            has_found: false,
+            alone: 0,
+        }
+    }
+
+    /// The first that is posted.
+    #[inline]
+    pub(super) fn first(&self) -> Option<usize> {
+        self.posted.front().copied()
+    }
+
+    /// One that is to be posted now.
+    #[inline]
+    pub(super) fn wanted(&self) -> Option<usize> {
+        if self.posted.len() < self.many { self.idle.last().copied() } else { None }
+    }
+
+    /// The one that was wanted is posted.
+    #[inline]
+    pub(super) fn post(&mut self) {
+        self.posted.extend(self.idle.pop());
+    }
+
+    /// The first was read, or taken back.
+    #[inline]
+    pub(super) fn take(&mut self) {
+        self.idle.extend(self.posted.pop_front());
+    }
+
+    /// The first was tested.
+    #[inline]
+    pub(super) fn saw(&mut self, is_done: bool) {
+        if is_done && self.has_found {
+            self.many = (2 * self.many).min(self.most);
+            self.alone = 0;
+        } else if is_done && self.many > FEW {
+            self.alone += 1;
+            if self.alone == ALONE {
+                self.alone = 0;
+                self.many -= 1;
+            }
+        }
+        self.has_found = is_done;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNT: usize = 64;
+
+    /// Posts what is wanted; how many are posted then.
+    fn post(posts: &mut Posts) -> usize {
+        while posts.wanted().is_some() {
+            posts.post();
+        }
+        let mut all: Vec<usize> = posts.posted.iter().chain(&posts.idle).copied().collect();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..COUNT), "each is posted or idle");
+        posts.posted.len()
+    }
+
+    /// A look that finds a message, which is read.
+    fn finds(posts: &mut Posts) -> usize {
+        post(posts);
+        let first = posts.first().unwrap();
+        posts.saw(true);
+        posts.take();
+        first
+    }
+
+    fn finds_nothing(posts: &mut Posts) {
+        post(posts);
+        posts.saw(false);
+    }
+
+    #[test]
+    fn alone_messages_come_to_the_same_few() {
+        let mut posts = Posts::new(COUNT);
+        for _ in 0..100 {
+            assert!(finds(&mut posts) < FEW);
+            finds_nothing(&mut posts);
+        }
+        assert_eq!(post(&mut posts), FEW);
+    }
+
+    #[test]
+    fn there_are_more_for_many_and_fewer_when_they_are_over() {
+        let mut posts = Posts::new(COUNT);
+        for _ in 0..10 {
+            finds(&mut posts);
+        }
+        assert_eq!(post(&mut posts), COUNT);
+        for _ in 0..COUNT as u32 * ALONE {
+            finds_nothing(&mut posts);
+            finds(&mut posts);
+        }
+        assert_eq!(post(&mut posts), FEW);
+    }
+
+    #[test]
+    fn they_are_read_in_the_order_in_which_they_were_posted() {
+        let mut posts = Posts::new(COUNT);
+        let mut expected = VecDeque::new();
+        for round in 0..1000_u32 {
+            while let Some(at) = posts.wanted() {
+                expected.push_back(at);
+                posts.post();
+            }
+            let is_done = round % 7 < 3;
+            posts.saw(is_done);
+            if is_done {
+                assert_eq!(posts.first(), expected.pop_front());
+                posts.take();
+            }
+        }
+    }
+}
