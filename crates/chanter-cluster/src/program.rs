@@ -170,7 +170,8 @@ pub(crate) async fn agree(here: &Here) -> Result<(), Disagreement> {
     let mut result = Ok(());
     for (peer, heard) in &program.heard {
         let gone = here.node().gone(*peer).wrap(|_| None);
-        if let Some(Difference { what, first, other }) = choose((heard.get(), gone)).await
+        // Who was told that it differs goes: then both are there.
+        if let Some(Difference { what, first, other }) = choose_biased((heard.get(), gone)).await
             && result.is_ok()
         {
             result = Err(Disagreement { process: peer.0, what, here: first, there: other });

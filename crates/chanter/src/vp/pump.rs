@@ -49,9 +49,12 @@ pub fn attach_pump(pump: Arc<dyn Pump>) -> bool {
 }
 
 /// Whether the driver has something to do besides the running thread: a thread that polls by itself yields then. It has to yield now
-/// and then anyway. Nobody drives: yes.
+/// and then anyway. Nobody drives, or somebody else does meanwhile: yes.
 pub fn is_wanted() -> bool {
-    Vp::current().is_none_or(|vp| vp.simulated.is_some() || vp.has_local_work())
+    let Some(vp) = Vp::current().filter(|vp| vp.simulated.is_none() && vp.enter()) else { return true };
+    let is_wanted = vp.has_local_work();
+    vp.exit();
+    is_wanted
 }
 
 /// How long a driver may sleep, as far as a [`Pump`] goes.
