@@ -258,10 +258,12 @@ impl<T> Future for Waiting<T> {
     type Output = Result<Hold<T>, Gone>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (Left(slot, generation), mode) = (&self.at, self.mode);
+        // SAFETY: the event is not moved. (A shared reference to all of this would cover what it has lent to others.)
+        let this = unsafe { self.get_unchecked_mut() };
+        let (Left(slot, generation), mode) = (&this.at, this.mode);
         let (slot, generation) = (*slot, *generation);
         // SAFETY: pinned with us.
-        let event = unsafe { self.map_unchecked_mut(|this| &mut this.event) };
+        let event = unsafe { Pin::new_unchecked(&mut this.event) };
         event.poll(cx).map(|counted| Hold::entered(slot, generation, mode, counted))
     }
 }

@@ -19,7 +19,7 @@ use std::task::{Context, Poll};
 use chanter::event::Sync;
 
 use crate::may_block::{Begin, Inside, MayBlock};
-use crate::progress::Stage;
+use crate::progress::{Progress, Stage};
 use crate::promise::{Continuation, Promise, Touch};
 use crate::{Gone, Ref};
 
@@ -304,7 +304,7 @@ where
     ) -> Poll<Result<(), Gone>> {
         // SAFETY: `call` is not moved.
         let this = unsafe { self.get_unchecked_mut() };
-        match this.call.progress.try_mark(I::MODE) {
+        match this.progress().try_mark(I::MODE) {
             // SAFETY: fresh, and pinned with us.
             Some(inside) => match unsafe { this.call.run_at_once(inside, cx, answer) } {
                 Poll::Ready(()) => Poll::Ready(Ok(())),
@@ -331,7 +331,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R, Gone>> {
         // SAFETY: `call` is not moved.
         let this = unsafe { self.get_unchecked_mut() };
-        if let Some(inside) = this.call.progress.try_mark(I::MODE) {
+        if let Some(inside) = this.progress().try_mark(I::MODE) {
             this.has_no_answer();
             let answer: *mut Answer<R> = this.answer.get().cast();
             let panics = DropAnswer(answer);
@@ -347,7 +347,7 @@ where
                 // SAFETY: there, and not taken again.
                 return Poll::Ready(Ok(unsafe { ptr::read(value) }));
             }
-            this.call.progress.set(Stage::Ended);
+            this.progress().set(Stage::Ended);
         }
         let mut late = MaybeUninit::uninit();
         // SAFETY: pinned.
@@ -393,14 +393,14 @@ where
         cx: &mut Context<'_>,
         late: &mut MaybeUninit<R>,
     ) -> Poll<Result<(), Gone>> {
-        if self.call.progress.is(Stage::Fresh) {
+        if self.progress().is(Stage::Fresh) {
             self.has_no_answer();
         }
-        if !self.call.progress.is(Stage::Ended) {
+        if !self.progress().is(Stage::Ended) {
             let answer = self.answer.get().cast();
             // SAFETY: pinned with us; the place is the method's.
             match unsafe { self.call.poll_slowly(cx, answer) } {
-                Poll::Ready(Ok(())) => self.call.progress.set(Stage::Ended),
+                Poll::Ready(Ok(())) => self.progress().set(Stage::Ended),
                 other => return other,
             }
         }
@@ -416,7 +416,7 @@ where
             Answer::Owed(_) => Err(Gone::Unanswered),
             Answer::None => Err(Gone::Unanswered),
         };
-        self.call.progress.end();
+        self.progress().end();
         Poll::Ready(result.map(|value| {
             late.write(value);
         }))
@@ -424,6 +424,15 @@ where
 }
 
 impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
+    /// How far the call is. (Not by `ManuallyDrop::deref`: a shared reference to all of the call would freeze the method's future,
+    /// which may have borrows of itself.)
+    #[inline(always)]
+    fn progress(&mut self) -> &mut Progress<T> {
+        let call: *mut MayBlock<T, I, A, F> = (&raw mut self.call).cast();
+        // SAFETY: ours, and `ManuallyDrop` is transparent; what else the call consists of is not referred to.
+        unsafe { &mut (*call).progress }
+    }
+
     /// There is none yet.
     #[inline(always)]
     fn has_no_answer(&mut self) {
@@ -441,7 +450,7 @@ impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
             self.answer.get_mut().write(Answer::Awaited(touch));
             return Poll::Pending;
         };
-        self.call.progress.end();
+        self.progress().end();
         Poll::Ready(result.map(|value| {
             late.write(value);
         }))
@@ -450,7 +459,7 @@ impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
     #[cold]
     #[inline(never)]
     fn drop_before_its_end(&mut self) {
-        let is_there = !self.call.progress.is(Stage::Fresh);
+        let is_there = !self.progress().is(Stage::Fresh);
         let _behind_the_method = is_there.then(|| DropAnswer::<R>(self.answer.get().cast()));
         // SAFETY: there, and never used again.
         unsafe { ManuallyDrop::drop(&mut self.call) }
@@ -471,7 +480,7 @@ impl<R> Drop for DropAnswer<R> {
 impl<T, I, A, F: Future, R> Drop for LazyCall<T, I, A, F, R> {
     #[inline(always)]
     fn drop(&mut self) {
-        if !self.call.progress.is_over() {
+        if !self.progress().is_over() {
             self.drop_before_its_end();
         }
     }

@@ -160,8 +160,9 @@ fn asked(
 #[chanter::test]
 async fn answers_are_dropped_once() {
     let server = || Owner::new(Server { counted: Arc::new(()), kept: None });
-    // By a bias, and without.
-    for streak in [0, 200] {
+    // Without a bias, and by one. (Under Miri there is none.)
+    let streaks: &[u32] = if cfg!(miri) { &[0] } else { &[0, 200] };
+    for &streak in streaks {
         for answers in ALL {
             for polls in 0..3 {
                 let (first, other) = (server(), server());
