@@ -419,3 +419,41 @@ fn a_future_that_a_guard_makes_wakes() {
     assert_eq!(wakes.count(), 1);
     assert_eq!(poll(&mut wait), Poll::Ready(Ok(1)));
 }
+
+/// Pending three times; counts its polls in what it keeps a borrow of.
+async fn borrows_from_itself() -> u32 {
+    let mut polls = 0;
+    poll_fn(|_| {
+        polls += 1;
+        if polls == 4 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    polls
+}
+
+fn is_polled_four_times(event: impl Future<Output = u32>) {
+    let mut event = Box::pin(event);
+    for _ in 0..3 {
+        assert!(poll(&mut event).is_pending());
+    }
+    assert_eq!(poll(&mut event), Poll::Ready(4));
+}
+
+/// No reference of ours covers it between two polls (for Miri).
+#[test]
+fn futures_may_borrow_from_themselves() {
+    watchdog!();
+    let future = || from_cancel_safe(borrows_from_itself());
+    is_polled_four_times(future().into_future());
+    is_polled_four_times(future().wrap(|polls| polls).into_future());
+    is_polled_four_times(choose((future(), never())).into_future());
+    let (_to, from) = mailbox::<u32>();
+    is_polled_four_times(choose((from.recv().wrap(|number| number.unwrap()), future())).into_future());
+    let mut kept = pin!(resumable(borrows_from_itself()));
+    for _ in 0..3 {
+        assert!(poll(&mut Box::pin(choose((kept.as_mut().event(), never())).into_future())).is_pending());
+    }
+    assert!(!kept.is_over());
+    assert_eq!(poll(&mut Box::pin(choose((kept.as_mut().event(), never())).into_future())), Poll::Ready(4));
+    assert!(kept.is_over());
+}

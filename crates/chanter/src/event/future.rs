@@ -1,5 +1,6 @@
 //! Futures that are polled in place, as base events.
 
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -65,20 +66,25 @@ pub fn from_cancel_safe<F: Future>(future: F) -> FromCancelSafe<F> {
 /// # });
 /// ```
 pub fn resumable<F: Future>(future: F) -> Resumable<F> {
-    Resumable { future: Some(future), output: None }
+    Resumable { future: UnsafeCell::new(Some(future)), is_running: true, output: None }
 }
 
 /// A future, and later its output; see [`resumable`].
 pub struct Resumable<F: Future> {
-    /// Pinned, until it is ready.
-    future: Option<F>,
+    /// Pinned, until it is ready. In a cell, since it may borrow from itself while others look at the event that it is part of: a
+    /// shared reference to the whole must not cover it. Nobody reaches it by one.
+    future: UnsafeCell<Option<F>>,
+    is_running: bool,
     output: Option<F::Output>,
 }
+
+// SAFETY: the future is reached by exclusive references alone.
+unsafe impl<F: Future + Sync> Sync for Resumable<F> where F::Output: Sync {}
 
 impl<F: Future> fmt::Debug for Resumable<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resumable")
-            .field("running", &self.future.is_some())
+            .field("running", &self.is_running)
             .field("ready", &self.output.is_some())
             .finish()
     }
@@ -97,20 +103,21 @@ impl<F: Future> Resumable<F> {
 
     /// Whether the output has been taken.
     pub fn is_over(&self) -> bool {
-        self.future.is_none() && self.output.is_none()
+        !self.is_running && self.output.is_none()
     }
 
     fn is_ready(self: Pin<&mut Self>, waker: &Waker) -> bool {
         // SAFETY: `future` stays pinned: it is polled, and dropped, in place.
         let this = unsafe { self.get_unchecked_mut() };
         if this.output.is_none()
-            && let Some(future) = &mut this.future
+            && let Some(future) = this.future.get_mut()
         {
             // SAFETY: as above.
             let future = unsafe { Pin::new_unchecked(future) };
             if let Poll::Ready(output) = future.poll(&mut Context::from_waker(waker)) {
                 this.output = Some(output);
-                this.future = None;
+                this.is_running = false;
+                *this.future.get_mut() = None;
             }
         }
         this.output.is_some()
