@@ -257,6 +257,7 @@ impl Node {
         } else {
             Some(body)
         };
+        let is_first = refused.is_some() && state.backlog.is_empty();
         if let Some(body) = refused {
             state.push_back(lane, body);
             // ORDER: Release pairs with the Acquire in `flush`; under the link's lock, which is taken there afterwards.
@@ -266,6 +267,10 @@ impl Node {
             state.given_up = true;
             drop(state);
             self.give_up_on(to);
+        } else if is_first {
+            drop(state);
+            // There may have been room since it was refused, and the server may have looked in vain in between: nobody tells it again.
+            self.ring();
         }
         Ok(())
     }
