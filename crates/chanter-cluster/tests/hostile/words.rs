@@ -174,10 +174,15 @@ fn credit_that_messages_bring() {
         assert_eq!((answer.kind, answer.tag, &body[..]), (Kind::Message, 2, &[7][..]));
         assert_eq!((answer.credit, answer.request), (credit, count << 32 | count));
     }
-    // More than has gone there; then what was.
+    // More than has gone there; then what was; then what nobody has a window for any more: the message is there.
     job.hostile[0].write(&ours(3, 3));
-    job.hostile[0].write(&ours(2, 2));
-    assert_eq!(job.machine.block_on(inbox.recv::<u8>(ANYONE, 1)).unwrap().value, 5);
+    job.hostile[0].write(&ours(1, 2));
+    let from = Slot { index: 77, generation: 7 };
+    let header = Header { to, from, tag: 1, credit: 1, request: 2 << 32 | 1, ..header(Kind::Message) };
+    job.hostile[0].write(&message(header, &[6]));
+    for value in [5, 6] {
+        assert_eq!(job.machine.block_on(inbox.recv::<u8>(ANYONE, 1)).unwrap().value, value);
+    }
     job.dropped(0, 1);
     assert!(inbox.is_empty());
     job.goes_on();
