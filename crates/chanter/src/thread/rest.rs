@@ -375,3 +375,18 @@ fn is_bias(home: u64) -> bool {
 fn with_home(word: u64, home: u64) -> u64 {
     (word & !HOME) | home
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_has_run_once_a_poll_has_ended() {
+        let (state, rest, home) = (State::new_host(), Rest::new(), Home::new(0));
+        assert!(!rest.has_run(), "it is new");
+        for polls in 1..=STREAKS[0] {
+            state.earn_rest(&rest, &home, std::iter::empty());
+            assert!(rest.has_run(), "{polls} polls have ended");
+        }
+    }
+}

@@ -6,8 +6,8 @@
 //!
 //! From outside, one conversation looks like several. So each theft has an account. The thief's time is put to its credit. Charged are
 //! the theft itself, and a [`FARE`] for every thread that comes to the thief: those that were stolen, and those that
-//! were woken there afterwards, by a message that crossed. A new thread pays none: it has left nothing behind, and talks to nobody yet. The account is looked at when the thief is hungry again, and at
-//! each of its looks at the clock before.
+//! were woken there afterwards, by a message that crossed. A new thread pays none: it has left nothing behind, and talks
+//! to nobody yet. The account is looked at when the thief is hungry again, and at each of its looks at the clock before.
 //!
 //! - *Cheap*: it has worked for longer than that. Groups that have nothing to say to each other are whole again after one
 //!   crossing for each thread, and none follows; a pipeline is cut where few messages pass. The thief may steal
