@@ -154,9 +154,13 @@ impl Entrance {
     }
 
     /// A heavy fence of the caller's. It takes long, so whoever asks the caller meanwhile need not wait for its end: two who revoke
-    /// each other's biases would else time out, in turns.
+    /// each other's biases would else time out, in turns. (Who is not attentive is not asked.)
     pub(crate) fn heavy_fence() {
-        match Self::mine().filter(|mine| mine.inside.load(Ordering::Relaxed).is_null()) {
+        let is_asked = |mine: &&Self| {
+            mine.presence.load(Ordering::Relaxed) == ATTENTIVE
+                && mine.inside.load(Ordering::Relaxed).is_null()
+        };
+        match Self::mine().filter(is_asked) {
             Some(mine) => mine.while_absent(fence_pair::heavy),
             None => fence_pair::heavy(),
         }
