@@ -71,7 +71,7 @@ pub(super) fn many(machine: &Machine, threads: u64) -> Ran {
     /// So many are claimed at once.
     const BATCH: u64 = 64;
     let slots: Vec<Slot> = (0..threads).map(|_| Slot::default()).collect();
-    let (written, left) = (AtomicU64::new(0), AtomicBool::new(true));
+    let written = AtomicU64::new(0);
     let claims: Vec<AtomicBool> = (0..threads.div_ceil(BATCH)).map(|_| AtomicBool::new(false)).collect();
     let batch = |batch: u64| (batch * BATCH..threads.min((batch + 1) * BATCH)).map(|i| &slots[i as usize]);
     let run = |i: u64| {
@@ -84,7 +84,7 @@ pub(super) fn many(machine: &Machine, threads: u64) -> Ran {
     };
     let others = || {
         for i in 0..claims.len() as u64 {
-            while left.load(Relaxed) && written.load(Acquire) < threads.min((i + 1) * BATCH) {
+            while written.load(Acquire) < threads.min((i + 1) * BATCH) {
                 spin_loop();
             }
             if !run(i) {
@@ -97,7 +97,6 @@ pub(super) fn many(machine: &Machine, threads: u64) -> Ran {
             slot.argument.store(i, Relaxed);
             written.store(i, Release);
         }
-        left.store(false, Relaxed);
         (0..claims.len() as u64).rev().take_while(|i| run(*i)).count();
         let result = |slot: &Slot| loop {
             match slot.result.load(Acquire) {

@@ -245,3 +245,26 @@ fn behind_one_that_goes_first_others_have_their_turns() {
     let firsts: Vec<bool> = turns[writer + 1..][..8].iter().map(Option::is_none).collect();
     assert_eq!(firsts, [true, false, true, false, true, false, true, false], "{turns:?}");
 }
+
+/// Each letter is there before anybody has looked elsewhere.
+#[test]
+fn letters_without_end_do_not_keep_the_clock_waiting() {
+    let counter = Arc::new(Counter::default());
+    let (to, letters) = mailbox();
+    *counter.reader.lock().unwrap() = Some(to);
+    counting(&counter).block_on(async {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let reader = {
+            let (counter, is_over) = (Arc::clone(&counter), Arc::clone(&is_over));
+            spawn(async move {
+                while letters.recv().await.is_ok() && !is_over.load(Ordering::SeqCst) {
+                    counter.letters.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        };
+        counter.letters.fetch_add(1, Ordering::SeqCst);
+        after(Duration::from_millis(5)).await;
+        is_over.store(true, Ordering::SeqCst);
+        reader.join().await.expect("it ends");
+    });
+}

@@ -102,7 +102,7 @@ impl Vp {
         true
     }
 
-    /// Whether a thread that is woken now goes first.
+    /// Whether a thread that is woken now goes first; if so, the next turn is noted as that of one.
     #[inline]
     pub(super) fn is_first(&self) -> bool {
         let is_first = self.wakes_first.get();

@@ -294,6 +294,16 @@ impl Vp {
         }
     }
 
+    /// The pump was asked just now: if it is asked at each turn, then not before this one, nor before the next. The clock is looked at
+    /// as often as ever, however often the pump has something.
+    fn put_off_pump(&self) {
+        const TURNS: u32 = 2;
+        if let Some(left) = self.until_clock.get().checked_sub(TURNS).filter(|left| *left > 0) {
+            self.until_clock.set(left);
+            self.until_look.set(self.until_look.get() + TURNS);
+        }
+    }
+
     /// Polls I/O, without waiting. The caller is inside.
     fn poll_io(&self) {
         self.wait_io(Some(Duration::ZERO));
@@ -349,8 +359,7 @@ impl Vp {
             // Who waits for an answer that comes soon pays for nothing else.
             for _ in 0..PUMPS {
                 let has_come = self.wait_for_pump(over);
-                // It was asked just now: not again before this turn, nor before the next.
-                self.until_look.set(self.until_look.get() + 2);
+                self.put_off_pump();
                 if let Some(thread) = self.find_slowly() {
                     self.exit();
                     return self.run(thread);
