@@ -135,6 +135,8 @@ fn processes_find_what_the_serial_version_finds() {
                     let input = Arc::clone(&input);
                     ::chanter::spawn(async move {
                         let found = enter(&here, process(&here, &input.system, input.motion, threads)).await;
+                        // What it still owes is told first.
+                        here.leave().await;
                         found.map_err(|error| error.to_string())
                     })
                 });

@@ -199,7 +199,8 @@ impl Here {
         self.node.dropped()
     }
 
-    /// Leaves the cluster: all that was sent will arrive, and then the others know.
+    /// Leaves the cluster: all that was sent will arrive, and then the others know. Requests that are being run go on first until
+    /// they are answered, or block; those that wait for something, or have not begun, are lost to their callers.
     pub async fn leave(&self) {
         self.node.leave().await;
     }

@@ -1,7 +1,9 @@
 //! Requests between processes, by the public interface alone.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Peer, Why};
@@ -344,4 +346,27 @@ fn what_the_dead_have_posted_is_done() {
             drop(call);
         });
     }
+}
+
+#[test]
+fn who_leaves_while_a_request_runs_answers_it_first() {
+    with_two(|first, second| async move {
+        let (end, ended) = mailbox();
+        let here = second.clone();
+        let _serving = second.serve(WAIT, move |_, n| {
+            let (here, end) = (here.clone(), end.clone());
+            async move {
+                let mut leaves = Box::pin(async move { here.leave().await });
+                // The handler begins to leave, and another thread goes on with it: as if that had begun at this moment.
+                assert!(poll_fn(|cx| Poll::Ready(leaves.as_mut().poll(cx))).await.is_pending());
+                end.try_send(leaves).unwrap_or_else(|_| panic!("the test waits"));
+                n
+            }
+        });
+        let leaver = spawn(async move { ended.recv().await.unwrap().await });
+        assert_eq!(first.at(1).call(WAIT.ask(&7)).await, Ok(7));
+        leaver.await.unwrap();
+        let why = first.at(1).call(WAIT.ask(&7)).await;
+        assert!(matches!(why, Err(CallError::Lost { process: Peer(1), why: Why::Left, .. })), "{why:?}");
+    });
 }

@@ -403,6 +403,7 @@ impl Node {
 
     /// Leaves the cluster: all that was sent is with its receivers' processes, or they have gone.
     pub(crate) async fn leave(&self) {
+        self.let_requests_rest().await;
         self.tell_all_moved();
         for link in self.links.values() {
             let emptied = {

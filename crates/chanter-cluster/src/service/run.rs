@@ -4,6 +4,8 @@
 //!
 //! * It has *begun* when it was polled for the first time and has blocked, or ended. The server thread waits for that before it begins
 //!   the next (the order of requests). In place that has happened when the spawn returns.
+//! * It *runs* while it is polled. Who leaves the cluster waits until it has blocked, or ended: it may be the one that has said that
+//!   the work is over, and its answer is owed.
 //! * It is *withdrawn* by its caller, or with its caller's process. Its next poll, for which it is woken, ends it.
 //!
 //! INV-OWED: each request has one [`Owed`], whose drop answers it if nothing else has: so it is answered once.
@@ -27,10 +29,11 @@ pub(crate) struct Running {
 #[derive(Default)]
 struct State {
     has_begun: bool,
+    runs: bool,
     is_withdrawn: bool,
     waker: Option<Waker>,
-    /// The server thread waits for the begin.
-    begun: Option<IVar<()>>,
+    /// Somebody waits until it has blocked, or ended.
+    rest: Option<IVar<()>>,
 }
 
 impl Running {
@@ -54,23 +57,38 @@ impl Running {
         if state.has_begun {
             return None;
         }
-        Some(state.begun.get_or_insert_with(IVar::new).clone())
+        Some(state.rest.get_or_insert_with(IVar::new).clone())
     }
 
-    fn has_begun(&self, waker: Option<&Waker>) -> bool {
-        let (is_withdrawn, begun, old) = {
+    /// Filled when it has blocked, or ended; `None`: it does not run.
+    pub(super) fn rests(&self) -> Option<IVar<()>> {
+        let mut state = self.lock();
+        state.runs.then(|| state.rest.get_or_insert_with(IVar::new).clone())
+    }
+
+    /// It is about to be polled, unless nobody wants it any more; whether that is so.
+    fn is_withdrawn_or_runs(&self) -> bool {
+        let mut state = self.lock();
+        state.runs = !state.is_withdrawn;
+        state.is_withdrawn
+    }
+
+    /// It has blocked, or ended.
+    fn has_rested(&self, waker: Option<&Waker>) -> bool {
+        let (is_withdrawn, rest, old) = {
             let mut state = self.lock();
             state.has_begun = true;
+            state.runs = false;
             let old = match waker {
                 Some(waker) if state.waker.as_ref().is_some_and(|kept| kept.will_wake(waker)) => None,
                 Some(waker) => state.waker.replace(waker.clone()),
                 None => state.waker.take(),
             };
-            (state.is_withdrawn, state.begun.take(), old)
+            (state.is_withdrawn, state.rest.take(), old)
         };
         drop(old);
-        if let Some(begun) = begun {
-            let _ = begun.put(());
+        if let Some(rest) = rest {
+            let _ = rest.put(());
         }
         is_withdrawn
     }
@@ -96,18 +114,18 @@ impl Owed {
     /// Somebody else answers it.
     pub(super) fn hand_on(mut self) {
         self.is_answered = true;
-        self.running.has_begun(None);
+        self.running.has_rested(None);
     }
 
     pub(super) fn is_post(&self) -> bool {
         self.is_post
     }
 
-    /// Whether nobody wants it any more. `waker`: it has begun, and blocked; whoever withdraws it wakes that one.
+    /// Whether nobody wants it any more. `waker`: it has blocked, and whoever withdraws it wakes that one. None: it is polled next.
     pub(super) fn is_withdrawn(&self, waker: Option<&Waker>) -> bool {
         match waker {
-            Some(_) => self.running.has_begun(waker),
-            None => self.running.lock().is_withdrawn,
+            Some(_) => self.running.has_rested(waker),
+            None => self.running.is_withdrawn_or_runs(),
         }
     }
 
@@ -123,7 +141,7 @@ impl Owed {
         if let Some(node) = self.node.upgrade() {
             node.answer_request(self.asked, ended, body);
         }
-        self.running.has_begun(None);
+        self.running.has_rested(None);
     }
 }
 

@@ -33,6 +33,10 @@ struct State {
     arrivals: VecDeque<Arrival>,
     running: HashMap<(Peer, u64), Entry, RandomState>,
     loads: HashMap<By, Load, RandomState>,
+    /// So many requests have ended whose answers were not handed to the engine yet.
+    untold: usize,
+    /// Filled when there are none of those: somebody waits.
+    all_told: Option<IVar<()>>,
 }
 
 /// Who has sent a request, and as what: they count each for themselves.
@@ -77,6 +81,14 @@ impl State {
         self.running.insert(key, entry);
         self.arrivals.push_back(arrival);
         Ok(())
+    }
+
+    fn is_over(&mut self, origin: Peer, request: u64) {
+        if let Some(entry) = self.running.remove(&(origin, request))
+            && let Some(load) = self.loads.get_mut(&entry.by)
+        {
+            load.remove(entry.bytes);
+        }
     }
 }
 
@@ -261,8 +273,39 @@ impl Node {
 
     /// A request of another process, or of this one, has ended.
     pub(super) fn answer_request(&self, (to, request, hops): Asked, ended: Ended, body: Body) {
-        self.is_over(to, request);
+        {
+            let mut state = self.server_side.state.lock();
+            state.is_over(to, request);
+            state.untold += 1;
+        }
         self.tell_answer((to, request, hops), ended, body);
+        let all_told = {
+            let mut state = self.server_side.state.lock();
+            state.untold -= 1;
+            if state.untold == 0 { state.all_told.take() } else { None }
+        };
+        if let Some(told) = all_told {
+            let _ = told.put(());
+        }
+    }
+
+    /// The requests that are polled at this moment have ended, with their answers sent, or they have blocked. (Whoever was woken by
+    /// one of them comes after it has begun to run, and finds it here.)
+    pub(crate) async fn let_requests_rest(&self) {
+        let rests: Vec<IVar<()>> = {
+            let state = self.server_side.state.lock();
+            state.running.values().filter_map(|entry| entry.running.rests()).collect()
+        };
+        for rest in rests {
+            rest.get().await;
+        }
+        let all_told = {
+            let mut state = self.server_side.state.lock();
+            (state.untold > 0).then(|| state.all_told.get_or_insert_with(IVar::new).clone())
+        };
+        if let Some(told) = all_told {
+            told.get().await;
+        }
     }
 
     fn tell_answer(&self, (to, request, hops): Asked, ended: Ended, body: Body) {
@@ -284,12 +327,7 @@ impl Node {
 
     /// This process has done with a request.
     pub(super) fn is_over(&self, origin: Peer, request: u64) {
-        let mut state = self.server_side.state.lock();
-        if let Some(entry) = state.running.remove(&(origin, request))
-            && let Some(load) = state.loads.get_mut(&entry.by)
-        {
-            load.remove(entry.bytes);
-        }
+        self.server_side.state.lock().is_over(origin, request);
     }
 
     /// A process has gone: its calls are withdrawn. What it has posted runs.
