@@ -5,6 +5,7 @@
 //! of them goes to the next such run, along a tree. So it pays to give the threads of a process ranks that follow
 //! each other.
 
+mod bytes;
 mod roll;
 mod run;
 mod tree;
@@ -18,11 +19,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::inbox::Inbox;
 use crate::name::{NameError, Registered, ThreadName};
-use crate::wire::{decode, encode_behind};
-use crate::{Here, OpenError, RecvError, SendError};
+use crate::wire::decode;
+use crate::{ANY_TAG, Here, OpenError, RecvError, SendError};
+use bytes::Bytes;
 pub(crate) use roll::Rolls;
 use roll::{Seat, take_seat};
-use run::{Bytes, Part, Run};
+use run::{Part, Run};
 
 /// The tag of who leaves. All others are numbers of operations.
 const LEAVES: u32 = u32::MAX;
@@ -56,8 +58,8 @@ pub struct Group {
     rank: u32,
     size: u32,
     operations: u32,
-    /// Room for what it brings.
-    value: Vec<u8>,
+    /// Where it writes values that are long.
+    room: Vec<u8>,
     /// Keeps its name, if it is not the one that talks for its run.
     _inbox: Option<Inbox>,
     _registered: Registered,
@@ -132,15 +134,7 @@ impl Group {
         {
             tell_all(&seat.run);
         }
-        Ok(Self {
-            seat,
-            rank,
-            size,
-            operations: 0,
-            value: Vec::new(),
-            _inbox: inbox,
-            _registered: registered,
-        })
+        Ok(Self { seat, rank, size, operations: 0, room: Vec::new(), _inbox: inbox, _registered: registered })
     }
 
     /// This member's rank.
@@ -161,16 +155,14 @@ impl Group {
     /// [`Lost`]: a member is there no more. If that is seen late, some members get what they wanted and others this; in the next operation
     /// all get it.
     pub async fn barrier(&mut self) -> Result<(), Lost> {
-        let Self { seat, rank, operations, value: nothing, .. } = self;
-        let run = &*seat.run;
-        let operation = next(operations);
-        let unfinished = Unfinished { run, rank: *rank };
-        nothing.clear();
-        let result = match run.meet(seat.place, operation, nothing).await {
-            Part::Told(outcome) => outcome.map(drop),
+        let operation = next(&mut self.operations);
+        let run = &*self.seat.run;
+        let unfinished = Unfinished { run, rank: self.rank };
+        let result = match run.meet::<()>(self.seat.place, &Bytes::NONE).await {
+            Part::Told(outcome) => outcome,
             Part::Last(values) => {
                 let result = exchange(run, operation, (), |(), ()| ()).await;
-                run.tell(operation, result.map(|()| Bytes::NONE), values);
+                run.tell(&result.map(|()| Bytes::NONE), values);
                 result
             }
         };
@@ -187,25 +179,19 @@ impl Group {
     where
         T: Serialize + DeserializeOwned,
     {
-        let Self { seat, rank, operations, value: bytes, .. } = self;
-        let run = &*seat.run;
-        let operation = next(operations);
-        let unfinished = Unfinished { run, rank: *rank };
-        bytes.clear();
-        encode_behind(&value, bytes).unwrap_or_else(|error: String| cannot(&error));
-        let result = match run.meet(seat.place, operation, bytes).await {
-            Part::Told(outcome) => outcome.map(|bytes| read(&bytes)),
+        let operation = next(&mut self.operations);
+        let run = &*self.seat.run;
+        let unfinished = Unfinished { run, rank: self.rank };
+        let bytes = written(&value, &mut self.room);
+        let result = match run.meet(self.seat.place, &bytes).await {
+            Part::Told(outcome) => outcome,
             Part::Last(values) => {
                 // The value itself was written for the others: it is read again like theirs.
                 let combined = values.iter().map(|value| read(value)).reduce(&combine);
                 let combined = combined.expect("a run has members");
                 let result = exchange(run, operation, combined, &combine).await;
-                let outcome = result.as_ref().map(|value| {
-                    let mut bytes = Vec::new();
-                    encode_behind(value, &mut bytes).unwrap_or_else(|error: String| cannot(&error));
-                    Bytes::from(&*bytes)
-                });
-                run.tell(operation, outcome.map_err(|lost| *lost), values);
+                let outcome = result.as_ref().map(|value| written(value, &mut self.room));
+                run.tell(&outcome.map_err(|lost| *lost), values);
                 result
             }
         };
@@ -279,9 +265,13 @@ fn tell_all(run: &Run) {
     if let (Some(inbox), Some(lost)) = (run.inbox(), run.broken()) {
         for (_, name) in run.neighbours() {
             // Whoever has no room for it has heard nothing of this run for long: its next message is an error, then.
-            let _ = inbox.send(*name, LEAVES, &lost).try_sync();
+            let _ = inbox.send(*name, LEAVES, &Err::<(), Lost>(lost)).try_sync();
         }
     }
+}
+
+fn written<T: Serialize>(value: &T, room: &mut Vec<u8>) -> Bytes {
+    Bytes::of(value, room).unwrap_or_else(|error| cannot(&error.to_string()))
 }
 
 fn cannot(error: &str) -> ! {
@@ -355,18 +345,15 @@ async fn say<T: Serialize>(inbox: &Inbox, to: (u32, ThreadName), tag: u32, what:
     }
 }
 
+/// What another run says next: to that operation, or that it does nothing any more.
 async fn hear<T: DeserializeOwned>(inbox: &Inbox, from: (u32, ThreadName), tag: u32) -> Result<T, Lost> {
     let (member, name) = from;
-    let said = inbox.recv::<Result<T, Lost>>(name, tag).wrap(|got| match got {
-        Ok(got) => got.value,
+    match inbox.recv::<Result<T, Lost>>(name, ANY_TAG).await {
+        Ok(got) if got.tag == tag || got.tag == LEAVES => got.value,
         Err(RecvError::Lost(..)) => Err(Lost { member }),
+        Ok(got) => panic!("the members of a group do different things: {} for {tag}", got.tag),
         Err(error) => panic!("the members of a group do different things: {error}"),
-    });
-    let left = inbox
-        .recv::<Lost>(name, LEAVES)
-        .wrap(move |left| Err(left.map_or(Lost { member }, |left| left.value)));
-    // What it has said before it left is said.
-    choose_biased((said, left)).await
+    }
 }
 
 impl fmt::Debug for Group {

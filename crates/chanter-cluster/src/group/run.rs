@@ -3,19 +3,23 @@
 //! An operation goes so: each member brings its value, and waits; the last one takes all of them, and makes one of them, exchanges
 //! that with other runs, and tells the others.
 //!
-//! INV-RUN: an operation ends for a member only when all have brought their values. So while one is under way there are no values of
-//! another, and nobody waits for another; its outcome stays until all have seen it, as the next one has an outcome only when all of them
-//! are in it. Who leaves, at any point, breaks the run under the same lock, and tells all who wait: so nobody waits for who is there no
-//! more.
+//! INV-RUN: a member brings its value, and waits, in one critical section; the last one takes all in one. So whoever has brought something
+//! is in the queue until it is told what came of that, and an operation ends for nobody before all are in it: there are no values of
+//! another one. Who leaves, at any point, breaks the run under the same lock, and tells all who wait: so nobody waits for who is there
+//! no more.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::marker::PhantomData;
+use std::ops::DerefMut;
 use std::sync::{Arc, OnceLock};
 
 use chanter::Event;
 use chanter::base::{BiasedLock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
+use chanter::event::Sync;
+use serde::de::DeserializeOwned;
 
-use super::Lost;
+use super::bytes::{self, Bytes};
+use super::{Lost, read};
 use crate::inbox::Inbox;
 use crate::name::ThreadName;
 
@@ -37,13 +41,10 @@ pub(super) struct Run {
 /// What is behind the lock of a run.
 pub(super) struct State {
     /// What the members have brought to the operation that is under way.
-    values: Vec<Vec<u8>>,
+    values: Vec<Bytes>,
+    /// So many have, and wait for what comes of it.
     arrived: u32,
-    /// Who waits for the operation that is under way.
     waiting: Queue<Note>,
-    /// The number of the operation that was last done, and what came of it.
-    done: u32,
-    outcome: Outcome,
     broken: Option<Lost>,
     /// The other runs know.
     has_told: bool,
@@ -52,58 +53,15 @@ pub(super) struct State {
 /// What came of an operation: bytes, or a member is there no more.
 pub(super) type Outcome = Result<Bytes, Lost>;
 
-/// So many bytes each member has for itself.
-const SHORT: usize = 22;
+/// What an operation means for a member, once that is known.
+type Note = Option<Part>;
 
-/// Bytes for all members. Few are copied, as all count who shares them.
-#[derive(Clone, Debug)]
-pub(super) enum Bytes {
-    /// So many, in place.
-    Short(u8, [u8; SHORT]),
-    /// More.
-    Shared(Arc<[u8]>),
-}
-
-impl Bytes {
-    pub(super) const NONE: Self = Self::Short(0, [0; SHORT]);
-}
-
-impl From<&[u8]> for Bytes {
-    fn from(bytes: &[u8]) -> Self {
-        let mut short = [0; SHORT];
-        match short.get_mut(..bytes.len()) {
-            Some(place) => {
-                place.copy_from_slice(bytes);
-                Self::Short(bytes.len() as u8, short)
-            }
-            None => Self::Shared(bytes.into()),
-        }
-    }
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Short(length, bytes) => &bytes[..usize::from(*length)],
-            Self::Shared(bytes) => bytes,
-        }
-    }
-}
-
-/// A member that waits: for which operation, and what came of it.
-pub(super) struct Note {
-    operation: u32,
-    outcome: Option<Outcome>,
-}
-
-/// What an operation means for a member.
-pub(super) enum Part {
+/// What an operation means for a member. `R`: what came of it.
+pub(super) enum Part<R = Outcome> {
     /// It is the last: here is what all have brought, in the order of their ranks.
-    Last(Vec<Vec<u8>>),
+    Last(Vec<Bytes>),
     /// Another one was.
-    Told(Outcome),
+    Told(R),
 }
 
 impl Run {
@@ -115,11 +73,9 @@ impl Run {
         is_of_two: bool,
     ) -> Self {
         let state = State {
-            values: (0..count).map(|_| Vec::new()).collect(),
+            values: vec![Bytes::NONE; count as usize],
             arrived: 0,
             waiting: Queue::new(),
-            done: 0,
-            outcome: Ok(Bytes::NONE),
             broken: None,
             has_told: false,
         };
@@ -178,105 +134,119 @@ impl Run {
                 return false;
             }
             state.broken = Some(lost);
-            while state.waiting.serve(&mut wakes, |note| note.outcome = Some(Err(lost))).is_some() {}
+            while state.waiting.serve(&mut wakes, |note| *note = Some(Part::Told(Err(lost)))).is_some() {}
         }
         wakes.queue();
         self.is_to_tell()
     }
 
-    /// Takes part in the operation of that number, from 1, with `value`, which comes back empty, or as another one's was.
-    pub(super) async fn meet(&self, place: u32, operation: u32, value: &mut Vec<u8>) -> Part {
-        if let Some(part) = self.comes(place, value) {
-            return part;
-        }
-        Part::Told(synchronization(Told { run: self, operation }).await)
+    /// The event of taking part in the operation that is next, in that place, with `value`.
+    pub(super) fn meet<'a, T>(&'a self, place: u32, value: &'a Bytes) -> Sync<Meet<'a, T>>
+    where
+        T: DeserializeOwned,
+    {
+        synchronization(Meet(Meeting { run: self, place, value }, PhantomData))
     }
 
-    fn comes(&self, place: u32, value: &mut Vec<u8>) -> Option<Part> {
-        let mut state = self.state.lock();
-        if let Some(lost) = state.broken {
-            return Some(Part::Told(Err(lost)));
-        }
-        std::mem::swap(&mut state.values[place as usize], value);
-        state.arrived += 1;
-        if state.arrived < self.count {
-            return None;
-        }
-        state.arrived = 0;
-        Some(Part::Last(std::mem::take(&mut state.values)))
-    }
-
-    /// The operation is done, and that came of it. `values`: the rooms for those of the next one.
-    pub(super) fn tell(&self, operation: u32, outcome: Outcome, values: Vec<Vec<u8>>) {
+    /// The operation is done, and that came of it. `values`: room for those of the next one.
+    pub(super) fn tell(&self, outcome: &Outcome, values: Vec<Bytes>) {
         let mut wakes = Wakes::new();
-        let before = {
+        {
             let mut state = self.state.lock();
             state.values = values;
-            state.done = operation;
-            while state.waiting.serve(&mut wakes, |note| note.outcome = Some(outcome.clone())).is_some() {}
-            std::mem::replace(&mut state.outcome, outcome)
-        };
-        drop(before);
+            while state.waiting.serve(&mut wakes, |note| *note = Some(Part::Told(outcome.clone()))).is_some()
+            {
+            }
+        }
         wakes.queue();
     }
 }
 
-/// The event that an operation is done, or the run broken.
-struct Told<'a> {
+/// A run, as a place where a member waits, and what it brings.
+pub(super) struct Meeting<'a> {
     run: &'a Run,
-    operation: u32,
+    place: u32,
+    value: &'a Bytes,
 }
 
-impl fmt::Debug for Told<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told").field("operation", &self.operation).finish_non_exhaustive()
+impl Meeting<'_> {
+    fn comes(&self, state: &mut State) {
+        state.values[self.place as usize] = self.value.clone();
+        state.arrived += 1;
     }
 }
 
-/// A run, as a place where members wait.
-struct Meeting<'a>(&'a Run);
-
-// SAFETY: the queue is a field of the state, which stays behind the lock; outcomes are ours, and nothing of users' is dropped under it.
+// SAFETY: the queue is a field of the state, which stays behind the lock; values and outcomes are ours, and nothing of users' is dropped
+// under it.
 unsafe impl Place for Meeting<'_> {
     type Note = Note;
     type State = State;
 
     fn lock(&self) -> impl DerefMut<Target = State> {
-        self.0.state.lock()
+        self.run.state.lock()
     }
 
     fn queue<'a>(&self, state: &'a mut State, _note: &Note) -> &'a mut Queue<Note> {
         &mut state.waiting
     }
 
-    fn is_ready(&self, state: &State, note: &Note) -> bool {
-        state.done == note.operation || state.broken.is_some()
+    /// It is the last one, or there is nothing to wait for.
+    fn is_ready(&self, state: &State, _note: &Note) -> bool {
+        state.broken.is_some() || state.arrived + 1 == self.run.count
     }
 
     fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
-        let is_done = state.done == note.operation;
-        note.outcome = match state.broken {
-            Some(lost) if !is_done => Some(Err(lost)),
-            _ => Some(state.outcome.clone()),
-        };
+        *note = Some(match state.broken {
+            Some(lost) => Part::Told(Err(lost)),
+            None => {
+                self.comes(state);
+                state.arrived = 0;
+                Part::Last(std::mem::take(&mut state.values))
+            }
+        });
     }
 
-    /// Whoever does not wait any more has left.
+    fn waits(&self, state: &mut State, waits: bool) {
+        // Whoever does not wait any more has left: `breaks` comes next.
+        if waits {
+            self.comes(state);
+        }
+    }
+
     fn undo(&self, _state: &mut State, _note: &mut Note, _wakes: &mut Wakes) {}
 }
 
-impl<'a> Operation for Told<'a> {
-    type Place = Meeting<'a>;
-    type Output = Outcome;
+/// See [`Run::meet`].
+pub(super) struct Meet<'a, T>(Meeting<'a>, PhantomData<fn() -> T>);
 
-    fn finish(_run: &Meeting<'a>, note: &mut Note) -> Outcome {
-        note.outcome.take().expect("a member that has been told has an outcome")
+impl<T> fmt::Debug for Meet<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meet").field("place", &self.0.place).finish_non_exhaustive()
     }
 }
 
-impl<'a> IntoFuture for Told<'a> {
-    type Output = Outcome;
-    type IntoFuture = chanter::event::Sync<Self>;
+impl<'a, T: DeserializeOwned> Operation for Meet<'a, T> {
+    type Place = Meeting<'a>;
+    type Output = Part<Result<T, Lost>>;
+    // The note is empty then.
+    const LEAN: bool = true;
+
+    /// Reads the value where it is: to move it would take longer.
+    #[inline(always)]
+    fn finish(_run: &Meeting<'a>, note: &mut Note) -> Self::Output {
+        if let Some(Part::Told(Ok(Bytes::Short(length, short)))) = note {
+            return Part::Told(Ok(read(bytes::short(*length, short))));
+        }
+        match note.take().expect("a member that has been told knows what it means") {
+            Part::Last(values) => Part::Last(values),
+            Part::Told(outcome) => Part::Told(outcome.map(|bytes| read(&bytes))),
+        }
+    }
+}
+
+impl<'a, T: DeserializeOwned> IntoFuture for Meet<'a, T> {
+    type Output = Part<Result<T, Lost>>;
+    type IntoFuture = Sync<Self>;
 
     fn into_future(self) -> Self::IntoFuture {
         synchronization(self)
@@ -284,27 +254,11 @@ impl<'a> IntoFuture for Told<'a> {
 }
 
 // SAFETY: the branch holds the same run and a note, which are `Send`.
-unsafe impl<'a> Event for Told<'a> {
+unsafe impl<'a, T: DeserializeOwned> Event for Meet<'a, T> {
     type Branch = PlaceBranch<Self>;
 
+    #[inline(always)]
     fn into_branch(self) -> Self::Branch {
-        let note = Note { operation: self.operation, outcome: None };
-        PlaceBranch::new(Meeting(self.run), note)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_what_they_were_made_of() {
-        for length in [0, 1, SHORT - 1, SHORT, SHORT + 1, 1000] {
-            let bytes: Vec<u8> = (0..length).map(|at| at as u8).collect();
-            let made = Bytes::from(&*bytes);
-            assert_eq!(*made, *bytes);
-            assert_eq!(matches!(made, Bytes::Short(..)), length <= SHORT);
-        }
-        assert!(Bytes::NONE.is_empty());
+        PlaceBranch::new(self.0, None)
     }
 }

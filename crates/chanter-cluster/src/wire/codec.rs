@@ -40,13 +40,6 @@ pub(crate) fn encode_into<T: Serialize + ?Sized>(body: Body, value: &T) -> Resul
     Ok(body)
 }
 
-/// Writes a value behind what `bytes` has.
-pub(crate) fn encode_behind<T: Serialize + ?Sized>(value: &T, bytes: &mut Vec<u8>) -> Result<(), String> {
-    let written = postcard::to_extend(value, std::mem::take(bytes)).map_err(|error| error.to_string())?;
-    *bytes = written;
-    Ok(())
-}
-
 /// So many bytes are written before there is a body: a long piece that follows then finds one with room for it.
 const SHORT: usize = 32;
 

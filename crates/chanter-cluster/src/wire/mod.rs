@@ -17,7 +17,7 @@ pub use buffer::Buffer;
 #[doc(hidden)]
 pub use buffer::moved;
 pub use codec::Plain;
-pub(crate) use codec::{decode, encode, encode_behind, encode_into, write};
+pub(crate) use codec::{decode, encode, encode_into, write};
 pub use control::{Control, Ended, Number};
 pub(crate) use enclosed::Enclosed;
 pub use header::{

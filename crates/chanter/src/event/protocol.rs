@@ -85,6 +85,8 @@ pub(crate) struct Group {
     kind: Cell<Kind>,
     /// The owner's alone: how far its synchronization has come.
     pub(super) phase: Cell<Phase>,
+    /// Fills the word: seven bytes are copied in two pieces that overlap, and a load of what two stores have written waits for both.
+    _filler: u8,
     winner: Cell<u32>,
     waiter: UnsafeCell<Option<Waker>>,
     _pinned: PhantomPinned,
@@ -134,6 +136,7 @@ impl Group {
             state: AtomicU8::new(WAITING),
             kind: Cell::new(Kind::Choice),
             phase: Cell::new(Phase::New),
+            _filler: 0,
             winner: Cell::new(0),
             waiter: UnsafeCell::new(None),
             _pinned: PhantomPinned,
@@ -435,6 +438,8 @@ pub(crate) struct Offer {
     /// The owner's alone: whether it has given up its share of what it waits
     /// for. (So that a new offer is all zeros: a few wide stores.)
     pub(crate) parted: Cell<bool>,
+    /// Fills the word, as in a [`Group`].
+    _filler: u8,
     _pinned: PhantomPinned,
 }
 
@@ -461,6 +466,7 @@ impl Offer {
             place: AtomicU8::new(OUT),
             verdict: Cell::new(Verdict::Open),
             parted: Cell::new(false),
+            _filler: 0,
             _pinned: PhantomPinned,
         }
     }
