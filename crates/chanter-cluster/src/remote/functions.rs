@@ -5,8 +5,9 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use chanter::base::{BiasedGuard, BiasedLock};
 use foldhash::fast::RandomState;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -199,27 +200,32 @@ impl Offer {
 }
 
 /// The functions that a process offers.
-#[derive(Default)]
 pub(crate) struct Functions {
-    offered: Mutex<HashMap<Number, Offer, RandomState>>,
+    offered: BiasedLock<HashMap<Number, Arc<Offer>, RandomState>>,
+}
+
+impl Default for Functions {
+    fn default() -> Self {
+        Self { offered: BiasedLock::unhinted(HashMap::default()) }
+    }
 }
 
 impl Functions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Number, Offer, RandomState>> {
-        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> BiasedGuard<'_, HashMap<Number, Arc<Offer>, RandomState>> {
+        self.offered.lock()
     }
 
     pub(crate) fn insert(&self, number: Number, offer: Offer) -> Result<(), ServeError> {
         match self.lock().entry(number) {
             Entry::Occupied(taken) => Err(ServeError::Taken(taken.get().name)),
             Entry::Vacant(free) => {
-                free.insert(offer);
+                free.insert(Arc::new(offer));
                 Ok(())
             }
         }
     }
 
-    pub(super) fn get(&self, number: Number) -> Option<Offer> {
+    pub(super) fn get(&self, number: Number) -> Option<Arc<Offer>> {
         self.lock().get(&number).cloned()
     }
 }

@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use chanter::base::BiasedLock;
 use chanter::prelude::*;
 use chanter::{JoinError, Refused as Refusal, Request};
 use foldhash::fast::RandomState;
 
-use super::functions::{Context, Offer, Work};
+use super::functions::{Context, Work};
 use super::hold::Hold;
 use super::order::{End, ORDER, Order, Refused, Reply, SPAWN, Spawn, Unspawned};
 use crate::Here;
@@ -23,32 +24,38 @@ use crate::service::Caller;
 use crate::wire::{Body, Enclosed, Number, Slot};
 
 /// The threads that others have spawned.
-#[derive(Default)]
 pub(crate) struct Hosts {
-    state: Mutex<State>,
+    state: BiasedLock<State>,
+}
+
+impl Default for Hosts {
+    fn default() -> Self {
+        Self { state: BiasedLock::unhinted(State::default()) }
+    }
 }
 
 #[derive(Default)]
 struct State {
-    threads: HashMap<Slot, Arc<Hosted>, RandomState>,
+    threads: HashMap<Slot, Entry, RandomState>,
     /// What each process holds here.
     held: HashMap<Peer, Hold, RandomState>,
+}
+
+/// A thread in the table.
+struct Entry {
+    hosted: Arc<Hosted>,
+    /// Its arguments, or, when it has ended, its value.
+    bytes: usize,
+    /// Nobody will ask any more.
+    is_detached: bool,
 }
 
 /// A thread that was spawned by another process.
 struct Hosted {
     spawner: Peer,
     thread: Thread<Body>,
-    /// Its arguments, or, when it has ended, its value. Changes under the table's lock.
-    bytes: Mutex<usize>,
     /// Filled when it is determined.
     end: IVar<Arc<End>>,
-    /// Nobody will ask any more. Changes under the table's lock.
-    is_detached: Mutex<bool>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The services by which threads are spawned and asked.
@@ -73,22 +80,23 @@ struct Reserved<'a>(&'a Hosts, Peer, usize);
 
 impl Reserved<'_> {
     fn keep(self, slot: Slot, hosted: Hosted) {
-        lock(&self.0.state).threads.insert(slot, Arc::new(hosted));
+        let entry = Entry { hosted: Arc::new(hosted), bytes: self.2, is_detached: false };
+        self.0.state.lock().threads.insert(slot, entry);
         std::mem::forget(self);
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        lock(&self.0.state).release(self.1, self.2);
+        self.0.state.lock().release(self.1, self.2);
     }
 }
 
 fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
     let node = caller.node();
     let Spawn { function, arguments, name, vp } = spawn;
-    let Offer { allow, make, .. } = node.functions.get(Number(function)).ok_or(Unspawned::NoFunction)?;
-    if !allow(caller) {
+    let offer = node.functions.get(Number(function)).ok_or(Unspawned::NoFunction)?;
+    if !(offer.allow)(caller) {
         return Err(Unspawned::Refused);
     }
     let vps = Machine::current().map_or(1, |machine| machine.vps());
@@ -103,7 +111,7 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
     let slot = inbox.name().thread;
     let context = Context::new(inbox, Arc::clone(node), caller.peer());
     // Making the body is the user's code: it belongs to the thread, but arguments that cannot be read to its spawner.
-    let work = match catch_unwind(AssertUnwindSafe(|| make(context, &arguments))) {
+    let work = match catch_unwind(AssertUnwindSafe(|| (offer.make)(context, &arguments))) {
         Ok(work) => work.map_err(Unspawned::BadArguments)?,
         Err(payload) => panics(payload),
     };
@@ -122,16 +130,7 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
     });
     let join = thread.join();
     let end = IVar::new();
-    reserved.keep(
-        slot,
-        Hosted {
-            spawner: caller.peer(),
-            thread,
-            bytes: Mutex::new(bytes),
-            end: end.clone(),
-            is_detached: Mutex::new(false),
-        },
-    );
+    reserved.keep(slot, Hosted { spawner: caller.peer(), thread, end: end.clone() });
     let node = Arc::downgrade(node);
     spawn_parasite(async move {
         // Not before: to join a thread is to demand it, and it would run here.
@@ -144,7 +143,7 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
         let _ = end.put(Arc::new(ended));
         if let Some(node) = node.upgrade() {
             node.hosts.keep(slot, bytes);
-            node.hosts.forget(slot, |hosted| *lock(&hosted.is_detached));
+            node.hosts.forget(slot, |entry| entry.is_detached);
         }
     });
     Ok(slot)
@@ -177,50 +176,50 @@ impl State {
 
 impl Hosts {
     fn get(&self, slot: Slot) -> Option<Arc<Hosted>> {
-        lock(&self.state).threads.get(&slot).map(Arc::clone)
+        self.state.lock().threads.get(&slot).map(|entry| Arc::clone(&entry.hosted))
     }
 
     /// Room for one more thread of that process. `None`: it has as many as it may, or they hold as much.
     fn reserve(&self, peer: Peer, bytes: usize) -> Option<Reserved<'_>> {
-        let has_room = lock(&self.state).held.entry(peer).or_default().add(bytes);
+        let has_room = self.state.lock().held.entry(peer).or_default().add(bytes);
         // Made only when there is room, and not under the lock: its drop gives back what it stands for, and takes the lock.
         has_room.then(|| Reserved(self, peer, bytes))
     }
 
     /// Whether a process may have so many bytes more kept here.
     fn has_room(&self, peer: Peer, bytes: usize) -> bool {
-        lock(&self.state).held.get(&peer).is_none_or(|hold| hold.has_room(bytes))
+        self.state.lock().held.get(&peer).is_none_or(|hold| hold.has_room(bytes))
     }
 
     /// The thread has ended: its arguments are gone, and its value is kept.
     fn keep(&self, slot: Slot, value: usize) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let State { threads, held } = &mut *state;
-        if let Some(hosted) = threads.get(&slot) {
-            let arguments = std::mem::replace(&mut *lock(&hosted.bytes), value);
-            if let Some(hold) = held.get_mut(&hosted.spawner) {
+        if let Some(entry) = threads.get_mut(&slot) {
+            let arguments = std::mem::replace(&mut entry.bytes, value);
+            if let Some(hold) = held.get_mut(&entry.hosted.spawner) {
                 hold.change(arguments, value);
             }
         }
     }
 
-    fn forget(&self, slot: Slot, when: impl FnOnce(&Hosted) -> bool) {
-        let hosted = {
-            let mut state = lock(&self.state);
-            let is_due = state.threads.get(&slot).is_some_and(|hosted| when(hosted));
-            let hosted = if is_due { state.threads.remove(&slot) } else { None };
-            if let Some(hosted) = &hosted {
-                state.release(hosted.spawner, *lock(&hosted.bytes));
+    fn forget(&self, slot: Slot, when: impl FnOnce(&mut Entry) -> bool) {
+        let forgotten = {
+            let mut state = self.state.lock();
+            let is_due = state.threads.get_mut(&slot).is_some_and(when);
+            let forgotten = if is_due { state.threads.remove(&slot) } else { None };
+            if let Some(entry) = &forgotten {
+                state.release(entry.hosted.spawner, entry.bytes);
             }
-            hosted
+            forgotten
         };
-        drop(hosted);
+        drop(forgotten);
     }
 
     fn detach(&self, slot: Slot) {
-        self.forget(slot, |hosted| {
-            *lock(&hosted.is_detached) = true;
-            hosted.end.try_get().is_some()
+        self.forget(slot, |entry| {
+            entry.is_detached = true;
+            entry.hosted.end.try_get().is_some()
         });
     }
 }
@@ -229,8 +228,9 @@ impl Node {
     /// A process has gone: nobody asks for its threads any more, or opens its gates.
     pub(crate) fn lose_spawner(&self, peer: Peer) {
         let theirs: Vec<Slot> = {
-            let state = lock(&self.hosts.state);
-            state.threads.iter().filter(|(_, hosted)| hosted.spawner == peer).map(|(slot, _)| *slot).collect()
+            let state = self.hosts.state.lock();
+            let theirs = state.threads.iter().filter(|(_, entry)| entry.hosted.spawner == peer);
+            theirs.map(|(slot, _)| *slot).collect()
         };
         theirs.into_iter().for_each(|slot| self.hosts.detach(slot));
         self.gates.open_all(peer);
@@ -349,6 +349,6 @@ mod tests {
         assert!(hosts.reserve(Peer(2), 1).is_some());
         drop(full);
         assert!(hosts.reserve(Peer(1), 1).is_some());
-        assert!(lock(&hosts.state).held.is_empty());
+        assert!(hosts.state.lock().held.is_empty());
     }
 }

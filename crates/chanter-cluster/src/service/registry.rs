@@ -145,17 +145,17 @@ where
 
 /// Runs a request: to its end, or until it is withdrawn. All of it is the user's code, which may panic. The future is made in
 /// its place: one that is handed over would lie here twice, and be copied.
-pub(super) async fn run<W: Future<Output = (Ended, Body)>>(owed: Owed, work: impl FnOnce() -> W) {
+pub(super) async fn run<W: Future<Output = (Ended, Body)>>(mut owed: Owed, work: impl FnOnce() -> W) {
     let ended = {
         let mut work = pin!(work());
         poll_fn(|cx| {
-            if owed.is_withdrawn(None) {
+            if owed.is_withdrawn_or_runs() {
                 return Poll::Ready(None);
             }
             match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
                 Ok(Poll::Ready(ended)) => Poll::Ready(Some(Ok(ended))),
                 Err(payload) => Poll::Ready(Some(Err(payload))),
-                Ok(Poll::Pending) if owed.is_withdrawn(Some(cx.waker())) => Poll::Ready(None),
+                Ok(Poll::Pending) if owed.is_withdrawn_as_it_blocks(cx.waker()) => Poll::Ready(None),
                 Ok(Poll::Pending) => Poll::Pending,
             }
         })
