@@ -10,9 +10,10 @@ use std::sync::{Arc, Weak};
 
 use chanter::base::BiasedLock;
 use chanter::prelude::*;
-use chanter::{JoinError, Refused as Refusal, Request};
+use chanter::{Refused as Refusal, Request};
 use foldhash::fast::RandomState;
 
+use super::ending::{Ending, Hosted};
 use super::functions::{Context, Work};
 use super::hold::Hold;
 use super::order::{End, ORDER, Order, Refused, Reply, SPAWN, Spawn, Unspawned};
@@ -21,7 +22,7 @@ use crate::engine::Peer;
 use crate::name::ThreadName;
 use crate::node::Node;
 use crate::service::Caller;
-use crate::wire::{Body, Enclosed, Number, Slot};
+use crate::wire::{Enclosed, Number, Slot};
 
 /// The threads that others have spawned.
 pub(crate) struct Hosts {
@@ -48,14 +49,8 @@ struct Entry {
     bytes: usize,
     /// Nobody will ask any more.
     is_detached: bool,
-}
-
-/// A thread that was spawned by another process.
-struct Hosted {
-    spawner: Peer,
-    thread: Thread<Body>,
-    /// Filled when it is determined.
-    end: IVar<Arc<End>>,
+    /// Its body was dropped, and somebody waits for its end.
+    is_joined: bool,
 }
 
 /// The services by which threads are spawned and asked.
@@ -66,21 +61,12 @@ pub(crate) fn serve(here: &Here) {
     spawning.into_iter().chain(ordering).for_each(crate::Serving::forever);
 }
 
-/// Sets its variable when it is dropped: the thread has begun, or never will.
-struct Begun(CVar);
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        self.0.set();
-    }
-}
-
 /// A thread's place, as long as it is not taken.
 struct Reserved<'a>(&'a Hosts, Peer, usize);
 
 impl Reserved<'_> {
     fn keep(self, slot: Slot, hosted: Hosted) {
-        let entry = Entry { hosted: Arc::new(hosted), bytes: self.2, is_detached: false };
+        let entry = Entry { hosted: Arc::new(hosted), bytes: self.2, is_detached: false, is_joined: false };
         self.0.state.lock().threads.insert(slot, entry);
         std::mem::forget(self);
     }
@@ -115,37 +101,23 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
         Ok(work) => work.map_err(Unspawned::BadArguments)?,
         Err(payload) => panics(payload),
     };
-    let begun = CVar::new();
-    let begins = Begun(begun.clone());
-    let mut builder = ThreadBuilder::new();
-    if let Some(name) = name {
-        builder = builder.name(name);
-    }
-    if let Some(vp) = vp {
-        builder = builder.on(vp as usize);
-    }
-    let thread = builder.spawn(async move {
-        drop(begins);
-        work.await
-    });
-    let join = thread.join();
-    let end = IVar::new();
-    reserved.keep(slot, Hosted { spawner: caller.peer(), thread, end: end.clone() });
-    let node = Arc::downgrade(node);
-    spawn_parasite(async move {
-        // Not before: to join a thread is to demand it, and it would run here.
-        begun.wait().await;
-        let ended = match join.await {
-            Ok(value) => End::Value(Enclosed::from(&value)),
-            Err(error) => end_of(&error),
-        };
-        let bytes = ended.len();
-        let _ = end.put(Arc::new(ended));
-        if let Some(node) = node.upgrade() {
-            node.hosts.keep(slot, bytes);
-            node.hosts.forget(slot, |entry| entry.is_detached);
+    let body = IVar::new();
+    let ending = Ending::new(node, slot, body.clone());
+    let thread = if name.is_none() && vp.is_none() {
+        chanter::spawn(ending.of(work))
+    } else {
+        let mut builder = ThreadBuilder::new();
+        if let Some(name) = name {
+            builder = builder.name(name);
         }
-    });
+        if let Some(vp) = vp {
+            builder = builder.on(vp as usize);
+        }
+        builder.spawn(ending.of(work))
+    };
+    reserved.keep(slot, Hosted::new(caller.peer(), thread, body));
+    // It may have ended before it was there.
+    node.hosts.settle(node, slot);
     Ok(slot)
 }
 
@@ -155,15 +127,27 @@ fn panics(payload: Box<dyn std::any::Any + Send>) -> Work {
     Box::pin(poll_fn(move |_| resume_unwind(payload.take().expect("a body that has panicked is not polled"))))
 }
 
-fn end_of(error: &JoinError) -> End {
-    if error.is_panic() {
-        End::Panicked(error.message().unwrap_or("no message").to_owned())
-    } else {
-        End::Cancelled
-    }
-}
-
 impl State {
+    /// See [`Hosts::has_ended`]. What is to be dropped when the lock is free.
+    fn has_ended(&mut self, slot: Slot, value: usize) -> Option<Entry> {
+        let entry = self.threads.get_mut(&slot)?;
+        if entry.is_detached {
+            return self.forget(slot);
+        }
+        let arguments = std::mem::replace(&mut entry.bytes, value);
+        if let Some(hold) = self.held.get_mut(&entry.hosted.spawner) {
+            hold.change(arguments, value);
+        }
+        None
+    }
+
+    /// Takes a thread out of the table. It is to be dropped when the lock is free.
+    fn forget(&mut self, slot: Slot) -> Option<Entry> {
+        let entry = self.threads.remove(&slot)?;
+        self.release(entry.hosted.spawner, entry.bytes);
+        Some(entry)
+    }
+
     fn release(&mut self, peer: Peer, bytes: usize) {
         if let Some(hold) = self.held.get_mut(&peer) {
             hold.remove(bytes);
@@ -191,36 +175,41 @@ impl Hosts {
         self.state.lock().held.get(&peer).is_none_or(|hold| hold.has_room(bytes))
     }
 
-    /// The thread has ended: its arguments are gone, and its value is kept.
-    fn keep(&self, slot: Slot, value: usize) {
-        let mut state = self.state.lock();
-        let State { threads, held } = &mut *state;
-        if let Some(entry) = threads.get_mut(&slot) {
-            let arguments = std::mem::replace(&mut entry.bytes, value);
-            if let Some(hold) = held.get_mut(&entry.hosted.spawner) {
-                hold.change(arguments, value);
+    /// The body of the thread has ended, or the thread is in the table only now: whoever comes later finds both here.
+    pub(super) fn settle(&self, node: &Arc<Node>, slot: Slot) {
+        let (forgotten, dropped) = {
+            let mut state = self.state.lock();
+            let Some(entry) = state.threads.get_mut(&slot) else { return };
+            match entry.hosted.body.try_get() {
+                None => return,
+                Some(Some(end)) => {
+                    let bytes = end.len();
+                    (state.has_ended(slot, bytes), None)
+                }
+                Some(None) if std::mem::replace(&mut entry.is_joined, true) => return,
+                Some(None) => (None, Some(Arc::clone(&entry.hosted))),
             }
+        };
+        drop(forgotten);
+        if let Some(hosted) = dropped {
+            hosted.is_joined(Arc::downgrade(node), slot);
         }
     }
 
-    fn forget(&self, slot: Slot, when: impl FnOnce(&mut Entry) -> bool) {
-        let forgotten = {
-            let mut state = self.state.lock();
-            let is_due = state.threads.get_mut(&slot).is_some_and(when);
-            let forgotten = if is_due { state.threads.remove(&slot) } else { None };
-            if let Some(entry) = &forgotten {
-                state.release(entry.hosted.spawner, entry.bytes);
-            }
-            forgotten
-        };
+    /// The thread has ended: its arguments are gone, and its value is kept, if somebody is to ask for it.
+    pub(super) fn has_ended(&self, slot: Slot, value: usize) {
+        let forgotten = self.state.lock().has_ended(slot, value);
         drop(forgotten);
     }
 
     fn detach(&self, slot: Slot) {
-        self.forget(slot, |entry| {
+        let forgotten = {
+            let mut state = self.state.lock();
+            let Some(entry) = state.threads.get_mut(&slot) else { return };
             entry.is_detached = true;
-            entry.hosted.end.try_get().is_some()
-        });
+            if entry.hosted.body.try_get().is_some() { state.forget(slot) } else { None }
+        };
+        drop(forgotten);
     }
 }
 
@@ -246,20 +235,20 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Reply {
     let Some(hosted) = node.hosts.get(slot) else { return Reply::NoThread };
     let thread = &hosted.thread;
     match order {
-        Order::Join => Reply::Ended((*hosted.end.get().await).clone()),
+        Order::Join => Reply::Ended((*hosted.end().await).clone()),
         Order::Take => {
-            let end = hosted.end.get().await;
+            let end = hosted.end().await;
             drop(hosted);
             node.hosts.detach(slot);
             Reply::Ended(Arc::unwrap_or_clone(end))
         }
-        Order::Watch => Reply::Ended(match &*hosted.end.get().await {
+        Order::Watch => Reply::Ended(match &*hosted.end().await {
             End::Value(_) => End::Value(Enclosed::default()),
             end => end.clone(),
         }),
         Order::Cancel => answer(thread.cancel()).await,
         Order::Terminate(value) if !node.hosts.has_room(hosted.spawner, value.len()) => Reply::Full,
-        Order::Terminate(value) => answer(thread.terminate(value.to_body())).await,
+        Order::Terminate(value) => answer(thread.terminate(Some(value.to_body()))).await,
         Order::Suspend(None) => answer(thread.suspend()).await,
         Order::Suspend(Some(quantum)) => answer(thread.suspend_for(quantum)).await,
         Order::Resume => Reply::Resumed(thread.resume()),
@@ -309,7 +298,7 @@ impl Drop for Closed {
 fn link(here: Here, hosted: Arc<Hosted>, other: ThreadName) {
     spawn_parasite(async move {
         let other = here.thread::<()>(other);
-        let down = choose_biased((hosted.end.get().wrap(|_| None), other.down().wrap(Some))).await;
+        let down = choose_biased((hosted.body.get().wrap(|_| None), other.down().wrap(Some))).await;
         if down.is_some_and(|down| !down.is_well()) {
             // It does not matter whether it has ended by now.
             let _ = hosted.thread.cancel().await;
