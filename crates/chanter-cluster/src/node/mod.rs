@@ -292,7 +292,7 @@ impl Node {
         {
             return Err(OpenError::Bad(name.to_owned()));
         }
-        let make = |slot| inbox::State::new(self.name(self.me, slot), Arc::downgrade(self));
+        let make = |slot, spare| inbox::State::new(self.name(self.me, slot), Arc::downgrade(self), spare);
         let Some((slot, lease)) = self.table.insert(make) else { return Err(OpenError::Full) };
         let core = Core::of(lease);
         // Whoever goes from now on, finds it in the table.

@@ -122,13 +122,12 @@ impl<T> fmt::Debug for Plan<T> {
 /// What a thread knows that was spawned by another process.
 pub struct Context {
     inbox: Inbox,
-    node: Arc<Node>,
     spawner: Peer,
 }
 
 impl Context {
-    pub(super) fn new(inbox: Inbox, node: Arc<Node>, spawner: Peer) -> Self {
-        Self { inbox, node, spawner }
+    pub(super) fn new(inbox: Inbox, spawner: Peer) -> Self {
+        Self { inbox, spawner }
     }
 
     /// The thread's inbox: its name is the thread's.
@@ -138,7 +137,7 @@ impl Context {
 
     /// The process that it runs in.
     pub fn here(&self) -> Here {
-        Here::of(Arc::clone(&self.node))
+        Here::of(Arc::clone(self.inbox.node()))
     }
 
     /// The process that has spawned it.

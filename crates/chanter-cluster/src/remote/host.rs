@@ -93,9 +93,9 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
     }
     let bytes = arguments.len();
     let reserved = node.hosts.reserve(caller.peer(), bytes).ok_or(Unspawned::Full)?;
-    let inbox = Here::of(Arc::clone(node)).inbox().map_err(|_| Unspawned::Full)?;
+    let inbox = node.open(None).map_err(|_| Unspawned::Full)?;
     let slot = inbox.name().thread;
-    let context = Context::new(inbox, Arc::clone(node), caller.peer());
+    let context = Context::new(inbox, caller.peer());
     // Making the body is the user's code: it belongs to the thread, but arguments that cannot be read to its spawner.
     let work = match catch_unwind(AssertUnwindSafe(|| (offer.make)(context, &arguments))) {
         Ok(work) => work.map_err(Unspawned::BadArguments)?,
