@@ -16,12 +16,12 @@ use foldhash::fast::RandomState;
 use super::ending::{Ending, Hosted};
 use super::functions::{Context, Work};
 use super::hold::Hold;
-use super::order::{End, ORDER, Order, Refused, Reply, SPAWN, Spawn, Unspawned};
+use super::order::{Answer, End, ORDER, Order, Refused, Reply, SPAWN, Spawn, Unspawned};
 use crate::Here;
 use crate::engine::Peer;
 use crate::name::ThreadName;
 use crate::node::Node;
-use crate::service::Caller;
+use crate::service::{Caller, start};
 use crate::wire::{Enclosed, Number, Slot};
 
 /// The threads that others have spawned.
@@ -38,12 +38,12 @@ impl Default for Hosts {
 #[derive(Default)]
 struct State {
     threads: HashMap<Slot, Entry, RandomState>,
-    /// What each process holds here.
+    /// What each process holds here, or has held.
     held: HashMap<Peer, Hold, RandomState>,
 }
 
 /// A thread in the table.
-struct Entry {
+pub(super) struct Entry {
     hosted: Arc<Hosted>,
     /// Its arguments, or, when it has ended, its value.
     bytes: usize,
@@ -56,7 +56,11 @@ struct Entry {
 /// The services by which threads are spawned and asked.
 pub(crate) fn serve(here: &Here) {
     let spawning = here.serve(SPAWN, |caller, spawn| async move { spawn_for(&caller, spawn) });
-    let ordering = here.serve(ORDER, |caller, (slot, order)| async move { obey(&caller, slot, order).await });
+    let obeying = start::<_, Answer, _, _>(
+        |_| true,
+        |caller, (slot, order): (Slot, Order)| async move { obey(&caller, slot, order).await },
+    );
+    let ordering = here.node().registered(ORDER.name(), ORDER.number(), obeying);
     // A process has no others when it starts.
     spawning.into_iter().chain(ordering).for_each(crate::Serving::forever);
 }
@@ -85,11 +89,11 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
     if !(offer.allow)(caller) {
         return Err(Unspawned::Refused);
     }
-    let vps = Machine::current().map_or(1, |machine| machine.vps());
-    if let Some(vp) = vp
-        && vp as usize >= vps
-    {
-        return Err(Unspawned::NoSuchProcessor(vps as u32));
+    if let Some(vp) = vp {
+        let vps = Machine::current().map_or(1, |machine| machine.vps());
+        if vp as usize >= vps {
+            return Err(Unspawned::NoSuchProcessor(vps as u32));
+        }
     }
     let bytes = arguments.len();
     let reserved = node.hosts.reserve(caller.peer(), bytes).ok_or(Unspawned::Full)?;
@@ -151,9 +155,6 @@ impl State {
     fn release(&mut self, peer: Peer, bytes: usize) {
         if let Some(hold) = self.held.get_mut(&peer) {
             hold.remove(bytes);
-            if hold.is_nothing() {
-                self.held.remove(&peer);
-            }
         }
     }
 }
@@ -203,13 +204,28 @@ impl Hosts {
     }
 
     fn detach(&self, slot: Slot) {
-        let forgotten = {
-            let mut state = self.state.lock();
-            let Some(entry) = state.threads.get_mut(&slot) else { return };
-            entry.is_detached = true;
-            if entry.hosted.body.try_get().is_some() { state.forget(slot) } else { None }
-        };
-        drop(forgotten);
+        drop(self.take_out(slot));
+    }
+
+    /// Nobody is to ask for the thread any more. What is to be dropped, if it has ended.
+    fn take_out(&self, slot: Slot) -> Option<Entry> {
+        let mut state = self.state.lock();
+        let entry = state.threads.get_mut(&slot)?;
+        entry.is_detached = true;
+        if entry.hosted.body.try_get().is_some() { state.forget(slot) } else { None }
+    }
+
+    /// The end of a thread, for which nobody is to ask any more. `Err`: it has not ended, or there is none.
+    fn take(&self, slot: Slot) -> Result<Answer, Option<Arc<Hosted>>> {
+        let mut state = self.state.lock();
+        let entry = state.threads.get(&slot).ok_or(None)?;
+        match entry.hosted.body.try_get() {
+            Some(Some(end)) => {
+                let end = Arc::clone(end);
+                Ok(Answer::Ended { end, _kept: state.forget(slot) })
+            }
+            _ => Err(Some(Arc::clone(&entry.hosted))),
+        }
     }
 }
 
@@ -226,22 +242,35 @@ impl Node {
     }
 }
 
-async fn obey(caller: &Caller, slot: Slot, order: Order) -> Reply {
+async fn obey(caller: &Caller, slot: Slot, order: Order) -> Answer {
     let node = caller.node();
-    if let Order::Open(gate) = order {
-        node.gates.open(caller.peer(), gate);
-        return Reply::Done;
+    match order {
+        Order::Open(gate) => {
+            node.gates.open(caller.peer(), gate);
+            Reply::Done.into()
+        }
+        Order::Take => match node.hosts.take(slot) {
+            Ok(ended) => ended,
+            Err(None) => Reply::NoThread.into(),
+            Err(Some(hosted)) => {
+                let end = hosted.end().await;
+                Answer::Ended { end, _kept: node.hosts.take_out(slot) }
+            }
+        },
+        Order::Join => match node.hosts.get(slot) {
+            Some(hosted) => Answer::Ended { end: hosted.end().await, _kept: None },
+            None => Reply::NoThread.into(),
+        },
+        order => obey_there(caller, slot, order).await.into(),
     }
+}
+
+/// The others, which are asked of the thread itself.
+async fn obey_there(caller: &Caller, slot: Slot, order: Order) -> Reply {
+    let node = caller.node();
     let Some(hosted) = node.hosts.get(slot) else { return Reply::NoThread };
     let thread = &hosted.thread;
     match order {
-        Order::Join => Reply::Ended((*hosted.end().await).clone()),
-        Order::Take => {
-            let end = hosted.end().await;
-            drop(hosted);
-            node.hosts.detach(slot);
-            Reply::Ended(Arc::unwrap_or_clone(end))
-        }
         Order::Watch => Reply::Ended(match &*hosted.end().await {
             End::Value(_) => End::Value(Enclosed::default()),
             end => end.clone(),
@@ -275,7 +304,7 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Reply {
             link(caller.here(), Arc::clone(&hosted), other);
             Reply::Done
         }
-        Order::Open(_) => unreachable!("see above"),
+        Order::Open(_) | Order::Take | Order::Join => unreachable!("see above"),
     }
 }
 
@@ -338,6 +367,6 @@ mod tests {
         assert!(hosts.reserve(Peer(2), 1).is_some());
         drop(full);
         assert!(hosts.reserve(Peer(1), 1).is_some());
-        assert!(hosts.state.lock().held.is_empty());
+        assert!(hosts.state.lock().held.values().all(Hold::is_nothing));
     }
 }

@@ -147,8 +147,8 @@ where
         let work = handler(caller, body);
         spawn_parasite(super::registry::run(owed, move || async move {
             match work.await {
-                Ok(body) => (Ended::Well, body),
-                Err(why) => (Ended::BadRequest, Body::copied_from(why.as_bytes())),
+                Ok(body) => (Ended::Well, body, ()),
+                Err(why) => (Ended::BadRequest, Body::copied_from(why.as_bytes()), ()),
             }
         }));
     })

@@ -119,12 +119,11 @@ impl Body {
             self.grow(bytes.len());
         }
         let length = self.bytes.len();
-        for at in 0..bytes.len() {
-            // SAFETY: `at` is within the bytes, and there is room for as many behind ours; the two do not overlap. (Volatile: else
-            // the compiler reads them at once.)
+        for (at, byte) in bytes.iter().enumerate() {
+            // SAFETY: there is room for as many behind ours; the two do not overlap. (Volatile: else the compiler reads them at once.)
             unsafe {
-                self.bytes.as_mut_ptr().add(length + at).write((&raw const bytes[at]).read_volatile());
-            }
+                self.bytes.as_mut_ptr().add(length + at).write(std::ptr::from_ref(byte).read_volatile())
+            };
         }
         // SAFETY: so many have been written behind `length`.
         unsafe { self.bytes.set_len(length + bytes.len()) };
@@ -175,6 +174,14 @@ impl Body {
         match &self.parcel {
             None => decode(self),
             Some(parcel) => reading(parcel, || decode(self)),
+        }
+    }
+
+    /// Reads something of it where it lies: what that carries is being read meanwhile.
+    pub(crate) fn reading<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
+        match &self.parcel {
+            None => read(self),
+            Some(parcel) => reading(parcel, || read(self)),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Values as bytes.
 
 use postcard::ser_flavors::Flavor;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::parcel::Writing;
@@ -102,7 +101,7 @@ impl Flavor for InPlace<'_> {
 
 /// Reads a value, which must take all the bytes.
 #[inline]
-pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
         Ok((_, rest)) => Err(format!("{} bytes are left over", rest.len())),
@@ -132,16 +131,33 @@ const ORDER: u8 = if cfg!(target_endian = "little") { 1 } else { 2 };
 
 impl<T: bytemuck::Pod> Serialize for Plain<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (ORDER, Bytes(bytemuck::cast_slice(&self.0))).serialize(serializer)
+        PlainBytes(bytemuck::cast_slice(&self.0)).serialize(serializer)
     }
 }
 
-impl<'de, T: bytemuck::Pod> Deserialize<'de> for Plain<T> {
+/// The bytes of a [`Plain`], wherever they lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PlainBytes<'a>(pub(crate) &'a [u8]);
+
+impl Serialize for PlainBytes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (ORDER, Bytes(self.0)).serialize(serializer)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for PlainBytes<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (order, Bytes(bytes)) = <(u8, Bytes<'de>)>::deserialize(deserializer)?;
         if order != ORDER {
             return Err(de::Error::custom("plain data of a machine with another byte order"));
         }
+        Ok(Self(bytes))
+    }
+}
+
+impl<'de, T: bytemuck::Pod> Deserialize<'de> for Plain<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let PlainBytes(bytes) = PlainBytes::deserialize(deserializer)?;
         if size_of::<T>() == 0 || bytes.len() % size_of::<T>() != 0 {
             return Err(de::Error::custom("plain data of another size"));
         }
