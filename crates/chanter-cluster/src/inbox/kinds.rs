@@ -60,6 +60,11 @@ impl Kinds {
         self.waiting
     }
 
+    /// Whether no receive was ever posted.
+    pub(super) fn is_as_new(&self) -> bool {
+        self.posts == 0 && self.few.is_empty() && self.many.capacity() == 0
+    }
+
     /// A receive begins to wait, or stops without having been served.
     pub(super) fn waits(&mut self, waits: bool) {
         self.waiting = if waits { self.waiting + 1 } else { self.waiting - 1 };

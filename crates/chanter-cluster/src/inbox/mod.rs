@@ -50,6 +50,11 @@ impl Inbox {
         Self { core, name, node, given }
     }
 
+    /// The process that it is an inbox of.
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
     /// Its name, which may be sent to others.
     pub fn name(&self) -> ThreadName {
         self.name

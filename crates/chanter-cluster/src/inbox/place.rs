@@ -104,8 +104,25 @@ impl Note {
 }
 
 impl State {
-    pub(crate) fn new(name: ThreadName, node: Weak<Node>) -> Self {
-        Self { node, name: Some(name), ..Self::nobodys() }
+    /// An inbox of that name; `spare`: one that nobody has.
+    pub(crate) fn new(name: ThreadName, node: Weak<Node>, spare: Option<Box<Self>>) -> Box<Self> {
+        let mut inbox = spare.unwrap_or_else(|| Box::new(Self::nobodys()));
+        inbox.node = node;
+        inbox.name = Some(name);
+        inbox
+    }
+
+    /// It is nobody's any more. `None`: something has come, or was wanted, in it. Else it is as new, but for what comes back.
+    pub(crate) fn leave(&mut self) -> Option<Weak<Node>> {
+        let is_as_new = self.arrived == 0
+            && self.kinds.is_as_new()
+            && self.lost.is_empty()
+            && self.accounts.capacity() == 0
+            && self.store.len() == 0;
+        is_as_new.then(|| {
+            self.name = None;
+            std::mem::take(&mut self.node)
+        })
     }
 
     /// One in which nothing arrives.

@@ -3,8 +3,10 @@
 //! Whoever sends to a thread of this process finds it by its name, and takes no lock: a place in the table has the same
 //! window as long as there is the table, and whose the window is is looked under the window's lock (INV-TENANT).
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use chanter::base::{BiasedGuard, BiasedLock};
 
 use crate::error::SendError;
 use crate::inbox;
@@ -21,7 +23,7 @@ pub(crate) struct Table {
     /// Which of all tables of the program it is.
     number: u32,
     chunks: [OnceLock<Box<[OnceLock<&'static Window>]>>; CHUNKS],
-    book: Mutex<Book>,
+    book: BiasedLock<Book>,
 }
 
 /// Which places are in use.
@@ -52,7 +54,7 @@ impl Table {
         Self {
             number: TABLES.fetch_add(1, Ordering::Relaxed) + 1,
             chunks: [const { OnceLock::new() }; CHUNKS],
-            book: Mutex::new(Book { entries: Vec::new(), free: Vec::new(), limit }),
+            book: BiasedLock::unhinted(Book { entries: Vec::new(), free: Vec::new(), limit }),
         }
     }
 
@@ -69,49 +71,30 @@ impl Table {
         Some(window.of_tenant(self.tenant(slot.generation)))
     }
 
-    /// An inbox, which `make` makes of its name. `None`: the table is full.
-    pub(crate) fn insert(&self, make: impl FnOnce(Slot) -> inbox::State) -> Option<(Slot, Lease)> {
-        let mut book = self.book();
-        let index = match book.free.pop() {
-            Some(index) => index,
-            None if book.entries.len() < book.limit as usize => {
-                book.entries.push(Entry { generation: 0, is_open: false });
-                book.entries.len() as u32 - 1
-            }
-            None => return None,
-        };
-        let entry = &mut book.entries[index as usize];
-        entry.generation += 1;
-        entry.is_open = true;
-        let slot = Slot { index, generation: entry.generation };
-        let (chunk, at) = place(index);
+    /// An inbox, which `make` makes of its name, and perhaps of one that is left. `None`: the table is full.
+    pub(crate) fn insert(
+        &self,
+        make: impl FnOnce(Slot, Option<Box<inbox::State>>) -> Box<inbox::State>,
+    ) -> Option<(Slot, Lease)> {
+        let slot = self.book().enter()?;
+        let (chunk, at) = place(slot.index);
         let places =
             self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| OnceLock::new()).collect());
         let window = places[at].get_or_init(Window::vacant);
-        Some((slot, window.let_to_inbox(self.tenant(slot.generation), make(slot))))
+        Some((slot, window.let_to_inbox(self.tenant(slot.generation), |spare| make(slot, spare))))
     }
 
     /// The inbox is closed: senders are told `why`. What is left of it.
     pub(crate) fn remove(&self, slot: Slot, why: &SendError) -> Option<Left> {
-        {
-            let mut book = self.book();
-            let entry = book.entries.get_mut(slot.index as usize)?;
-            if entry.generation != slot.generation || !entry.is_open {
-                return None;
-            }
-            entry.is_open = false;
-        }
-        let left = self.find(slot)?.end(why);
-        // A place whose generations are used up is not given away again.
-        if slot.generation < u32::MAX {
-            self.book().free.push(slot.index);
-        }
-        left
+        // Of two who close it, one ends it.
+        let left = self.find(slot)?.end(why)?;
+        self.book().leave(slot);
+        Some(left)
     }
 
     /// Who is in it, as long as nobody else asks.
-    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn book(&self) -> BiasedGuard<'_, Book> {
+        self.book.lock()
     }
 
     /// All there are.
@@ -126,6 +109,31 @@ impl Table {
 }
 
 impl Book {
+    /// A name that nobody has had. `None`: there are as many as may be.
+    fn enter(&mut self) -> Option<Slot> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.entries.len() < self.limit as usize => {
+                self.entries.push(Entry { generation: 0, is_open: false });
+                self.entries.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let entry = &mut self.entries[index as usize];
+        entry.generation += 1;
+        entry.is_open = true;
+        Some(Slot { index, generation: entry.generation })
+    }
+
+    /// Nobody has that name any more, and its window has no tenant.
+    fn leave(&mut self, slot: Slot) {
+        self.entries[slot.index as usize].is_open = false;
+        // A place whose generations are used up is not given away again.
+        if slot.generation < u32::MAX {
+            self.free.push(slot.index);
+        }
+    }
+
     /// Whether somebody has that name.
     pub(crate) fn has(&self, slot: Slot) -> bool {
         let entry = self.entries.get(slot.index as usize);
@@ -151,7 +159,7 @@ mod tests {
     }
 
     fn insert(table: &Table) -> Option<Slot> {
-        table.insert(|_| State::nobodys()).map(|(slot, _)| slot)
+        table.insert(|_, _| Box::new(State::nobodys())).map(|(slot, _)| slot)
     }
 
     fn is_there(table: &Table, slot: Slot) -> bool {
@@ -223,7 +231,7 @@ mod tests {
     #[test]
     fn tables_that_follow_each_other_share_windows_but_no_names() {
         let first = table(1);
-        let (slot, lease) = first.insert(|_| State::nobodys()).unwrap();
+        let (slot, lease) = first.insert(|_, _| Box::new(State::nobodys())).unwrap();
         assert!(remove(&first, slot));
         drop(first);
         let second = table(1);

@@ -1,5 +1,6 @@
 //! A process of the cluster: its threads' inboxes, and what it knows of the others.
 
+mod bell;
 mod lookup;
 mod outstanding;
 mod sending;
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use chanter::base::{BiasedLock, wake_first};
 use chanter::prelude::*;
 
+use bell::ServerBell;
 use outstanding::{Accounts, Outstanding};
 pub use outstanding::{Returned, Unknown, Unsent};
 pub(crate) use waiting::Tests;
@@ -82,7 +84,7 @@ pub(crate) struct Node {
     /// The engine has not taken something: a hint for those who poll.
     has_backlog: AtomicBool,
     /// Wakes the thread that serves the engine.
-    server: Sender<()>,
+    server: Arc<ServerBell>,
     is_pumped: bool,
     /// The engine has.
     ended: IVar<()>,
@@ -203,8 +205,8 @@ impl Node {
             links.insert(peer, Link::new(pe));
         }
         let peers: Vec<Peer> = links.keys().copied().collect();
-        let (server, rung) = mailbox();
-        let bell = server.clone();
+        let server = Arc::new(ServerBell::new());
+        let (bell, rung) = (Arc::clone(&server), Arc::clone(&server));
         let node = Arc::new_cyclic(|this| Self {
             me,
             this: Weak::clone(this),
@@ -243,10 +245,7 @@ impl Node {
         drop(here);
         drop(ThreadBuilder::new().name("cluster").spawn(serving));
         node.engine.attach(Bell::new(move || {
-            // It is closed when nobody serves any more.
-            wake_first(|| {
-                let _ = bell.try_send(());
-            });
+            wake_first(|| bell.ring());
         }));
         node
     }
@@ -293,7 +292,7 @@ impl Node {
         {
             return Err(OpenError::Bad(name.to_owned()));
         }
-        let make = |slot| inbox::State::new(self.name(self.me, slot), Arc::downgrade(self));
+        let make = |slot, spare| inbox::State::new(self.name(self.me, slot), Arc::downgrade(self), spare);
         let Some((slot, lease)) = self.table.insert(make) else { return Err(OpenError::Full) };
         let core = Core::of(lease);
         // Whoever goes from now on, finds it in the table.
@@ -451,7 +450,7 @@ impl Node {
         }
         let polled = self.poll();
         if !self.is_pumped && self.engine.has_work() {
-            let _ = self.server.try_send(());
+            self.server.ring();
         }
         polled != Polled::Nothing
     }

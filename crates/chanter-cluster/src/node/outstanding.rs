@@ -187,15 +187,18 @@ impl Node {
                 }
             }
         }
-        // Under the table's lock: who closes an inbox forgets its accounts when it is out of the table.
-        let book = self.table.book();
-        accounts.retain(|(from, _), _| book.has(*from));
-        lock(&self.accounts).append(&mut accounts);
+        // Under their lock: who closes an inbox forgets its accounts when it is out of the table.
+        let mut kept = lock(&self.accounts);
+        accounts.retain(|(from, _), _| self.table.book().has(*from));
+        kept.append(&mut accounts);
     }
 
     /// Nobody asks for the accounts of a thread any more.
     pub(super) fn close_accounts(&self, thread: Slot) {
         let mut accounts = lock(&self.accounts);
+        if accounts.is_empty() {
+            return;
+        }
         let all = (thread, Peer(0))..=(thread, Peer(u32::MAX));
         let closed: Vec<_> = accounts.range(all).map(|(key, _)| *key).collect();
         closed.iter().for_each(|key| drop(accounts.remove(key)));

@@ -177,10 +177,7 @@ impl Node {
 
     /// The server thread has something to do: before others, as other processes wait for it.
     pub(crate) fn ring(&self) {
-        wake_first(|| {
-            // It is rung already, or nobody serves any more.
-            let _ = self.server.try_send(());
-        });
+        wake_first(|| self.server.ring());
     }
 
     pub(super) fn transmit(

@@ -1,25 +1,30 @@
 //! The server thread: it serves the engine, and begins the requests that have come.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 
 use super::Node;
+use super::bell::ServerBell;
 use crate::engine::{Polled, Rest};
 
 /// Serves the engine whenever the bell is rung, as long as the process is in use.
-pub(super) async fn serve(node: Weak<Node>, rung: Receiver<()>) {
+pub(super) async fn serve(node: Weak<Node>, bell: Arc<ServerBell>) {
     let mut linger = Linger::default();
+    let mut still = None;
     loop {
-        let Some(serving) = node.upgrade() else { return };
+        let Some(serving) = still.take().or_else(|| node.upgrade()) else { return };
         if let Some(begins) = serving.begin_requests() {
             drop(serving);
             begins.get().await;
             continue;
         }
         let rest = match work(&serving, &mut linger) {
-            Next::Poll => continue,
+            Next::Poll => {
+                still = Some(serving);
+                continue;
+            }
             Next::Yield => {
                 drop(serving);
                 yield_now().await;
@@ -27,7 +32,7 @@ pub(super) async fn serve(node: Weak<Node>, rung: Receiver<()>) {
             }
             Next::Linger => {
                 drop(serving);
-                if !wait_briefly(&node, &rung).await {
+                if !wait_briefly(&node, &bell).await {
                     return;
                 }
                 continue;
@@ -36,23 +41,16 @@ pub(super) async fn serve(node: Weak<Node>, rung: Receiver<()>) {
         };
         // Whoever rests may be the last one.
         drop(serving);
-        let goes_on = match rest {
-            Rest::Work => {
-                yield_now().await;
-                true
-            }
-            Rest::For(time) => {
-                choose((rung.recv().wrap(|rung| rung.is_ok()), after(time).wrap(|()| true))).await
-            }
-            Rest::Notified => rung.recv().await.is_ok(),
-        };
-        while rung.try_recv().is_ok() {}
-        let Some(node) = node.upgrade() else { return };
+        match rest {
+            Rest::Work => yield_now().await,
+            Rest::For(time) => choose((bell.rung(), after(time))).await,
+            Rest::Notified => bell.rung().await,
+        }
+        bell.hear();
+        still = node.upgrade();
+        let Some(node) = &still else { return };
         if !node.is_pumped {
             node.engine.rise();
-        }
-        if !goes_on {
-            return;
         }
     }
 }
@@ -98,18 +96,14 @@ pub(crate) const LOOKS: u32 = 16;
 
 /// Lets others have their turns, until the engine has work, the bell was rung, or some time has gone. Nobody was told that
 /// the process sleeps. False: nobody needs it any more.
-async fn wait_briefly(node: &Weak<Node>, rung: &Receiver<()>) -> bool {
+async fn wait_briefly(node: &Weak<Node>, bell: &ServerBell) -> bool {
     for _ in 0..TURNS {
         yield_now().await;
         let Some(node) = node.upgrade() else { return false };
         if node.has_work_soon() || node.server_side.has_arrivals() {
             return true;
         }
-        let mut is_rung = false;
-        while rung.try_recv().is_ok() {
-            is_rung = true;
-        }
-        if is_rung {
+        if bell.hear() {
             return true;
         }
     }

@@ -13,13 +13,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::IntoFuture;
 use std::ops::DerefMut;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Weak};
 
 use chanter::Event;
 use chanter::base::{BiasedGuard, BiasedLock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
 
-use super::lock;
+use super::{Node, lock};
 use crate::engine::Peer;
 use crate::error::SendError;
 use crate::inbox::{self, Message};
@@ -57,6 +57,8 @@ pub struct State {
     waiting: Queue<Note>,
     /// The inbox itself, if it is one of this process: a message then is there when its send commits.
     inbox: Option<Box<inbox::State>>,
+    /// That of the last tenant, if it is as new: for the next one.
+    spare: Option<Box<inbox::State>>,
     /// Those of earlier tenants in which receives wait, in vain. They stay where they are.
     left: Vec<(u64, Box<inbox::State>)>,
 }
@@ -98,6 +100,7 @@ impl Window {
                 closed: None,
                 waiting: Queue::new(),
                 inbox: None,
+                spare: None,
                 left: Vec::new(),
             };
             Box::leak(Box::new(Self { state: BiasedLock::unhinted(state) }))
@@ -116,10 +119,15 @@ impl Window {
         Lease { window: self, tenant }
     }
 
-    /// An inbox of this process is its tenant from now on.
-    pub(crate) fn let_to_inbox(&'static self, tenant: u64, inbox: inbox::State) -> Lease {
+    /// An inbox of this process is its tenant from now on, which `make` makes, perhaps of one that is left.
+    pub(crate) fn let_to_inbox(
+        &'static self,
+        tenant: u64,
+        make: impl FnOnce(Option<Box<inbox::State>>) -> Box<inbox::State>,
+    ) -> Lease {
         debug_assert_eq!(tenant & AWAY, 0, "too many processes in one");
-        self.let_to(tenant, Some(Box::new(inbox)))
+        let spare = self.state.lock().spare.take();
+        self.let_to(tenant, Some(make(spare)))
     }
 
     fn let_to(&'static self, tenant: u64, inbox: Option<Box<inbox::State>>) -> Lease {
@@ -218,7 +226,13 @@ impl Lease {
             if let Some(inbox) = inbox.take_if(|inbox| inbox.is_waited_in()) {
                 state.left.push((self.tenant, inbox));
             }
-            Left { senders, _messages: messages, _inbox: inbox, _closed: closed }
+            let mut node = None;
+            if let Some(mut unused) = inbox.take() {
+                node = unused.leave();
+                // (One that was used is dropped.)
+                *(if node.is_some() { &mut state.spare } else { &mut inbox }) = Some(unused);
+            }
+            Left { senders, _messages: messages, _inbox: inbox, _node: node, _closed: closed }
         };
         wakes.queue();
         Some(left)
@@ -238,6 +252,7 @@ pub(crate) struct Left {
     pub(crate) senders: Vec<Peer>,
     _messages: VecDeque<Box<Message>>,
     _inbox: Option<Box<inbox::State>>,
+    _node: Option<Weak<Node>>,
     _closed: Option<Box<SendError>>,
 }
 

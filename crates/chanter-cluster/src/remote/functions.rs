@@ -5,8 +5,9 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use chanter::base::{BiasedGuard, BiasedLock};
 use foldhash::fast::RandomState;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -121,13 +122,12 @@ impl<T> fmt::Debug for Plan<T> {
 /// What a thread knows that was spawned by another process.
 pub struct Context {
     inbox: Inbox,
-    node: Arc<Node>,
     spawner: Peer,
 }
 
 impl Context {
-    pub(super) fn new(inbox: Inbox, node: Arc<Node>, spawner: Peer) -> Self {
-        Self { inbox, node, spawner }
+    pub(super) fn new(inbox: Inbox, spawner: Peer) -> Self {
+        Self { inbox, spawner }
     }
 
     /// The thread's inbox: its name is the thread's.
@@ -137,7 +137,7 @@ impl Context {
 
     /// The process that it runs in.
     pub fn here(&self) -> Here {
-        Here::of(Arc::clone(&self.node))
+        Here::of(Arc::clone(self.inbox.node()))
     }
 
     /// The process that has spawned it.
@@ -199,27 +199,32 @@ impl Offer {
 }
 
 /// The functions that a process offers.
-#[derive(Default)]
 pub(crate) struct Functions {
-    offered: Mutex<HashMap<Number, Offer, RandomState>>,
+    offered: BiasedLock<HashMap<Number, Arc<Offer>, RandomState>>,
+}
+
+impl Default for Functions {
+    fn default() -> Self {
+        Self { offered: BiasedLock::unhinted(HashMap::default()) }
+    }
 }
 
 impl Functions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Number, Offer, RandomState>> {
-        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> BiasedGuard<'_, HashMap<Number, Arc<Offer>, RandomState>> {
+        self.offered.lock()
     }
 
     pub(crate) fn insert(&self, number: Number, offer: Offer) -> Result<(), ServeError> {
         match self.lock().entry(number) {
             Entry::Occupied(taken) => Err(ServeError::Taken(taken.get().name)),
             Entry::Vacant(free) => {
-                free.insert(offer);
+                free.insert(Arc::new(offer));
                 Ok(())
             }
         }
     }
 
-    pub(super) fn get(&self, number: Number) -> Option<Offer> {
+    pub(super) fn get(&self, number: Number) -> Option<Arc<Offer>> {
         self.lock().get(&number).cloned()
     }
 }

@@ -19,7 +19,7 @@ use crate::engine::Peer;
 use crate::name::ThreadName;
 use crate::node::Node;
 use crate::service::{At, CallError, Outcome, Unwanted, read};
-use crate::wire::{Enclosed, Slot, encode};
+use crate::wire::{Enclosed, EnclosedIn, Enclosing, Slot, decode, encode};
 
 /// A thread of another process, or of this one, that yields a `T`; see [`At::spawn`].
 ///
@@ -59,16 +59,19 @@ impl<T: DeserializeOwned + 'static> IntoFuture for GlobalThread<T> {
         let order = if self.is_owner { Order::Take } else { Order::Join };
         Box::pin(async move {
             let mut this = self;
-            let reply = this.at.call(ORDER.ask(&(this.name.thread, order))).await;
+            let ask = ORDER.ask(&(this.name.thread, order));
+            let outcome = this.at.call_or(ask, Unwanted::Withdraw).await;
             // Who has answered has detached it, too.
-            this.is_owner &= reply.is_err();
-            ended(reply)
+            this.is_owner &= outcome.is_err();
+            ended(outcome)
         })
     }
 }
 
-fn ended<T: DeserializeOwned>(reply: Result<Reply, CallError>) -> Result<T, EndError> {
-    match reply {
+/// The value is read where it lies.
+fn ended<T: DeserializeOwned>(outcome: Outcome) -> Result<T, EndError> {
+    let body = outcome.map_err(EndError::Call)?;
+    body.reading(|bytes| match decode::<Reply<EnclosedIn<'_>>>(bytes) {
         Ok(Reply::Ended(End::Value(value))) => {
             value.decode().map_err(|error| EndError::Call(CallError::BadAnswer(error)))
         }
@@ -76,8 +79,8 @@ fn ended<T: DeserializeOwned>(reply: Result<Reply, CallError>) -> Result<T, EndE
         Ok(Reply::Ended(End::Cancelled)) => Err(EndError::Cancelled),
         Ok(Reply::NoThread) => Err(EndError::NoThread),
         Ok(reply) => Err(EndError::Call(senseless(&reply))),
-        Err(error) => Err(EndError::Call(error)),
-    }
+        Err(error) => Err(EndError::Call(CallError::BadAnswer(error))),
+    })
 }
 
 impl At {
@@ -95,8 +98,8 @@ impl At {
         let Plan { function, number, arguments, name, vp, .. } = plan;
         let ask = match arguments {
             Ok(arguments) => {
-                let arguments = Enclosed::from(&arguments);
-                SPAWN.ask(&Spawn { function: number.0, arguments, name, vp })
+                let arguments = Enclosing(&arguments);
+                SPAWN.ask_as(&Spawn { function: number.0, arguments, name, vp })
             }
             Err(error) => SPAWN.cannot(error),
         };
@@ -166,7 +169,7 @@ impl<T> GlobalThread<T> {
     where
         T: DeserializeOwned,
     {
-        self.at.call(ORDER.ask(&(self.name.thread, Order::Join))).wrap(ended)
+        self.at.call_or(ORDER.ask(&(self.name.thread, Order::Join)), Unwanted::Withdraw).wrap(ended)
     }
 
     /// The event that the thread has gone (a monitor). It commits after all that the thread has sent to this process is in its
@@ -289,6 +292,6 @@ fn refusal(reply: Result<Reply, CallError>) -> AskError {
     }
 }
 
-fn senseless(reply: &Reply) -> CallError {
+fn senseless(reply: &impl fmt::Debug) -> CallError {
     CallError::BadAnswer(format!("{reply:?} is no answer to what was asked"))
 }

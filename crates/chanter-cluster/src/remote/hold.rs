@@ -40,6 +40,7 @@ impl Hold {
         self.change(bytes, 0);
     }
 
+    #[cfg(test)]
     pub(super) fn is_nothing(&self) -> bool {
         self.threads == 0
     }

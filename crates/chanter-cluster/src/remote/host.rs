@@ -6,66 +6,63 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use chanter::base::BiasedLock;
 use chanter::prelude::*;
-use chanter::{JoinError, Refused as Refusal, Request};
+use chanter::{Refused as Refusal, Request};
 use foldhash::fast::RandomState;
 
-use super::functions::{Context, Offer, Work};
+use super::ending::{Ending, Hosted};
+use super::functions::{Context, Work};
 use super::hold::Hold;
-use super::order::{End, ORDER, Order, Refused, Reply, SPAWN, Spawn, Unspawned};
+use super::order::{Answer, End, ORDER, Order, Refused, Reply, SPAWN, Spawn, Unspawned};
 use crate::Here;
 use crate::engine::Peer;
 use crate::name::ThreadName;
 use crate::node::Node;
-use crate::service::Caller;
-use crate::wire::{Body, Enclosed, Number, Slot};
+use crate::service::{Caller, start};
+use crate::wire::{Enclosed, Number, Slot};
 
 /// The threads that others have spawned.
-#[derive(Default)]
 pub(crate) struct Hosts {
-    state: Mutex<State>,
+    state: BiasedLock<State>,
+}
+
+impl Default for Hosts {
+    fn default() -> Self {
+        Self { state: BiasedLock::unhinted(State::default()) }
+    }
 }
 
 #[derive(Default)]
 struct State {
-    threads: HashMap<Slot, Arc<Hosted>, RandomState>,
-    /// What each process holds here.
+    threads: HashMap<Slot, Entry, RandomState>,
+    /// What each process holds here, or has held.
     held: HashMap<Peer, Hold, RandomState>,
 }
 
-/// A thread that was spawned by another process.
-struct Hosted {
-    spawner: Peer,
-    thread: Thread<Body>,
-    /// Its arguments, or, when it has ended, its value. Changes under the table's lock.
-    bytes: Mutex<usize>,
-    /// Filled when it is determined.
-    end: IVar<Arc<End>>,
-    /// Nobody will ask any more. Changes under the table's lock.
-    is_detached: Mutex<bool>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// A thread in the table.
+pub(super) struct Entry {
+    hosted: Arc<Hosted>,
+    /// Its arguments, or, when it has ended, its value.
+    bytes: usize,
+    /// Nobody will ask any more.
+    is_detached: bool,
+    /// Its body was dropped, and somebody waits for its end.
+    is_joined: bool,
 }
 
 /// The services by which threads are spawned and asked.
 pub(crate) fn serve(here: &Here) {
     let spawning = here.serve(SPAWN, |caller, spawn| async move { spawn_for(&caller, spawn) });
-    let ordering = here.serve(ORDER, |caller, (slot, order)| async move { obey(&caller, slot, order).await });
+    let obeying = start::<_, Answer, _, _>(
+        |_| true,
+        |caller, (slot, order): (Slot, Order)| async move { obey(&caller, slot, order).await },
+    );
+    let ordering = here.node().registered(ORDER.name(), ORDER.number(), obeying);
     // A process has no others when it starts.
     spawning.into_iter().chain(ordering).for_each(crate::Serving::forever);
-}
-
-/// Sets its variable when it is dropped: the thread has begun, or never will.
-struct Begun(CVar);
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        self.0.set();
-    }
 }
 
 /// A thread's place, as long as it is not taken.
@@ -73,80 +70,58 @@ struct Reserved<'a>(&'a Hosts, Peer, usize);
 
 impl Reserved<'_> {
     fn keep(self, slot: Slot, hosted: Hosted) {
-        lock(&self.0.state).threads.insert(slot, Arc::new(hosted));
+        let entry = Entry { hosted: Arc::new(hosted), bytes: self.2, is_detached: false, is_joined: false };
+        self.0.state.lock().threads.insert(slot, entry);
         std::mem::forget(self);
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        lock(&self.0.state).release(self.1, self.2);
+        self.0.state.lock().release(self.1, self.2);
     }
 }
 
 fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
     let node = caller.node();
     let Spawn { function, arguments, name, vp } = spawn;
-    let Offer { allow, make, .. } = node.functions.get(Number(function)).ok_or(Unspawned::NoFunction)?;
-    if !allow(caller) {
+    let offer = node.functions.get(Number(function)).ok_or(Unspawned::NoFunction)?;
+    if !(offer.allow)(caller) {
         return Err(Unspawned::Refused);
     }
-    let vps = Machine::current().map_or(1, |machine| machine.vps());
-    if let Some(vp) = vp
-        && vp as usize >= vps
-    {
-        return Err(Unspawned::NoSuchProcessor(vps as u32));
+    if let Some(vp) = vp {
+        let vps = Machine::current().map_or(1, |machine| machine.vps());
+        if vp as usize >= vps {
+            return Err(Unspawned::NoSuchProcessor(vps as u32));
+        }
     }
     let bytes = arguments.len();
     let reserved = node.hosts.reserve(caller.peer(), bytes).ok_or(Unspawned::Full)?;
-    let inbox = Here::of(Arc::clone(node)).inbox().map_err(|_| Unspawned::Full)?;
+    let inbox = node.open(None).map_err(|_| Unspawned::Full)?;
     let slot = inbox.name().thread;
-    let context = Context::new(inbox, Arc::clone(node), caller.peer());
+    let context = Context::new(inbox, caller.peer());
     // Making the body is the user's code: it belongs to the thread, but arguments that cannot be read to its spawner.
-    let work = match catch_unwind(AssertUnwindSafe(|| make(context, &arguments))) {
+    let work = match catch_unwind(AssertUnwindSafe(|| (offer.make)(context, &arguments))) {
         Ok(work) => work.map_err(Unspawned::BadArguments)?,
         Err(payload) => panics(payload),
     };
-    let begun = CVar::new();
-    let begins = Begun(begun.clone());
-    let mut builder = ThreadBuilder::new();
-    if let Some(name) = name {
-        builder = builder.name(name);
-    }
-    if let Some(vp) = vp {
-        builder = builder.on(vp as usize);
-    }
-    let thread = builder.spawn(async move {
-        drop(begins);
-        work.await
-    });
-    let join = thread.join();
-    let end = IVar::new();
-    reserved.keep(
-        slot,
-        Hosted {
-            spawner: caller.peer(),
-            thread,
-            bytes: Mutex::new(bytes),
-            end: end.clone(),
-            is_detached: Mutex::new(false),
-        },
-    );
-    let node = Arc::downgrade(node);
-    spawn_parasite(async move {
-        // Not before: to join a thread is to demand it, and it would run here.
-        begun.wait().await;
-        let ended = match join.await {
-            Ok(value) => End::Value(Enclosed::from(&value)),
-            Err(error) => end_of(&error),
-        };
-        let bytes = ended.len();
-        let _ = end.put(Arc::new(ended));
-        if let Some(node) = node.upgrade() {
-            node.hosts.keep(slot, bytes);
-            node.hosts.forget(slot, |hosted| *lock(&hosted.is_detached));
+    let body = IVar::new();
+    let ending = Ending::new(node, slot, body.clone());
+    let thread = if name.is_none() && vp.is_none() {
+        chanter::spawn(ending.of(work))
+    } else {
+        let mut builder = ThreadBuilder::new();
+        if let Some(name) = name {
+            builder = builder.name(name);
         }
-    });
+        if let Some(vp) = vp {
+            builder = builder.on(vp as usize);
+        }
+        builder.spawn(ending.of(work))
+    };
+    reserved.keep(slot, Hosted::new(caller.peer(), thread, body));
+    // It may have ended before it was there.
+    node.hosts.settle(node, slot);
     Ok(slot)
 }
 
@@ -156,72 +131,101 @@ fn panics(payload: Box<dyn std::any::Any + Send>) -> Work {
     Box::pin(poll_fn(move |_| resume_unwind(payload.take().expect("a body that has panicked is not polled"))))
 }
 
-fn end_of(error: &JoinError) -> End {
-    if error.is_panic() {
-        End::Panicked(error.message().unwrap_or("no message").to_owned())
-    } else {
-        End::Cancelled
-    }
-}
-
 impl State {
+    /// See [`Hosts::has_ended`]. What is to be dropped when the lock is free.
+    fn has_ended(&mut self, slot: Slot, value: usize) -> Option<Entry> {
+        let entry = self.threads.get_mut(&slot)?;
+        if entry.is_detached {
+            return self.forget(slot);
+        }
+        let arguments = std::mem::replace(&mut entry.bytes, value);
+        if let Some(hold) = self.held.get_mut(&entry.hosted.spawner) {
+            hold.change(arguments, value);
+        }
+        None
+    }
+
+    /// Takes a thread out of the table. It is to be dropped when the lock is free.
+    fn forget(&mut self, slot: Slot) -> Option<Entry> {
+        let entry = self.threads.remove(&slot)?;
+        self.release(entry.hosted.spawner, entry.bytes);
+        Some(entry)
+    }
+
     fn release(&mut self, peer: Peer, bytes: usize) {
         if let Some(hold) = self.held.get_mut(&peer) {
             hold.remove(bytes);
-            if hold.is_nothing() {
-                self.held.remove(&peer);
-            }
         }
     }
 }
 
 impl Hosts {
     fn get(&self, slot: Slot) -> Option<Arc<Hosted>> {
-        lock(&self.state).threads.get(&slot).map(Arc::clone)
+        self.state.lock().threads.get(&slot).map(|entry| Arc::clone(&entry.hosted))
     }
 
     /// Room for one more thread of that process. `None`: it has as many as it may, or they hold as much.
     fn reserve(&self, peer: Peer, bytes: usize) -> Option<Reserved<'_>> {
-        let has_room = lock(&self.state).held.entry(peer).or_default().add(bytes);
+        let has_room = self.state.lock().held.entry(peer).or_default().add(bytes);
         // Made only when there is room, and not under the lock: its drop gives back what it stands for, and takes the lock.
         has_room.then(|| Reserved(self, peer, bytes))
     }
 
     /// Whether a process may have so many bytes more kept here.
     fn has_room(&self, peer: Peer, bytes: usize) -> bool {
-        lock(&self.state).held.get(&peer).is_none_or(|hold| hold.has_room(bytes))
+        self.state.lock().held.get(&peer).is_none_or(|hold| hold.has_room(bytes))
     }
 
-    /// The thread has ended: its arguments are gone, and its value is kept.
-    fn keep(&self, slot: Slot, value: usize) {
-        let mut state = lock(&self.state);
-        let State { threads, held } = &mut *state;
-        if let Some(hosted) = threads.get(&slot) {
-            let arguments = std::mem::replace(&mut *lock(&hosted.bytes), value);
-            if let Some(hold) = held.get_mut(&hosted.spawner) {
-                hold.change(arguments, value);
+    /// The body of the thread has ended, or the thread is in the table only now: whoever comes later finds both here.
+    pub(super) fn settle(&self, node: &Arc<Node>, slot: Slot) {
+        let (forgotten, dropped) = {
+            let mut state = self.state.lock();
+            let Some(entry) = state.threads.get_mut(&slot) else { return };
+            match entry.hosted.body.try_get() {
+                None => return,
+                Some(Some(end)) => {
+                    let bytes = end.len();
+                    (state.has_ended(slot, bytes), None)
+                }
+                Some(None) if std::mem::replace(&mut entry.is_joined, true) => return,
+                Some(None) => (None, Some(Arc::clone(&entry.hosted))),
             }
+        };
+        drop(forgotten);
+        if let Some(hosted) = dropped {
+            hosted.is_joined(Arc::downgrade(node), slot);
         }
     }
 
-    fn forget(&self, slot: Slot, when: impl FnOnce(&Hosted) -> bool) {
-        let hosted = {
-            let mut state = lock(&self.state);
-            let is_due = state.threads.get(&slot).is_some_and(|hosted| when(hosted));
-            let hosted = if is_due { state.threads.remove(&slot) } else { None };
-            if let Some(hosted) = &hosted {
-                state.release(hosted.spawner, *lock(&hosted.bytes));
-            }
-            hosted
-        };
-        drop(hosted);
+    /// The thread has ended: its arguments are gone, and its value is kept, if somebody is to ask for it.
+    pub(super) fn has_ended(&self, slot: Slot, value: usize) {
+        let forgotten = self.state.lock().has_ended(slot, value);
+        drop(forgotten);
     }
 
     fn detach(&self, slot: Slot) {
-        self.forget(slot, |hosted| {
-            *lock(&hosted.is_detached) = true;
-            hosted.end.try_get().is_some()
-        });
+        drop(self.take_out(slot));
+    }
+
+    /// Nobody is to ask for the thread any more. What is to be dropped, if it has ended.
+    fn take_out(&self, slot: Slot) -> Option<Entry> {
+        let mut state = self.state.lock();
+        let entry = state.threads.get_mut(&slot)?;
+        entry.is_detached = true;
+        if entry.hosted.body.try_get().is_some() { state.forget(slot) } else { None }
+    }
+
+    /// The end of a thread, for which nobody is to ask any more. `Err`: it has not ended, or there is none.
+    fn take(&self, slot: Slot) -> Result<Answer, Option<Arc<Hosted>>> {
+        let mut state = self.state.lock();
+        let entry = state.threads.get(&slot).ok_or(None)?;
+        match entry.hosted.body.try_get() {
+            Some(Some(end)) => {
+                let end = Arc::clone(end);
+                Ok(Answer::Ended { end, _kept: state.forget(slot) })
+            }
+            _ => Err(Some(Arc::clone(&entry.hosted))),
+        }
     }
 }
 
@@ -229,37 +233,51 @@ impl Node {
     /// A process has gone: nobody asks for its threads any more, or opens its gates.
     pub(crate) fn lose_spawner(&self, peer: Peer) {
         let theirs: Vec<Slot> = {
-            let state = lock(&self.hosts.state);
-            state.threads.iter().filter(|(_, hosted)| hosted.spawner == peer).map(|(slot, _)| *slot).collect()
+            let state = self.hosts.state.lock();
+            let theirs = state.threads.iter().filter(|(_, entry)| entry.hosted.spawner == peer);
+            theirs.map(|(slot, _)| *slot).collect()
         };
         theirs.into_iter().for_each(|slot| self.hosts.detach(slot));
         self.gates.open_all(peer);
     }
 }
 
-async fn obey(caller: &Caller, slot: Slot, order: Order) -> Reply {
+async fn obey(caller: &Caller, slot: Slot, order: Order) -> Answer {
     let node = caller.node();
-    if let Order::Open(gate) = order {
-        node.gates.open(caller.peer(), gate);
-        return Reply::Done;
+    match order {
+        Order::Open(gate) => {
+            node.gates.open(caller.peer(), gate);
+            Reply::Done.into()
+        }
+        Order::Take => match node.hosts.take(slot) {
+            Ok(ended) => ended,
+            Err(None) => Reply::NoThread.into(),
+            Err(Some(hosted)) => {
+                let end = hosted.end().await;
+                Answer::Ended { end, _kept: node.hosts.take_out(slot) }
+            }
+        },
+        Order::Join => match node.hosts.get(slot) {
+            Some(hosted) => Answer::Ended { end: hosted.end().await, _kept: None },
+            None => Reply::NoThread.into(),
+        },
+        order => obey_there(caller, slot, order).await.into(),
     }
+}
+
+/// The others, which are asked of the thread itself.
+async fn obey_there(caller: &Caller, slot: Slot, order: Order) -> Reply {
+    let node = caller.node();
     let Some(hosted) = node.hosts.get(slot) else { return Reply::NoThread };
     let thread = &hosted.thread;
     match order {
-        Order::Join => Reply::Ended((*hosted.end.get().await).clone()),
-        Order::Take => {
-            let end = hosted.end.get().await;
-            drop(hosted);
-            node.hosts.detach(slot);
-            Reply::Ended(Arc::unwrap_or_clone(end))
-        }
-        Order::Watch => Reply::Ended(match &*hosted.end.get().await {
+        Order::Watch => Reply::Ended(match &*hosted.end().await {
             End::Value(_) => End::Value(Enclosed::default()),
             end => end.clone(),
         }),
         Order::Cancel => answer(thread.cancel()).await,
         Order::Terminate(value) if !node.hosts.has_room(hosted.spawner, value.len()) => Reply::Full,
-        Order::Terminate(value) => answer(thread.terminate(value.to_body())).await,
+        Order::Terminate(value) => answer(thread.terminate(Some(value.to_body()))).await,
         Order::Suspend(None) => answer(thread.suspend()).await,
         Order::Suspend(Some(quantum)) => answer(thread.suspend_for(quantum)).await,
         Order::Resume => Reply::Resumed(thread.resume()),
@@ -286,7 +304,7 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Reply {
             link(caller.here(), Arc::clone(&hosted), other);
             Reply::Done
         }
-        Order::Open(_) => unreachable!("see above"),
+        Order::Open(_) | Order::Take | Order::Join => unreachable!("see above"),
     }
 }
 
@@ -309,7 +327,7 @@ impl Drop for Closed {
 fn link(here: Here, hosted: Arc<Hosted>, other: ThreadName) {
     spawn_parasite(async move {
         let other = here.thread::<()>(other);
-        let down = choose_biased((hosted.end.get().wrap(|_| None), other.down().wrap(Some))).await;
+        let down = choose_biased((hosted.body.get().wrap(|_| None), other.down().wrap(Some))).await;
         if down.is_some_and(|down| !down.is_well()) {
             // It does not matter whether it has ended by now.
             let _ = hosted.thread.cancel().await;
@@ -349,6 +367,6 @@ mod tests {
         assert!(hosts.reserve(Peer(2), 1).is_some());
         drop(full);
         assert!(hosts.reserve(Peer(1), 1).is_some());
-        assert!(lock(&hosts.state).held.is_empty());
+        assert!(hosts.state.lock().held.values().all(Hold::is_nothing));
     }
 }

@@ -1,9 +1,11 @@
 //! What processes say to each other about threads: each message of it, and its answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
+use super::host::Entry;
 use crate::name::ThreadName;
 use crate::service::Service;
 use crate::wire::{Enclosed, Slot};
@@ -15,10 +17,10 @@ pub(super) const ORDER: Service<(Slot, Order), Reply> = Service::new("chanter::o
 
 /// Which thread to spawn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Spawn {
+pub(super) struct Spawn<A = Enclosed> {
     /// The number of its function.
     pub(super) function: u64,
-    pub(super) arguments: Enclosed,
+    pub(super) arguments: A,
     pub(super) name: Option<String>,
     pub(super) vp: Option<u32>,
 }
@@ -60,16 +62,42 @@ pub(super) enum Order {
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Reply {
+pub(super) enum Reply<V = Enclosed> {
     /// There is no such thread, or nobody was to ask any more.
     NoThread,
     Done,
     Refused(Refused),
     /// Whether there was something to resume.
     Resumed(bool),
-    Ended(End),
+    Ended(End<V>),
     /// The process that asks, or has spawned the thread, holds as much here as it may.
     Full,
+}
+
+/// A reply, as it is written.
+pub(super) enum Answer {
+    Reply(Reply),
+    /// That it has ended so. What was kept of the thread, if that is nobody's any more, is dropped when it is told.
+    Ended {
+        end: Arc<End>,
+        _kept: Option<Entry>,
+    },
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply)
+    }
+}
+
+impl Serialize for Answer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Reply(reply) => reply.serialize(serializer),
+            // As the derived one would. (A test holds them against each other.)
+            Self::Ended { end, .. } => serializer.serialize_newtype_variant("Reply", 4, "Ended", &**end),
+        }
+    }
 }
 
 /// Why a request to a thread was refused.
@@ -82,9 +110,9 @@ pub(super) enum Refused {
 
 /// How a thread has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum End {
+pub(super) enum End<V = Enclosed> {
     /// With this value; it is empty for those who only watch.
-    Value(Enclosed),
+    Value(V),
     Panicked(String),
     Cancelled,
 }
@@ -199,6 +227,16 @@ mod tests {
         ];
         unspawned.map(Err::<Slot, _>).iter().for_each(is_safe_from);
         is_safe_from(&Ok::<_, Unspawned>(slot));
+    }
+
+    #[test]
+    fn an_answer_is_written_as_a_reply() {
+        let ends = [End::Value(Enclosed::from(vec![1_u8, 2])), End::Panicked("why".into()), End::Cancelled];
+        for end in ends {
+            let reply = encode(&Reply::Ended(end.clone())).unwrap();
+            assert_eq!(encode(&Answer::Ended { end: Arc::new(end), _kept: None }).unwrap(), reply);
+            assert_eq!(encode(&Answer::Reply(decode(&reply).unwrap())).unwrap(), reply);
+        }
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 
 use chanter::Event;
-use chanter::base::{Lock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
+use chanter::base::{Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
 
-use super::caller::Undo;
+use super::caller::{Left, State, Undo};
 use super::error::CallError;
 use crate::engine::Peer;
 use crate::node::Node;
@@ -17,18 +17,29 @@ use crate::wire::Body;
 /// What a call comes to.
 pub(crate) type Outcome = Result<Body, CallError>;
 
-/// Where the answer is put.
-pub(crate) struct Answer {
-    state: Lock<State>,
+/// Where an answer is put that somebody waits for: a place among the [`Answers`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot(u32);
+
+impl Spot {
+    /// That of a request for whose answer nobody waits.
+    pub(super) const NONE: Self = Self(u32::MAX);
 }
 
-/// What is behind the lock of an answer.
-pub(super) struct State {
+/// The answers that somebody waits for, behind the lock of the calls. Each has its spot as long as its [`Ticket`] lives.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// Those who wait are queued there, so they do not move.
+    #[allow(clippy::vec_box, reason = "see above")]
+    spots: Vec<Box<Expected>>,
+    free: Vec<Spot>,
+}
+
+/// An answer that somebody waits for.
+struct Expected {
     outcome: Option<Outcome>,
     /// It was put here, whether it was taken or not.
     has_come: bool,
-    /// Nobody waits any more: what is to be done with what comes.
-    undo: Option<Undo>,
     waiting: Queue<Note>,
 }
 
@@ -36,29 +47,38 @@ pub(super) struct State {
 #[derive(Default)]
 pub(super) struct Note(Option<Outcome>);
 
-impl Answer {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            state: Lock::new(State { outcome: None, has_come: false, undo: None, waiting: Queue::new() }),
+impl Answers {
+    /// A spot for an answer.
+    pub(super) fn expect(&mut self) -> Spot {
+        self.free.pop().unwrap_or_else(|| {
+            self.spots.push(Box::new(Expected { outcome: None, has_come: false, waiting: Queue::new() }));
+            Spot(self.spots.len() as u32 - 1)
         })
     }
 
-    /// The answer has come; once. It comes back if nobody waits any more, and something is to be done with it.
-    #[must_use]
-    pub(super) fn put(&self, outcome: Outcome) -> Option<(Undo, Outcome)> {
-        let mut wakes = Wakes::new();
-        {
-            let mut state = self.state.lock();
-            state.has_come = true;
-            if let Some(undo) = state.undo.take() {
-                return Some((undo, outcome));
-            }
-            let mut outcome = Some(outcome);
-            state.waiting.serve(&mut wakes, |note| note.0 = outcome.take());
-            state.outcome = outcome;
-        }
-        wakes.queue();
-        None
+    fn get(&self, spot: Spot) -> &Expected {
+        &self.spots[spot.0 as usize]
+    }
+
+    fn get_mut(&mut self, spot: Spot) -> &mut Expected {
+        &mut self.spots[spot.0 as usize]
+    }
+
+    /// The answer has come; once.
+    pub(super) fn put(&mut self, spot: Spot, outcome: Outcome, wakes: &mut Wakes) {
+        let expected = self.get_mut(spot);
+        expected.has_come = true;
+        let mut outcome = Some(outcome);
+        expected.waiting.serve(wakes, |note| note.0 = outcome.take());
+        expected.outcome = outcome;
+    }
+
+    /// Nobody waits there any more: whether the answer has come, and the answer, if nobody took it.
+    pub(super) fn give_back(&mut self, spot: Spot) -> (bool, Option<Outcome>) {
+        let expected = self.get_mut(spot);
+        let left = (std::mem::take(&mut expected.has_come), expected.outcome.take());
+        self.free.push(spot);
+        left
     }
 }
 
@@ -78,56 +98,46 @@ pub(super) struct Ticket {
     node: Arc<Node>,
     peer: Peer,
     request: u64,
-    answer: Arc<Answer>,
+    spot: Spot,
     unwanted: Unwanted,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let undo = match self.unwanted {
-            Unwanted::Undo(undo) => Some(undo),
-            Unwanted::Withdraw | Unwanted::Let => None,
-        };
-        let (has_come, outcome) = {
-            let mut state = self.answer.state.lock();
-            if !state.has_come {
-                // Who has taken the request out of the table, and not put its answer here yet, finds this.
-                state.undo = undo;
-            }
-            (state.has_come, state.outcome.take())
-        };
-        if !has_come {
-            self.node.give_up(self.request, self.unwanted);
-        } else if let (Some(outcome), Some(undo)) = (outcome, undo) {
+        let left = self.node.calls.lock().leave(self.spot, self.request, self.unwanted);
+        match (left, self.unwanted) {
+            (Left::Pending(holder), Unwanted::Withdraw) => self.node.withdraw_from(holder, self.request),
             // Nobody took it.
-            undo(&self.node, self.peer, outcome);
+            (Left::Answered(Some(outcome)), Unwanted::Undo(undo)) => undo(&self.node, self.peer, outcome),
+            _ => {}
         }
     }
 }
 
-// SAFETY: the queue is a field of the state, which stays behind the lock; nothing is dropped under it.
+// SAFETY: the queue is in the ticket's spot, which is its own as long as it lives, and does not move; it stays behind the lock of the
+// calls. Nothing is dropped under that but our own answers.
 unsafe impl Place for Ticket {
     type Note = Note;
     type State = State;
 
     fn lock(&self) -> impl DerefMut<Target = State> {
-        self.answer.state.lock()
+        self.node.calls.lock()
     }
 
     fn queue<'a>(&self, state: &'a mut State, _note: &Note) -> &'a mut Queue<Note> {
-        &mut state.waiting
+        &mut state.answers.get_mut(self.spot).waiting
     }
 
     fn is_ready(&self, state: &State, _note: &Note) -> bool {
-        state.outcome.is_some()
+        state.answers.get(self.spot).outcome.is_some()
     }
 
     fn act(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
-        note.0 = state.outcome.take();
+        note.0 = state.answers.get_mut(self.spot).outcome.take();
     }
 
     fn undo(&self, state: &mut State, note: &mut Note, _wakes: &mut Wakes) {
-        state.outcome = note.0.take();
+        state.answers.get_mut(self.spot).outcome = note.0.take();
     }
 }
 
@@ -135,14 +145,8 @@ unsafe impl Place for Ticket {
 pub(super) struct Awaited(Ticket);
 
 impl Awaited {
-    pub(super) fn new(
-        node: Arc<Node>,
-        peer: Peer,
-        request: u64,
-        answer: Arc<Answer>,
-        unwanted: Unwanted,
-    ) -> Self {
-        Self(Ticket { node, peer, request, answer, unwanted })
+    pub(super) fn new(node: Arc<Node>, peer: Peer, request: u64, spot: Spot, unwanted: Unwanted) -> Self {
+        Self(Ticket { node, peer, request, spot, unwanted })
     }
 }
 

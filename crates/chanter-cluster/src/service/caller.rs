@@ -1,20 +1,18 @@
 //! The caller's side: requests that are under way from this process.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use chanter::Event;
-use chanter::base::{BiasedGuard, BiasedLock};
+use chanter::base::{BiasedGuard, BiasedLock, Wakes};
 use chanter::prelude::*;
-use foldhash::fast::RandomState;
 use serde::de::DeserializeOwned;
 
 use super::Ask;
-use super::awaited::{Answer, Awaited, Outcome, Unwanted};
+use super::awaited::{Answers, Awaited, Outcome, Spot, Unwanted};
 use super::error::{Begun, CallError};
 use super::handed::{Heard, Pending};
-use super::load::Load;
+use super::load::Loads;
 use crate::engine::{Lane, Peer, Why};
 use crate::node::Node;
 use crate::wire::{Body, Control, Ended, Number};
@@ -24,11 +22,22 @@ pub(crate) struct Calls {
     state: BiasedLock<State>,
 }
 
+/// What is behind the lock of the calls: those that are pending, and the answers that somebody waits for. A call is pending until its
+/// answer is put into its spot.
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     last: u64,
     pending: Pending<Kept>,
-    loads: HashMap<Peer, Load, RandomState>,
+    loads: Loads<1>,
+    pub(super) answers: Answers,
+}
+
+/// What a call was that nobody waits for any more.
+pub(super) enum Left {
+    /// It has no answer yet, and that process has it.
+    Pending(Peer),
+    /// It has ended. If nobody took its answer, that.
+    Answered(Option<Outcome>),
 }
 
 /// What is kept of a call that is pending.
@@ -44,7 +53,7 @@ struct Kept {
 /// What to do with an answer.
 enum Then {
     /// Somebody waits for it.
-    Tell(Arc<Answer>),
+    Tell(Spot),
     /// Nobody does, but somebody has to clean up: what a call that was withdrawn has left there.
     Undo(Undo),
     /// Nothing.
@@ -61,7 +70,7 @@ impl Default for Calls {
 }
 
 impl Calls {
-    fn lock(&self) -> BiasedGuard<'_, State> {
+    pub(super) fn lock(&self) -> BiasedGuard<'_, State> {
         self.state.lock()
     }
 }
@@ -70,10 +79,43 @@ impl State {
     /// Who had it, and what was kept.
     fn end(&mut self, request: u64) -> Option<(Peer, Kept)> {
         let (holder, kept) = self.pending.end(request)?;
-        if let Some(load) = self.loads.get_mut(&kept.asked) {
-            load.remove(kept.bytes);
-        }
+        self.loads.of(kept.asked, 0).remove(kept.bytes);
         Some((holder, kept))
+    }
+
+    /// A call has ended so. What nobody waits for comes back, with what is to be done with it, to be dropped when the lock is free.
+    #[must_use]
+    fn tell(&mut self, then: Then, outcome: Outcome, wakes: &mut Wakes) -> Option<(Option<Undo>, Outcome)> {
+        match then {
+            Then::Tell(spot) => {
+                self.answers.put(spot, outcome, wakes);
+                None
+            }
+            Then::Undo(undo) => Some((Some(undo), outcome)),
+            Then::Count => Some((None, outcome)),
+        }
+    }
+
+    /// An answer that has come before there was a request.
+    fn answered(&mut self, outcome: Outcome) -> Spot {
+        let spot = self.answers.expect();
+        self.answers.put(spot, outcome, &mut Wakes::new());
+        spot
+    }
+
+    /// Nobody waits for the answer of a call any more.
+    pub(super) fn leave(&mut self, spot: Spot, request: u64, unwanted: Unwanted) -> Left {
+        let (has_come, outcome) = self.answers.give_back(spot);
+        if has_come {
+            return Left::Answered(outcome);
+        }
+        let Some((holder, kept)) = self.pending.get_mut(request) else { return Left::Answered(None) };
+        kept.then = match unwanted {
+            Unwanted::Undo(undo) => Then::Undo(undo),
+            Unwanted::Withdraw | Unwanted::Let => Then::Count,
+        };
+        kept.is_withdrawn = matches!(unwanted, Unwanted::Withdraw);
+        Left::Pending(holder)
     }
 }
 
@@ -132,28 +174,23 @@ impl At {
         ask: Ask<A>,
     ) -> impl Event<Output = Result<A, CallError>> + Send + use<A> {
         let Ask { name, number, body, .. } = ask;
-        let made = self.make(name, number, body, Unwanted::Let);
+        let made = self.clone().make(name, number, body, Unwanted::Let);
         made.wrap(|outcome| outcome.and_then(|body| read(&body)))
     }
 
     fn make(
-        &self,
+        self,
         name: &'static str,
         number: Number,
         body: Result<Body, String>,
         unwanted: Unwanted,
     ) -> Awaited {
-        let answer = Answer::new();
-        let then = Then::Tell(Arc::clone(&answer));
-        let request = body
+        let Self { node, peer } = self;
+        let made = body
             .map_err(CallError::Encode)
-            .and_then(|body| self.node.request(self.peer, name, number, &mut Some(body), then, false));
-        let request = request.unwrap_or_else(|error| {
-            // Somebody waits: the event is made below.
-            let _ = answer.put(Err(error));
-            0
-        });
-        Awaited::new(Arc::clone(&self.node), self.peer, request, answer, unwanted)
+            .and_then(|body| node.request(peer, name, number, &mut Some(body), For::One, false));
+        let (request, spot) = made.unwrap_or_else(|error| (0, node.calls.lock().answered(Err(error))));
+        Awaited::new(node, peer, request, spot, unwanted)
     }
 
     /// A request that those who are asked may hand on. The body comes back if too many are under way.
@@ -163,20 +200,14 @@ impl At {
         number: Number,
         body: Body,
     ) -> Result<Awaited, Body> {
-        let answer = Answer::new();
-        let then = Then::Tell(Arc::clone(&answer));
         let mut body = Some(body);
-        let request = match self.node.request(self.peer, name, number, &mut body, then, true) {
-            Ok(request) => request,
-            Err(error) => {
-                if let (CallError::Full(_), Some(body)) = (&error, body) {
-                    return Err(body);
-                }
-                let _ = answer.put(Err(error));
-                0
-            }
+        let made = self.node.request(self.peer, name, number, &mut body, For::One, true);
+        let (request, spot) = match (made, body) {
+            (Ok(made), _) => made,
+            (Err(CallError::Full(_)), Some(body)) => return Err(body),
+            (Err(error), _) => (0, self.node.calls.lock().answered(Err(error))),
         };
-        Ok(Awaited::new(Arc::clone(&self.node), self.peer, request, answer, Unwanted::Withdraw))
+        Ok(Awaited::new(Arc::clone(&self.node), self.peer, request, spot, Unwanted::Withdraw))
     }
 
     /// Makes a request for whose answer nobody waits. It runs to its end, whatever becomes of this process, unless the
@@ -187,8 +218,16 @@ impl At {
     /// long, or too many are under way.
     pub fn post<A>(&self, ask: Ask<A>) -> Result<(), CallError> {
         let body = ask.body.map_err(CallError::Encode)?;
-        self.node.request(self.peer, ask.name, ask.number, &mut Some(body), Then::Count, false).map(drop)
+        self.node.request(self.peer, ask.name, ask.number, &mut Some(body), For::Nobody, false).map(drop)
     }
+}
+
+/// For whom a request is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    /// Somebody waits for its answer.
+    One,
+    Nobody,
 }
 
 /// An answer's value.
@@ -197,16 +236,16 @@ pub(crate) fn read<A: DeserializeOwned>(body: &Body) -> Result<A, CallError> {
 }
 
 impl Node {
-    /// Makes a request: its number. Takes the body, unless too many are under way.
+    /// Makes a request: its number, and where its answer will be. Takes the body, unless too many are under way.
     fn request(
         self: &Arc<Self>,
         to: Peer,
         name: &'static str,
         service: Number,
         place: &mut Option<Body>,
-        then: Then,
+        whom: For,
         may_be_handed_on: bool,
-    ) -> Result<u64, CallError> {
+    ) -> Result<(u64, Spot), CallError> {
         let length = place.as_ref().map_or(0, Body::length_away);
         let is_here = to == self.me();
         let longest =
@@ -214,17 +253,19 @@ impl Node {
         if length > longest as usize {
             return Err(CallError::TooLong { length, longest });
         }
-        let is_post = matches!(then, Then::Count);
-        let request = {
+        let is_post = whom == For::Nobody;
+        let (request, spot) = {
             let mut state = self.calls.lock();
-            if !state.loads.entry(to).or_default().add(length) {
+            if !state.loads.of(to, 0).add(length) {
                 return Err(CallError::Full(to));
             }
             state.last += 1;
             let request = state.last;
+            let spot = if is_post { Spot::NONE } else { state.answers.expect() };
+            let then = if is_post { Then::Count } else { Then::Tell(spot) };
             let kept = Kept { asked: to, name, bytes: length, then, is_withdrawn: false };
             state.pending.insert(request, to, may_be_handed_on, kept);
-            request
+            (request, spot)
         };
         let body = place.take().unwrap_or_else(|| Body::with_capacity(0));
         let control = Control::Ask { service, request, is_post };
@@ -232,71 +273,49 @@ impl Node {
             self.take_in(to, control, body);
             self.ring();
         } else if let Err(why) = self.transmit_control(to, Lane::User, control, body) {
+            let mut state = self.calls.lock();
             // Whoever has seen it go may have ended the request already.
-            return match self.calls.lock().end(request) {
-                Some(_) => Err(CallError::Lost { process: to, why, begun: Begun::No }),
-                None => Ok(request),
-            };
+            if let Some((_, kept)) = state.end(request) {
+                if let Then::Tell(spot) = kept.then {
+                    state.answers.give_back(spot);
+                }
+                return Err(CallError::Lost { process: to, why, begun: Begun::No });
+            }
         }
-        Ok(request)
+        Ok((request, spot))
     }
 
     /// A request of this process was answered. `None`: it made no sense.
     pub(crate) fn answered(&self, by: Peer, request: u64, hops: u32, ended: Ended, body: Body) -> Option<()> {
-        let (holder, kept) = {
+        let mut wakes = Wakes::new();
+        let (holder, unwanted) = {
             let mut state = self.calls.lock();
             if !state.pending.may_answer(request, by, hops) {
                 return None;
             }
-            state.end(request)?
+            let (holder, Kept { name, then, .. }) = state.end(request)?;
+            let outcome = match ended {
+                Ended::Well => Ok(body),
+                _ => Err(failure(by, name, ended, &body)),
+            };
+            (holder, state.tell(then, outcome, &mut wakes))
         };
-        let text = |body: &Body| String::from_utf8_lossy(body).into_owned();
-        let name = kept.name;
-        let outcome = match ended {
-            Ended::Well => Ok(body),
-            Ended::Panicked => Err(CallError::Panicked(text(&body))),
-            Ended::NoService => Err(CallError::NoService { process: by, name }),
-            Ended::Refused => Err(CallError::Refused { process: by, name }),
-            Ended::BadRequest => Err(CallError::BadRequest(text(&body))),
-            Ended::BadAnswer => Err(CallError::BadAnswer(text(&body))),
-            Ended::GivenUp => Err(CallError::GivenUp),
-            Ended::NotBegun => Err(CallError::NotBegun(text(&body))),
-        };
-        self.tell(holder, kept, outcome);
+        wakes.queue();
+        self.undo(holder, unwanted);
         Some(())
     }
 
-    fn tell(&self, holder: Peer, kept: Kept, outcome: Outcome) {
-        let unwanted = match kept.then {
-            Then::Tell(answer) => answer.put(outcome),
-            Then::Undo(undo) => Some((undo, outcome)),
-            Then::Count => None,
-        };
-        if let Some((undo, outcome)) = unwanted
+    /// Does with an answer that nobody waits for what is to be done with it.
+    fn undo(&self, holder: Peer, unwanted: Option<(Option<Undo>, Outcome)>) {
+        if let Some((Some(undo), outcome)) = unwanted
             && let Some(node) = self.again()
         {
             undo(&node, holder, outcome);
         }
     }
 
-    /// Nobody waits for an answer any more: if it has not come, the server is told, or what is said is done with it.
-    pub(super) fn give_up(&self, request: u64, unwanted: Unwanted) {
-        let to = {
-            let mut state = self.calls.lock();
-            let Some((to, kept)) = state.pending.get_mut(request) else { return };
-            kept.then = match unwanted {
-                Unwanted::Undo(undo) => Then::Undo(undo),
-                Unwanted::Withdraw | Unwanted::Let => Then::Count,
-            };
-            kept.is_withdrawn = matches!(unwanted, Unwanted::Withdraw);
-            to
-        };
-        if matches!(unwanted, Unwanted::Withdraw) {
-            self.withdraw_from(to, request);
-        }
-    }
-
-    fn withdraw_from(&self, to: Peer, request: u64) {
+    /// Nobody waits for the answer of a request that this process has.
+    pub(super) fn withdraw_from(&self, to: Peer, request: u64) {
         let control = Control::Withdraw { request };
         if to == self.me() {
             self.take_in(to, control, Body::with_capacity(0));
@@ -332,14 +351,34 @@ impl Node {
 
     /// A process has gone, and these requests had not left.
     pub(crate) fn lose_calls(&self, peer: Peer, why: Why, unsent: &[u64]) {
-        let lost: Vec<(u64, Kept)> = {
+        let mut wakes = Wakes::new();
+        let unwanted: Vec<_> = {
             let mut state = self.calls.lock();
             let lost = state.pending.of(peer).into_iter();
-            lost.filter_map(|request| Some((request, state.end(request)?.1))).collect()
+            let ended = lost.filter_map(|request| {
+                let (_, kept) = state.end(request)?;
+                let begun = if unsent.contains(&request) { Begun::No } else { Begun::Unknown };
+                state.tell(kept.then, Err(CallError::Lost { process: peer, why, begun }), &mut wakes)
+            });
+            ended.collect()
         };
-        for (request, kept) in lost {
-            let begun = if unsent.contains(&request) { Begun::No } else { Begun::Unknown };
-            self.tell(peer, kept, Err(CallError::Lost { process: peer, why, begun }));
-        }
+        wakes.queue();
+        unwanted.into_iter().for_each(|unwanted| self.undo(peer, Some(unwanted)));
+    }
+}
+
+/// What the end of a request, but for a good one, is for who has made it.
+#[cold]
+fn failure(process: Peer, name: &'static str, ended: Ended, body: &Body) -> CallError {
+    let text = || String::from_utf8_lossy(body).into_owned();
+    match ended {
+        Ended::Panicked => CallError::Panicked(text()),
+        Ended::NoService => CallError::NoService { process, name },
+        Ended::Refused => CallError::Refused { process, name },
+        Ended::BadRequest => CallError::BadRequest(text()),
+        Ended::BadAnswer => CallError::BadAnswer(text()),
+        Ended::GivenUp => CallError::GivenUp,
+        Ended::NotBegun => CallError::NotBegun(text()),
+        Ended::Well => unreachable!("that is no failure"),
     }
 }

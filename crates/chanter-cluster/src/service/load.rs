@@ -4,6 +4,8 @@
 //! until before its answer is sent: so what is within the caller's bound is within the server's, and whoever is over that
 //! has not counted.
 
+use crate::engine::Peer;
+
 /// So many requests of a process, with so many bytes, may be under way to another one. A single one may be longer.
 /// (Who waits for a thread's end has one under way.)
 pub(super) const MOST_REQUESTS: u32 = 1 << 14;
@@ -34,6 +36,27 @@ impl Load {
     pub(super) fn remove(&mut self, bytes: usize) {
         self.requests -= 1;
         self.bytes -= bytes as u64;
+    }
+}
+
+/// The loads of all processes, `N` of each, by their numbers: those are few, and follow each other.
+#[derive(Debug)]
+pub(super) struct Loads<const N: usize>(Vec<[Load; N]>);
+
+impl<const N: usize> Default for Loads<N> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<const N: usize> Loads<N> {
+    /// One of a process that there is.
+    pub(super) fn of(&mut self, peer: Peer, which: usize) -> &mut Load {
+        let at = peer.0 as usize;
+        if at >= self.0.len() {
+            self.0.resize(at + 1, [Load::default(); N]);
+        }
+        &mut self.0[at][which]
     }
 }
 

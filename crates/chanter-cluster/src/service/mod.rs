@@ -86,6 +86,16 @@ impl<Q: Serialize, A> Service<Q, A> {
         Ask { name: self.name, number: self.number, body: encode(question), answer: PhantomData }
     }
 
+    /// A request that is written as one of those.
+    pub(crate) fn ask_as(&self, question: &impl Serialize) -> Ask<A> {
+        Ask { name: self.name, number: self.number, body: encode(question), answer: PhantomData }
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> Number {
+        self.number
+    }
+
     /// A request that cannot be written down: whoever makes it is told.
     pub(crate) fn cannot(&self, error: String) -> Ask<A> {
         Ask { name: self.name, number: self.number, body: Err(error), answer: PhantomData }

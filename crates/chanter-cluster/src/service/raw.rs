@@ -147,8 +147,8 @@ where
         let work = handler(caller, body);
         spawn_parasite(super::registry::run(owed, move || async move {
             match work.await {
-                Ok(body) => (Ended::Well, body),
-                Err(why) => (Ended::BadRequest, Body::copied_from(why.as_bytes())),
+                Ok(body) => (Ended::Well, body, ()),
+                Err(why) => (Ended::BadRequest, Body::copied_from(why.as_bytes()), ()),
             }
         }));
     })
@@ -216,7 +216,10 @@ async fn run(duty: Duty, work: impl Future<Output = Result<Body, String>>) {
 
 impl Duty {
     fn is_withdrawn(&self, cx: Option<&Context<'_>>) -> bool {
-        self.0.lock().as_ref().is_some_and(|owed| owed.is_withdrawn(cx.map(Context::waker)))
+        self.0.lock().as_mut().is_some_and(|owed| match cx {
+            None => owed.is_withdrawn_or_runs(),
+            Some(cx) => owed.is_withdrawn_as_it_blocks(cx.waker()),
+        })
     }
 }
 
@@ -224,7 +227,7 @@ impl Owed {
     /// Gives the request to another process: INV-HANDED.
     fn forward(self, to: u32, service: Number, body: Body) -> Result<(), (Self, Why)> {
         let (origin, request, hops) = self.asked;
-        let Some(node) = self.node.upgrade() else { return Err((self, Why::Left)) };
+        let Some(node) = self.node() else { return Err((self, Why::Left)) };
         let (to, hops) = (Peer(to), hops.saturating_add(1));
         if to != node.me() {
             let why = node.down(to).or_else(|| match node.longest(to) {
@@ -263,11 +266,11 @@ fn pause(hops: u32) -> Duration {
 
 impl Owed {
     /// The process `to` had no room for the request: it is handed on again, once there may be some.
-    pub(super) async fn forward_again(self, to: Peer, service: Number, body: Body) {
+    pub(super) async fn forward_again(mut self, to: Peer, service: Number, body: Body) {
         let is_wanted = {
             let (_, _, hops) = self.asked;
             let mut pause = pin!(async move { after(pause(hops)).await });
-            poll_fn(|cx| match self.is_withdrawn(Some(cx.waker())) {
+            poll_fn(|cx| match self.is_withdrawn_as_it_blocks(cx.waker()) {
                 true => Poll::Ready(false),
                 false => pause.as_mut().poll(cx).map(|()| true),
             })

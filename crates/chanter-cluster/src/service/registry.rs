@@ -117,16 +117,17 @@ where
         spawn_parasite(run(owed, move || async move {
             let Self { allow, handler, .. } = &*self;
             if !allow(&caller) {
-                return (Ended::Refused, Body::with_capacity(0));
+                return (Ended::Refused, Body::with_capacity(0), None);
             }
             let question = match body.decode() {
                 Ok(question) => question,
-                Err(error) => return (Ended::BadRequest, Body::copied_from(error.as_bytes())),
+                Err(error) => return (Ended::BadRequest, Body::copied_from(error.as_bytes()), None),
             };
             drop(body);
-            match encode(&handler(caller, question).await) {
-                Ok(answer) => (Ended::Well, answer),
-                Err(error) => (Ended::BadAnswer, Body::copied_from(error.as_bytes())),
+            let answer = handler(caller, question).await;
+            match encode(&answer) {
+                Ok(body) => (Ended::Well, body, Some(answer)),
+                Err(error) => (Ended::BadAnswer, Body::copied_from(error.as_bytes()), Some(answer)),
             }
         }));
     }
@@ -144,25 +145,29 @@ where
 }
 
 /// Runs a request: to its end, or until it is withdrawn. All of it is the user's code, which may panic. The future is made in
-/// its place: one that is handed over would lie here twice, and be copied.
-pub(super) async fn run<W: Future<Output = (Ended, Body)>>(owed: Owed, work: impl FnOnce() -> W) {
+/// its place: one that is handed over would lie here twice, and be copied. Besides how it ends, it gives what is dropped when its caller
+/// was told.
+pub(super) async fn run<K, W: Future<Output = (Ended, Body, K)>>(mut owed: Owed, work: impl FnOnce() -> W) {
     let ended = {
         let mut work = pin!(work());
         poll_fn(|cx| {
-            if owed.is_withdrawn(None) {
+            if owed.is_withdrawn_or_runs() {
                 return Poll::Ready(None);
             }
             match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
                 Ok(Poll::Ready(ended)) => Poll::Ready(Some(Ok(ended))),
                 Err(payload) => Poll::Ready(Some(Err(payload))),
-                Ok(Poll::Pending) if owed.is_withdrawn(Some(cx.waker())) => Poll::Ready(None),
+                Ok(Poll::Pending) if owed.is_withdrawn_as_it_blocks(cx.waker()) => Poll::Ready(None),
                 Ok(Poll::Pending) => Poll::Pending,
             }
         })
         .await
     };
     match ended {
-        Some(Ok((ended, body))) => owed.end(ended, body),
+        Some(Ok((ended, body, kept))) => {
+            owed.end(ended, body);
+            drop(kept);
+        }
         Some(Err(payload)) => {
             let is_post = owed.is_post();
             owed.end(Ended::Panicked, Body::copied_from(message_of(&*payload).as_bytes()));

@@ -1,8 +1,9 @@
 //! A request that runs: who may end it, and how it is told.
 //!
-//! Two meet at a request: the thread that runs it, and whoever withdraws it. What they know of each other is behind one lock:
+//! Two meet at a request: the thread that runs it, and whoever withdraws it. What they know of each other is behind the server's lock,
+//! from its arrival until it is over:
 //!
-//! * It has *begun* when it was polled for the first time and has blocked, or ended. The server thread waits for that before it begins
+//! * It has *begun* when it was polled for the first time and has blocked, or is over. The server thread waits for that before it begins
 //!   the next (the order of requests). In place that has happened when the spawn returns.
 //! * It *runs* while it is polled. Who leaves the cluster waits until it has blocked, or ended: it may be the one that has said that
 //!   the work is over, and its answer is owed.
@@ -14,20 +15,14 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use chanter::IVar;
-use chanter::base::{Guard, Lock};
 
 use crate::engine::Peer;
 use crate::node::Node;
 use crate::wire::{Body, Ended};
 
-/// A request that has come and not ended.
+/// What is known of a request that is not over.
 #[derive(Default)]
-pub(crate) struct Running {
-    state: Lock<State>,
-}
-
-#[derive(Default)]
-struct State {
+pub(super) struct Running {
     has_begun: bool,
     runs: bool,
     is_withdrawn: bool,
@@ -37,60 +32,66 @@ struct State {
 }
 
 impl Running {
-    fn lock(&self) -> Guard<'_, State> {
-        self.state.lock()
+    /// Nobody wants the answer any more: whom to wake, when the lock is free.
+    #[must_use]
+    pub(super) fn withdraw(&mut self) -> Option<Waker> {
+        self.is_withdrawn = true;
+        self.waker.take()
     }
 
-    /// Nobody wants the answer any more.
-    pub(super) fn withdraw(&self) {
-        let waker = {
-            let mut state = self.lock();
-            state.is_withdrawn = true;
-            state.waker.take()
-        };
-        waker.into_iter().for_each(Waker::wake);
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn
     }
 
     /// Filled when it begins; `None`: it has.
-    pub(super) fn begins(&self) -> Option<IVar<()>> {
-        let mut state = self.lock();
-        if state.has_begun {
+    pub(super) fn begins(&mut self) -> Option<IVar<()>> {
+        if self.has_begun {
             return None;
         }
-        Some(state.rest.get_or_insert_with(IVar::new).clone())
+        Some(self.rest.get_or_insert_with(IVar::new).clone())
     }
 
-    /// Filled when it has blocked, or ended; `None`: it does not run.
-    pub(super) fn rests(&self) -> Option<IVar<()>> {
-        let mut state = self.lock();
-        state.runs.then(|| state.rest.get_or_insert_with(IVar::new).clone())
+    /// Filled when it has blocked, or is over; `None`: it does not run.
+    pub(super) fn rests(&mut self) -> Option<IVar<()>> {
+        self.runs.then(|| self.rest.get_or_insert_with(IVar::new).clone())
     }
 
     /// It is about to be polled, unless nobody wants it any more; whether that is so.
-    fn is_withdrawn_or_runs(&self) -> bool {
-        let mut state = self.lock();
-        state.runs = !state.is_withdrawn;
-        state.is_withdrawn
+    pub(super) fn is_withdrawn_or_runs(&mut self) -> bool {
+        self.runs = !self.is_withdrawn;
+        self.is_withdrawn
     }
 
-    /// It has blocked, or ended.
-    fn has_rested(&self, waker: Option<&Waker>) -> bool {
-        let (is_withdrawn, rest, old) = {
-            let mut state = self.lock();
-            state.has_begun = true;
-            state.runs = false;
-            let old = match waker {
-                Some(waker) if state.waker.as_ref().is_some_and(|kept| kept.will_wake(waker)) => None,
-                Some(waker) => state.waker.replace(waker.clone()),
-                None => state.waker.take(),
-            };
-            (state.is_withdrawn, state.rest.take(), old)
+    /// It has blocked; `waker` is its own.
+    pub(super) fn blocks(&mut self, waker: &Waker) -> Rested {
+        self.has_begun = true;
+        self.runs = false;
+        let old = match &self.waker {
+            Some(kept) if kept.will_wake(waker) => None,
+            _ => self.waker.replace(waker.clone()),
         };
-        drop(old);
-        if let Some(rest) = rest {
+        Rested { _old: old, rest: self.rest.take() }
+    }
+
+    /// It is over.
+    pub(super) fn ends(self) -> Rested {
+        Rested { _old: self.waker, rest: self.rest }
+    }
+}
+
+/// What is to be done when a request has blocked, or is over, and the lock is free.
+#[must_use]
+#[derive(Default)]
+pub(super) struct Rested {
+    _old: Option<Waker>,
+    rest: Option<IVar<()>>,
+}
+
+impl Rested {
+    pub(super) fn tell(self) {
+        if let Some(rest) = self.rest {
             let _ = rest.put(());
         }
-        is_withdrawn
     }
 }
 
@@ -99,34 +100,60 @@ pub(super) type Asked = (Peer, u64, u32);
 
 /// The duty to answer a request.
 pub(crate) struct Owed {
-    pub(super) node: Weak<Node>,
+    node: Served,
     pub(super) asked: Asked,
     is_post: bool,
-    running: Arc<Running>,
     is_answered: bool,
 }
 
+/// The process in which a request runs.
+enum Served {
+    /// As long as it has not blocked. (Most never do; so nothing is counted twice for those.)
+    Now(Arc<Node>),
+    /// It has: it keeps no process.
+    Blocked(Weak<Node>),
+}
+
 impl Owed {
-    pub(super) fn new(node: Weak<Node>, asked: Asked, is_post: bool, running: Arc<Running>) -> Self {
-        Self { node, asked, is_post, running, is_answered: false }
+    pub(super) fn new(node: Arc<Node>, asked: Asked, is_post: bool) -> Self {
+        Self { node: Served::Now(node), asked, is_post, is_answered: false }
+    }
+
+    /// The process, if that is still there.
+    pub(super) fn node(&self) -> Option<Arc<Node>> {
+        match &self.node {
+            Served::Now(node) => Some(Arc::clone(node)),
+            Served::Blocked(node) => node.upgrade(),
+        }
     }
 
     /// Somebody else answers it.
     pub(super) fn hand_on(mut self) {
         self.is_answered = true;
-        self.running.has_rested(None);
     }
 
     pub(super) fn is_post(&self) -> bool {
         self.is_post
     }
 
-    /// Whether nobody wants it any more. `waker`: it has blocked, and whoever withdraws it wakes that one. None: it is polled next.
-    pub(super) fn is_withdrawn(&self, waker: Option<&Waker>) -> bool {
-        match waker {
-            Some(_) => self.running.has_rested(waker),
-            None => self.running.is_withdrawn_or_runs(),
+    /// Whether nobody wants it any more. If somebody does, it is polled next.
+    pub(super) fn is_withdrawn_or_runs(&self) -> bool {
+        match &self.node {
+            Served::Now(node) => node.is_request_withdrawn_or_runs(self.asked),
+            Served::Blocked(node) => {
+                node.upgrade().is_some_and(|node| node.is_request_withdrawn_or_runs(self.asked))
+            }
         }
+    }
+
+    /// The same, of one that has blocked: whoever withdraws it wakes that one.
+    pub(super) fn is_withdrawn_as_it_blocks(&mut self, waker: &Waker) -> bool {
+        let Some(node) = self.node() else { return false };
+        let is_withdrawn = node.request_blocks(self.asked, waker);
+        if let Served::Now(node) = &self.node {
+            self.node = Served::Blocked(Arc::downgrade(node));
+        }
+        is_withdrawn
     }
 
     /// Answers.
@@ -138,15 +165,21 @@ impl Owed {
         if std::mem::replace(&mut self.is_answered, true) {
             return;
         }
-        if let Some(node) = self.node.upgrade() {
-            node.answer_request(self.asked, ended, body);
+        match &self.node {
+            Served::Now(node) => node.answer_request(self.asked, ended, body),
+            Served::Blocked(node) => {
+                if let Some(node) = node.upgrade() {
+                    node.answer_request(self.asked, ended, body);
+                }
+            }
         }
-        self.running.has_rested(None);
     }
 }
 
 impl Drop for Owed {
     fn drop(&mut self) {
-        self.answer(Ended::GivenUp, Body::with_capacity(0));
+        if !self.is_answered {
+            self.answer(Ended::GivenUp, Body::with_capacity(0));
+        }
     }
 }

@@ -3,9 +3,10 @@
 //! Whoever polls the engine takes them in; the server thread begins them, one after the other. So no code of users runs where the
 //! engine is polled, which may be under its lock, or in the scheduler.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque, hash_map};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 
 use chanter::base::BiasedLock;
 use chanter::{IVar, spawn_parasite};
@@ -13,9 +14,9 @@ use foldhash::fast::RandomState;
 
 use super::Caller;
 use super::error::ServeError;
-use super::load::Load;
+use super::load::Loads;
 use super::registry::{Registry, Serving, Start};
-use super::run::{Asked, Owed, Running};
+use super::run::{Asked, Owed, Rested, Running};
 use crate::engine::{Lane, Peer};
 use crate::node::Node;
 use crate::wire::{Body, Control, Ended, Number};
@@ -31,8 +32,12 @@ pub(crate) struct Server {
 #[derive(Default)]
 struct State {
     arrivals: VecDeque<Arrival>,
+    /// Those that are not over, by who has made them, and their numbers there.
     running: HashMap<(Peer, u64), Entry, RandomState>,
-    loads: HashMap<By, Load, RandomState>,
+    /// For each [`As`].
+    loads: Loads<3>,
+    /// How many have come.
+    count: u64,
     /// So many requests have ended whose answers were not handed to the engine yet.
     untold: usize,
     /// Filled when there are none of those: somebody waits.
@@ -43,7 +48,7 @@ struct State {
 type By = (Peer, As);
 
 /// As what a request has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum As {
     /// It is the sender's own.
     Asked,
@@ -62,33 +67,41 @@ enum NotTaken {
 }
 
 struct Entry {
-    running: Arc<Running>,
+    /// Which of those that have come it is. (One that was handed on may come again, under the same key.)
+    count: u64,
+    running: Running,
     by: By,
     bytes: usize,
     is_post: bool,
 }
 
 impl State {
-    fn take_in(&mut self, by: By, arrival: Arrival) -> Result<(), NotTaken> {
+    fn take_in(&mut self, by: By, mut arrival: Arrival) -> Result<(), NotTaken> {
         let (key, bytes) = ((arrival.peer, arrival.request), arrival.body.len());
-        if self.running.contains_key(&key) {
-            return Err(NotTaken::Here);
-        }
-        if !self.loads.entry(by).or_default().add(bytes) {
+        let hash_map::Entry::Vacant(place) = self.running.entry(key) else { return Err(NotTaken::Here) };
+        if !self.loads.of(by.0, by.1 as usize).add(bytes) {
             return Err(NotTaken::Over(arrival.body));
         }
-        let entry = Entry { running: Arc::clone(&arrival.running), by, bytes, is_post: arrival.is_post };
-        self.running.insert(key, entry);
+        self.count += 1;
+        arrival.count = self.count;
+        let (count, is_post) = (self.count, arrival.is_post);
+        place.insert(Entry { count, running: Running::default(), by, bytes, is_post });
         self.arrivals.push_back(arrival);
         Ok(())
     }
 
-    fn is_over(&mut self, origin: Peer, request: u64) {
-        if let Some(entry) = self.running.remove(&(origin, request))
-            && let Some(load) = self.loads.get_mut(&entry.by)
-        {
-            load.remove(entry.bytes);
-        }
+    /// It is over.
+    fn end(&mut self, key: (Peer, u64)) -> Rested {
+        let Some(Entry { running, by, bytes, .. }) = self.running.remove(&key) else {
+            return Rested::default();
+        };
+        self.loads.of(by.0, by.1 as usize).remove(bytes);
+        running.ends()
+    }
+
+    /// Withdraws a call. Whom to wake.
+    fn withdraw(&mut self, key: (Peer, u64)) -> Option<Waker> {
+        self.running.get_mut(&key).filter(|entry| !entry.is_post)?.running.withdraw()
     }
 }
 
@@ -100,7 +113,8 @@ struct Arrival {
     is_post: bool,
     service: Number,
     body: Body,
-    running: Arc<Running>,
+    /// See [`Entry`].
+    count: u64,
     /// It has come back from that process, to which it goes again.
     back_from: Option<Peer>,
 }
@@ -128,6 +142,12 @@ impl Server {
         // ORDER: Release, see `has_arrivals`.
         self.has_arrivals.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Nobody wants the answer of a call any more.
+    fn withdraw(&self, key: (Peer, u64)) {
+        let waker = self.state.lock().withdraw(key);
+        waker.into_iter().for_each(Waker::wake);
     }
 
     fn next(&self) -> Option<Arrival> {
@@ -163,10 +183,8 @@ impl Node {
         let side = &self.server_side;
         match control {
             Control::Ask { service, request, is_post } => {
-                let running = Arc::default();
-                let back_from = None;
-                let arrival =
-                    Arrival { peer: from, request, hops: 0, is_post, service, body, running, back_from };
+                let (hops, count, back_from) = (0, 0, None);
+                let arrival = Arrival { peer: from, request, hops, is_post, service, body, count, back_from };
                 side.take_in((from, As::Asked), arrival).ok()
             }
             Control::Forward { service, request, origin, hops } => {
@@ -177,13 +195,8 @@ impl Node {
             }
             Control::Moved { request, to, hops } => self.moved(request, Peer(to), hops),
             Control::Withdraw { request } => {
-                let running = {
-                    let state = side.state.lock();
-                    let entry = state.running.get(&(from, request)).filter(|entry| !entry.is_post);
-                    entry.map(|entry| Arc::clone(&entry.running))
-                };
                 // It may have ended by itself.
-                running.inspect(|running| running.withdraw());
+                side.withdraw((from, request));
                 Some(())
             }
             Control::Answer { request, ended, hops } => self.answered(from, request, hops, ended, body),
@@ -197,7 +210,6 @@ impl Node {
         if origin != self.me() && self.longest(origin).is_none() {
             return None;
         }
-        let running = Arc::new(Running::default());
         let arrival = Arrival {
             peer: origin,
             request,
@@ -205,12 +217,14 @@ impl Node {
             is_post: false,
             service,
             body,
-            running: Arc::clone(&running),
+            count: 0,
             back_from: (way == As::Returned).then_some(from),
         };
         match self.server_side.take_in(by, arrival) {
             // Who tells of that may have come before.
-            Ok(()) if origin != self.me() && self.down(origin).is_some() => running.withdraw(),
+            Ok(()) if origin != self.me() && self.down(origin).is_some() => {
+                self.server_side.withdraw((origin, request));
+            }
             Ok(()) => (),
             Err(NotTaken::Here) => return None,
             // Who hands on does not count, so it is not taken for a liar.
@@ -256,9 +270,9 @@ impl Node {
 
     /// Begins the next request that has come. `None`: there is none; `Some(Some(..))`: it is filled when that one has begun.
     fn begin_next(self: &Arc<Self>) -> Option<Option<IVar<()>>> {
-        let Arrival { peer, request, hops, is_post, service, body, running, back_from } =
+        let Arrival { peer, request, hops, is_post, service, body, count, back_from } =
             self.server_side.next()?;
-        let owed = Owed::new(Arc::downgrade(self), (peer, request, hops), is_post, Arc::clone(&running));
+        let owed = Owed::new(Arc::clone(self), (peer, request, hops), is_post);
         if let Some(to) = back_from {
             spawn_parasite(owed.forward_again(to, service, body));
             return Some(None);
@@ -268,22 +282,44 @@ impl Node {
             Some(start) => start.begin(Caller::new(peer, Arc::clone(self)), owed, body),
             None => owed.end(Ended::NoService, Body::with_capacity(0)),
         }
-        Some(running.begins())
+        let mut state = self.server_side.state.lock();
+        let entry = state.running.get_mut(&(peer, request)).filter(|entry| entry.count == count);
+        Some(entry.and_then(|entry| entry.running.begins()))
+    }
+
+    /// Whether nobody wants the answer of a request any more. If somebody does, it is polled next.
+    pub(super) fn is_request_withdrawn_or_runs(&self, (peer, request, _): Asked) -> bool {
+        let mut state = self.server_side.state.lock();
+        state.running.get_mut(&(peer, request)).is_some_and(|entry| entry.running.is_withdrawn_or_runs())
+    }
+
+    /// The same, of one that has blocked; `waker` is its own.
+    pub(super) fn request_blocks(&self, (peer, request, _): Asked, waker: &Waker) -> bool {
+        let (is_withdrawn, rested) = {
+            let mut state = self.server_side.state.lock();
+            // It may have been handed on, and be here all the same, as nobody took it.
+            let Some(Entry { running, .. }) = state.running.get_mut(&(peer, request)) else { return false };
+            (running.is_withdrawn(), running.blocks(waker))
+        };
+        rested.tell();
+        is_withdrawn
     }
 
     /// A request of another process, or of this one, has ended.
     pub(super) fn answer_request(&self, (to, request, hops): Asked, ended: Ended, body: Body) {
-        {
+        // Its caller counts until it has the answer, and this process no longer than that.
+        let rested = {
             let mut state = self.server_side.state.lock();
-            state.is_over(to, request);
             state.untold += 1;
-        }
+            state.end((to, request))
+        };
         self.tell_answer((to, request, hops), ended, body);
         let all_told = {
             let mut state = self.server_side.state.lock();
             state.untold -= 1;
             if state.untold == 0 { state.all_told.take() } else { None }
         };
+        rested.tell();
         if let Some(told) = all_told {
             let _ = told.put(());
         }
@@ -293,8 +329,8 @@ impl Node {
     /// one of them comes after it has begun to run, and finds it here.)
     pub(crate) async fn let_requests_rest(&self) {
         let rests: Vec<IVar<()>> = {
-            let state = self.server_side.state.lock();
-            state.running.values().filter_map(|entry| entry.running.rests()).collect()
+            let mut state = self.server_side.state.lock();
+            state.running.values_mut().filter_map(|entry| entry.running.rests()).collect()
         };
         for rest in rests {
             rest.get().await;
@@ -327,16 +363,17 @@ impl Node {
 
     /// This process has done with a request.
     pub(super) fn is_over(&self, origin: Peer, request: u64) {
-        self.server_side.state.lock().is_over(origin, request);
+        let rested = self.server_side.state.lock().end((origin, request));
+        rested.tell();
     }
 
     /// A process has gone: its calls are withdrawn. What it has posted runs.
     pub(crate) fn lose_caller(&self, peer: Peer) {
-        let withdrawn: Vec<Arc<Running>> = {
-            let state = self.server_side.state.lock();
-            let calls = state.running.iter().filter(|((from, _), entry)| *from == peer && !entry.is_post);
-            calls.map(|(_, entry)| Arc::clone(&entry.running)).collect()
+        let wakers: Vec<Waker> = {
+            let mut state = self.server_side.state.lock();
+            let calls = state.running.iter_mut().filter(|((from, _), entry)| *from == peer && !entry.is_post);
+            calls.filter_map(|(_, entry)| entry.running.withdraw()).collect()
         };
-        withdrawn.iter().for_each(|running| running.withdraw());
+        wakers.into_iter().for_each(Waker::wake);
     }
 }

@@ -112,6 +112,23 @@ impl Body {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Appends few bytes that have just been written one by one: to read them at once the processor would wait for all of them.
+    #[inline(always)]
+    pub(super) fn extend_slowly(&mut self, bytes: &[u8]) {
+        if bytes.len() > self.bytes.capacity() - self.bytes.len() {
+            self.grow(bytes.len());
+        }
+        let length = self.bytes.len();
+        for (at, byte) in bytes.iter().enumerate() {
+            // SAFETY: there is room for as many behind ours; the two do not overlap. (Volatile: else the compiler reads them at once.)
+            unsafe {
+                self.bytes.as_mut_ptr().add(length + at).write(std::ptr::from_ref(byte).read_volatile())
+            };
+        }
+        // SAFETY: so many have been written behind `length`.
+        unsafe { self.bytes.set_len(length + bytes.len()) };
+    }
+
     /// Makes room for so many bytes more. (A vector would take memory that is kept, and give it back to the allocator.)
     #[cold]
     fn grow(&mut self, more: usize) {
@@ -157,6 +174,14 @@ impl Body {
         match &self.parcel {
             None => decode(self),
             Some(parcel) => reading(parcel, || decode(self)),
+        }
+    }
+
+    /// Reads something of it where it lies: what that carries is being read meanwhile.
+    pub(crate) fn reading<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
+        match &self.parcel {
+            None => read(self),
+            Some(parcel) => reading(parcel, || read(self)),
         }
     }
 

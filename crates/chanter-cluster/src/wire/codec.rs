@@ -1,7 +1,6 @@
 //! Values as bytes.
 
 use postcard::ser_flavors::Flavor;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::parcel::Writing;
@@ -9,13 +8,8 @@ use super::{Body, Written};
 
 /// Writes a value straight into a body.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
-    let writing = Writing::begin();
-    let begun = Writer { body: None, short: [0; SHORT], length: 0 };
-    let mut body = postcard::serialize_with_flavor(value, begun).map_err(|error| error.to_string())?;
-    if let Some(parcel) = writing.end() {
-        body.add_parcel(parcel);
-    }
-    Ok(body)
+    // Most are short. A long piece that follows takes other memory, and leaves this.
+    encode_into(Body::with_capacity(0), value)
 }
 
 /// Writes a value where a message lies in which nothing is written yet.
@@ -32,73 +26,38 @@ pub(crate) fn write<T: Serialize + ?Sized>(value: &T, written: &mut Written) -> 
 /// Appends a value to a body.
 pub(crate) fn encode_into<T: Serialize + ?Sized>(body: Body, value: &T) -> Result<Body, String> {
     let writing = Writing::begin();
-    let writer = Writer { body: Some(body), short: [0; SHORT], length: 0 };
-    let mut body = postcard::serialize_with_flavor(value, writer).map_err(|error| error.to_string())?;
+    let mut body = postcard::serialize_with_flavor(value, Writer(body)).map_err(|error| error.to_string())?;
     if let Some(parcel) = writing.end() {
         body.add_parcel(parcel);
     }
     Ok(body)
 }
 
-/// So many bytes are written before there is a body: a long piece that follows then finds one with room for it.
-const SHORT: usize = 32;
-
-/// What postcard writes goes into a body, in pieces as long as it has them.
-struct Writer {
-    body: Option<Body>,
-    short: [u8; SHORT],
-    length: usize,
-}
-
-impl Writer {
-    /// The body, with what was written before there was one, and room for so many bytes more.
-    #[inline]
-    fn begin(&mut self, more: usize) -> &mut Body {
-        let short = &self.short[..self.length];
-        self.body.get_or_insert_with(|| {
-            let mut body = Body::with_capacity(short.len() + more);
-            body.extend_from_slice(short);
-            body
-        })
-    }
-}
+/// What postcard writes goes into a body.
+struct Writer(Body);
 
 impl Flavor for Writer {
     type Output = Body;
 
-    #[inline]
+    #[inline(always)]
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        match &mut self.body {
-            Some(body) => body.push(byte),
-            None if self.length < SHORT => {
-                self.short[self.length] = byte;
-                self.length += 1;
-            }
-            None => self.begin(SHORT).push(byte),
-        }
+        self.0.push(byte);
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        match &mut self.body {
-            Some(body) => body.extend_from_slice(bytes),
-            // Numbers: few bytes that have just been written one by one.
-            None if bytes.len() <= NUMBER && self.length + bytes.len() <= SHORT => {
-                for byte in bytes {
-                    self.short[self.length] = *byte;
-                    self.length += 1;
-                }
-            }
-            None => self.begin(bytes.len()).extend_from_slice(bytes),
+        if bytes.len() <= NUMBER {
+            self.0.extend_slowly(bytes);
+        } else {
+            self.0.extend_from_slice(bytes);
         }
         Ok(())
     }
 
-    fn finalize(mut self) -> postcard::Result<Body> {
-        self.begin(0);
-        // It has just begun, if it had not before.
-        self.body.ok_or(postcard::Error::SerializeBufferFull)
+    #[inline(always)]
+    fn finalize(self) -> postcard::Result<Body> {
+        Ok(self.0)
     }
 }
 
@@ -135,7 +94,7 @@ impl Flavor for InPlace<'_> {
 
 /// Reads a value, which must take all the bytes.
 #[inline]
-pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
         Ok((_, rest)) => Err(format!("{} bytes are left over", rest.len())),
@@ -165,16 +124,33 @@ const ORDER: u8 = if cfg!(target_endian = "little") { 1 } else { 2 };
 
 impl<T: bytemuck::Pod> Serialize for Plain<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (ORDER, Bytes(bytemuck::cast_slice(&self.0))).serialize(serializer)
+        PlainBytes(bytemuck::cast_slice(&self.0)).serialize(serializer)
     }
 }
 
-impl<'de, T: bytemuck::Pod> Deserialize<'de> for Plain<T> {
+/// The bytes of a [`Plain`], wherever they lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PlainBytes<'a>(pub(crate) &'a [u8]);
+
+impl Serialize for PlainBytes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (ORDER, Bytes(self.0)).serialize(serializer)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for PlainBytes<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (order, Bytes(bytes)) = <(u8, Bytes<'de>)>::deserialize(deserializer)?;
         if order != ORDER {
             return Err(de::Error::custom("plain data of a machine with another byte order"));
         }
+        Ok(Self(bytes))
+    }
+}
+
+impl<'de, T: bytemuck::Pod> Deserialize<'de> for Plain<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let PlainBytes(bytes) = PlainBytes::deserialize(deserializer)?;
         if size_of::<T>() == 0 || bytes.len() % size_of::<T>() != 0 {
             return Err(de::Error::custom("plain data of another size"));
         }

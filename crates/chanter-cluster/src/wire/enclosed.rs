@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Body;
-use super::codec::{Plain, decode};
+use super::codec::{Plain, PlainBytes, decode};
 use super::parcel::{Parcel, being_read, reading};
 
 /// The bytes of a value, and what it carries. It is written as a [`Plain`].
@@ -59,6 +59,27 @@ impl PartialEq for Enclosed {
 impl fmt::Debug for Enclosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.bytes.fmt(f)
+    }
+}
+
+/// A body within another one, as an [`Enclosed`], while it lies where it is.
+pub(crate) struct Enclosing<'a>(pub(crate) &'a Body);
+
+impl Serialize for Enclosing<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.parcel().into_iter().for_each(|parcel| parcel.carry());
+        PlainBytes(self.0).serialize(serializer)
+    }
+}
+
+/// An [`Enclosed`] that is read where it lies; what it carries is being read.
+#[derive(Debug, Deserialize)]
+pub(crate) struct EnclosedIn<'a>(#[serde(borrow)] PlainBytes<'a>);
+
+impl EnclosedIn<'_> {
+    /// The value, which must take all the bytes.
+    pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, String> {
+        decode(self.0.0)
     }
 }
 

@@ -19,7 +19,7 @@ pub use buffer::moved;
 pub use codec::Plain;
 pub(crate) use codec::{decode, encode, encode_into, write};
 pub use control::{Control, Ended, Number};
-pub(crate) use enclosed::Enclosed;
+pub(crate) use enclosed::{Enclosed, EnclosedIn, Enclosing};
 pub use header::{
     AGAIN, BIG_ENDIAN, BUFFER, BadHeader, CARRIES, Header, Kind, LENGTH, NUMBERED, Slot, WITHDRAWN,
 };

@@ -181,8 +181,8 @@ impl<N> Queue<N> {
         Some(result)
     }
 
-    /// As `serve`, where `f` gives a message.
-    pub(super) fn give<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
+    /// As `serve`, where `f` gives a message: who has got it runs next.
+    pub fn give<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
         let (waiter, result) = self.commit_first(f)?;
         wakes.push_given(waiter);
         Some(result)
