@@ -116,6 +116,7 @@ pub mod base {
     pub use crate::vp::{Pump, PumpRest, attach_pump, choose, is_wanted, wake_first};
 
     /// The synchronization on an event: what its `IntoFuture` gives.
+    #[inline(always)]
     pub fn synchronization<E: crate::Event>(event: E) -> crate::event::Sync<E> {
         crate::event::Sync::new(event)
     }

@@ -56,6 +56,7 @@ impl Inbox {
     }
 
     /// Its name, which may be sent to others.
+    #[inline]
     pub fn name(&self) -> ThreadName {
         self.name
     }
@@ -69,6 +70,7 @@ impl Inbox {
     ///
     /// # Errors
     /// See [`SendError`](crate::SendError); a value that cannot be written is told of here, too.
+    #[inline]
     pub fn send<T: Serialize + ?Sized>(&self, to: ThreadName, tag: u32, value: &T) -> Send {
         self.node.send(self.name, to, tag, value)
     }
@@ -90,6 +92,7 @@ impl Inbox {
     /// # Errors
     /// [`Lost`](crate::RecvError::Lost) if a thread was named whose process has gone, and no message of it is left; for
     /// `ANYONE` never. [`Decode`](crate::RecvError::Decode) if what was sent is not of type `T`.
+    #[inline]
     pub fn recv<T: DeserializeOwned>(&self, from: impl Into<Source>, tag: impl Into<Tags>) -> Recv<T> {
         Recv::new(Share(self.core), Pattern { from: from.into(), tag: tag.into() })
     }

@@ -15,6 +15,7 @@ pub enum Source {
 pub const ANYONE: Source = Source::Anyone;
 
 impl From<ThreadName> for Source {
+    #[inline]
     fn from(name: ThreadName) -> Self {
         Self::Thread(name)
     }
@@ -33,6 +34,7 @@ pub enum Tags {
 pub const ANY_TAG: Tags = Tags::Any;
 
 impl From<u32> for Tags {
+    #[inline]
     fn from(tag: u32) -> Self {
         Self::Tag(tag)
     }

@@ -74,6 +74,7 @@ pub struct Note {
 }
 
 impl Note {
+    #[inline(always)]
     pub(super) fn new(pattern: Pattern) -> Self {
         Self { pattern, number: Cell::new(0), got: None }
     }

@@ -36,6 +36,7 @@ pub struct Recv<T, R = AsValue> {
 }
 
 impl<T, R> Recv<T, R> {
+    #[inline]
     pub(super) fn new(share: Share, pattern: Pattern) -> Self {
         Self { share, pattern, value: PhantomData }
     }

@@ -40,6 +40,7 @@ struct Entry {
 }
 
 /// The chunk of a place, and where in it.
+#[inline]
 fn place(index: u32) -> (usize, usize) {
     let at = index as usize + FIRST;
     let chunk = (at / FIRST).ilog2() as usize;
@@ -59,6 +60,7 @@ impl Table {
     }
 
     /// The number of the tenant that has that name.
+    #[inline]
     fn tenant(&self, generation: u32) -> u64 {
         u64::from(self.number) << 32 | u64::from(generation)
     }

@@ -140,16 +140,19 @@ impl Window {
     }
 
     /// Whether one of that length may follow those.
+    #[inline]
     pub(crate) fn has_room(messages: u32, bytes: u64, length: u64) -> bool {
         messages < MESSAGES && (bytes < SLACK || bytes + length <= BYTES)
     }
 
     /// Whether so much has been received that the sender must know.
+    #[inline]
     pub(crate) fn is_due(messages: u32, bytes: u64) -> bool {
         messages >= MESSAGES / 2 || bytes >= SLACK
     }
 
     /// Whether so much has been received that the next message that goes there should say so.
+    #[inline]
     pub(crate) fn is_worth_saying(messages: u32, bytes: u64) -> bool {
         messages >= SOME_MESSAGES || bytes >= SOME_BYTES
     }
@@ -172,7 +175,7 @@ impl Lease {
     }
 
     /// The state, if the tenant still has the window.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock(&self) -> Option<BiasedGuard<'static, State>> {
         let state = self.window.state.lock();
         (state.tenant == self.tenant).then_some(state)

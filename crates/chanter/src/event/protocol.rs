@@ -131,6 +131,7 @@ pub(crate) enum Take {
 }
 
 impl Group {
+    #[inline]
     pub(crate) fn new() -> Self {
         Self {
             state: AtomicU8::new(WAITING),
@@ -457,6 +458,7 @@ pub(crate) enum Verdict {
 }
 
 impl Offer {
+    #[inline]
     pub(crate) fn new() -> Self {
         Self {
             prev: Cell::new(MaybeUninit::uninit()),
