@@ -385,6 +385,8 @@ unsafe impl<T> Branch for JoinBranch<T> {
         unsafe {
             if self.heir {
                 joiners.inherit(state, &self.offer, at)
+            } else if state.is_complete() {
+                at.commit_alone()
             } else {
                 joiners.queue.offer(&self.offer, at, || !state.await_completion())
             }
