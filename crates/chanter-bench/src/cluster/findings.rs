@@ -29,8 +29,12 @@ fn at_most(findings: &mut Vec<Finding>, figure: String, value: Option<f64>, floo
 fn table_2(rows: &Rows, findings: &mut Vec<Finding>) {
     for row in &TABLE_2 {
         let raw = rows.ns(What::Process, row.bytes);
-        for (what, words) in [(What::ThreadPolls, "thread polls"), (What::SchedulerPolls, "scheduler polls")]
-        {
+        for (what, words) in [
+            (What::ThreadPolls, "thread polls"),
+            (What::SchedulerPolls, "scheduler polls"),
+            (What::ThreadPollsBuffers, "thread polls, in buffers"),
+            (What::SchedulerPollsBuffers, "scheduler polls, in buffers"),
+        ] {
             let more = rows.ns(what, row.bytes).zip(raw).map(|(ours, raw)| ours - raw);
             let least = if row.bytes <= 8192 { 100.0 } else { 0.0 };
             let floor = raw.map_or(least, |raw| (0.05 * raw).max(least));

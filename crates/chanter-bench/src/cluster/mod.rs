@@ -249,6 +249,8 @@ fn others(rows: &Rows) -> String {
                 format!("on one node, threads that poll, {} B in buffers", row.size)
             }
             What::ShippedBuffers => format!("on one node, default, {} B in buffers", row.size),
+            What::ThreadPollsBuffers => format!("over MPI, thread polls, {} B in buffers", row.size),
+            What::SchedulerPollsBuffers => format!("over MPI, scheduler polls, {} B in buffers", row.size),
             What::Idle => format!("a job of {} processes that wait, ns of a processor in a second", row.size),
             What::Wake => "a send to who sleeps, until it has it, p50".to_owned(),
             What::RawWake => "the same by a socket that an OS thread reads".to_owned(),

@@ -41,6 +41,9 @@ pub(crate) enum What {
     Process,
     ThreadPolls,
     SchedulerPolls,
+    /// The same, with buffers: as MPI does, they send what lies there, and the message is not written and read besides.
+    ThreadPollsBuffers,
+    SchedulerPollsBuffers,
     /// A poll that finds nothing.
     EmptyPoll,
     /// A step of a token from process to process.
@@ -146,6 +149,8 @@ async fn measure(here: &Here, engine: &Arc<Mpi>, args: &ProcessArgs) -> Result<(
             measured.round(What::Process, row.bytes).await?;
             measured.round(What::ThreadPolls, row.bytes).await?;
             measured.round(What::SchedulerPolls, row.bytes).await?;
+            measured.round(What::ThreadPollsBuffers, row.bytes).await?;
+            measured.round(What::SchedulerPollsBuffers, row.bytes).await?;
         }
     }
     for bytes in LARGE {
@@ -211,6 +216,8 @@ impl Measured {
                 }
             }
             What::ThreadPolls => self.pair.talk(Form::ThreadPolls, bytes, trips).await?,
+            What::ThreadPollsBuffers => self.pair.talk_in_buffers(Form::ThreadPolls, bytes, trips).await?,
+            What::SchedulerPollsBuffers => self.pair.talk_in_buffers(Form::QueueRing, bytes, trips).await?,
             _ => self.pair.talk(Form::QueueRing, bytes, trips).await?,
         }
         Ok(clock.elapsed())
