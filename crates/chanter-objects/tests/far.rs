@@ -228,6 +228,10 @@ async fn a_call_that_is_dropped_holds_nothing() {
     let waiting = spawn(async move { far.slowly(1).await });
     yield_now().await;
     let _ = waiting.cancel().await;
+    // What is asked behind the withdrawal is answered behind it.
+    let another = account(1);
+    let other: Ref<Account> = sent(another.refer(), &second, &first).await;
+    assert_eq!(other.slowly(1).await, Ok(2));
     tx.send(()).await.unwrap();
     holder.join().await.unwrap().unwrap();
     assert_eq!(far.slowly(1).await, Ok(2));
