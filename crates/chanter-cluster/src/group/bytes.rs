@@ -54,6 +54,16 @@ struct Writer<'a> {
     long: &'a mut Vec<u8>,
 }
 
+impl Writer<'_> {
+    #[cold]
+    fn spill(&mut self, from: usize, bytes: &[u8]) {
+        if self.long.is_empty() {
+            self.long.extend_from_slice(short(from as u64, &self.short));
+        }
+        self.long.extend_from_slice(bytes);
+    }
+}
+
 impl Flavor for Writer<'_> {
     type Output = Bytes;
 
@@ -64,18 +74,26 @@ impl Flavor for Writer<'_> {
 
     #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        let short = bytemuck::bytes_of_mut(&mut self.short);
-        let end = self.length + bytes.len();
-        if let Some(place) = short.get_mut(self.length..end) {
-            place.copy_from_slice(bytes);
-        } else {
-            if self.long.is_empty() {
-                self.long.extend_from_slice(&short[..self.length]);
-            }
-            self.long.extend_from_slice(bytes);
-        }
-        // Beyond the short ones from then on.
+        let (from, end) = (self.length, self.length + bytes.len());
+        // Beyond the short ones from then on, if they are too many.
         self.length = end;
+        if end > SHORT {
+            self.spill(from, bytes);
+        } else if bytes.len() <= 8 {
+            // A number, mostly. Made in a register: words that were written by bytes are not read before these are in the cache.
+            let number = bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            let (at, shift) = (from / 8, from % 8 * 8);
+            if let Some(word) = self.short.get_mut(at) {
+                *word |= (number << shift).to_le();
+            }
+            if shift > 0
+                && let Some(word) = self.short.get_mut(at + 1)
+            {
+                *word |= (number >> (64 - shift)).to_le();
+            }
+        } else {
+            bytemuck::bytes_of_mut(&mut self.short)[from..end].copy_from_slice(bytes);
+        }
         Ok(())
     }
 
