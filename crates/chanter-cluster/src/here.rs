@@ -51,6 +51,8 @@ pub struct Here {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// Who drops the last handle of a process has left at once, whatever that still owes: [`leave`](Here::leave) comes before.
+///
 /// # Panics
 /// The caller is no thread of a machine: each process has a thread of its own there.
 pub fn local(count: u32) -> Vec<Here> {
