@@ -124,4 +124,16 @@ mod tests {
         }
         assert!(Bytes::NONE.is_empty());
     }
+
+    #[test]
+    fn numbers_lie_across_words() {
+        let mut room = Vec::new();
+        for before in 0..16 {
+            // A float takes eight bytes, a number of 64 bits up to ten.
+            for number in [1, 300, 1 << 40, u64::MAX] {
+                let value = (&[true; 16][..before], -0.1_f64, number);
+                assert_eq!(*Bytes::of(&value, &mut room).unwrap(), *postcard::to_stdvec(&value).unwrap());
+            }
+        }
+    }
 }
