@@ -136,7 +136,7 @@ impl Node {
             lane: usize::from(lane) % LANES,
             has_more: from == HOSTILE && lane > 127,
         };
-        self.outgoing[from].send(&self.segment, to, info, bytes)
+        self.outgoing[from].send(&self.segment, to, info, bytes).is_ok()
     }
 
     /// Bits that mean something: a link, or for whom a slot is published.

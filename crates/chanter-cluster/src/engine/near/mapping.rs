@@ -17,7 +17,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use super::pull::{MOST_PROCESSES, MOST_SLOTS, Memory, Port, Slot};
 
 /// What a segment of this build begins with. Another layout has another one.
-const MAGIC: [u8; 16] = *b"chanter segment2";
+const MAGIC: [u8; 16] = *b"chanter segment3";
 const HEAD: usize = 4096;
 /// Slots of each process.
 pub(super) const SLOTS: usize = 256;

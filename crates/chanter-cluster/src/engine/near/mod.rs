@@ -64,8 +64,6 @@ pub struct Near {
     /// Which processes share the memory.
     is_near: Vec<bool>,
     out: Lock<Out>,
-    /// Some messages are begun: a hint for those who poll.
-    has_begun: AtomicBool,
     receiving: Lock<Receiving>,
     watches: Arc<Watches>,
     /// What was taken last is not freed yet: the next poll does that, and mostly nobody waits for it.
@@ -85,10 +83,6 @@ struct Out {
     begun: Vec<[Option<Begun>; LANES]>,
     /// How many of those there are.
     count: usize,
-    /// A message was refused, since another one was begun.
-    has_refused: bool,
-    /// There is room, of which the process has not been told.
-    is_given_room: bool,
     /// This process sends nothing more.
     has_left: bool,
     /// It leaves when nothing is begun.
@@ -160,14 +154,11 @@ impl Near {
                 outgoing: Outgoing::new(me, quota, &memory),
                 begun: (0..processes).map(|_| Default::default()).collect(),
                 count: 0,
-                has_refused: false,
-                is_given_room: false,
                 has_left: false,
                 leaves: false,
                 has_gone: vec![false; processes],
             }),
             watches: incoming.watches(),
-            has_begun: AtomicBool::new(false),
             has_unfreed: AtomicBool::new(false),
             receiving: Lock::new(Receiving {
                 incoming,
@@ -190,22 +181,18 @@ impl Near {
         self.is_near.get(peer.0 as usize).is_some_and(|near| *near)
     }
 
-    /// Sends pieces from `sent` on, as many as there are slots for; how far that is.
+    /// Sends pieces from `sent` on, as many as there are slots for; how far that is. If that is not the end, room is wanted.
     fn send_pieces(&self, out: &mut Out, to: usize, lane: usize, frame: &[u8], mut sent: usize) -> usize {
         let from = sent;
         while sent < frame.len() {
             let piece = &frame[sent..frame.len().min(sent + Bytes::LENGTH)];
             let has_more = sent + piece.len() < frame.len();
-            if !out.outgoing.send(&self.memory, to, Info { length: piece.len(), lane, has_more }, piece) {
-                self.has_begun.store(true, Ordering::Relaxed);
-                // Whoever frees a slot is to say so; one may be free by now.
-                out.is_given_room |= self.memory.port(self.me).want_room();
-                if !out.outgoing.has_room(&self.memory, to, lane) {
-                    break;
-                }
-                continue;
+            match out.outgoing.send(&self.memory, to, Info { length: piece.len(), lane, has_more }, piece) {
+                Ok(()) => sent += piece.len(),
+                // Whoever frees such a slot is to say so; one may be free by now.
+                Err(lack) if self.memory.port(self.me).want_room(lack) => {}
+                Err(_) => break,
             }
-            sent += piece.len();
         }
         if sent > from && self.memory.port(to).is_to_be_woken() {
             self.sockets.knock(Peer(to as u32));
@@ -213,37 +200,25 @@ impl Near {
         sent
     }
 
-    /// Goes on with what was begun.
-    fn flush(&self) {
-        // ORDER: Relaxed: it was written before anybody was asked to tell of room, and who is told sees it. It waits for the
-        // lock then, behind which it is told what was begun.
-        if !self.has_begun.load(Ordering::Relaxed) {
-            return;
-        }
+    /// There is room: goes on with what was begun, and tells those who may have something to send.
+    fn go_on(&self) {
         let mut out = self.out.lock();
-        if out.count == 0 {
-            self.has_begun.store(false, Ordering::Relaxed);
-            return;
-        }
-        let mut rings = false;
-        for to in 0..self.memory.processes() {
-            for lane in 0..LANES {
-                let Some(Begun { body, sent }) = out.begun[to][lane].take() else { continue };
-                let sent = self.send_pieces(&mut out, to, lane, body.frame(), sent);
-                if sent < body.frame().len() {
-                    out.begun[to][lane] = Some(Begun { body, sent });
-                } else {
-                    out.count -= 1;
-                    rings |= std::mem::take(&mut out.has_refused);
+        if out.count > 0 {
+            for to in 0..self.memory.processes() {
+                for lane in 0..LANES {
+                    let Some(Begun { body, sent }) = out.begun[to][lane].take() else { continue };
+                    let sent = self.send_pieces(&mut out, to, lane, body.frame(), sent);
+                    if sent < body.frame().len() {
+                        out.begun[to][lane] = Some(Begun { body, sent });
+                    } else {
+                        out.count -= 1;
+                    }
                 }
             }
+            self.leave_if_done(&mut out);
         }
-        rings |= std::mem::take(&mut out.is_given_room);
-        self.leave_if_done(&mut out);
         drop(out);
-        if rings {
-            self.sockets.ring();
-        }
+        self.sockets.ring();
     }
 
     fn leave_if_done(&self, out: &mut Out) {
@@ -319,7 +294,7 @@ impl Near {
     /// Tells those who want it that they have room; who sleeps is woken.
     fn tell_of_room(&self, receiving: &mut Receiving) {
         for sender in receiving.incoming.freed() {
-            if self.memory.port(sender).give_room() {
+            if self.memory.port(sender).give_room(self.me) {
                 self.sockets.knock(Peer(sender as u32));
             }
         }
@@ -348,6 +323,8 @@ impl Near {
             drop(out);
             sink.peer(*peer, *change);
         }
+        // Their slots are others'.
+        self.go_on();
         dying.len() as u32
     }
 
@@ -458,25 +435,17 @@ impl Engine for Near {
             return Ok(());
         }
         if out.begun[to][lane].is_some() {
-            out.has_refused = true;
             return Err(Full { body });
         }
         let sent = self.send_pieces(&mut out, to, lane, body.frame(), 0);
-        let rings = std::mem::take(&mut out.is_given_room);
-        let taken = if sent == 0 {
-            Err(Full { body })
-        } else {
-            if sent < body.frame().len() {
-                out.begun[to][lane] = Some(Begun { body, sent });
-                out.count += 1;
-            }
-            Ok(())
-        };
-        drop(out);
-        if rings {
-            self.sockets.ring();
+        if sent == 0 {
+            return Err(Full { body });
         }
-        taken
+        if sent < body.frame().len() {
+            out.begun[to][lane] = Some(Begun { body, sent });
+            out.count += 1;
+        }
+        Ok(())
     }
 
     fn has_work(&self) -> bool {
@@ -489,11 +458,8 @@ impl Engine for Near {
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
         let Some(mut receiving) = self.receiving.try_lock() else { return Polled::Nothing };
-        let is_given_room = self.memory.port(self.me).take_room();
-        self.flush();
-        if is_given_room {
-            // Others may have something to send.
-            self.sockets.ring();
+        if self.memory.port(self.me).take_room() {
+            self.go_on();
         }
         let receiving = &mut *receiving;
         if !receiving.dying.is_empty() && !receiving.has_scanned {

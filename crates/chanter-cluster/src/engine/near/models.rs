@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{self, Relaxed, Release};
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
-use super::pull::{Found, Incoming, Info, LANES, Memory, Outgoing, Port, Quota, Rules, Slot};
+use super::pull::{Found, Incoming, Info, LANES, Lack, Memory, Outgoing, Port, Quota, Rules, Slot};
 use super::sync::{ENDS_AT, weakened};
 
 const RECEIVER: usize = 0;
@@ -78,7 +78,7 @@ fn sender_by(
         for number in 0..count {
             let ends_at = ends_at.filter(|(last, _)| *last == number).map(|(_, at)| at);
             ENDS_AT.with(|at| at.set(ends_at));
-            while !outgoing.send(&*node, RECEIVER, INFO, &[number]) {
+            while outgoing.send(&*node, RECEIVER, INFO, &[number]).is_err() {
                 thread::yield_now();
             }
             if ends_at.is_some() {
@@ -332,7 +332,7 @@ fn falls_asleep(node: &Arc<Node>, mut outgoing: Outgoing, incoming: &Incoming) {
     let sending = {
         let node = Arc::clone(node);
         thread::spawn(move || {
-            assert!(outgoing.send(&*node, RECEIVER, INFO, &[1]));
+            outgoing.send(&*node, RECEIVER, INFO, &[1]).unwrap();
             node.port(RECEIVER).is_to_be_woken()
         })
     };
@@ -346,7 +346,7 @@ fn falls_asleep(node: &Arc<Node>, mut outgoing: Outgoing, incoming: &Incoming) {
 fn woken_by_what_is_watched() {
     let node = Node::new(2);
     let mut outgoing = Outgoing::new(1, WATCHED, &*node);
-    assert!(outgoing.send(&*node, RECEIVER, INFO, &[0]));
+    outgoing.send(&*node, RECEIVER, INFO, &[0]).unwrap();
     let mut incoming = Incoming::new(RECEIVER, &*node);
     assert!(!Got::default().take(&mut incoming, &node));
     falls_asleep(&node, outgoing, &incoming);
@@ -369,7 +369,7 @@ fn one_takes_and_another_one_falls_asleep() {
     let node = Node::new(2);
     let mut outgoing = Outgoing::new(1, WATCHED, &*node);
     for number in 0..2 {
-        assert!(outgoing.send(&*node, RECEIVER, INFO, &[number]));
+        outgoing.send(&*node, RECEIVER, INFO, &[number]).unwrap();
     }
     let mut incoming = Incoming::new(RECEIVER, &*node);
     let mut got = Got::default();
@@ -383,7 +383,7 @@ fn one_takes_and_another_one_falls_asleep() {
     };
     got.take(&mut incoming, &node);
     let sleeps = looking.join().unwrap();
-    assert!(outgoing.send(&*node, RECEIVER, INFO, &[2]));
+    outgoing.send(&*node, RECEIVER, INFO, &[2]).unwrap();
     let rings = node.port(RECEIVER).is_to_be_woken();
     assert!(!sleeps || rings);
     got.take(&mut incoming, &node);
@@ -413,23 +413,36 @@ fn bells_need_their_order() {
     needs("bell_fence_of_sender", Ordering::AcqRel, woken);
 }
 
-/// INV-BELL for room: a sender waits for a slot, and sleeps if it sees none.
-fn told_of_room() {
+/// As the engine looks for room, and says that it wants some. True: there is none.
+fn waits_for_room(outgoing: &mut Outgoing, node: &Node, receiver: usize) -> bool {
+    loop {
+        match outgoing.find_room(node, receiver, 0) {
+            Ok(()) => return false,
+            Err(lack) if node.port(1).want_room(lack) => {}
+            Err(_) => return true,
+        }
+    }
+}
+
+/// A receiver takes a piece, and tells its sender of the room; whether it wakes that.
+fn takes_and_gives_room(node: &Arc<Node>, receiver: usize) -> JoinHandle<bool> {
+    let node = Arc::clone(node);
+    thread::spawn(move || {
+        let mut got = Got::default();
+        assert!(!got.take(&mut Incoming::new(receiver, &*node), &node));
+        node.port(1).give_room(receiver)
+    })
+}
+
+/// INV-BELL for room: a sender waits for a slot of its receiver's, so often, and sleeps if it sees none.
+fn told_of_room(times: u8) {
     let node = Node::new(1);
     let quota = Quota { lanes: [1; LANES], ..LINKED };
     let mut outgoing = Outgoing::new(1, quota, &*node);
-    assert!(outgoing.send(&*node, RECEIVER, INFO, &[0]));
-    let taking = {
-        let node = Arc::clone(&node);
-        thread::spawn(move || {
-            let mut got = Got::default();
-            assert!(!got.take(&mut Incoming::new(RECEIVER, &*node), &node));
-            node.port(1).give_room()
-        })
-    };
+    outgoing.send(&*node, RECEIVER, INFO, &[0]).unwrap();
+    let taking = takes_and_gives_room(&node, RECEIVER);
     let port = node.port(1);
-    let _ = port.want_room();
-    let waits = !outgoing.has_room(&*node, RECEIVER, 0);
+    let waits = (0..times).all(|_| waits_for_room(&mut outgoing, &node, RECEIVER));
     port.fall_asleep();
     let sleeps = waits && !port.is_given_room();
     let rings = taking.join().unwrap();
@@ -438,30 +451,75 @@ fn told_of_room() {
 
 #[test]
 fn who_wants_room_sees_it_or_is_woken() {
-    check(told_of_room);
+    check(|| told_of_room(1));
+    check(|| told_of_room(2));
 }
 
 #[test]
 fn room_needs_its_order() {
-    needs("bell_fence_of_sleeper", Ordering::AcqRel, told_of_room);
-    needs("bell_fence_of_sender", Ordering::AcqRel, told_of_room);
+    needs("bell_fence_of_sleeper", Ordering::AcqRel, || told_of_room(1));
+    needs("bell_fence_of_sender", Ordering::AcqRel, || told_of_room(1));
 }
 
-/// Room for one receiver is not lost when it is wanted for another one meanwhile.
+/// Where it lacks slots of everybody's, whoever frees one tells it.
+#[test]
+fn who_wants_room_of_anyone_is_told_by_each() {
+    check(|| {
+        let node = Node::new(1);
+        let mut outgoing = Outgoing::new(1, LINKED, &*node);
+        outgoing.send(&*node, 2, INFO, &[0]).unwrap();
+        let taking = takes_and_gives_room(&node, 2);
+        let waits = waits_for_room(&mut outgoing, &node, RECEIVER);
+        let port = node.port(1);
+        port.fall_asleep();
+        let sleeps = waits && !port.is_given_room();
+        let rings = taking.join().unwrap();
+        assert!(!sleeps || rings, "INV-BELL: it waits for room, and nobody wakes it");
+    });
+}
+
+/// Two receivers give room of which both is wanted; somebody takes it meanwhile, tries again, and falls asleep.
+#[test]
+fn what_two_give_is_taken_or_wakes() {
+    check(|| {
+        let node = Node::new(2);
+        let quota = Quota { lanes: [1; LANES], ..LINKED };
+        let mut outgoing = Outgoing::new(1, quota, &*node);
+        let receivers = [RECEIVER, 2];
+        let taking = receivers.map(|receiver| {
+            outgoing.send(&*node, receiver, INFO, &[0]).unwrap();
+            takes_and_gives_room(&node, receiver)
+        });
+        let mut all_wait = || receivers.map(|receiver| waits_for_room(&mut outgoing, &node, receiver));
+        let mut waits = all_wait();
+        let port = node.port(1);
+        if port.take_room() {
+            waits = all_wait();
+        }
+        port.fall_asleep();
+        let sleeps = waits.contains(&true) && !port.is_given_room();
+        let rings = taking.map(|taking| taking.join().unwrap());
+        assert!(!sleeps || rings.contains(&true), "INV-BELL: it waits for room, and nobody wakes it");
+    });
+}
+
+/// Room that one receiver gives is not lost when that of another one is wanted meanwhile.
 fn wanted_twice() {
     let node = Node::new(1);
     let port = node.port(1);
-    let _ = port.want_room();
+    assert!(port.want_room(Lack::of(RECEIVER)));
     let giving = {
         let node = Arc::clone(&node);
         thread::spawn(move || {
-            node.port(1).give_room();
+            node.port(1).give_room(RECEIVER);
         })
     };
-    let is_given = port.want_room();
+    assert!(port.want_room(Lack::of(2)));
     giving.join().unwrap();
-    assert!(is_given || port.take_room(), "INV-BELL: room was given, and nobody has seen it");
+    assert!(port.take_room(), "INV-BELL: room was given, and nobody has seen it");
     assert!(!port.take_room());
+    port.give_room(2);
+    assert!(port.take_room(), "INV-BELL: room is wanted, and was not given");
 }
 
 #[test]

@@ -35,9 +35,11 @@
 //!
 //! INV-BELL: who sends swaps the tail, or publishes in the slot that is watched, then looks whether the receiver is asleep; who
 //! falls asleep says so, then looks at the tail and at the slots that it watches. All are sequentially consistent: one sees
-//! the other. It is the same between a sender that wants room and a receiver that frees a slot; and again between that receiver, which
-//! says that there is room, and the sender that falls asleep. Of several OS threads of the
-//! receiver's that look, the last one that falls asleep knows what the others have watched: see [`Watches`].
+//! the other. It is the same between a sender that says of whom it wants room, and then looks at the slots once more, and that
+//! receiver, which frees a slot, and then looks whether its room is wanted; and again between that receiver, which
+//! says that it has given room, and the sender that falls asleep. Who was given room tries all again that waits for some, and what
+//! lacks it still is wanted still, or again. A receiver whose room nobody wants wakes nobody, whatever is wanted of others. Of
+//! several OS threads of the receiver's that look, the last one that falls asleep knows what the others have watched: see [`Watches`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,12 +60,23 @@ const NUMBER: u64 = (1 << 40) - 1;
 const FREE: u64 = 0;
 const NOTHING: u64 = 0;
 
-/// Nobody waits for room.
-const NO_MATTER: u32 = 0;
-/// The process has no slot to send with.
-const WANTED: u32 = 1;
-/// It had none, and a receiver has freed some since.
-const GIVEN: u32 = 2;
+/// In a port's `room`: a receiver has freed slots that the process had wanted.
+const GIVEN: u64 = 1 << 63;
+
+/// Whose slots a process needs before it can send: bits of its port's `room`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lack(u64);
+
+impl Lack {
+    /// Whoever frees some.
+    const ANYONE: Self = Self(1 << 62);
+
+    /// That receiver has all that may be published for it. (Those whose numbers are 62 apart share a bit: then one too many is
+    /// asked.)
+    pub(crate) fn of(receiver: usize) -> Self {
+        Self(1 << (receiver % 62))
+    }
+}
 
 /// A message, or a piece of one.
 #[repr(C, align(64))]
@@ -86,8 +99,8 @@ pub(crate) struct Port {
     first: AtomicU64,
     /// The process sleeps, and wants to be woken.
     asleep: AtomicU32,
-    /// Whether the process has something to send and no slot for it: [`WANTED`], [`GIVEN`], or neither.
-    room: AtomicU32,
+    /// Of whom the process wants slots, and whether it was [`GIVEN`] some.
+    room: AtomicU64,
     /// The process reads what is sent here.
     attached: AtomicU32,
 }
@@ -121,7 +134,7 @@ impl Port {
             tail: AtomicU64::new(NOTHING),
             first: AtomicU64::new(NOTHING),
             asleep: AtomicU32::new(0),
-            room: AtomicU32::new(NO_MATTER),
+            room: AtomicU64::new(0),
             attached: AtomicU32::new(0),
         }
     }
@@ -148,7 +161,7 @@ impl Port {
             0 => self.tail.store(bits, Ordering::Relaxed),
             1 => self.first.store(bits, Ordering::Relaxed),
             2 => self.asleep.store(bits as u32, Ordering::Relaxed),
-            _ => self.room.store(bits as u32, Ordering::Relaxed),
+            _ => self.room.store(bits, Ordering::Relaxed),
         }
     }
 }
@@ -199,37 +212,47 @@ impl Port {
         self.asleep.load(order::bell_find()) != 0 && self.asleep.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// The process has no slot to send with; whether there is one now is to be looked at once more. True: some were freed since it
-    /// said so last, which nobody has looked at.
+    /// The process has looked, and lacks slots. True: it has not said so before, and must look once more.
     #[must_use]
-    pub(crate) fn want_room(&self) -> bool {
+    pub(crate) fn want_room(&self, lack: Lack) -> bool {
+        // ORDER: Relaxed: what is still wanted was so before this look. If a receiver has given since, that is seen by who takes it.
+        if self.room.load(Ordering::Relaxed) & lack.0 != 0 {
+            return false;
+        }
         // ORDER: INV-BELL, for room.
-        let before = self.room.swap(WANTED, order::bell_asleep());
+        self.room.fetch_or(lack.0, order::bell_asleep());
         fence_of_sleeper();
-        before == GIVEN
+        true
     }
 
     /// Whether slots were freed that the process has wanted.
     pub(crate) fn is_given_room(&self) -> bool {
         // ORDER: INV-BELL, the sleeper's side.
-        self.room.load(order::bell_look()) == GIVEN
+        self.room.load(order::bell_look()) & GIVEN != 0
     }
 
-    /// Whether slots were freed that the process has wanted; once.
+    /// Whether slots were freed that the process has wanted; once. The caller tries again all that waits for some.
     pub(crate) fn take_room(&self) -> bool {
-        // ORDER: Relaxed: the slots themselves say whether they are free.
-        self.room.load(Ordering::Relaxed) == GIVEN
-            && self.room.compare_exchange(GIVEN, NO_MATTER, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        // ORDER: Relaxed: the slots themselves say whether they are free, and who finds none wants them again.
+        self.room.load(Ordering::Relaxed) & GIVEN != 0
+            && self.room.fetch_and(!GIVEN, Ordering::Relaxed) & GIVEN != 0
     }
 
-    /// The caller has freed slots of the process: tells it, if it has wanted some. Whether the caller is to wake it.
-    pub(crate) fn give_room(&self) -> bool {
+    /// `receiver`, who calls, has freed slots of the process: tells it, if it has wanted those. Whether the caller is to wake it.
+    pub(crate) fn give_room(&self, receiver: usize) -> bool {
+        let wanted = Lack::of(receiver).0 | Lack::ANYONE.0;
         // ORDER: INV-BELL, for room, after the slot was freed.
         fence_of_sender();
-        self.room.load(order::bell_find()) == WANTED
+        let mut room = self.room.load(order::bell_find());
+        while room & wanted != 0 {
+            let given = room & !wanted | GIVEN;
             // ORDER: INV-BELL: as a message, before it is looked whether the process sleeps.
-            && self.room.compare_exchange(WANTED, GIVEN, order::room_given(), Ordering::Relaxed).is_ok()
-            && self.is_to_be_woken()
+            match self.room.compare_exchange(room, given, order::room_given(), Ordering::Relaxed) {
+                Ok(_) => return self.is_to_be_woken(),
+                Err(now) => room = now,
+            }
+        }
+        false
     }
 }
 
@@ -333,13 +356,20 @@ impl Outgoing {
         }
     }
 
-    /// Sends a piece. False: there is no slot for it.
-    pub(crate) fn send(&mut self, memory: &impl Memory, to: usize, info: Info, bytes: &[u8]) -> bool {
-        if !self.has_room(memory, to, info.lane) {
-            return false;
-        }
+    /// Sends a piece.
+    ///
+    /// # Errors
+    /// There is no slot for it.
+    pub(crate) fn send(
+        &mut self,
+        memory: &impl Memory,
+        to: usize,
+        info: Info,
+        bytes: &[u8],
+    ) -> Result<(), Lack> {
+        self.find_room(memory, to, info.lane)?;
         let named = self.links[to].named.take();
-        let Some(slot) = named.or_else(|| self.free.pop()) else { return false };
+        let Some(slot) = named.or_else(|| self.free.pop()) else { return Err(Lack::ANYONE) };
         let next = if self.quota.names_next && self.free.len() > self.quota.reserve {
             self.free.pop()
         } else {
@@ -358,7 +388,7 @@ impl Outgoing {
         filled.info.store(info.bits() | next_bits(next), Ordering::Relaxed);
         filled.body.write_first(bytes);
         if point("pull.filled") {
-            return true;
+            return Ok(());
         }
         if named.is_some() {
             // ORDER: Release: as below. Sequentially consistent: INV-BELL, the sender's side.
@@ -368,12 +398,12 @@ impl Outgoing {
                 memory.slot(self.me, next).body.fetch(bytes.len());
             }
             let _ = point("pull.published");
-            return true;
+            return Ok(());
         }
         // ORDER: Release: who sees the stamp sees what was filled in.
         filled.state.store(stamp(to, number), order::pull_publish());
         if point("pull.published") {
-            return true;
+            return Ok(());
         }
         let port = memory.port(to);
         let link = Link { process: self.me, slot, number };
@@ -381,7 +411,7 @@ impl Outgoing {
         // Acquire, in it: the slot that was there is as its sender has published it, so that the link is not overwritten.
         let last = port.tail.swap(link.bits(), order::pull_swap());
         if point("pull.swapped") {
-            return true;
+            return Ok(());
         }
         let place = match Link::of_bits(last, memory) {
             Some(last) => &memory.slot(last.process, last.slot).next,
@@ -390,21 +420,24 @@ impl Outgoing {
         // ORDER: Release: who follows the link finds the slot published. (If not, it would scan.)
         place.store(link.bits(), Ordering::Release);
         let _ = point("pull.linked");
-        true
+        Ok(())
     }
 
-    /// Whether there is a slot. Whether the receiver has freed some is looked only if there is none: to look is to take cache
-    /// lines away from it.
-    pub(crate) fn has_room(&mut self, memory: &impl Memory, to: usize, lane: usize) -> bool {
+    /// Looks for a slot. Whether the receiver has freed some is looked only if there is none: to look is to take cache lines away
+    /// from it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn find_room(&mut self, memory: &impl Memory, to: usize, lane: usize) -> Result<(), Lack> {
         let reserve = if lane == 0 { 0 } else { self.quota.reserve };
         if self.links[to].published[lane].len() >= self.quota.lanes[lane] {
             self.take_back(memory, to, lane);
             if self.links[to].published[lane].len() >= self.quota.lanes[lane] {
-                return false;
+                return Err(Lack::of(to));
             }
         }
         if self.links[to].named.is_some() {
-            return true;
+            return Ok(());
         }
         if self.free.len() <= reserve {
             // Others may have taken something.
@@ -417,7 +450,7 @@ impl Outgoing {
                 self.forget(memory, left);
             }
         }
-        self.free.len() > reserve
+        if self.free.len() > reserve { Ok(()) } else { Err(Lack::ANYONE) }
     }
 
     /// Takes slots back that the receiver has freed. It frees them in the order of their numbers.

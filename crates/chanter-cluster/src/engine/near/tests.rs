@@ -66,7 +66,7 @@ fn a_sender() {
     for number in 0..count {
         let bytes = number.to_le_bytes();
         let info = Info { length: bytes.len(), lane: (number % 3) as usize, has_more: false };
-        while !outgoing.send(&memory, 0, info, &bytes) {
+        while outgoing.send(&memory, 0, info, &bytes).is_err() {
             std::thread::yield_now();
         }
     }
@@ -184,9 +184,38 @@ fn nonsense_in_a_segment_does_no_harm() {
                 Found::Nothing | Found::Waits | Found::Astray => incoming.scan(&memory),
             }
             let info = Info { length: 9, lane: (next() % 3) as usize, has_more: false };
-            outgoing.send(&memory, 1 + (next() % 2) as usize, info, b"something");
+            let _ = outgoing.send(&memory, 1 + (next() % 2) as usize, info, b"something");
             memory.port(1).is_to_be_woken();
         }
         assert!(begun.iter().all(|begun| begun.len() <= LONGEST));
     }
+}
+
+/// One receiver has all that may be published for it, and takes nothing. Whoever else takes something wakes nobody.
+#[test]
+fn room_that_one_lacks_is_given_by_that_one() {
+    let segment = create(3).unwrap();
+    let memory = Mapping::open(segment, 3).unwrap();
+    let mut outgoing = Outgoing::new(0, QUOTA, &memory);
+    let info = Info { length: 1, lane: 1, has_more: false };
+    let lack = loop {
+        if let Err(lack) = outgoing.send(&memory, 1, info, b"x") {
+            break lack;
+        }
+    };
+    let port = memory.port(0);
+    assert!(port.want_room(lack) && !port.want_room(lack), "it is wanted already");
+    port.fall_asleep();
+    outgoing.send(&memory, 2, info, b"x").unwrap();
+    for receiver in [2, 1] {
+        let mut incoming = Incoming::new(receiver, &memory);
+        let of = std::iter::repeat_with(|| {
+            assert!(matches!(incoming.take(&memory), Found::Piece(0, _) | Found::Nothing));
+            incoming.freed().next()
+        });
+        assert_eq!(of.flatten().next(), Some(0), "it frees what it has taken, with the next");
+        assert_eq!(port.give_room(receiver), receiver == 1);
+    }
+    assert!(port.take_room() && outgoing.send(&memory, 1, info, b"x").is_ok());
+    assert!(!port.give_room(1), "it is not wanted any more");
 }
