@@ -20,6 +20,8 @@ const BYTES: usize = 1024;
 const LONGER: u32 = 10;
 /// Threads that send to the one who has stopped.
 const STUCK: usize = 16;
+/// After so long none of them gets on.
+const REST: Duration = Duration::from_millis(50);
 /// Threads that watch one thread.
 const MONITORS: usize = 64;
 
@@ -60,14 +62,15 @@ pub(super) async fn stopped(here: &Here, args: &SceneArgs) -> Result<(), Failure
     let (mut sent, n) = (0, LONGER * args.n);
     stream(&me, taker, n).await?;
     for _ in 0..2 * args.rounds {
+        // As long as it takes below until none of them gets on: whoever has rested starts on a core that sleeps.
+        after(REST).await;
         let well = stream(&me, taker, n).await?;
         say(WELL, well)?;
         kill(pid, Signal::SIGSTOP)?;
         let (stop, stopped) = mailbox::<()>();
         let stuck: Vec<_> =
             (0..STUCK).map(|_| spawn(stuff(here.clone(), counter, stopped.clone()))).collect();
-        // Until none of them gets on.
-        after(Duration::from_millis(50)).await;
+        after(REST).await;
         let beside = stream(&me, taker, n).await?;
         say(BESIDE, beside)?;
         say(LOSS, (beside / well - 1.0) * 100.0)?;
