@@ -8,11 +8,8 @@ use std::time::{Duration, Instant};
 
 /// At most 2 to this number waits pass without.
 const MOST_VAIN: u32 = 4;
-/// So often it is looked for messages before it is asked whether something else has come, which takes as long as eight looks.
-const LOOKS: u32 = 32;
-/// Who is awake has answered by then. Later the OS may let others have this core between looks: perhaps it has put the very process there
-/// that would answer.
-const ALONE: Duration = Duration::from_micros(3);
+/// So often it is looked for messages before it is asked whether something else has come.
+const LOOKS: u32 = 8;
 
 /// Guesses, which may be lost: all accesses are relaxed.
 #[derive(Debug, Default)]
@@ -42,13 +39,10 @@ impl Patience {
                 self.ends(true);
                 return true;
             }
-            let (is_over, gone) = (is_over(), from.elapsed());
-            if is_over || gone >= time {
+            let is_over = is_over();
+            if is_over || from.elapsed() >= time {
                 self.ends(is_over);
                 return false;
-            }
-            if gone >= ALONE {
-                std::thread::yield_now();
             }
         }
     }
