@@ -52,8 +52,9 @@ const QUOTA: Quota = Quota { lanes: [16, 32, 16], reserve: 16, names_next: true 
 const PATIENCE: Duration = Duration::from_millis(1);
 /// So many pieces one poll takes.
 const PIECES: u32 = 256;
-/// For so long it is worth looking before a process sleeps: as long as it takes to be woken.
-const LINGER: Duration = Duration::from_micros(20);
+/// For so long it is worth looking before a process sleeps: as long as it takes that the other one is woken, answers, and wakes this one.
+/// (With less, two that had lost their patience went on waking each other.)
+const LINGER: Duration = Duration::from_micros(50);
 const LANE: [Lane; LANES] = [Lane::Control, Lane::User, Lane::Bulk];
 
 /// The engine. Dropped, the process leaves at once ([`Leave::Now`]).
