@@ -29,6 +29,7 @@
 //!   takes from others nor asks them for more. The monitor knows from the time that the OS thread gets.
 //! * Nobody waits for a stand-in that computes for long itself: the seat is
 //!   passed to the next one, or back to the worker, while it goes on.
+//! * A turn without its seat that spawns many threads takes it back in the middle, and is handed over again after a quantum.
 //! * A worker that is in its scheduler, or in a call of a policy, holds the seat
 //!   firmly (`Seat::pass` fails), also when it is interrupted there.
 //! * Nothing rests at home on a stand-in; threads that rest at home on the
