@@ -520,3 +520,35 @@ fn standing_in_takes_no_descriptors() {
     assert!(machine.stats().hand_overs >= 3);
     assert_eq!(descriptors(), before);
 }
+
+/// For each of them the stand-in would have to be told, and no thief comes to where it lies.
+#[test]
+fn a_turn_that_spawns_many_takes_its_seat_back() {
+    for vps in 1..=2 {
+        let machine = machine(vps);
+        let lasted = || Machine::current().unwrap().stats().handed_over;
+        let spawned = machine.block_on(async move {
+            let threads = spawn(async move {
+                while Machine::current().unwrap().stats().hand_overs == 0 {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                let mut threads = Vec::new();
+                // (It may be handed over again at once, or its stand-in be in the way.)
+                loop {
+                    threads.extend((0..1000_u64).map(|i| spawn(async move { i })));
+                    let before = lasted();
+                    if lasted() == before {
+                        break threads;
+                    }
+                }
+            });
+            let mut spawned = 0;
+            for thread in threads.await.unwrap() {
+                assert_eq!(thread.await.unwrap(), spawned % 1000);
+                spawned += 1;
+            }
+            spawned
+        });
+        assert!(spawned >= 1000);
+    }
+}

@@ -29,6 +29,7 @@
 //!   takes from others nor asks them for more. The monitor knows from the time that the OS thread gets.
 //! * Nobody waits for a stand-in that computes for long itself: the seat is
 //!   passed to the next one, or back to the worker, while it goes on.
+//! * A turn without its seat that spawns many threads takes it back in the middle, and is handed over again after a quantum.
 //! * A worker that is in its scheduler, or in a call of a policy, holds the seat
 //!   firmly (`Seat::pass` fails), also when it is interrupted there.
 //! * Nothing rests at home on a stand-in; threads that rest at home on the
@@ -60,6 +61,8 @@ use crate::thread::frame::{Header, Kind};
 
 /// After so long in one turn, unless the builder says otherwise.
 pub(super) const AFTER: Duration = Duration::from_millis(10);
+/// So many threads are spawned in a turn that has lost its seat until it takes that back. To do so, and to be handed over again, takes some 50 us.
+const SPAWNED_AWAY: u32 = 1000;
 /// So many stand-ins a machine has at most: OS threads.
 const MOST: usize = 128;
 
@@ -179,27 +182,49 @@ impl Vp {
     #[cold]
     pub(super) fn regain(&self) {
         debug_assert!(!self.is_stand_in(), "stand-ins are given the seat");
-        while self.is_away() {
-            let mut slept = false;
-            let is_back = self.with_holder(|holder| {
-                // It may be ours again: a passer has given up.
-                std::ptr::eq(holder, self)
-                    || self.seat.pass(&holder.sitter, &self.sitter, || slept = self.take_over(holder))
-            });
-            if is_back == Some(true) {
-                self.machine().record().regain(self.index);
-                self.computes_aside.store(false, Ordering::Relaxed);
-                if slept {
-                    // The stand-in waits in our poller.
-                    self.reactor.notify();
-                }
-            } else {
-                // It is in its scheduler: some microseconds, unless a policy
-                // blocks, or it is interrupted.
-                std::thread::sleep(Duration::from_micros(20));
-            }
+        while self.is_away() && !self.try_regain() {
+            // It is in its scheduler: some microseconds, unless a policy
+            // blocks, or it is interrupted.
+            std::thread::sleep(Duration::from_micros(20));
         }
         self.begin_to_be_busy();
+    }
+
+    /// Takes the seat back, unless who has it uses it.
+    fn try_regain(&self) -> bool {
+        let mut slept = false;
+        let is_back = self.with_holder(|holder| {
+            // It may be ours again: a passer has given up.
+            std::ptr::eq(holder, self)
+                || self.seat.pass(&holder.sitter, &self.sitter, || slept = self.take_over(holder))
+        });
+        if is_back != Some(true) {
+            return false;
+        }
+        self.machine().record().regain(self.index);
+        self.computes_aside.store(false, Ordering::Relaxed);
+        if slept {
+            // The stand-in waits in our poller.
+            self.reactor.notify();
+        }
+        true
+    }
+
+    /// A thread is spawned in a turn that has lost its seat: takes that back in the middle of it, if there were many of these. (Each
+    /// is told to the stand-in, whose core is in use, and lies where no thief comes. For the others it is as if the turn
+    /// began anew: it is handed over again after a quantum.)
+    fn comes_back(&self) -> bool {
+        let spawned = self.spawned_away.get() + 1;
+        self.spawned_away.set(spawned % SPAWNED_AWAY);
+        if spawned < SPAWNED_AWAY || self.is_stand_in() || !self.try_regain() {
+            return false;
+        }
+        self.begin_to_be_busy();
+        if self.enter() {
+            self.sitter.hold(|| self.drain_inbox());
+            self.exit();
+        }
+        true
     }
 
     /// In the middle of a pass: moves what is `from`'s own to us. Whether it
@@ -285,6 +310,9 @@ impl Vp {
                 self.enqueue_inside(self.principal(), thread, reason);
                 return self.exit();
             }
+        }
+        if reason == Reason::New && self.comes_back() {
+            return self.enqueue(thread, reason);
         }
         // We are away: as if from elsewhere.
         self.principal().push(thread);

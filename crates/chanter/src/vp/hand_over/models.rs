@@ -102,6 +102,22 @@ fn passed_round() {
     assert_eq!(processor.ready.get(), uses);
 }
 
+/// A turn takes the seat back in its middle while the stand-in is at work, and may lose it again at once.
+fn came_back() {
+    let processor = Processor::new();
+    assert!(processor.hand_over(), "nobody is inside");
+    let [other, watching] = [0; 2].map(|_| Arc::clone(&processor));
+    let stand_in = thread::spawn(move || u32::from(other.use_as(&other.stand_in)));
+    let monitor = thread::spawn(move || u32::from(watching.hand_over()));
+    let mut uses = 1;
+    if processor.give_back() {
+        uses += 1;
+    }
+    uses += u32::from(processor.use_as(&processor.worker));
+    uses += stand_in.join().unwrap() + monitor.join().unwrap();
+    assert_eq!(processor.ready.get(), uses);
+}
+
 /// Somebody else looks at what is ready in the middle of a turn, and the seat stays where it is (`long_turn`): a worker
 /// that wants in meanwhile finds itself away once, and then not.
 fn looked_at() {
@@ -174,6 +190,11 @@ fn seats_have_one_user() {
 #[test]
 fn seats_are_regained() {
     check(regained);
+}
+
+#[test]
+fn seats_come_back_in_the_middle_of_a_turn() {
+    check(came_back);
 }
 
 #[test]
