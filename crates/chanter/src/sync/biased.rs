@@ -45,7 +45,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
 use super::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
-use super::entrance::Entrance;
+use super::entrance::{A_BIAS, Entrance};
 use super::{MutPtr, UnsafeCell, const_unless_loom, count, fence_pair, order, os_thread, spin, test_and_set};
 
 /// Set in `owner` while the lock is not biased: so that who is asked most often
@@ -241,6 +241,12 @@ impl<T> BiasedLock<T> {
     #[cold]
     fn change_owner(&self, me: u32, before: u32) {
         self.owner.store(me | UNBIASED, Ordering::Relaxed);
+        // (Models leave the statistic out.)
+        if !cfg!(loom) && before != UNBIASED && Entrance::exists(me) {
+            let crossings = if before & UNBIASED != 0 { 1 } else { A_BIAS };
+            // SAFETY: it exists.
+            unsafe { Entrance::of(me) }.count_crossings(crossings);
+        }
         if before & UNBIASED != 0 {
             let biases = self.streak.load(Ordering::Relaxed) / BIASES;
             self.streak.store(biases * BIASES + STREAKS[usize::from(biases)], Ordering::Relaxed);

@@ -36,7 +36,13 @@ pub(crate) struct Entrance {
     presence: AtomicU8,
     /// How many biases of its locks others have revoked.
     revoked: AtomicU32,
+    /// The OS thread's own: how often it has had a lock that another had before; a bias that it has revoked counts for
+    /// [`A_BIAS`] of them.
+    crossings: std::sync::atomic::AtomicU64,
 }
+
+/// What a revocation costs, and the next acquisitions without the bias, in crossings.
+pub(super) const A_BIAS: u64 = 60;
 
 /// It may never agree.
 const SILENT: u8 = 0;
@@ -62,6 +68,7 @@ impl Entrance {
                 agreed: AtomicU64::new(0),
                 presence: AtomicU8::new(SILENT),
                 revoked: AtomicU32::new(0),
+                crossings: std::sync::atomic::AtomicU64::new(0),
             }
         }
     }
@@ -220,6 +227,17 @@ impl Entrance {
     pub(crate) fn revoked(&self) -> u32 {
         // ORDER: as above.
         self.revoked.load(Ordering::Relaxed)
+    }
+
+    /// The OS thread's own: it has a lock that another had before.
+    pub(super) fn count_crossings(&self, count: u64) {
+        // ORDER: Relaxed, here and below: nobody else writes, and it is only a statistic.
+        self.crossings.store(self.crossings.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+
+    /// How often it has had a lock that another had before.
+    pub(crate) fn crossings(&self) -> u64 {
+        self.crossings.load(Ordering::Relaxed)
     }
 
     /// Waits until the OS thread is not announced at `lock`.

@@ -568,9 +568,14 @@ impl Vp {
     }
 
     /// Where a new thread is to run, if the policy says so.
+    #[inline]
     pub(crate) fn place(&self, vps: usize) -> Option<usize> {
+        if self.terms.get().places { self.ask_for_place(vps) } else { None }
+    }
+
+    fn ask_for_place(&self, vps: usize) -> Option<usize> {
         // If we are away, or stand in, it runs where it is spawned.
-        if !self.terms.get().places || !self.enter() {
+        if !self.enter() {
             return None;
         }
         let place = self.policy().place(vps).filter(|index| *index < vps);

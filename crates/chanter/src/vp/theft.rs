@@ -5,8 +5,9 @@
 //! woken thread runs where it is woken, so the partners of stolen threads follow by themselves.
 //!
 //! From outside, one conversation looks like several. So each theft has an account. The thief's time is put to its credit. Charged are
-//! the theft itself, and a [`FARE`] for every thread that comes to the thief: those that were stolen, and those that
-//! were woken there afterwards, by a message that crossed. A new thread pays none: it has left nothing behind, and talks
+//! the theft itself; a [`FARE`] for every thread that comes to the thief: those that were stolen, and those that
+//! were woken there afterwards, by a message that crossed; and a [`LINE`] for every time that the thief has a lock which another OS thread
+//! had before, or many if that ends a bias. A new thread pays no fare: it has left nothing behind, and talks
 //! to nobody yet. The account is looked at when the thief is hungry again, and at each of its looks at the clock before.
 //!
 //! - *Cheap*: it has worked for longer than that. Groups that have nothing to say to each other are whole again after one
@@ -38,6 +39,10 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize};
 /// Nanoseconds that it costs if a thread comes from another virtual processor: both sides lose cache lines, and it will go back.
 /// (Ten times as much with debug assertions: such builds are mostly not optimised, and crossings slow there, as everything.)
 const FARE: i64 = if cfg!(debug_assertions) { 3_500 } else { 350 };
+/// Nanoseconds that it costs to have a lock that another OS thread had before, and what it guards. So messages are paid for that
+/// cross without anybody being woken. (What counts most is a bias that ends, which is worth `A_BIAS` of these. With 350 ns for each, a
+/// choice over eight senders that work for a microsecond each takes 1.25 times as long.)
+const LINE: i64 = if cfg!(debug_assertions) { 600 } else { 60 };
 /// Nanoseconds that it costs two virtual processors if one of them wakes the other.
 const WAKE: i64 = 10_000;
 /// Nanoseconds that it costs if somebody is called to a turn that ends by itself: it wakes up, looks, and falls asleep, and the
@@ -59,8 +64,8 @@ const MOST_GIVEN: usize = 256;
 pub(super) struct Thefts {
     /// Driver: the last theft, while its account is open.
     open: Cell<Option<Theft>>,
-    /// Driver: how many threads have come that had run elsewhere.
-    arrivals: Cell<u64>,
+    /// Driver: fares of the threads that have come that had run elsewhere.
+    fares: Cell<u64>,
     /// Driver: the length of the next pause, beside what the theft loses.
     rarity: Cell<u32>,
     /// Driver: the end of the pause.
@@ -80,20 +85,20 @@ pub(super) struct Thefts {
 struct Theft {
     /// The index of the virtual processor that it was taken from.
     victim: usize,
-    /// Up to when the account is kept, and how many threads had come by then.
+    /// Up to when the account is kept, and what had been charged by then.
     at: Instant,
-    arrivals: u64,
+    charged: u64,
     /// In nanoseconds; 0 at most, so that what was good does not pay for what has become bad.
     balance: i64,
 }
 
 impl Theft {
-    /// Brings the account up to `now`, when so many threads have come.
-    fn balance(&mut self, now: Instant, arrivals: u64) -> i64 {
+    /// Brings the account up to `now`, when so many nanoseconds have been charged.
+    fn balance(&mut self, now: Instant, charged: u64) -> i64 {
         let time = now.saturating_duration_since(self.at).as_nanos();
-        let came = arrivals.wrapping_sub(self.arrivals).min(1 << 32) as i64;
-        let balance = self.balance.saturating_add(i64::try_from(time).unwrap_or(i64::MAX)) - came * FARE;
-        (self.at, self.arrivals, self.balance) = (now, arrivals, balance.min(0));
+        let charge = charged.wrapping_sub(self.charged).min(1 << 40) as i64;
+        let balance = self.balance.saturating_add(i64::try_from(time).unwrap_or(i64::MAX)) - charge;
+        (self.at, self.charged, self.balance) = (now, charged, balance.min(0));
         balance
     }
 }
@@ -102,7 +107,7 @@ impl Thefts {
     pub(super) fn new() -> Self {
         Self {
             open: Cell::new(None),
-            arrivals: Cell::new(0),
+            fares: Cell::new(0),
             rarity: Cell::new(RARE),
             until: Cell::new(None),
             has_asked: Cell::new(false),
@@ -112,16 +117,16 @@ impl Thefts {
         }
     }
 
-    /// The thief has stolen from `victim`, `now`, when so many threads had come.
-    fn begin(&self, victim: usize, now: Instant, arrivals: u64, price: i64) {
-        self.open.set(Some(Theft { victim, at: now, arrivals, balance: -price }));
+    /// The thief has stolen from `victim`, `now`, when so many nanoseconds had been charged.
+    fn begin(&self, victim: usize, now: Instant, charged: u64, price: i64) {
+        self.open.set(Some(Theft { victim, at: now, charged, balance: -price }));
     }
 
-    /// Looks at the account of the last theft, if that is open, `now`, when so many threads have come. `credit`: by so much it may
+    /// Looks at the account of the last theft, if that is open, `now`, when so many nanoseconds have been charged. `credit`: by so much it may
     /// be overdrawn. Whom the thief has to give back what it has, if the theft was dear.
-    fn review(&self, now: Instant, arrivals: u64, credit: i64) -> Option<usize> {
+    fn review(&self, now: Instant, charged: u64, credit: i64) -> Option<usize> {
         let mut theft = self.open.take()?;
-        let balance = theft.balance(now, arrivals);
+        let balance = theft.balance(now, charged);
         if balance >= -credit {
             if balance >= 0 {
                 self.rarity.set((self.rarity.get() / 2).max(RARE));
@@ -142,8 +147,8 @@ impl Thefts {
     }
 
     /// The thief is hungry again: settles the account. May it steal?
-    fn settle(&self, now: Instant, arrivals: u64) -> bool {
-        self.review(now, arrivals, 0);
+    fn settle(&self, now: Instant, charged: u64) -> bool {
+        self.review(now, charged, 0);
         self.open.set(None);
         self.until.set(self.until.get().filter(|until| now < *until));
         self.is_pausing.store(self.until.get().is_some(), Relaxed);
@@ -164,17 +169,27 @@ impl Thefts {
 impl Vp {
     /// A thread has come that had run elsewhere. The caller is the driver.
     pub(crate) fn has_arrived(&self) {
-        self.thefts.arrivals.set(self.thefts.arrivals.get() + 1);
+        self.thefts.fares.set(self.thefts.fares.get() + FARE as u64);
+    }
+
+    /// What has been charged so far.
+    fn charged(&self) -> u64 {
+        self.thefts.fares.get().wrapping_add(self.entrance.get().crossings().wrapping_mul(LINE as u64))
+    }
+
+    /// Another OS thread drives: it has other crossings.
+    pub(super) fn forget_theft(&self) {
+        self.thefts.open.set(None);
     }
 
     /// The caller has nothing left to run: may it steal?
     pub(super) fn may_steal(&self, now: Instant) -> bool {
-        self.thefts.settle(now, self.thefts.arrivals.get()) && !self.has_enough()
+        self.thefts.settle(now, self.charged()) && !self.has_enough()
     }
 
     /// The caller has stolen from the policy of `victim`.
     pub(super) fn has_stolen_from(&self, victim: &Self) {
-        self.thefts.begin(victim.index, Instant::now(), self.thefts.arrivals.get(), FARE);
+        self.thefts.begin(victim.index, Instant::now(), self.charged(), FARE);
     }
 
     /// The caller, who may steal, asks the others for half of what runs soon there.
@@ -194,7 +209,7 @@ impl Vp {
         if self.thefts.has_asked.replace(false) && !self.stop_being_hungry() && !self.long_turns.is_called() {
             let price = if has_slept { WAKE } else { FARE };
             let giver = self.thefts.giver.load(Relaxed);
-            self.thefts.begin(giver, Instant::now(), self.thefts.arrivals.get(), price);
+            self.thefts.begin(giver, Instant::now(), self.charged(), price);
         }
     }
 
@@ -309,7 +324,7 @@ impl Vp {
 
     /// Between two turns, at a look at the clock: gives back what is ready if the last theft was dear. The caller is inside.
     pub(super) fn review_theft(&self, now: Instant) {
-        let Some(victim) = self.thefts.review(now, self.thefts.arrivals.get(), CREDIT) else { return };
+        let Some(victim) = self.thefts.review(now, self.charged(), CREDIT) else { return };
         let there = &self.machine().vps[victim];
         // SAFETY: we are the holder, inside.
         let soon = unsafe { self.soon() };
@@ -334,15 +349,19 @@ mod tests {
         Duration::from_nanos(FARE as u64) * (arrivals + 1) as u32 - STEP
     }
 
+    fn fares(arrivals: u64) -> u64 {
+        arrivals * FARE as u64
+    }
+
     #[test]
     fn a_theft_is_cheap_if_the_thief_works_for_longer_than_the_fares_of_what_comes() {
         let (thefts, now) = (Thefts::new(), Instant::now());
         assert!(thefts.settle(now, 0), "there was none");
         let most = (i64::try_from(STEP.as_nanos()).unwrap() / FARE) as u64 - 1;
-        thefts.begin(3, now, 7, FARE);
-        assert!(thefts.settle(now + STEP, 7 + most));
-        thefts.begin(3, now, 7, FARE);
-        assert!(!thefts.settle(now + STEP, 7 + most + 1) && thefts.is_pausing());
+        thefts.begin(3, now, fares(7), FARE);
+        assert!(thefts.settle(now + STEP, fares(7 + most)));
+        thefts.begin(3, now, fares(7), FARE);
+        assert!(!thefts.settle(now + STEP, fares(7 + most + 1)) && thefts.is_pausing());
         let pause = loss(most + 1) * RARE;
         assert_eq!(thefts.rest_of_pause(now + STEP), Some(pause));
         assert!(!thefts.settle(now + STEP + pause / 2, 0), "it pauses still");
@@ -354,7 +373,7 @@ mod tests {
         let (thefts, mut now) = (Thefts::new(), Instant::now());
         let mut came = 0;
         thefts.begin(3, now, came, 0);
-        let all_at_once = (CREDIT / FARE) as u64;
+        let all_at_once = CREDIT as u64;
         came += all_at_once;
         assert_eq!(thefts.review(now, came, CREDIT), None);
         for _ in 0..4 {
@@ -375,10 +394,10 @@ mod tests {
         let mut dear = |thefts: &Thefts| {
             thefts.begin(0, now, 0, FARE);
             now += STEP;
-            assert!(!thefts.settle(now, many));
+            assert!(!thefts.settle(now, fares(many)));
             let pause = thefts.rest_of_pause(now).unwrap();
             now += pause;
-            assert!(thefts.settle(now, many));
+            assert!(thefts.settle(now, fares(many)));
             pause.as_nanos() / loss(many).as_nanos()
         };
         let pauses = [0; 8].map(|_| dear(&thefts));
@@ -386,7 +405,7 @@ mod tests {
         let then = Instant::now();
         for _ in 0..2 {
             thefts.begin(0, then, 0, FARE);
-            assert!(thefts.settle(then + STEP, 1));
+            assert!(thefts.settle(then + STEP, fares(1)));
         }
         assert_eq!(dear(&thefts), 32);
     }

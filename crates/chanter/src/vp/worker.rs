@@ -151,6 +151,7 @@ impl Vp {
         let entrance = Entrance::mine();
         self.home.set_driver(entrance);
         self.entrance.set(entrance.unwrap_or(Entrance::nobodys()));
+        self.forget_theft();
         self.channels.begin(self.revoked());
         self.entrance.get().set_attentive(true);
         self.guard.store(limit, Ordering::Relaxed);
