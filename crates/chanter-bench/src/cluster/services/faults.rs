@@ -16,8 +16,10 @@ const MESSAGE: u32 = 1;
 const OVER: u32 = 2;
 /// Bytes of a message.
 const BYTES: usize = 1024;
-/// A stream is so much longer than other rounds: what disturbs it now and then is in each.
-const LONGER: u32 = 10;
+/// Messages of a stream: where the OS puts processes that have rested, it leaves them for as long.
+const STREAM: u32 = 10_000;
+/// Streams beside each other in a round: some of them are disturbed, and their median is not.
+const STREAMS: u32 = 12;
 /// Threads that send to the one who has stopped.
 const STUCK: usize = 16;
 /// After so long none of them gets on.
@@ -53,25 +55,25 @@ fn serve_pid(here: &Here) -> Result<(), Failure> {
 pub(super) async fn stopped(here: &Here, args: &SceneArgs) -> Result<(), Failure> {
     match here.number() {
         0 => {}
-        1 => return takes(here, LONGER * args.n).await,
+        1 => return takes(here).await,
         _ => return counts(here).await,
     }
     let me = here.open("sender")?;
     let (taker, counter) = (here.lookup("ready@1").await?, here.lookup("ready@2").await?);
     let pid = pid_of(here, 2).await?;
-    let (mut sent, n) = (0, LONGER * args.n);
-    stream(&me, taker, n).await?;
-    for _ in 0..2 * args.rounds {
+    let mut sent = 0;
+    stream(&me, taker).await?;
+    for _ in 0..STREAMS * args.rounds {
         // As long as it takes below until none of them gets on: whoever has rested starts on a core that sleeps.
         after(REST).await;
-        let well = stream(&me, taker, n).await?;
+        let well = stream(&me, taker).await?;
         say(WELL, well)?;
         kill(pid, Signal::SIGSTOP)?;
         let (stop, stopped) = mailbox::<()>();
         let stuck: Vec<_> =
             (0..STUCK).map(|_| spawn(stuff(here.clone(), counter, stopped.clone()))).collect();
         after(REST).await;
-        let beside = stream(&me, taker, n).await?;
+        let beside = stream(&me, taker).await?;
         say(BESIDE, beside)?;
         say(LOSS, (beside / well - 1.0) * 100.0)?;
         kill(pid, Signal::SIGCONT)?;
@@ -102,24 +104,24 @@ async fn stuff(here: Here, to: ThreadName, stopped: Receiver<()>) -> Result<u64,
 }
 
 /// Nanoseconds for a message, until the last one is answered.
-async fn stream(me: &Inbox, to: ThreadName, n: u32) -> Result<f64, Failure> {
+async fn stream(me: &Inbox, to: ThreadName) -> Result<f64, Failure> {
     let mut message = Plain(vec![0_u8; BYTES]);
     let clock = Instant::now();
-    for number in 0..n {
+    for number in 0..STREAM {
         message.0[..4].copy_from_slice(&number.to_le_bytes());
         me.send(to, MESSAGE, &message).await?;
     }
     let got = me.recv::<u32>(to, MESSAGE).await?.value;
-    check(got == n, "messages of the stream are missing")?;
-    Ok(clock.elapsed().as_nanos() as f64 / f64::from(n))
+    check(got == STREAM, "messages of the stream are missing")?;
+    Ok(clock.elapsed().as_nanos() as f64 / f64::from(STREAM))
 }
 
 /// Process 1: takes the streams, one after the other.
-async fn takes(here: &Here, n: u32) -> Result<(), Failure> {
+async fn takes(here: &Here) -> Result<(), Failure> {
     let me = here.open("ready")?;
     let sender = here.lookup("sender@0").await?;
     loop {
-        for number in 0..n {
+        for number in 0..STREAM {
             let next = choose((
                 me.recv::<Plain<u8>>(sender, MESSAGE).wrap(Some),
                 me.recv::<u64>(sender, OVER).wrap(|_| None),
@@ -127,7 +129,7 @@ async fn takes(here: &Here, n: u32) -> Result<(), Failure> {
             let Some(got) = next.await else { return Ok(()) };
             check(got?.value.0[..4] == number.to_le_bytes(), "the stream is out of order")?;
         }
-        me.send(sender, MESSAGE, &n).await?;
+        me.send(sender, MESSAGE, &STREAM).await?;
     }
 }
 
