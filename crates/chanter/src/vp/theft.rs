@@ -341,6 +341,8 @@ impl Vp {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::Machine;
+    use crate::sync::BiasedLock;
 
     const STEP: Duration = Duration::from_micros(100);
 
@@ -408,5 +410,23 @@ mod tests {
             assert!(thefts.settle(then + STEP, fares(1)));
         }
         assert_eq!(dear(&thefts), 32);
+    }
+
+    #[test]
+    fn a_lock_that_crosses_is_charged() {
+        let machine = Machine::builder().vps(1).build().unwrap();
+        machine.block_on(async {
+            let charged = || Vp::current().unwrap().charged();
+            let lock = BiasedLock::new(0, 0);
+            *lock.lock() += 1;
+            let before = charged();
+            *lock.lock() += 1;
+            assert_eq!(charged(), before, "nobody else had it");
+            std::thread::scope(|scope| {
+                scope.spawn(|| *lock.lock() += 1);
+            });
+            *lock.lock() += 1;
+            assert_eq!(charged() - before, LINE as u64);
+        });
     }
 }

@@ -16,9 +16,10 @@ const MESSAGE: u32 = 1;
 const OVER: u32 = 2;
 /// Bytes of a message.
 const BYTES: usize = 1024;
-/// Messages of a stream: where the OS puts processes that have rested, it leaves them for as long.
+/// Messages of a stream.
 const STREAM: u32 = 10_000;
-/// Streams beside each other in a round: some of them are disturbed, and their median is not.
+/// Pairs of streams in a round. The OS puts processes that have rested on one core, now and then, which takes a stream half as long again:
+/// the median of a few would tell of that.
 const STREAMS: u32 = 12;
 /// Threads that send to the one who has stopped.
 const STUCK: usize = 16;

@@ -212,10 +212,12 @@ impl Port {
         self.asleep.load(order::bell_find()) != 0 && self.asleep.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// The process has looked, and lacks slots. True: it has not said so before, and must look once more.
+    /// The process has looked, and lacks slots. True: it has said so only now, and must look once more. (One OS thread of a process looks and
+    /// asks at a time.)
     #[must_use]
     pub(crate) fn want_room(&self, lack: Lack) -> bool {
-        // ORDER: Relaxed: what is still wanted was so before this look. If a receiver has given since, that is seen by who takes it.
+        // ORDER: Relaxed: what is still wanted was so before the look that has found none, so who frees a slot after that sees it. (If one
+        // has, and this is an old value, the process was given room, and tries again.)
         if self.room.load(Ordering::Relaxed) & lack.0 != 0 {
             return false;
         }
