@@ -14,8 +14,7 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 /// For programs that divide and conquer with hosts: the threads that exist at a
 /// time are as many as the tree is deep, not as it is wide. It starves, as
 /// [`Lifo`](super::Lifo) does. [`WorkStealing`](super::WorkStealing), the
-/// default, gives away half as well, but runs its own threads first in, first
-/// out.
+/// default, does the same for new threads, without starving others; here it holds for those that are woken, too.
 ///
 /// The deque grows to as many threads as were ever ready at a time, and
 /// allocates nothing afterwards.

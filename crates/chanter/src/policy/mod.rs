@@ -18,6 +18,7 @@ mod deadline;
 mod deque;
 mod door;
 mod fifo;
+mod generations;
 mod global_queue;
 mod lifo;
 mod lottery;

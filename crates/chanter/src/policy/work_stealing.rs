@@ -3,8 +3,9 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use super::generations::Generations;
 use super::queue::MOST_STOLEN;
-use super::{Policy, Ready, ReadyQueue, Reason};
+use super::{Policy, Ready, Reason};
 use crate::sync::BiasedLock;
 use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -12,8 +13,9 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 ///
 /// A thread that is unblocked by its neighbour runs soon on the same virtual
 /// processor, so that a conversation stays in one cache; who is given a message
-/// even next, so that the stages of a pipeline do not fill up. All others queue up,
-/// first in first out; a hungry virtual processor takes half of the queue, or of those that run soon,
+/// even next, so that the stages of a pipeline do not fill up. All others queue up. What is spawned in one turn runs first in,
+/// first out, before what waited already; so a tree of threads is walked depth first, and few of them exist at a time. What has waited
+/// for long has its turn each 64th time, so nobody starves. A hungry virtual processor takes half of the queue, the oldest first, or of those that run soon,
 /// and does so less often if it turns out that they talk to those that stayed.
 #[derive(Debug)]
 // The driver writes here all the time: nothing of anybody else's on its cache lines.
@@ -21,10 +23,10 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub struct WorkStealing {
     /// There is nobody who could steal.
     alone: bool,
-    queue: BiasedLock<ReadyQueue>,
+    queue: BiasedLock<Generations>,
     /// The queue's length, to be read without the lock. Written under it.
     len: AtomicUsize,
-    /// The numbers of the threads that are first and last in the queue. Hints, written under the lock.
+    /// The numbers of the threads at the queue's ends. Hints, written under the lock.
     first: AtomicU64,
     last: AtomicU64,
     /// How many threads were withdrawn. Written under the lock.
@@ -38,7 +40,7 @@ impl WorkStealing {
     pub fn new() -> Self {
         Self {
             alone: false,
-            queue: BiasedLock::new(ReadyQueue::new(), 0),
+            queue: BiasedLock::new(Generations::default(), 0),
             len: AtomicUsize::new(0),
             first: AtomicU64::new(0),
             last: AtomicU64::new(0),
@@ -56,11 +58,12 @@ impl WorkStealing {
 impl WorkStealing {
     /// The caller has the lock, and has changed the queue.
     #[inline(always)]
-    fn publish(&self, queue: &ReadyQueue) {
+    fn publish(&self, queue: &Generations) {
         // ORDER: Relaxed: hints; sleepers are ordered by their own fences.
         self.len.store(queue.len(), Ordering::Relaxed);
-        self.first.store(queue.first(), Ordering::Relaxed);
-        self.last.store(queue.last(), Ordering::Relaxed);
+        let (first, last) = queue.ends();
+        self.first.store(first, Ordering::Relaxed);
+        self.last.store(last, Ordering::Relaxed);
     }
 
     /// Whether the one thread that waits may be one of many, each of which is withdrawn soon: to take it
@@ -102,7 +105,11 @@ impl Policy for WorkStealing {
             return Some(thread);
         }
         let mut queue = self.queue.lock();
-        queue.push_back(thread);
+        match reason {
+            Reason::New => queue.push_new(thread),
+            Reason::Yielded => queue.push_last(thread),
+            _ => queue.push(thread),
+        }
         self.publish(&queue);
         None
     }
@@ -122,7 +129,7 @@ impl Policy for WorkStealing {
             return None;
         }
         let mut queue = self.queue.lock();
-        let thread = queue.pop_front();
+        let thread = queue.take();
         self.publish(&queue);
         thread
     }
@@ -144,26 +151,13 @@ impl Policy for WorkStealing {
         if self.waiting() == 0 || self.is_awaited_at_once() {
             return None;
         }
-        let mut given = ReadyQueue::new();
-        {
+        let given = {
             let mut queue = self.queue.try_lock()?;
-            let mut kept = ReadyQueue::new();
             let want = queue.len().div_ceil(2).min(MOST_STOLEN);
-            for _ in 0..queue.len().min(2 * MOST_STOLEN) {
-                if given.len() == want {
-                    break;
-                }
-                match queue.pop_front() {
-                    Some(thread) if thread.may_move() => given.push_back(thread),
-                    Some(thread) => kept.push_front(thread),
-                    None => break,
-                }
-            }
-            while let Some(thread) = kept.pop_front() {
-                queue.push_front(thread);
-            }
+            let given = queue.give(want);
             self.publish(&queue);
-        }
+            given
+        };
         given.move_to(thief)
     }
 

@@ -37,7 +37,7 @@ conform! {
     earliest_deadline_conforms: Kit::new(EarliestDeadline::new);
     // The odds against are those of 2^60, and the seed of the draws is new each time.
     lottery_conforms: Kit::new(Lottery::new).bypass(1000);
-    work_stealing_conforms: Kit::new(WorkStealing::new);
+    work_stealing_conforms: Kit::new(WorkStealing::new).bypass(1024 + 64 * 9);
     deque_conforms: Kit::new(Deque::new);
     global_queue_conforms: Kit::of_families(|| {
         let queue = GlobalQueue::new();

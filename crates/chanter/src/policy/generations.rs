@@ -1,0 +1,231 @@
+//! Threads that wait, in the order in which a tree of them is walked.
+//!
+//! ```text
+//!   batch:  spawned since a thread was last taken; first come, first served
+//!   young:  those of earlier batches, the newest batch first      ◄── taken here      given away at the other end ──►
+//!   old:    all others; first come, first served, behind those                         ◄── taken here, and given away
+//! ```
+//!
+//! So the children of a thread run before its elder relatives: a tree is walked depth first, and of one with a million threads
+//! there are a few dozen at a time, whose memory is in the cache. What has waited longest is the root of the largest
+//! part, mostly, and that is what the hungry take.
+//!
+//! Who yields lets all others go first that wait already: they become old, before it.
+//!
+//! *The bound*: after each [`GROWN`] that were taken, all that wait become old, in order; and each [`OLDEST`]th that is taken is
+//! the first of the old. So a thread is passed over at most `GROWN` times, and then `OLDEST` times for each that is old before it. (A tree
+//! leaves as many among the old as it is deep, each time.)
+
+use std::mem::swap;
+
+use super::{Ready, ReadyQueue};
+
+/// So often the first of the old goes first.
+const OLDEST: u32 = 64;
+/// So often all that wait become old.
+const GROWN: u32 = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Generations {
+    batch: ReadyQueue,
+    young: ReadyQueue,
+    old: ReadyQueue,
+    /// How many were taken, modulo 2^32.
+    taken: u32,
+}
+
+impl Generations {
+    pub(super) fn len(&self) -> usize {
+        self.batch.len() + self.young.len() + self.old.len()
+    }
+
+    /// A thread that was just spawned.
+    #[inline]
+    pub(super) fn push_new(&mut self, thread: Ready) {
+        self.batch.push_back(thread);
+    }
+
+    /// One that lets all others go first.
+    pub(super) fn push_last(&mut self, thread: Ready) {
+        self.old.append(&mut self.batch);
+        self.old.append(&mut self.young);
+        self.old.push_back(thread);
+    }
+
+    /// Any other.
+    pub(super) fn push(&mut self, thread: Ready) {
+        self.old.push_back(thread);
+    }
+
+    /// The thread that runs next.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Ready> {
+        if !self.batch.is_empty() {
+            self.batch.append(&mut self.young);
+            swap(&mut self.batch, &mut self.young);
+        }
+        self.taken = self.taken.wrapping_add(1);
+        if self.taken.is_multiple_of(OLDEST) {
+            if self.taken.is_multiple_of(GROWN) {
+                self.old.append(&mut self.young);
+            }
+            return self.old.pop_front().or_else(|| self.young.pop_front());
+        }
+        self.young.pop_front().or_else(|| self.old.pop_front())
+    }
+
+    /// Takes up to `want` that may move, the oldest first.
+    pub(super) fn give(&mut self, want: usize) -> ReadyQueue {
+        let mut given = ReadyQueue::new();
+        let mut left = 2 * want;
+        Self::give_from(&mut self.old, &mut given, want, &mut left, true);
+        Self::give_from(&mut self.young, &mut given, want, &mut left, false);
+        Self::give_from(&mut self.batch, &mut given, want, &mut left, true);
+        given
+    }
+
+    /// From one queue, at its front or its back; at most `left` are looked at.
+    fn give_from(
+        from: &mut ReadyQueue,
+        given: &mut ReadyQueue,
+        want: usize,
+        left: &mut usize,
+        at_front: bool,
+    ) {
+        let mut kept = ReadyQueue::new();
+        while given.len() < want && *left > 0 {
+            let Some(thread) = (if at_front { from.pop_front() } else { from.pop_back() }) else { break };
+            *left -= 1;
+            let to = if thread.may_move() { &mut *given } else { &mut kept };
+            to.push_back(thread);
+        }
+        while let Some(thread) = kept.pop_back() {
+            if at_front {
+                from.push_front(thread);
+            } else {
+                from.push_back(thread);
+            }
+        }
+    }
+
+    /// The [`id`](Ready::id) of the first and of the last thread that [`withdraw`](Self::withdraw) finds; 0 if there is none.
+    #[inline]
+    pub(super) fn ends(&self) -> (u64, u64) {
+        let first = [&self.batch, &self.young, &self.old].into_iter().find(|queue| !queue.is_empty());
+        (first.map_or(0, ReadyQueue::first), self.batch.last())
+    }
+
+    /// Takes the thread of that [`id`](Ready::id), if it is one of the ends.
+    #[inline]
+    pub(super) fn withdraw(&mut self, id: u64) -> Option<Ready> {
+        if !self.batch.is_empty() {
+            return self.batch.withdraw(id);
+        }
+        let from = if self.young.is_empty() { &mut self.old } else { &mut self.young };
+        if from.first() == id { from.pop_front() } else { None }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::policy::conformance::Threads;
+
+    fn take(queue: &mut Generations) -> (Ready, u64) {
+        let thread = queue.take().unwrap();
+        let id = thread.id();
+        (thread, id)
+    }
+
+    #[test]
+    fn children_run_before_elder_relatives_and_in_order() {
+        let threads = Threads::new();
+        let all = threads.take(7);
+        let ids: Vec<_> = all.iter().map(Ready::id).collect();
+        let mut all = all.into_iter();
+        let mut queue = Generations::default();
+        let mut spawn = |queue: &mut Generations, count| {
+            all.by_ref().take(count).for_each(|thread| queue.push_new(thread))
+        };
+        spawn(&mut queue, 2);
+        let mut done = Vec::new();
+        for children in [2, 0, 2, 0, 0, 0] {
+            done.push(take(&mut queue));
+            spawn(&mut queue, children);
+        }
+        let order: Vec<_> = done.iter().map(|(_, id)| *id).collect();
+        assert_eq!(order, [0, 2, 3, 4, 5, 1].map(|at| ids[at]));
+    }
+
+    #[test]
+    fn who_comes_from_elsewhere_goes_behind_all_that_are_new() {
+        let threads = Threads::new();
+        let mut all = threads.take(3).into_iter();
+        let mut queue = Generations::default();
+        let ids: Vec<_> = all.as_slice().iter().map(Ready::id).collect();
+        queue.push(all.next().unwrap());
+        queue.push(all.next().unwrap());
+        queue.push_new(all.next().unwrap());
+        let order: Vec<_> = (0..3).map(|_| take(&mut queue)).collect();
+        assert_eq!(order.iter().map(|(_, id)| *id).collect::<Vec<_>>(), [2, 0, 1].map(|at| ids[at]));
+    }
+
+    #[test]
+    fn who_yields_lets_all_others_go_first() {
+        let threads = Threads::new();
+        let mut queue = Generations::default();
+        threads.take(4 * OLDEST as usize).into_iter().for_each(|thread| queue.push_new(thread));
+        let first = take(&mut queue);
+        let yields = first.1;
+        threads.take(3).into_iter().for_each(|thread| queue.push_new(thread));
+        queue.push_last(first.0);
+        let order: Vec<_> = std::iter::from_fn(|| queue.take()).collect();
+        assert_eq!(order.iter().position(|thread| thread.id() == yields), Some(4 * OLDEST as usize + 2));
+    }
+
+    #[test]
+    fn those_of_one_turn_run_in_order_however_many_they_are() {
+        let threads = Threads::new();
+        let all = threads.take(3 * GROWN as usize);
+        let ids: Vec<_> = all.iter().map(Ready::id).collect();
+        let mut queue = Generations::default();
+        all.into_iter().for_each(|thread| queue.push_new(thread));
+        let order: Vec<_> = std::iter::from_fn(|| queue.take()).collect();
+        assert!(order.iter().map(Ready::id).eq(ids));
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_behind_those_that_are_spawned() {
+        let threads = Threads::new();
+        let mut all = threads.take(6);
+        let (mut queue, mut waiting) = (Generations::default(), Vec::new());
+        for at in 0..4 {
+            let thread = all.pop().unwrap();
+            waiting.push(thread.id());
+            if at % 2 == 0 { queue.push(thread) } else { queue.push_new(thread) }
+        }
+        for _ in 0..GROWN + 6 * OLDEST {
+            queue.push_new(all.pop().unwrap());
+            let (thread, id) = take(&mut queue);
+            waiting.retain(|waits| *waits != id);
+            all.push(thread);
+        }
+        assert_eq!(waiting, []);
+    }
+
+    #[test]
+    fn the_oldest_are_given_away() {
+        let threads = Threads::new();
+        let mut all = threads.take(6).into_iter();
+        let ids: Vec<_> = all.as_slice().iter().map(Ready::id).collect();
+        let mut queue = Generations::default();
+        all.by_ref().take(3).for_each(|thread| queue.push_new(thread));
+        let first = take(&mut queue);
+        all.by_ref().take(2).for_each(|thread| queue.push_new(thread));
+        queue.push(all.next().unwrap());
+        let mut given = queue.give(4);
+        let order: Vec<_> = std::iter::from_fn(|| given.pop_front()).collect();
+        assert_eq!(order.iter().map(Ready::id).collect::<Vec<_>>(), [5, 2, 1, 3].map(|at| ids[at]));
+        assert_eq!((first.1, queue.len()), (ids[0], 1));
+    }
+}
