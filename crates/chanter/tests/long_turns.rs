@@ -21,26 +21,40 @@ fn has_cores() -> bool {
     std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
 }
 
-/// Wakes a thread again and again, and computes each time until that has run.
-async fn computes_until_it_has_run(times: u64) -> u64 {
+/// Wakes a thread again and again, or has somebody wake it who is outside of the machine, and computes each time until that has run.
+async fn computes_until_it_has_run(times: u64, from_outside: bool) -> u64 {
     let runs = Arc::new(AtomicU64::new(0));
     let (to, from) = channel();
+    let (acknowledges, acknowledged) = channel();
     let counts = {
         let runs = Arc::clone(&runs);
         spawn(async move {
             while let Ok(number) = from.recv().await {
                 runs.store(number, Ordering::Release);
+                if number == 0 {
+                    acknowledges.send(()).await.unwrap();
+                }
             }
         })
     };
     let deadline = Instant::now() + LATE;
     let mut lent = 0;
     for number in 1..=times {
-        to.send(number).await.unwrap();
+        // So it runs here, mostly.
+        to.send(0).await.unwrap();
+        acknowledged.recv().await.unwrap();
+        let outside = from_outside.then(|| {
+            let to = to.clone();
+            std::thread::spawn(move || to.send(number).sync_blocking().unwrap())
+        });
+        if !from_outside {
+            to.send(number).await.unwrap();
+        }
         while runs.load(Ordering::Acquire) != number {
             assert!(Instant::now() < deadline, "nobody runs what was woken");
             spin_loop();
         }
+        outside.map(|outside| outside.join().unwrap());
         lent += 1;
     }
     drop(to);
@@ -48,15 +62,24 @@ async fn computes_until_it_has_run(times: u64) -> u64 {
     lent
 }
 
-#[test]
-fn what_a_computation_wakes_does_not_wait_for_its_end() {
+fn runs_meanwhile(from_outside: bool) {
     if !has_cores() {
         return;
     }
     for vps in [2, 3] {
         let machine = Machine::builder().vps(vps).hand_over_after(Some(NEVER)).build().unwrap();
-        let times = machine.block_on(async { spawn(computes_until_it_has_run(100)).join().await.unwrap() });
-        assert_eq!(times, 100);
+        let computes = async move { spawn(computes_until_it_has_run(100, from_outside)).join().await };
+        assert_eq!(machine.block_on(computes).unwrap(), 100);
         assert_eq!(machine.stats().hand_overs, 0);
     }
+}
+
+#[test]
+fn what_a_computation_wakes_does_not_wait_for_its_end() {
+    runs_meanwhile(false);
+}
+
+#[test]
+fn what_was_sent_to_a_computation_does_not_wait_for_its_end() {
+    runs_meanwhile(true);
 }

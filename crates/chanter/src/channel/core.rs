@@ -185,7 +185,7 @@ impl<T> Core<T> {
                             offer.cast::<Slot<T>>().as_ref().put(message);
                             let ticket = state.ticket;
                             state.ticket = ticket + 1;
-                            wakes.push_given(Offer::complete_stamped(offer, ticket));
+                            wakes.push_met(Offer::complete_stamped(offer, ticket));
                         }
                     }
                     Meet::WithShare(offer) => {
@@ -278,7 +278,7 @@ impl<T> Core<T> {
                         unsafe {
                             let message = offer.cast::<Slot<T>>().as_ref().take();
                             slot.put(message.expect("a waiting sender has its message"));
-                            wakes.push(Offer::complete(offer, Verdict::Committed));
+                            wakes.push_met(Offer::complete(offer, Verdict::Committed));
                         }
                         slot.offer.verdict.set(Verdict::Committed);
                     }
@@ -406,7 +406,7 @@ impl<T> Core<T> {
     ) {
         let other = if end == End::Tx { End::Rx } else { End::Tx };
         // SAFETY: the caller's contract.
-        unsafe { state.end_with_share(theirs, other, Verdict::Committed, wakes) };
+        wakes.push_met(unsafe { state.end_with_share(theirs, other, Verdict::Committed) });
         if state.side(other).has_handles() {
             // SAFETY: the caller's contract.
             return unsafe { Self::give_up::<S>(core, state, end, chosen, wakes) };

@@ -238,16 +238,10 @@ impl<T> State<T> {
         offer: NonNull<Offer>,
         end: End,
         verdict: Verdict,
-        wakes: &mut Wakes,
-    ) {
+    ) -> Option<Waker> {
         self.side(end).give_up();
         // SAFETY: the caller's contract.
-        let waiter = unsafe { Offer::end_with_share(offer, verdict) };
-        if end == End::Rx && verdict == Verdict::Committed {
-            wakes.push_given(waiter);
-        } else {
-            wakes.push(waiter);
-        }
+        unsafe { Offer::end_with_share(offer, verdict) }
     }
 
     /// Tells one who waits at `end` that the channel is closed. True: it has left
@@ -261,7 +255,7 @@ impl<T> State<T> {
         unsafe {
             let leaves_its_share = offer.as_ref().group().leaves_its_share();
             if leaves_its_share {
-                self.end_with_share(offer, end, Verdict::Closed, wakes);
+                wakes.push(self.end_with_share(offer, end, Verdict::Closed));
             } else {
                 wakes.push(Offer::complete(offer, Verdict::Closed));
             }
@@ -409,7 +403,7 @@ impl<T> State<T> {
                 let message = offer.cast::<Slot<T>>().as_ref().take();
                 self.keep(message.expect("a waiting sender has its message"));
                 if offer.as_ref().group().leaves_its_share() {
-                    self.end_with_share(offer, End::Tx, Verdict::Committed, wakes);
+                    wakes.push(self.end_with_share(offer, End::Tx, Verdict::Committed));
                     some_gone = true;
                 } else {
                     wakes.push(Offer::complete(offer, Verdict::Committed));
@@ -433,7 +427,7 @@ impl<T> State<T> {
                 // SAFETY: as above.
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
-                    self.end_with_share(offer, End::Rx, Verdict::Committed, wakes);
+                    wakes.push_met(self.end_with_share(offer, End::Rx, Verdict::Committed));
                 }
                 return self.is_closed_for_receivers();
             }
@@ -442,7 +436,7 @@ impl<T> State<T> {
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
                     self.taken = self.taken.wrapping_sub(1);
-                    wakes.push_given(Offer::complete_stamped(offer, ticket));
+                    wakes.push_met(Offer::complete_stamped(offer, ticket));
                 }
             }
             // If no receiver is left, `sides_changed` takes it out again.

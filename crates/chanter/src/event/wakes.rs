@@ -39,9 +39,9 @@ impl Wakes {
         }
     }
 
-    /// One who has been given a message.
+    /// One who has met the caller: a message was given to it, or taken from it.
     #[inline(always)]
-    pub(crate) fn push_given(&mut self, waiter: Option<Waker>) {
+    pub(crate) fn push_met(&mut self, waiter: Option<Waker>) {
         if waiter.is_some() {
             self.turn = Turn::Next;
         }

@@ -12,11 +12,14 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 /// Work stealing.
 ///
 /// A thread that is unblocked by its neighbour runs soon on the same virtual
-/// processor, so that a conversation stays in one cache; who is given a message
-/// even next, so that the stages of a pipeline do not fill up. All others queue up. What is spawned in one turn runs first in,
-/// first out, before what waited already; so a tree of threads is walked depth first, and few of them exist at a time. What has waited
-/// for long has its turn each 64th time, so nobody starves. A hungry virtual processor takes half of the queue, the oldest first, or of those that run soon,
-/// and does so less often if it turns out that they talk to those that stayed.
+/// processor, so that a conversation stays in one cache; who was given a message, or had one taken,
+/// even next, so that the stages of a pipeline do not fill up. All others queue up.
+///
+/// What is spawned in one turn runs first in, first out, before what waited already: so a tree of threads is walked depth
+/// first, and few of them exist at a time. What has waited for long has its turn each 64th time, so nobody starves.
+///
+/// A hungry virtual processor takes half of the queue, the oldest first, or of those that run soon, and does so less often
+/// if it turns out that they talk to those that stayed.
 #[derive(Debug)]
 // The driver writes here all the time: nothing of anybody else's on its cache lines.
 #[repr(align(128))]

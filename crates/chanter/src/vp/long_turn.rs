@@ -9,6 +9,8 @@
 //!                                                                       takes half of what runs soon in between
 //! ```
 //!
+//! What others have sent there waits as well: threads that a dear theft gave back, say.
+//!
 //! The seat is what makes that safe (INV-SEAT): it is passed only if its holder is not inside, and so in the middle of
 //! its turn; a holder that wants in meanwhile finds itself away, as in a hand-over, and what it makes ready goes to its inbox.
 //!
@@ -23,7 +25,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::{Turn, Vp};
-use crate::policy::ReadyQueue;
+use crate::policy::{Ready, ReadyQueue};
 use crate::sync::atomic::AtomicU64;
 use crate::sync::fence_pair;
 
@@ -118,7 +120,9 @@ impl Vp {
         for there in caller.into_iter().chain(self.others()) {
             let turn = there.counters.polls.get();
             let lasts = || there.counters.polls.get() == turn && !there.is_down.load(Relaxed);
-            if there.long_turns.woke.load(Relaxed) != turn || !lasts() {
+            let was_sent = self.terms.get().lets_woken_run && !there.inbox.is_empty();
+            let waits = there.long_turns.woke.load(Relaxed) == turn || was_sent;
+            if !waits || !lasts() {
                 continue;
             }
             let ago =
@@ -140,12 +144,18 @@ impl Vp {
         false
     }
 
-    /// Takes half of what runs soon there, in the middle of a turn. Whether there was something.
+    /// Takes half of what runs soon there, or was sent there, in the middle of a turn. Whether there was something.
     fn take_from_turn_of(&self, there: &Self) -> bool {
         let mut taken = ReadyQueue::new();
         if fence_pair::is_available_yet() == Some(true) {
             there.seat.pass(&there.sitter, &there.sitter, || {
-                // SAFETY: we pass the seat (INV-SEAT).
+                if there.terms.get().lets_woken_run {
+                    for frame in there.inbox.take_all().oldest_first() {
+                        // SAFETY: inboxes hold tokens. We pass the seat (INV-SEAT).
+                        unsafe { there.soon().push_back(Ready::from_frame(frame)) };
+                    }
+                }
+                // SAFETY: we pass the seat.
                 taken = unsafe { there.take_soon(there.soon().len().div_ceil(2)) };
                 // SAFETY: as above.
                 if unsafe { there.soon() }.is_empty() {

@@ -104,8 +104,10 @@ const HEARTBEAT: Duration = Duration::from_micros(100);
 pub(crate) enum Turn {
     /// After those that were woken before.
     Soon,
-    /// Next, since it has been given a message: so what has been begun is finished before
-    /// more is begun, and the stages of a pipeline do not fill up. See [`Vp::may_overtake`].
+    /// Next, since it was given a message, or one was taken from it: so what has been begun is finished before more is begun, the
+    /// stages of a pipeline do not fill up, and a conversation goes on in one cache. (Where the partners of several take turns in
+    /// no simple order, the processor guesses wrong at each step which of them comes next: that took twice the time.) See
+    /// [`Vp::may_overtake`].
     Next,
 }
 
