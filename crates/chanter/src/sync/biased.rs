@@ -189,7 +189,7 @@ impl<T> BiasedLock<T> {
     fn take(&self, me: u32) {
         // ORDER: Acquire pairs with the Release in the guard's drop.
         if test_and_set(&self.held, order::lock_acquire()) {
-            self.wait();
+            self.wait(me);
         }
         self.taken(me);
     }
@@ -212,8 +212,10 @@ impl<T> BiasedLock<T> {
     }
 
     #[cold]
-    fn wait(&self) {
+    fn wait(&self, me: u32) {
         let mut turn = 0;
+        // (A guess.)
+        let holder = self.owner.load(Ordering::Relaxed);
         // ORDER: as in `take`.
         while self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
             // It may be us who are waited for.
@@ -221,6 +223,9 @@ impl<T> BiasedLock<T> {
                 mine.agree_outside();
             }
             spin(&mut turn);
+        }
+        if !cfg!(loom) {
+            Entrance::count_wait(me, holder & !UNBIASED, turn);
         }
     }
 
@@ -301,7 +306,7 @@ impl<T> BiasedLock<T> {
     pub(super) fn bias_me_now(&self) {
         let me = os_thread();
         if test_and_set(&self.held, order::lock_acquire()) {
-            self.wait();
+            self.wait(me);
         }
         self.change_owner(me, self.owner.load(Ordering::Relaxed));
         self.owner.store(me, Ordering::Relaxed);

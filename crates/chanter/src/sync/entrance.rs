@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use super::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use super::{const_unless_loom, fence_pair, full_fence, order, os_thread, pause, spin};
+use super::{const_unless_loom, fence_pair, full_fence, order, os_thread, pause, pauses, spin};
 
 /// How many OS threads have one. (A model has few, and no time for more.)
 const MANY: usize = if cfg!(loom) { 5 } else { 1024 };
@@ -39,10 +39,20 @@ pub(crate) struct Entrance {
     /// The OS thread's own: how often it has had a lock that another had before; a bias that it has revoked counts for
     /// [`A_BIAS`] of them.
     crossings: std::sync::atomic::AtomicU64,
+    /// For how long others have waited for locks that it had, in crossings.
+    awaited: Awaited,
 }
+
+/// Written by others: on a cache line of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Awaited(std::sync::atomic::AtomicU64);
 
 /// What a revocation costs, and the next acquisitions without the bias, in crossings.
 pub(super) const A_BIAS: u64 = 60;
+/// What a pause of a wait for a lock costs, in crossings: it takes as long as one, and meanwhile its holder has what it
+/// guards to itself, which crosses back afterwards.
+const CROSSINGS_A_PAUSE: u64 = 2;
 
 /// It may never agree.
 const SILENT: u8 = 0;
@@ -69,6 +79,7 @@ impl Entrance {
                 presence: AtomicU8::new(SILENT),
                 revoked: AtomicU32::new(0),
                 crossings: std::sync::atomic::AtomicU64::new(0),
+                awaited: Awaited(std::sync::atomic::AtomicU64::new(0)),
             }
         }
     }
@@ -235,9 +246,23 @@ impl Entrance {
         self.crossings.store(self.crossings.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
-    /// How often it has had a lock that another had before.
+    /// The OS thread `me` has waited for a lock that `holder` has had, for so many turns of [`spin`]: counted for both, since who
+    /// is lucky, and has it again and again, loses nothing itself. 0 is nobody.
+    pub(crate) fn count_wait(me: u32, holder: u32, turns: u32) {
+        let crossings = CROSSINGS_A_PAUSE * pauses(turns);
+        if Self::exists(me) {
+            // SAFETY: it exists.
+            unsafe { Self::of(me) }.count_crossings(crossings);
+        }
+        if holder != 0 && holder != me && Self::exists(holder) {
+            // SAFETY: it exists. ORDER: Relaxed: a statistic.
+            unsafe { Self::of(holder) }.awaited.0.fetch_add(crossings, Ordering::Relaxed);
+        }
+    }
+
+    /// How often it has had a lock that another had before, with what it, or another, has waited for such locks.
     pub(crate) fn crossings(&self) -> u64 {
-        self.crossings.load(Ordering::Relaxed)
+        self.crossings.load(Ordering::Relaxed) + self.awaited.0.load(Ordering::Relaxed)
     }
 
     /// Waits until the OS thread is not announced at `lock`.

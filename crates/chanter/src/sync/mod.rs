@@ -92,6 +92,10 @@ mod door {
     pub(crate) fn pause() {
         loom::thread::yield_now();
     }
+
+    pub(crate) fn pauses(turns: u32) -> u64 {
+        u64::from(turns)
+    }
 }
 
 #[cfg(not(loom))]
@@ -190,6 +194,11 @@ mod door {
         }
     }
 
+    /// How many pauses so many turns of [`spin`] have had.
+    pub(crate) fn pauses(turns: u32) -> u64 {
+        (1..=turns.min(SPINS - 1)).map(|turn| 1 << turn.min(6)).sum()
+    }
+
     /// The turn of the first yield, and that of the first sleep.
     const SPINS: u32 = 16;
     const SLEEPS: u32 = 32;
@@ -224,4 +233,4 @@ macro_rules! count {
 }
 pub(crate) use count;
 
-pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, free, full_fence, pause, spin, test_and_set};
+pub(crate) use door::{Arc, MutPtr, UnsafeCell, atomic, free, full_fence, pause, pauses, spin, test_and_set};

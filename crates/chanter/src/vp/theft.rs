@@ -7,7 +7,7 @@
 //! From outside, one conversation looks like several. So each theft has an account. The thief's time is put to its credit. Charged are
 //! the theft itself; a [`FARE`] for every thread that comes to the thief: those that were stolen, and those that
 //! were woken there afterwards, by a message that crossed; and a [`LINE`] for every time that the thief has a lock which another OS thread
-//! had before, or many if that ends a bias. A new thread pays no fare: it has left nothing behind, and talks
+//! had before, many if that ends a bias, or if one of the two has to wait for the other. A new thread pays no fare: it has left nothing behind, and talks
 //! to nobody yet. The account is looked at when the thief is hungry again, and at each of its looks at the clock before.
 //!
 //! - *Cheap*: it has worked for longer than that. Groups that have nothing to say to each other are whole again after one
@@ -342,7 +342,7 @@ impl Vp {
 mod tests {
     use super::*;
     use crate::Machine;
-    use crate::sync::BiasedLock;
+    use crate::sync::{BiasedLock, Entrance, os_thread};
 
     const STEP: Duration = Duration::from_micros(100);
 
@@ -427,6 +427,25 @@ mod tests {
             });
             *lock.lock() += 1;
             assert_eq!(charged() - before, LINE as u64);
+        });
+    }
+
+    #[test]
+    fn waits_for_a_lock_are_charged_to_both() {
+        let machine = Machine::builder().vps(1).build().unwrap();
+        machine.block_on(async {
+            let charged = || Vp::current().unwrap().charged();
+            let me = os_thread();
+            let before = charged();
+            Entrance::count_wait(me, 0, 3);
+            let one = charged() - before;
+            assert_eq!(one, (2 + 4 + 8) * 2 * LINE as u64);
+            std::thread::scope(|scope| {
+                scope.spawn(|| Entrance::count_wait(os_thread(), me, 3));
+            });
+            assert_eq!(charged() - before, 2 * one);
+            Entrance::count_wait(me, me, 3);
+            assert_eq!(charged() - before, 3 * one, "once");
         });
     }
 }
