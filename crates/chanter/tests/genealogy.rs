@@ -122,9 +122,12 @@ fn one_branch_takes_the_place_of_the_dead() {
         assert_eq!((parent.name(), parent.is_alive(), parent.generation()), (Some("parent"), false, Some(2)));
         assert_eq!(names(&long.ancestors()), ["parent", "?"]);
         assert_eq!(names(&long.siblings()), [""; 0], "main's other children are none");
-        let text = machine.threads().unwrap().to_string();
-        assert!(text.contains("\n  thread 4 'long', spawned at "), "{text}");
-        assert!(text.ends_with(": evaluating (by thread 2 'parent', which has ended)\n"), "{text}");
+        let text = || machine.threads().unwrap().to_string();
+        assert!(text().contains("\n  thread 4 'long', spawned at "), "{}", text());
+        // (Once it has begun.)
+        while !text().ends_with(": evaluating (by thread 2 'parent', which has ended)\n") {
+            yield_now().await;
+        }
     });
 }
 

@@ -12,11 +12,14 @@ where
     Machine::builder().vps(1).hand_over_after(None).build().unwrap().block_on(main)
 }
 
-/// Lets all others come to where they wait.
+/// Lets all others come to where they wait, and then is woken, as they will be.
 async fn let_all_wait() {
     for _ in 0..10 {
         yield_now().await;
     }
+    let (tx, rx) = channel();
+    drop(spawn(async move { tx.send(()).await }));
+    rx.recv().await.unwrap();
 }
 
 /// A sender's message is taken, and then `give` gives `taker` what it waits for: who runs first?
@@ -137,14 +140,6 @@ fn the_stages_of_a_pipeline_do_not_fill_up() {
         let begun = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&begun);
         let (tx, mut last) = channel();
-        drop(spawn(async move {
-            for number in 0.. {
-                count.store(number, Relaxed);
-                if tx.send(number).await.is_err() {
-                    break;
-                }
-            }
-        }));
         for _ in 0..STAGES {
             let (to, next) = channel();
             let from = std::mem::replace(&mut last, next);
@@ -156,6 +151,15 @@ fn the_stages_of_a_pipeline_do_not_fill_up() {
                 }
             }));
         }
+        let_all_wait().await;
+        drop(spawn(async move {
+            for number in 0.. {
+                count.store(number, Relaxed);
+                if tx.send(number).await.is_err() {
+                    break;
+                }
+            }
+        }));
         let mut under_way = 0;
         for expected in 0..NUMBERS {
             assert_eq!(last.recv().await, Ok(expected));

@@ -185,7 +185,7 @@ impl<T> Core<T> {
                             offer.cast::<Slot<T>>().as_ref().put(message);
                             let ticket = state.ticket;
                             state.ticket = ticket + 1;
-                            wakes.push_met(Offer::complete_stamped(offer, ticket));
+                            wakes.push_given(Offer::complete_stamped(offer, ticket));
                         }
                     }
                     Meet::WithShare(offer) => {
@@ -278,7 +278,7 @@ impl<T> Core<T> {
                         unsafe {
                             let message = offer.cast::<Slot<T>>().as_ref().take();
                             slot.put(message.expect("a waiting sender has its message"));
-                            wakes.push_met(Offer::complete(offer, Verdict::Committed));
+                            wakes.push_taken(Offer::complete(offer, Verdict::Committed));
                         }
                         slot.offer.verdict.set(Verdict::Committed);
                     }
@@ -406,7 +406,11 @@ impl<T> Core<T> {
     ) {
         let other = if end == End::Tx { End::Rx } else { End::Tx };
         // SAFETY: the caller's contract.
-        wakes.push_met(unsafe { state.end_with_share(theirs, other, Verdict::Committed) });
+        let waiter = unsafe { state.end_with_share(theirs, other, Verdict::Committed) };
+        match end {
+            End::Tx => wakes.push_given(waiter),
+            End::Rx => wakes.push_taken(waiter),
+        }
         if state.side(other).has_handles() {
             // SAFETY: the caller's contract.
             return unsafe { Self::give_up::<S>(core, state, end, chosen, wakes) };

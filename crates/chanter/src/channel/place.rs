@@ -184,7 +184,7 @@ impl<N> Queue<N> {
     /// As `serve`, where `f` gives a message: who has got it runs next.
     pub fn give<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
         let (waiter, result) = self.commit_first(f)?;
-        wakes.push_met(waiter);
+        wakes.push_given(waiter);
         Some(result)
     }
 

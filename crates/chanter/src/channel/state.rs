@@ -427,7 +427,7 @@ impl<T> State<T> {
                 // SAFETY: as above.
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
-                    wakes.push_met(self.end_with_share(offer, End::Rx, Verdict::Committed));
+                    wakes.push_given(self.end_with_share(offer, End::Rx, Verdict::Committed));
                 }
                 return self.is_closed_for_receivers();
             }
@@ -436,7 +436,7 @@ impl<T> State<T> {
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
                     self.taken = self.taken.wrapping_sub(1);
-                    wakes.push_met(Offer::complete_stamped(offer, ticket));
+                    wakes.push_given(Offer::complete_stamped(offer, ticket));
                 }
             }
             // If no receiver is left, `sides_changed` takes it out again.

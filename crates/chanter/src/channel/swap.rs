@@ -113,7 +113,7 @@ unsafe impl<A, B> Place for Swap<A, B> {
                     let theirs = offer.cast::<Slot<Note<B, A>>>().as_ref().note();
                     mine.got = theirs.give.take();
                     theirs.got = mine.give.take();
-                    wakes.push_met(Offer::complete(offer, Verdict::Committed));
+                    wakes.push_given(Offer::complete(offer, Verdict::Committed));
                 }
                 Some(Offered::Committed)
             }

@@ -39,11 +39,22 @@ impl Wakes {
         }
     }
 
-    /// One who has met the caller: a message was given to it, or taken from it.
+    /// One who has been given a message.
     #[inline(always)]
-    pub(crate) fn push_met(&mut self, waiter: Option<Waker>) {
+    pub(crate) fn push_given(&mut self, waiter: Option<Waker>) {
+        self.push_for(waiter, Turn::Given);
+    }
+
+    /// One whose message was taken.
+    #[inline(always)]
+    pub(crate) fn push_taken(&mut self, waiter: Option<Waker>) {
+        self.push_for(waiter, Turn::Taken);
+    }
+
+    #[inline(always)]
+    fn push_for(&mut self, waiter: Option<Waker>, turn: Turn) {
         if waiter.is_some() {
-            self.turn = Turn::Next;
+            self.turn = self.turn.max(turn);
         }
         self.push(waiter);
     }
@@ -60,7 +71,8 @@ impl Wakes {
     fn queue_now(&mut self) {
         match self.turn {
             Turn::Soon => self.each(Waker::wake),
-            Turn::Next => self.each(thread::wake_next),
+            Turn::Taken => self.each(|waker| thread::wake_next(waker, Turn::Taken)),
+            Turn::Given => self.each(|waker| thread::wake_next(waker, Turn::Given)),
         }
     }
 

@@ -153,7 +153,7 @@ pub(crate) struct Terms {
 
 /// Asks `policy` for its terms, before it comes into force. If it panics the built-in one comes
 /// in its place, and there is something to report.
-pub(crate) fn introduce(policy: Box<dyn Policy>, alone: bool) -> (Box<dyn Policy>, Terms, Option<Payload>) {
+pub(crate) fn introduce(policy: Box<dyn Policy>) -> (Box<dyn Policy>, Terms, Option<Payload>) {
     let ask = || Terms {
         lets_woken_run: policy.lets_woken_run(),
         places: policy.places(),
@@ -163,16 +163,15 @@ pub(crate) fn introduce(policy: Box<dyn Policy>, alone: bool) -> (Box<dyn Policy
         Ok(terms) => (policy, terms, None),
         Err(payload) => {
             contain(|| drop(policy));
-            let (policy, terms) = built_in(alone);
+            let (policy, terms) = built_in();
             (policy, terms, Some(payload))
         }
     }
 }
 
 /// What takes the place of a policy that has panicked: the default one.
-pub(crate) fn built_in(alone: bool) -> (Box<dyn Policy>, Terms) {
-    let policy = if alone { WorkStealing::alone() } else { WorkStealing::new() };
-    (Box::new(policy), Terms { lets_woken_run: true, places: false, quantum: QUANTUM })
+pub(crate) fn built_in() -> (Box<dyn Policy>, Terms) {
+    (Box::new(WorkStealing::new()), Terms { lets_woken_run: true, places: false, quantum: QUANTUM })
 }
 
 /// A hungry virtual processor's policy, for the one that gives: a visit, since a policy may lend it to

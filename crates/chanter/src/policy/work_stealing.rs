@@ -12,8 +12,8 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 /// Work stealing.
 ///
 /// A thread that is unblocked by its neighbour runs soon on the same virtual
-/// processor, so that a conversation stays in one cache; who was given a message, or had one taken,
-/// even next, so that the stages of a pipeline do not fill up. All others queue up.
+/// processor, so that a conversation stays in one cache; who was given a message
+/// even next, so that the stages of a pipeline do not fill up, and then who had one taken by a partner. All others queue up.
 ///
 /// What is spawned in one turn runs first in, first out, before what waited already: so a tree of threads is walked depth
 /// first, and few of them exist at a time. What has waited for long has its turn each 64th time, so nobody starves.
@@ -24,8 +24,6 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 // The driver writes here all the time: nothing of anybody else's on its cache lines.
 #[repr(align(128))]
 pub struct WorkStealing {
-    /// There is nobody who could steal.
-    alone: bool,
     queue: BiasedLock<Generations>,
     /// The queue's length, to be read without the lock. Written under it.
     len: AtomicUsize,
@@ -42,7 +40,6 @@ impl WorkStealing {
     /// An empty policy.
     pub fn new() -> Self {
         Self {
-            alone: false,
             queue: BiasedLock::new(Generations::default(), 0),
             len: AtomicUsize::new(0),
             first: AtomicU64::new(0),
@@ -50,11 +47,6 @@ impl WorkStealing {
             withdrawn: AtomicU32::new(0),
             seen: AtomicU64::new(0),
         }
-    }
-
-    /// The same for a machine with one virtual processor.
-    pub(crate) fn alone() -> Self {
-        Self { alone: true, ..Self::new() }
     }
 }
 
@@ -104,7 +96,7 @@ impl Default for WorkStealing {
 impl Policy for WorkStealing {
     #[inline]
     fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
-        if self.alone || matches!(reason, Reason::Woken { .. } | Reason::Timer | Reason::Io | Reason::Spent) {
+        if matches!(reason, Reason::Woken { .. } | Reason::Timer | Reason::Io | Reason::Spent) {
             return Some(thread);
         }
         let mut queue = self.queue.lock();

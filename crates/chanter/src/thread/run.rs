@@ -487,10 +487,10 @@ pub(crate) fn wake_at(waker: Waker, owner: &Waker, turn: Turn) {
     wake_here(waker, turn, || is_own(owner));
 }
 
-/// Wakes through `waker`; a thread of ours is queued to run next.
-pub(crate) fn wake_next(waker: Waker) {
+/// Wakes through `waker`; a thread of ours is queued to its `turn`.
+pub(crate) fn wake_next(waker: Waker, turn: Turn) {
     if is_ours(&waker) {
-        wake_here(waker, Turn::Next, || false);
+        wake_here(waker, turn, || false);
     } else {
         waker.wake();
     }

@@ -141,27 +141,24 @@ impl Machine {
         }
         thread::panic_place::watch();
         Entrance::set_reminder(Vp::remind);
-        let alone = builder.vps == 1;
         let crews = builder.workers.unwrap_or(builder.vps).min(if builder.simulation.is_some() {
             1
         } else {
             builder.vps
         });
-        let policy = builder.policy.unwrap_or_else(|| {
-            Box::new(move |_| Box::new(if alone { WorkStealing::alone() } else { WorkStealing::new() }))
-        });
+        let policy = builder.policy.unwrap_or_else(|| Box::new(|_| Box::new(WorkStealing::new())));
         let counts_workers = builder.simulation.is_some() || builder.reports_deadlocks;
         let vps = match builder.simulation {
             Some(simulation) => {
                 let policy = Box::new(SimulatedPolicy(Arc::clone(&simulation)));
                 let simulated = Some(Simulated::new(simulation));
-                Box::from([Box::new(Vp::new(0, policy, true, Reactor::without_poller(), simulated))])
+                Box::from([Box::new(Vp::new(0, policy, Reactor::without_poller(), simulated))])
             }
             None => (0..builder.vps)
                 .map(|index| {
                     let leads = index < crews;
                     let reactor = if leads { Reactor::new()? } else { Reactor::without_poller() };
-                    Ok(Box::new(Vp::new(index, policy(index), alone, reactor, None)))
+                    Ok(Box::new(Vp::new(index, policy(index), reactor, None)))
                 })
                 .collect::<io::Result<Box<[_]>>>()?,
         };

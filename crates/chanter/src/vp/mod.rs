@@ -22,6 +22,7 @@ mod linger;
 mod long_turn;
 mod machine;
 mod observe;
+mod partners;
 mod processor;
 mod pump;
 mod quiet;
@@ -79,6 +80,7 @@ use counters::Counters;
 use hand_over::{Seat, Sitter};
 use linger::Linger;
 use long_turn::LongTurns;
+use partners::Partners;
 use replace::Cause;
 pub(crate) use replace::Replacement;
 use sleep::{Sleeper, Wake};
@@ -100,15 +102,15 @@ const LONG_PARASITE: Duration = Duration::from_micros(20);
 const HEARTBEAT: Duration = Duration::from_micros(100);
 
 /// When a thread that is woken by its neighbour, and queued, runs as a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Turn {
     /// After those that were woken before.
     Soon,
-    /// Next, since it was given a message, or one was taken from it: so what has been begun is finished before more is begun, the
-    /// stages of a pipeline do not fill up, and a conversation goes on in one cache. (Where the partners of several take turns in
-    /// no simple order, the processor guesses wrong at each step which of them comes next: that took twice the time.) See
-    /// [`Vp::may_overtake`].
-    Next,
+    /// Next, since its message was taken, if by its [partner](Partners). See [`Vp::may_overtake`].
+    Taken,
+    /// Next, even before such a one, since it was given a message: so what has been begun is finished before more is begun, and
+    /// the stages of a pipeline do not fill up.
+    Given,
 }
 
 /// A virtual processor.
@@ -154,8 +156,10 @@ pub(crate) struct Vp {
     soon: std::cell::UnsafeCell<ReadyQueue>,
     /// Driver: how many of those have run in a row.
     soon_runs: Cell<u32>,
-    /// Driver: the last turn in which a thread went before them, as counted in `polls`.
+    /// Driver: the last turn in which a thread went before them, as counted in `polls`, times two; plus one, if that was given a message.
     overtook: Cell<u64>,
+    /// Driver: who talks to whom.
+    partners: Partners,
     /// Driver: who is woken now goes before those.
     wakes_first: Cell<bool>,
     /// Driver: the last turn of one that went first, as counted in `polls`.
@@ -248,14 +252,8 @@ thread_local! {
 }
 
 impl Vp {
-    fn new(
-        index: usize,
-        policy: Box<dyn Policy>,
-        alone: bool,
-        reactor: Reactor,
-        simulated: Option<Simulated>,
-    ) -> Self {
-        let (policy, terms, panic) = introduce(policy, alone);
+    fn new(index: usize, policy: Box<dyn Policy>, reactor: Reactor, simulated: Option<Simulated>) -> Self {
+        let (policy, terms, panic) = introduce(policy);
         let vp = Self {
             guard: AtomicUsize::new(0),
             running: PeekPtr::new(ptr::null_mut()),
@@ -271,6 +269,7 @@ impl Vp {
             long_turns: LongTurns::new(),
             soon_runs: Cell::new(0),
             overtook: Cell::new(0),
+            partners: Partners::new(),
             wakes_first: Cell::new(false),
             goes_first: Cell::new(u64::MAX),
             until_look: Cell::new(1),
@@ -685,7 +684,10 @@ impl Vp {
     fn run_soon(&self, thread: Ready, turn: Turn) {
         // SAFETY: we are the driver.
         let soon = unsafe { self.soon() };
-        if turn == Turn::Next && (self.is_first() || self.may_overtake()) {
+        let (by, woken) = (self.running.get() as usize, thread.id() as usize);
+        self.partners.wakes(by, woken);
+        let is_next = turn == Turn::Given || turn == Turn::Taken && self.partners.are(by, woken);
+        if is_next && (self.is_first() || self.may_overtake(turn)) {
             soon.push_front(thread);
         } else {
             soon.push_back(thread);
@@ -694,13 +696,18 @@ impl Vp {
         self.share_woken();
     }
 
-    /// Whether a thread may go before those that are to run soon: the first in a turn of one
-    /// of them, so that no more than one is before the others; and in one turn of so many
+    /// Whether a thread may go before those that are to run soon: in a turn of one of them the first that is given a message, and
+    /// before that the first whose message its partner takes, so that no more than two are before the others; and in one turn of so many
     /// none, so that they get on.
     #[inline(always)]
-    fn may_overtake(&self) -> bool {
-        let (turn, runs) = (self.counters.polls.get(), self.soon_runs.get());
-        (1..=SOON_RUNS).contains(&runs) && runs != SOON_RUNS / 2 && self.overtook.replace(turn) != turn
+    fn may_overtake(&self, turn: Turn) -> bool {
+        let runs = self.soon_runs.get();
+        let now = self.counters.polls.get() << 1 | u64::from(turn == Turn::Given);
+        let may = (1..=SOON_RUNS).contains(&runs) && runs != SOON_RUNS / 2 && self.overtook.get() < now;
+        if may {
+            self.overtook.set(now);
+        }
+        may
     }
 
     /// A thread became ready; anyone may call.

@@ -91,7 +91,7 @@ impl Vp {
         let vp = self.principal();
         // SAFETY: we are the driver.
         if unsafe { vp.policies.is_to_be_replaced() } {
-            let (policy, terms) = built_in(self.machine().vps.len() == 1);
+            let (policy, terms) = built_in();
             self.put_in_force(policy, terms);
             self.until_look.set(1);
         }
@@ -150,7 +150,7 @@ impl Vp {
             if let Some(mut request) = request
                 && let Some(policy) = request.policy.take()
             {
-                let (policy, terms, panic) = introduce(policy, self.machine().vps.len() == 1);
+                let (policy, terms, panic) = introduce(policy);
                 if let Some(payload) = panic {
                     policy_panicked(self, true, payload);
                 }
@@ -244,7 +244,7 @@ impl Vp {
 
     /// The machine ends, and no driver is left: so do its policies.
     pub(super) fn end_policies(&self) {
-        let (policy, terms) = built_in(true);
+        let (policy, terms) = built_in();
         self.put_in_force(policy, terms);
         // SAFETY: no driver is left. (Visitors are: those who look for deadlocks.)
         while !unsafe { self.policies.reclaim(drop) } {

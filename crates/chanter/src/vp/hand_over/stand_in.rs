@@ -26,7 +26,7 @@ impl StandIn {
     fn new(principal: &Vp) -> Self {
         // Never asked: a stand-in calls its principal's.
         let policy = Box::new(Fifo::new());
-        let vp = Vp::new(principal.index, policy, true, Reactor::parker(), None);
+        let vp = Vp::new(principal.index, policy, Reactor::parker(), None);
         let vp = AliasedBox::new(Vp { home: Home::nowhere(), ..vp });
         vp.machine.set(principal.machine.get());
         vp.principal.set(principal);
