@@ -120,7 +120,11 @@ impl Lanes {
     }
 
     /// The first of those that wait that has room now.
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<Outgoing> {
+        if self.waiting == 0 {
+            return None;
+        }
         let ready = |way: &Way| way.backlog.front().is_some_and(|first| way.fits(first.body.frame().len()));
         let way = self.ways.iter_mut().find(|way| ready(way))?;
         self.waiting -= 1;

@@ -99,6 +99,10 @@ impl Policy for WorkStealing {
         if matches!(reason, Reason::Woken { .. } | Reason::Timer | Reason::Io | Reason::Spent) {
             return Some(thread);
         }
+        // If nobody waits here, who yields need only go behind those that run soon. (Only this processor adds.)
+        if reason == Reason::Yielded && self.waiting() == 0 {
+            return Some(thread);
+        }
         let mut queue = self.queue.lock();
         match reason {
             Reason::New => queue.push_new(thread),

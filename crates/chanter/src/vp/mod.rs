@@ -684,9 +684,8 @@ impl Vp {
     fn run_soon(&self, thread: Ready, turn: Turn) {
         // SAFETY: we are the driver.
         let soon = unsafe { self.soon() };
-        let (by, woken) = (self.running.get() as usize, thread.id() as usize);
-        self.partners.wakes(by, woken);
-        let is_next = turn == Turn::Given || turn == Turn::Taken && self.partners.are(by, woken);
+        let are_partners = !soon.is_empty() && self.partners.wakes(self.running.get(), thread.header());
+        let is_next = turn == Turn::Given || turn == Turn::Taken && are_partners;
         if is_next && (self.is_first() || self.may_overtake(turn)) {
             soon.push_front(thread);
         } else {

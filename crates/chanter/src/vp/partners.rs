@@ -19,22 +19,18 @@ impl Partners {
         Self([const { Cell::new(0) }; PLACES])
     }
 
-    /// `by` wakes a thread.
+    /// `by` wakes a thread. Whether that one has woken `by`.
     #[inline(always)]
-    pub(super) fn wakes(&self, by: usize, woken: usize) {
-        self.of(woken).set(by as u32);
-    }
-
-    /// Whether `woken` has woken `by`.
-    #[inline(always)]
-    pub(super) fn are(&self, by: usize, woken: usize) -> bool {
-        self.of(by).get() == woken as u32
+    pub(super) fn wakes<T>(&self, by: *const T, woken: *const T) -> bool {
+        self.of(woken).set(by.addr() as u32);
+        self.of(by).get() == woken.addr() as u32
     }
 
     #[inline(always)]
-    fn of(&self, thread: usize) -> &Cell<u32> {
+    fn of<T>(&self, thread: *const T) -> &Cell<u32> {
         // Frames are some cache lines long.
-        &self.0[(thread >> 6 ^ thread >> 12) % PLACES]
+        let line = thread.addr() >> 6;
+        &self.0[(line ^ line >> 6) % PLACES]
     }
 }
 
@@ -45,15 +41,11 @@ mod tests {
     #[test]
     fn partners_wake_each_other() {
         let partners = Partners::new();
-        let [a, b, c] = [0x7000_0040, 0x7000_0180, 0x7000_0300];
-        let wakes = |by, woken| {
-            partners.wakes(by, woken);
-            partners.are(by, woken)
-        };
-        assert!(!wakes(a, b));
-        assert!(wakes(b, a) && wakes(a, b));
-        assert!(!wakes(b, c), "a stage of a pipeline");
-        assert!(!wakes(c, a));
-        assert!(!wakes(a, b), "it was woken by another meanwhile");
+        let [a, b, c] = [0x7000_0040, 0x7000_0180, 0x7000_0300].map(std::ptr::without_provenance::<u8>);
+        assert!(!partners.wakes(a, b));
+        assert!(partners.wakes(b, a) && partners.wakes(a, b));
+        assert!(!partners.wakes(b, c), "a stage of a pipeline");
+        assert!(!partners.wakes(c, a));
+        assert!(!partners.wakes(a, b), "it was woken by another meanwhile");
     }
 }
