@@ -54,7 +54,9 @@ async fn computes_until_it_has_run(times: u64, from_outside: bool) -> u64 {
             assert!(Instant::now() < deadline, "nobody runs what was woken");
             spin_loop();
         }
-        outside.map(|outside| outside.join().unwrap());
+        if let Some(outside) = outside {
+            outside.join().unwrap();
+        }
         lent += 1;
     }
     drop(to);
