@@ -117,8 +117,8 @@ pub enum Reason {
 ///   goes home.
 /// * **It blocks, or does not return.** Its virtual processor waits for it; so does the end of its machine.
 pub trait Policy: Send + Sync + 'static {
-    /// A thread is ready: keep it, or return it to have it run soon. Those
-    /// that are returned run first in, first out, before
+    /// A thread is ready: keep it, or return it to have it run soon; or, for one that [yields](Reason::Yielded), another one that
+    /// has waited. Those that are returned run first in, first out, before
     /// [`next`](Policy::next) is asked (which happens at the latest after 64
     /// of them), and cost no lock. (With
     /// [`lets_woken_run`](Policy::lets_woken_run) two go first: the first that the turn of

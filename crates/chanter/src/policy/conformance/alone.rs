@@ -86,7 +86,7 @@ pub(super) fn keeps(family: &Family, seed: u64) -> Found {
                 let reason = REASONS[random.below(REASONS.len())];
                 held += 1;
                 if let Some(returned) = policy.enqueue(thread, reason) {
-                    if returned.id() != number {
+                    if returned.id() != number && reason != Reason::Yielded {
                         return Err("`enqueue` returned another thread than it was given".to_owned());
                     }
                     held -= 1;
@@ -180,9 +180,10 @@ pub(super) fn drains(family: &Family, seed: u64) -> Found {
         let mut free = Vec::new();
         for thread in all {
             let number = thread.id();
-            match policy.enqueue(thread, REASONS[random.below(REASONS.len())]) {
-                Some(thread) => free.push(thread),
-                None => drop(kept.insert(number)),
+            kept.insert(number);
+            if let Some(returned) = policy.enqueue(thread, REASONS[random.below(REASONS.len())]) {
+                kept.remove(&returned.id());
+                free.push(returned);
             }
         }
         let drained = drain_all(&policies);
