@@ -235,8 +235,15 @@ fn fibers_that_yield_take_turns() {
         while let Ok(turn) = rx.recv().await {
             got.push(turn);
         }
-        let expected: Vec<_> = (0..50).flat_map(|round| (0..3).map(move |who| (round, who))).collect();
-        assert_eq!(got, expected);
+        assert_eq!(got.len(), 150);
+        // In one of 64 turns somebody who waits in the policy goes before somebody who runs soon.
+        let mut rounds = [0; 3];
+        for (round, who) in got {
+            assert_eq!(rounds[who], round, "each round once, in order");
+            rounds[who] += 1;
+            let slowest = rounds.iter().min().unwrap();
+            assert!(rounds[who] - slowest <= 2, "{who} is ahead: {rounds:?}");
+        }
     });
 }
 
