@@ -222,7 +222,7 @@ pub(crate) fn inflate_frame(vp: &Vp, header: &Header) {
     }
 }
 
-/// Lets the other threads of the virtual processor run first (but now and then one of them, so that none waits for long).
+/// Lets the other threads of the virtual processor run first. (By the default policy all that wait already, but for one turn in 64.)
 ///
 /// ```
 /// # chanter::block_on(async {

@@ -144,7 +144,7 @@ impl Vp {
         false
     }
 
-    /// Takes half of what runs soon there, or was sent there, in the middle of a turn. Whether there was something.
+    /// Takes half of what runs soon there, and of what was sent there, in the middle of a turn. Whether there was something.
     fn take_from_turn_of(&self, there: &Self) -> bool {
         let mut taken = ReadyQueue::new();
         if fence_pair::is_available_yet() == Some(true) {
