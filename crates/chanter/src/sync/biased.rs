@@ -214,18 +214,22 @@ impl<T> BiasedLock<T> {
     #[cold]
     fn wait(&self, me: u32) {
         let mut turn = 0;
-        // (A guess.)
-        let holder = self.owner.load(Ordering::Relaxed);
+        // (Models leave the statistic out.)
+        let holder = || if cfg!(loom) { 0 } else { self.owner.load(Ordering::Relaxed) & !UNBIASED };
+        let (first, mut is_for_bias) = (holder(), false);
         // ORDER: as in `take`.
         while self.held.load(Ordering::Relaxed) || test_and_set(&self.held, order::lock_acquire()) {
             // It may be us who are waited for.
             if let Some(mine) = Entrance::mine() {
                 mine.agree_outside();
             }
+            // SAFETY: it exists.
+            is_for_bias |= Entrance::exists(holder()) && unsafe { Entrance::of(holder()) }.revokes();
             spin(&mut turn);
         }
-        if !cfg!(loom) {
-            Entrance::count_wait(me, holder & !UNBIASED, turn);
+        // (Who waits for the end of a bias waits once. It is charged to who ends it.)
+        if !cfg!(loom) && !is_for_bias {
+            Entrance::count_wait(me, first, turn);
         }
     }
 
@@ -257,8 +261,15 @@ impl<T> BiasedLock<T> {
             self.streak.store(biases * BIASES + STREAKS[usize::from(biases)], Ordering::Relaxed);
             return;
         }
+        let mine = Entrance::mine().filter(|_| !cfg!(loom));
+        mine.inspect(|mine| mine.set_revokes(true));
         // SAFETY: it had the bias.
-        let entrance = unsafe { Entrance::of(before) };
+        self.end_bias(unsafe { Entrance::of(before) });
+        mine.inspect(|mine| mine.set_revokes(false));
+    }
+
+    /// The bias of that OS thread has been taken away: waits until it is not inside by it.
+    fn end_bias(&self, entrance: &'static Entrance) {
         entrance.count_revoked();
         if entrance.ask() {
             count!(AGREED);

@@ -39,6 +39,8 @@ pub(crate) struct Entrance {
     /// The OS thread's own: how often it has had a lock that another had before; a bias that it has revoked counts for
     /// [`A_BIAS`] of them.
     crossings: std::sync::atomic::AtomicU64,
+    /// It ends a bias of somebody else's.
+    revokes: std::sync::atomic::AtomicBool,
     /// For how long others have waited for locks that it had, in crossings.
     awaited: Awaited,
 }
@@ -79,6 +81,7 @@ impl Entrance {
                 presence: AtomicU8::new(SILENT),
                 revoked: AtomicU32::new(0),
                 crossings: std::sync::atomic::AtomicU64::new(0),
+                revokes: std::sync::atomic::AtomicBool::new(false),
                 awaited: Awaited(std::sync::atomic::AtomicU64::new(0)),
             }
         }
@@ -238,6 +241,17 @@ impl Entrance {
     pub(crate) fn revoked(&self) -> u32 {
         // ORDER: as above.
         self.revoked.load(Ordering::Relaxed)
+    }
+
+    /// The OS thread's own: it begins, or ends, to end a bias of somebody else's.
+    pub(super) fn set_revokes(&self, revokes: bool) {
+        // ORDER: as above.
+        self.revokes.store(revokes, Ordering::Relaxed);
+    }
+
+    /// Whether it is ending a bias of somebody else's. A guess.
+    pub(super) fn revokes(&self) -> bool {
+        self.revokes.load(Ordering::Relaxed)
     }
 
     /// The OS thread's own: it has a lock that another had before.

@@ -18,6 +18,7 @@ pub mod entry;
 mod groups;
 mod hand_over;
 mod handle;
+mod idle;
 mod linger;
 mod long_turn;
 mod machine;
@@ -78,6 +79,7 @@ use crate::thread::{self, Forks, Home, Seized};
 use crate::time::Timers;
 use counters::Counters;
 use hand_over::{Seat, Sitter};
+use idle::Idle;
 use linger::Linger;
 use long_turn::LongTurns;
 use partners::Partners;
@@ -166,6 +168,8 @@ pub(crate) struct Vp {
     goes_first: Cell<u64>,
     /// Driver: whether to linger before it sleeps.
     linger: Linger,
+    /// Holder: since when it has had nothing to run.
+    idle: Idle,
     /// What it has stolen, and whether that has paid.
     thefts: Thefts,
     long_turns: LongTurns,
@@ -265,6 +269,7 @@ impl Vp {
             has_locals: Cell::new(false),
             soon: std::cell::UnsafeCell::new(ReadyQueue::new()),
             linger: Linger::default(),
+            idle: Idle::new(),
             thefts: Thefts::new(),
             long_turns: LongTurns::new(),
             soon_runs: Cell::new(0),

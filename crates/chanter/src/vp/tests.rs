@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::lock::Mutex;
 use crate::policy::Fifo;
 use crate::prelude::*;
 
@@ -287,4 +288,31 @@ fn a_conversation_stays_together() {
     assert_eq!(sum, (0..20_000).sum::<u64>() + 12 * 20_000);
     let (turns, migrated) = (machine.stats().dispatched, machine.stats().migrated);
     assert!(migrated * 4 <= turns, "{migrated} migrations in {turns} turns");
+}
+
+/// Each holds the mutex while the others run, and all of them want it: two processors are no faster than one.
+#[test]
+fn who_wait_for_one_another_stay_together() {
+    const EACH: u64 = 20_000;
+    let machine = machine(2);
+    let sum = machine.block_on(async {
+        let mutex = Arc::new(Mutex::new(0));
+        let threads = [(); 8].map(|()| {
+            let mutex = Arc::clone(&mutex);
+            spawn(async move {
+                for _ in 0..EACH {
+                    let mut number = mutex.lock().await;
+                    *number += 1;
+                    crate::yield_now().await;
+                }
+            })
+        });
+        for thread in threads {
+            thread.join().await.unwrap();
+        }
+        *mutex.lock().await
+    });
+    assert_eq!(sum, 8 * EACH);
+    let (turns, migrated) = (machine.stats().dispatched, machine.stats().migrated);
+    assert!(migrated * 200 <= turns, "{migrated} migrations in {turns} turns");
 }

@@ -4,19 +4,21 @@
 //! its policy, or half of those that were woken and run soon, which it hands over between two turns. A
 //! woken thread runs where it is woken, so the partners of stolen threads follow by themselves.
 //!
-//! From outside, one conversation looks like several. So each theft has an account. The thief's time is put to its credit. Charged are
+//! From outside, one conversation looks like several. So each theft has an account. To its credit is put the time in which both work, the thief
+//! and its victim: if the victim has nothing left, it could have done all itself. Charged are
 //! the theft itself; a [`FARE`] for every thread that comes to the thief: those that were stolen, and those that
 //! were woken there afterwards, by a message that crossed; and a [`LINE`] for every time that the thief has a lock which another OS thread
-//! had before, many if that ends a bias, or if one of the two has to wait for the other. A new thread pays no fare: it has left nothing behind, and talks
+//! had before, many if that ends a bias, or if one of the two has to wait for what the other has. A new thread pays no fare: it has left nothing behind, and talks
 //! to nobody yet. The account is looked at when the thief is hungry again, and at each of its looks at the clock before.
 //!
-//! - *Cheap*: it has worked for longer than that. Groups that have nothing to say to each other are whole again after one
+//! - *Cheap*: both have worked for longer than that. Groups that have nothing to say to each other are whole again after one
 //!   crossing for each thread, and none follows; a pipeline is cut where few messages pass. The thief may steal
 //!   again as soon as it is hungry.
-//! - *Dear*: it has not, or has overdrawn its account by [`CREDIT`] while it runs. Messages go on to cross, or what was stolen was dead (see
+//! - *Dear*: they have not, and what is missing, with that of the thefts just before, is more than [`DEBT`] when the thief is hungry, or [`CREDIT`] while
+//!   it runs. Messages go on to cross, or what was stolen was dead (see
 //!   [`Vp::was_stale`]). What is ready there goes back, and the thief pauses.
 //!
-//! *The bound*: a dear theft is followed by a pause of [`RARE`] times what its account was overdrawn by, and twice as many
+//! *The bound*: a dear theft is followed by a pause of [`RARE`] times what is missing, and twice as many
 //! times after each further one, up to [`RAREST`]; a cheap one halves that. So what thefts lose is less
 //! than one part in `RARE` of the time, and one in `RAREST` if they are all dear; and one that is nearly worth its price is soon
 //! followed by another. No other condition is made: not on how many threads there
@@ -51,6 +53,8 @@ const CALL: u64 = 40_000;
 /// By so many nanoseconds the account of a theft may be overdrawn before the thief is hungry again. (Partners that follow, all at
 /// once, are paid off afterwards.)
 const CREDIT: i64 = 300_000;
+/// The same when the thief is hungry again: the next theft goes on with that. (The first thefts from a group end biases, once.)
+const DEBT: i64 = 10_000;
 /// The pause after a dear theft, beside what its account was overdrawn by.
 const RARE: u32 = 2;
 const RAREST: u32 = 128;
@@ -64,6 +68,8 @@ const MOST_GIVEN: usize = 256;
 pub(super) struct Thefts {
     /// Driver: the last theft, while its account is open.
     open: Cell<Option<Theft>>,
+    /// Driver: the balance of the last account, if the next one goes on with that.
+    debt: Cell<i64>,
     /// Driver: fares of the threads that have come that had run elsewhere.
     fares: Cell<u64>,
     /// Driver: the length of the next pause, beside what the theft loses.
@@ -107,6 +113,7 @@ impl Thefts {
     pub(super) fn new() -> Self {
         Self {
             open: Cell::new(None),
+            debt: Cell::new(0),
             fares: Cell::new(0),
             rarity: Cell::new(RARE),
             until: Cell::new(None),
@@ -119,7 +126,7 @@ impl Thefts {
 
     /// The thief has stolen from `victim`, `now`, when so many nanoseconds had been charged.
     fn begin(&self, victim: usize, now: Instant, charged: u64, price: i64) {
-        self.open.set(Some(Theft { victim, at: now, charged, balance: -price }));
+        self.open.set(Some(Theft { victim, at: now, charged, balance: self.debt.replace(0) - price }));
     }
 
     /// Looks at the account of the last theft, if that is open, `now`, when so many nanoseconds have been charged. `credit`: by so much it may
@@ -148,8 +155,10 @@ impl Thefts {
 
     /// The thief is hungry again: settles the account. May it steal?
     fn settle(&self, now: Instant, charged: u64) -> bool {
-        self.review(now, charged, 0);
-        self.open.set(None);
+        self.review(now, charged, DEBT);
+        if let Some(theft) = self.open.take() {
+            self.debt.set(theft.balance);
+        }
         self.until.set(self.until.get().filter(|until| now < *until));
         self.is_pausing.store(self.until.get().is_some(), Relaxed);
         self.until.get().is_none()
@@ -172,9 +181,25 @@ impl Vp {
         self.thefts.fares.set(self.thefts.fares.get() + FARE as u64);
     }
 
-    /// What has been charged so far.
-    fn charged(&self) -> u64 {
-        self.thefts.fares.get().wrapping_add(self.entrance.get().crossings().wrapping_mul(LINE as u64))
+    /// What has been charged up to `now`, while what was taken from `victim` runs.
+    fn charged(&self, victim: usize, now: Instant) -> u64 {
+        let crossings = self.entrance.get().crossings().wrapping_mul(LINE as u64);
+        self.thefts
+            .fares
+            .get()
+            .wrapping_add(crossings)
+            .wrapping_add(self.machine().vps[victim].idle.total(now))
+    }
+
+    /// The same for the open account.
+    fn charged_to_open(&self, now: Instant) -> u64 {
+        self.thefts.open.get().map_or(0, |theft| self.charged(theft.victim, now))
+    }
+
+    /// What was taken from `victim` at that price runs here now.
+    fn begin_theft(&self, victim: usize, price: i64) {
+        let now = Instant::now();
+        self.thefts.begin(victim, now, self.charged(victim, now), price);
     }
 
     /// Another OS thread drives: it has other crossings.
@@ -184,12 +209,12 @@ impl Vp {
 
     /// The caller has nothing left to run: may it steal?
     pub(super) fn may_steal(&self, now: Instant) -> bool {
-        self.thefts.settle(now, self.charged()) && !self.has_enough()
+        self.thefts.settle(now, self.charged_to_open(now)) && !self.has_enough()
     }
 
     /// The caller has stolen from the policy of `victim`.
     pub(super) fn has_stolen_from(&self, victim: &Self) {
-        self.thefts.begin(victim.index, Instant::now(), self.charged(), FARE);
+        self.begin_theft(victim.index, FARE);
     }
 
     /// The caller, who may steal, asks the others for half of what runs soon there.
@@ -208,8 +233,7 @@ impl Vp {
     pub(super) fn stop_asking(&self, has_slept: bool) {
         if self.thefts.has_asked.replace(false) && !self.stop_being_hungry() && !self.long_turns.is_called() {
             let price = if has_slept { WAKE } else { FARE };
-            let giver = self.thefts.giver.load(Relaxed);
-            self.thefts.begin(giver, Instant::now(), self.charged(), price);
+            self.begin_theft(self.thefts.giver.load(Relaxed), price);
         }
     }
 
@@ -324,7 +348,7 @@ impl Vp {
 
     /// Between two turns, at a look at the clock: gives back what is ready if the last theft was dear. The caller is inside.
     pub(super) fn review_theft(&self, now: Instant) {
-        let Some(victim) = self.thefts.review(now, self.charged(), CREDIT) else { return };
+        let Some(victim) = self.thefts.review(now, self.charged_to_open(now), CREDIT) else { return };
         let there = &self.machine().vps[victim];
         // SAFETY: we are the holder, inside.
         let soon = unsafe { self.soon() };
@@ -362,12 +386,30 @@ mod tests {
         let most = (i64::try_from(STEP.as_nanos()).unwrap() / FARE) as u64 - 1;
         thefts.begin(3, now, fares(7), FARE);
         assert!(thefts.settle(now + STEP, fares(7 + most)));
+        assert_eq!(thefts.debt.get(), 0);
+        let dear = most + 2 + DEBT as u64 / FARE as u64;
         thefts.begin(3, now, fares(7), FARE);
-        assert!(!thefts.settle(now + STEP, fares(7 + most + 1)) && thefts.is_pausing());
-        let pause = loss(most + 1) * RARE;
+        assert!(!thefts.settle(now + STEP, fares(7 + dear)) && thefts.is_pausing());
+        let pause = loss(dear) * RARE;
         assert_eq!(thefts.rest_of_pause(now + STEP), Some(pause));
         assert!(!thefts.settle(now + STEP + pause / 2, 0), "it pauses still");
         assert!(thefts.settle(now + STEP + pause, 0) && !thefts.is_pausing());
+    }
+
+    #[test]
+    fn small_losses_add_up_until_they_are_paid_off() {
+        let (thefts, now) = (Thefts::new(), Instant::now());
+        let step = Duration::from_nanos(DEBT as u64 / 3);
+        let settle = |charged: i64| {
+            thefts.begin(3, now, 0, 0);
+            thefts.settle(now + step, charged as u64)
+        };
+        let dear = 2 * DEBT / 3;
+        assert!(settle(dear) && settle(dear) && settle(0) && settle(dear), "one is paid off in between");
+        assert!(settle(0) && settle(0) && settle(0));
+        assert_eq!((thefts.debt.get(), thefts.rarity.get()), (0, RARE));
+        assert!(settle(dear) && settle(dear) && !settle(dear + 3), "three thirds");
+        assert_eq!(thefts.debt.get(), 0, "they are paid off by the pause");
     }
 
     #[test]
@@ -416,7 +458,7 @@ mod tests {
     fn a_lock_that_crosses_is_charged() {
         let machine = Machine::builder().vps(1).build().unwrap();
         machine.block_on(async {
-            let charged = || Vp::current().unwrap().charged();
+            let charged = || Vp::current().unwrap().charged(0, Instant::now());
             let lock = BiasedLock::new(0, 0);
             *lock.lock() += 1;
             let before = charged();
@@ -434,7 +476,7 @@ mod tests {
     fn waits_for_a_lock_are_charged_to_both() {
         let machine = Machine::builder().vps(1).build().unwrap();
         machine.block_on(async {
-            let charged = || Vp::current().unwrap().charged();
+            let charged = || Vp::current().unwrap().charged(0, Instant::now());
             let me = os_thread();
             let before = charged();
             Entrance::count_wait(me, 0, 3);

@@ -384,16 +384,30 @@ impl Vp {
             self.exit();
             return self.run(thread);
         }
+        vp.idle.begin(now);
+        let thread = self.wait_for_work(now, over);
+        vp.idle.end(Instant::now());
+        if let Some(thread) = thread {
+            self.run(thread);
+        }
+    }
+
+    /// Waits for something to run: there is something afterwards, perhaps. A thread that it has found elsewhere. The caller is inside, and
+    /// it is its last act there.
+    fn wait_for_work(&self, now: Instant, over: &dyn Fn() -> bool) -> Option<Ready> {
+        let vp = self.principal();
         let may_steal = self.may_steal(now);
         if may_steal {
             self.ask_for_half();
         }
         if self.look_at_long_turns(over) {
-            return self.exit();
+            self.exit();
+            return None;
         }
         if self.linger(over) {
             self.stop_asking(false);
-            return self.exit();
+            self.exit();
+            return None;
         }
         if !self.has_enough()
             && let Some(thread) = self.search(may_steal)
@@ -402,7 +416,7 @@ impl Vp {
             self.watch.set(HEARTBEAT);
             let thread = self.admit(thread);
             self.exit();
-            return thread.map_or((), |thread| self.run(thread));
+            return thread;
         }
         self.policy().idle();
         let machine = self.machine();
@@ -448,7 +462,8 @@ impl Vp {
         if is_asleep && !self.enter_again() {
             // It was; who took it counts as awake. The notification that ended
             // our wait may have been meant for it.
-            return vp.reactor.notify();
+            vp.reactor.notify();
+            return None;
         }
         vp.is_down.store(false, Ordering::Relaxed);
         vp.sleeper.rise();
@@ -458,6 +473,7 @@ impl Vp {
         if machine.reports_deadlocks {
             self.look_for_deadlock();
         }
+        None
     }
 
     /// Behind a wait: whether nobody has taken the seat.
