@@ -32,7 +32,7 @@ use super::state::{CLOSED, End, RECEIVABLE, SENDABLE, Side, Slot, State, Unread,
 use crate::deadlock::Census;
 use crate::event::{Offer, Offered, Offering, Verdict, Wakes};
 use crate::sync::{BiasedGuard, BiasedLock, History};
-use crate::vp::Vp;
+use crate::vp::{Turn, Vp};
 
 /// What the handles and events of a channel share.
 ///
@@ -185,7 +185,8 @@ impl<T> Core<T> {
                             offer.cast::<Slot<T>>().as_ref().put(message);
                             let ticket = state.ticket;
                             state.ticket = ticket + 1;
-                            wakes.push_given(Offer::complete_stamped(offer, ticket));
+                            let turn = offer.as_ref().group().turn_if_given();
+                            wakes.push_given(Offer::complete_stamped(offer, ticket), turn);
                         }
                     }
                     Meet::WithShare(offer) => {
@@ -408,7 +409,7 @@ impl<T> Core<T> {
         // SAFETY: the caller's contract.
         let waiter = unsafe { state.end_with_share(theirs, other, Verdict::Committed) };
         match end {
-            End::Tx => wakes.push_given(waiter),
+            End::Tx => wakes.push_given(waiter, Turn::Given),
             End::Rx => wakes.push_taken(waiter),
         }
         if state.side(other).has_handles() {

@@ -21,6 +21,7 @@ use std::task::Waker;
 use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, Wakes};
 use crate::sync::UnsafeCell;
+use crate::vp::Turn;
 
 /// A share of a place at which operations wait.
 ///
@@ -176,15 +177,15 @@ impl<N> Queue<N> {
     /// Commits the first that still can: `f` fills its note in. `None`: nobody
     /// waits. The caller has claimed no group.
     pub fn serve<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
-        let (waiter, result) = self.commit_first(f)?;
+        let (waiter, _, result) = self.commit_first(f)?;
         wakes.push(waiter);
         Some(result)
     }
 
     /// As `serve`, where `f` gives a message: who has got it runs next.
     pub fn give<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
-        let (waiter, result) = self.commit_first(f)?;
-        wakes.push_given(waiter);
+        let (waiter, turn, result) = self.commit_first(f)?;
+        wakes.push_given(waiter, turn);
         Some(result)
     }
 
@@ -207,11 +208,15 @@ impl<N> Queue<N> {
         Some(result)
     }
 
-    fn commit_first<R>(&mut self, f: impl FnOnce(&mut N) -> R) -> Option<(Option<Waker>, R)> {
+    fn commit_first<R>(&mut self, f: impl FnOnce(&mut N) -> R) -> Option<(Option<Waker>, Turn, R)> {
         // SAFETY: we are under the lock, or there would be no exclusive borrow.
         let offer = unsafe { self.offers.win() }?;
         // SAFETY: it is one of ours, and won.
-        Some(unsafe { Self::commit(offer, f) })
+        unsafe {
+            let turn = offer.as_ref().group().turn_if_given();
+            let (waiter, result) = Self::commit(offer, f);
+            Some((waiter, turn, result))
+        }
     }
 
     /// # Safety

@@ -9,6 +9,7 @@ use super::returned::Ticket;
 use crate::event::{Offer, OfferList, Verdict, Wakes};
 use crate::sync::UnsafeCell;
 use crate::thread::body::contain;
+use crate::vp::Turn;
 
 /// The hint of the lock: a send, or a receive, may commit now.
 pub(super) const SENDABLE: u8 = 1;
@@ -427,7 +428,7 @@ impl<T> State<T> {
                 // SAFETY: as above.
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
-                    wakes.push_given(self.end_with_share(offer, End::Rx, Verdict::Committed));
+                    wakes.push_given(self.end_with_share(offer, End::Rx, Verdict::Committed), Turn::Given);
                 }
                 return self.is_closed_for_receivers();
             }
@@ -436,7 +437,8 @@ impl<T> State<T> {
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
                     self.taken = self.taken.wrapping_sub(1);
-                    wakes.push_given(Offer::complete_stamped(offer, ticket));
+                    let turn = offer.as_ref().group().turn_if_given();
+                    wakes.push_given(Offer::complete_stamped(offer, ticket), turn);
                 }
             }
             // If no receiver is left, `sides_changed` takes it out again.

@@ -113,7 +113,8 @@ unsafe impl<A, B> Place for Swap<A, B> {
                     let theirs = offer.cast::<Slot<Note<B, A>>>().as_ref().note();
                     mine.got = theirs.give.take();
                     theirs.got = mine.give.take();
-                    wakes.push_given(Offer::complete(offer, Verdict::Committed));
+                    let turn = offer.as_ref().group().turn_if_given();
+                    wakes.push_given(Offer::complete(offer, Verdict::Committed), turn);
                 }
                 Some(Offered::Committed)
             }

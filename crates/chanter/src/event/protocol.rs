@@ -65,6 +65,7 @@ use super::offering::Offering;
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{Cell, UnsafeCell, aliased, order, spin};
 use crate::thread;
+use crate::vp::Turn;
 
 const WAITING: u8 = 0;
 const CLAIMED: u8 = 1;
@@ -226,6 +227,12 @@ impl Group {
     #[inline(always)]
     pub(crate) fn leaves_its_share(&self) -> bool {
         matches!(self.kind.get(), Kind::Counted | Kind::Detached)
+    }
+
+    /// When its owner runs, if one of its offers is given a message. Asked under the queue's lock.
+    #[inline(always)]
+    pub(crate) fn turn_if_given(&self) -> Turn {
+        if self.kind.get() == Kind::Choice { Turn::Chosen } else { Turn::Given }
     }
 
     /// Whether it is a member's of a set.

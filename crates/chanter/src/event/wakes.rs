@@ -39,10 +39,10 @@ impl Wakes {
         }
     }
 
-    /// One who has been given a message.
+    /// One who has been given a message, and runs then.
     #[inline(always)]
-    pub(crate) fn push_given(&mut self, waiter: Option<Waker>) {
-        self.push_for(waiter, Turn::Given);
+    pub(crate) fn push_given(&mut self, waiter: Option<Waker>, turn: Turn) {
+        self.push_for(waiter, turn);
     }
 
     /// One whose message was taken.
@@ -72,6 +72,7 @@ impl Wakes {
         match self.turn {
             Turn::Soon => self.each(Waker::wake),
             Turn::Taken => self.each(|waker| thread::wake_next(waker, Turn::Taken)),
+            Turn::Chosen => self.each(|waker| thread::wake_next(waker, Turn::Chosen)),
             Turn::Given => self.each(|waker| thread::wake_next(waker, Turn::Given)),
         }
     }

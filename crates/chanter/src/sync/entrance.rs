@@ -51,10 +51,10 @@ pub(crate) struct Entrance {
 struct Awaited(std::sync::atomic::AtomicU64);
 
 /// What a revocation costs, and the next acquisitions without the bias, in crossings.
-pub(super) const A_BIAS: u64 = 60;
-/// What a pause of a wait for a lock costs, in crossings: it takes as long as one, and meanwhile its holder has what it
+pub(super) const A_BIAS: u64 = 18;
+/// What a pause of a wait for a lock costs, in crossings: it takes less time, but meanwhile its holder has what it
 /// guards to itself, which crosses back afterwards.
-const CROSSINGS_A_PAUSE: u64 = 2;
+const CROSSINGS_A_PAUSE: u64 = 1;
 
 /// It may never agree.
 const SILENT: u8 = 0;

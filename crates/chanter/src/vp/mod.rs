@@ -110,6 +110,9 @@ pub(crate) enum Turn {
     Soon,
     /// Next, since its message was taken, if by its [partner](Partners). See [`Vp::may_overtake`].
     Taken,
+    /// Of one that was given a message in a choice. Soon, if nobody else could take those that run before it: who chooses again looks at
+    /// all the branches, and the more of them are ready by then, the better. Else next: what it takes sets others to work.
+    Chosen,
     /// Next, even before such a one, since it was given a message: so what has been begun is finished before more is begun, and
     /// the stages of a pipeline do not fill up.
     Given,
@@ -687,6 +690,11 @@ impl Vp {
 
     #[inline]
     fn run_soon(&self, thread: Ready, turn: Turn) {
+        let turn = match turn {
+            Turn::Chosen if self.machine().crews == 1 => Turn::Soon,
+            Turn::Chosen => Turn::Given,
+            turn => turn,
+        };
         // SAFETY: we are the driver.
         let soon = unsafe { self.soon() };
         let are_partners = !soon.is_empty() && self.partners.wakes(self.running.get(), thread.header());

@@ -41,10 +41,9 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize};
 /// Nanoseconds that it costs if a thread comes from another virtual processor: both sides lose cache lines, and it will go back.
 /// (Ten times as much with debug assertions: such builds are mostly not optimised, and crossings slow there, as everything.)
 const FARE: i64 = if cfg!(debug_assertions) { 3_500 } else { 350 };
-/// Nanoseconds that it costs to have a lock that another OS thread had before, and what it guards. So messages are paid for that
-/// cross without anybody being woken. (What counts most is a bias that ends, which is worth `A_BIAS` of these. With 350 ns for each, a
-/// choice over eight senders that work for a microsecond each takes 1.25 times as long.)
-const LINE: i64 = if cfg!(debug_assertions) { 600 } else { 60 };
+/// Nanoseconds that it costs to have a lock that another OS thread had before, and what it guards: some cache lines. So messages are paid
+/// for that cross without anybody being woken.
+const LINE: i64 = if cfg!(debug_assertions) { 2000 } else { 200 };
 /// Nanoseconds that it costs two virtual processors if one of them wakes the other.
 const WAKE: i64 = 10_000;
 /// Nanoseconds that it costs if somebody is called to a turn that ends by itself: it wakes up, looks, and falls asleep, and the
@@ -481,7 +480,7 @@ mod tests {
             let before = charged();
             Entrance::count_wait(me, 0, 3);
             let one = charged() - before;
-            assert_eq!(one, (2 + 4 + 8) * 2 * LINE as u64);
+            assert_eq!(one, (2 + 4 + 8) * LINE as u64);
             std::thread::scope(|scope| {
                 scope.spawn(|| Entrance::count_wait(os_thread(), me, 3));
             });
