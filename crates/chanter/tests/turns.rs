@@ -211,3 +211,26 @@ fn the_stages_of_a_pipeline_do_not_fill_up() {
         assert!(average < STAGES / 10, "{average} numbers are under way");
     });
 }
+
+/// On one processor, who chooses finds a message of each sender, rather than two of the one that came first.
+#[test]
+fn who_chooses_on_one_processor_lets_all_others_send_before() {
+    const SENDERS: usize = 16;
+    const MESSAGES: usize = 100;
+    on_one_processor(async {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..SENDERS).map(|_| channel()).unzip();
+        for (name, tx) in senders.into_iter().enumerate() {
+            drop(spawn(async move { while tx.send(name).await.is_ok() {} }));
+        }
+        let (mut last, mut repeated) = (SENDERS, 0);
+        for _ in 0..SENDERS * MESSAGES {
+            let events = receivers.iter().map(Receiver::recv_ref).collect::<Vec<_>>();
+            let name = choose(events).await.unwrap();
+            repeated += usize::from(std::mem::replace(&mut last, name) == name);
+        }
+        assert!(
+            repeated < MESSAGES * SENDERS / 4,
+            "{repeated} messages came from the sender of the last one"
+        );
+    });
+}

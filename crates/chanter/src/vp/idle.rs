@@ -31,14 +31,15 @@ impl Idle {
 
     /// There may be something.
     pub(super) fn end(&self, now: Instant) {
-        self.word.store(self.total(now) << 1, Relaxed);
+        self.word.store((self.total(now) as u64) << 1, Relaxed);
     }
 
-    /// How many nanoseconds it has idled up to now, modulo 2^63.
-    pub(super) fn total(&self, now: Instant) -> u64 {
+    /// How many nanoseconds it has idled up to now. (For others a few less than they have found before, perhaps, or less than none: it may have
+    /// looked at the clock earlier, or later, than they.)
+    pub(super) fn total(&self, now: Instant) -> i64 {
         let word = self.word.load(Relaxed);
         let since = if word & 1 == 0 { 0 } else { self.nanoseconds(now) << 1 };
-        word.wrapping_add(since) >> 1
+        word.wrapping_add(since) as i64 >> 1
     }
 }
 
@@ -62,5 +63,7 @@ mod tests {
         idle.begin(at(40));
         idle.end(at(43));
         assert_eq!(idle.total(at(90)), 13_000);
+        idle.begin(at(100));
+        assert_eq!(idle.total(at(80)), -7_000, "as one sees it whose clock was read before");
     }
 }

@@ -101,7 +101,8 @@ impl Theft {
     /// Brings the account up to `now`, when so many nanoseconds have been charged.
     fn balance(&mut self, now: Instant, charged: u64) -> i64 {
         let time = now.saturating_duration_since(self.at).as_nanos();
-        let charge = charged.wrapping_sub(self.charged).min(1 << 40) as i64;
+        // (What a victim has idled may turn out to be a little less.)
+        let charge = (charged.wrapping_sub(self.charged) as i64).min(1 << 40);
         let balance = self.balance.saturating_add(i64::try_from(time).unwrap_or(i64::MAX)) - charge;
         (self.at, self.charged, self.balance) = (now, charged, balance.min(0));
         balance
@@ -187,7 +188,7 @@ impl Vp {
             .fares
             .get()
             .wrapping_add(crossings)
-            .wrapping_add(self.machine().vps[victim].idle.total(now))
+            .wrapping_add(self.machine().vps[victim].idle.total(now) as u64)
     }
 
     /// The same for the open account.
@@ -409,6 +410,9 @@ mod tests {
         assert_eq!((thefts.debt.get(), thefts.rarity.get()), (0, RARE));
         assert!(settle(dear) && settle(dear) && !settle(dear + 3), "three thirds");
         assert_eq!(thefts.debt.get(), 0, "they are paid off by the pause");
+        let thefts = Thefts::new();
+        thefts.begin(3, now, 100, 0);
+        assert!(thefts.settle(now + step, 95), "a victim has idled for less than it seemed");
     }
 
     #[test]
