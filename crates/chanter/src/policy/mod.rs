@@ -122,7 +122,8 @@ pub trait Policy: Send + Sync + 'static {
     /// [`next`](Policy::next) is asked (which happens at the latest after 64
     /// of them), and cost no lock. (With
     /// [`lets_woken_run`](Policy::lets_woken_run) two go first: the first that the turn of
-    /// another of them has given a message, and the first from which it has taken one, of those that talk to it; in one turn of 64 none does.) If another virtual processor is hungry
+    /// another of them has given a message (in a choice only on machines of several processors), and the first from which it has taken one, of those that talk to it;
+    /// in one turn of 64 none does.) If another virtual processor is hungry
     /// meanwhile, half of them come back as [`Reason::Displaced`], unless the policy lets the woken run: keep those.
     ///
     /// A `Ready` that is dropped ends its thread as cancelled (but not if a panic
