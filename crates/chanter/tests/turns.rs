@@ -175,6 +175,34 @@ fn a_conversation_does_not_keep_who_was_woken_before() {
 }
 
 #[test]
+fn new_threads_begin_soon_beside_those_that_talk() {
+    const NEW: u64 = 100;
+    on_one_processor(async {
+        let (ping, pinged) = channel();
+        let (pong, ponged) = channel();
+        drop(spawn(async move {
+            while let Ok(()) = pinged.recv().await {
+                pong.send(()).await.unwrap();
+            }
+        }));
+        ping.send(()).await.unwrap();
+        let begun = Arc::new(AtomicU64::new(0));
+        for _ in 0..NEW {
+            let begun = Arc::clone(&begun);
+            drop(spawn(async move { begun.fetch_add(1, Relaxed) }));
+        }
+        let mut rounds = 0;
+        while begun.load(Relaxed) < NEW {
+            ponged.recv().await.unwrap();
+            ping.send(()).await.unwrap();
+            rounds += 1;
+        }
+        assert!(rounds > NEW / 2, "those that talk go on meanwhile");
+        assert!(rounds < 3 * NEW, "{rounds} rounds");
+    });
+}
+
+#[test]
 fn the_stages_of_a_pipeline_do_not_fill_up() {
     const STAGES: u64 = 100;
     const NUMBERS: u64 = 1_000;
@@ -231,6 +259,29 @@ fn who_chooses_on_one_processor_lets_all_others_send_before() {
         assert!(
             repeated < MESSAGES * SENDERS / 4,
             "{repeated} messages came from the sender of the last one"
+        );
+    });
+}
+
+/// The same, where it is the one who sends.
+#[test]
+fn who_chooses_whom_to_send_to_lets_all_others_receive_before() {
+    const RECEIVERS: usize = 16;
+    const MESSAGES: usize = 100;
+    on_one_processor(async {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..RECEIVERS).map(|_| channel()).unzip();
+        for rx in receivers {
+            drop(spawn(async move { while rx.recv().await.is_ok() {} }));
+        }
+        let (mut last, mut repeated) = (RECEIVERS, 0);
+        for _ in 0..RECEIVERS * MESSAGES {
+            let events = senders.iter().enumerate().map(|(name, tx)| tx.send_ref(()).wrap(move |_| name));
+            let name = choose(events.collect::<Vec<_>>()).await;
+            repeated += usize::from(std::mem::replace(&mut last, name) == name);
+        }
+        assert!(
+            repeated < MESSAGES * RECEIVERS / 4,
+            "{repeated} messages went to the receiver of the last one"
         );
     });
 }

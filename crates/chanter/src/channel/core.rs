@@ -186,7 +186,7 @@ impl<T> Core<T> {
                             let ticket = state.ticket;
                             state.ticket = ticket + 1;
                             let turn = offer.as_ref().group().turn_if_given();
-                            wakes.push_given(Offer::complete_stamped(offer, ticket), turn);
+                            wakes.push_for(Offer::complete_stamped(offer, ticket), turn);
                         }
                     }
                     Meet::WithShare(offer) => {
@@ -279,7 +279,8 @@ impl<T> Core<T> {
                         unsafe {
                             let message = offer.cast::<Slot<T>>().as_ref().take();
                             slot.put(message.expect("a waiting sender has its message"));
-                            wakes.push_taken(Offer::complete(offer, Verdict::Committed));
+                            let turn = offer.as_ref().group().turn_if_taken();
+                            wakes.push_for(Offer::complete(offer, Verdict::Committed), turn);
                         }
                         slot.offer.verdict.set(Verdict::Committed);
                     }
@@ -409,8 +410,8 @@ impl<T> Core<T> {
         // SAFETY: the caller's contract.
         let waiter = unsafe { state.end_with_share(theirs, other, Verdict::Committed) };
         match end {
-            End::Tx => wakes.push_given(waiter, Turn::Given),
-            End::Rx => wakes.push_taken(waiter),
+            End::Tx => wakes.push_for(waiter, Turn::Given),
+            End::Rx => wakes.push_for(waiter, Turn::Taken),
         }
         if state.side(other).has_handles() {
             // SAFETY: the caller's contract.

@@ -185,7 +185,7 @@ impl<N> Queue<N> {
     /// As `serve`, where `f` gives a message: who has got it runs next.
     pub fn give<R>(&mut self, wakes: &mut Wakes, f: impl FnOnce(&mut N) -> R) -> Option<R> {
         let (waiter, turn, result) = self.commit_first(f)?;
-        wakes.push_given(waiter, turn);
+        wakes.push_for(waiter, turn);
         Some(result)
     }
 

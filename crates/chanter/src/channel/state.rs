@@ -428,7 +428,7 @@ impl<T> State<T> {
                 // SAFETY: as above.
                 unsafe {
                     offer.cast::<Slot<T>>().as_ref().put(message);
-                    wakes.push_given(self.end_with_share(offer, End::Rx, Verdict::Committed), Turn::Given);
+                    wakes.push_for(self.end_with_share(offer, End::Rx, Verdict::Committed), Turn::Given);
                 }
                 return self.is_closed_for_receivers();
             }
@@ -438,7 +438,7 @@ impl<T> State<T> {
                     offer.cast::<Slot<T>>().as_ref().put(message);
                     self.taken = self.taken.wrapping_sub(1);
                     let turn = offer.as_ref().group().turn_if_given();
-                    wakes.push_given(Offer::complete_stamped(offer, ticket), turn);
+                    wakes.push_for(Offer::complete_stamped(offer, ticket), turn);
                 }
             }
             // If no receiver is left, `sides_changed` takes it out again.

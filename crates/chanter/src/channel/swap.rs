@@ -114,7 +114,7 @@ unsafe impl<A, B> Place for Swap<A, B> {
                     mine.got = theirs.give.take();
                     theirs.got = mine.give.take();
                     let turn = offer.as_ref().group().turn_if_given();
-                    wakes.push_given(Offer::complete(offer, Verdict::Committed), turn);
+                    wakes.push_for(Offer::complete(offer, Verdict::Committed), turn);
                 }
                 Some(Offered::Committed)
             }

@@ -39,20 +39,9 @@ impl Wakes {
         }
     }
 
-    /// One who has been given a message, and runs then.
+    /// One who runs then, mostly.
     #[inline(always)]
-    pub(crate) fn push_given(&mut self, waiter: Option<Waker>, turn: Turn) {
-        self.push_for(waiter, turn);
-    }
-
-    /// One whose message was taken.
-    #[inline(always)]
-    pub(crate) fn push_taken(&mut self, waiter: Option<Waker>) {
-        self.push_for(waiter, Turn::Taken);
-    }
-
-    #[inline(always)]
-    fn push_for(&mut self, waiter: Option<Waker>, turn: Turn) {
+    pub(crate) fn push_for(&mut self, waiter: Option<Waker>, turn: Turn) {
         if waiter.is_some() {
             self.turn = self.turn.max(turn);
         }

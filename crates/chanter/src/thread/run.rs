@@ -172,6 +172,7 @@ pub(super) unsafe fn complete(frame: NonNull<Header>, borrowed: i32) {
 /// As for [`complete`]; the caller drives `vp`.
 #[inline(never)]
 unsafe fn complete_here(vp: &Vp, frame: NonNull<Header>, borrowed: i32) {
+    vp.thread_ends();
     // SAFETY: the caller's contract; `Free` makes the frame ours.
     unsafe {
         complete_and(frame, borrowed, || {

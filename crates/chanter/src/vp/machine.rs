@@ -843,9 +843,9 @@ impl Vp {
         }
         self.drain_policies();
         // One by one: who is ended may wait for another one to be.
-        for queue in [&self.soon, &self.kept, &self.own] {
+        for queue in [self.soon.get(), self.kept.get(), self.own.get()] {
             // SAFETY: as above.
-            while let Some(thread) = unsafe { &mut *queue.get() }.pop_front() {
+            while let Some(thread) = unsafe { &mut *queue }.pop_front() {
                 any = true;
                 if ptr::eq(thread.header().machine(), self.machine()) {
                     drop(thread);

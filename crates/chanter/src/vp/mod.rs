@@ -31,6 +31,7 @@ mod replace;
 mod shutdown;
 mod simulation;
 mod sleep;
+mod soon;
 mod stack;
 mod theft;
 mod topology;
@@ -82,13 +83,13 @@ use hand_over::{Seat, Sitter};
 use idle::Idle;
 use linger::Linger;
 use long_turn::LongTurns;
-use partners::Partners;
 use replace::Cause;
 pub(crate) use replace::Replacement;
 use sleep::{Sleeper, Wake};
+use soon::Soon;
+pub(crate) use soon::Turn;
 pub(crate) use stack::pointer as stack_pointer;
 use theft::Thefts;
-use worker::SOON_RUNS;
 
 /// Attaches may nest this deep.
 pub(crate) const DEPTH: u32 = 24;
@@ -102,21 +103,6 @@ const PROMOTED: u32 = 32;
 const LONG_PARASITE: Duration = Duration::from_micros(20);
 /// How often at most a hungry virtual processor asks for a parasite.
 const HEARTBEAT: Duration = Duration::from_micros(100);
-
-/// When a thread that is woken by its neighbour, and queued, runs as a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Turn {
-    /// After those that were woken before.
-    Soon,
-    /// Next, since its message was taken, if by its [partner](Partners). See [`Vp::may_overtake`].
-    Taken,
-    /// Of one that was given a message in a choice. Soon, if nobody else could take those that run before it: who chooses again looks at
-    /// all the branches, and the more of them are ready by then, the better. Else next: what it takes sets others to work.
-    Chosen,
-    /// Next, even before such a one, since it was given a message: so what has been begun is finished before more is begun, and
-    /// the stages of a pipeline do not fill up.
-    Given,
-}
 
 /// A virtual processor.
 #[repr(C, align(128))]
@@ -158,13 +144,7 @@ pub(crate) struct Vp {
     /// The first of its crew; mostly itself.
     leader: Cell<*const Self>,
     /// Holder: threads to run soon, before the policy is asked.
-    soon: std::cell::UnsafeCell<ReadyQueue>,
-    /// Driver: how many of those have run in a row.
-    soon_runs: Cell<u32>,
-    /// Driver: the last turn in which a thread went before them, as counted in `polls`, times two; plus one, if that was given a message.
-    overtook: Cell<u64>,
-    /// Driver: who talks to whom.
-    partners: Partners,
+    soon: Soon,
     /// Driver: who is woken now goes before those.
     wakes_first: Cell<bool>,
     /// Driver: the last turn of one that went first, as counted in `polls`.
@@ -270,14 +250,11 @@ impl Vp {
             forks: Forks::new(),
             stack_limit: Cell::new(0),
             has_locals: Cell::new(false),
-            soon: std::cell::UnsafeCell::new(ReadyQueue::new()),
+            soon: Soon::new(),
             linger: Linger::default(),
             idle: Idle::new(),
             thefts: Thefts::new(),
             long_turns: LongTurns::new(),
-            soon_runs: Cell::new(0),
-            overtook: Cell::new(0),
-            partners: Partners::new(),
             wakes_first: Cell::new(false),
             goes_first: Cell::new(u64::MAX),
             until_look: Cell::new(1),
@@ -608,7 +585,10 @@ impl Vp {
     fn enqueue_inside(&self, of: &Self, thread: Ready, reason: Reason) {
         match self.policy_of(of).enqueue(thread, reason) {
             Some(thread) => self.run_soon(thread, Turn::Soon),
-            None => self.offer_to_others(),
+            None => {
+                self.policy_has_some();
+                self.offer_to_others();
+            }
         }
     }
 
@@ -675,51 +655,6 @@ impl Vp {
         if waiting > 1 || (waiting == 1 && machine.is_unwatched()) {
             machine.wake_one(self);
         }
-    }
-
-    /// The threads to run soon.
-    ///
-    /// # Safety
-    /// The caller is the holder, inside, and keeps the borrow for one operation.
-    #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "the driver's own")]
-    unsafe fn soon(&self) -> &mut ReadyQueue {
-        // SAFETY: the caller's contract.
-        unsafe { &mut *self.soon.get() }
-    }
-
-    #[inline]
-    fn run_soon(&self, thread: Ready, turn: Turn) {
-        let turn = match turn {
-            Turn::Chosen if self.machine().crews == 1 => Turn::Soon,
-            Turn::Chosen => Turn::Given,
-            turn => turn,
-        };
-        // SAFETY: we are the driver.
-        let soon = unsafe { self.soon() };
-        let are_partners = !soon.is_empty() && self.partners.wakes(self.running.get(), thread.header());
-        let is_next = turn == Turn::Given || turn == Turn::Taken && are_partners;
-        if is_next && (self.is_first() || self.may_overtake(turn)) {
-            soon.push_front(thread);
-        } else {
-            soon.push_back(thread);
-        }
-        self.long_turns.has_woken(self.counters.polls.get());
-        self.share_woken();
-    }
-
-    /// Whether a thread may go before those that are to run soon: in a turn of one of them the first that is given a message, and
-    /// before that the first whose message its partner takes, so that no more than two are before the others; and in one turn of so many
-    /// none, so that they get on.
-    #[inline(always)]
-    fn may_overtake(&self, turn: Turn) -> bool {
-        let runs = self.soon_runs.get();
-        let now = self.counters.polls.get() << 1 | u64::from(turn == Turn::Given);
-        let may = (1..=SOON_RUNS).contains(&runs) && runs != SOON_RUNS / 2 && self.overtook.get() < now;
-        if may {
-            self.overtook.set(now);
-        }
-        may
     }
 
     /// A thread became ready; anyone may call.

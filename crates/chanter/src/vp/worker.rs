@@ -15,11 +15,6 @@ use crate::thread::body::contain;
 use crate::thread::frame::{Header, Kind};
 use crate::thread::{self, Seized};
 
-/// The policy is asked at the latest after so many turns, so that threads that
-/// talk without end do not keep its queue waiting.
-pub(super) const SOON_RUNS: u32 = 64;
-/// After a turn of a quantum, so many threads of the policy go first.
-const AFTER_LONG: u32 = SOON_RUNS + 256;
 /// Timers and I/O are looked at about this often while threads run.
 pub(super) const LOOK: Duration = Duration::from_micros(100);
 /// The clock is looked at every so many turns: a nanosecond each.
@@ -212,43 +207,6 @@ impl Vp {
     #[cold]
     pub(super) fn find_slowly(&self) -> Option<Ready> {
         self.find(self.principal())
-    }
-
-    #[inline(always)]
-    fn next(&self, of: &Self) -> Option<Ready> {
-        let runs = self.soon_runs.get();
-        if runs < SOON_RUNS
-            // SAFETY: we are the driver.
-            && let Some(thread) = unsafe { self.soon() }.pop_front()
-        {
-            self.soon_runs.set(runs + 1);
-            return Some(thread);
-        }
-        // After a long turn, more than one of the policy's.
-        self.soon_runs.set(if runs > SOON_RUNS { runs - 1 } else { 0 });
-        if let Some(thread) = self.policy_of(of).next() {
-            // More are waiting: somebody else may take them.
-            if self.machine().crews > 1 && self.policy().waiting() > 0 {
-                self.machine().wake_one(self);
-            }
-            return Some(thread);
-        }
-        self.soon_runs.set(0);
-        // SAFETY: we are the driver.
-        unsafe { self.soon() }.pop_front()
-    }
-
-    /// The token that was to run is dead. Where it comes from there may be many, of threads that were awaited before
-    /// they could run: the policy is asked again, so that they do not pile up.
-    pub(crate) fn was_stale(&self) {
-        self.counters.stale.add_one();
-        self.soon_runs.set(self.soon_runs.get().max(SOON_RUNS));
-    }
-
-    /// The present turn was long: threads of the policy go before those that
-    /// are to run soon, some of them.
-    pub(super) fn ask_policy_next(&self) {
-        self.soon_runs.set(AFTER_LONG);
     }
 
     #[inline(always)]
@@ -523,11 +481,6 @@ impl Vp {
             || self.long_turns.is_called()
     }
 
-    pub(super) fn has_soon(&self) -> bool {
-        // SAFETY: we are the driver.
-        !unsafe { self.soon() }.is_empty()
-    }
-
     /// While others are busy, a sleeper keeps watch: it asks the busy ones for
     /// a parasite (heartbeat scheduling), wakes up soon, and takes what lies
     /// in their queues. The watches get longer while nothing comes of them.
@@ -602,7 +555,12 @@ impl Vp {
         let thief = unsafe { Thief::new(self.principal(), &visit) };
         let found = self.policy().need_thread(Others { thief: &thief, vps: &machine.vps, index: self.index });
         // Those who give may return nothing, or panic, and yet have left some with us: then nobody else tells us.
-        let found = if thief.has_loot() { found.or_else(|| self.policy().next()) } else { found };
+        let found = if thief.has_loot() {
+            self.policy_has_some();
+            found.or_else(|| self.policy().next())
+        } else {
+            found
+        };
         drop(visit);
         if let Some(thread) = &found {
             // SAFETY: a thread with a token keeps its machine alive.

@@ -239,6 +239,7 @@ impl Vp {
             (if self.is_stand_in() { &mut *self.kept.get() } else { self.soon() }, &mut *from.kept.get())
         };
         own.append(kept);
+        self.policy_has_some();
         self.terms.set(from.terms.get());
         let slept = principal.is_down.load(Ordering::Relaxed);
         if slept {
