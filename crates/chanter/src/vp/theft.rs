@@ -40,7 +40,7 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Nanoseconds that it costs if a thread comes from another virtual processor: both sides lose cache lines, and it will go back.
 /// (Ten times as much with debug assertions: such builds are mostly not optimised, and crossings slow there, as everything.)
-const FARE: i64 = if cfg!(debug_assertions) { 3_500 } else { 350 };
+const FARE: i64 = if cfg!(debug_assertions) { 1000 } else { 100 };
 /// Nanoseconds that it costs to have a lock that another OS thread had before, and what it guards: some cache lines. So messages are paid
 /// for that cross without anybody being woken.
 const LINE: i64 = if cfg!(debug_assertions) { 2000 } else { 200 };
@@ -59,7 +59,7 @@ const RARE: u32 = 2;
 const RAREST: u32 = 128;
 /// No pause is longer.
 const LONGEST: Duration = Duration::from_millis(100);
-/// At most so many threads are handed over at a time.
+/// At most so many threads are looked at, when some are handed over.
 const MOST_GIVEN: usize = 256;
 
 /// A driver's part.
@@ -320,14 +320,18 @@ impl Vp {
     pub(super) unsafe fn take_soon(&self, count: usize) -> ReadyQueue {
         // SAFETY: the caller's contract.
         let soon = unsafe { self.soon() };
-        let mut taken = ReadyQueue::new();
-        for _ in 0..count.min(MOST_GIVEN) {
+        let (mut taken, mut kept) = (ReadyQueue::new(), ReadyQueue::new());
+        for _ in 0..MOST_GIVEN {
+            if taken.len() == count {
+                break;
+            }
             match soon.pop_back() {
                 Some(thread) if thread.may_move() => taken.push_front(thread),
-                Some(thread) => soon.push_front(thread),
+                Some(thread) => kept.push_front(thread),
                 None => break,
             }
         }
+        soon.append(&mut kept);
         taken
     }
 
@@ -365,7 +369,7 @@ impl Vp {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::Machine;
+    use crate::prelude::*;
     use crate::sync::{BiasedLock, Entrance, os_thread};
 
     const STEP: Duration = Duration::from_micros(100);
@@ -455,6 +459,33 @@ mod tests {
             assert!(thefts.settle(then + STEP, fares(1)));
         }
         assert_eq!(dear(&thefts), 32);
+    }
+
+    #[test]
+    fn who_cannot_move_keeps_nobody_from_being_given_away() {
+        let machine = Machine::builder().vps(1).hand_over_after(None).build().unwrap();
+        machine.block_on(async {
+            let wait = |rx: Receiver<()>| async move { rx.recv().await.is_ok() };
+            let (senders, mut receivers): (Vec<_>, Vec<_>) = (0..4).map(|_| channel()).unzip();
+            let bound = spawn_local(wait(receivers.pop().unwrap()));
+            let free: Vec<_> = receivers.into_iter().map(|rx| spawn(wait(rx))).collect();
+            yield_now().await;
+            for tx in &senders {
+                tx.send(()).await.unwrap();
+            }
+            let vp = Vp::current().unwrap();
+            // SAFETY: this OS thread drives it, alone, and each borrow ends at once.
+            unsafe {
+                assert_eq!(vp.soon().len(), 4, "the one that is bound is the last");
+                let mut taken = vp.take_soon(2);
+                assert_eq!((taken.len(), vp.soon().len()), (2, 2));
+                vp.soon().append(&mut taken);
+            }
+            for thread in free {
+                assert!(thread.join().await.unwrap());
+            }
+            assert!(bound.join().await.unwrap());
+        });
     }
 
     #[test]
