@@ -32,7 +32,7 @@ pub(crate) use entrance::Entrance;
 pub use lock::{Guard, Lock};
 pub(crate) use os_thread::{os_thread, os_thread_as_upper_half, os_thread_if_numbered};
 pub(crate) use peek::{PeekByte, PeekPtr};
-pub(crate) use stack::{Linked, Stack};
+pub(crate) use stack::{Linked, Stack, Taken};
 
 /// Atomics for statics of the process, which no model sees.
 pub(crate) mod process {

@@ -24,6 +24,7 @@ mod long_turn;
 mod machine;
 mod observe;
 mod partners;
+mod price;
 mod processor;
 mod pump;
 mod quiet;
@@ -718,6 +719,8 @@ impl Vp {
         if self.is_stand_in() && ptr::eq(home, self.principal()) {
             return self.admit_for_principal(thread);
         }
+        // SAFETY: as above.
+        self.has_woken_for(unsafe { &*home });
         Self::send_home(thread);
         None
     }

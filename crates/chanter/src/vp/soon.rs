@@ -16,6 +16,7 @@ use std::cell::{Cell, UnsafeCell};
 use super::Vp;
 use super::partners::Partners;
 use crate::policy::{Ready, ReadyQueue};
+use crate::sync::atomic::Ordering;
 
 /// The policy is asked at the latest after so many turns.
 const SOON_RUNS: u32 = 64;
@@ -93,7 +94,7 @@ impl Vp {
     #[inline]
     pub(super) fn run_soon(&self, thread: Ready, turn: Turn) {
         let turn = match turn {
-            Turn::Chosen if self.machine().crews == 1 => Turn::Soon,
+            Turn::Chosen if self.machine().awake.load(Ordering::Relaxed) <= 1 => Turn::Soon,
             Turn::Chosen => Turn::Given,
             turn => turn,
         };

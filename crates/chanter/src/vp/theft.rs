@@ -6,9 +6,10 @@
 //!
 //! From outside, one conversation looks like several. So each theft has an account. To its credit is put the time in which both work, the thief
 //! and its victim: if the victim has nothing left, it could have done all itself. Charged are
-//! the theft itself; a [`FARE`] for every thread that comes to the thief: those that were stolen, and those that
-//! were woken there afterwards, by a message that crossed; and a [`LINE`] for every time that the thief has a lock which another OS thread
-//! had before, many if that ends a bias, or if one of the two has to wait for what the other has. A new thread pays no fare: it has left nothing behind, and talks
+//! the theft itself; a fare for every thread that comes to the thief, those that were stolen and those that
+//! were woken there afterwards, by a message that crossed, and for every one that is woken there and must run elsewhere; and something for every time that the
+//! thief has a lock which another OS thread had before, more if that ends a bias, or if one of the two has to wait for what the other has.
+//! (`price.rs` says how much.) A new thread pays no fare: it has left nothing behind, and talks
 //! to nobody yet. The account is looked at when the thief is hungry again, and at each of its looks at the clock before.
 //!
 //! - *Cheap*: both have worked for longer than that. Groups that have nothing to say to each other are whole again after one
@@ -35,17 +36,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::Vp;
+use super::price::Price;
 use crate::policy::{ReadyQueue, Reason};
+use crate::sync::Taken;
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
+use crate::thread::frame::Header;
 
-/// Nanoseconds that it costs if a thread comes from another virtual processor: both sides lose cache lines, and it will go back.
-/// (Ten times as much with debug assertions: such builds are mostly not optimised, and crossings slow there, as everything.)
-const FARE: i64 = if cfg!(debug_assertions) { 1000 } else { 100 };
-/// Nanoseconds that it costs to have a lock that another OS thread had before, and what it guards: some cache lines. So messages are paid
-/// for that cross without anybody being woken.
-const LINE: i64 = if cfg!(debug_assertions) { 2000 } else { 200 };
 /// Nanoseconds that it costs two virtual processors if one of them wakes the other.
-const WAKE: i64 = 10_000;
+const WAKE: u64 = 10_000;
 /// Nanoseconds that it costs if somebody is called to a turn that ends by itself: it wakes up, looks, and falls asleep, and the
 /// turns beside it are slower meanwhile.
 const CALL: u64 = 40_000;
@@ -69,8 +67,13 @@ pub(super) struct Thefts {
     open: Cell<Option<Theft>>,
     /// Driver: the balance of the last account, if the next one goes on with that.
     debt: Cell<i64>,
-    /// Driver: fares of the threads that have come that had run elsewhere.
-    fares: Cell<u64>,
+    /// Driver: what it has been charged, in nanoseconds, but for the idle time of a victim.
+    charged: Cell<u64>,
+    /// Driver: so many crossings of its OS thread are among that.
+    crossings: Cell<u64>,
+    price: Price,
+    /// Driver: it was given what has been sent to it, and that is still there.
+    was_given: Cell<bool>,
     /// Driver: the length of the next pause, beside what the theft loses.
     rarity: Cell<u32>,
     /// Driver: the end of the pause.
@@ -114,7 +117,10 @@ impl Thefts {
         Self {
             open: Cell::new(None),
             debt: Cell::new(0),
-            fares: Cell::new(0),
+            charged: Cell::new(0),
+            crossings: Cell::new(0),
+            price: Price::new(),
+            was_given: Cell::new(false),
             rarity: Cell::new(RARE),
             until: Cell::new(None),
             has_asked: Cell::new(false),
@@ -178,17 +184,26 @@ impl Thefts {
 impl Vp {
     /// A thread has come that had run elsewhere. The caller is the driver.
     pub(crate) fn has_arrived(&self) {
-        self.thefts.fares.set(self.thefts.fares.get() + FARE as u64);
+        self.charge(self.thefts.price.of_a_thread());
+    }
+
+    /// A thread was woken here that must run at `home`, and goes there. The caller is the driver.
+    #[cold]
+    pub(super) fn has_woken_for(&self, home: &Self) {
+        self.charge(if home.is_asleep() { WAKE } else { self.thefts.price.of_a_thread() });
+    }
+
+    fn charge(&self, nanoseconds: u64) {
+        self.thefts.charged.set(self.thefts.charged.get().wrapping_add(nanoseconds));
     }
 
     /// What has been charged up to `now`, while what was taken from `victim` runs.
     fn charged(&self, victim: usize, now: Instant) -> u64 {
-        let crossings = self.entrance.get().crossings().wrapping_mul(LINE as u64);
-        self.thefts
-            .fares
-            .get()
-            .wrapping_add(crossings)
-            .wrapping_add(self.machine().vps[victim].idle.total(now) as u64)
+        let crossings = self.entrance.get().crossings();
+        // (Another OS thread has others. It forgets the open account.)
+        let new = crossings.wrapping_sub(self.thefts.crossings.replace(crossings));
+        self.charge(new.wrapping_mul(self.thefts.price.of_a_lock()));
+        self.thefts.charged.get().wrapping_add(self.machine().vps[victim].idle.total(now) as u64)
     }
 
     /// The same for the open account.
@@ -197,9 +212,9 @@ impl Vp {
     }
 
     /// What was taken from `victim` at that price runs here now.
-    fn begin_theft(&self, victim: usize, price: i64) {
+    fn begin_theft(&self, victim: usize, price: u64) {
         let now = Instant::now();
-        self.thefts.begin(victim, now, self.charged(victim, now), price);
+        self.thefts.begin(victim, now, self.charged(victim, now), price as i64);
     }
 
     /// Another OS thread drives: it has other crossings.
@@ -214,7 +229,7 @@ impl Vp {
 
     /// The caller has stolen from the policy of `victim`.
     pub(super) fn has_stolen_from(&self, victim: &Self) {
-        self.begin_theft(victim.index, FARE);
+        self.begin_theft(victim.index, self.thefts.price.of_a_thread());
     }
 
     /// The caller, who may steal, asks the others for half of what runs soon there.
@@ -232,9 +247,22 @@ impl Vp {
     /// The caller does not wait any longer for what it has asked for, if it has. `has_slept`: it had to be woken.
     pub(super) fn stop_asking(&self, has_slept: bool) {
         if self.thefts.has_asked.replace(false) && !self.stop_being_hungry() && !self.long_turns.is_called() {
-            let price = if has_slept { WAKE } else { FARE };
+            let price = if has_slept { WAKE } else { self.thefts.price.of_a_thread() };
+            self.thefts.was_given.set(true);
             self.begin_theft(self.thefts.giver.load(Relaxed), price);
         }
+    }
+
+    /// What was sent to the caller, the oldest first. If it was given that, each thread is a line that its giver has just written.
+    pub(super) fn take_sent(&self) -> Taken<Header> {
+        if !self.thefts.was_given.replace(false) {
+            return self.inbox.take_all().oldest_first();
+        }
+        let begun = Instant::now();
+        let sent = self.inbox.take_all().oldest_first();
+        let time = begun.elapsed();
+        self.thefts.price.measured(sent.len(), time);
+        sent
     }
 
     /// Whether it was hungry, and is not any more. Anyone may call.
@@ -373,6 +401,7 @@ mod tests {
     use crate::sync::{BiasedLock, Entrance, os_thread};
 
     const STEP: Duration = Duration::from_micros(100);
+    const FARE: i64 = 100;
 
     /// What a theft has lost to which so many threads came in a step.
     fn loss(arrivals: u64) -> Duration {
@@ -502,7 +531,7 @@ mod tests {
                 scope.spawn(|| *lock.lock() += 1);
             });
             *lock.lock() += 1;
-            assert_eq!(charged() - before, LINE as u64);
+            assert_eq!(charged() - before, Vp::current().unwrap().thefts.price.of_a_lock());
         });
     }
 
@@ -515,7 +544,7 @@ mod tests {
             let before = charged();
             Entrance::count_wait(me, 0, 3);
             let one = charged() - before;
-            assert_eq!(one, (2 + 4 + 8) * LINE as u64);
+            assert_eq!(one, (2 + 4 + 8) * Vp::current().unwrap().thefts.price.of_a_lock());
             std::thread::scope(|scope| {
                 scope.spawn(|| Entrance::count_wait(os_thread(), me, 3));
             });

@@ -220,7 +220,7 @@ impl Vp {
     fn drain_inbox_now(&self) {
         self.linger.was_sent();
         self.sitter.hold(|| {
-            for frame in self.inbox.take_all().oldest_first() {
+            for frame in self.take_sent() {
                 // SAFETY: inboxes hold tokens.
                 let thread = unsafe { Ready::from_frame(frame) };
                 if let Some(thread) = self.admit(thread) {
