@@ -61,7 +61,7 @@ impl Shared {
 
     /// Whether all that are awake have a core, and so many more would. An estimate.
     pub(super) fn has_cores_for(&self, more: isize) -> bool {
-        u64::try_from(self.awake.load(Relaxed) + more).is_ok_and(|awake| awake <= cores())
+        u64::try_from(self.awake.load(Relaxed) + more).is_ok_and(|awake| awake <= self.cores)
     }
 }
 
@@ -97,8 +97,9 @@ impl Vp {
     }
 }
 
-/// How many cores the process has, as far as the system says.
-fn cores() -> u64 {
+/// How many cores the process has, as far as the system says: when the first machine is made, as an OS thread that is bound to one would be told
+/// of that one.
+pub(super) fn cores() -> u64 {
     static CORES: OnceLock<u64> = OnceLock::new();
     *CORES.get_or_init(|| available_parallelism().map_or(u64::MAX, |cores| cores.get() as u64))
 }
@@ -114,6 +115,15 @@ mod tests {
         linger.was_sent();
         assert!(linger.begins());
         assert!(!linger.begins(), "nothing was sent since");
+    }
+
+    #[test]
+    fn a_machine_that_is_made_in_a_bound_thread_has_all_cores() {
+        let all = available_parallelism().unwrap().get() as u64;
+        let machine = || crate::Machine::builder().vps(1).build().unwrap();
+        let first = machine();
+        drop(first.vp(0).bind(0));
+        first.block_on(async { assert_eq!(machine().shared().cores, all) });
     }
 
     #[test]

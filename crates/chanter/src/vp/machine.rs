@@ -13,6 +13,7 @@ use super::blocking_calls::Pool;
 use super::builder::Builder;
 use super::counters::{Counter, Counters};
 use super::hand_over::{self, Record, StandIn};
+use super::linger::cores;
 use super::simulation::{Simulated, SimulatedPolicy};
 use super::worker::{AbortOnUnwind, Driving};
 use super::workers::Workers;
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) vps: Box<[Box<Vp>]>,
     /// How many OS threads drive them: see `crew.rs`.
     pub(super) crews: usize,
+    /// How many cores the process has.
+    pub(super) cores: u64,
     /// Crews that are driven and not asleep.
     /// (For a moment fewer than none, when one that waits for a part of its
     /// computation is handed over.)
@@ -171,6 +174,7 @@ impl Machine {
             host_bytes: Counter::default(),
             inflates: builder.inflates,
             crews,
+            cores: cores(),
             awake: AtomicIsize::new(0),
             searching: AtomicUsize::new(0),
             unwatched: AtomicBool::new(false),
