@@ -75,7 +75,7 @@ impl Vp {
         let due = self.principal().timers.next_due();
         let time = due.map_or(LINGER, |due| due.saturating_duration_since(Instant::now()).min(LINGER));
         let came = self.linger_for(time, &|| over() || self.others_wait());
-        self.linger.ends(came);
+        self.linger.ends(came || self.others_wait());
         came
     }
 

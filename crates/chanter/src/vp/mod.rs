@@ -208,8 +208,8 @@ pub(crate) struct Vp {
     is_down: AtomicBool,
     /// Of a worker's: whoever has lost the seat computes on, as far as the monitor knows.
     computes_aside: AtomicBool,
-    /// Driver: how many threads it has spawned since it last looked for its seat, which it had lost.
-    spawned_away: Cell<u32>,
+    /// Driver: how many threads it has spawned since it last looked for its seat, which it had lost, and when that was.
+    spawned_away: Cell<(u32, Instant)>,
     /// Holder, if it is a stand-in: threads of the worker that it stands in for.
     kept: std::cell::UnsafeCell<ReadyQueue>,
     /// Driver of a stand-in: ready threads that are bound to its OS thread.
@@ -295,7 +295,7 @@ impl Vp {
             leader: Cell::new(ptr::null()),
             is_down: AtomicBool::new(false),
             computes_aside: AtomicBool::new(false),
-            spawned_away: Cell::new(0),
+            spawned_away: Cell::new((0, Instant::now())),
             kept: std::cell::UnsafeCell::new(ReadyQueue::new()),
             own: std::cell::UnsafeCell::new(ReadyQueue::new()),
             own_turn: Cell::new(false),

@@ -74,6 +74,8 @@ pub(super) struct Thefts {
     price: Price,
     /// Driver: it was given what has been sent to it, and that is still there.
     was_given: Cell<bool>,
+    /// Driver: others have woken it since it stole last.
+    was_woken: Cell<bool>,
     /// Driver: the length of the next pause, beside what the theft loses.
     rarity: Cell<u32>,
     /// Driver: the end of the pause.
@@ -121,6 +123,7 @@ impl Thefts {
             crossings: Cell::new(0),
             price: Price::new(),
             was_given: Cell::new(false),
+            was_woken: Cell::new(false),
             rarity: Cell::new(RARE),
             until: Cell::new(None),
             has_asked: Cell::new(false),
@@ -211,9 +214,10 @@ impl Vp {
         self.thefts.open.get().map_or(0, |theft| self.charged(theft.victim, now))
     }
 
-    /// What was taken from `victim` at that price runs here now.
-    fn begin_theft(&self, victim: usize, price: u64) {
+    /// What was taken from `victim` runs here now.
+    fn begin_theft(&self, victim: usize) {
         let now = Instant::now();
+        let price = if self.thefts.was_woken.replace(false) { WAKE } else { self.thefts.price.of_a_thread() };
         self.thefts.begin(victim, now, self.charged(victim, now), price as i64);
     }
 
@@ -229,7 +233,7 @@ impl Vp {
 
     /// The caller has stolen from the policy of `victim`.
     pub(super) fn has_stolen_from(&self, victim: &Self) {
-        self.begin_theft(victim.index, self.thefts.price.of_a_thread());
+        self.begin_theft(victim.index);
     }
 
     /// The caller, who may steal, asks the others for half of what runs soon there.
@@ -244,12 +248,16 @@ impl Vp {
         }
     }
 
-    /// The caller does not wait any longer for what it has asked for, if it has. `has_slept`: it had to be woken.
-    pub(super) fn stop_asking(&self, has_slept: bool) {
+    /// Another OS thread has woken the caller.
+    pub(super) fn was_woken(&self) {
+        self.thefts.was_woken.set(true);
+    }
+
+    /// The caller does not wait any longer for what it has asked for, if it has.
+    pub(super) fn stop_asking(&self) {
         if self.thefts.has_asked.replace(false) && !self.stop_being_hungry() && !self.long_turns.is_called() {
-            let price = if has_slept { WAKE } else { self.thefts.price.of_a_thread() };
             self.thefts.was_given.set(true);
-            self.begin_theft(self.thefts.giver.load(Relaxed), price);
+            self.begin_theft(self.thefts.giver.load(Relaxed));
         }
     }
 
@@ -299,13 +307,13 @@ impl Vp {
 
     /// The caller was called in vain.
     pub(super) fn was_called_in_vain(&self) {
-        self.stop_asking(false);
+        self.stop_asking();
         self.thefts.lose(Instant::now(), CALL);
     }
 
     /// The caller has taken something from `victim` in the middle of a turn there.
     pub(super) fn has_taken_from(&self, victim: &Self) {
-        self.stop_asking(false);
+        self.stop_asking();
         self.has_stolen_from(victim);
     }
 

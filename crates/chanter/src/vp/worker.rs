@@ -363,14 +363,14 @@ impl Vp {
             return None;
         }
         if self.linger(over) {
-            self.stop_asking(false);
+            self.stop_asking();
             self.exit();
             return None;
         }
         if !self.has_enough()
             && let Some(thread) = self.search(may_steal)
         {
-            self.stop_asking(false);
+            self.stop_asking();
             self.watch.set(HEARTBEAT);
             let thread = self.admit(thread);
             self.exit();
@@ -412,7 +412,10 @@ impl Vp {
                 self.fibers.slept(now.elapsed());
             }
         }
-        self.stop_asking(is_asleep);
+        if is_asleep && vp.sleeper.is_awake() {
+            self.was_woken();
+        }
+        self.stop_asking();
         pumps.inspect(|pump| pump.rise());
         if self.is_stand_in() {
             self.sleeper.rise();
@@ -563,6 +566,7 @@ impl Vp {
         };
         drop(visit);
         if let Some(thread) = &found {
+            self.linger.was_sent();
             // SAFETY: a thread with a token keeps its machine alive.
             self.has_stolen_from(unsafe { &*thread.header().vp.load(Ordering::Relaxed) });
         }

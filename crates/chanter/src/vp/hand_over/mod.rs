@@ -61,8 +61,10 @@ use crate::thread::frame::{Header, Kind};
 
 /// After so long in one turn, unless the builder says otherwise.
 pub(super) const AFTER: Duration = Duration::from_millis(10);
-/// So many threads are spawned in a turn that has lost its seat until it takes that back. To do so, and to be handed over again, takes some 50 us.
-const SPAWNED_AWAY: u32 = 1000;
+/// A turn that has lost its seat takes that back when it spawns so many threads in so short a time. To do so, and to be handed over
+/// again, takes some 50 us; each thread that is spawned without it up to 20 us.
+const SPAWNED_AWAY: u32 = 16;
+const SPAWNS: Duration = Duration::from_millis(1);
 /// So many stand-ins a machine has at most: OS threads.
 const MOST: usize = 128;
 
@@ -210,13 +212,18 @@ impl Vp {
         true
     }
 
-    /// A thread is spawned in a turn that has lost its seat: takes that back in the middle of it, if there were many of these. (Each
+    /// A thread is spawned in a turn that has lost its seat: takes that back in the middle of it, if there are many of these. (Each
     /// is told to the stand-in, whose core is in use, and lies where no thief comes. For the others it is as if the turn
     /// began anew: it is handed over again after a quantum.)
     fn comes_back(&self) -> bool {
-        let spawned = self.spawned_away.get() + 1;
-        self.spawned_away.set(spawned % SPAWNED_AWAY);
-        if spawned < SPAWNED_AWAY || self.is_stand_in() || !self.try_regain() {
+        let (spawned, since) = self.spawned_away.get();
+        if spawned + 1 < SPAWNED_AWAY {
+            self.spawned_away.set((spawned + 1, since));
+            return false;
+        }
+        let now = Instant::now();
+        self.spawned_away.set((0, now));
+        if now.duration_since(since) > SPAWNS || self.is_stand_in() || !self.try_regain() {
             return false;
         }
         self.begin_to_be_busy();
