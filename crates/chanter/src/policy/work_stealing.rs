@@ -105,20 +105,13 @@ impl Policy for WorkStealing {
             return Some(thread);
         }
         let mut queue = self.queue.lock();
-        let soon = match reason {
-            Reason::New => {
-                queue.push_new(thread);
-                None
-            }
-            // The first of those that it lets go first takes its place.
-            Reason::Yielded => Some(queue.push_last(thread)),
-            _ => {
-                queue.push(thread);
-                None
-            }
-        };
+        match reason {
+            Reason::New => queue.push_new(thread),
+            Reason::Yielded => queue.push_last(thread),
+            _ => queue.push(thread),
+        }
         self.publish(&queue);
-        soon
+        None
     }
 
     fn lets_woken_run(&self) -> bool {
