@@ -11,7 +11,7 @@
 //! of those 1700 since it has grown old now and then.) What has waited longest is the root of the largest
 //! part, mostly, and that is what the hungry take.
 //!
-//! Who yields lets all others go first that wait already: they become old, before it.
+//! Who yields lets all others go first that wait already: they become old, before it, and the first of them is taken in its place.
 //!
 //! *The bound*: after each [`GROWN`] that were taken, all that wait become old, in order; and each [`OLDEST`]th that is taken is
 //! the first of the old. So a thread is passed over at most `GROWN` times, and then `OLDEST` times for each that is old before it. (A tree
@@ -46,12 +46,18 @@ impl Generations {
         self.batch.push_back(thread);
     }
 
-    /// One that lets all others go first.
+    /// One that lets all others go first. The first of them is taken.
     #[inline]
-    pub(super) fn push_last(&mut self, thread: Ready) {
+    pub(super) fn push_last(&mut self, thread: Ready) -> Ready {
         self.old.append(&mut self.batch);
         self.old.append(&mut self.young);
-        self.old.push_back(thread);
+        match self.old.pop_front() {
+            Some(first) => {
+                self.old.push_back(thread);
+                first
+            }
+            None => thread,
+        }
     }
 
     /// Any other.
@@ -180,8 +186,8 @@ mod tests {
         let first = take(&mut queue);
         let yields = first.1;
         threads.take(3).into_iter().for_each(|thread| queue.push_new(thread));
-        queue.push_last(first.0);
-        let order: Vec<_> = std::iter::from_fn(|| queue.take()).collect();
+        let next = queue.push_last(first.0);
+        let order: Vec<_> = std::iter::once(next).chain(std::iter::from_fn(|| queue.take())).collect();
         assert_eq!(order.iter().position(|thread| thread.id() == yields), Some(4 * OLDEST as usize + 2));
     }
 

@@ -105,13 +105,20 @@ impl Policy for WorkStealing {
             return Some(thread);
         }
         let mut queue = self.queue.lock();
-        match reason {
-            Reason::New => queue.push_new(thread),
-            Reason::Yielded => queue.push_last(thread),
-            _ => queue.push(thread),
-        }
+        let soon = match reason {
+            Reason::New => {
+                queue.push_new(thread);
+                None
+            }
+            // The first of those that it lets go first takes its place.
+            Reason::Yielded => Some(queue.push_last(thread)),
+            _ => {
+                queue.push(thread);
+                None
+            }
+        };
         self.publish(&queue);
-        None
+        soon
     }
 
     fn lets_woken_run(&self) -> bool {
