@@ -203,6 +203,34 @@ fn new_threads_begin_soon_beside_those_that_talk() {
 }
 
 #[test]
+fn who_yields_beside_those_that_talk_lets_new_threads_begin_in_order() {
+    on_one_processor(async {
+        let (ping, pinged) = channel();
+        let (pong, ponged) = channel();
+        drop(spawn(async move {
+            while let Ok(()) = pinged.recv().await {
+                pong.send(()).await.unwrap();
+            }
+        }));
+        let (log, order) = mailbox();
+        for round in 0..10 {
+            for _ in 0..round {
+                ping.send(()).await.unwrap();
+                ponged.recv().await.unwrap();
+            }
+            for number in 0..4 {
+                let log = log.clone();
+                drop(spawn(async move { log.send(number).await.unwrap() }));
+            }
+            yield_now().await;
+            for number in 0..4 {
+                assert_eq!(order.recv().await, Ok(number), "round {round}");
+            }
+        }
+    });
+}
+
+#[test]
 fn the_stages_of_a_pipeline_do_not_fill_up() {
     const STAGES: u64 = 100;
     const NUMBERS: u64 = 1_000;

@@ -584,7 +584,9 @@ impl Vp {
     /// `of`: its principal.
     #[inline(always)]
     fn enqueue_inside(&self, of: &Self, thread: Ready, reason: Reason) {
+        let id = thread.id();
         match self.policy_of(of).enqueue(thread, reason) {
+            Some(other) if reason == Reason::Yielded && other.id() != id => self.run_in_place(other),
             Some(thread) => self.run_soon(thread, Turn::Soon),
             None => {
                 self.policy_has_some();

@@ -46,6 +46,8 @@ pub(super) struct Soon {
     queue: UnsafeCell<ReadyQueue>,
     /// How many of those have run in a row. From [`SOON_RUNS`] on the policy is asked; beyond it, once more for each.
     runs: Cell<u32>,
+    /// The policy is not asked before that turn, as counted in `polls`: one that it has given up is on the list.
+    due: Cell<u64>,
     /// How many had when a thread ended last.
     ended_at: Cell<u32>,
     /// The policy may have a thread.
@@ -61,6 +63,7 @@ impl Soon {
         Self {
             queue: UnsafeCell::new(ReadyQueue::new()),
             runs: Cell::new(0),
+            due: Cell::new(0),
             ended_at: Cell::new(0),
             policy_has: Cell::new(false),
             overtook: Cell::new(0),
@@ -111,6 +114,15 @@ impl Vp {
         self.share_woken();
     }
 
+    /// The policy has taken a thread that yields, and given this one in its place: none of those that wait there goes before it.
+    #[inline]
+    pub(super) fn run_in_place(&self, thread: Ready) {
+        self.run_soon(thread, Turn::Soon);
+        // SAFETY: we are the driver.
+        let before = unsafe { self.soon() }.len() as u64;
+        self.soon.due.set(self.counters.polls.get() + before);
+    }
+
     /// Whether a thread may go before those that are to run soon: in a turn of one of them the first that is given a message, and
     /// before that the first whose message its partner takes, so that no more than two are before the others; and in one turn of so many
     /// none, so that they get on.
@@ -135,6 +147,13 @@ impl Vp {
             && let Some(thread) = unsafe { self.soon() }.pop_front()
         {
             runs.set(runs.get() + 1);
+            return Some(thread);
+        }
+        if runs.get() <= SOON_RUNS
+            && self.counters.polls.get() < self.soon.due.get()
+            // SAFETY: as above.
+            && let Some(thread) = unsafe { self.soon() }.pop_front()
+        {
             return Some(thread);
         }
         // After a long turn, more than one of the policy's.
