@@ -120,9 +120,9 @@ pub trait Policy: Send + Sync + 'static {
     /// A thread is ready: keep it, or return it to have it run soon; or, for one that [yields](Reason::Yielded), another one that
     /// has waited. Those that are returned run first in, first out, before
     /// [`next`](Policy::next) is asked (which happens at the latest after 64
-    /// of them), and cost no lock. (With
+    /// of them, or after two in a row whose turns have not ended them, if it may have one), and cost no lock. (With
     /// [`lets_woken_run`](Policy::lets_woken_run) two go first: the first that the turn of
-    /// another of them has given a message (in a choice only on machines of several processors), and the first from which it has taken one, of those that talk to it;
+    /// another of them has given a message (in a choice only while another processor is awake), and the first from which it has taken one, of those that talk to it;
     /// in one turn of 64 none does.) If another virtual processor is hungry
     /// meanwhile, half of them come back as [`Reason::Displaced`], unless the policy lets the woken run: keep those.
     ///

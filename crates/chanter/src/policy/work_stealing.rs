@@ -13,8 +13,8 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 ///
 /// A thread that is unblocked by its neighbour runs soon on the same virtual
 /// processor, so that a conversation stays in one cache; who was given a message
-/// even next, so that the stages of a pipeline do not fill up (in a choice only on machines of several processors), and then who had one
-/// taken by a partner. All others queue up.
+/// even next, so that the stages of a pipeline do not fill up (in a choice only while another processor is awake), and then who had one
+/// taken by a partner. All others queue up; where threads talk, one of them begins each other turn.
 ///
 /// What is spawned in one turn runs first in, first out, before what waited already: so a tree of threads is walked depth
 /// first, and few of them exist at a time. What has waited for long has its turn each 64th time, so nobody starves.
@@ -100,8 +100,9 @@ impl Policy for WorkStealing {
         if matches!(reason, Reason::Woken { .. } | Reason::Timer | Reason::Io | Reason::Spent) {
             return Some(thread);
         }
-        // If nobody waits here, who yields need only go behind those that run soon. (Only this processor adds.)
-        if reason == Reason::Yielded && self.waiting() == 0 {
+        // If one alone waits here, or nobody, who yields need only go behind those that run soon: this one is asked for before. (Only this
+        // processor adds.)
+        if reason == Reason::Yielded && self.waiting() <= 1 {
             return Some(thread);
         }
         let mut queue = self.queue.lock();

@@ -586,7 +586,7 @@ impl Vp {
     fn enqueue_inside(&self, of: &Self, thread: Ready, reason: Reason) {
         let id = thread.id();
         match self.policy_of(of).enqueue(thread, reason) {
-            Some(other) if reason == Reason::Yielded && other.id() != id => self.run_in_place(other),
+            Some(thread) if reason == Reason::Yielded => self.run_yielded(thread, id),
             Some(thread) => self.run_soon(thread, Turn::Soon),
             None => {
                 self.policy_has_some();

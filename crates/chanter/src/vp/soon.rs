@@ -96,15 +96,15 @@ impl Vp {
 
     #[inline]
     pub(super) fn run_soon(&self, thread: Ready, turn: Turn) {
-        let turn = match turn {
-            Turn::Chosen if self.machine().awake.load(Ordering::Relaxed) <= 1 => Turn::Soon,
-            Turn::Chosen => Turn::Given,
-            turn => turn,
-        };
         // SAFETY: we are the driver.
         let soon = unsafe { self.soon() };
         let are_partners = !soon.is_empty() && self.soon.partners.wakes(self.running.get(), thread.header());
-        let is_next = turn == Turn::Given || turn == Turn::Taken && are_partners;
+        let is_next = match turn {
+            Turn::Soon => false,
+            Turn::Taken => are_partners,
+            Turn::Chosen => self.machine().awake.load(Ordering::Relaxed) > 1,
+            Turn::Given => true,
+        };
         if is_next && (self.is_first() || self.may_overtake(turn)) {
             soon.push_front(thread);
         } else {
@@ -114,13 +114,19 @@ impl Vp {
         self.share_woken();
     }
 
-    /// The policy has taken a thread that yields, and given this one in its place: none of those that wait there goes before it.
+    /// The policy has been given a thread that yields, by the number `yields`, and hands this one out. If it is another one, that runs in its place, and
+    /// none of those that wait in the policy goes before it; if it is the same, one of those does.
     #[inline]
-    pub(super) fn run_in_place(&self, thread: Ready) {
+    pub(super) fn run_yielded(&self, thread: Ready, yields: u64) {
+        let is_same = thread.id() == yields;
         self.run_soon(thread, Turn::Soon);
-        // SAFETY: we are the driver.
-        let before = unsafe { self.soon() }.len() as u64;
-        self.soon.due.set(self.counters.polls.get() + before);
+        if !is_same {
+            // SAFETY: we are the driver.
+            let before = unsafe { self.soon() }.len() as u64;
+            self.soon.due.set(self.counters.polls.get() + before);
+        } else if self.soon.policy_has.get() {
+            self.ask_policy();
+        }
     }
 
     /// Whether a thread may go before those that are to run soon: in a turn of one of them the first that is given a message, and
@@ -129,7 +135,7 @@ impl Vp {
     #[inline(always)]
     fn may_overtake(&self, turn: Turn) -> bool {
         let runs = self.soon.runs.get();
-        let now = self.counters.polls.get() << 1 | u64::from(turn == Turn::Given);
+        let now = self.counters.polls.get() << 1 | u64::from(turn >= Turn::Chosen);
         let may = (1..=SOON_RUNS).contains(&runs) && runs != SOON_RUNS / 2 && self.soon.overtook.get() < now;
         if may {
             self.soon.overtook.set(now);
@@ -189,6 +195,10 @@ impl Vp {
     /// they could run: the policy is asked again, so that they do not pile up.
     pub(crate) fn was_stale(&self) {
         self.counters.stale.add_one();
+        self.ask_policy();
+    }
+
+    fn ask_policy(&self) {
         self.soon.runs.set(self.soon.runs.get().max(SOON_RUNS));
     }
 
