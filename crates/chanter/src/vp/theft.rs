@@ -74,8 +74,8 @@ pub(super) struct Thefts {
     price: Price,
     /// Driver: it was given what has been sent to it, and that is still there.
     was_given: Cell<bool>,
-    /// Driver: others have woken it since it stole last.
-    was_woken: Cell<bool>,
+    /// Driver: how many turns it had had when others woke it last.
+    woken_at: Cell<u64>,
     /// Driver: the length of the next pause, beside what the theft loses.
     rarity: Cell<u32>,
     /// Driver: the end of the pause.
@@ -123,7 +123,7 @@ impl Thefts {
             crossings: Cell::new(0),
             price: Price::new(),
             was_given: Cell::new(false),
-            was_woken: Cell::new(false),
+            woken_at: Cell::new(u64::MAX),
             rarity: Cell::new(RARE),
             until: Cell::new(None),
             has_asked: Cell::new(false),
@@ -217,7 +217,9 @@ impl Vp {
     /// What was taken from `victim` runs here now.
     fn begin_theft(&self, victim: usize) {
         let now = Instant::now();
-        let price = if self.thefts.was_woken.replace(false) { WAKE } else { self.thefts.price.of_a_thread() };
+        // (If it has run something since, it was woken for that.)
+        let was_woken = self.thefts.woken_at.get() == self.counters.polls.get();
+        let price = if was_woken { WAKE } else { self.thefts.price.of_a_thread() };
         self.thefts.begin(victim, now, self.charged(victim, now), price as i64);
     }
 
@@ -250,7 +252,7 @@ impl Vp {
 
     /// Another OS thread has woken the caller.
     pub(super) fn was_woken(&self) {
-        self.thefts.was_woken.set(true);
+        self.thefts.woken_at.set(self.counters.polls.get());
     }
 
     /// The caller does not wait any longer for what it has asked for, if it has.
