@@ -25,6 +25,9 @@
 //! followed by another. No other condition is made: not on how many threads there
 //! are, nor on how long their turns are, nor on who has woken them.
 //!
+//! *Known*: a thief that has got all that its victim had is charged for the victim's idle time also while the victim may not steal
+//! back, as it pauses. So two that have both stolen badly at first may pause in turn for some time, though one theft more would pay.
+//!
 //! What a long turn has woken is taken in its middle (`long_turn.rs`): a theft like any other, also in a pause. To be called to a turn
 //! that ends by itself is a loss of [`CALL`].
 //!
