@@ -1,4 +1,4 @@
-//! For how long a virtual processor has had nothing to run, all in all. (Of those that share an OS thread nothing is counted.)
+//! For how long a virtual processor has had nothing to run, though it might steal, all in all. (Of those that share an OS thread nothing is counted.)
 
 use std::time::Instant;
 

@@ -5,7 +5,8 @@
 //! woken thread runs where it is woken, so the partners of stolen threads follow by themselves.
 //!
 //! From outside, one conversation looks like several. So each theft has an account. To its credit is put the time in which both work, the thief
-//! and its victim: if the victim has nothing left, it could have done all itself. Charged are
+//! and its victim: if the victim has nothing left, it could have done all itself. (Unless it pauses: it would steal some back. Or else two that
+//! have both stolen badly at first would pause in turn.) Charged are
 //! the theft itself; a fare for every thread that comes to the thief, those that were stolen and those that
 //! were woken there afterwards, by a message that crossed, and for every one that is woken there and must run elsewhere; and something for every time that the
 //! thief has a lock which another OS thread had before, more if that ends a bias, or if one of the two has to wait for what the other has.
@@ -24,9 +25,6 @@
 //! than one part in `RARE` of the time, and one in `RAREST` if they are all dear; and one that is nearly worth its price is soon
 //! followed by another. No other condition is made: not on how many threads there
 //! are, nor on how long their turns are, nor on who has woken them.
-//!
-//! *Known*: a thief that has got all that its victim had is charged for the victim's idle time also while the victim may not steal
-//! back, as it pauses. So two that have both stolen badly at first may pause in turn for some time, though one theft more would pay.
 //!
 //! What a long turn has woken is taken in its middle (`long_turn.rs`): a theft like any other, also in a pause. To be called to a turn
 //! that ends by itself is a loss of [`CALL`].

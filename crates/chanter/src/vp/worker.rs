@@ -342,7 +342,6 @@ impl Vp {
             self.exit();
             return self.run(thread);
         }
-        vp.idle.begin(now);
         let thread = self.wait_for_work(now, over);
         vp.idle.end(Instant::now());
         if let Some(thread) = thread {
@@ -355,6 +354,9 @@ impl Vp {
     fn wait_for_work(&self, now: Instant, over: &dyn Fn() -> bool) -> Option<Ready> {
         let vp = self.principal();
         let may_steal = self.may_steal(now);
+        if may_steal {
+            vp.idle.begin(now);
+        }
         if may_steal {
             self.ask_for_half();
         }
