@@ -22,6 +22,14 @@ async fn let_all_wait() {
     rx.recv().await.unwrap();
 }
 
+/// A thread that answers whatever it is sent.
+fn echo() -> (Sender<()>, Receiver<()>) {
+    let (ping, pinged) = channel();
+    let (pong, ponged) = channel();
+    drop(spawn(async move { while pinged.recv().await.is_ok() && pong.send(()).await.is_ok() {} }));
+    (ping, ponged)
+}
+
 /// A sender's message is taken, and then `give` gives `taker` what it waits for: who runs first?
 async fn first_of_sender_and(
     taker: impl Future<Output = ()> + Send + 'static,
@@ -144,18 +152,12 @@ fn a_conversation_does_not_keep_who_was_woken_before() {
     const ROUNDS: u64 = 100_000;
     on_one_processor(async {
         let (to_us, from_sender) = channel();
-        let (ping, pinged) = channel();
-        let (pong, ponged) = channel();
+        let (ping, ponged) = echo();
         let rounds = Arc::new(AtomicU64::new(0));
         let seen = Arc::clone(&rounds);
         let sender = spawn(async move {
             to_us.send(()).await.unwrap();
             seen.load(Relaxed)
-        });
-        let echo = spawn(async move {
-            while let Ok(()) = pinged.recv().await {
-                pong.send(()).await.unwrap();
-            }
         });
         let_all_wait().await;
         let talk = spawn(async move {
@@ -170,7 +172,6 @@ fn a_conversation_does_not_keep_who_was_woken_before() {
         let late = sender.await.unwrap();
         assert!(late < 200, "it ran after {late} rounds of others");
         talk.await.unwrap();
-        echo.await.unwrap();
     });
 }
 
@@ -178,13 +179,7 @@ fn a_conversation_does_not_keep_who_was_woken_before() {
 fn new_threads_begin_soon_beside_those_that_talk() {
     const NEW: u64 = 100;
     on_one_processor(async {
-        let (ping, pinged) = channel();
-        let (pong, ponged) = channel();
-        drop(spawn(async move {
-            while let Ok(()) = pinged.recv().await {
-                pong.send(()).await.unwrap();
-            }
-        }));
+        let (ping, ponged) = echo();
         ping.send(()).await.unwrap();
         let begun = Arc::new(AtomicU64::new(0));
         for _ in 0..NEW {
@@ -205,13 +200,7 @@ fn new_threads_begin_soon_beside_those_that_talk() {
 #[test]
 fn who_yields_beside_those_that_talk_lets_new_threads_begin_in_order() {
     on_one_processor(async {
-        let (ping, pinged) = channel();
-        let (pong, ponged) = channel();
-        drop(spawn(async move {
-            while let Ok(()) = pinged.recv().await {
-                pong.send(()).await.unwrap();
-            }
-        }));
+        let (ping, ponged) = echo();
         let (log, order) = mailbox();
         for round in 0..10 {
             for _ in 0..round {

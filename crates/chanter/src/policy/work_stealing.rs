@@ -14,7 +14,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 /// A thread that is unblocked by its neighbour runs soon on the same virtual
 /// processor, so that a conversation stays in one cache; who was given a message
 /// even next, so that the stages of a pipeline do not fill up (in a choice only while another processor is awake), and then who had one
-/// taken by a partner. All others queue up; where threads talk, one of them begins each other turn.
+/// taken by a partner. All others queue up; where threads talk, one of them runs after each two turns.
 ///
 /// What is spawned in one turn runs first in, first out, before what waited already: so a tree of threads is walked depth
 /// first, and few of them exist at a time. What has waited for long has its turn each 64th time, so nobody starves.

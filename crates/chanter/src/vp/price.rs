@@ -1,8 +1,7 @@
 //! What it costs to cross from one processor to another: measured.
 //!
-//! How long it takes until a cache line comes that another processor has written depends on where the two are: 20 ns between two
-//! halves of a core, 125 ns between two cores, more between two sockets; and a virtual machine may be moved from one to
-//! the other at any moment. So a driver measures it whenever it is given threads: each of those is a line that the giver has just written,
+//! How long it takes until a cache line comes that another processor has written depends on where the two are: 20 ns were measured, and 125, on
+//! one and the same virtual machine, for minutes each; it seems to be moved between two halves of a core and two cores. So a driver measures it whenever it is given threads: each of those is a line that the giver has just written,
 //! and says where the next one is. All else is counted in such lines.
 
 use std::cell::Cell;

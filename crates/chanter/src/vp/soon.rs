@@ -32,7 +32,7 @@ pub(crate) enum Turn {
     Soon,
     /// Next, since its message was taken, if by its [partner](Partners), and in no choice. See [`Vp::may_overtake`].
     Taken,
-    /// Of one that was given a message in a choice. Soon, if nobody else could take those that run before it: who chooses again looks at
+    /// Of one that was given a message in a choice. Soon, if no other processor is awake to take those that run before it: who chooses again looks at
     /// all the branches, and the more of them are ready by then, the better. Else next: what it takes sets others to work.
     Chosen,
     /// Next, even before such a one, since it was given a message: so what has been begun is finished before more is begun, and
@@ -198,6 +198,7 @@ impl Vp {
         self.ask_policy();
     }
 
+    /// The policy is asked before the list, once.
     fn ask_policy(&self) {
         self.soon.runs.set(self.soon.runs.get().max(SOON_RUNS));
     }

@@ -23,7 +23,8 @@
 //! *The bound*: a dear theft is followed by a pause of [`RARE`] times what is missing, and twice as many
 //! times after each further one, up to [`RAREST`]; a cheap one halves that. So what thefts lose is less
 //! than one part in `RARE` of the time, and one in `RAREST` if they are all dear; and one that is nearly worth its price is soon
-//! followed by another. No other condition is made: not on how many threads there
+//! followed by another. (It holds for the time in which the victim may steal too. What is lost while it pauses is not judged, and is little: it has
+//! mostly nothing then, and nothing crosses.) No other condition is made: not on how many threads there
 //! are, nor on how long their turns are, nor on who has woken them.
 //!
 //! What a long turn has woken is taken in its middle (`long_turn.rs`): a theft like any other, also in a pause. To be called to a turn
