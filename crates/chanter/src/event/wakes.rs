@@ -1,7 +1,7 @@
 //! Those who are woken when no lock is held any more.
 
 use std::mem::ManuallyDrop;
-use std::panic::{catch_unwind, resume_unwind};
+use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
 use crate::thread;
@@ -60,9 +60,7 @@ impl Wakes {
     fn queue_now(&mut self) {
         match self.turn {
             Turn::Soon => self.each(Waker::wake),
-            Turn::Taken => self.each(|waker| thread::wake_next(waker, Turn::Taken)),
-            Turn::Chosen => self.each(|waker| thread::wake_next(waker, Turn::Chosen)),
-            Turn::Given => self.each(|waker| thread::wake_next(waker, Turn::Given)),
+            turn => self.each(|waker| thread::wake_next(waker, turn)),
         }
     }
 
@@ -91,7 +89,7 @@ impl Wakes {
     }
 
     #[inline]
-    fn each(&mut self, wake: fn(Waker)) {
+    fn each(&mut self, wake: impl Fn(Waker) + RefUnwindSafe) {
         match (self.first.take(), self.rest.take()) {
             (Some(only), None) => wake(only),
             (first, rest) => {
@@ -102,7 +100,7 @@ impl Wakes {
 
     /// A foreign waker may panic; the others are woken all the same.
     #[cold]
-    fn all(wakers: impl Iterator<Item = Waker>, wake: fn(Waker)) {
+    fn all(wakers: impl Iterator<Item = Waker>, wake: impl Fn(Waker) + RefUnwindSafe) {
         let mut panic = None;
         for waker in wakers {
             if let Err(payload) = catch_unwind(|| wake(waker)) {

@@ -19,11 +19,16 @@ impl Partners {
         Self([const { Cell::new(0) }; PLACES])
     }
 
-    /// `by` wakes a thread. Whether that one has woken `by`.
+    /// `by` wakes a thread.
     #[inline(always)]
-    pub(super) fn wakes<T>(&self, by: *const T, woken: *const T) -> bool {
+    pub(super) fn wakes<T>(&self, by: *const T, woken: *const T) {
         self.of(woken).set(by.addr() as u32);
-        self.of(by).get() == woken.addr() as u32
+    }
+
+    /// Whether `by` was the last one to wake `woken`.
+    #[inline(always)]
+    pub(super) fn has_woken<T>(&self, by: *const T, woken: *const T) -> bool {
+        self.of(woken).get() == by.addr() as u32
     }
 
     #[inline(always)]
@@ -42,10 +47,14 @@ mod tests {
     fn partners_wake_each_other() {
         let partners = Partners::new();
         let [a, b, c] = [0x7000_0040, 0x7000_0180, 0x7000_0300].map(std::ptr::without_provenance::<u8>);
-        assert!(!partners.wakes(a, b));
-        assert!(partners.wakes(b, a) && partners.wakes(a, b));
-        assert!(!partners.wakes(b, c), "a stage of a pipeline");
-        assert!(!partners.wakes(c, a));
-        assert!(!partners.wakes(a, b), "it was woken by another meanwhile");
+        let are_partners = |by, woken| {
+            partners.wakes(by, woken);
+            partners.has_woken(woken, by)
+        };
+        assert!(!are_partners(a, b));
+        assert!(are_partners(b, a) && are_partners(a, b));
+        assert!(!are_partners(b, c), "a stage of a pipeline");
+        assert!(!are_partners(c, a));
+        assert!(!are_partners(a, b), "it was woken by another meanwhile");
     }
 }

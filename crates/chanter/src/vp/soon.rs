@@ -98,10 +98,13 @@ impl Vp {
     pub(super) fn run_soon(&self, thread: Ready, turn: Turn) {
         // SAFETY: we are the driver.
         let soon = unsafe { self.soon() };
-        let are_partners = !soon.is_empty() && self.soon.partners.wakes(self.running.get(), thread.header());
+        let (by, others_wait) = (self.running.get(), !soon.is_empty());
+        if others_wait {
+            self.soon.partners.wakes(by, thread.header());
+        }
         let is_next = match turn {
             Turn::Soon => false,
-            Turn::Taken => are_partners,
+            Turn::Taken => others_wait && self.soon.partners.has_woken(thread.header(), by),
             Turn::Chosen => self.machine().awake.load(Ordering::Relaxed) > 1,
             Turn::Given => true,
         };
