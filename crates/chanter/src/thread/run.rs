@@ -80,11 +80,13 @@ pub(super) fn arrive(vp: &Vp, header: &Header) {
         header.rest.break_streak();
         // On a stand-in it runs for the principal.
         let vp_of = vp.principal();
-        if !ptr::eq(header.vp.load(Ordering::Relaxed), vp_of) {
+        let from = header.vp.load(Ordering::Relaxed);
+        if !ptr::eq(from, vp_of) {
             header.vp.store(ptr::from_ref(vp_of).cast_mut(), Ordering::Relaxed);
             vp.counters.migrated.add_one();
             if has_run {
-                vp.has_arrived();
+                // SAFETY: it is one of the caller's machine.
+                vp.has_arrived(unsafe { &*from });
             }
         }
     }

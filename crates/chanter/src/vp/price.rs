@@ -42,15 +42,15 @@ impl Price {
         self.line.get() / MEMORY
     }
 
-    /// Nanoseconds that it costs if a thread comes from another virtual processor: two lines of its frame.
+    /// Nanoseconds that it costs if a thread comes from another virtual processor: its frame, where it waits and what it was woken for are
+    /// some lines, and both sides are slower meanwhile.
     pub(super) fn of_a_thread(&self) -> u64 {
-        SLOWNESS * (20 + 2 * self.line())
+        SLOWNESS * (180 + 5 * self.line())
     }
 
-    /// Nanoseconds that it costs to have a lock that another OS thread had before, and what it guards, on both sides: in measurements of
-    /// choices, mailboxes and pipelines 2 to 4 lines, and what is done meanwhile is slower.
+    /// Nanoseconds that it costs to have a lock that another OS thread had before, if nobody is woken by that.
     pub(super) fn of_a_lock(&self) -> u64 {
-        SLOWNESS * (90 + 4 * self.line())
+        SLOWNESS * (40 + self.line())
     }
 }
 

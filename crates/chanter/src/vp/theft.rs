@@ -7,10 +7,12 @@
 //! From outside, one conversation looks like several. So each theft has an account. To its credit is put the time in which both work, the thief
 //! and its victim: if the victim has nothing left, it could have done all itself. (Unless it pauses: it would steal some back. Or else two that
 //! have both stolen badly at first would pause in turn.) Charged are
-//! the theft itself; a fare for every thread that comes to the thief, those that were stolen and those that
-//! were woken there afterwards, by a message that crossed, and for every one that is woken there and must run elsewhere; and something for every time that the
+//! the theft itself; a fare for every thread that crosses from one of the two to the other: those that were stolen, those that are
+//! woken by a message from the other side afterwards, or go back to the victim so, and every one that is woken by the thief and must run elsewhere; and
+//! something for every time that the
 //! thief has a lock which another OS thread had before, more if that ends a bias, or if one of the two has to wait for what the other has.
-//! (`price.rs` says how much.) A new thread pays no fare: it has left nothing behind, and talks
+//! (`price.rs` says how much. Where threads are woken from the other side they pay, since a message that somebody waits for costs much more than one that lies
+//! in a queue.) A new thread pays no fare: it has left nothing behind, and talks
 //! to nobody yet. The account is looked at when the thief is hungry again, and at each of its looks at the clock before.
 //!
 //! - *Cheap*: both have worked for longer than that. Groups that have nothing to say to each other are whole again after one
@@ -41,7 +43,7 @@ use super::Vp;
 use super::price::Price;
 use crate::policy::{ReadyQueue, Reason};
 use crate::sync::Taken;
-use crate::sync::atomic::{AtomicBool, AtomicUsize};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use crate::thread::frame::Header;
 
 /// Nanoseconds that it costs two virtual processors if one of them wakes the other.
@@ -59,6 +61,8 @@ const RARE: u32 = 2;
 const RAREST: u32 = 128;
 /// No pause is longer.
 const LONGEST: Duration = Duration::from_millis(100);
+/// Virtual processors whose numbers are so far apart are taken for one, where threads are counted by where they come from.
+const SOURCES: usize = 64;
 /// At most so many threads are looked at, when some are handed over.
 const MOST_GIVEN: usize = 256;
 
@@ -74,6 +78,10 @@ pub(super) struct Thefts {
     /// Driver: so many crossings of its OS thread are among that.
     crossings: Cell<u64>,
     price: Price,
+    /// So many threads have arrived here that had run elsewhere before, by where. The driver writes, anyone reads.
+    arrivals: [AtomicU32; SOURCES],
+    /// Driver: how many of those had come from here to the victim of the open account.
+    returned: Cell<u32>,
     /// Driver: it was given what has been sent to it, and that is still there.
     was_given: Cell<bool>,
     /// Driver: how many turns it had had when others woke it last.
@@ -124,6 +132,8 @@ impl Thefts {
             charged: Cell::new(0),
             crossings: Cell::new(0),
             price: Price::new(),
+            arrivals: [const { AtomicU32::new(0) }; SOURCES],
+            returned: Cell::new(0),
             was_given: Cell::new(false),
             woken_at: Cell::new(u64::MAX),
             rarity: Cell::new(RARE),
@@ -187,9 +197,15 @@ impl Thefts {
 }
 
 impl Vp {
-    /// A thread has come that had run elsewhere. The caller is the driver.
-    pub(crate) fn has_arrived(&self) {
+    /// A thread has come that had run on `from`. The caller is the driver.
+    pub(crate) fn has_arrived(&self, from: &Self) {
+        let count = self.arrivals_from(from);
+        count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
         self.charge(self.thefts.price.of_a_thread());
+    }
+
+    fn arrivals_from(&self, other: &Self) -> &AtomicU32 {
+        &self.thefts.arrivals[other.index % SOURCES]
     }
 
     /// A thread was woken here that must run at `home`, and goes there. The caller is the driver.
@@ -208,7 +224,11 @@ impl Vp {
         // (Another OS thread has others. It forgets the open account.)
         let new = crossings.wrapping_sub(self.thefts.crossings.replace(crossings));
         self.charge(new.wrapping_mul(self.thefts.price.of_a_lock()));
-        self.thefts.charged.get().wrapping_add(self.machine().vps[victim].idle.total(now) as u64)
+        let victim = &self.machine().vps[victim];
+        let returned = victim.arrivals_from(self).load(Relaxed);
+        let new = returned.wrapping_sub(self.thefts.returned.replace(returned));
+        self.charge(u64::from(new) * self.thefts.price.of_a_thread());
+        self.thefts.charged.get().wrapping_add(victim.idle.total(now) as u64)
     }
 
     /// The same for the open account.
@@ -219,6 +239,7 @@ impl Vp {
     /// What was taken from `victim` runs here now.
     fn begin_theft(&self, victim: usize) {
         let now = Instant::now();
+        self.thefts.returned.set(self.machine().vps[victim].arrivals_from(self).load(Relaxed));
         // (If it has run something since, it was woken for that.)
         let was_woken = self.thefts.woken_at.get() == self.counters.polls.get();
         let price = if was_woken { WAKE } else { self.thefts.price.of_a_thread() };
@@ -526,6 +547,26 @@ mod tests {
                 assert!(thread.join().await.unwrap());
             }
             assert!(bound.join().await.unwrap());
+        });
+    }
+
+    #[test]
+    fn a_thread_that_crosses_is_charged_at_both_ends() {
+        let machine = Machine::builder().vps(1).build().unwrap();
+        machine.block_on(async {
+            let vp = Vp::current().unwrap();
+            vp.begin_theft(0);
+            let charged = || vp.charged(0, Instant::now());
+            let before = charged();
+            vp.has_arrived(vp);
+            assert_eq!(charged() - before, 2 * vp.thefts.price.of_a_thread(), "it is thief and victim");
+            vp.has_arrived(vp);
+            vp.begin_theft(0);
+            assert_eq!(
+                charged() - before,
+                3 * vp.thefts.price.of_a_thread(),
+                "what went back before is another account's"
+            );
         });
     }
 
