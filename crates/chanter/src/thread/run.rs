@@ -87,6 +87,8 @@ pub(super) fn arrive(vp: &Vp, header: &Header) {
             if has_run {
                 // SAFETY: it is one of the caller's machine.
                 vp.has_arrived(unsafe { &*from });
+            } else {
+                vp.has_got_new();
             }
         }
     }

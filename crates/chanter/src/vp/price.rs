@@ -48,6 +48,11 @@ impl Price {
         SLOWNESS * (180 + 5 * self.line())
     }
 
+    /// Nanoseconds that it costs if one comes that has not run yet: it is read here, and its result where it was spawned.
+    pub(super) fn of_a_new_thread(&self) -> u64 {
+        SLOWNESS * 2 * self.line()
+    }
+
     /// Nanoseconds that it costs to have a lock that another OS thread had before, if nobody is woken by that.
     pub(super) fn of_a_lock(&self) -> u64 {
         SLOWNESS * (40 + self.line())

@@ -7,12 +7,11 @@
 //! From outside, one conversation looks like several. So each theft has an account. To its credit is put the time in which both work, the thief
 //! and its victim: if the victim has nothing left, it could have done all itself. (Unless it pauses: it would steal some back. Or else two that
 //! have both stolen badly at first would pause in turn.) Charged are
-//! the theft itself; a fare for every thread that crosses from one of the two to the other: those that were stolen, those that are
-//! woken by a message from the other side afterwards, or go back to the victim so, and every one that is woken by the thief and must run elsewhere; and
-//! something for every time that the
-//! thief has a lock which another OS thread had before, more if that ends a bias, or if one of the two has to wait for what the other has.
-//! (`price.rs` says how much. Where threads are woken from the other side they pay, since a message that somebody waits for costs much more than one that lies
-//! in a queue.) A new thread pays no fare: it has left nothing behind, and talks
+//! the theft itself; a fare for every thread that crosses from one of the two to the other: one that was stolen, one that is woken
+//! afterwards by a message from the other side, and comes or goes so, and one that the thief wakes and that must run elsewhere; and a little
+//! for every time that the thief has a lock which another OS thread had before, more if that ends a bias, or if one of the two has to wait for what
+//! the other has. (`price.rs` says how much. A message that somebody waits for costs far more than one that lies in a queue; so the threads pay, and
+//! the locks hardly.) A new thread pays less: it has left nothing behind, and talks
 //! to nobody yet. The account is looked at when the thief is hungry again, and at each of its looks at the clock before.
 //!
 //! - *Cheap*: both have worked for longer than that. Groups that have nothing to say to each other are whole again after one
@@ -202,6 +201,11 @@ impl Vp {
         let count = self.arrivals_from(from);
         count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
         self.charge(self.thefts.price.of_a_thread());
+    }
+
+    /// A thread has come that has not run yet. The caller is the driver.
+    pub(crate) fn has_got_new(&self) {
+        self.charge(self.thefts.price.of_a_new_thread());
     }
 
     fn arrivals_from(&self, other: &Self) -> &AtomicU32 {
