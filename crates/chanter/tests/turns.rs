@@ -63,6 +63,39 @@ fn who_is_given_a_message_runs_before_who_got_rid_of_one() {
     });
 }
 
+/// Who chooses waits for more branches to be ready, unless another processor is awake that could take who runs before.
+#[test]
+fn who_is_given_a_message_in_a_choice_runs_first_only_beside_another_processor() {
+    async fn first() -> &'static str {
+        let (tx, rx) = channel();
+        let (never, nothing) = channel();
+        let taker = async move { choose((rx.recv_ref(), nothing.recv_ref())).await.unwrap() };
+        let first = first_of_sender_and(taker, tx.send(())).await;
+        drop(never);
+        first
+    }
+    assert_eq!(on_one_processor(first()), "sender");
+    let machine = Machine::builder().vps(2).hand_over_after(None).build().unwrap();
+    machine.block_on(async {
+        let (begins, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (begun, end) = (Arc::clone(&begins), Arc::clone(&ends));
+        let other = ThreadBuilder::new().on(1).spawn(async move {
+            begun.store(1, Relaxed);
+            while end.load(Relaxed) == 0 {
+                std::hint::spin_loop();
+            }
+        });
+        while begins.load(Relaxed) == 0 {
+            yield_now().await;
+        }
+        let talk = ThreadBuilder::new().on(0).spawn(first());
+        let first = talk.await.unwrap();
+        ends.store(1, Relaxed);
+        other.await.unwrap();
+        assert_eq!(first, "taker");
+    });
+}
+
 #[test]
 fn who_takes_from_an_mvar_or_accepts_a_call_is_given_a_message_too() {
     on_one_processor(async {

@@ -555,6 +555,59 @@ mod tests {
     }
 
     #[test]
+    fn who_was_woken_to_steal_pays_for_that() {
+        let machine = Machine::builder().vps(1).build().unwrap();
+        machine.block_on(async {
+            let vp = Vp::current().unwrap();
+            let balance = || {
+                vp.begin_theft(0);
+                -vp.thefts.open.get().unwrap().balance as u64
+            };
+            assert_eq!(balance(), vp.thefts.price.of_a_thread());
+            vp.was_woken();
+            assert_eq!(balance(), WAKE);
+            yield_now().await;
+            assert_eq!(balance(), vp.thefts.price.of_a_thread(), "it was woken for what it has run");
+        });
+    }
+
+    /// It would steal some back, if it might.
+    #[test]
+    fn who_pauses_does_not_idle() {
+        let machine = Machine::builder().vps(2).hand_over_after(None).build().unwrap();
+        let other = &machine.shared().vps[1];
+        let idled = || other.idle.total(Instant::now());
+        let until_it_idles = || {
+            let before = idled();
+            while idled() == before {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let pause = || async {
+            let (vp, now) = (Vp::current().unwrap(), Instant::now());
+            vp.thefts.lose(now, u64::MAX);
+            (vp.index == 1).then_some(now + LONGEST)
+        };
+        until_it_idles();
+        // (The other one may have taken it, and a busy machine may let the pause pass by.)
+        let was_seen = (0..100).any(|_| {
+            let paused = crate::ThreadBuilder::new().on(1).spawn_in(&machine, pause());
+            let Some(until) = machine.block_on(paused.join()).unwrap() else { return false };
+            while !other.is_asleep() && Instant::now() < until {
+                std::thread::yield_now();
+            }
+            let before = idled();
+            std::thread::sleep(Duration::from_millis(2));
+            let after = idled();
+            let is_pausing = Instant::now() < until;
+            assert!(!is_pausing || after == before, "it has idled for {} ns", after - before);
+            is_pausing
+        });
+        assert!(was_seen);
+        until_it_idles();
+    }
+
+    #[test]
     fn a_thread_that_crosses_is_charged_at_both_ends() {
         let machine = Machine::builder().vps(1).build().unwrap();
         machine.block_on(async {
