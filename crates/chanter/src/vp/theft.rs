@@ -35,6 +35,7 @@
 
 use std::cell::Cell;
 use std::ptr;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ use super::Vp;
 use super::price::Price;
 use crate::policy::{ReadyQueue, Reason};
 use crate::sync::Taken;
-use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use crate::sync::atomic::{AtomicBool, AtomicUsize};
 use crate::thread::frame::Header;
 
 /// Nanoseconds that it costs two virtual processors if one of them wakes the other.
@@ -77,7 +78,7 @@ pub(super) struct Thefts {
     /// Driver: so many crossings of its OS thread are among that.
     crossings: Cell<u64>,
     price: Price,
-    /// So many threads have arrived here that had run elsewhere before, by where. The driver writes, anyone reads.
+    /// A statistic: so many threads have arrived here that had run elsewhere before, by where. The driver writes, anyone reads.
     arrivals: [AtomicU32; SOURCES],
     /// Driver: how many of those had come from here to the victim of the open account.
     returned: Cell<u32>,
