@@ -74,18 +74,18 @@ unsafe fn run_begun(vp: &Vp, frame: NonNull<Header>) {
 /// The thread is here now; the caller is its runner, and drives `vp`.
 #[inline(always)]
 pub(super) fn arrive(vp: &Vp, header: &Header) {
-    if !ptr::eq(header.vp.load(Ordering::Relaxed), vp) {
+    let from = header.vp.load(Ordering::Relaxed);
+    if !ptr::eq(from, vp) {
         header.state.leave_home();
         let has_run = header.rest.has_run();
         header.rest.break_streak();
         // On a stand-in it runs for the principal.
         let vp_of = vp.principal();
-        let from = header.vp.load(Ordering::Relaxed);
         if !ptr::eq(from, vp_of) {
             header.vp.store(ptr::from_ref(vp_of).cast_mut(), Ordering::Relaxed);
             vp.counters.migrated.add_one();
             if has_run {
-                // SAFETY: it is one of the caller's machine.
+                // SAFETY: a frame's virtual processor is one of its machine's, which the caller drives.
                 vp.has_arrived(unsafe { &*from });
             } else {
                 vp.has_got_new();

@@ -10,8 +10,7 @@
 //! the theft itself; a fare for every thread that crosses from one of the two to the other: one that was stolen, one that is woken
 //! afterwards by a message from the other side, and comes or goes so, and one that the thief wakes and that must run elsewhere; and a little
 //! for every time that the thief has a lock which another OS thread had before, more if that ends a bias, or if one of the two has to wait for what
-//! the other has. (`price.rs` says how much. A message that somebody waits for costs far more than one that lies in a queue; so the threads pay, and
-//! the locks hardly.) A new thread pays less: it has left nothing behind, and talks
+//! the other has. (`price.rs` says how much. Threads pay most of it: what a lock costs differs between programs by more.) A new thread pays less: it has left nothing behind, and talks
 //! to nobody yet. The account is looked at when the thief is hungry again, and at each of its looks at the clock before.
 //!
 //! - *Cheap*: both have worked for longer than that. Groups that have nothing to say to each other are whole again after one
@@ -625,6 +624,9 @@ mod tests {
                 3 * vp.thefts.price.of_a_thread(),
                 "what went back before is another account's"
             );
+            let before = charged();
+            vp.has_got_new();
+            assert_eq!(charged() - before, vp.thefts.price.of_a_new_thread());
         });
     }
 

@@ -356,8 +356,6 @@ impl Vp {
         let may_steal = self.may_steal(now);
         if may_steal {
             vp.idle.begin(now);
-        }
-        if may_steal {
             self.ask_for_half();
         }
         if self.look_at_long_turns(over) {

@@ -50,27 +50,26 @@ impl Bytes {
         }
     }
 
-    /// Each cache line of so many bytes, but for the first.
-    #[inline(always)]
-    fn each_line(&self, length: usize, f: impl Fn(*const u8)) {
+    /// The cache lines of so many bytes, but for the first.
+    fn lines(&self, length: usize) -> impl Iterator<Item = *const u8> {
         let from = self.0.get().cast::<u8>().cast_const();
-        let (mut line, end) = (from.wrapping_add(Self::FIRST), from.wrapping_add(length.min(Self::LENGTH)));
-        while line < end {
-            f(line);
-            line = line.wrapping_add(64);
-        }
+        (Self::FIRST..length.min(Self::LENGTH)).step_by(64).map(move |at| from.wrapping_add(at))
     }
 
     /// Another processor reads so many bytes soon, and this one does not: a hint for processors that have one.
     #[inline]
     pub(super) fn give_away(&self, length: usize) {
-        self.each_line(length, cache::demote);
+        for line in self.lines(length) {
+            cache::demote(line);
+        }
     }
 
     /// This processor writes so many bytes soon: a hint.
     #[inline]
     pub(super) fn fetch(&self, length: usize) {
-        self.each_line(length, cache::fetch_to_write);
+        for line in self.lines(length) {
+            cache::fetch_to_write(line);
+        }
     }
 
     /// Appends the first `length` bytes, at most [`LENGTH`](Self::LENGTH).
