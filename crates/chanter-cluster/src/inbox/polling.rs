@@ -6,6 +6,8 @@ use chanter::base::{Wakes, is_wanted};
 use chanter::yield_now;
 
 use super::Recv;
+use super::pattern::Pattern;
+use super::place::{Core, Got};
 use super::read::Read;
 use super::recv::{Received, receive};
 use crate::error::RecvError;
@@ -55,43 +57,13 @@ impl<T, R: Read<T>> Recv<T, R> {
     /// # Errors
     /// As for [`Inbox::recv`](crate::Inbox::recv).
     pub async fn polling(self, form: Form) -> Result<Received<T>, RecvError> {
+        let (core, pattern) = (self.core(), self.pattern());
         match form {
             Form::QueueRing => self.await,
-            Form::ThreadPolls => self.thread_polls().await,
+            Form::ThreadPolls => receive::<T, R>(&core, &pattern, thread_polls(core, pattern).await),
             Form::PartialSwitch => self.queued(Tests::Next).await,
             Form::QueueEach => self.queued(Tests::Each).await,
             Form::QueueAny => self.queued(Tests::Any).await,
-        }
-    }
-
-    async fn thread_polls(self) -> Result<Received<T>, RecvError> {
-        let (core, pattern) = (self.core(), self.pattern());
-        let take = || {
-            let mut wakes = Wakes::new();
-            let got = core.take(&pattern, &mut wakes);
-            wakes.queue();
-            got.map(|got| receive::<T, R>(&core, &pattern, got))
-        };
-        if let Some(received) = take() {
-            return received;
-        }
-        let node = core.node();
-        loop {
-            for _ in 0..POLLS {
-                if node.as_ref().is_some_and(|node| node.poll_for_oneself())
-                    && let Some(received) = take()
-                {
-                    return received;
-                }
-                if is_wanted() {
-                    break;
-                }
-            }
-            yield_now().await;
-            // Others poll, too.
-            if let Some(received) = take() {
-                return received;
-            }
         }
     }
 
@@ -102,6 +74,36 @@ impl<T, R: Read<T>> Recv<T, R> {
             receive.wait_in_queue(&node, tests).await;
         }
         receive.await
+    }
+}
+
+async fn thread_polls(core: Core, pattern: Pattern) -> Got {
+    let take = || {
+        let mut wakes = Wakes::new();
+        let got = core.take(&pattern, &mut wakes);
+        wakes.queue();
+        got
+    };
+    if let Some(got) = take() {
+        return got;
+    }
+    let node = core.node();
+    loop {
+        for _ in 0..POLLS {
+            if node.as_ref().is_some_and(|node| node.poll_for_oneself())
+                && let Some(got) = take()
+            {
+                return got;
+            }
+            if is_wanted() {
+                break;
+            }
+        }
+        yield_now().await;
+        // Others poll, too.
+        if let Some(got) = take() {
+            return got;
+        }
     }
 }
 

@@ -38,8 +38,10 @@ impl<T: DeserializeOwned> Read<T> for AsValue {
 }
 
 impl<T: Pod> Read<Buffer<T>> for AsBuffer {
+    #[inline(always)]
     fn read(written: &mut Written) -> Result<Buffer<T>, String> {
-        Buffer::read(written.take_body()).map_err(|(body, error)| {
+        Buffer::read(written.take_body()).map_err(|unread| {
+            let (body, error) = *unread;
             written.set_body(body);
             error
         })

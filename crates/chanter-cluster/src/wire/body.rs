@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -22,135 +23,172 @@ const OURS: u8 = if cfg!(target_endian = "big") { BUFFER | BIG_ENDIAN } else { B
 /// such bodies than of all others. (A size and what a value's encoding adds.)
 const SIZES: [usize; 3] = [64, 1024 + 64, 8 * 1024 + 64];
 /// So many of each the OS thread keeps.
-const MOST: [usize; 3] = [64, 32, 16];
+const MOST: [usize; BARE + 1] = [64, 32, 16, 64];
+/// Where those are kept that have no memory.
+const BARE: usize = SIZES.len();
 
 thread_local! {
-    /// Memory of bodies of each size.
-    static KEPT: RefCell<[Vec<Vec<u8>>; 3]> = const { RefCell::new([const { Vec::new() }; 3]) };
-}
-
-/// Empty memory for a frame with a body of so many bytes.
-#[doc(hidden)]
-#[inline]
-pub fn memory(capacity: usize) -> Vec<u8> {
-    let Some(which) = SIZES.iter().position(|size| capacity <= *size) else {
-        return Vec::with_capacity(LENGTH + capacity);
-    };
-    // A thread that ends has none.
-    let kept = KEPT.try_with(|kept| kept.borrow_mut()[which].pop()).ok().flatten();
-    kept.unwrap_or_else(|| Vec::with_capacity(LENGTH + SIZES[which]))
-}
-
-/// Keeps memory, if it is of such a size.
-#[inline]
-fn keep(mut bytes: Vec<u8>) {
-    let Some(which) = SIZES.iter().position(|size| bytes.capacity() == LENGTH + size) else { return };
-    bytes.clear();
-    let _ = KEPT.try_with(|kept| {
-        let kept = &mut kept.borrow_mut()[which];
-        if kept.len() < MOST[which] {
-            kept.push(bytes);
-        }
-    });
+    /// Frames with memory of each size, and behind them frames without.
+    #[expect(clippy::vec_box, reason = "they are given away one by one")]
+    static KEPT: RefCell<[Vec<Box<Frame>>; BARE + 1]> = const { RefCell::new([const { Vec::new() }; BARE + 1]) };
 }
 
 /// The body of a message, in a buffer with headroom: whoever sends it writes the header in front, and copies nothing.
+///
+/// It goes through many hands, so it is one pointer: what is several words, and written as such, costs a wait for all of them
+/// each time it is moved on in larger ones.
 #[derive(Clone)]
-pub struct Body {
+pub struct Body(ManuallyDrop<Box<Frame>>);
+
+/// What a body points to.
+#[derive(Clone, Default)]
+struct Frame {
     /// The first [`LENGTH`] bytes are the header's.
     bytes: Vec<u8>,
     /// What holds the ports of which it carries senders.
     parcel: Option<Arc<Parcel>>,
 }
 
+/// An empty frame, with memory for a header and so many bytes.
+#[inline]
+fn frame(capacity: usize) -> Box<Frame> {
+    let Some(which) = SIZES.iter().position(|size| capacity <= *size) else {
+        return bare(Vec::with_capacity(LENGTH + capacity));
+    };
+    // A thread that ends has none.
+    let kept = KEPT.try_with(|kept| kept.borrow_mut()[which].pop()).ok().flatten();
+    kept.unwrap_or_else(|| bare(Vec::with_capacity(LENGTH + SIZES[which])))
+}
+
+/// A frame with that memory.
+#[inline(never)]
+fn bare(bytes: Vec<u8>) -> Box<Frame> {
+    let kept = KEPT.try_with(|kept| kept.borrow_mut()[BARE].pop()).ok().flatten();
+    let mut frame = kept.unwrap_or_default();
+    frame.bytes = bytes;
+    frame
+}
+
+/// Keeps a frame, and its memory, if that is of such a size.
+#[inline]
+fn keep(mut frame: Box<Frame>) {
+    frame.parcel = None;
+    let which = SIZES.iter().position(|size| frame.bytes.capacity() == LENGTH + size).unwrap_or(BARE);
+    if which == BARE {
+        frame.bytes = Vec::new();
+    } else {
+        frame.bytes.clear();
+    }
+    let _ = KEPT.try_with(|kept| {
+        let kept = &mut kept.borrow_mut()[which];
+        if kept.len() < MOST[which] {
+            kept.push(frame);
+        }
+    });
+}
+
 impl PartialEq for Body {
     fn eq(&self, other: &Self) -> bool {
-        self.bytes == other.bytes
+        self.0.bytes == other.0.bytes
     }
 }
 
 impl Eq for Body {}
 
 impl Body {
+    fn of(frame: Box<Frame>) -> Self {
+        Self(ManuallyDrop::new(frame))
+    }
+
     /// An empty body, with room for so many bytes.
     #[inline]
     pub fn with_capacity(capacity: usize) -> Self {
-        let mut bytes = memory(capacity);
-        bytes.resize(LENGTH, 0);
-        Self { bytes, parcel: None }
+        let mut frame = frame(capacity);
+        frame.bytes.resize(LENGTH, 0);
+        Self::of(frame)
     }
 
     /// A body of so many zeros.
     pub(super) fn zeroed(length: usize) -> Self {
-        Self { bytes: vec![0; LENGTH + length], parcel: None }
+        Self::of(bare(vec![0; LENGTH + length]))
     }
 
     /// A body with a copy of these bytes.
     pub fn copied_from(bytes: &[u8]) -> Self {
         let mut body = Self::with_capacity(bytes.len());
-        body.bytes.extend_from_slice(bytes);
+        body.0.bytes.extend_from_slice(bytes);
         body
     }
 
     /// The body of a frame that has come, header and all. `None`: it is too short for a header.
     pub fn of_frame(bytes: Vec<u8>) -> Option<Self> {
-        (bytes.len() >= LENGTH).then(|| Self { bytes, parcel: None })
+        (bytes.len() >= LENGTH).then(|| Self::of(bare(bytes)))
+    }
+
+    /// The body of a frame of at most so many bytes, header and all, that `fill` appends. `None`: it is too short for a header.
+    #[inline]
+    pub fn filled(length: usize, fill: impl FnOnce(&mut Vec<u8>)) -> Option<Self> {
+        let mut frame = frame(length.saturating_sub(LENGTH));
+        fill(&mut frame.bytes);
+        let body = Self::of(frame);
+        (body.frame().len() >= LENGTH).then_some(body)
     }
 
     /// Appends a byte to the body.
     #[inline]
     pub fn push(&mut self, byte: u8) {
-        self.bytes.push(byte);
+        self.0.bytes.push(byte);
     }
 
     /// Appends to the body.
     #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
-        if bytes.len() > self.bytes.capacity() - self.bytes.len() {
+        if bytes.len() > self.0.bytes.capacity() - self.0.bytes.len() {
             self.grow(bytes.len());
         }
-        self.bytes.extend_from_slice(bytes);
+        self.0.bytes.extend_from_slice(bytes);
     }
 
     /// Appends few bytes that have just been written one by one: to read them at once the processor would wait for all of them.
     #[inline(always)]
     pub(super) fn extend_slowly(&mut self, bytes: &[u8]) {
-        if bytes.len() > self.bytes.capacity() - self.bytes.len() {
+        if bytes.len() > self.0.bytes.capacity() - self.0.bytes.len() {
             self.grow(bytes.len());
         }
-        let length = self.bytes.len();
+        let length = self.0.bytes.len();
         for (at, byte) in bytes.iter().enumerate() {
             // SAFETY: there is room for as many behind ours; the two do not overlap. (Volatile: else the compiler reads them at once.)
             unsafe {
-                self.bytes.as_mut_ptr().add(length + at).write(std::ptr::from_ref(byte).read_volatile())
+                self.0.bytes.as_mut_ptr().add(length + at).write(std::ptr::from_ref(byte).read_volatile())
             };
         }
         // SAFETY: so many have been written behind `length`.
-        unsafe { self.bytes.set_len(length + bytes.len()) };
+        unsafe { self.0.bytes.set_len(length + bytes.len()) };
     }
 
     /// Makes room for so many bytes more. (A vector would take memory that is kept, and give it back to the allocator.)
     #[cold]
     fn grow(&mut self, more: usize) {
-        let needed = self.bytes.len() - LENGTH + more;
-        let mut bytes = memory(needed.max(2 * (self.bytes.capacity() - LENGTH)));
-        bytes.extend_from_slice(&self.bytes);
-        keep(std::mem::replace(&mut self.bytes, bytes));
+        let needed = self.0.bytes.len() - LENGTH + more;
+        let mut larger = frame(needed.max(2 * (self.0.bytes.capacity() - LENGTH)));
+        larger.bytes.extend_from_slice(&self.0.bytes);
+        larger.parcel = self.0.parcel.take();
+        keep(std::mem::replace(&mut *self.0, larger));
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[LENGTH..]
+        &mut self.0.bytes[LENGTH..]
     }
 
     /// It is a buffer, not a value: the flags say so, before there is a header, too.
     pub(super) fn set_buffer(&mut self) {
-        self.bytes[FLAGS_AT] = OURS;
+        self.0.bytes[FLAGS_AT] = OURS;
     }
 
     /// The flags that say what the body is.
     #[inline]
     pub(crate) fn flags(&self) -> u8 {
-        self.bytes[FLAGS_AT] & (BUFFER | BIG_ENDIAN)
+        self.0.bytes[FLAGS_AT] & (BUFFER | BIG_ENDIAN)
     }
 
     #[inline]
@@ -165,13 +203,13 @@ impl Body {
 
     #[cfg(test)]
     pub(super) fn set_other_order(&mut self) {
-        self.bytes[FLAGS_AT] ^= BIG_ENDIAN;
+        self.0.bytes[FLAGS_AT] ^= BIG_ENDIAN;
     }
 
     /// Reads the value, which must take all the bytes.
     #[inline]
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, String> {
-        match &self.parcel {
+        match &self.0.parcel {
             None => decode(self),
             Some(parcel) => reading(parcel, || decode(self)),
         }
@@ -179,7 +217,7 @@ impl Body {
 
     /// Reads something of it where it lies: what that carries is being read meanwhile.
     pub(crate) fn reading<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
-        match &self.parcel {
+        match &self.0.parcel {
             None => read(self),
             Some(parcel) => reading(parcel, || read(self)),
         }
@@ -187,21 +225,21 @@ impl Body {
 
     /// What holds the ports of which it carries senders.
     pub(crate) fn parcel(&self) -> Option<&Arc<Parcel>> {
-        self.parcel.as_ref()
+        self.0.parcel.as_ref()
     }
 
     #[inline]
     pub(crate) fn take_parcel(&mut self) -> Option<Arc<Parcel>> {
-        self.parcel.take()
+        self.0.parcel.take()
     }
 
     pub(crate) fn set_parcel(&mut self, parcel: Option<Arc<Parcel>>) {
-        self.parcel = parcel;
+        self.0.parcel = parcel;
     }
 
     /// It carries these, too.
     pub(super) fn add_parcel(&mut self, parcel: Arc<Parcel>) {
-        self.parcel = Some(match self.parcel.take() {
+        self.0.parcel = Some(match self.0.parcel.take() {
             Some(before) => Arc::new(before.and(&parcel)),
             None => parcel,
         });
@@ -210,17 +248,17 @@ impl Body {
     /// How many bytes it takes on its way, the header aside.
     #[inline]
     pub(crate) fn length_away(&self) -> usize {
-        self.len() + self.parcel.as_ref().map_or(0, |parcel| parcel.length())
+        self.len() + self.0.parcel.as_ref().map_or(0, |parcel| parcel.length())
     }
 
     /// Whether the header that has been written says that it carries something.
     pub(crate) fn carries(&self) -> bool {
-        self.bytes[FLAGS_AT] & CARRIES != 0
+        self.0.bytes[FLAGS_AT] & CARRIES != 0
     }
 
     /// Says behind the body what it carries.
     pub(crate) fn close_parcel(&mut self, parcel: &Parcel, number: u64) {
-        parcel.write(number, &mut self.bytes);
+        parcel.write(number, &mut self.0.bytes);
     }
 
     /// Cuts off what is said behind the body: the ports, and the parcel's number. `None`: it makes no sense.
@@ -233,53 +271,54 @@ impl Body {
     /// Writes the header in front.
     #[inline]
     pub fn set_header(&mut self, header: &Header) {
-        self.bytes[..LENGTH].copy_from_slice(&header.encode());
+        self.0.bytes[..LENGTH].copy_from_slice(&header.encode());
     }
 
     /// Gives the frame, whose header has been written, its number in the link.
     pub(crate) fn set_sequence(&mut self, sequence: u32) {
-        self.bytes[FLAGS_AT] |= NUMBERED;
-        self.bytes[SEQUENCE_AT..SEQUENCE_AT + 4].copy_from_slice(&sequence.to_le_bytes());
+        self.0.bytes[FLAGS_AT] |= NUMBERED;
+        self.0.bytes[SEQUENCE_AT..SEQUENCE_AT + 4].copy_from_slice(&sequence.to_le_bytes());
     }
 
     /// Says that the link has sent the frame before.
     pub(crate) fn set_again(&mut self) {
-        self.bytes[FLAGS_AT] |= AGAIN;
+        self.0.bytes[FLAGS_AT] |= AGAIN;
     }
 
     /// Takes the link's fields out of the header: it is as it was before the link had the frame.
     pub(crate) fn clear_link(&mut self) {
-        self.bytes[FLAGS_AT] &= !(NUMBERED | AGAIN);
-        self.bytes[SEQUENCE_AT..ACKNOWLEDGEMENT_AT + 4].fill(0);
+        self.0.bytes[FLAGS_AT] &= !(NUMBERED | AGAIN);
+        self.0.bytes[SEQUENCE_AT..ACKNOWLEDGEMENT_AT + 4].fill(0);
     }
 
     /// Writes the acknowledgement into the header that has been written.
     pub(crate) fn set_acknowledgement(&mut self, acknowledgement: u32) {
         let place = ACKNOWLEDGEMENT_AT..ACKNOWLEDGEMENT_AT + 4;
-        self.bytes[place].copy_from_slice(&acknowledgement.to_le_bytes());
+        self.0.bytes[place].copy_from_slice(&acknowledgement.to_le_bytes());
     }
 
     /// Cuts off what comes after so many bytes of the body.
     pub(crate) fn truncate(&mut self, length: usize) {
-        self.bytes.truncate(LENGTH + length);
+        self.0.bytes.truncate(LENGTH + length);
     }
 
     /// Header and body, as they are sent, without a copy.
     pub fn into_frame(mut self) -> Vec<u8> {
-        std::mem::take(&mut self.bytes)
+        std::mem::take(&mut self.0.bytes)
     }
 
     /// Header and body, as they are sent.
     #[inline]
     pub fn frame(&self) -> &[u8] {
-        &self.bytes
+        &self.0.bytes
     }
 }
 
 impl Drop for Body {
     #[inline]
     fn drop(&mut self) {
-        keep(std::mem::take(&mut self.bytes));
+        // SAFETY: it is not used any more.
+        keep(unsafe { ManuallyDrop::take(&mut self.0) });
     }
 }
 
@@ -288,7 +327,7 @@ impl Deref for Body {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.bytes[LENGTH..]
+        &self.0.bytes[LENGTH..]
     }
 }
 

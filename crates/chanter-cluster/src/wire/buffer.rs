@@ -41,9 +41,33 @@ pub struct Buffer<T> {
 enum Place {
     /// In a body, aligned as they must be.
     InPlace(Body),
-    /// In 16 byte words, since the memory of the body is not aligned as they must be; so many bytes of them. No allocator that is
-    /// known gives such memory.
-    Moved(Vec<u128>, usize),
+    /// Elsewhere, since the memory of the body is not aligned as they must be. No allocator that is known gives such memory.
+    Moved(Box<Moved>),
+}
+
+/// So many bytes, in words.
+struct Moved {
+    words: Vec<u128>,
+    length: usize,
+}
+
+impl Moved {
+    #[cold]
+    fn of(bytes: &[u8]) -> Box<Self> {
+        MOVED.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let words = vec![0; bytes.len().div_ceil(size_of::<u128>())];
+        let mut moved = Box::new(Self { words, length: bytes.len() });
+        moved.bytes_mut().copy_from_slice(bytes);
+        moved
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.length]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.length]
+    }
 }
 
 /// Bytes that had to be moved.
@@ -76,39 +100,44 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// The bytes are as many as there must be.
+    #[inline]
     fn of_body(body: Body) -> Self {
-        let bytes = if body.as_ptr().addr().is_multiple_of(align_of::<T>()) {
-            Place::InPlace(body)
-        } else {
-            MOVED.fetch_add(body.len() as u64, Ordering::Relaxed);
-            let mut words = vec![0_u128; body.len().div_ceil(size_of::<u128>())];
-            bytemuck::cast_slice_mut(&mut words)[..body.len()].copy_from_slice(&body);
-            Place::Moved(words, body.len())
-        };
+        let is_in_place = body.as_ptr().addr().is_multiple_of(align_of::<T>());
+        let bytes = if is_in_place { Place::InPlace(body) } else { Place::Moved(Moved::of(&body)) };
         Self { bytes, kind: PhantomData }
     }
 
     /// What a message has brought.
-    pub(crate) fn read(body: Body) -> Result<Self, (Body, String)> {
+    #[inline]
+    pub(crate) fn read(body: Body) -> Result<Self, Box<(Body, String)>> {
+        let is_aligned = size_of::<T>() > 0 && align_of::<T>() <= 16;
+        let is_ours = body.is_buffer() && !body.is_of_other_order();
+        if is_ours && is_aligned && body.len().is_multiple_of(size_of::<T>()) {
+            Ok(Self::of_body(body))
+        } else {
+            Err(Self::is_none(body))
+        }
+    }
+
+    #[cold]
+    fn is_none(body: Body) -> Box<(Body, String)> {
         let why = if !body.is_buffer() {
             "it is a value, not a buffer: receive it with `recv`".to_owned()
         } else if body.is_of_other_order() {
             "a buffer of a machine with another byte order".to_owned()
-        } else if size_of::<T>() == 0 || align_of::<T>() > 16 || !body.len().is_multiple_of(size_of::<T>()) {
-            format!("a buffer of {} bytes is no whole number of such values", body.len())
         } else {
-            return Ok(Self::of_body(body));
+            format!("a buffer of {} bytes is no whole number of such values", body.len())
         };
-        Err((body, why))
+        Box::new((body, why))
     }
 
     /// The body that is sent.
     pub(crate) fn into_body(self) -> Body {
         let mut body = match self.bytes {
             Place::InPlace(body) => body,
-            Place::Moved(words, length) => {
-                MOVED.fetch_add(length as u64, Ordering::Relaxed);
-                Body::copied_from(&bytemuck::cast_slice(&words)[..length])
+            Place::Moved(moved) => {
+                MOVED.fetch_add(moved.length as u64, Ordering::Relaxed);
+                Body::copied_from(moved.bytes())
             }
         };
         body.set_buffer();
@@ -122,9 +151,7 @@ impl<T: Pod> Deref for Buffer<T> {
     fn deref(&self) -> &[T] {
         match &self.bytes {
             Place::InPlace(body) => bytemuck::cast_slice(body),
-            Place::Moved(words, length) => {
-                bytemuck::cast_slice(&bytemuck::cast_slice::<u128, u8>(words)[..*length])
-            }
+            Place::Moved(moved) => bytemuck::cast_slice(moved.bytes()),
         }
     }
 }
@@ -133,9 +160,7 @@ impl<T: Pod> DerefMut for Buffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.bytes {
             Place::InPlace(body) => bytemuck::cast_slice_mut(body.bytes_mut()),
-            Place::Moved(words, length) => {
-                bytemuck::cast_slice_mut(&mut bytemuck::cast_slice_mut::<u128, u8>(words)[..*length])
-            }
+            Place::Moved(moved) => bytemuck::cast_slice_mut(moved.bytes_mut()),
         }
     }
 }
@@ -189,7 +214,10 @@ mod tests {
     #[test]
     fn memory_that_is_not_aligned_is_moved_once() {
         let before = moved();
-        let buffer = Buffer::<u64> { bytes: Place::Moved(vec![5; 2], 24), kind: PhantomData };
+        let buffer = Buffer::<u64> {
+            bytes: Place::Moved(Box::new(Moved { words: vec![5; 2], length: 24 })),
+            kind: PhantomData,
+        };
         assert_eq!(*buffer, [5, 0, 5]);
         let mut buffer = Buffer::<u64>::read(buffer.into_body()).unwrap();
         assert_eq!(moved() - before, 24);

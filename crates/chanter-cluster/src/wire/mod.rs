@@ -12,7 +12,6 @@ mod written;
 
 pub use body::Body;
 #[doc(hidden)]
-pub use body::memory;
 pub use buffer::Buffer;
 #[doc(hidden)]
 pub use buffer::moved;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use chanter_cluster::engine::{Lane, Why};
-use chanter_cluster::wire::{Body, LENGTH, memory};
+use chanter_cluster::wire::Body;
 
 /// So many lanes there are.
 pub(super) const LANES: usize = 3;
@@ -47,11 +47,17 @@ impl Peer {
         }
     }
 
-    /// What has come of a frame whose last piece, of so many bytes, is here.
+    /// The last piece of a frame has come.
     #[inline]
-    pub(super) fn take_begun(&mut self, lane: Lane, last: usize) -> Vec<u8> {
-        let begun = std::mem::take(&mut self.begun[lane as usize]);
-        if begun.is_empty() { memory(last.saturating_sub(LENGTH)) } else { begun }
+    pub(super) fn finish(&mut self, lane: Lane, last: &[u8]) -> Frame {
+        let begun = &mut self.begun[lane as usize];
+        let frame = if begun.is_empty() {
+            Body::filled(last.len(), |frame| frame.extend_from_slice(last))
+        } else {
+            begun.extend_from_slice(last);
+            Body::of_frame(std::mem::take(begun))
+        };
+        frame.map_or(Frame::Bad, Frame::Whole)
     }
 
     /// A frame has come. It may be handed out now, or waits for those before it.

@@ -333,9 +333,7 @@ impl State {
             0 => {
                 self.counters.received();
                 self.counters.copied(bytes.len());
-                let mut frame = self.peers[from as usize].take_begun(lane, bytes.len());
-                frame.extend_from_slice(bytes);
-                let frame = Body::of_frame(frame).map_or(Frame::Bad, Frame::Whole);
+                let frame = self.peers[from as usize].finish(lane, bytes);
                 self.came(from, lane, frame, sink)
             }
             MORE => {

@@ -355,13 +355,13 @@ impl Assemble for [Vec<u8>; LANES] {
             piece.copy_to(begun);
             return None;
         }
-        let mut frame = if begun.is_empty() {
-            wire::memory(length.saturating_sub(wire::LENGTH))
+        let frame = if begun.is_empty() {
+            Body::filled(length, |frame| piece.copy_to(frame))
         } else {
-            std::mem::take(begun)
+            piece.copy_to(begun);
+            Body::of_frame(std::mem::take(begun))
         };
-        piece.copy_to(&mut frame);
-        Body::of_frame(frame).map(|frame| (LANE[lane], frame))
+        frame.map(|frame| (LANE[lane], frame))
     }
 }
 
