@@ -92,6 +92,17 @@ pub enum Why {
     Unreachable,
 }
 
+impl Why {
+    /// The same, where it stays: one pointer, as a message is.
+    pub(crate) fn kept(self) -> &'static Self {
+        match self {
+            Self::Left => &Self::Left,
+            Self::Died => &Self::Died,
+            Self::Unreachable => &Self::Unreachable,
+        }
+    }
+}
+
 /// What is known of a peer has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {

@@ -25,8 +25,8 @@ use crate::node::{Lease, Node, Window, Windowed};
 use crate::wire::Body;
 use foldhash::HashMap;
 
-/// What a receive has got.
-pub(super) type Got = Result<Box<Message>, Why>;
+/// What a receive has got: in two registers.
+pub(super) type Got = Result<Box<Message>, &'static Why>;
 
 /// An inbox, as long as it is open. It lies in the [window](Window) of threads of its process: what has come, and how much of
 /// theirs, are under one lock.
@@ -211,7 +211,7 @@ fn take_message(state: &mut Windowed, pattern: &Pattern, wakes: &mut Wakes) -> O
 fn take(state: &mut Windowed, pattern: &Pattern, wakes: &mut Wakes) -> Option<Got> {
     match take_message(state, pattern, wakes) {
         Some(message) => Some(Ok(message)),
-        None => state.inbox().lost(pattern).map(Err),
+        None => state.inbox().lost(pattern).map(|why| Err(why.kept())),
     }
 }
 
@@ -231,19 +231,18 @@ impl Core {
         Self { lease }
     }
 
-    /// A message of another process has come. `Err`: the inbox is closed. Whether the sender kept within its window; if not, the
+    /// A message of another process has come. `None`: the inbox is closed. Whether the sender kept within its window; if not, the
     /// message is dropped.
-    pub(crate) fn arrive(&self, from: ThreadName, tag: u32, body: Body) -> Result<bool, Body> {
+    #[inline]
+    pub(crate) fn arrive(&self, from: ThreadName, tag: u32, body: Body) -> Option<bool> {
         let mut wakes = Wakes::new();
         {
-            let Some(mut state) = self.lease.lock().filter(|state| !state.is_closed()) else {
-                return Err(body);
-            };
+            let mut state = self.lease.lock().filter(|state| !state.is_closed())?;
             let state = state.inbox();
             let account = state.accounts.entry(from.process).or_default();
             let bytes = body.len() as u64;
             if !Window::has_room(account.messages, account.bytes, bytes) {
-                return Ok(false);
+                return Some(false);
             }
             account.messages += 1;
             account.bytes += bytes;
@@ -258,7 +257,7 @@ impl Core {
             }
         }
         wakes.queue();
-        Ok(true)
+        Some(true)
     }
 
     /// A process has gone: nothing comes from it any more.
@@ -268,7 +267,7 @@ impl Core {
             let state = state.inbox();
             state.lost.insert(peer, why);
             state.accounts.remove(&peer);
-            state.kinds.end(|pattern| concerns(pattern, peer), || Err(why), &mut wakes);
+            state.kinds.end(|pattern| concerns(pattern, peer), || Err(why.kept()), &mut wakes);
         }
         wakes.queue();
     }

@@ -116,7 +116,7 @@ pub(super) fn receive<T, R: Read<T>>(
 ) -> Result<Received<T>, RecvError> {
     match got {
         Ok(message) => read::<T, R>(core, message),
-        Err(why) => Err(is_lost(pattern, why)),
+        Err(why) => Err(is_lost(pattern, *why)),
     }
 }
 

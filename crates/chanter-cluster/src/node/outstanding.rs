@@ -96,6 +96,7 @@ struct Sent {
 
 impl Outstanding {
     /// A frame goes into the backlog, or to the engine.
+    #[inline(always)]
     pub(super) fn sent(&mut self, header: &Header, length: usize) {
         if header.kind == Kind::Message {
             self.messages.push_back(Sent { from: header.from, to: header.to, tag: header.tag, length });

@@ -105,30 +105,34 @@ impl Node {
         tag: u32,
         body: Body,
     ) -> Result<(), SendError> {
-        let flags = body.flags();
-        let mut header =
-            Header { flags, tag, to: to.thread, from: from.thread, ..self.header(Kind::Message) };
         let Some(link) = self.links.get(&to.process) else {
             return Err(SendError::NoSuchProcess(to.process));
         };
         // ORDER: Relaxed: a hint. What it does not say, is said when it is due.
-        if link.owes_credit.load(Ordering::Relaxed) {
-            self.add_credit(link, &mut header, from, to.process);
-        }
-        self.transmit_by(to.process, link, Lane::User, &mut header, body)
+        let owes_credit = link.owes_credit.load(Ordering::Relaxed);
+        let (credit, request) = if owes_credit { self.credit(link, from, to.process) } else { (0, 0) };
+        let header = Header {
+            flags: body.flags(),
+            tag,
+            to: to.thread,
+            from: from.thread,
+            credit,
+            request,
+            ..self.header(Kind::Message)
+        };
+        self.transmit_by(to.process, link, Lane::User, header, body)
     }
 
-    /// The message gives back what its sender's inbox owes to that process.
+    /// A message gives back what its sender's inbox owes to that process: what its header says of it.
     #[cold]
-    fn add_credit(&self, link: &Link, header: &mut Header, from: ThreadName, peer: Peer) {
+    fn credit(&self, link: &Link, from: ThreadName, peer: Peer) -> (u16, u64) {
         // ORDER: as in `deliver`. Another inbox that owes something tells it by itself, when it is due.
         link.owes_credit.store(false, Ordering::Relaxed);
         let owed = self.table.find(from.thread).and_then(|inbox| Core::of(inbox).take_owed(peer));
-        if let Some(Owed { messages, bytes }) = owed {
-            // Both are less than what is due.
-            header.credit = messages as u16;
-            header.request = u64::from(self.taken(peer)) << 32 | bytes;
-        }
+        // Both are less than what is due.
+        owed.map_or((0, 0), |Owed { messages, bytes }| {
+            (messages as u16, u64::from(self.taken(peer)) << 32 | bytes)
+        })
     }
 
     /// An inbox owes something to `peer`: the next message that it sends there says so.
@@ -180,33 +184,27 @@ impl Node {
         wake_first(|| self.server.ring());
     }
 
-    pub(super) fn transmit(
-        &self,
-        to: Peer,
-        lane: Lane,
-        mut header: Header,
-        body: Body,
-    ) -> Result<(), SendError> {
+    pub(super) fn transmit(&self, to: Peer, lane: Lane, header: Header, body: Body) -> Result<(), SendError> {
         let Some(link) = self.links.get(&to) else { return Err(SendError::NoSuchProcess(to)) };
-        self.transmit_by(to, link, lane, &mut header, body)
+        self.transmit_by(to, link, lane, header, body)
     }
 
-    #[inline]
+    // In the caller, as is what it calls: so the header lies nowhere but in the frame.
+    #[inline(always)]
     fn transmit_by(
         &self,
         to: Peer,
         link: &Link,
         lane: Lane,
-        header: &mut Header,
+        header: Header,
         mut body: Body,
     ) -> Result<(), SendError> {
         if body.parcel().is_some() {
             return self.transmit_parcel(to, link, lane, header, body);
         }
         let length = body.len();
-        header.length = length as u32;
-        body.set_header(header);
-        self.hand_over(to, link, lane, header, body, length)
+        body.set_header(&Header { length: length as u32, ..header });
+        self.hand_over(to, link, lane, &header, body, length)
     }
 
     /// The same, of what carries senders of ports.
@@ -216,14 +214,14 @@ impl Node {
         to: Peer,
         link: &Link,
         lane: Lane,
-        header: &Header,
+        header: Header,
         mut body: Body,
     ) -> Result<(), SendError> {
         let length = body.len();
         let parcel = self.pack(to, &mut body);
         let flags = header.flags | if parcel.is_some() { CARRIES } else { 0 };
-        body.set_header(&Header { length: body.len() as u32, flags, ..*header });
-        let sent = self.hand_over(to, link, lane, header, body, length);
+        body.set_header(&Header { length: body.len() as u32, flags, ..header });
+        let sent = self.hand_over(to, link, lane, &header, body, length);
         if let (Err(_), Some(parcel)) = (&sent, parcel) {
             self.unpack_again(to, parcel);
         }
@@ -231,7 +229,7 @@ impl Node {
     }
 
     /// Gives the engine a frame, or puts it into the backlog. `length`: bytes of its body that are the receiver's.
-    #[inline]
+    #[inline(always)]
     fn hand_over(
         &self,
         to: Peer,

@@ -47,7 +47,7 @@ impl Node {
                 link.taken.store(link.taken.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
                 let sender = ThreadName { pe: link.pe, process: from, thread: header.from };
                 let inbox = self.table.find(header.to).map(Core::of);
-                let has_arrived = inbox.and_then(|inbox| inbox.arrive(sender, header.tag, frame).ok());
+                let has_arrived = inbox.and_then(|inbox| inbox.arrive(sender, header.tag, frame));
                 let Some(has_arrived) = has_arrived else {
                     self.tell_gone(from, header.to);
                     return None;

@@ -344,6 +344,7 @@ pub(crate) trait Assemble {
 }
 
 impl Assemble for [Vec<u8>; LANES] {
+    #[inline(always)]
     fn assemble(&mut self, piece: &Piece<'_>) -> Option<(Lane, Body)> {
         let Info { length, lane, has_more } = piece.info?;
         let begun = &mut self[lane];

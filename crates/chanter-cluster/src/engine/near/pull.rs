@@ -514,6 +514,7 @@ pub(crate) struct Piece<'a> {
 
 impl Piece<'_> {
     /// Appends its bytes.
+    #[inline]
     pub(crate) fn copy_to(&self, bytes: &mut Vec<u8>) {
         if let Some(info) = self.info {
             self.slot.body.read(info.length, bytes);
@@ -614,6 +615,8 @@ impl Incoming {
     }
 
     /// The next piece. All processes have their turns, and so has what is linked.
+    // In the caller, as is what it calls: so what was found lies in registers.
+    #[inline(always)]
     pub(crate) fn take<'a>(&mut self, memory: &'a impl Memory) -> Found<'a> {
         if let Some(link) = self.served.take() {
             self.free(memory, link);
@@ -650,6 +653,7 @@ impl Incoming {
     }
 
     /// The next piece that is linked.
+    #[inline(never)]
     fn follow<'a>(&mut self, memory: &'a impl Memory) -> Found<'a> {
         let port = memory.port(self.me);
         loop {
@@ -729,6 +733,7 @@ impl Incoming {
     }
 
     /// That was taken: from now on the place is watched in which it says that the next one will lie.
+    #[inline(always)]
     fn found<'a>(&self, memory: &'a impl Memory, link: Link) -> Found<'a> {
         let slot = memory.slot(link.process, link.slot);
         let bits = slot.info.load(Ordering::Relaxed);
