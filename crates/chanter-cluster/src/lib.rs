@@ -17,6 +17,7 @@
 //! * **D5** Names are never used again: nothing that is meant for the dead reaches the living.
 //! * **D6** A [request](mod@service) runs at most once, and is answered once or ends as lost.
 
+mod by_peer;
 pub mod engine;
 mod error;
 #[cfg(all(unix, not(loom), any(test, feature = "fuzz")))]

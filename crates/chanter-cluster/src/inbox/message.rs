@@ -26,7 +26,7 @@ pub(crate) struct Message {
     pub(crate) from: ThreadName,
     pub(crate) to: ThreadName,
     pub(crate) tag: u32,
-    /// Another process has sent it.
+    /// Another process has sent it, for which it does not count as received yet.
     pub(super) is_away: bool,
     /// When it came: the how-manieth.
     pub(super) number: u64,

@@ -1,5 +1,6 @@
 //! Inboxes: where a thread receives, by sender and tag (Chant, section 3.2).
 
+mod account;
 mod irecv;
 mod kinds;
 mod message;
@@ -18,13 +19,14 @@ use chanter::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use account::Owed;
 pub(crate) use irecv::Request;
 pub use irecv::{Irecv, testany, waitall};
 pub(crate) use message::Message;
 use pattern::Pattern;
 pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
 use place::Share;
-pub(crate) use place::{Core, Owed, State};
+pub(crate) use place::{Core, State};
 pub use polling::Form;
 pub use read::{AsBuffer, AsValue, Read};
 pub use recv::{Received, Recv};

@@ -13,15 +13,17 @@ use std::sync::{Arc, Weak};
 
 use chanter::base::{Place, Queue, Wakes};
 
+use super::account::{Account, News, Owed};
 use super::irecv::{Request, Via};
 use super::kinds::Kinds;
 use super::message::Message;
 use super::pattern::{Pattern, Source};
 use super::store::{Store, concerns};
 use crate::SendError;
+use crate::by_peer::ByPeer;
 use crate::engine::{Peer, Why};
 use crate::name::ThreadName;
-use crate::node::{Lease, Node, Window, Windowed};
+use crate::node::{Lease, Node, Windowed};
 use crate::wire::Body;
 use foldhash::HashMap;
 
@@ -45,25 +47,7 @@ pub(crate) struct State {
     /// How many messages have come.
     arrived: u64,
     lost: HashMap<Peer, Why>,
-    accounts: HashMap<Peer, Account>,
-}
-
-/// What of a process's messages is kept here: it may have sent no more than a [`Window`].
-#[derive(Clone, Copy, Debug, Default)]
-struct Account {
-    messages: u32,
-    bytes: u64,
-    /// What was received since it was told.
-    owed: Owed,
-    /// The process's link was told that this is worth saying.
-    is_worth_saying: bool,
-}
-
-/// What has been received and its sender's process does not know of: so much more it may send.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Owed {
-    pub(crate) messages: u32,
-    pub(crate) bytes: u64,
+    accounts: ByPeer<Account>,
 }
 
 /// A receive: what it wants, and what it has got.
@@ -118,7 +102,7 @@ impl State {
         let is_as_new = self.arrived == 0
             && self.kinds.is_as_new()
             && self.lost.is_empty()
-            && self.accounts.capacity() == 0
+            && self.accounts.is_as_new()
             && self.store.len() == 0;
         is_as_new.then(|| {
             self.name = None;
@@ -135,7 +119,7 @@ impl State {
             kinds: Kinds::default(),
             arrived: 0,
             lost: HashMap::default(),
-            accounts: HashMap::default(),
+            accounts: ByPeer::default(),
         }
     }
 
@@ -147,7 +131,7 @@ impl State {
 
     /// Nothing arrives any more: the other processes that have sent something, and what nobody has received.
     pub(crate) fn close(&mut self) -> (Vec<Peer>, VecDeque<Box<Message>>) {
-        let senders = self.accounts.drain().map(|(peer, _)| peer).collect();
+        let senders = self.accounts.drain();
         (senders, self.store.drain())
     }
 
@@ -215,6 +199,17 @@ fn take(state: &mut Windowed, pattern: &Pattern, wakes: &mut Wakes) -> Option<Go
     }
 }
 
+/// A message was taken for good. If that is no news for its sender's process, it counts as received at once; else when that is told.
+#[inline(always)]
+fn is_received(inbox: &mut State, message: &mut Message) {
+    if message.is_away
+        && let Some(account) = inbox.accounts.get_mut(message.from.process)
+        && account.is_received_quietly(message.written.len() as u64)
+    {
+        message.is_away = false;
+    }
+}
+
 /// A message that was taken did not arrive after all.
 fn put_back(state: &mut Windowed, message: Box<Message>, wakes: &mut Wakes) {
     let is_own = !message.is_away;
@@ -239,13 +234,9 @@ impl Core {
         {
             let mut state = self.lease.lock().filter(|state| !state.is_closed())?;
             let state = state.inbox();
-            let account = state.accounts.entry(from.process).or_default();
-            let bytes = body.len() as u64;
-            if !Window::has_room(account.messages, account.bytes, bytes) {
+            if !state.accounts.of(from.process).takes(body.len() as u64) {
                 return Some(false);
             }
-            account.messages += 1;
-            account.bytes += bytes;
             let own = state.name.unwrap_or(from);
             let mut message = Message::of_body(self.lease, from, own, tag, body);
             message.is_away = true;
@@ -266,7 +257,7 @@ impl Core {
         if let Some(mut state) = self.lease.lock() {
             let state = state.inbox();
             state.lost.insert(peer, why);
-            state.accounts.remove(&peer);
+            state.accounts.remove(peer);
             state.kinds.end(|pattern| concerns(pattern, peer), || Err(why.kept()), &mut wakes);
         }
         wakes.queue();
@@ -276,7 +267,7 @@ impl Core {
     pub(crate) fn seal(&self, name: ThreadName) -> Vec<Peer> {
         self.lease.close(&SendError::Gone(name));
         let Some(mut state) = self.lease.lock() else { return Vec::new() };
-        state.inbox().accounts.drain().map(|(peer, _)| peer).collect()
+        state.inbox().accounts.drain()
     }
 
     /// How many messages wait to be received.
@@ -289,18 +280,28 @@ impl Core {
         self.lease.lock()?.inbox().node.upgrade()
     }
 
-    /// The message that a receive gets that is not posted.
+    /// The message that a receive gets that is not posted, for good.
     #[inline(always)]
     pub(super) fn take_message(&self, pattern: &Pattern, wakes: &mut Wakes) -> Option<Box<Message>> {
-        take_message(&mut *self.lease.lock()?, pattern, wakes)
+        let mut state = self.lease.lock()?;
+        let mut message = take_message(&mut state, pattern, wakes)?;
+        is_received(state.inbox(), &mut message);
+        Some(message)
     }
 
-    /// What a receive gets that is not posted.
+    /// What a receive gets that is not posted, for good.
     #[inline]
     pub(super) fn take(&self, pattern: &Pattern, wakes: &mut Wakes) -> Option<Got> {
         let mut state = self.lease.lock()?;
         // Mostly so, for who polls.
-        if state.inbox().has_nothing() { None } else { take(&mut state, pattern, wakes) }
+        if state.inbox().has_nothing() {
+            return None;
+        }
+        let mut got = take(&mut state, pattern, wakes);
+        if let Some(Ok(message)) = &mut got {
+            is_received(state.inbox(), message);
+        }
+        got
     }
 
     /// Posts a request, or fulfils it at once. Its number, to take it back with.
@@ -344,43 +345,30 @@ impl Core {
     }
 
     /// A message was received: the process that has sent it may send more. (For one of this process, that was so when it was
-    /// taken.)
+    /// taken, and for one that was [no news](is_received).)
     pub(super) fn was_received(&self, message: &Message) {
         let peer = message.from.process;
         let bytes = message.written.len() as u64;
-        let (name, node, owed) = {
+        let (name, node, news) = {
             let Some(mut state) = self.lease.lock() else { return };
             let inbox = state.inbox();
-            let Some(account) = inbox.accounts.get_mut(&peer) else { return };
-            account.messages = account.messages.saturating_sub(1);
-            account.bytes = account.bytes.saturating_sub(bytes);
-            account.owed.messages += 1;
-            account.owed.bytes += bytes;
-            let Owed { messages, bytes } = account.owed;
-            let owed = if Window::is_due(messages, bytes) {
-                Some(std::mem::take(&mut account.owed))
-            } else if account.is_worth_saying || !Window::is_worth_saying(messages, bytes) {
-                return;
-            } else {
-                None
-            };
-            account.is_worth_saying = owed.is_none();
-            (inbox.name, inbox.node.upgrade(), owed)
+            let Some(account) = inbox.accounts.get_mut(peer) else { return };
+            match account.received(bytes) {
+                News::Nothing => return,
+                news => (inbox.name, inbox.node.upgrade(), news),
+            }
         };
-        match (node, name, owed) {
-            (Some(node), Some(name), Some(owed)) => node.give_credit(name, peer, owed),
+        match (node, name, news) {
+            (Some(node), Some(name), News::Due(owed)) => node.give_credit(name, peer, owed),
             // A message may go there before it is due.
-            (Some(node), Some(_), None) => node.owes_credit(peer),
+            (Some(node), Some(_), News::WorthSaying) => node.owes_credit(peer),
             _ => {}
         }
     }
 
     /// What that process is owed, which is told now.
     pub(crate) fn take_owed(&self, peer: Peer) -> Option<Owed> {
-        let mut state = self.lease.lock()?;
-        let account = state.inbox().accounts.get_mut(&peer)?;
-        account.is_worth_saying = false;
-        (account.owed.messages > 0).then(|| std::mem::take(&mut account.owed))
+        self.lease.lock()?.inbox().accounts.get_mut(peer)?.take_owed()
     }
 }
 

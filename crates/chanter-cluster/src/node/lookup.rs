@@ -45,7 +45,7 @@ impl Node {
         if given.is_empty() || given.len() > LONGEST_NAME {
             return Err(bad());
         }
-        if !self.links.contains_key(&peer) {
+        if self.links.get(peer).is_none() {
             return Err(LookupError::NoSuchProcess(peer));
         }
         Ok((peer, given.to_owned()))

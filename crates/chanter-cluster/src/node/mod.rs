@@ -8,8 +8,9 @@ mod serve;
 mod sink;
 mod waiting;
 mod window;
+mod windows;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -24,7 +25,9 @@ pub(crate) use waiting::Tests;
 use waiting::Waiting;
 pub use window::Send;
 pub(crate) use window::{Lease, Left, State as Windowed, Window};
+use windows::Windows;
 
+use crate::by_peer::ByPeer;
 use crate::engine::{Bell, Certificate, Engine, Lane, Leave, Pe, Peer, Polled, Why};
 use crate::error::{LookupError, OpenError, SendError};
 use crate::group::Rolls;
@@ -56,10 +59,10 @@ pub(crate) struct Node {
     me: Peer,
     this: Weak<Self>,
     engine: Arc<dyn Engine>,
-    links: BTreeMap<Peer, Link>,
+    links: ByPeer<Link>,
     table: Table,
     registry: Mutex<Registry>,
-    windows: BiasedLock<HashMap<ThreadName, Lease>>,
+    windows: BiasedLock<Windows>,
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
@@ -200,11 +203,9 @@ impl Node {
     /// The same, of a program that is said to be that.
     pub(crate) fn start_as(engine: Arc<dyn Engine>, is_pumped: bool, program: Program) -> Arc<Self> {
         let me = engine.me();
-        let mut links = BTreeMap::new();
-        for (peer, pe) in engine.roster() {
-            links.insert(peer, Link::new(pe));
-        }
-        let peers: Vec<Peer> = links.keys().copied().collect();
+        let links: ByPeer<Link> =
+            engine.roster().into_iter().map(|(peer, pe)| (peer, Link::new(pe))).collect();
+        let peers: Vec<Peer> = links.peers().collect();
         let server = Arc::new(ServerBell::new());
         let (bell, rung) = (Arc::clone(&server), Arc::clone(&server));
         let node = Arc::new_cyclic(|this| Self {
@@ -214,7 +215,7 @@ impl Node {
             links,
             table: Table::new(MOST_INBOXES),
             registry: Mutex::default(),
-            windows: BiasedLock::unhinted(HashMap::default()),
+            windows: BiasedLock::unhinted(Windows::default()),
             requests: Mutex::default(),
             last_request: AtomicU64::new(0),
             accounts: Mutex::default(),
@@ -264,7 +265,7 @@ impl Node {
     }
 
     pub(crate) fn peers(&self) -> impl Iterator<Item = Peer> {
-        self.links.keys().copied()
+        self.links.peers()
     }
 
     pub(crate) fn dropped(&self) -> u64 {
@@ -273,16 +274,16 @@ impl Node {
 
     /// The event that a process has gone; never for this one, or for one that there is not.
     pub(crate) fn gone(&self, peer: Peer) -> impl Event<Output = Why> + std::marker::Send + use<> {
-        self.links.get(&peer).map_or_else(IVar::new, |link| link.gone.clone()).get()
+        self.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone()).get()
     }
 
     /// Why a process has gone, if it has.
     pub(crate) fn down(&self, peer: Peer) -> Option<Why> {
-        self.links.get(&peer)?.state.lock().down
+        self.links.get(peer)?.state.lock().down
     }
 
     pub(crate) fn name(&self, peer: Peer, thread: Slot) -> ThreadName {
-        ThreadName { pe: self.links.get(&peer).map_or(Pe(0), |link| link.pe), process: peer, thread }
+        ThreadName { pe: self.links.get(peer).map_or(Pe(0), |link| link.pe), process: peer, thread }
     }
 
     /// An inbox, and its name; `given` if somebody gave it one, too.
@@ -296,9 +297,9 @@ impl Node {
         let Some((slot, lease)) = self.table.insert(make) else { return Err(OpenError::Full) };
         let core = Core::of(lease);
         // Whoever goes from now on, finds it in the table.
-        for (peer, link) in &self.links {
+        for (peer, link) in self.links.iter() {
             let down = link.state.lock().down;
-            down.inspect(|why| core.lose(*peer, *why));
+            down.inspect(|why| core.lose(peer, *why));
         }
         let inbox = Inbox::new(core, self.name(self.me, slot), Arc::clone(self), given.map(str::to_owned));
         if let Some(name) = given {
@@ -341,19 +342,13 @@ impl Node {
 
     /// The window stays, to tell who sends again; but not those of ever so many names.
     fn close_window(&self, name: ThreadName, why: &SendError) {
-        let window = {
+        let (closed, window) = {
             let mut windows = self.windows.lock();
-            if windows.len() > MOST_CLOSED {
-                windows.retain(|name, window| {
-                    let stays = !window.is_closed();
-                    if !stays {
-                        window.give_up(&SendError::Gone(*name));
-                    }
-                    stays
-                });
-            }
-            windows.get(&name).copied()
+            let are_many = windows.len() > MOST_CLOSED;
+            let closed = if are_many { windows.retain(|_, window| !window.is_closed()) } else { Vec::new() };
+            (closed, windows.get(&name))
         };
+        closed.into_iter().for_each(|(name, window)| window.give_up(&SendError::Gone(name)));
         if let Some(window) = window {
             window.close(why);
         }
@@ -361,7 +356,7 @@ impl Node {
 
     /// A process has gone.
     fn lose(&self, peer: Peer, why: Why) {
-        let Some(link) = self.links.get(&peer) else { return };
+        let Some(link) = self.links.get(peer) else { return };
         let LinkState { backlog, outstanding, emptied, .. } = {
             let mut state = link.state.lock();
             if state.down.is_some() {
@@ -378,15 +373,8 @@ impl Node {
         let _ = link.gone.put(why);
         emptied.map(|emptied| emptied.put(()));
         lock(&self.registry).forget_askers(|asker| asker.peer == peer);
-        let mut windows = Vec::new();
-        self.windows.lock().retain(|name, window| {
-            let stays = name.process != peer;
-            if !stays {
-                windows.push(*window);
-            }
-            stays
-        });
-        windows.into_iter().for_each(|window| window.give_up(&SendError::Lost(peer, why)));
+        let windows = self.windows.lock().retain(|name, _| name.process != peer);
+        windows.into_iter().for_each(|(_, window)| window.give_up(&SendError::Lost(peer, why)));
         let asked: Vec<u64> = {
             let requests = lock(&self.requests);
             requests.iter().filter(|(_, asked)| asked.to == peer).map(|(request, _)| *request).collect()
@@ -404,7 +392,7 @@ impl Node {
     pub(crate) async fn leave(&self) {
         self.let_requests_rest().await;
         self.tell_all_moved();
-        for link in self.links.values() {
+        for (_, link) in self.links.iter() {
             let emptied = {
                 let mut state = link.state.lock();
                 if state.backlog.is_empty() {
@@ -474,9 +462,8 @@ impl Drop for Node {
         // A pump keeps the engine, and so its bell.
         self.ring();
         // Nobody sends there any more: a send keeps the process.
-        for (name, window) in self.windows.lock().drain() {
-            window.give_up(&SendError::Gone(name));
-        }
+        let windows = self.windows.lock().retain(|_, _| false);
+        windows.into_iter().for_each(|(name, window)| window.give_up(&SendError::Gone(name)));
     }
 }
 

@@ -155,14 +155,14 @@ pub(super) type Accounts = BTreeMap<(Slot, Peer), Returned>;
 impl Node {
     /// A process says that so many of our messages have come.
     pub(super) fn are_taken(&self, by: Peer, taken: u32) {
-        if let Some(link) = self.links.get(&by) {
+        if let Some(link) = self.links.get(by) {
             link.state.lock().outstanding.are_taken(taken);
         }
     }
 
     /// A process gives room back. `None`: for more than it has taken.
     pub(super) fn is_earned(&self, by: Peer, messages: u64, bytes: u64) -> Option<()> {
-        self.links.get(&by)?.state.lock().outstanding.is_earned(messages, bytes).then_some(())
+        self.links.get(by)?.state.lock().outstanding.is_earned(messages, bytes).then_some(())
     }
 
     /// A process has gone. `outstanding`: what was sent there.
@@ -211,7 +211,7 @@ impl Node {
         thread: Slot,
         peer: Peer,
     ) -> impl Event<Output = Returned> + std::marker::Send + use<> {
-        let gone = self.links.get(&peer).map_or_else(IVar::new, |link| link.gone.clone());
+        let gone = self.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone());
         let node = Arc::clone(self);
         gone.get().wrap(move |why| {
             lock(&node.accounts).remove(&(thread, peer)).unwrap_or_else(|| Returned::nothing(why))

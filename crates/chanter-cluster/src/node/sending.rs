@@ -78,15 +78,15 @@ impl Node {
     /// The window of what goes to `to`, in another process, from here.
     fn window(&self, to: ThreadName) -> Result<Lease, SendError> {
         if let Some(window) = self.windows.lock().get(&to) {
-            return Ok(*window);
+            return Ok(window);
         }
-        let Some(link) = self.links.get(&to.process) else {
+        let Some(link) = self.links.get(to.process) else {
             return Err(SendError::NoSuchProcess(to.process));
         };
         if let Some(why) = link.state.lock().down {
             return Err(SendError::Lost(to.process, why));
         }
-        Ok(*self.windows.lock().entry(to).or_insert_with(Lease::away))
+        Ok(self.windows.lock().of(to))
     }
 
     /// Why nothing can be sent to `to`, in another process, any more: its window has been given up.
@@ -105,7 +105,7 @@ impl Node {
         tag: u32,
         body: Body,
     ) -> Result<(), SendError> {
-        let Some(link) = self.links.get(&to.process) else {
+        let Some(link) = self.links.get(to.process) else {
             return Err(SendError::NoSuchProcess(to.process));
         };
         // ORDER: Relaxed: a hint. What it does not say, is said when it is due.
@@ -137,7 +137,7 @@ impl Node {
 
     /// An inbox owes something to `peer`: the next message that it sends there says so.
     pub(crate) fn owes_credit(&self, peer: Peer) {
-        if let Some(link) = self.links.get(&peer) {
+        if let Some(link) = self.links.get(peer) {
             // ORDER: as in `deliver`.
             link.owes_credit.store(true, Ordering::Relaxed);
         }
@@ -176,7 +176,7 @@ impl Node {
 
     /// The longest body of a message to `to`, if there is such a process.
     pub(crate) fn longest(&self, to: Peer) -> Option<u32> {
-        self.links.contains_key(&to).then(|| self.engine.caps(to).eager)
+        self.links.get(to).map(|_| self.engine.caps(to).eager)
     }
 
     /// The server thread has something to do: before others, as other processes wait for it.
@@ -185,7 +185,7 @@ impl Node {
     }
 
     pub(super) fn transmit(&self, to: Peer, lane: Lane, header: Header, body: Body) -> Result<(), SendError> {
-        let Some(link) = self.links.get(&to) else { return Err(SendError::NoSuchProcess(to)) };
+        let Some(link) = self.links.get(to) else { return Err(SendError::NoSuchProcess(to)) };
         self.transmit_by(to, link, lane, header, body)
     }
 
@@ -283,10 +283,10 @@ impl Node {
         if !self.has_backlog.load(Ordering::Relaxed) || !self.has_backlog.swap(false, Ordering::Acquire) {
             return;
         }
-        for (peer, link) in &self.links {
+        for (peer, link) in self.links.iter() {
             let mut state = link.state.lock();
             while let Some((lane, body)) = state.pop_front() {
-                if let Err(Full { body }) = self.engine.try_send(*peer, lane, body) {
+                if let Err(Full { body }) = self.engine.try_send(peer, lane, body) {
                     state.push_front(lane, body);
                     // ORDER: as in `transmit`.
                     self.has_backlog.store(true, Ordering::Release);
@@ -314,6 +314,6 @@ impl Node {
     /// How many messages of a process have come.
     pub(super) fn taken(&self, peer: Peer) -> u32 {
         // ORDER: a count that was true is true enough.
-        self.links.get(&peer).map_or(0, |link| link.taken.load(Ordering::Relaxed))
+        self.links.get(peer).map_or(0, |link| link.taken.load(Ordering::Relaxed))
     }
 }

@@ -29,7 +29,7 @@ impl Node {
     fn is_understood(&self, from: Peer, mut frame: Body) -> Option<()> {
         let header = Header::decode(frame.frame(), u32::MAX).ok()?;
         let is_whole = frame.frame().len() - LENGTH == header.length as usize;
-        let link = self.links.get(&from)?;
+        let link = self.links.get(from)?;
         if header.process != from.0 || !is_whole || link.is_down.load(Ordering::Relaxed) {
             return None;
         }
@@ -101,7 +101,7 @@ impl Node {
         self.are_taken(from, taken);
         self.is_earned(from, header.credit.into(), bytes)?;
         // Windows that were closed are forgotten, if there are many. What else the frame says is true all the same.
-        let window = self.windows.lock().get(&self.name(from, header.from)).copied();
+        let window = self.windows.lock().get(&self.name(from, header.from));
         window.inspect(|window| window.give_back(header.credit.into(), bytes));
         Some(())
     }
