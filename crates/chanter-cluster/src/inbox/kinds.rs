@@ -145,22 +145,18 @@ impl Kinds {
 
     /// The kind whose first receive was posted first, of those that want such a message.
     fn oldest(&mut self, key: Key) -> Option<(&mut Kind, bool)> {
-        let mut first: Option<(u64, bool, Pattern)> = None;
-        let mut see = |kind: &mut Kind| {
-            let oldest = kind.oldest().map(|(number, is_request)| (number, is_request, kind.pattern));
-            if oldest.is_some_and(|oldest| first.is_none_or(|first| oldest.0 < first.0)) {
-                first = oldest;
-            }
-        };
-        if self.many.is_empty() {
-            self.few.iter_mut().filter(|kind| kind.pattern.wants(key)).for_each(|kind| see(kind));
-        } else {
-            for pattern in Pattern::all(key) {
-                self.many.get_mut(&pattern).into_iter().for_each(|kind| see(kind));
-            }
+        fn oldest(kind: &mut Box<Kind>) -> Option<((u64, bool), &mut Kind)> {
+            kind.oldest().map(|oldest| (oldest, &mut **kind))
         }
-        let (_, is_request, pattern) = first?;
-        Some((self.find(&pattern)?, is_request))
+        let ((_, is_request), kind) = if self.many.is_empty() {
+            let wanted = self.few.iter_mut().filter(|kind| kind.pattern.wants(key));
+            wanted.filter_map(oldest).min_by_key(|(oldest, _)| oldest.0)?
+        } else {
+            let patterns = Pattern::all(key);
+            let wanted = self.many.get_disjoint_mut(patterns.each_ref()).into_iter().flatten();
+            wanted.filter_map(oldest).min_by_key(|(oldest, _)| oldest.0)?
+        };
+        Some((kind, is_request))
     }
 
     fn find(&mut self, pattern: &Pattern) -> Option<&mut Kind> {

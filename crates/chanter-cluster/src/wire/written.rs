@@ -11,6 +11,8 @@ use super::parcel::Parcel;
 
 /// So many bytes lie in the message itself.
 const SHORT: usize = 64;
+/// A number in front of what is long has at most so many.
+const FEW: usize = 16;
 
 /// A value, written: few bytes in place, more in a [`Body`]. What goes to another process needs a body; within a process most
 /// messages are short.
@@ -83,7 +85,12 @@ impl Written {
         let short = &self.short[..self.length];
         let body = self.body.get_or_insert_with(|| {
             let mut body = Body::with_capacity(short.len() + more.len());
-            body.extend_from_slice(short);
+            // Few were mostly written one by one.
+            if short.len() <= FEW {
+                body.extend_slowly(short)
+            } else {
+                body.extend_from_slice(short)
+            }
             body
         });
         body.extend_from_slice(more);

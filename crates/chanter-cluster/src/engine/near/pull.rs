@@ -337,6 +337,9 @@ pub(crate) struct Outgoing {
     left: Vec<usize>,
 }
 
+/// If a receiver has not freed so many, it is looked whether it has.
+const SOME: usize = 2;
+
 /// What was sent to one receiver.
 #[derive(Default)]
 struct Sent {
@@ -369,15 +372,21 @@ impl Outgoing {
         info: Info,
         bytes: &[u8],
     ) -> Result<(), Lack> {
-        self.find_room(memory, to, info.lane)?;
-        let named = self.links[to].named.take();
+        let is_at_hand = {
+            let link = &self.links[to];
+            link.named.is_some() && link.published[info.lane].len() < self.quota.lanes[info.lane]
+        };
+        if !is_at_hand {
+            self.find_room(memory, to, info.lane)?;
+        }
+        let link = &mut self.links[to];
+        let named = link.named.take();
         let Some(slot) = named.or_else(|| self.free.pop()) else { return Err(Lack::ANYONE) };
         let next = if self.quota.names_next && self.free.len() > self.quota.reserve {
             self.free.pop()
         } else {
             None
         };
-        let link = &mut self.links[to];
         link.named = next;
         link.number = (link.number + 1) & NUMBER;
         let number = link.number;
@@ -400,6 +409,10 @@ impl Outgoing {
                 memory.slot(self.me, next).body.fetch(bytes.len());
             }
             let _ = point("pull.published");
+            // Now nobody waits for this process: slots are looked after before they are lacked.
+            if link.published[info.lane].len() > SOME {
+                self.take_back(memory, to, info.lane);
+            }
             return Ok(());
         }
         // ORDER: Release: who sees the stamp sees what was filled in.
@@ -425,8 +438,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Looks for a slot. Whether the receiver has freed some is looked only if there is none: to look is to take cache lines away
-    /// from it.
+    /// Looks for a slot.
     ///
     /// # Errors
     /// There is none.
@@ -628,28 +640,41 @@ impl Incoming {
             }
         }
         let last = self.watches.places.len();
-        let mut waits = false;
+        let (mut turn, mut waits) = (self.turn, false);
         for _ in 0..=last {
-            let from = self.turn;
-            self.turn = if from == last { 0 } else { from + 1 };
-            if from < last {
-                let place = self.watches.places[from].load(Ordering::Relaxed);
-                if place != NOTHING
-                    && let Some(link) = Link::of_bits(place, memory)
-                    && self.accepts(memory, link)
-                {
-                    self.served = Some(link);
-                    return self.found(memory, link);
+            let from = turn;
+            turn = if from == last { 0 } else { from + 1 };
+            match self.watches.places.get(from) {
+                Some(place) => {
+                    let place = place.load(Ordering::Relaxed);
+                    if place != NOTHING
+                        && let Some(link) = Link::of_bits(place, memory)
+                        && self.accepts(memory, link)
+                    {
+                        (self.turn, self.served) = (turn, Some(link));
+                        return self.found(memory, link);
+                    }
                 }
-                continue;
-            }
-            match self.follow(memory) {
-                Found::Nothing => {}
-                Found::Waits => waits = true,
-                found => return found,
+                None if self.has_links(memory) => match self.follow(memory) {
+                    Found::Nothing => {}
+                    Found::Waits => waits = true,
+                    found => {
+                        self.turn = turn;
+                        return found;
+                    }
+                },
+                None => {}
             }
         }
         if waits { Found::Waits } else { Found::Nothing }
+    }
+
+    /// Whether something is linked, or about to be.
+    #[inline(always)]
+    fn has_links(&self, memory: &impl Memory) -> bool {
+        let port = memory.port(self.me);
+        // ORDER: Relaxed: `follow` looks again; and it is not said here that there is nothing.
+        self.cursor.is_some() || port.first.load(Ordering::Relaxed) != NOTHING || port.has_work()
     }
 
     /// The next piece that is linked.
