@@ -124,8 +124,9 @@ struct requests *chanter_mpi_requests(int count) {
 void chanter_mpi_requests_free(struct requests *all) { free(all); }
 
 static int read_status(MPI_Status *from, struct status *to) {
-    to->source = from->MPI_SOURCE;
-    to->tag = from->MPI_TAG;
+    /* Volatile: else both are read at once, and the processor waits until the library's two writes are done. */
+    to->source = *(volatile int *)&from->MPI_SOURCE;
+    to->tag = *(volatile int *)&from->MPI_TAG;
     return MPI_Get_count(from, MPI_BYTE, &to->bytes);
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::ahead::{Kind, Ticket};
 use super::class::Class;
-use crate::shim::{Comm, Found, Requests, Result, Right};
+use crate::shim::{Comm, Found, Requests, Result, Right, Status};
+use chanter_cluster::wire::Body;
 
 /// Sends, or receives, under way, each with the bytes that it keeps for MPI.
 pub(super) struct Flight<T> {
@@ -75,7 +76,8 @@ impl<T> Flight<T> {
         for place in (0..self.active.len()).rev() {
             *tests += 1;
             let at = self.active[place];
-            if let Some(status) = self.requests.test(right, at)? {
+            let mut status = Status::default();
+            if self.requests.test(right, at, &mut status)? {
                 self.active.swap_remove(place);
                 self.free.push(at);
                 if let Some(kept) = self.kept[at].take() {
@@ -102,39 +104,34 @@ impl<T> Drop for Flight<T> {
 
 /// What is sent keeps its bytes, or shares those of a frame with its other pieces.
 pub(super) enum Sent {
-    Whole(Vec<u8>),
-    Piece(Arc<Vec<u8>>),
-}
-
-impl Sent {
-    /// The frame, if it is no piece.
-    #[inline]
-    pub(super) fn into_whole(self) -> Option<Vec<u8>> {
-        match self {
-            Self::Whole(frame) => Some(frame),
-            Self::Piece(_) => None,
-        }
-    }
+    Whole(Body),
+    Piece(Arc<Body>),
+    /// A word of the engine's own.
+    Word(Box<[u8; 8]>),
 }
 
 /// A body that is sent.
 pub(super) type Sends = Flight<Sent>;
 
 impl Sends {
-    /// Sends a frame. There is room. If it is done at once, it is given back.
-    #[inline]
+    /// Sends a frame, or a word. There is room. If it is done at once, it is given back.
+    #[inline(always)]
     pub(super) fn send(
         &mut self,
         right: &mut Right,
         comm: Comm,
-        frame: Vec<u8>,
+        sent: Sent,
         to: u32,
         tag: u16,
     ) -> Result<Option<Sent>> {
         let at = self.pop();
-        let Sent::Whole(frame) = self.kept[at].insert(Sent::Whole(frame)) else { unreachable!("it is one") };
+        let bytes = match self.kept[at].insert(sent) {
+            Sent::Whole(frame) => frame.frame(),
+            Sent::Piece(frame) => frame.frame(),
+            Sent::Word(word) => &word[..],
+        };
         // SAFETY: a free request is idle. The bytes are kept until a test says that it is done: below, or in `test`.
-        unsafe { self.requests.isend(right, at, comm, &raw const **frame, to, tag)? };
+        unsafe { self.requests.isend(right, at, comm, bytes, to, tag)? };
         self.finish_at_once(right, at)
     }
 
@@ -143,7 +140,7 @@ impl Sends {
         &mut self,
         right: &mut Right,
         comm: Comm,
-        (frame, piece): (&Arc<Vec<u8>>, Range<usize>),
+        (frame, piece): (&Arc<Body>, Range<usize>),
         to: u32,
         tag: u16,
     ) -> Result<bool> {
@@ -152,7 +149,7 @@ impl Sends {
             unreachable!("it is one")
         };
         // SAFETY: as in `send`; the piece is a part of the frame's bytes, which nobody changes.
-        unsafe { self.requests.isend(right, at, comm, &raw const frame[piece], to, tag)? };
+        unsafe { self.requests.isend(right, at, comm, &raw const frame.frame()[piece], to, tag)? };
         self.finish_at_once(right, at).map(|sent| sent.is_some())
     }
 

@@ -149,24 +149,30 @@ impl Lanes {
         self.ways.iter_mut().for_each(|way| way.backlog.clear());
     }
 
-    /// Sends bytes, for which there is room. They are given back if that is done at once.
+    /// Sends a frame, or a word, for which there is room.
     #[inline]
-    pub(super) fn send(
+    pub(super) fn send(&mut self, right: &mut Right, lane: Lane, to: Destination, sent: Sent) -> Result<()> {
+        let sends = &mut self.ways[lane as usize].sends;
+        let done = sends.send(right, to.comm, sent, to.process, to.tag)?;
+        self.under_way += usize::from(done.is_none());
+        Ok(())
+    }
+
+    /// Sends a large body, for which there is room.
+    pub(super) fn send_bulk(
         &mut self,
         right: &mut Right,
         lane: Lane,
         to: Destination,
-        bytes: Vec<u8>,
-    ) -> Result<Option<Vec<u8>>> {
-        let Way { sends, bulk, .. } = &mut self.ways[lane as usize];
-        let (sends, count) = if to.comm == Comm::Bulk {
-            (bulk, &mut self.bulk_under_way)
-        } else {
-            (sends, &mut self.under_way)
-        };
-        let sent = sends.send(right, to.comm, bytes, to.process, to.tag)?;
-        *count += usize::from(sent.is_none());
-        Ok(sent.and_then(Sent::into_whole))
+        body: Body,
+        rooms: &mut Rooms,
+    ) -> Result<()> {
+        let bulk = &mut self.ways[lane as usize].bulk;
+        match bulk.send(right, to.comm, Sent::Whole(body), to.process, to.tag)? {
+            Some(sent) => rooms.put_sent(sent),
+            None => self.bulk_under_way += 1,
+        }
+        Ok(())
     }
 
     /// Sends a frame in pieces, for which there is room.
@@ -176,13 +182,13 @@ impl Lanes {
         lane: Lane,
         to: Destination,
         more: u16,
-        frame: Vec<u8>,
+        body: Body,
     ) -> Result<()> {
         let Way { sends, eager, .. } = &mut self.ways[lane as usize];
-        let frame = std::sync::Arc::new(frame);
-        for begin in (0..frame.len()).step_by(eager.piece) {
-            let end = frame.len().min(begin + eager.piece);
-            let tag = to.tag + if end < frame.len() { more } else { 0 };
+        let (length, frame) = (body.frame().len(), std::sync::Arc::new(body));
+        for begin in (0..length).step_by(eager.piece) {
+            let end = length.min(begin + eager.piece);
+            let tag = to.tag + if end < length { more } else { 0 };
             let is_done = sends.send_piece(right, to.comm, (&frame, begin..end), to.process, tag)?;
             self.under_way += usize::from(!is_done);
         }
@@ -193,12 +199,7 @@ impl Lanes {
     pub(super) fn test(&mut self, right: &mut Right, tests: &mut u64) -> Result<()> {
         for Way { sends, .. } in &mut self.ways {
             let under_way = &mut self.under_way;
-            sends.test(right, tests, |sent, _| {
-                *under_way -= 1;
-                if let Some(frame) = sent.into_whole() {
-                    drop(Body::of_frame(frame));
-                }
-            })?;
+            sends.test(right, tests, |_, _| *under_way -= 1)?;
         }
         Ok(())
     }
@@ -209,7 +210,7 @@ impl Lanes {
             let under_way = &mut self.bulk_under_way;
             bulk.test(right, tests, |sent, _| {
                 *under_way -= 1;
-                sent.into_whole().into_iter().for_each(|frame| rooms.put(frame));
+                rooms.put_sent(sent);
             })?;
         }
         Ok(())

@@ -20,8 +20,9 @@ pub(super) struct Ring {
     slots: Vec<Box<[u8]>>,
     comm: Comm,
     posts: Posts,
-    /// The first is done: so much has come.
-    done: Option<Status>,
+    /// The first is done, and what of it MPI has said.
+    is_done: bool,
+    status: Status,
     is_open: bool,
 }
 
@@ -33,7 +34,8 @@ impl Ring {
             slots: (0..count).map(|_| vec![0; room].into_boxed_slice()).collect(),
             comm,
             posts: Posts::new(count),
-            done: None,
+            is_done: false,
+            status: Status::default(),
             is_open: false,
         };
         for (at, slot) in ring.slots.iter_mut().enumerate() {
@@ -53,38 +55,36 @@ impl Ring {
     /// Whether a message is there: one test, if that is not known.
     #[inline]
     pub(super) fn has_message(&mut self, right: &mut Right, tests: &mut u64) -> Result<bool> {
-        if self.done.is_some() {
-            return Ok(true);
+        if self.is_done || !self.is_open {
+            return Ok(self.is_done);
         }
-        if self.is_open {
-            self.start_wanted(right)?;
-            if let Some(first) = self.posts.first() {
-                *tests += 1;
-                self.done = self.requests.test(right, first)?;
-                self.posts.saw(self.done.is_some());
-            }
+        self.start_wanted(right)?;
+        if let Some(first) = self.posts.first() {
+            *tests += 1;
+            self.is_done = self.requests.test(right, first, &mut self.status)?;
+            self.posts.saw(self.is_done);
         }
-        Ok(self.done.is_some())
+        Ok(self.is_done)
     }
 
     /// Whether the last look has found one.
     #[inline]
     pub(super) fn is_done(&self) -> bool {
-        self.done.is_some()
+        self.is_done
     }
 
     /// The message that is there, and its bytes.
     #[inline]
-    pub(super) fn message(&self) -> Option<(Status, &[u8])> {
-        let (status, first) = (self.done?, self.posts.first()?);
-        Some((status, &self.slots[first][..status.bytes as usize]))
+    pub(super) fn message(&self) -> Option<(&Status, &[u8])> {
+        let first = self.posts.first().filter(|_| self.is_done)?;
+        Some((&self.status, &self.slots[first][..self.status.bytes as usize]))
     }
 
     /// The message has been read. Its receive is started again by the next look.
     #[inline]
     pub(super) fn next(&mut self) {
-        debug_assert!(self.done.is_some(), "a message was read that a look has found");
-        self.done = None;
+        debug_assert!(self.is_done, "a message was read that a look has found");
+        self.is_done = false;
         self.posts.take();
     }
 
@@ -99,7 +99,7 @@ impl Ring {
 
     /// Takes all receives back. Nothing comes any more.
     pub(super) fn close(&mut self, right: &mut Right) -> Result<()> {
-        if self.done.is_some() {
+        if self.is_done {
             self.next();
         }
         while let Some(at) = self.posts.first() {

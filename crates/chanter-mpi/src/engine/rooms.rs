@@ -1,6 +1,8 @@
 //! Memory of large bodies that were sent, for those that come: to take so much anew from the system costs more than to copy it,
 //! as each of its pages is a fault.
 
+use super::flight::Sent;
+
 /// So many, and so many bytes of all.
 const MOST: usize = 8;
 const MOST_BYTES: usize = 16 << 20;
@@ -12,6 +14,13 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
+    /// Keeps that of what was sent, if it was a whole body.
+    pub(super) fn put_sent(&mut self, sent: Sent) {
+        if let Sent::Whole(body) = sent {
+            self.put(body.into_frame());
+        }
+    }
+
     /// Keeps the memory of a body, unless there is enough.
     pub(super) fn put(&mut self, mut body: Vec<u8>) {
         if self.free.len() < MOST && self.bytes + body.capacity() <= MOST_BYTES {

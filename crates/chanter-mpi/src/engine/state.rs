@@ -40,7 +40,7 @@ use chanter_cluster::wire::{Body, LENGTH};
 use super::ahead::{AHEAD, Expected, FILLS, Given, Kind};
 use super::class::Class;
 use super::counters::Counters;
-use super::flight::{Filling, Fills, room_for};
+use super::flight::{Filling, Fills, Sent, room_for};
 use super::lanes::{Destination, Eager, Lanes, Outgoing};
 use super::peer::{self, Frame};
 use super::ring::Ring;
@@ -324,7 +324,7 @@ impl State {
     /// Reads the first message of a ring. How many frames the sink was told of.
     fn read(&mut self, ring: usize, sink: &mut dyn Sink) -> Result<u32> {
         let Some((Status { source, tag, .. }, bytes)) = self.rings[ring].message() else { return Ok(0) };
-        let (from, tag) = (source as u32, tag as u16);
+        let (from, tag) = (*source as u32, *tag as u16);
         let number = |at: usize| {
             bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
         };
@@ -473,9 +473,9 @@ impl State {
             return Ok(());
         }
         peer.was_told = true;
-        let word = peer.sent.to_le_bytes().to_vec();
+        let word = Sent::Word(Box::new(peer.sent.to_le_bytes()));
         let to = Destination { comm: Comm::Control, process: to, tag: FAREWELL };
-        self.lanes.send(&mut self.right, Lane::Control, to, word).map(drop)
+        self.lanes.send(&mut self.right, Lane::Control, to, word)
     }
 
     /// Says farewell to all, once what waits for room is gone.
@@ -512,27 +512,20 @@ impl State {
         peer.sent += 1;
         self.counters.sent();
         let Eager { comm, piece, most } = self.lanes.eager(lane);
-        let frame = body.into_frame();
+        let length = body.frame().len();
         let whole = Destination { comm, process: to, tag: lane as u16 };
-        if frame.len() <= piece.min(most) {
-            // As a body: its memory is kept.
-            if let Some(frame) = self.lanes.send(&mut self.right, lane, whole, frame)? {
-                drop(Body::of_frame(frame));
-            }
-            return Ok(());
+        if length <= piece.min(most) {
+            return self.lanes.send(&mut self.right, lane, whole, Sent::Whole(body));
         }
-        if frame.len() <= most {
-            return self.lanes.send_pieces(&mut self.right, lane, whole, MORE, frame);
+        if length <= most {
+            return self.lanes.send_pieces(&mut self.right, lane, whole, MORE, body);
         }
         // The bytes first: they take longer, and whoever waits for them has a receive for them already.
-        let descriptor = (frame.len() as u64).to_le_bytes().to_vec();
-        let tag = Class::of(lane, frame.len()).tag();
-        let bulk = Destination { comm: Comm::Bulk, process: to, tag };
-        if let Some(frame) = self.lanes.send(&mut self.right, lane, bulk, frame)? {
-            self.rooms.put(frame);
-        }
+        let descriptor = Sent::Word(Box::new((length as u64).to_le_bytes()));
+        let bulk = Destination { comm: Comm::Bulk, process: to, tag: Class::of(lane, length).tag() };
+        self.lanes.send_bulk(&mut self.right, lane, bulk, body, &mut self.rooms)?;
         let to = Destination { tag: DESCRIPTOR + lane as u16, ..whole };
-        self.lanes.send(&mut self.right, lane, to, descriptor).map(drop)
+        self.lanes.send(&mut self.right, lane, to, descriptor)
     }
 
     /// Gives everything back to MPI that it has of us, for it to be finalized.
