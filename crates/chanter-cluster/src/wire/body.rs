@@ -104,7 +104,7 @@ impl Body {
     #[inline]
     pub fn with_capacity(capacity: usize) -> Self {
         let mut frame = frame(capacity);
-        frame.bytes.resize(LENGTH, 0);
+        frame.bytes.extend_from_slice(&[0; LENGTH]);
         Self::of(frame)
     }
 
