@@ -68,16 +68,21 @@ pub enum RecvError {
     /// No sender of the [port](crate::port) is left, and no message.
     Closed,
     /// A message has come whose bytes are no such value. It has been taken out; here it is.
-    Decode {
-        /// Who has sent it.
-        from: ThreadName,
-        /// Its tag.
-        tag: u32,
-        /// Its bytes.
-        bytes: Vec<u8>,
-        /// What is wrong with them.
-        error: String,
-    },
+    Decode(Box<Undecoded>),
+}
+
+/// A message that is not of the type that was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Undecoded {
+    /// Who has sent it.
+    pub from: ThreadName,
+    /// Its tag.
+    pub tag: u32,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// What is wrong with them.
+    pub error: String,
 }
 
 impl fmt::Display for RecvError {
@@ -85,11 +90,14 @@ impl fmt::Display for RecvError {
         match self {
             Self::Lost(peer, why) => write!(f, "process {} {why}, and no message of it is left", peer.0),
             Self::Closed => f.write_str("no sender of the port is left, and no message"),
-            Self::Decode { from, tag, bytes, error } => write!(
-                f,
-                "the message of {} bytes with tag {tag} from {from} is not of the type that is received, or its sender is of another build: {error}",
-                bytes.len()
-            ),
+            Self::Decode(undecoded) => {
+                let Undecoded { from, tag, bytes, error } = &**undecoded;
+                write!(
+                    f,
+                    "the message of {} bytes with tag {tag} from {from} is not of the type that is received, or its sender is of another build: {error}",
+                    bytes.len()
+                )
+            }
         }
     }
 }

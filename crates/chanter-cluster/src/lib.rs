@@ -38,7 +38,7 @@ pub mod service;
 pub mod supervise;
 pub mod wire;
 
-pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError};
+pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError, Undecoded};
 pub use here::{Here, local};
 pub use inbox::{
     ANY_TAG, ANYONE, AsBuffer, AsValue, Form, Inbox, Irecv, Read, Received, Recv, Source, Tags, testany,

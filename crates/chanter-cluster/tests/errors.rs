@@ -10,7 +10,9 @@ use chanter_cluster::engine::socket::{Config, Sockets, StartError};
 use chanter_cluster::engine::{Engine, Local, Peer, Why};
 use chanter_cluster::launcher::{self, Address, BadEnvironment, Launched, Secret};
 use chanter_cluster::wire::{BadHeader, Header, Kind, LENGTH};
-use chanter_cluster::{ANYONE, ClusterError, Here, LookupError, OpenError, RecvError, SendError, local};
+use chanter_cluster::{
+    ANYONE, ClusterError, Here, LookupError, OpenError, RecvError, SendError, Undecoded, local,
+};
 use serde::{Serialize, Serializer};
 
 const TAG: u32 = 1;
@@ -79,7 +81,8 @@ async fn receives() {
     let (me, there) = (first.inbox().unwrap(), second.inbox().unwrap());
     there.send(me.name(), TAG, "text").await.unwrap();
     let error = me.recv::<u64>(ANYONE, TAG).await.unwrap_err();
-    let RecvError::Decode { from, tag, bytes, .. } = &error else { panic!("{error:?}") };
+    let RecvError::Decode(undecoded) = &error else { panic!("{error:?}") };
+    let Undecoded { from, tag, bytes, .. } = &**undecoded;
     assert_eq!((*from, *tag, &bytes[..]), (there.name(), TAG, &b"\x04text"[..]));
     says(&error, &["5 bytes", "tag 1", &from.to_string(), "not of the type", "another build"]);
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Why};
 use chanter_cluster::{
-    ANY_TAG, ANYONE, Here, Inbox, LookupError, OpenError, RecvError, SendError, local, testany, waitall,
+    ANY_TAG, ANYONE, Here, Inbox, LookupError, OpenError, RecvError, SendError, Undecoded, local, testany,
+    waitall,
 };
 
 const TAG: u32 = 7;
@@ -277,7 +278,8 @@ fn a_message_of_another_type_is_an_error_that_has_its_bytes() {
         let (here, there) = inboxes(&first, &second);
         here.send(there.name(), TAG, &[1_u8, 200]).await.unwrap();
         let error = there.recv::<String>(ANYONE, TAG).await.unwrap_err();
-        let RecvError::Decode { from, tag, bytes, .. } = error else { panic!("{error}") };
+        let RecvError::Decode(undecoded) = error else { panic!("{error}") };
+        let Undecoded { from, tag, bytes, .. } = *undecoded;
         assert_eq!((from, tag, &bytes[..]), (here.name(), TAG, &[1, 200][..]));
         here.send(there.name(), TAG, "next").await.unwrap();
         assert_eq!(there.recv::<String>(ANYONE, TAG).await.unwrap().value, "next");

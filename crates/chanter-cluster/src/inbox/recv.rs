@@ -13,7 +13,7 @@ use super::pattern::{Pattern, Source};
 use super::place::{Core, Got, Note, Share};
 use super::read::{AsValue, Read};
 use crate::engine::Why;
-use crate::error::RecvError;
+use crate::error::{RecvError, Undecoded};
 use crate::name::ThreadName;
 
 /// A message that was received.
@@ -138,7 +138,8 @@ fn read<T, R: Read<T>>(core: &Core, mut message: Box<Message>) -> Result<Receive
 
 #[cold]
 fn is_unread(message: &Message, error: String) -> RecvError {
-    RecvError::Decode { from: message.from, tag: message.tag, bytes: message.written.to_vec(), error }
+    let (from, tag, bytes) = (message.from, message.tag, message.written.to_vec());
+    RecvError::Decode(Box::new(Undecoded { from, tag, bytes, error }))
 }
 
 #[cold]

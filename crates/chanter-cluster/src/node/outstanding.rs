@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Node, lock};
 use crate::engine::{Lane, Peer, Why};
-use crate::error::RecvError;
+use crate::error::{RecvError, Undecoded};
 use crate::name::ThreadName;
 use crate::wire::{Body, Header, Kind, Slot, decode};
 
@@ -57,8 +57,8 @@ impl Unsent {
     /// [`Decode`](RecvError::Decode): it is not of that type.
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, RecvError> {
         let Self { from, tag, bytes, .. } = self;
-        let failed = |error| RecvError::Decode { from: *from, tag: *tag, bytes: bytes.clone(), error };
-        decode(bytes).map_err(failed)
+        let undecoded = |error| Undecoded { from: *from, tag: *tag, bytes: bytes.clone(), error };
+        decode(bytes).map_err(|error| RecvError::Decode(Box::new(undecoded(error))))
     }
 }
 
