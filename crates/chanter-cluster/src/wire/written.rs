@@ -34,8 +34,15 @@ impl Written {
     /// Nothing any more.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
-        self.body = None;
         self.length = 0;
+        if self.body.is_some() {
+            self.drop_body();
+        }
+    }
+
+    #[inline(never)]
+    fn drop_body(&mut self) {
+        self.body = None;
     }
 
     /// That body instead.
