@@ -44,7 +44,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::sync::{AtomicU32, AtomicU64, Bytes, Ordering, fence_of_sender, fence_of_sleeper, order, point};
+use super::sync::{
+    AtomicU32, AtomicU64, Bytes, Ordering, fence_of_sender, fence_of_sleeper, fetch_to_read, order, point,
+};
 
 /// Processes of a segment, at most: as of a job.
 pub(crate) const MOST_PROCESSES: usize = 1 << 12;
@@ -137,6 +139,14 @@ impl Port {
             room: AtomicU64::new(0),
             attached: AtomicU32::new(0),
         }
+    }
+}
+
+impl Slot {
+    /// This processor looks at the state soon: a hint.
+    #[inline(always)]
+    fn fetch_state(&self) {
+        fetch_to_read(&raw const self.state);
     }
 }
 
@@ -409,9 +419,13 @@ impl Outgoing {
                 memory.slot(self.me, next).body.fetch(bytes.len());
             }
             let _ = point("pull.published");
-            // Now nobody waits for this process: slots are looked after before they are lacked.
+            // Now nobody waits for this process: slots are looked after before they are lacked. One at a time, which was fetched when
+            // the last message was sent.
             if link.published[info.lane].len() > SOME {
-                self.take_back(memory, to, info.lane);
+                self.take_one_back(memory, to, info.lane);
+                if let Some((oldest, _)) = self.links[to].published[info.lane].front() {
+                    memory.slot(self.me, *oldest).fetch_state();
+                }
             }
             return Ok(());
         }
@@ -469,15 +483,21 @@ impl Outgoing {
 
     /// Takes slots back that the receiver has freed. It frees them in the order of their numbers.
     fn take_back(&mut self, memory: &impl Memory, to: usize, lane: usize) {
+        while self.take_one_back(memory, to, lane) {}
+    }
+
+    /// Takes the one back that was published first, if it was freed. Whether it was.
+    #[inline(always)]
+    fn take_one_back(&mut self, memory: &impl Memory, to: usize, lane: usize) -> bool {
         let published = &mut self.links[to].published[lane];
-        while let Some(&(slot, number)) = published.front() {
-            // ORDER: Acquire: the receiver has read what is overwritten next. Sequentially consistent: INV-BELL, for room.
-            if memory.slot(self.me, slot).state.load(order::pull_reuse()) == stamp(to, number) {
-                break;
-            }
-            published.pop_front();
-            self.free.push(slot);
+        let Some(&(slot, number)) = published.front() else { return false };
+        // ORDER: Acquire: the receiver has read what is overwritten next. Sequentially consistent: INV-BELL, for room.
+        if memory.slot(self.me, slot).state.load(order::pull_reuse()) == stamp(to, number) {
+            return false;
         }
+        published.pop_front();
+        self.free.push(slot);
+        true
     }
 
     /// The receiver has left, and perhaps still takes what was sent to it: as long as there are slots without those.
@@ -562,6 +582,9 @@ impl Watches {
                 // ORDER: INV-BELL, the sleeper's side. Acquire, in it: if it was freed, the next place is seen.
                 let state = memory.slot(link.process, link.slot).state.load(order::bell_look());
                 if state == stamp(self.me, link.number) {
+                    // It is taken soon.
+                    let slot = memory.slot(link.process, link.slot);
+                    slot.body.fetch_to_read(slot.info.load(Ordering::Relaxed) as u32 as usize);
                     return true;
                 }
                 match place.load(Ordering::Relaxed) {

@@ -22,6 +22,8 @@ impl Bytes {
         Self(std::cell::UnsafeCell::new([0; Self::LENGTH]))
     }
 
+    /// Of so many it is worth saying that they are read soon: whoever reads more is ahead of itself.
+    const SOON: usize = 2048;
     /// So many lie on the first cache line of a slot.
     const FIRST: usize = 64 - 24;
 
@@ -72,6 +74,14 @@ impl Bytes {
         }
     }
 
+    /// This processor reads so many bytes soon: a hint.
+    #[inline]
+    pub(super) fn fetch_to_read(&self, length: usize) {
+        for line in self.lines(length.min(Self::SOON)) {
+            cache::fetch_to_read(line);
+        }
+    }
+
     /// Appends the first `length` bytes, at most [`LENGTH`](Self::LENGTH).
     pub(super) fn read(&self, length: usize, to: &mut Vec<u8>) {
         let length = length.min(Self::LENGTH);
@@ -80,7 +90,15 @@ impl Bytes {
         // process that does so all the same, or that takes back what it had sent to who leaves, changes bytes, which
         // may have any value; they are looked at only after they have been copied.
         unsafe {
-            std::ptr::copy_nonoverlapping(self.0.get().cast::<u8>(), to.as_mut_ptr().add(to.len()), length);
+            let (from, end) = (self.0.get().cast::<u8>(), to.as_mut_ptr().add(to.len()));
+            if length > Self::FIRST {
+                // The first cache line is here: whoever reads what was on it need not wait for the others.
+                end.cast::<[u8; Self::FIRST]>().write(from.cast::<[u8; Self::FIRST]>().read());
+                let rest = length - Self::FIRST;
+                std::ptr::copy_nonoverlapping(from.add(Self::FIRST), end.add(Self::FIRST), rest);
+            } else {
+                std::ptr::copy_nonoverlapping(from, end, length);
+            }
             to.set_len(to.len() + length);
         }
     }
@@ -89,6 +107,14 @@ impl Bytes {
 // SAFETY: see `write` and `read`.
 #[cfg(not(loom))]
 unsafe impl Sync for Bytes {}
+
+/// This processor reads what lies there soon: a hint.
+#[inline(always)]
+pub(super) fn fetch_to_read<T>(place: *const T) {
+    #[cfg(not(loom))]
+    cache::fetch_to_read(place.cast());
+    let _ = place;
+}
 
 /// Hints for the processor. They change no values.
 #[cfg(not(loom))]
@@ -100,6 +126,17 @@ mod cache {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         unsafe {
             std::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        let _ = line;
+    }
+
+    /// The line comes to this processor, to be read.
+    #[inline(always)]
+    pub(super) fn fetch_to_read(line: *const u8) {
+        // SAFETY: as above.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        unsafe {
+            std::arch::asm!("prefetcht0 [{}]", in(reg) line, options(nostack, preserves_flags));
         }
         let _ = line;
     }
@@ -139,6 +176,8 @@ impl Bytes {
     pub(super) fn give_away(&self, _length: usize) {}
 
     pub(super) fn fetch(&self, _length: usize) {}
+
+    pub(super) fn fetch_to_read(&self, _length: usize) {}
 
     pub(super) fn read(&self, length: usize, to: &mut Vec<u8>) {
         // SAFETY: loom checks.
