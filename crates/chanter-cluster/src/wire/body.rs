@@ -354,4 +354,30 @@ mod tests {
         assert_eq!(&*body, b"hello");
         assert_eq!(&body.frame()[LENGTH..], b"hello");
     }
+
+    #[test]
+    fn memory_that_is_kept_brings_nothing_along() {
+        let mut body = Body::copied_from(&[7; 900]);
+        body.set_buffer();
+        body.set_parcel(Some(Arc::new(Parcel::new(Vec::new()))));
+        let place = body.as_ptr();
+        drop(body);
+        let again = Body::with_capacity(900);
+        assert_eq!(again.as_ptr(), place, "as no other thread takes what this one keeps");
+        assert!(again.is_empty() && again.parcel().is_none() && !again.is_buffer());
+        // Frames whose memory has gone elsewhere, or is of no size that is kept, are kept without.
+        let frame = again.into_frame();
+        assert_eq!(frame.len(), LENGTH);
+        drop(Body::copied_from(&[7; 100_000]));
+        assert!(Body::of_frame(frame).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_frame_that_is_filled_has_a_header_at_least() {
+        let filled = |length| Body::filled(length, |frame| frame.resize(length, 1));
+        assert!(filled(LENGTH - 1).is_none());
+        assert_eq!(*filled(LENGTH + 3).unwrap(), [1; 3]);
+        let twice_as_long = Body::filled(LENGTH + 1, |frame| frame.resize(LENGTH + 3000, 2)).unwrap();
+        assert_eq!(*twice_as_long, [2; 3000]);
+    }
 }
