@@ -696,7 +696,7 @@ impl Incoming {
     #[inline(always)]
     fn has_links(&self, memory: &impl Memory) -> bool {
         let port = memory.port(self.me);
-        // ORDER: Relaxed: `follow` looks again; and it is not said here that there is nothing.
+        // ORDER: Relaxed: `follow` looks again, and acquires.
         self.cursor.is_some() || port.first.load(Ordering::Relaxed) != NOTHING || port.has_work()
     }
 
