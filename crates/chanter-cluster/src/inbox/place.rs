@@ -30,7 +30,7 @@ use foldhash::HashMap;
 /// What a receive has got: in two registers.
 pub(super) type Got = Result<Box<Message>, &'static Why>;
 
-/// An inbox, as long as it is open. It lies in the [window](Window) of threads of its process: what has come, and how much of
+/// An inbox, as long as it is open. It lies in the [window](crate::node::Window) of threads of its process: what has come, and how much of
 /// theirs, are under one lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Core {

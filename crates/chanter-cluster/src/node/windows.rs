@@ -13,6 +13,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
+    /// That of `name`, if there is one.
     #[inline(always)]
     pub(super) fn get(&mut self, name: &ThreadName) -> Option<Lease> {
         match &self.last {
@@ -37,12 +38,47 @@ impl Windows {
         self.by_name.len()
     }
 
-    /// Keeps those that are to stay: the others.
+    /// Keeps those that are to stay, and gives the others out: they are given up by who asks, not under a lock.
     pub(super) fn retain(
         &mut self,
         mut stays: impl FnMut(&ThreadName, &Lease) -> bool,
     ) -> Vec<(ThreadName, Lease)> {
         self.last = None;
         self.by_name.extract_if(|name, window| !stays(name, window)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Pe, Peer};
+    use crate::error::SendError;
+    use crate::wire::Slot;
+
+    fn name(process: u32) -> ThreadName {
+        ThreadName { pe: Pe(0), process: Peer(process), thread: Slot { index: 3, generation: 1 } }
+    }
+
+    #[test]
+    fn each_name_has_its_window_until_it_is_given_out() {
+        let mut windows = Windows::default();
+        assert!(windows.get(&name(1)).is_none());
+        let [first, second] = [1, 2].map(|process| windows.of(name(process)).tenant());
+        assert_ne!(first, second);
+        for process in [1, 2, 2, 1] {
+            let found = windows.get(&name(process)).map(|window| window.tenant());
+            assert_eq!(found, Some(if process == 1 { first } else { second }));
+        }
+        // The last one that was looked for.
+        let given = windows.retain(|name, _| name.process != Peer(1));
+        assert_eq!(
+            given.iter().map(|(name, window)| (name.process, window.tenant())).collect::<Vec<_>>(),
+            [(Peer(1), first)]
+        );
+        assert!(windows.get(&name(1)).is_none());
+        assert_eq!((windows.len(), windows.get(&name(2)).is_some()), (1, true));
+        for (name, window) in given.into_iter().chain(windows.retain(|_, _| false)) {
+            window.give_up(&SendError::Gone(name));
+        }
     }
 }

@@ -40,6 +40,7 @@ impl Written {
         }
     }
 
+    /// Apart: a short message ends in a few instructions, and this is many.
     #[inline(never)]
     fn drop_body(&mut self) {
         self.body = None;

@@ -119,37 +119,32 @@ pub(super) fn fetch_to_read<T>(place: *const T) {
 /// Hints for the processor. They change no values.
 #[cfg(not(loom))]
 mod cache {
-    /// The line goes to a cache that processors share.
-    #[inline(always)]
-    pub(super) fn demote(line: *const u8) {
-        // SAFETY: a hint for a line of our memory, and nothing at all where a processor does not know it.
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        unsafe {
-            std::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags));
-        }
-        let _ = line;
+    macro_rules! hints {
+        ($($(#[$doc:meta])* $name:ident = $instruction:literal;)*) => {$(
+            $(#[$doc])*
+            #[inline(always)]
+            pub(super) fn $name(line: *const u8) {
+                // SAFETY: a hint, which never faults, and is nothing at all where a processor does not know it.
+                #[cfg(all(target_arch = "x86_64", not(miri)))]
+                unsafe {
+                    std::arch::asm!(
+                        concat!($instruction, " [{}]"),
+                        in(reg) line,
+                        options(nostack, preserves_flags)
+                    );
+                }
+                let _ = line;
+            }
+        )*};
     }
 
-    /// The line comes to this processor, to be read.
-    #[inline(always)]
-    pub(super) fn fetch_to_read(line: *const u8) {
-        // SAFETY: as above.
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        unsafe {
-            std::arch::asm!("prefetcht0 [{}]", in(reg) line, options(nostack, preserves_flags));
-        }
-        let _ = line;
-    }
-
-    /// The line comes to this processor, to be written.
-    #[inline(always)]
-    pub(super) fn fetch_to_write(line: *const u8) {
-        // SAFETY: as above.
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        unsafe {
-            std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
-        }
-        let _ = line;
+    hints! {
+        /// The line goes to a cache that processors share.
+        demote = "cldemote";
+        /// The line comes to this processor, to be read.
+        fetch_to_read = "prefetcht0";
+        /// The line comes to this processor, to be written.
+        fetch_to_write = "prefetchw";
     }
 }
 
