@@ -12,7 +12,7 @@
 //! - `swerve` is the web server under load, beside others.
 //! - `versus` is `bench peers`: whole programs beside every peer of `programs/peers`, each in a process of its own.
 //! - `paper` runs the papers' programs and micro-studies as the papers ran them.
-//! - `figures` says what Chanter promises; `report` and `plot` show what was found; `process` starts and watches others.
+//! - `figures` says what Chanter promises, and shows it; `report` prints what was found; `process` starts and watches others.
 
 mod case;
 mod choice;
@@ -25,7 +25,6 @@ mod micro;
 mod objects;
 mod paper;
 mod peers;
-mod plot;
 mod policies;
 mod process;
 mod report;
@@ -46,6 +45,7 @@ use clap::{Args, Parser, Subcommand};
 use comfy_table::{Cell, Table, presets};
 
 use case::{Case, Load};
+use figures::run::Run;
 use measure::Measured;
 use report::{number, right};
 
@@ -164,6 +164,15 @@ struct FiguresArgs {
     /// Also draw the figures
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Also draw the times of single operations, beside other systems
+    #[arg(long, value_name = "FILE")]
+    chart: Option<PathBuf>,
+    /// Also write the figures as a page of Markdown
+    #[arg(long, value_name = "FILE")]
+    md: Option<PathBuf>,
+    /// Measure nothing: show what an earlier run wrote with `--json`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "json"])]
+    from: Option<PathBuf>,
     /// Exit with code 1 when a figure does not hold
     #[arg(long)]
     strict: bool,
@@ -251,6 +260,25 @@ fn bench_micro(args: &MicroArgs) -> Result<(), Stop> {
 }
 
 fn bench_figures(args: &FiguresArgs) -> Result<(), Stop> {
+    let run = match &args.from {
+        Some(path) => Run::read(path)?,
+        None => measure_figures(args)?,
+    };
+    if let Some(path) = &args.svg {
+        figures::plot::svg(path, "chanter-bench figures: each as a part of its floor", &run.findings)?;
+    }
+    if let Some(path) = &args.chart {
+        figures::beside::svg(path, &run)?;
+    }
+    if let Some(path) = &args.md {
+        std::fs::write(path, figures::page::markdown(&run.findings))
+            .map_err(|error| Stop(2, format!("{}: {error}", path.display())))?;
+    }
+    show(args.json.as_deref(), &table_of(&run.findings))?;
+    strictly(args.strict, &run.findings)
+}
+
+fn measure_figures(args: &FiguresArgs) -> Result<Run, Stop> {
     let rounds = if args.quick { 3 } else { 7 };
     let json = json_out(args.json.as_deref())?;
     let mut cases = figures::cases(args.quick);
@@ -266,12 +294,8 @@ fn bench_figures(args: &FiguresArgs) -> Result<(), Stop> {
         }
         out.flush()?;
     }
-    if let Some(path) = &args.svg {
-        plot::svg(path, "chanter-bench figures: each as a part of its floor", &findings)?;
-    }
-    let tables = format!("{}\n{}", report::table(&measured), table_of(&findings));
-    show(args.json.as_deref(), &tables)?;
-    strictly(args.strict, &findings)
+    show(args.json.as_deref(), &report::table(&measured))?;
+    Ok(Run::new(&measured, findings))
 }
 
 fn strictly(strict: bool, findings: &[figures::Finding]) -> Result<(), Stop> {

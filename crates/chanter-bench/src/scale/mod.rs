@@ -15,10 +15,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::case::{Case, Failure, Load, Outcome, Sample, read_sample};
-use super::figures::{Bound, Finding};
+use super::figures::{Bound, Finding, plot};
 use super::measure::Measured;
 use super::process::cores;
-use super::{Stop, json_out, known, measure_all, plot, report, show, table_of};
+use super::{Stop, json_out, known, measure_all, report, show, table_of};
 
 /// What the time on one virtual processor is to be, over that on two, by the beginnings of rows' names.
 const FLOORS: [(&str, f64); 13] = [

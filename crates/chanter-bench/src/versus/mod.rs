@@ -19,9 +19,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::case::{Case, Failure, Load, Sample, expect};
-use super::figures::Finding;
+use super::figures::{Finding, plot};
 use super::measure::Measured;
-use super::{Stop, json_out, known, measure_all, plot, report, show, table_of};
+use super::{Stop, json_out, known, measure_all, report, show, table_of};
 use contract::{PROGRAMS, Program};
 use row::Row;
 use system::{Missing, Setup, System};

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use plotters::prelude::*;
 
-use super::figures::Finding;
-use super::report::number;
+use super::Finding;
+use crate::report::number;
 
 const ROW: i32 = 26;
 const LEFT: i32 = 400;

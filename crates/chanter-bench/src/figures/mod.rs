@@ -1,4 +1,12 @@
-//! The figures that Chanter promises, each with its floor, measured in one run.
+//! The figures that Chanter promises, each with its aim, measured in one run.
+//!
+//! - `run` keeps what a run found; `page` writes it for the book, `plot` draws it.
+//! - `beside` draws the chart of the README.
+
+pub(crate) mod beside;
+pub(crate) mod page;
+pub(crate) mod plot;
+pub(crate) mod run;
 
 use serde::Serialize;
 
