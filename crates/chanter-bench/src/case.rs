@@ -21,7 +21,7 @@ pub(crate) struct Load {
     pub(crate) vps: usize,
 }
 
-/// What one round of one case measured, after its result was checked.
+/// Measurement of one round of one case, after its result was checked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Sample {
     pub(crate) ops: u64,

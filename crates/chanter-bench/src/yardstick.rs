@@ -1,4 +1,4 @@
-//! What the speed-ups of a program are against: its serial forms.
+//! The base of a program's speed-ups: its serial forms.
 
 use chanter_programs::kit::{Entry, Form};
 
@@ -13,7 +13,7 @@ pub(super) fn forms(entry: &Entry) -> impl Iterator<Item = Form> + use<> {
     forms.iter().copied().filter(|form| form.is_serial())
 }
 
-/// What one program took serially, in nanoseconds.
+/// Serial time of one program, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Yardstick {
     /// By the best algorithm.

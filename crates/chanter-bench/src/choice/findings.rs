@@ -1,4 +1,4 @@
-//! What Chanter promises of choice, and whether it holds.
+//! Promises about choice, and whether they hold.
 
 use super::KEPT;
 use super::row::{ROWS, Row, Shape};
@@ -21,7 +21,7 @@ fn best(measured: &[Measured], is: impl Fn(&Measured) -> bool) -> Option<(f64, S
         .map(|(ns, m)| (ns, format!("{} {}", m.case.system, m.case.variant)))
 }
 
-/// One row on so many processors, in what was measured.
+/// One measured row, on that number of processors.
 struct At<'a> {
     measured: &'a [Measured],
     bench: &'static str,

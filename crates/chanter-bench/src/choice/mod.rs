@@ -42,7 +42,7 @@ pub(crate) struct ChoiceArgs {
     /// Choices of each round; each row has its own default
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     n: Option<u64>,
-    /// Only so many virtual processors, or a peer's worker threads; 1 and 2 when none is named
+    /// Number of virtual processors, or of a peer's worker threads; 1 and 2 when none is named
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=2))]
     vps: Option<u16>,
     /// Only these systems (`chanter`, `tokio`, `go`, ...)

@@ -1,5 +1,5 @@
-//! The time of a choice over the number of branches, on logarithmic axes: a line for each system, a panel for each
-//! shape of row and number of processors.
+//! Plot of the time of a choice over the number of branches, on logarithmic axes. Each system has a line. Each shape
+//! of row, and each number of processors, has a panel.
 
 use std::collections::BTreeMap;
 use std::error::Error;

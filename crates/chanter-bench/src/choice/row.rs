@@ -1,7 +1,7 @@
 //! The rows of the benchmark: what every system does in the same way.
 //!
-//! One thread makes all choices of a row. Its partners are threads that send to its receive branches and threads
-//! that receive from its send branches; each branch that is not silent gets the same number of messages. All
+//! One thread makes all choices of a row. Its partners are threads that send to its receive branches, and threads
+//! that receive from its send branches. Each branch gets the same number of messages, unless it is silent. All
 //! channels are rendezvous channels, or the smallest buffer that a peer has, and stay open until the end.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::case::{Failure, Outcome, Sample, expect, sum_below};
 /// at a time, so that peers on OS threads can do the same work.
 const MOST_FEEDERS: usize = 64;
 
-/// What the branches of a choice are.
+/// Kinds of branches of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// All receive, from branches that are all fed.
@@ -67,7 +67,7 @@ pub(super) struct Ends<S, R> {
     pub(super) silent: Vec<S>,
 }
 
-/// What a run of a row found.
+/// Result of a run of a row.
 pub(super) struct Ran {
     /// Sum of what the chooser received.
     pub(super) received: u64,
@@ -77,14 +77,14 @@ pub(super) struct Ran {
     pub(super) elapsed: Duration,
 }
 
-/// What a choice did, for choosers whose branches are not all receives.
+/// Outcome of one choice, for choosers whose branches are not all receives.
 pub(super) enum Moved {
     In(u64),
     /// The message of that send branch was taken.
     Out(usize),
 }
 
-/// What the chooser did so far. A send branch offers the number of messages that it has sent.
+/// Progress of the chooser. A send branch offers the number of messages that it has sent.
 pub(super) struct Tally {
     pub(super) received: u64,
     pub(super) sent: Vec<u64>,

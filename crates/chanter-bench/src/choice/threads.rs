@@ -16,7 +16,7 @@ trait Blocking {
     fn channel() -> (Self::Sender, Self::Receiver);
     fn send(tx: &Self::Sender, value: u64) -> bool;
     fn recv(rx: &Self::Receiver) -> u64;
-    /// Makes so many choices, and returns the sum of what it received.
+    /// Makes that number of choices, and returns the sum of the received values.
     fn choose(receivers: &[Self::Receiver], senders: &[Self::Sender], choices: u64) -> u64;
 }
 

@@ -1,5 +1,5 @@
-//! The rows `timer` and `recv`: one producer, one consumer that receives by a choice with a timer that never fires
-//! (in a second without a message it would), and one that just receives.
+//! The rows `timer` and `recv`: one producer and one consumer. In `recv` the consumer just receives. In `timer` it
+//! chooses between the message and a timer of a second, which never fires.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ pub(super) const ALPHAS: [u32; 4] = [100, 1_000, 10_000, 100_000];
 pub(super) const BETAS: [u32; 3] = [100, 1_000, 0];
 const TAG: u32 = 1000;
 
-/// Who polls: the forms, with names that are written down.
+/// The forms of polling, with their written names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Who {
     ThreadPolls,
@@ -63,7 +63,7 @@ pub(super) struct Round {
     pub(super) checked: bool,
 }
 
-/// A generic computation of so many iterations.
+/// A generic computation of that number of iterations.
 pub(super) fn compute(iterations: u32) {
     let mut value = 1_u64;
     for _ in 0..iterations {
@@ -71,7 +71,7 @@ pub(super) fn compute(iterations: u32) {
     }
 }
 
-/// This process's threads do the exercise with those of the other one. Both begin together.
+/// The threads of this process do the exercise with the threads of the other process. Both begin together.
 pub(super) async fn round(
     here: &Here,
     engine: &Arc<Mpi>,

@@ -29,7 +29,7 @@ fn of(rows: &Rows, (by, pattern, size): (By, Pattern, usize), value: fn(&Round) 
     median(&found)
 }
 
-/// What a message costs its sender, in nanoseconds.
+/// Cost of a message for its sender, in nanoseconds.
 pub(super) fn send(rows: &Rows, by: By, pattern: Pattern, size: usize) -> Option<f64> {
     of(rows, (by, pattern, size), |round| round.send_ns)
 }

@@ -1,4 +1,4 @@
-//! What is promised, and the verdict on the paper's hypothesis.
+//! The promises, and the verdict on the paper's hypothesis.
 
 use super::job::By;
 use super::member::SHIPPED;

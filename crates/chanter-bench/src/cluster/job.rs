@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::process::Line;
 use crate::Stop;
 
-/// What carries the messages of a job.
+/// Engine that carries the messages of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum By {
     /// Memory that the processes of a node share: the receiver pulls.
@@ -32,7 +32,8 @@ impl By {
     }
 }
 
-/// Runs so many processes of the hidden command, with these arguments, and reads their lines. `None`: there is no MPI.
+/// Runs that number of processes of the hidden command, with these arguments, and reads their lines. `None`: there is
+/// no MPI.
 pub(super) fn lines(by: By, count: u32, args: &[&str]) -> Result<Option<Vec<Line>>, Stop> {
     let this = std::env::current_exe()?;
     let mut command = match by {

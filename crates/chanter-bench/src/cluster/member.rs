@@ -16,7 +16,7 @@ use super::talk::{Failure, Pair};
 use crate::measure::median;
 use crate::{Stop, report};
 
-/// What the processes do.
+/// Task of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Two talk, as shipped: the rows beside MPI alone.
@@ -32,7 +32,7 @@ enum Part {
 pub(crate) struct MemberArgs {
     #[arg(value_enum)]
     part: Part,
-    /// What carries the messages
+    /// Engine that carries the messages
     #[arg(value_enum)]
     by: By,
     /// Rounds of each row
@@ -47,7 +47,7 @@ pub(crate) struct MemberArgs {
 pub(super) const SHIPPED: [usize; 2] = [1024, 4096];
 
 pub(crate) fn run(args: &MemberArgs) -> Result<(), Stop> {
-    // One processor each, as in the paper. Who sleeps without a word to the runtime is not replaced.
+    // One processor each, as in the paper. An OS thread that sleeps behind the runtime's back is not replaced.
     let builder = Machine::builder().vps(1).hand_over_after(None);
     let done = chanter_mpi::run_on(builder, async |here: Here| match args.part {
         Part::Talk => talk(&here, args).await,

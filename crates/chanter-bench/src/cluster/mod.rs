@@ -1,8 +1,9 @@
 //! `chanter-bench cluster`: threads that talk across processes, over MPI alone, in the same job; and over sockets.
 //!
-//! Tables 2 to 5 of Chant (section 4) beside the paper's figures, the empty poll, a token between processes, messages as
-//! shipped on a node, figure 10 of Concert, jobs that wait, and the engine of sockets over raw sockets; and what processes
-//! of a node ask of each other (`services`). Without MPI it says so, and runs what needs none.
+//! Tables 2 to 5 of Chant (section 4) stand beside the paper's figures. Then come the empty poll, a token between
+//! processes, messages as shipped on a node, figure 10 of Concert, and jobs that wait. The engine of sockets is
+//! compared with raw sockets. `services` measures requests between processes of a node. Without MPI it says so, and
+//! runs what needs none.
 
 mod exercise;
 mod figure10;
@@ -184,7 +185,7 @@ fn patterns(quick: bool) -> Result<Vec<Line>, Stop> {
     Ok(lines)
 }
 
-/// What of this `chanter-bench figures` shows, too.
+/// The part that `chanter-bench figures` shows, too.
 pub(crate) fn figures(quick: bool) -> Result<Vec<Finding>, Stop> {
     let rows = measure(quick)?;
     let sockets = measure_all(micro_cases(quick), if quick { 3 } else { 7 })?;

@@ -1,5 +1,6 @@
-//! Concert's figure 10 (section 4.3.1): what a message costs its sender, by who sends to whom, while nobody who receives
-//! answers; and what it costs its receiver afterwards. Pulled from its sender's memory, beside pushed.
+//! Concert's figure 10 (section 4.3.1): the cost of a message for its sender, by pattern of senders and receivers,
+//! while no receiver answers. The cost for the receiver is measured afterwards. Pulled from its sender's memory,
+//! beside pushed.
 //!
 //! A round: all processes sleep till the same moment, without that their runtime rests. Then each sends a burst, and computes a
 //! little after each message; it sleeps again, until all have sent; then it receives what is there. A message's cost for its sender
@@ -21,7 +22,7 @@ pub(super) const PROCESSES: u32 = 4;
 /// Messages that a process sends in a round. The first of them are not counted: caches are cold after a sleep.
 const BURST: usize = 32;
 const COLD: usize = 8;
-/// Between two messages: so many iterations at most.
+/// Most iterations between two messages.
 const COMPUTE: u64 = 1000;
 /// From the begin of a round to its bursts, and from there to the receives.
 const LEAD: Duration = Duration::from_millis(4);
@@ -31,7 +32,7 @@ const GO: u32 = 1;
 const DATA: u32 = 2;
 const REPORT: u32 = 3;
 
-/// Who sends to whom.
+/// Pattern of senders and receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Pattern {
     /// One process to another one.
@@ -40,7 +41,7 @@ pub(super) enum Pattern {
     AllToAll,
     /// Each to any other.
     Random,
-    /// The same, but the first one is chosen so many times as often as another one.
+    /// The same, but the first process is chosen that number of times as often as another.
     Hotspot(u64),
     /// All to the first.
     AllToOne,
@@ -67,7 +68,7 @@ impl Pattern {
         }
     }
 
-    /// Whom a process sends to in a round. All know it of all.
+    /// Receivers of a process's messages in a round. All know it of all.
     fn receivers(self, from: u32, processes: u32, round: u32) -> Vec<u32> {
         let mut seed = u64::from(from + 1) << 32 | u64::from(round + 1);
         let mut any = |weights: u64| {
@@ -92,7 +93,7 @@ impl Pattern {
     }
 }
 
-/// What a round has found: nanoseconds for a message.
+/// Result of a round: nanoseconds for a message.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Round {
     pub(super) by: By,
@@ -104,7 +105,7 @@ pub(super) struct Round {
     pub(super) receive_ns: f64,
 }
 
-/// What a process has found.
+/// Result of a process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Report {
     send_ns: Option<f64>,
@@ -227,7 +228,7 @@ fn sleep_until(moment: SystemTime) {
     }
 }
 
-/// What this process has used so far.
+/// Processor time that this process has used.
 pub(super) fn processor_time() -> Result<Duration, Failure> {
     Ok(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?.into())
 }

@@ -34,7 +34,7 @@ pub(crate) struct ProcessArgs {
     raw: bool,
 }
 
-/// What a row measures.
+/// Subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum What {
     /// MPI alone.
@@ -237,7 +237,7 @@ impl Measured {
             let ns = elapsed.as_nanos() as f64 / f64::from(2 * trips);
             self.tell(Round { what, size: bytes, ns, tests: 0.0 })?;
             if what == What::SchedulerPolls {
-                // What tells of room is copied, too: 48 bytes.
+                // The word that tells of room is copied, too: 48 bytes.
                 self.tell(Round { what: What::Copies, size: bytes, ns: copies.floor(), tests: 0.0 })?;
             }
         }

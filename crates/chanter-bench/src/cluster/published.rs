@@ -28,7 +28,7 @@ impl Table2 {
     }
 }
 
-/// A row of tables 3 to 5. What cannot be read in the copies that there are is left out.
+/// A row of tables 3 to 5. Figures that cannot be read in the known copies are left out.
 #[derive(Clone, Copy)]
 pub(super) struct Exercise {
     /// Milliseconds, context switches, and tests.
@@ -89,7 +89,7 @@ pub(super) const TABLES_3_TO_5: [(u32, u32, [Exercise; 4]); 3] = [
 mod tests {
     use super::*;
 
-    /// What the paper itself prints beside the times.
+    /// Other figures that the paper prints beside the times.
     #[test]
     fn the_overheads_are_those_that_the_paper_prints() {
         let printed = [(6.4, 15.9), (6.1, 22.8), (3.8, 11.5), (4.3, 8.9), (1.7, 2.9)];

@@ -1,4 +1,4 @@
-//! What the jobs have said: medians of their rounds.
+//! Results of the jobs: medians of their rounds.
 
 use std::collections::BTreeMap;
 

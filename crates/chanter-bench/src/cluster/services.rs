@@ -1,5 +1,5 @@
-//! What processes ask of each other, and what becomes of it when one stops or dies: jobs of real processes, started by
-//! `launch`, on one node. Calls, remote threads, requests that block, groups beside MPI's collectives, a receiver that has
+//! Requests between processes, also while one of them stops or dies. The jobs are real processes on one node, started
+//! by `launch`. Calls, remote threads, requests that block, groups beside MPI's collectives, a receiver that has
 //! stopped, and how soon a death is known.
 
 mod faults;
@@ -20,7 +20,7 @@ use crate::figures::Finding;
 use crate::measure::median;
 use crate::report::{number, right};
 
-/// What a job does.
+/// Task of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Scene {
     /// Two processes: one asks, one answers.
@@ -187,7 +187,7 @@ pub(super) fn table(rows: &[Row]) -> String {
     table.to_string()
 }
 
-/// What is promised.
+/// The promises.
 pub(super) fn findings(rows: &[Row]) -> Vec<Finding> {
     let get = |name: &str| rows.iter().find(|row| row.row == name).map(|row| row.value);
     let over = |one: &str, other: &str| Some(get(one)? / get(other)?);

@@ -30,7 +30,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Round trips. Each message carries its number. Who is not first answers with what has come.
+    /// Round trips. Each message carries its number. All but the first answer with the message that has come.
     pub(super) async fn talk(&self, form: Form, bytes: usize, trips: u32) -> Result<(), Failure> {
         let mut message = Plain(vec![0_u8; bytes]);
         for trip in 0..trips {

@@ -1,8 +1,8 @@
 //! STING's figure 7: four programs with five statistics each, beside the paper's.
 //!
-//! Each program runs under four ways of scheduling: `lifo` is the paper's (futures that are scheduled, one LIFO
-//! queue for all virtual processors), `default` the same under this library's policy, `delayed` has futures that only
-//! a demand runs, `fibers` is `lifo` with threads that have stacks, as the paper's do. The sizes are always the paper's;
+//! Each program runs under four ways of scheduling: `lifo` is the paper's form: scheduled futures, and one LIFO queue
+//! for all virtual processors. `default` is the same under this library's policy. `delayed` has futures that only a
+//! demand runs. `fibers` is `lifo` with threads that have stacks, as in the paper. The sizes are always the paper's;
 //! where a thread of ours has less to do than the paper's, there is a second case with the paper's grain.
 
 mod paper;
@@ -103,7 +103,7 @@ fn sample(program: &dyn Prepared, load: Load, form: Form, policies: Option<fn() 
     let sample = Sample::new(load.n, elapsed);
     let Some(mut run) = last.filter(|_| !form.is_serial()) else { return Ok(sample) };
     if form == Form::Fibers {
-        // What a fiber takes when it begins to run, if it does not begin on another one's stack.
+        // Memory that a fiber takes when it begins to run, unless it begins on another fiber's stack.
         let stats = &mut run.stats;
         (stats.frames_created, stats.frames_returned) = (stats.stacks_allocated, 0);
         stats.frames_reused = stats.stacks_reused;
@@ -124,7 +124,7 @@ fn find<'a>(measured: &'a [Measured], program: &str, way: &str, vps: usize) -> O
     measured.iter().find(is)?.outcome.as_ref().ok()
 }
 
-/// What figure 7 is held to.
+/// Expectations of figure 7.
 pub(super) fn findings(measured: &[Measured]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for way in ["lifo", "delayed"] {

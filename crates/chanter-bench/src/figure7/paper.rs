@@ -1,4 +1,4 @@
-//! What the paper has: STING (PLDI 1992), figure 7, on a machine of eight MIPS R3000.
+//! The paper's figures: STING (PLDI 1992), figure 7, on a machine of eight MIPS R3000.
 
 /// The paper's columns.
 pub(super) const VPS: [usize; 4] = [1, 2, 4, 8];

@@ -1,5 +1,5 @@
-//! Figure 7 as a picture: for each program the speed-up, and the part of its threads that were stolen, over the
-//! number of virtual processors; the paper's lines are grey.
+//! Figure 7 as a picture. For each program it shows the speed-up, and the part of its threads that were stolen, over
+//! the number of virtual processors. The paper's lines are grey.
 
 use std::error::Error;
 use std::path::Path;
@@ -19,7 +19,7 @@ const COLOURS: [RGBColor; 3] = [RGBColor(200, 30, 40), RGBColor(0, 120, 190), RG
 /// A name, its colour, and its points.
 type Line = (&'static str, RGBColor, Vec<(f64, f64)>);
 
-/// What a row of panels shows of a program.
+/// Quantity that a row of panels shows.
 struct Quantity {
     name: &'static str,
     most: f64,

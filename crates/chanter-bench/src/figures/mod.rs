@@ -368,7 +368,7 @@ pub(crate) fn cases(quick: bool) -> Vec<Case> {
             ("lost-choice", false) => LOST_CHOICES.div_ceil(LOSERS.len() as u64),
             (_, false) | ("idle", true) => case.n,
             (bench, true) if bench.starts_with("swerve") => case.n,
-            // To be shared takes a while; what comes after that is what counts.
+            // Work is shared after a while only, and the time after that counts.
             ("par-fib", true) => case.n,
             // A program has one operation; its size is small already.
             (_, true) if case.n == 1 => 1,
@@ -445,12 +445,12 @@ impl Figure {
     }
 }
 
-/// What the measurements say about each figure.
+/// Findings for each figure, from the measurements.
 pub(crate) fn findings(measured: &[Measured]) -> Vec<Finding> {
     findings_of(all(), measured)
 }
 
-/// What the measurements say about some of them.
+/// Findings for some figures, from the measurements.
 pub(super) fn findings_of(figures: Vec<Figure>, measured: &[Measured]) -> Vec<Finding> {
     figures.into_iter().map(|figure| figure.find(measured)).collect()
 }

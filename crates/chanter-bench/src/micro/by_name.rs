@@ -10,7 +10,7 @@ use super::{on_machine, value_of};
 use crate::case::{Case, Failure, Load, Outcome, Sample, expect, sum_below};
 
 const TAG: u32 = 1;
-/// So many messages are sent before they are received: fewer than a window.
+/// Number of messages that are sent before they are received: fewer than a window.
 const BURST: u64 = 32;
 
 pub(crate) fn cases(vps: usize) -> Vec<Case> {

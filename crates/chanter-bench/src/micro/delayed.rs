@@ -92,7 +92,7 @@ fn checked(
 /// Threads of [`never_demanded`] that ran nevertheless.
 static RAN: AtomicU64 = AtomicU64::new(0);
 
-/// Threads whose value nobody wants: what each takes, its handle included, and that it never runs.
+/// Threads whose value nobody wants: the memory of each, its handle included, and a check that it never runs.
 fn never_demanded(load: Load) -> Outcome {
     let (before, after, elapsed) = on_machine(load.vps, async move {
         let mut threads = Vec::with_capacity(load.n as usize);
@@ -106,7 +106,7 @@ fn never_demanded(load: Load) -> Outcome {
         }
         let elapsed = clock.elapsed();
         let after = resident()?;
-        // Who would run them has a while to do so.
+        // A faulty runtime gets a while to run them.
         chanter::after(Duration::from_millis(20)).await;
         let delayed = threads.iter().filter(|thread| thread.progress() == Progress::Delayed).count();
         expect("threads that are delayed", delayed as u64, load.n)?;

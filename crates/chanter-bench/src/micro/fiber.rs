@@ -12,7 +12,7 @@ use crate::case::{Case, Failure, Load, Outcome, Sample, expect, sum_below};
 use crate::memory::{per_thread, resident};
 use crate::peers::boost;
 
-/// How many fibers block at once: with guards that count as mappings, an OS has room for so many.
+/// Number of fibers that block at once. An OS has room for them even if guards count as mappings.
 const BLOCKED: u64 = 20_000;
 
 pub(crate) fn cases(vps: usize) -> Vec<Case> {

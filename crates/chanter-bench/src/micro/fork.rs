@@ -29,7 +29,7 @@ pub(crate) fn calls(n: u64) -> u64 {
     2 * FIBS[n as usize + 1] - 1
 }
 
-/// The largest that takes at most so many calls.
+/// The largest argument that takes at most that number of calls.
 pub(crate) fn number(most_calls: u64) -> u64 {
     (1..MOST as u64 - 1).rev().find(|n| calls(*n) <= most_calls).unwrap_or(1)
 }

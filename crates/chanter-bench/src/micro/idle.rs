@@ -14,7 +14,7 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
     vec![idle.isolated().at_most_rounds(3).load_of(1, vps)]
 }
 
-/// What the process has used.
+/// Processor time that the process has used.
 pub(super) fn processor_time() -> Result<Duration, Failure> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(|error| Failure::Broken(error.to_string()))?;
     Ok(in_std(usage.user_time()) + in_std(usage.system_time()))

@@ -91,7 +91,7 @@ struct Text {
     words: u64,
 }
 
-/// The text of so many bytes; the last one that was asked for is kept.
+/// A text of that number of bytes. The last one is kept.
 fn text(bytes: u64) -> Arc<Text> {
     static KEPT: Mutex<Option<Arc<Text>>> = Mutex::new(None);
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! `lost-choice`: choices of which one branch loses every time. Nothing of a loser may stay behind.
+//! `lost-choice`: choices that have a branch which loses every time. Nothing of a loser may stay behind.
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell};

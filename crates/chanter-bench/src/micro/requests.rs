@@ -1,5 +1,6 @@
-//! `requests`: what processes of a node ask of each other, here two machines of one virtual processor each, by the memory of the
-//! node: a message of 64 bytes and its answer, a call of as many, and a thread that is spawned there and joined.
+//! `requests`: requests between processes of a node, by its shared memory. Two machines of one virtual processor each
+//! stand for the processes. The requests are a message of 64 bytes and its answer, a call of as many bytes, and a
+//! thread that is spawned and joined.
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -70,7 +71,7 @@ fn within(load: Load, what: What) -> Outcome {
     })
 }
 
-/// What the other process does.
+/// Task of the other process.
 async fn answer(here: &Here, what: What, trips: u64) -> Result<(), Failure> {
     let _serving = here.serve(CALL, |_, words| async move { words }).map_err(broken)?;
     let _offering = here.offer(SPAWN, |_, words| async move { words }).map_err(broken)?;
@@ -87,7 +88,7 @@ async fn answer(here: &Here, what: What, trips: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is timed.
+/// The timed part.
 async fn ask(here: &Here, what: What, trips: u64) -> Result<Duration, Failure> {
     let me = here.open("caller").map_err(broken)?;
     let echo = here.lookup("echo@1").await.map_err(broken)?;

@@ -1,6 +1,6 @@
-//! `round-trip`: a message of 1 KB and its answer between two processes, here two machines of one virtual processor each,
-//! by the cluster's engine of sockets, and by that of a node; beside two OS threads on raw sockets of the same kind, and beside Chanter's streams
-//! with nothing above them.
+//! `round-trip`: a message of 1 KB and its answer between two processes. Two machines of one virtual processor each
+//! stand for the processes. The engines are sockets, and the memory of a node. They stand beside two OS threads on
+//! raw sockets of the same kind, and beside Chanter's streams with nothing above them.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -193,7 +193,7 @@ fn send(engine: &impl Engine, to: u32, request: u64) -> Result<(), Failure> {
 }
 
 fn engine(load: Load, ends: [(Address, OwnedFd); 2]) -> Outcome {
-    // It is woken by the bell.
+    // The notifier wakes it.
     round_trips(
         load,
         ends,

@@ -31,8 +31,8 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
     cases.into_iter().map(|case| case.in_family(FAMILY)).collect()
 }
 
-/// Each operation marks its own place, so that a call and a thread leave the same trace, operations
-/// do not wait for each other's result, and a lost one is seen.
+/// Each operation marks its own place. So a call and a thread leave the same trace, operations do not wait for each
+/// other, and a lost one is seen.
 static MARKS: [AtomicU8; 1 << 16] = [const { AtomicU8::new(0) }; 1 << 16];
 
 fn mark(place: usize, colour: u8) {

@@ -1,5 +1,5 @@
-//! Radiosity and molecular dynamics in jobs of two processes, over jobs of one: by objects in the paper's four versions of the runtime
-//! (figures 14 and 15), and in C and plain MPI.
+//! Radiosity and molecular dynamics in jobs of two processes, over jobs of one. They run by objects in the paper's
+//! four versions of the runtime (figures 14 and 15), and in C and plain MPI.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -176,7 +176,7 @@ fn ms(rows: &[JobRow], program: Job, by: By, processes: u32) -> Option<f64> {
     median(&all)
 }
 
-/// Of so many processes, over the fastest job of one by objects (figure 14); plain MPI over its own.
+/// Speed-up over the fastest job of one process by objects (figure 14). Plain MPI is compared with its own.
 pub(super) fn speed_up(rows: &[JobRow], program: Job, by: By, processes: u32) -> Option<f64> {
     let one = match by {
         By::Objects(_) => {

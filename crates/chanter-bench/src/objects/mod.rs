@@ -72,7 +72,7 @@ impl ObjectsArgs {
     }
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Default)]
 struct Found {
     quick: bool,

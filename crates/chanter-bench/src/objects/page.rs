@@ -298,7 +298,7 @@ mod tests {
         assert!(judged.iter().all(|finding| finding.holds == Some(true)));
         let page = html(&found).unwrap();
         assert!(page.contains("figure 13") && page.contains("figure 11") && page.contains("Base+Stack+Pull"));
-        // What both lack is found.
+        // A gap in both is found.
         found.kernel[2].efficiency = 80.0;
         found.kernel[4].efficiency = 60.0;
         assert_eq!(kernel::findings(&found.kernel)[2].value, Some(1.0));

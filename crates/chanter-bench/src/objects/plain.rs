@@ -49,7 +49,7 @@ impl Built {
         self.folder.path().join(name)
     }
 
-    /// Runs so many processes, and checks what they find. Returns milliseconds.
+    /// Runs that number of processes, and checks their results. Returns milliseconds.
     pub(super) fn run(&self, processes: u32) -> Result<f64, Stop> {
         let broken =
             |why: String| Stop(1, format!("{}, plain MPI, {processes} processes: {why}", self.plain.name));

@@ -53,7 +53,8 @@ pub(super) fn cases(quick: bool) -> Vec<Case> {
     cases
 }
 
-/// How far radiosity's light is from that by parts that are all as small, and from that by particles: all forms have the same.
+/// Distance of radiosity's light from that of equally small parts, and from that of particles. All forms have the
+/// same.
 pub(super) fn accuracy() -> [Finding; 2] {
     let input = Radiosity::input(Size::Paper);
     let solution = Radiosity::serial(&input);

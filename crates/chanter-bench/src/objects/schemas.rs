@@ -71,7 +71,7 @@ impl Costs<'_> {
         self.pair(Pair::new(Schema::Plain, Schema::Plain, Outcome::Ends))
     }
 
-    /// What a pair is compared with: Base that does the same, or as many plain calls.
+    /// A pair's rival: Base that does the same, or as many plain calls.
     fn yardstick(&self, pair: Pair) -> Option<f64> {
         let kept = pair.callee == Schema::ContinuationPassing;
         match pair.outcome {
@@ -87,7 +87,7 @@ impl Costs<'_> {
     }
 }
 
-/// What is promised of calls.
+/// Promises about calls.
 pub(super) fn findings(measured: &[Measured]) -> Vec<Finding> {
     let costs = Costs(measured);
     let mut findings = Vec::new();

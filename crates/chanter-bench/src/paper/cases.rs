@@ -99,8 +99,8 @@ fn average(sum: u64, count: u64) -> Option<f64> {
     (count > 0).then(|| sum as f64 / count as f64)
 }
 
-/// Runs each form of each program that was measured once more, for the bytes of its hosts: to record them takes
-/// time, and so the runs that are timed do not.
+/// Runs each measured form of each program once more, for the bytes of its hosts. To record them takes time, so the
+/// timed runs do not.
 pub(super) fn count_hosts(measured: &mut [Measured], size: Size) -> Result<(), Failure> {
     let is_measured = |measured: &[Measured], program: &str| {
         measured.iter().any(|m| m.case.bench == program && m.case.variant == PARASITES && m.outcome.is_ok())

@@ -34,7 +34,7 @@ pub(crate) struct PaperArgs {
     /// Small inputs, three rounds
     #[arg(long)]
     quick: bool,
-    /// Virtual processors: each program runs on 1 to so many; by default one for each processor
+    /// Most virtual processors: each program runs on 1 up to this number; by default one for each processor
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
     vps: Option<u16>,
     /// Also write JSON lines to this file; `-` writes them to standard output instead of the tables
@@ -48,7 +48,7 @@ pub(crate) struct PaperArgs {
     strict: bool,
 }
 
-/// What a report is made of.
+/// Parts of a report.
 struct Found {
     measured: Vec<Measured>,
     findings: Vec<figures::Finding>,

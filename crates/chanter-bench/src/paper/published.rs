@@ -1,4 +1,4 @@
-//! What the papers report, typed in from them.
+//! Figures of the papers, typed in from them.
 
 /// A row of table 2 of Featherweight Threads: "thread and communication statistics for stop-the-world GC", as its
 /// section 6.2 explains them. `None` where the paper has none.
@@ -70,7 +70,7 @@ pub(super) const FIGURE_16: [(&str, f64, f64); 3] = [
     ("figure-16-parallel", 724_000.0, 412_000.0),
 ];
 
-/// What a paper says of a program's speed-up in words or numbers; figure 11 of Featherweight Threads is a picture.
+/// A program's speed-up as a paper gives it, in words or numbers. Figure 11 of Featherweight Threads is a picture.
 pub(super) fn speed_up(program: &str) -> &'static str {
     match program {
         "par-fib" => "without parasites it ran out of memory; with them it scales",

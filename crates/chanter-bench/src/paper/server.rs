@@ -25,7 +25,7 @@ const COUNTED: u64 = 500;
 /// OS threads that ask.
 const CLIENTS: u64 = 4;
 
-/// What a server did.
+/// Counts of a server.
 struct Served {
     elapsed: Duration,
     stats: Stats,
@@ -51,7 +51,7 @@ pub(super) fn cases() -> Vec<Case> {
     FORMS.into_iter().map(case).collect()
 }
 
-/// What happens in a run that records births: its time means nothing.
+/// A run that records births. Its time means nothing.
 pub(super) fn counted(form: Form) -> Result<Stats, Failure> {
     Ok(serve(&Site::new()?, form, COUNTED, true)?.stats)
 }
@@ -65,7 +65,7 @@ fn mode(form: Form) -> Mode {
     }
 }
 
-/// Serves so many connections, and looks at each reply and at the log.
+/// Serves that number of connections, and checks each reply and the log.
 fn serve(site: &Site, form: Form, connections: u64, births: bool) -> Result<Served, Failure> {
     site.ripen();
     let lines = Arc::new(AtomicU64::new(0));
@@ -92,7 +92,8 @@ fn serve(site: &Site, form: Form, connections: u64, births: bool) -> Result<Serv
     Ok(Served { elapsed, stats: machine.stats(), messages: 2 * taken + 2 * lines })
 }
 
-/// Asks for the file so many times, a connection each. Every reply has to be the first one, which is the file.
+/// Asks for the file that number of times, by a connection each. Every reply has to be the first one, which is the
+/// file.
 fn ask_all(addr: SocketAddr, connections: u64) -> Result<(), Failure> {
     let body: Vec<u8> = (b'a'..=b'z').cycle().take(LENGTH).collect();
     let first = OnceLock::new();

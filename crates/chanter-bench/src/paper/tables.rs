@@ -1,4 +1,4 @@
-//! What was found, as tables next to the papers'.
+//! Results, as tables next to the papers'.
 
 use chanter_programs::kit::Form;
 use comfy_table::{Cell, Table, presets};
@@ -11,7 +11,7 @@ use crate::yardstick::{PLAIN, Yardstick};
 
 /// A table with its title and what is to be said of it.
 pub(super) struct Sheet {
-    /// What the page calls it.
+    /// Name on the page.
     pub(super) id: &'static str,
     pub(super) title: &'static str,
     pub(super) note: &'static str,

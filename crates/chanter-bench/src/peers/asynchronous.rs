@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::case::{Failure, Load, Outcome, Sample, expect, sum_below};
 use crate::memory::{per_thread, resident};
 
-/// Tokio's strongest flavour for that many processors.
+/// Tokio's strongest flavour for this number of processors.
 pub(crate) fn runtime(vps: usize) -> Result<Runtime, Failure> {
     build(&mut strongest(vps))
 }

@@ -1,8 +1,8 @@
 //! `endless`: short requests while a computation that does not end runs on every virtual processor.
 //!
-//! The computations never yield. A runtime without hand-over answers nothing until they end; so the
-//! requests of a peer are given up on after a while, when the computations are told to stop. What counts
-//! is the latency that one in a hundred exceeds, from the time when the request was to come.
+//! The computations never yield. A runtime without hand-off answers nothing until they end. So after a while the
+//! computations of a peer are told to stop, and its requests are given up. The result is the latency that one in a
+//! hundred exceeds, counted from the time when the request was to come.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
     ]
 }
 
-/// What the computations share.
+/// State that the computations share.
 #[derive(Clone, Default)]
 struct Endless {
     begun: Arc<AtomicUsize>,

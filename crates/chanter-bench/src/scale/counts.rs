@@ -1,4 +1,4 @@
-//! What an operation costs on 1 to 16 virtual processors, counted rather than timed, so that cores do not matter.
+//! Cost of an operation on 1 to 16 virtual processors, counted rather than timed, so that cores do not matter.
 //!
 //! Instructions are callgrind's, of this program. Read-modify-writes are counted by the library's own atomics, in a build of
 //! `programs/examples/scale.rs` with `--cfg tally`. Of either, a run is compared with one of twice the size: what the start
@@ -20,10 +20,10 @@ use super::{Stop, command};
 
 /// The rows that are counted.
 const COUNTED: [&str; 4] = ["pairs-64/hosts", "many", "choice-8", "timers"];
-/// An operation may cost so many times what it costs on one virtual processor.
+/// Most that an operation may cost, over its cost on one virtual processor.
 const FLAT: f64 = 1.1;
 
-/// Of one row on so many virtual processors, for each operation.
+/// Counts of one row on a number of virtual processors, for each operation.
 #[derive(Serialize)]
 struct Count {
     row: &'static str,
@@ -36,7 +36,7 @@ struct Count {
     words: BTreeMap<String, u64>,
 }
 
-/// What the program with `--cfg tally` has printed.
+/// Output of the program with `--cfg tally`.
 #[derive(Default)]
 struct Tally {
     operations: f64,

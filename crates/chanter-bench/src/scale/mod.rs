@@ -1,8 +1,8 @@
 //! `chanter-bench scale`: what more virtual processors bring, and what they cost.
 //!
 //! Each row of `programs/scale` is timed on one virtual processor and on two, from a cold start, in a process of its own, in
-//! turns. Then a few rows are *counted* on up to sixteen virtual processors, on however many cores there are
-//! (`counts`): instructions, and read-modify-writes of words that more than one OS thread writes, for each operation.
+//! turns. Then a few rows are *counted* on up to sixteen virtual processors, on any number of cores (`counts`).
+//! Counted are instructions, and read-modify-writes of words that several OS threads write, for each operation.
 
 mod counts;
 
@@ -20,7 +20,7 @@ use super::measure::Measured;
 use super::process::cores;
 use super::{Stop, json_out, known, measure_all, report, show, table_of};
 
-/// What the time on one virtual processor is to be, over that on two, by the beginnings of rows' names.
+/// Aims for the time on one virtual processor over that on two, by the beginnings of rows' names.
 const FLOORS: [(&str, f64); 13] = [
     ("pairs-1/", 1.0),
     ("pairs-8/", 1.8),

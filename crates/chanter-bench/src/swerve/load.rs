@@ -1,4 +1,4 @@
-//! What is done to a server: `wrk`, `httperf`, and a crowd that is silent.
+//! Load of a server: `wrk`, `httperf`, and many silent connections.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -149,7 +149,7 @@ pub(super) fn idle(server: &Running, crowd: u64) -> Outcome {
         return Err(Failure::Unavailable(format!("only {allowed} descriptors are allowed")));
     }
     let unknown = || Failure::Unavailable("no /proc here to tell of memory".to_owned());
-    // What the server needs for its first few is not counted.
+    // The memory for the first few is not counted.
     let warm = connect(server, 16)?;
     sleep(Duration::from_millis(100));
     let before = process::resident(server.pid()).ok_or_else(unknown)?;

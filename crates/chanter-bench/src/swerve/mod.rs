@@ -2,7 +2,7 @@
 //!
 //! - `server` starts the servers, each a process of its own, and sees that they give the same answers;
 //!   `peer` is the one by Tokio and hyper.
-//! - `load` is what is done to them: `wrk`, `httperf` as in the paper, a crowd that is silent.
+//! - `load` is what is done to them: `wrk`, `httperf` as in the paper, and many silent connections.
 //! - `page` draws the plots and writes the report.
 //!
 //! Rounds of servers that are compared are interleaved. On one virtual processor the server is kept to
@@ -223,7 +223,7 @@ fn with(site: &Shared, kind: Kind, load: Load, study: impl Fn(&Running) -> Outco
     outcome
 }
 
-/// What a person wants to know: replies a second, and how long they took.
+/// The table for people: replies a second, and how long they took.
 fn table(measured: &[Measured]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);

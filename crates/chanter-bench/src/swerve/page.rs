@@ -22,7 +22,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(60, 60, 60),
 ];
 
-/// What the paper found at 2500 connections a second, on 16 cores.
+/// The paper's figures at 2500 connections a second, on 16 cores.
 const PAPER: [(&str, f64); 3] = [("synchronous", 1610.0), ("hosts", 1580.0), ("parasites", 2230.0)];
 
 struct Line {

@@ -1,12 +1,12 @@
 //! The peer: the same files, the same headers, by Tokio and hyper, as a user of both would write it.
 //!
-//! It answers GET and HEAD with the bytes that Swerve answers (the comparison is part of the run), and
-//! leaves out what costs Swerve time and no request here needs: listings, redirects, the log, limits on
-//! how long a client may take, links that may not lead out. What is left out favours the peer.
+//! It answers GET and HEAD with the bytes of Swerve's answers; the comparison is part of the run. It leaves out the
+//! parts that no request here needs: listings, redirects, the log, time limits of clients, and the check of links.
+//! The missing parts favour the peer.
 //!
-//! Two ways with files: *in place*, on the worker that serves the connection, which is the fastest while
-//! memory holds them, and Tokio's own `tokio::fs`, on its pool of OS threads, which never makes a worker
-//! wait for a disk. Swerve does both: in place what is in memory, elsewhere what is not.
+//! It opens files in two ways. *In place*, on the worker that serves the connection, is the fastest while memory
+//! holds them. Tokio's own `tokio::fs`, on its pool of OS threads, never makes a worker wait for a disk. Swerve does
+//! both: in place what is in memory, elsewhere what is not.
 
 use std::convert::Infallible;
 use std::fs::Metadata;
@@ -181,7 +181,7 @@ fn beneath(directory: &Path, raw: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// What an entity tag of Swerve's has beside the length and the time: so the same requests get the same answers.
+/// Part of Swerve's entity tags beside the length and the time. With it the same requests get the same answers.
 fn digest(file: &Metadata) -> u64 {
     let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()].map(|time| time as u64);
     [file.ino(), file.len()].into_iter().chain(times).fold(0xcbf2_9ce4_8422_2325_u64, |hash, word| {
@@ -190,7 +190,7 @@ fn digest(file: &Metadata) -> u64 {
     })
 }
 
-/// What tells one version of a file from another, written as Swerve writes it.
+/// Tag of one version of a file, written as Swerve writes it.
 struct Validators {
     etag: String,
     modified: Option<SystemTime>,

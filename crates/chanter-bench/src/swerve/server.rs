@@ -57,7 +57,7 @@ impl Site {
         sleep(AGE.saturating_sub(self.since.elapsed()));
     }
 
-    /// What is served.
+    /// The served folder.
     pub(crate) fn www(&self) -> PathBuf {
         self.folder.path().join("www")
     }
@@ -110,7 +110,7 @@ impl Running {
         let digits = line.trim_end().trim_end_matches('/').rsplit(':').next().unwrap_or("");
         let port: u16 = digits.parse().map_err(|_| Failure::Broken(format!("no port in {line:?}")))?;
         running.addr.set_port(port);
-        // What it says later would block it if nobody read it.
+        // Its later output would block it if nobody read it.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         running.answers()
     }
@@ -206,7 +206,7 @@ pub(super) fn absent(program: &str, package: &str) -> Failure {
     Failure::Unavailable(format!("no `{program}` here (Debian's `{package}`; `--setup` installs it)"))
 }
 
-/// Whether the peer gives the answers that Swerve gives, byte for byte but for the date and the order of headers.
+/// Whether the peer gives Swerve's answers, byte for byte, except for the date and the order of headers.
 pub(super) fn compare(site: &Site) -> Result<(), Failure> {
     let swerve =
         Running::start(Kind::Swerve { mode: "parasites", logs: false, keeps: true }, 1, site, false)?;
@@ -265,7 +265,7 @@ fn without_date(answer: &[u8]) -> Vec<u8> {
     all
 }
 
-/// What the programs of the bench are called, and their packages.
+/// Names of the bench's programs, and their packages.
 pub(super) const PACKAGES: [(&str, &str); 3] =
     [("wrk", "wrk"), ("httperf", "httperf"), ("nginx", "nginx-light")];
 

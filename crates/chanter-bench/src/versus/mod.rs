@@ -151,7 +151,7 @@ fn systems(
     Ok((systems.leak(), missing))
 }
 
-/// Each program on so many processors by each system that has it. The cases of a row are a family.
+/// Each program, on each number of processors, by each system that has it. The cases of a row are a family.
 fn cases<'a>(
     systems: &'static [System],
     programs: impl Iterator<Item = &'a Program>,
@@ -185,7 +185,7 @@ fn cases<'a>(
     cases
 }
 
-/// For `bench figures`: every row, over the peers that are set up. What is not is said in a line.
+/// For `bench figures`: every row, over the peers that are set up. A line names each system that is not.
 pub(super) fn figure_cases(quick: bool) -> Result<Vec<Case>, Stop> {
     let folder = match system::folder(None) {
         Ok(folder) => folder,
@@ -206,7 +206,7 @@ pub(super) fn figure_cases(quick: bool) -> Result<Vec<Case>, Stop> {
     Ok(cases(systems, PROGRAMS.iter(), &[1, 2], quick).into_iter().map(rounds).collect())
 }
 
-/// What was found about each row that a peer is in.
+/// Findings about each row that has a peer.
 pub(super) fn findings(measured: &[Measured]) -> Vec<Finding> {
     findings_of(&row::rows(measured))
 }

@@ -1,4 +1,4 @@
-//! Rows: a program on so many processors, by all who have it.
+//! Rows: a program on a number of processors, by all systems that have it.
 
 use comfy_table::{Cell, Table, presets};
 use serde::Serialize;
@@ -33,7 +33,7 @@ impl Entry<'_> {
     }
 }
 
-/// A program on so many processors: who has done it.
+/// A program on a number of processors, and the systems that have run it.
 pub(super) struct Row<'a> {
     program: &'a str,
     vps: usize,
@@ -116,7 +116,7 @@ impl Row<'_> {
     }
 }
 
-/// What the rows say of single peers, and of two processors beside one.
+/// Findings about single peers, and about two processors beside one.
 pub(super) fn floors(rows: &[Row<'_>]) -> Vec<Finding> {
     let time = |program: &str, vps, system: &str| {
         let row = rows.iter().find(|row| row.program == program && row.vps == vps)?;

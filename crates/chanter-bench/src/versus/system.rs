@@ -31,7 +31,7 @@ pub(super) struct System {
     pub(super) version: String,
     /// `program`, or `program/variant`.
     pub(super) programs: Vec<String>,
-    /// What comes before a program, its size and the processors.
+    /// Arguments before a program, its size and the processors.
     command: Vec<OsString>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Missing {
     pub(super) why: String,
 }
 
-/// What a run says about itself.
+/// A run's report about itself.
 #[derive(Deserialize)]
 pub(super) struct Said {
     pub(super) seconds: f64,
@@ -128,7 +128,7 @@ fn cache() -> PathBuf {
     cache.unwrap_or_else(std::env::temp_dir).join("chanter/peers")
 }
 
-/// In a peer's place, says that it is set up: from which sources, on the first line, and what it is.
+/// File in a peer's folder that marks it as set up. Its first line names the sources, and the rest names the system.
 const MARK: &str = "set-up";
 
 fn set_up(source: &Path, place: &Path) -> Result<String, String> {
@@ -137,7 +137,7 @@ fn set_up(source: &Path, place: &Path) -> Result<String, String> {
     let in_words = |error: std::io::Error| error.to_string();
     let mark = place.join(MARK);
     std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
-    // What fails half-way is not set up.
+    // A set-up that fails half-way does not count.
     if mark.exists() {
         std::fs::remove_file(&mark).map_err(in_words)?;
     }
@@ -177,7 +177,7 @@ pub(super) fn parted(listed: &str) -> (&str, &str) {
 }
 
 impl System {
-    /// What it lists and the contract does not have.
+    /// Programs that it lists and the contract does not have.
     pub(super) fn strangers(&self) -> impl Iterator<Item = &String> {
         let is_known = |listed: &str| PROGRAMS.iter().any(|program| program.name == parted(listed).0);
         self.programs.iter().filter(move |listed| !is_known(listed))

@@ -18,8 +18,8 @@ const OVER: u32 = 2;
 const BYTES: usize = 1024;
 /// Messages of a stream.
 const STREAM: u32 = 10_000;
-/// Pairs of streams in a round. The OS puts processes that have rested on one core, now and then, which takes a stream half as long again:
-/// the median of a few would tell of that.
+/// Pairs of streams in a round. Now and then the OS puts processes that have rested on one core. A stream then takes
+/// half as long again, and the median of a few would show it.
 const STREAMS: u32 = 12;
 /// Threads that send to the one who has stopped.
 const STUCK: usize = 16;
@@ -65,7 +65,8 @@ pub(super) async fn stopped(here: &Here, args: &SceneArgs) -> Result<(), Failure
     let mut sent = 0;
     stream(&me, taker).await?;
     for _ in 0..STREAMS * args.rounds {
-        // As long as it takes below until none of them gets on: whoever has rested starts on a core that sleeps.
+        // As long as it takes below until none of them gets on. A process that has rested starts on a core that
+        // sleeps.
         after(REST).await;
         let well = stream(&me, taker).await?;
         say(WELL, well)?;

@@ -198,7 +198,7 @@ async fn served_meanwhile(here: &Here, n: u32) -> Result<(), Failure> {
     say(UNSERVED, f64::from(n - served))
 }
 
-/// Requests that nobody waits for, some of which block: in which order they begin.
+/// Order in which requests begin that nobody waits for. Some of them block.
 async fn in_order(here: &Here, n: u32) -> Result<(), Failure> {
     let there = here.at(1);
     let clock = Instant::now();

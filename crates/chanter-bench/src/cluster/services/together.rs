@@ -1,5 +1,6 @@
-//! Barriers and sums of 128 threads in two processes, beside MPI's of the two processes alone, and beside what it takes to resume as
-//! many threads where no process talks to another: each of the two has a barrier of its own 64, at the same time.
+//! Barriers and sums of 128 threads in two processes. They stand beside MPI's between the two processes alone, and
+//! beside the time to resume as many threads without talk between processes. For the latter each process has a
+//! barrier of its own 64 threads, at the same time.
 
 use std::sync::Arc;
 use std::time::Instant;
