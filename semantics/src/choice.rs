@@ -32,7 +32,7 @@ pub enum Base {
 pub struct Offer {
     /// The base event.
     pub base: Base,
-    /// What takes the place of its result: the outermost `wrap` around it.
+    /// Replacement of its result: the outermost `wrap` around it.
     pub wrap: Option<Constant>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn is_blocked(frame: &Frame) -> bool {
     matches!(frame, Frame::RBlock(_) | Frame::SBlock(..) | Frame::CBlock(_))
 }
 
-/// What a blocked frame waits for.
+/// Operations that a blocked frame waits for.
 pub(crate) fn waits(frame: &Frame) -> Vec<Wait> {
     match frame {
         Frame::RBlock(channel) => vec![Wait::Receive(channel.clone())],

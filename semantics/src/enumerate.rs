@@ -41,7 +41,7 @@ impl Default for Limits {
 pub struct Exceeded {
     /// The limits that were too low.
     pub limits: Limits,
-    /// What was found up to then.
+    /// The outcomes that were found up to then.
     pub found: BTreeSet<Outcome>,
 }
 

@@ -47,7 +47,7 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 enum Message {
     Constant(i64),
-    /// What was received last.
+    /// The last received value.
     Last,
 }
 

@@ -6,8 +6,8 @@
 //! * [`generate`]: random well-formed programs, for property tests.
 //! * [`runtime`]: the same program on a real [`chanter::Machine`], under random schedules.
 //!
-//! What the runtime shows must be among what the semantics allows; and over many schedules the
-//! runtime should show all of it. `README.md` maps rules to code and lists deviations.
+//! Each outcome of the runtime must be one that the semantics allows. Over many schedules the runtime should show all
+//! of them. `README.md` maps rules to code and lists deviations.
 //!
 //! ```
 //! use chanter_semantics::{Limits, enumerate, runtime::{Runner, Setup}, term::*};

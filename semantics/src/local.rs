@@ -9,7 +9,7 @@ use crate::state::{Control, Frame, Host, Stack};
 use crate::term::Term;
 use crate::value::{Env, Value};
 
-/// What a local transition leads to.
+/// Result of a local transition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
     /// The rule.

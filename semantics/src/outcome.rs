@@ -60,16 +60,16 @@ pub enum End {
     Stuck,
 }
 
-/// What one computation saw, and how it came to rest.
+/// Visible part of one computation, and how it came to rest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StrandOutcome {
-    /// What it saw.
+    /// The things that it saw.
     pub log: Vec<Observation>,
     /// How it came to rest.
     pub end: End,
 }
 
-/// What can be seen of a program that has come to rest: each computation's part, by name.
+/// Visible part of a program that has come to rest: each computation's part, by name.
 #[derive(Clone, Default, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Outcome(pub BTreeMap<Name, StrandOutcome>);
 

@@ -67,7 +67,7 @@ pub struct Stack {
     pub spawned: u16,
     /// How many channels it has made.
     pub channels: u16,
-    /// What it has seen.
+    /// The things that it has seen.
     pub log: Vec<Observation>,
     /// Its frames.
     pub k: Cont,
@@ -90,11 +90,11 @@ impl Stack {
 /// A control state's expression, environment and stack: `e, r, k`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Control {
-    /// What is being evaluated.
+    /// The term under evaluation.
     pub exp: Exp,
     /// Where its variables are bound.
     pub env: Env,
-    /// What is to be done with the result.
+    /// The frames that use the result.
     pub stack: Stack,
 }
 
@@ -102,7 +102,7 @@ pub struct Control {
 /// the halt state is left out of the [`State`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Host {
-    /// What is being evaluated, in a control state.
+    /// The term under evaluation, in a control state.
     pub control: Option<Control>,
     /// `k̄`, in the order of their names.
     pub stacks: Vec<Arc<Stack>>,
@@ -133,8 +133,8 @@ impl Host {
 
 /// The global state, `𝒯`.
 ///
-/// Thread identifiers are fresh and never seen, so the map is a list, kept in the order of the
-/// computations' names: states that differ in identifiers only are equal.
+/// Thread identifiers are fresh and never seen. So the map is a list in the order of the computations' names, and
+/// states that differ only in identifiers are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// The threads that have not halted.
@@ -167,7 +167,7 @@ impl State {
         self.ended.insert(stack.name.clone(), Arc::new(part));
     }
 
-    /// What can be seen of this state, to which no rule applies.
+    /// Visible part of this state, to which no rule applies.
     pub fn outcome(&self) -> Outcome {
         let mut parts: BTreeMap<_, _> =
             self.ended.iter().map(|(name, part)| (name.clone(), (**part).clone())).collect();

@@ -231,7 +231,7 @@ impl fmt::Display for Exp {
             Term::Lambda(x, body) => write!(f, "(λ{}. {body})", x.as_deref().unwrap_or("_")),
             Term::Apply(function, argument) => match &**function {
                 Term::Lambda(Some(x), body) => write!(f, "let {x} = {argument} in {body}"),
-                // What is bound in the first is not in scope in the rest.
+                // Bindings of the first are not in scope in the rest.
                 Term::Lambda(None, body) => match &**argument {
                     Term::Apply(..) => write!(f, "({argument}); {body}"),
                     _ => write!(f, "{argument}; {body}"),

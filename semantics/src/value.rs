@@ -8,9 +8,8 @@ use crate::term::{Constant, Exp, Var};
 /// The name of a computation: which spawn of which spawn it is. The program itself is `t`, its
 /// second spawn `t.1`.
 ///
-/// The paper asks for fresh names only. These are fresh, and do not depend on the order in which
-/// computations take their steps: so states that differ in history only are equal, and the runtime
-/// gives the same names.
+/// The paper asks for fresh names only. These are fresh, and do not depend on the order of the computations' steps.
+/// So states that differ only in history are equal, and the runtime gives the same names.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Vec<u16>);
 
@@ -30,7 +29,7 @@ impl Name {
 /// The name of a channel, `c`: which of the channels that its maker made.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelName {
-    /// Who made it.
+    /// Its maker.
     pub maker: Name,
     /// How many its maker had made before.
     pub index: u16,

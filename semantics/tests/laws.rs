@@ -1,4 +1,4 @@
-//! What holds of every program, by the semantics alone.
+//! Laws of every program, by the semantics alone.
 
 use chanter_semantics::generate::{Sketch, programs, tiny_programs};
 use chanter_semantics::{Limits, enumerate, enumerate_by_every_rule};

@@ -1,7 +1,7 @@
 //! The tasks of this workspace: `cargo xtask help`.
 //!
-//! A step is a script in `ci/` that also runs alone; a task is one step or several. What is here
-//! only gets the machine ready, calls the steps in order, and says how they went.
+//! A step is a script in `ci/` that also runs alone; a task is one step or several. This program gets the machine
+//! ready, calls the steps in order, and says how they went.
 
 mod steps;
 mod system;
@@ -26,7 +26,7 @@ The tasks of this workspace. Each runs scripts of ci/, which also run alone.
 Missing system packages and toolchain components are installed where that is possible.
 ";
 
-/// What continuous integration checks, cheap and telling steps first.
+/// Steps of continuous integration, cheap and telling ones first.
 const CI: [&str; 8] = ["fmt", "clippy", "docs", "test", "mpi", "loom", "examples", "smoke"];
 
 fn main() -> ExitCode {

@@ -54,7 +54,7 @@ impl Jobs {
             idle.send(()).await.unwrap();
             self.asleep.store(true, Ordering::SeqCst);
             if let Some(job) = self.take() {
-                // Who has seen us asleep is about to ring.
+                // A waker that has seen us asleep is about to notify us.
                 if !self.asleep.swap(false, Ordering::SeqCst) {
                     self.bell.recv().await.unwrap();
                 }

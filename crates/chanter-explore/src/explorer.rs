@@ -21,18 +21,18 @@ pub const REPLAY: &str = "CHANTER_EXPLORE_REPLAY";
 /// Where parasites begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parasites {
-    /// Where they are spawned, at once, until they first block; whoever
-    /// unblocks them runs them. Nobody comes in between.
+    /// Where they are spawned, at once, until they first block. Then their unblocker runs them. Nobody comes in
+    /// between.
     InPlace,
-    /// Like hosts, as if each had been promoted for a hungry processor.
+    /// Like hosts, as if each had been promoted for a processor that searches for work.
     AsHosts,
 }
 
 /// Runs a program under many schedules, one after the other, on the calling OS
 /// thread, until one fails.
 ///
-/// Without a strategy, all three run: 1,000 random schedules, 1,000 of PCT with
-/// depth 3, and then every schedule with at most 3 preemptions, up to 100,000.
+/// Without a strategy, all three run: 1,000 random schedules, 1,000 of PCT with depth 3, and then up to 100,000
+/// schedules with at most 3 preemptions.
 ///
 /// ```
 /// use chanter::prelude::*;
@@ -95,16 +95,15 @@ impl Explorer {
         self
     }
 
-    /// Runs `schedules` schedules of probabilistic concurrency testing: it
-    /// finds a bug that needs `depth` ordering constraints among n threads and
-    /// k steps with a probability of at least 1/(n k^(depth-1)) each time.
+    /// Runs `schedules` schedules of probabilistic concurrency testing. Take a bug that needs `depth` ordering
+    /// constraints among n threads and k steps. Each schedule finds it with a probability of at least 1/(n
+    /// k^(depth-1)).
     pub fn pct(mut self, schedules: u64, depth: u32) -> Self {
         self.phases.push(Phase::Pct { schedules, depth });
         self
     }
 
-    /// Runs every schedule with at most [so many](Self::preemptions)
-    /// preemptions, each once.
+    /// Runs every schedule within the bound on [preemptions](Self::preemptions), each once.
     pub fn exhaustive(mut self) -> Self {
         self.phases.push(Phase::Exhaustive);
         self
@@ -138,7 +137,7 @@ impl Explorer {
         self
     }
 
-    /// At most so many schedules of an exhaustive search; 100,000 if not set.
+    /// Most schedules of an exhaustive search; 100,000 if not set.
     pub fn schedules(mut self, most: u64) -> Self {
         self.schedules = most;
         self
@@ -157,12 +156,11 @@ impl Explorer {
         self
     }
 
-    /// Whether timers may fire while threads are ready, so that work races with its
-    /// time-out; if not set, they may in random and PCT schedules, and not in an
-    /// exhaustive search, where each counts as a preemption.
+    /// Whether timers may fire while threads are ready, so that work races with its time-out. By default they may in
+    /// random and PCT schedules. In an exhaustive search, where each counts as a preemption, they may not.
     ///
-    /// The clock is then one more thread that could run: it jumps to the next timer,
-    /// and the threads that were ready have a turn before it jumps again. Timers keep
+    /// The clock is then one more thread that could run. It jumps to the next timer, and the ready threads have a
+    /// turn before it jumps again. Timers keep
     /// their order. Without it they fire when no thread is ready, as if the
     /// machine were fast and every time-out long enough.
     ///
@@ -188,11 +186,9 @@ impl Explorer {
     /// the first failure. (In an exhaustive search a schedule that turns out to be
     /// like an earlier one is not finished, and does not count.)
     ///
-    /// A schedule begins with what `program` returns as the main thread, and
-    /// ends when that ends; threads that are left are dropped. It fails if
-    /// the main thread panics or returns an error, if another thread panics
-    /// and nobody joins it, if nothing can run any more, or if it takes too
-    /// long.
+    /// The future that `program` returns is the main thread of a schedule. The schedule ends with it, and other
+    /// threads are dropped then. A schedule fails if the main thread panics or returns an error, or if another thread
+    /// panics and nobody joins it. It also fails if nothing can run any more, or if it takes too long.
     ///
     /// # Panics
     /// On a thread of a machine.

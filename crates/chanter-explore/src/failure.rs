@@ -1,4 +1,4 @@
-//! What went wrong in a schedule, and how to see it again.
+//! A failure of a schedule, and how to see it again.
 
 use std::fmt;
 
@@ -11,17 +11,17 @@ use crate::trace::Step;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// What happened.
+    /// Kind of the failure.
     pub kind: FailureKind,
     /// Which strategy found it, with its seed.
     pub strategy: String,
     /// Every decision that led there: [replay](crate::Explorer::replay) it.
     pub schedule: Schedule,
-    /// Who ran, turn by turn.
+    /// The threads that ran, turn by turn.
     pub turns: Vec<u64>,
     /// Turns and operations until it failed.
     pub steps: u64,
-    /// What happened, step by step; nothing if it did not happen again.
+    /// Steps of the schedule; empty if the failure did not happen again.
     pub trace: Vec<Step>,
     /// Whether the schedule failed again when it was run again. If not, the
     /// program does something that the explorer cannot see: it reads a clock,
@@ -45,7 +45,7 @@ pub enum FailureKind {
         /// that ran starved them, or nobody woke them. If there are none, all
         /// of them were busy: a livelock.
         starved: Vec<u64>,
-        /// What the threads were doing.
+        /// State of each thread.
         threads: Deadlock,
     },
     /// The same decisions led elsewhere: the program is not deterministic.

@@ -1,11 +1,11 @@
-//! What an exploration found.
+//! Result of an exploration.
 
 use std::fmt;
 
 use crate::explorer::REPLAY;
 use crate::failure::Failure;
 
-/// What an exploration found.
+/// Result of an exploration.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[must_use = "a report may hold a failure: `unwrap` it, or look"]

@@ -9,12 +9,11 @@ use crate::explorer::Parasites;
 /// sent and [replayed](crate::Explorer::replay).
 ///
 /// At each decision the alternatives are numbered, and 0 is the ordinary one:
-/// the running thread goes on, or the oldest thread that is ready runs. As text:
-/// a version, how parasites start (`p`: in place, `h`: as hosts), `t` if timers
-/// could fire early, a dot, and for each decision other than 0 how many zeros
-/// come before it, and itself as a letter (`a` is 1) or, beyond `z`, as a number in
-/// parentheses. What follows a `-` says what the program looked like at some of the
-/// decisions, so that another program is told: without it, that may not be noticed.
+/// the running thread goes on, or the oldest thread that is ready runs. As text it has a version, how parasites start
+/// (`p`: in place, `h`: as hosts), `t` if timers could fire early, and a dot. Then comes each decision other than 0,
+/// behind the number of zeros before it. A decision is a letter (`a` is 1), or beyond `z` a number in parentheses.
+/// The part behind a `-` describes the program at some of the decisions. With it a schedule of another program is
+/// noticed.
 ///
 /// ```
 /// # use chanter_explore::Schedule;
@@ -30,14 +29,14 @@ pub struct Schedule {
     marks: Marks,
 }
 
-/// What a program looked like: six bits at every 2^`spacing`-th decision.
+/// Description of a program: six bits at every 2^`spacing`-th decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Marks {
     spacing: u32,
     marks: Vec<u8>,
 }
 
-/// Marks in a schedule: so many at most.
+/// Most marks in a schedule.
 const MARKS: usize = 48;
 
 /// The digits of marks.
@@ -79,7 +78,7 @@ impl Schedule {
         &self.decisions
     }
 
-    /// What the program has to look like at a decision, if that is known.
+    /// Expected description of the program at a decision, if it is known.
     pub(crate) fn mark(&self, decision: usize) -> Option<u8> {
         let Marks { spacing, marks } = &self.marks;
         let after = decision + 1;

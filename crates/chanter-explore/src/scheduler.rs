@@ -29,7 +29,7 @@ struct State {
     threads: Vec<Known>,
     /// The thread that runs, and has been told to pause.
     pausing: Option<u64>,
-    /// Who was chosen instead, or to be next.
+    /// The thread that was chosen instead, or to be next.
     chosen: Option<u64>,
     /// A timer is set.
     has_timer: bool,
@@ -38,7 +38,7 @@ struct State {
     clock_yields_to: Vec<u64>,
     /// The schedule is told step by step.
     trace: Option<Trace>,
-    /// What the program looks like so far.
+    /// Description of the program so far.
     shape: u64,
     run: Run,
     over: bool,
@@ -47,7 +47,7 @@ struct State {
     alternatives: Vec<u64>,
 }
 
-/// What the scheduler knows of a thread.
+/// The scheduler's record of a thread.
 #[derive(Clone, Default)]
 struct Known {
     /// It was told to pause: its next operation goes ahead.
@@ -58,13 +58,13 @@ struct Known {
     ran: u64,
 }
 
-/// What happened in one schedule.
+/// Record of one schedule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
     pub(crate) decisions: Vec<u32>,
-    /// What the program looked like at each of them.
+    /// Description of the program at each of them.
     pub(crate) marks: Vec<u8>,
-    /// Who ran, turn by turn.
+    /// The threads that ran, turn by turn.
     pub(crate) turns: Vec<u64>,
     /// Turns, and operations.
     pub(crate) steps: u64,
@@ -134,7 +134,7 @@ impl Scheduler {
         self.state().run.is_redundant
     }
 
-    /// What happened in the schedule, if it was traced.
+    /// Trace of the schedule, if it was traced.
     pub(crate) fn trace(&self) -> Vec<Step> {
         self.state().trace.take().map(|trace| trace.steps).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What happened in a schedule, step by step, for people.
+//! The steps of a schedule, for people.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,13 +19,13 @@ pub struct Step {
     pub thread: Option<u64>,
     /// Its name, if it was given one.
     pub name: Option<Arc<str>>,
-    /// What it was.
+    /// Kind of the step.
     pub what: What,
     /// Where in the program, if that is known.
     pub place: Option<&'static Location<'static>>,
 }
 
-/// What happened.
+/// The steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
@@ -132,7 +132,7 @@ impl fmt::Display for AnyOf<'_> {
     }
 }
 
-/// What a thread has done, after its name.
+/// A thread's action, behind its name.
 struct Doing<'a>(&'a Waiting);
 
 impl fmt::Display for Doing<'_> {
@@ -169,12 +169,11 @@ impl fmt::Display for Doing<'_> {
 pub(crate) struct Trace {
     pub(crate) steps: Vec<Step>,
     names: BTreeMap<u64, Arc<str>>,
-    /// What each thread began to wait for, and has not gone on since; empty: it has
-    /// run, and does not wait.
+    /// The wait that each thread has begun and not ended. It is empty for a thread that has run since.
     waiting: BTreeMap<u64, Vec<Waiting>>,
     /// The thread that has begun to wait in its present turn.
     blocks: Option<u64>,
-    /// Whose turn it is.
+    /// The thread whose turn it is.
     running: Option<u64>,
 }
 

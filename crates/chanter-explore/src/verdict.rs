@@ -1,8 +1,8 @@
-//! What a program returns, and whether that is right.
+//! Return values of programs, and whether they are right.
 
 use std::fmt::Debug;
 
-/// What a program that is explored may return: `()`, or a `Result` whose
+/// Return value of an explored program: `()`, or a `Result` whose
 /// errors are failures.
 pub trait Verdict {
     /// Why the program failed, if it did.

@@ -40,8 +40,7 @@ async fn without_preemption_there_is_none() {
     assert_eq!(lost_update().await, 2);
 }
 
-/// A fiber and a host meet, whoever comes first, and fibers that are left are
-/// ended with the schedule.
+/// A fiber and a host meet, in either order. Fibers that are left end with the schedule.
 #[chanter::test(explore(strategy = "exhaustive", preemptions = 2))]
 async fn fibers_and_hosts_meet_in_every_schedule() {
     let ((tx, rx), (back, answers)) = (channel(), bounded(1));

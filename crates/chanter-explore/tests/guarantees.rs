@@ -2,12 +2,11 @@
 //! however a synchronization ends, in whatever order things happen.
 //!
 //! The table of base events and combinators is that of `chanter`'s own test
-//! `guarantees`, which steps each synchronization by hand. Here whoever takes
-//! part is a thread: who synchronizes; its partner; a rival that wins instead;
-//! one who has the synchronization dropped; one who waited before and is not
-//! polled, or is dropped, too. The explorer orders them, and pauses them before
-//! each of their operations: the drop, the rival and the partner come at every
-//! point of the protocol that a thread can see. (The points within an operation
+//! `guarantees`, which steps each synchronization by hand. Here each participant is a thread: the synchronizer, its
+//! partner, and a rival that wins instead. Another thread drops the synchronization. One more waited before, and is
+//! not polled, or is dropped, too. The explorer orders them, and pauses them before each of their operations. So the
+//! drop, the rival and the partner come at every point of the protocol that a thread can see. (The points within an
+//! operation
 //! are loom's: `chanter/src/event/guarantee_models.rs`.)
 //!
 //! Each case has some random schedules, and a few of the exhaustive search; core
@@ -21,7 +20,7 @@ mod ledger;
 #[path = "../../chanter/tests/common/watchdog.rs"]
 mod watchdog;
 
-/// What the shared files expect at this place.
+/// Items that the shared files expect at this place.
 mod common {
     use std::future::Future;
     use std::pin::Pin;
@@ -68,7 +67,7 @@ use crate::watchdog::watchdog;
 use kit::{Facts, Kit, Planned, Row};
 use shapes::{Case, SHAPES, Witness, shape};
 
-/// Who takes part.
+/// Participants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Plan {
     serve: bool,
@@ -123,7 +122,7 @@ async fn settle() {
 /// Shapes of the event itself, without a box around it.
 const BARE: [&str; 2] = ["bare", "bare in choice"];
 
-/// What any event yields.
+/// Result of any event.
 type Output = Box<dyn Any + Send>;
 
 fn erase<O: Send + 'static>(out: O) -> Output {
@@ -168,7 +167,7 @@ where
     Scene { case, row, beat, witness }
 }
 
-/// One synchronization, and whoever the plan names.
+/// One synchronization, and the participants that the plan names.
 async fn play(scene: &dyn Fn(&Kit) -> Scene, plan: Plan) {
     let kit = Kit::new(plan.serve);
     let Scene { case, mut row, beat, witness } = scene(&kit);
@@ -187,7 +186,7 @@ async fn play(scene: &dyn Fn(&Kit) -> Scene, plan: Plan) {
     }
     let (stop, stopped) = mailbox::<()>();
     let polls = Rc::new(Cell::new(0));
-    // What was taken, and whether it ended by itself.
+    // The taken messages, and whether it ended by itself.
     let owner = {
         let (polls, witness, kit, mut wait) = (polls.clone(), witness.clone(), kit.clone(), case.wait);
         spawn_local(async move {
@@ -277,7 +276,7 @@ async fn play(scene: &dyn Fn(&Kit) -> Scene, plan: Plan) {
         && plan.serve
         && row.hands_on
     {
-        // What the first has not taken is the second's.
+        // Messages that the first has not taken are the second's.
         taken = wait.await;
         assert!(taken.is_some());
     }

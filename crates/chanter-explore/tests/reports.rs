@@ -1,5 +1,5 @@
-//! What a report of a deadlock says: who waits where, for what, who has it, and the
-//! cycle; whatever main holds besides.
+//! Content of a deadlock report: each waiter with its place and reason, the holders, and the cycle, whatever main
+//! holds besides.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! What a program meets on a simulated machine: virtual time, deadlock
-//! reports, parasites, ends.
+//! A program on a simulated machine: virtual time, deadlock reports, parasites, ends.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -397,8 +396,7 @@ fn sockets_are_refused() {
 
 #[test]
 fn those_that_yield_let_all_others_run() {
-    // Two that spin, and one that they wait for: without fairness among those
-    // that yield, a search without end.
+    // Two threads spin and wait for a third. Without fairness among threads that yield, the search would not end.
     let report = Explorer::new().exhaustive().check(|| async {
         let ready = Arc::new(AtomicU32::new(0));
         let spinners = [0, 1].map(|_| {

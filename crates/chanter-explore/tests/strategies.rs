@@ -36,7 +36,7 @@ where
     (report, all.into_inner())
 }
 
-/// Two threads with so many operations each, that log before and after each.
+/// Two threads with a number of operations each. They log before and after each operation.
 /// The main thread does no operation: it blocks until both have ended.
 async fn two_threads(log: Log, operations: [u32; 2]) {
     let main = Arc::new(Mutex::new(None::<Par<()>>));
@@ -101,9 +101,8 @@ fn the_exhaustive_search_visits_each_schedule_once() {
 }
 
 /// Main is at its receive, with the sender ready: it goes on, and all the rest
-/// is forced (1); or the sender goes first. At its send, with main ready: it
-/// blocks, main takes the message, and at its join goes on or lets the sender
-/// end first (2); or main goes first after all, and blocks (1).
+/// is forced (1); or the sender goes first. At its send, with main ready, it blocks, and main takes the message. At
+/// its join main goes on, or lets the sender end first (2). Or main goes first after all, and blocks (1).
 #[test]
 fn a_rendezvous_has_four_schedules() {
     let report = Explorer::new().exhaustive().check(|| async {
@@ -198,8 +197,8 @@ fn pct_finds_an_order_of_depth_three() {
     assert!(Explorer::new().pct(10_000, 3).check(&program).has_failed());
 }
 
-/// A thread that is preempted by one that has been ready all along takes a
-/// change point: so many preemptions of that kind are of that depth and one.
+/// A preemption by a thread that has been ready all along takes a change point. So n preemptions of this kind have
+/// depth n + 1.
 #[test]
 fn four_preemptions_are_of_depth_five() {
     let program = fails_in_order(&[11, 21, 12, 22, 13, 23]);
@@ -233,7 +232,7 @@ fn a_failure_is_replayed_exactly() {
     }
 }
 
-/// So many threads, each with so many points.
+/// A number of threads, each with a number of points.
 fn threads(
     threads: u32,
     points: u32,
@@ -278,20 +277,20 @@ fn a_schedule_of_another_program_is_told() {
             let said = failure.to_string();
             assert!(said.contains("this schedule is of another program"), "{said}");
             assert!(said.contains(&format!("fits until step {step}")), "{said}");
-            // What happened until then.
+            // Trace until then.
             assert!(failure.trace.iter().all(|line| line.step <= step), "{said}");
         }
     }
 }
 
-/// What ends before the schedule does.
+/// Programs that end before the schedule does.
 #[test]
 fn a_schedule_that_goes_on_behind_the_end_is_told() {
     let found = Explorer::new().exhaustive().check(lost_update).unwrap_failure();
     let other = Explorer::new().replay(found.schedule.to_string()).check(|| async {}).unwrap_failure();
     assert!(matches!(other.kind, FailureKind::OtherProgram { is_over: true, .. }), "{other}");
     assert!(other.to_string().contains("where the program ended"), "{other}");
-    // Written by hand: nothing tells the program, but there are not so many threads.
+    // Written by hand: nothing identifies the program, but it has fewer threads.
     let other = Explorer::new().replay("1p.z").check(lost_update).unwrap_failure();
     assert!(matches!(other.kind, FailureKind::OtherProgram { is_over: false, .. }), "{other}");
 }
@@ -434,8 +433,8 @@ fn branches_that_are_never_ready_are_no_decisions_elsewhere() {
     assert_eq!(schedules(locked, 3), schedules(locked, 0));
 }
 
-/// A thread that has not ended, and one that does: only the order of the threads is
-/// decided, and it is the same whether or not somebody waits for the first.
+/// One thread has not ended, and another does. Only the order of the threads is decided. It is the same whether or
+/// not somebody waits for the first.
 #[test]
 fn threads_that_have_not_ended_are_no_decisions() {
     let schedules = |more: usize| {

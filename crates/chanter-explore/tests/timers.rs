@@ -57,7 +57,7 @@ fn early_timers_are_replayed() {
     }
 }
 
-/// The clock is one of the threads: exactly so many schedules.
+/// The clock is one of the threads, which gives exactly this number of schedules.
 #[test]
 fn every_time_at_which_a_timer_may_fire_is_tried_once() {
     let times = std::cell::RefCell::new(Vec::new());
@@ -87,7 +87,7 @@ fn every_time_at_which_a_timer_may_fire_is_tried_once() {
     assert_eq!(times, [0b000, 0b001, 0b011, 0b111]);
 }
 
-/// Whoever is ready has a turn before the clock jumps again: a ticker starves nobody.
+/// A ready thread has a turn before the clock jumps again, so a ticker starves nobody.
 #[test]
 fn a_ticker_starves_nobody() {
     let program = || async {

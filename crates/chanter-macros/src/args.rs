@@ -19,7 +19,7 @@ const SETTINGS: [(&str, &str); 7] = [
     ("shutdown_timeout", "shutdown_timeout = Duration::from_secs(5)"),
 ];
 
-/// What was written between the parentheses of the attribute.
+/// Arguments between the parentheses of the attribute.
 #[derive(Default)]
 pub(crate) struct Args {
     pub(crate) vps: Option<Expr>,

@@ -125,7 +125,7 @@ fn check(kind: Kind, function: &ItemFn) -> Result<()> {
 
 /// The function, asynchronous no more: it starts a machine and runs the body on it.
 ///
-/// The body of a `main` is a thread that may move. What it returns is made into an exit code there, if the function is the
+/// The body of a `main` is a thread that may move. The result is made into an exit code there, if the function is the
 /// program's own `main`, since errors are seldom `Send`.
 fn entry(kind: Kind, args: &Args, function: ItemFn) -> TokenStream {
     let ItemFn { attrs, vis, mut sig, block } = function;

@@ -35,17 +35,16 @@ use proc_macro::TokenStream;
 
 /// Runs an `async fn` on a [`Machine`](https://docs.rs/chanter) of its own.
 ///
-/// The body is an ordinary thread named "main": it may run on any virtual processor, so it is not
-/// late when the one on which it began computes for long, and it has to be `Send`. A body that
+/// The body is an ordinary thread named "main". It may run on any virtual processor, so a long computation on one of
+/// them does not delay it. It has to be `Send`. A body that
 /// cannot be says `local`: then it stays on the calling OS thread, which drives virtual processor 0,
-/// and waits for whatever computes there. Threads that
-/// [`spawn_local`](https://docs.rs/chanter) starts stay on the OS thread that runs the body at that
-/// moment, so a body that uses it says `local` as well.
+/// and waits for whatever computes there. Threads of [`spawn_local`](https://docs.rs/chanter) stay on the OS thread
+/// that runs the body at that moment. A body that uses it says `local` as well.
 ///
 /// The machine is shut down before the function returns. The function may return whatever `main` may:
-/// `()`, a `Result`, an [`ExitCode`](std::process::ExitCode). If it is called `main`, what the body
-/// returns is made into an exit code (and its error printed) before the machine ends; else it is
-/// returned, and has to be `Send`, unless the body is `local`. A panic of the body is a panic of
+/// `()`, a `Result`, an [`ExitCode`](std::process::ExitCode). If the function is called `main`, its result is made
+/// into an exit code, and an error is printed, before the machine ends. Else the result is returned, and has to be
+/// `Send`, unless the body is `local`. A panic of the body is a panic of
 /// the function.
 ///
 /// # Arguments
@@ -105,7 +104,7 @@ use proc_macro::TokenStream;
 /// }
 /// ```
 ///
-/// What cannot work is refused where it is written:
+/// Impossible uses are refused where they are written:
 ///
 /// ```compile_fail
 /// #[chanter::main]

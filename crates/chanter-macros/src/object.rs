@@ -9,7 +9,7 @@ use syn::{
     Result, ReturnType, Token, Type, parse_quote,
 };
 
-/// What was written between the parentheses of `#[object(..)]`.
+/// Arguments between the parentheses of `#[object(..)]`.
 struct Args {
     krate: Path,
     name: Option<Ident>,
@@ -225,7 +225,7 @@ fn calls(args: Args, block: &ItemImpl, methods: &[Marked]) -> Result<TokenStream
     })
 }
 
-/// What other processes know the type by.
+/// Name of the type for other processes.
 fn moving(krate: &Path, object: &Type) -> TokenStream {
     let mut text = format!("::{}#moves", object.to_token_stream());
     text.retain(|letter| !letter.is_whitespace());
@@ -246,7 +246,7 @@ fn moving(krate: &Path, object: &Type) -> TokenStream {
     }
 }
 
-/// What all calls of a block have in common.
+/// Common parts of all calls of a block.
 struct Whole<'a> {
     krate: &'a Path,
     object: &'a Type,
@@ -354,7 +354,7 @@ fn receiver(object: &Type, mode: Mode) -> (TokenStream, Ident) {
     }
 }
 
-/// What makes the call of an object of this process.
+/// Code that makes the call of an object of this process.
 fn body(whole: &Whole<'_>, marked: &Marked, names: &[Ident], schema: &Schema) -> TokenStream {
     let Whole { krate, object, .. } = whole;
     let name = &marked.method.sig.ident;

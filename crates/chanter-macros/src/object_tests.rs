@@ -1,4 +1,4 @@
-//! What `#[object]` writes, word for word: its documentation promises plain types.
+//! Output of `#[object]`, word for word: its documentation promises plain types.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -124,7 +124,7 @@ fn words(tokens: TokenStream) -> String {
     tokens.to_string().replace(' ', "")
 }
 
-/// What an attribute writes behind the block and the type with the calls, and the calls themselves.
+/// Output of an attribute behind the block and the type with the calls, and the calls themselves.
 fn calls(written: TokenStream) -> String {
     let text = words(written);
     let at = text.find("implPatchRef{").expect("there are calls");

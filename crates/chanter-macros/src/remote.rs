@@ -1,5 +1,5 @@
-//! `#[service]` and `#[remote]`: from an `async fn` to a function of the same name that describes a call of it, and an entry in the
-//! program's table by which other processes find its body.
+//! `#[service]` and `#[remote]` turn an `async fn` into a function of the same name that describes a call of it. They
+//! add an entry to the program's table, by which other processes find its body.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};

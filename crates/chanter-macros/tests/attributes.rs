@@ -1,4 +1,4 @@
-//! What the attributes promise, on real machines.
+//! The promises of the attributes, on real machines.
 
 use std::cell::Cell;
 use std::fmt;
@@ -79,7 +79,7 @@ fn arguments_reach_the_machine() {
     assert_eq!(elsewhere(), "found");
 }
 
-/// A thread that nothing keeps on the OS thread of the caller, which is in a turn that does not end before.
+/// Nothing keeps this thread on the OS thread of the caller, whose turn does not end before.
 #[chanter::main(vps = 1, hand_over_after = Some(Duration::from_millis(1)))]
 async fn moves() -> bool {
     let (begun, has_begun) = chanter::channel();

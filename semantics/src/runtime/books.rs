@@ -5,9 +5,9 @@
 //! *Argument.* A strand is booked as running from before it is spawned until it ends, except
 //! while a synchronization of its own is pending; it gives processors away in between, but stays
 //! booked. So if none runs, each one is in a pending synchronization. It can leave that only by a
-//! commit, since there are no timers and nobody outside. A commit has two sides, and one of them
-//! is made in a poll: that strand is booked as running then, and books its side of the message
-//! before it stops. If the other side had not been booked yet, the message would be halfway.
+//! commit, since there are no timers and nobody outside. A commit has two sides, and one of them is made in a poll.
+//! Its strand is booked as running then, and books its side of the message before it stops. If the other side had not
+//! been booked yet, the message would be halfway.
 //!
 //! The claim uses nothing but the contract of events, and no clock. A runtime that loses a wake or
 //! a message leaves the message halfway for ever; one that delivers a message twice books it twice.
@@ -47,7 +47,7 @@ struct Entries {
     alive: usize,
     /// The sides that were booked: `None` for both.
     messages: HashMap<Serial, Option<Side>>,
-    /// Messages of which one side was booked.
+    /// Messages with one booked side.
     halfway: usize,
     synchronizations: usize,
     trouble: Option<String>,

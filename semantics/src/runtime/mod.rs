@@ -48,8 +48,8 @@ impl Setup {
     }
 }
 
-/// Something that the runtime must not do, whatever the program: a strand or a message was lost,
-/// delivered twice, or leaked; or the program is too long for the runner.
+/// A fault that the runtime must never show: a strand or a message was lost, delivered twice, or leaked. Or the
+/// program is too long for the runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble(pub(crate) String);
 
@@ -125,7 +125,7 @@ impl Runner {
         outcomes
     }
 
-    /// What the machine has done so far.
+    /// Counters of the machine so far.
     pub fn stats(&self) -> Stats {
         self.machine().stats()
     }
@@ -166,7 +166,7 @@ impl Runner {
             yields: [2, 3, 8][random.below(3)],
             inflates: [8, 64][random.below(2)],
             ticks: self.machine().vps() > 1 && random.once_in(2),
-            // What the runtime draws does not come from our seed.
+            // The runtime's own random numbers do not come from our seed.
             fair: !self.is_exact() && random.once_in(2),
         };
         let run = Arc::new(Run {

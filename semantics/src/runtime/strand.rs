@@ -14,7 +14,7 @@ use crate::random::Random;
 use crate::term::{self, Constant, Exp, Term, Var};
 use crate::value::{ChannelName, Environment, Name};
 
-/// A thread may do so many operations before the runtime makes it yield. A synchronization that
+/// Number of operations that a thread may do before the runtime makes it yield. A synchronization that
 /// yields for this reason is pending without being blocked, which the books do not know.
 const LONGEST: usize = 250;
 
@@ -92,12 +92,12 @@ impl Drop for Counted {
     }
 }
 
-/// What strands are disturbed by.
+/// Disturbances of strands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Disturbance {
-    /// Yields once in so many operations.
+    /// Yields once in this number of operations.
     pub(super) yields: usize,
-    /// Inflates once in so many operations.
+    /// Inflates once in this number of operations.
     pub(super) inflates: usize,
     /// Operations begin at the ticks of a clock, so that those on different processors meet.
     pub(super) ticks: bool,
@@ -105,7 +105,7 @@ pub(super) struct Disturbance {
     pub(super) fair: bool,
 }
 
-/// What the strands of one run share.
+/// State that the strands of one run share.
 pub(super) struct Run {
     pub(super) books: Books,
     pub(super) channels: Mutex<Vec<Arc<Channel>>>,
@@ -139,7 +139,7 @@ pub(super) struct Strand {
     _counted: Counted,
 }
 
-/// What a committed leaf yields.
+/// Result of a committed leaf.
 struct Reply {
     leaf: usize,
     /// The message, and our side of it.

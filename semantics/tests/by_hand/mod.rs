@@ -211,7 +211,7 @@ pub(crate) fn known_programs() -> Vec<Known> {
     ]
 }
 
-/// Who sends, who receives, and who is left.
+/// Senders, receivers, and the rest.
 fn swaps_of_three() -> Vec<String> {
     // The strands `t`, `t.0`, `t.1` offer 2, 0, 1.
     let names = ["t", "t.0", "t.1"];

@@ -1,5 +1,5 @@
-//! Every schedule, depth first, with at most so many preemptions in each
-//! (Parallel CML, section 7; Musuvathi and Qadeer, PLDI 2007).
+//! Every schedule, depth first, with a bound on the preemptions in each (Parallel CML, section 7; Musuvathi and
+//! Qadeer, PLDI 2007).
 //!
 //! Switches where the running thread blocks, yields or ends are free: a bound
 //! of 0 still tries every order of blocks. A timer that fires early preempts.
@@ -8,9 +8,9 @@ use super::{CLOCK, Decision, Kind, Strategy};
 
 #[derive(Debug)]
 pub(crate) struct Exhaustive {
-    /// At most so many in a schedule.
+    /// Most preemptions in a schedule.
     preemptions: u32,
-    /// At most so many schedules.
+    /// Most schedules.
     schedules: u64,
     next: u64,
     /// The decisions of the present schedule.

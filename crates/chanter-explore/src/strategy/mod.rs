@@ -18,7 +18,7 @@ pub(crate) struct Decision<'a> {
     /// empty for a [`Kind::Number`].
     pub(crate) threads: &'a [u64],
     pub(crate) alternatives: usize,
-    /// What the program looks like so far, in six bits.
+    /// Description of the program so far, in six bits.
     pub(crate) mark: u8,
 }
 
@@ -51,8 +51,7 @@ pub(crate) trait Strategy: Send {
         false
     }
 
-    /// What was done before was not what it is now: the program is not
-    /// deterministic, or it is another one.
+    /// The program differs from its description in the schedule. It is not deterministic, or it is another program.
     fn is_confused(&self) -> bool {
         false
     }

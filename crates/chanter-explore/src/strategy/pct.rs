@@ -3,8 +3,8 @@
 //!
 //! Each thread gets a random priority, and the highest that is ready runs. At
 //! `depth - 1` random steps the running thread falls below all that have not
-//! fallen. A bug of depth d, one that needs d ordering constraints, is found by
-//! a schedule with probability at least 1/(n k^(d-1)) for n threads and k steps.
+//! fallen. A bug of depth d needs d ordering constraints. With n threads and k steps, a schedule finds it with a
+//! probability of at least 1/(n k^(d-1)).
 //!
 //! Where a thread falls to belongs to the change point, not to its time: change
 //! point i has priority i, and the points lie in any order. So of two that have
@@ -12,9 +12,8 @@
 //!
 //! The clock is one of the threads, where timers may fire early.
 //!
-//! A step is a decision with several alternatives: where only one thread can
-//! run, none of the orders that make a bug is at stake. k is the longest
-//! schedule so far.
+//! A step is a decision with several alternatives. Where only one thread can run, no order is at stake. k is the
+//! longest schedule so far.
 
 use super::{CLOCK, Decision, Kind, Strategy};
 use crate::random::Random;
@@ -108,7 +107,7 @@ impl Strategy for Pct {
         self.step += 1;
         for change in 0..self.changes.len() {
             if self.changes[change] == self.step {
-                // Who runs, or would run, falls.
+                // The priority of the thread that runs, or would run, falls.
                 let falls = self.highest(decision.threads);
                 *self.place(decision.threads[falls]) = change as u64 + 1;
             }
