@@ -1,6 +1,6 @@
-//! The papers' programs, a folder each: what it computes (its `README.md`), serially (`serial.rs`) and on
-//! Chanter's threads (`chanter.rs`), with a result that is checked. [`policies`] is a study of its own,
-//! and [`peers`] has the programs that other systems run too.
+//! The papers' programs, a folder each. Its `README.md` says what the program computes. `serial.rs` does so serially,
+//! and `chanter.rs` on Chanter's threads, with a result that is checked. [`policies`] is a study of its own, and
+//! [`peers`] has the programs that other systems run too.
 //!
 //! [`all`] lists them; [`kit`] is what they have in common: sizes, forms, and a run with its statistics.
 //!

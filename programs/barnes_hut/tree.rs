@@ -9,7 +9,7 @@ const SOFT: f64 = 1e-4;
 /// Cubes are not divided further than this: bodies at one place would be never apart.
 const DEEPEST: u32 = 48;
 
-/// What attracts: a body, or several together.
+/// A mass that attracts: a body, or several together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mass {
     mass: f64,
@@ -67,7 +67,7 @@ impl Space {
             + 4 * beyond(place.z, self.middle.z)
     }
 
-    /// Whether a cube with so many bodies stays whole.
+    /// Whether a cube with this number of bodies stays whole.
     fn is_leaf(self, bodies: usize) -> bool {
         bodies == 1 || self.depth == DEEPEST
     }
@@ -156,7 +156,7 @@ impl Tree {
         self.cubes[place].all = all;
     }
 
-    /// What the whole does to a body at `place`. Groups are far that are seen under less than `far`.
+    /// Acceleration of a body at `place` by the whole. Groups are far that are seen under less than `far`.
     pub(super) fn acceleration(&self, place: Vector, far: f64) -> Vector {
         let mut sum = Vector::ZERO;
         if !self.cubes.is_empty() {
@@ -178,7 +178,7 @@ impl Tree {
     }
 }
 
-/// What a mass at the distance `apart` does. Nothing to itself.
+/// Acceleration by a mass at the distance `apart`. Nothing to itself.
 pub(super) fn pull(apart: Vector, mass: f64) -> Vector {
     let square = apart.square() + SOFT;
     apart * (mass / (square * square.sqrt()))
@@ -193,7 +193,7 @@ mod tests {
         Tree::of(Space::around(&all), &mut all)
     }
 
-    /// What all bodies do, each by itself; and how much that is if none is taken against another.
+    /// Acceleration by all bodies, each by itself, and the sum of the sizes.
     fn direct(bodies: &[Body], place: Vector) -> (Vector, f64) {
         bodies.iter().fold((Vector::ZERO, 0.0), |(sum, size), body| {
             let one = pull(body.place - place, body.mass);

@@ -54,7 +54,7 @@ fn rewrite(problem: Arc<Problem>, mut term: Term, on_demand: bool) -> Threaded<(
     })
 }
 
-/// Rewrites the arguments of a term: each of the `large` ones is a thread's, but for the last, which is the caller's.
+/// Rewrites the arguments of a term. Each of the `large` ones is a thread's, and the last of them is the caller's.
 async fn rewrite_all(
     problem: &Arc<Problem>,
     args: &[Term],

@@ -41,7 +41,7 @@ fn rewrite(problem: &Arc<Problem>, mut term: Term) -> (Term, u64) {
     (normal, rewrites + more)
 }
 
-/// Rewrites the arguments of a term: each large one is a fiber's, but for the last of them, which is the caller's.
+/// Rewrites the arguments of a term. Each large one is a fiber's, and the last of them is the caller's.
 fn rewrite_all(problem: &Arc<Problem>, args: &[Term]) -> Vec<(Term, u64)> {
     let last = args.iter().rposition(|arg| arg.has(NODES));
     let begin = |(place, arg): (usize, &Term)| {

@@ -23,7 +23,7 @@ impl Lemmas {
         Self(all)
     }
 
-    /// What the first lemma that fits makes of a term whose arguments are in normal form.
+    /// Result of the first lemma that fits, for a term with arguments in normal form.
     pub(super) fn apply(&self, function: Symbol, term: &Term, bindings: &mut Bindings) -> Option<Term> {
         self.0.get(function.index())?.iter().find_map(|(left, right)| {
             bindings.clear();

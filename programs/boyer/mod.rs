@@ -13,7 +13,7 @@ use crate::kit::{Done, Failure, Form, Program, Size, ensure};
 use lemmas::Lemmas;
 use term::{Symbol, Term, Vocabulary};
 
-/// Arguments of so many nodes are rewritten by threads of their own; rewriting smaller ones is not divided.
+/// Least nodes of an argument that a thread of its own rewrites. Rewriting smaller ones is not divided.
 const NODES: usize = 40;
 
 /// A formula, and what it is rewritten with.
@@ -23,7 +23,7 @@ pub struct Problem {
     lemmas: Lemmas,
 }
 
-/// What the prover finds out.
+/// Verdict of the prover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
     is_tautology: bool,

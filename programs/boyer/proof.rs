@@ -2,11 +2,11 @@
 
 use super::term::{Term, Vocabulary};
 
-/// What is assumed: terms in normal form, and whether they hold.
+/// Assumptions: terms in normal form, and whether they hold.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Case(Vec<(Term, bool)>);
 
-/// What a case says of a term in normal form.
+/// Truth of a term in normal form, in one case.
 pub(super) enum Verdict {
     Decided(bool),
     /// It depends on a condition: what is to be shown if that holds, and if it does not.

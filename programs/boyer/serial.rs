@@ -41,7 +41,7 @@ struct Known {
     /// While this lives, no other arguments come to its place.
     _args: Arc<[Term]>,
     normal: Term,
-    /// What the benchmark counts for it, whether it is done or remembered.
+    /// Steps that the benchmark counts for it, whether it is done or remembered.
     rewrites: u64,
 }
 

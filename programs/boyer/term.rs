@@ -121,12 +121,12 @@ impl Term {
         }
     }
 
-    /// Whether it has at least so many nodes. Looks at no more.
+    /// Whether it has at least this number of nodes. Looks at no more.
     pub(super) fn has(&self, nodes: usize) -> bool {
         self.without(nodes) == 0
     }
 
-    /// What is left of `nodes` when those of the term are taken away.
+    /// Rest of `nodes` without those of the term.
     fn without(&self, nodes: usize) -> usize {
         match self {
             _ if nodes == 0 => 0,

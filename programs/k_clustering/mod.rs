@@ -27,7 +27,7 @@ impl Point {
     }
 }
 
-/// Points that are looked at together: what is known of so many stays in registers.
+/// Points that are looked at together: their state fits the registers.
 const LANES: usize = 8;
 
 /// Points whose equal coordinates lie together, so that one instruction takes several.
@@ -56,7 +56,7 @@ impl Block {
     }
 }
 
-/// What is to be divided.
+/// The input.
 #[derive(Debug)]
 pub struct Points {
     blocks: Vec<Arc<Block>>,
@@ -64,7 +64,7 @@ pub struct Points {
     rounds: usize,
 }
 
-/// What is known of the points of one cluster.
+/// Sums over the points of one cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sum {
     points: f64,
@@ -129,14 +129,14 @@ impl Clusters {
     }
 }
 
-/// What is known of a group so far: how far the nearest centre is from each point, and which it is.
+/// State of a group so far: the nearest centre of each point, and its distance.
 #[derive(Clone, Copy)]
 struct Known {
     distances: [f32; LANES],
     clusters: [u32; LANES],
 }
 
-/// What is known of a block.
+/// State of a block.
 struct Nearest(Box<[Known]>);
 
 impl Nearest {

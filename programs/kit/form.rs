@@ -31,11 +31,11 @@ pub enum Form {
     /// The same, as in the paper: each message is sent by a parasite of its own, which blocks, is reified, and is
     /// attached by who receives.
     PaperParasites,
-    /// Threads that are stolen by whoever demands their value (STING's futures).
+    /// Threads that are stolen by the demander of their value (STING's futures).
     Stolen,
     /// The same as fibers, which are scheduled: STING's threads have stacks.
     Fibers,
-    /// Halves of a computation that are given away when somebody is hungry (`fork_join`).
+    /// Halves of a computation that a processor without work may take (`fork_join`).
     Forked,
     /// Methods of objects that are called through references (Concert's programs).
     Objects,

@@ -1,9 +1,9 @@
-//! What the programs have in common.
+//! Common parts of the programs.
 //!
-//! A [`Program`] has an input for each [`Size`], a serial version, and a version on Chanter's threads for
-//! each [`Form`] that makes sense for it. [`Entry`] names it in the list of programs. [`Entry::prepare`] makes the
-//! input and computes serially what the answer must be; each [`Prepared::run`] then gives a [`Run`], whose answer
-//! has been compared, or says what is wrong.
+//! A [`Program`] has an input for each [`Size`], a serial version, and a version on Chanter's threads for each
+//! [`Form`] that makes sense for it. [`Entry`] names it in the list of programs. [`Entry::prepare`] makes the input,
+//! and computes the expected answer serially. Each [`Prepared::run`] then gives a [`Run`] with a compared answer, or
+//! says what is wrong.
 
 mod form;
 mod gauge;

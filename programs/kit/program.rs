@@ -14,14 +14,14 @@ use super::{Failure, Form, Load, Run, Size};
 pub trait Program: 'static {
     /// Its name: its folder's, with hyphens.
     const NAME: &'static str;
-    /// What it computes, in a line.
+    /// Description of the computation, in a line.
     const ABOUT: &'static str;
     /// The forms that it has, [`Form::Serial`] among them.
     const FORMS: &'static [Form];
 
-    /// What it works on.
+    /// Its input.
     type Input: Send + Sync + 'static;
-    /// What it finds out.
+    /// Its answer.
     type Answer: PartialEq + fmt::Debug + Send + Sync + 'static;
 
     /// The input, the same each time.
@@ -72,14 +72,14 @@ impl<A> Done<A> {
         Self { answer, communications: 0, at_once: 0 }
     }
 
-    /// So many messages went from one thread to another.
+    /// Number of messages from one thread to another.
     #[must_use]
     pub fn communications(mut self, communications: u64) -> Self {
         self.communications = communications;
         self
     }
 
-    /// At most so many threads were evaluating at the same time.
+    /// Most threads that were evaluating at the same time.
     #[must_use]
     pub fn at_once(mut self, at_once: u64) -> Self {
         self.at_once = at_once;
@@ -92,7 +92,7 @@ impl<A> Done<A> {
 pub struct Entry {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it computes, in a line.
+    /// Description of the computation, in a line.
     pub about: &'static str,
     /// The forms that it has.
     pub forms: &'static [Form],

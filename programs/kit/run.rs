@@ -46,8 +46,8 @@ impl Load {
         self
     }
 
-    /// Each virtual processor on a core of its own, if there are as many and the system can: then runs that last
-    /// milliseconds do not depend on where its OS thread was left by the last one. STING, section 8: "each physical
+    /// Binds each virtual processor to a core of its own, if there are enough and the system can. Then short runs do
+    /// not depend on the core that the last run left its OS thread on. STING, section 8: "each physical
     /// processor implements at most one virtual processor".
     #[must_use]
     pub fn bound_if_possible(mut self) -> Self {
@@ -74,7 +74,7 @@ pub fn bind_if_possible(machine: &chanter::Machine) {
 pub struct Run {
     /// From the program's first step to its answer; neither the input's making nor the machine's counts.
     pub elapsed: Duration,
-    /// What happened on the machine, which had no other work; all 0 for a serial run.
+    /// Counters of the machine, which had no other work; all 0 for a serial run.
     pub stats: Stats,
     /// Messages that went from one thread to another, if the program counts them.
     pub communications: u64,

@@ -10,7 +10,7 @@ use super::run::Policies;
 /// One queue for all virtual processors, last in, first out, from which each takes the thread that became ready last.
 ///
 /// STING, section 8: "The policy manager implemented a single global LIFO queue." A thread of STING runs until its
-/// time slice is over; so a turn here is as long as some 65,000 operations.
+/// time slice is over. So a turn here is as long as some 65,000 operations.
 #[derive(Clone, Debug, Default)]
 pub struct SharedLifo {
     queue: Arc<Queue>,

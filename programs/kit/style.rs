@@ -112,10 +112,10 @@ pub async fn answer<T: Send + 'static>(from: Receiver<T>) -> T {
     from.recv_ref().await.expect("a call answers")
 }
 
-/// So many messages, as they come.
+/// A number of messages, as they come.
 ///
 /// # Panics
-/// Whoever was to send them has gone.
+/// The sender has gone.
 pub async fn collect<T: Send + 'static>(from: &Receiver<T>, messages: usize) -> Vec<T> {
     let mut all = Vec::with_capacity(messages);
     while all.len() < messages {

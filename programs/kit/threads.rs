@@ -16,8 +16,9 @@ pub enum Threads {
 }
 
 impl Threads {
-    /// What suits long threads on the present machine. Of those that begin as calls one is queued for a hungry processor now and then, so
-    /// that one waits in between; if all are queued, each processor finds the next at once.
+    /// The form that suits long threads on the present machine. Of threads that begin as calls, one is queued for a
+    /// searching processor now and then, which waits in between. If all are queued, each processor finds the next at
+    /// once.
     pub fn for_long_ones() -> Self {
         match Machine::current() {
             Some(machine) if machine.vps() > 1 => Self::Heap,

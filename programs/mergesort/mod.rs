@@ -12,7 +12,7 @@ use crate::kit::{
     Synchronous, ensure,
 };
 
-/// Pieces of so many numbers are sorted at once.
+/// Most numbers of a piece that is sorted at once.
 const PIECE: usize = 16;
 
 /// Numbers of a message.
@@ -76,7 +76,7 @@ impl Program for Mergesort {
     }
 }
 
-/// How many messages a thread receives that sorts so many numbers, and those below it.
+/// Messages that a thread receives that sorts this many numbers, and the threads below it.
 fn messages(count: usize) -> u64 {
     if count <= PIECE {
         return 0;

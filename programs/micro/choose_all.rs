@@ -83,7 +83,7 @@ fn producers<const N: usize>(each: u64) -> [Receiver<u64>; N] {
     })
 }
 
-/// What figure 5 spawns: parasites, or hosts to compare with.
+/// The threads that figure 5 spawns: parasites, or hosts to compare with.
 trait Spawns: 'static {
     fn start(thread: impl Future<Output = ()> + Send + 'static);
 }
@@ -156,7 +156,7 @@ async fn sync_on_choose_all<const N: usize, S: Spawns>(receivers: &Arc<[Receiver
 impl<const N: usize> ChooseAll<N> {
     fn finish(&self, at: usize, value: u64) {
         self.values[at].store(value, Ordering::Relaxed);
-        // ORDER: AcqRel: publishes the value to whoever is last, and lets that one see all others.
+        // ORDER: AcqRel: publishes the value to the last one, and lets the last one see all others.
         if self.left.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }

@@ -12,7 +12,7 @@ use chanter::{Event, Machine, Stats};
 
 use crate::kit::Failure;
 
-/// What a row is asked to do.
+/// Task of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     /// Messages, threads or computations.
@@ -21,14 +21,14 @@ pub struct Work {
     pub vps: usize,
 }
 
-/// What came of it, after its result was checked.
+/// Result of a row, after it was checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// As many as were done.
     pub operations: u64,
     /// How long they took.
     pub elapsed: Duration,
-    /// What happened on the machine meanwhile.
+    /// Counters of the machine.
     pub stats: Stats,
 }
 
@@ -39,7 +39,7 @@ pub struct Row {
     pub study: &'static str,
     /// How its threads are made, or placed.
     pub configuration: &'static str,
-    /// What varies along the figure, if something does: producers.
+    /// The quantity that varies along the figure, if any: producers.
     pub at: u64,
     /// Operations, as many as in the paper if that says.
     pub operations: u64,

@@ -12,7 +12,7 @@ use super::serial::{self, compute, steps, values};
 use super::{Row, Spec, Threads};
 use crate::kit::{JobFailure, meet};
 
-/// What threads fetch.
+/// The object that threads fetch from.
 #[derive(Debug)]
 struct Data {
     x: u64,
@@ -45,7 +45,7 @@ impl Data {
     }
 }
 
-/// What a process does for the job.
+/// The body of a process.
 struct Worker {
     me: u32,
     in_a_microsecond: f64,
@@ -62,7 +62,7 @@ impl Worker {
         self.data = data;
     }
 
-    /// What all its threads compute, without threads: the sum, and nanoseconds.
+    /// The computations of all its threads, without threads: the sum, and nanoseconds.
     #[method(read)]
     async fn alone(&self, spec: Spec) -> (u64, u64) {
         let (me, count, speed) = (self.me, self.data.len() as u32, self.in_a_microsecond);
@@ -100,7 +100,7 @@ impl Worker {
     }
 }
 
-/// What a process's threads know.
+/// State that the threads of a process share.
 struct Job {
     spec: Spec,
     me: u32,
@@ -184,7 +184,7 @@ where
     Ok(answers)
 }
 
-/// A process of the job. The first one runs all of `specs`, so many times each, and says what it has found.
+/// A process of the job. The first one runs each of `specs` this number of times, and reports its results.
 ///
 /// # Errors
 /// If a process is lost, or a sum is wrong.

@@ -17,7 +17,7 @@ pub enum Pattern {
     AllToAll,
     /// From any of the others.
     Random,
-    /// From process 0 so many times as often as from another one.
+    /// From process 0 this number of times as often as from another one.
     Hotspot(u32),
 }
 
@@ -80,7 +80,7 @@ impl Spec {
     /// Its deviations, in tenths.
     pub const DEVIATIONS: [u32; 3] = [0, 5, 10];
 
-    /// About so much work for each process, and threads enough to hide what takes long.
+    /// About this much work for each process, and enough threads to hide latencies.
     pub const fn of_work(mut self, microseconds: u32) -> Self {
         let count = microseconds / self.grain;
         self.count = if count < 12 { 12 } else { count };
@@ -115,16 +115,16 @@ impl Spec {
     }
 }
 
-/// What a run has given; its sums were right.
+/// Results of a run, whose sums were right.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// What was run.
+    /// The run's specification.
     pub spec: Spec,
     /// In how many processes.
     pub processes: u32,
     /// Whether they share memory, from which receivers pull messages; else messages are pushed through sockets.
     pub pull: bool,
-    /// What the threads' computations alone take, in nanoseconds, of all processes together.
+    /// Time of the threads' computations alone, in nanoseconds, of all processes together.
     pub useful_ns: f64,
     /// From the beginning to the end.
     pub elapsed_ns: f64,

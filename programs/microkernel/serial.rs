@@ -1,16 +1,16 @@
-//! What threads compute, and how long that takes without threads.
+//! The computation of threads, and its time without threads.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::Spec;
 
-/// What the object of a process has: x, y, z.
+/// Content of a process's object: x, y, z.
 pub(super) fn values(process: u32) -> [u64; 3] {
     [1, 2, 3].map(|axis| u64::from(process) * 1_000 + axis)
 }
 
-/// So many steps of a generator. Takes as long whatever it computes with.
+/// A number of steps of a generator. Takes as long whatever it computes with.
 #[inline(never)]
 pub(super) fn compute([x, y, z]: [u64; 3], steps: u64) -> u64 {
     let mut value = x ^ y << 20 ^ z << 40;

@@ -96,7 +96,7 @@ fn twisted(b1: V3, b2: V3, b3: V3, height: f64) -> (f64, [V3; 4]) {
     let on_first = m * (slope * long / m2);
     let on_last = n * (-slope * long / n2);
     let (s, t) = (b1.dot(b2) / (long * long), b3.dot(b2) / (long * long));
-    // What is left keeps both momenta.
+    // The rest keeps both momenta.
     let on_second = -on_first - on_first * s + on_last * t;
     let on_third = -on_last - on_last * t + on_first * s;
     (energy, [on_first, on_second, on_third, on_last])

@@ -319,7 +319,7 @@ fn settle(system: &mut System, steps: usize, random: &mut Random) {
     let warm = 1.5 * system.atoms() as f64 * BOLTZMANN * TEMPERATURE;
     for _ in 0..2 * steps {
         serial.step(motion);
-        // What relaxes further is taken out as it comes.
+        // Energy of further relaxation is taken out as it comes.
         let kinetic = serial.energy().kinetic;
         serial.scale((1.0 + 0.1 * (warm / kinetic - 1.0)).sqrt());
     }

@@ -21,7 +21,7 @@ pub(super) struct Moved {
 /// Forces on some of the atoms of a cell, by their indices there.
 pub(super) type Few = Vec<(u32, V3)>;
 
-/// What a process has found to act on a cell of another one.
+/// Forces of a process on a cell of another one.
 pub(super) type Forces = Vec<V3>;
 
 /// A part of space.
@@ -140,7 +140,7 @@ impl Cell {
         Some(std::mem::take(&mut self.forces[0]))
     }
 
-    /// What another process has found to act on it.
+    /// Forces of another process on it.
     #[method(mut)]
     pub(super) fn take(&mut self, process: u32, forces: Forces) {
         self.remote.push((process, forces));
@@ -189,7 +189,7 @@ impl Cell {
         self.energy()
     }
 
-    /// What it has: without the energy of the chain's bonds.
+    /// Its energy, without that of the chain's bonds.
     #[method(read)]
     pub(super) fn energy(&self) -> Energy {
         let kinetic = self.speeds.iter().zip(&self.masses).map(|(speed, mass)| 0.5 * mass * speed.square());

@@ -1,7 +1,8 @@
 //! Space, divided into cells, and the lists of who is near whom.
 //!
-//! A cell has at least the edge of the cut-off, the skin, and what waters reach out of it; so who is near an atom is in its
-//! cell or in one of the 26 around. Each pair is in one list: that of its cell, or of the cell from which the other one is one of
+//! The edge of a cell is at least the cut-off, the skin, and the reach of waters out of it. So all neighbours of an
+//! atom are in its cell or in one of the 26 around. Each pair is in one list: that of its cell, or of the cell from
+//! which the other one is one of
 //! [`FORWARD`].
 
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::model::{CUTOFF, Chain, Kind, Mixes, SKIN, WATER_REACH};
 use crate::kit::V3;
 
-/// What the lists look for.
+/// Reach of the lists.
 const REACH: f64 = CUTOFF + SKIN;
 
 /// Half of the cells around.
@@ -86,7 +87,7 @@ impl Grid {
     }
 }
 
-/// What does not move in a cell until atoms are assigned again: first atoms of the chain, then waters.
+/// Fixed part of a cell until atoms are assigned again: first atoms of the chain, then waters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Members {
     /// Numbers of atoms, in order.

@@ -1,5 +1,5 @@
-//! A cell is an object, and so is each step's work a thread for each cell: it takes what it needs from the objects around, computes,
-//! and calls them with what it has found. The chain's segments are threads, too.
+//! A cell is an object. Each step's work is a thread for each cell. The thread takes its input from the objects
+//! around, computes, and calls them with its results. The chain's segments are threads, too.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::serial::assigned;
 use super::{Energy, Motion, Outcome};
 use crate::kit::{Threads, V3, each};
 
-/// What all threads know.
+/// State that all threads share.
 pub(super) struct World {
     pub(super) grid: Grid,
     pub(super) mixes: Mixes,
@@ -24,7 +24,7 @@ pub(super) struct World {
     pub(super) threads: Threads,
 }
 
-/// What the threads of a phase have found, by their numbers.
+/// Results of the threads of a phase, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     energies: Vec<Energy>,
@@ -49,14 +49,14 @@ impl Tally {
         self.farthest = self.farthest.max(farthest);
     }
 
-    /// What each of so many threads has found.
+    /// Results of a number of threads.
     #[method(mut)]
     pub(super) fn take_all(&mut self, threads: usize) -> Vec<Energy> {
         assert_eq!(std::mem::take(&mut self.noted), threads, "each thread has noted what it found");
         std::mem::take(&mut self.energies)
     }
 
-    /// Of so many threads. (One that panics has noted nothing.)
+    /// For a number of threads. (One that panics has noted nothing.)
     #[method(mut)]
     pub(super) fn take(&mut self, threads: usize) -> (Energy, f64) {
         assert_eq!(std::mem::take(&mut self.noted), threads, "each thread has noted what it found");

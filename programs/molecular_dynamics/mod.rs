@@ -33,7 +33,7 @@ pub struct Motion {
 }
 
 impl Motion {
-    /// So many steps of half a femtosecond.
+    /// Number of steps of half a femtosecond.
     pub const fn of(steps: usize) -> Self {
         Self { step: 0.5 * FEMTOSECOND, steps }
     }
@@ -63,7 +63,8 @@ impl Energy {
     }
 }
 
-/// What came of it. Two are equal if they differ by rounding only: who adds forces up in another order rounds otherwise.
+/// Result of a run. Two are equal if they differ by rounding only: who adds forces up in another order rounds
+/// otherwise.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     side: f64,
@@ -74,7 +75,7 @@ pub struct Outcome {
     pub energies: Vec<Energy>,
 }
 
-/// What rounding may come to in a run, in Å.
+/// Most that rounding may come to in a run, in Å.
 const ROUNDING: f64 = 1e-7;
 
 impl PartialEq for Outcome {
@@ -129,14 +130,14 @@ impl Outcome {
 /// A system, and how it is to be moved.
 #[derive(Debug)]
 pub struct Input {
-    /// What there is.
+    /// The model.
     pub system: System,
-    /// What is done.
+    /// The steps.
     pub motion: Motion,
 }
 
 impl Input {
-    /// A chain of so many residues, in so many waters, relaxed for so many steps.
+    /// A chain of residues in waters, relaxed for some steps; the arguments give the numbers.
     pub fn generated(residues: usize, waters: usize, relax: usize, steps: usize) -> Self {
         let chain = build::generated(residues, 1995);
         Self { system: build::system(&chain, waters, relax, 1995), motion: Motion::of(steps) }

@@ -1,8 +1,9 @@
 //! Atoms, and what acts between them.
 //!
-//! Lengths in Å, energies in kcal/mol, masses in atomic units; the unit of time is then 48.888 fs. The water is TIP3P (Jorgensen et
-//! al., 1983) with harmonic bonds and angle, the chain has united atoms with the charges and radii of OPLS (Jorgensen and
-//! Tirado-Rives, 1988) and the bonds and angles of AMBER (Weiner et al., 1984), as OPLS has.
+//! Lengths in Å, energies in kcal/mol, masses in atomic units; the unit of time is then 48.888 fs. The water is TIP3P
+//! (Jorgensen et al., 1983) with harmonic bonds and angle. The chain has united atoms with the charges and radii of
+//! OPLS (Jorgensen and Tirado-Rives, 1988). Its bonds and angles are those of AMBER (Weiner et al., 1984), as OPLS
+//! has.
 
 use crate::kit::V3;
 
@@ -65,7 +66,8 @@ impl Kind {
     }
 }
 
-/// What acts between two kinds. Both forces are shifted to end at the cut-off with their energies, so nothing jumps there.
+/// Forces between two kinds. Both forces are shifted to end at the cut-off with their energies, so nothing jumps
+/// there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mix {
     c12: f64,
@@ -162,7 +164,7 @@ pub(super) const WATER_ANGLE: (f64, f64) = (55.0, 1.824_218_134);
 /// How far an atom of a water may be from its oxygen.
 pub(super) const WATER_REACH: f64 = 1.1;
 
-/// What there is at the beginning. The chain's atoms come first, then three for each water: oxygen, hydrogens.
+/// The model at the beginning. The chain's atoms come first, then three for each water: oxygen, hydrogens.
 #[derive(Clone, Debug)]
 pub struct System {
     /// The edge of the cube, which repeats in all directions.

@@ -1,4 +1,4 @@
-//! What the program in plain MPI (`programs/mpi/molecular_dynamics.c`) reads and writes.
+//! Input and output of the program in plain MPI (`programs/mpi/molecular_dynamics.c`).
 
 use super::model::{Angle, Bond, Kind, Segment, Torsion, mixes};
 use super::{Energy, Input, Outcome};
@@ -42,7 +42,7 @@ fn segment(segment: &Segment, all: &mut Vec<f64>) {
 }
 
 impl Outcome {
-    /// Whether these are places, speeds and energies, but for rounding.
+    /// Whether these are the places, speeds and energies, within rounding.
     pub(crate) fn is_as(&self, found: &[f64]) -> bool {
         let atoms = self.places.len();
         if found.len() != 6 * atoms + 2 * self.energies.len() {

@@ -1,8 +1,9 @@
-//! The same in several processes, each of which has a part of space. It has all cells, and the threads of those that are its own;
-//! of the others it sees where the atoms are that its own look at, and keeps the forces that act on them.
+//! The same in several processes, each of which has a part of space. It has all cells, and the threads of its own
+//! cells. Of the others it sees the places of the atoms that its own look at, and keeps the forces that act on them.
 //!
-//! In a step each process tells each other one twice, in one message: where the atoms are that it looks at, and what was found to act
-//! on its own. Nobody is in the middle. (So does the paper's program: each phase first fetches what is remote, then computes.)
+//! In a step each process sends each other one two messages: the places of the atoms that the other looks at, and the
+//! forces on the other's atoms. Nobody is in the middle. (So does the paper's program: each phase first fetches what
+//! is remote, then computes.)
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -22,12 +23,12 @@ use super::serial::assigned;
 use super::{Energy, Motion, Outcome};
 use crate::kit::{JobFailure, Threads, V3, each, meet};
 
-/// What a process tells another one. Each says the same kinds in the same order.
+/// A message from one process to another. Each says the same kinds in the same order.
 #[derive(Debug, Serialize, Deserialize)]
 enum Word {
     /// Where the atoms are that the other one looks at, by cells; and how far one has come since the lists were made.
     Places(f64, Vec<(u32, Vec<V3>)>),
-    /// What acts on cells of the other one.
+    /// Forces on cells of the other one.
     Acting(Vec<(u32, Forces)>),
     /// Atoms that go to cells of the other one.
     Going(Vec<(u32, Vec<Moved>)>),
@@ -35,7 +36,7 @@ enum Word {
     Seen(Vec<(u32, Vec<u32>, Vec<V3>)>),
 }
 
-/// Who says it, which of its words to this process it is, and what; or why there will be none.
+/// The sender, the number of its message to this process, and the message; or the reason why none will come.
 type Saying = (u32, u32, Result<Word, Gone>);
 
 /// Where a process hears others.
@@ -43,7 +44,7 @@ struct Ear(Sender<Saying>);
 
 #[object(remote)]
 impl Ear {
-    /// Who serves requests does this in place.
+    /// The server thread does this in place.
     #[method(free)]
     fn hear(&self, from: u32, number: u32, word: Word) {
         let _ = self.0.try_send((from, number, Ok(word)));
@@ -61,7 +62,7 @@ struct Domain {
     over: Option<Continuation<()>>,
 }
 
-/// What does not change, but for the cells themselves.
+/// The constant part, apart from the cells themselves.
 struct Part {
     world: Arc<World>,
     me: usize,
@@ -72,7 +73,7 @@ struct Part {
     say: Sender<Saying>,
 }
 
-/// What has been heard, by who has said it.
+/// Messages that have come, by sender.
 struct Heard {
     hear: Receiver<Saying>,
     /// How many words of each were looked at.
@@ -96,7 +97,7 @@ impl Heard {
     }
 }
 
-/// What was said is not what comes next.
+/// The message is not the next one.
 fn strange(_: Word) -> Gone {
     Gone::Incompatible
 }
@@ -154,7 +155,7 @@ impl Part {
         let (ear, me, failed) = (ears[to], self.me as u32, self.say.clone());
         spawn_parasite(async move {
             if let Err(gone) = ear.hear(me, said, word).await {
-                // Who waits for an answer to this hears why there is none.
+                // A waiter for an answer to this gets the reason why there is none.
                 let _ = failed.try_send((to as u32, said, Err(gone)));
             }
         });

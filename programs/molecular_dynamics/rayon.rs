@@ -20,7 +20,7 @@ struct World {
     homes: Vec<(u32, u32)>,
 }
 
-/// What one cell has found: its own forces, and those on the cells forward.
+/// Result of one cell: its own forces, and those on the cells forward.
 type Found = (Vec<V3>, f64, [Mutex<Vec<V3>>; 13]);
 
 impl World {

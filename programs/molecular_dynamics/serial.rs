@@ -208,7 +208,7 @@ fn both(all: &mut [V3], one: Range<usize>, other: Range<usize>) -> (&mut [V3], &
     }
 }
 
-/// Who is in which cell, and where all are, wrapped.
+/// The atoms of each cell, and the wrapped places of all.
 pub(super) fn assigned(system: &System, grid: Grid, mut places: Vec<V3>) -> (Vec<V3>, Vec<Members>) {
     let mut cells = vec![Vec::new(); grid.cells()];
     let chain = system.chain_atoms();

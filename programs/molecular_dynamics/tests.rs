@@ -135,7 +135,7 @@ fn processes_find_what_the_serial_version_finds() {
                     let input = Arc::clone(&input);
                     ::chanter::spawn(async move {
                         let found = enter(&here, process(&here, &input.system, input.motion, threads)).await;
-                        // What it still owes is told first.
+                        // Its outstanding messages come first.
                         here.leave().await;
                         found.map_err(|error| error.to_string())
                     })

@@ -1,13 +1,13 @@
 //! Radiosity and molecular dynamics in C and plain MPI: what one writes for them without a runtime. They take the same input as a file
 //! of numbers, and what they find is compared with the serial versions.
 //!
-//! Here are the sources, the inputs and the checks. Who measures compiles and starts them.
+//! Here are the sources, the inputs and the checks. The benchmark compiles and starts them.
 
 use crate::kit::{Program, Size};
 use crate::molecular_dynamics::MolecularDynamics;
 use crate::radiosity::Radiosity;
 
-/// What both include, as `plain.h`.
+/// The common header, `plain.h`.
 pub const HEADER: &str = include_str!("plain.h");
 
 /// Whether what a program has computed is right.
@@ -37,7 +37,7 @@ impl Plain {
         }
     }
 
-    /// Molecular dynamics. Atoms are where those of the serial version are, but for rounding.
+    /// Molecular dynamics. Atoms are where those of the serial version are, within rounding.
     pub fn molecular_dynamics(size: Size) -> Self {
         let input = MolecularDynamics::input(size);
         let outcome = MolecularDynamics::serial(&input);

@@ -68,7 +68,7 @@ fn batches(threads: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
     first.map(move |first| first..threads.min(first + work::BATCH))
 }
 
-/// Whoever awaits a thread that nobody has taken yet runs it.
+/// A thread that nobody has taken yet is run by its waiter.
 async fn hosts(threads: u64) -> u64 {
     let mut batch = Vec::with_capacity(work::BATCH as usize);
     let mut sum = 0;

@@ -1,4 +1,4 @@
-//! The programs that other systems run too, each in a process of its own (`chanter-bench peers`): this folder's
+//! The programs that other systems run too, each in a process of its own (`chanter-bench peers`). This folder's
 //! `README.md` is the contract, its folders are the peers, and [`Chanter`] is our side.
 
 pub(crate) mod chanter;

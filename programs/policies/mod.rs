@@ -33,7 +33,7 @@ const STEP: Duration = Duration::from_micros(10);
 const DUE: Duration = Duration::from_millis(1);
 const TICKETS: u16 = 64;
 
-/// What a policy did.
+/// Results of a policy.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// How long each request took, the quickest first.
@@ -66,7 +66,7 @@ fn compute(time: Duration) {
     }
 }
 
-/// Runs the workload with so many requests.
+/// Runs the workload with this number of requests.
 ///
 /// # Errors
 /// A thread failed, a request was not answered, or the computations starved.

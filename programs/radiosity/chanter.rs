@@ -1,5 +1,5 @@
-//! A surface is an object. Each round's work is a thread for each surface and block of others: it takes what it needs from the
-//! objects, computes who sees whom, and calls them with what it has found.
+//! A surface is an object. Each round's work is a thread for each surface and block of others. It takes its input
+//! from the objects, computes the visibility, and calls them with the result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +57,7 @@ pub(super) async fn resolve(world: Arc<World>, number: usize) -> Result<(), Gone
     world.surfaces[number].resolve(shapes).await
 }
 
-/// What comes to a surface. (It shines when all have looked at it as it was.)
+/// Light that comes to a surface. (It shines when all have looked at it as it was.)
 pub(super) async fn collect(world: &World, number: usize) -> Result<Vec<V3>, Gone> {
     let own = world.surfaces[number];
     conc! { view = own.view(), links = own.all_links() }
@@ -84,7 +84,7 @@ pub(super) async fn run(
     let plan = Plan::of(&scene, accuracy);
     let owners: Vec<_> = surfaces(&scene, plan).into_iter().map(Owner::new).collect();
     let count = owners.len();
-    // What has come to each, until all have looked.
+    // Light that has come to each, until all have looked.
     let boxes: Vec<_> = (0..count).map(|_| Owner::new(Vec::<V3>::new())).collect();
     let came: Arc<[Ref<Vec<V3>>]> = boxes.iter().map(Owner::refer).collect();
     let surfaces = owners.iter().map(Owner::refer).collect();

@@ -50,7 +50,7 @@ impl Accuracy {
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     accuracy: Accuracy,
-    /// An exchange may be uncertain by so much.
+    /// Most uncertainty of an exchange.
     most: f64,
     surfaces: usize,
     blocks: usize,
@@ -91,7 +91,7 @@ impl fmt::Debug for Solution {
     }
 }
 
-/// What was emitted, and what has become of it, of the strongest colour.
+/// Emitted light of the strongest colour, and its whereabouts.
 #[derive(Clone, Copy, Debug)]
 pub struct Balance {
     /// By the lights.
@@ -103,7 +103,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// What is missing, as a part of what was emitted.
+    /// Missing light, as a part of the emitted light.
     pub fn error(self) -> f64 {
         ((self.emitted - self.absorbed - self.escaped) / self.emitted).abs()
     }
@@ -124,7 +124,7 @@ impl Solution {
         self.surfaces.iter().flat_map(|(_, links)| links).map(|links| links.len()).sum()
     }
 
-    /// Pairs of points of which one was asked whether it sees the other.
+    /// Pairs of points whose visibility was asked.
     pub fn rays(&self) -> u64 {
         self.rays
     }
@@ -167,8 +167,8 @@ impl Solution {
         (worst, pairs)
     }
 
-    /// What whole surfaces exchange, by the links of one and by those of the other, which are divided otherwise: the sum of the
-    /// differences, as a part of all.
+    /// Exchange between whole surfaces, by the links of either side, which are divided differently. The result is the
+    /// sum of the differences, as a part of all.
     pub fn exchange(&self) -> f64 {
         let count = self.surfaces.len();
         let mut exchanged = vec![0.0; count * count];
@@ -189,14 +189,14 @@ impl Solution {
         off / all
     }
 
-    /// What has become of the light.
+    /// Whereabouts of the light.
     pub fn balance(&self, scene: &Scene) -> Balance {
         let emitted = scene.emitted();
         let colour = (0..3).max_by(|a, b| emitted[*a].total_cmp(&emitted[*b])).unwrap_or(0);
         let mut balance = Balance { emitted: emitted[colour], absorbed: 0.0, escaped: 0.0 };
         for ((view, links), paint) in self.surfaces.iter().zip(&scene.paints) {
             let elements = &view.shape.elements;
-            // What comes in by form factors, and of light, to each element and those around it.
+            // Form factors and light that come to each element and those around it.
             let (mut seen, mut came) = (vec![0.0; elements.len()], vec![0.0; elements.len()]);
             for link in links.iter().flat_map(|links| links.iter()) {
                 seen[link.to.1 as usize] += link.factor;
@@ -225,7 +225,7 @@ impl Solution {
         for ((light, other), (quad, paint)) in
             self.means().into_iter().zip(others).zip(scene.quads.iter().zip(&scene.paints))
         {
-            // What lights emit is given.
+            // The emission of lights is given.
             for colour in 0..3 {
                 off += (light[colour] - other[colour]).abs() * quad.area();
                 all += (other[colour] - paint.emission[colour]) * quad.area();
@@ -239,7 +239,7 @@ impl Solution {
         self.difference(scene, &reference::uniform(scene, area, 40))
     }
 
-    /// How far it is from the light by so many particles, in the mean of surfaces.
+    /// Distance from the light by this number of particles, in the mean of surfaces.
     pub fn off_traced(&self, scene: &Scene, particles: usize) -> f64 {
         self.difference(scene, &reference::traced(scene, particles, 1))
     }

@@ -1,4 +1,4 @@
-//! What the program in plain MPI (`programs/mpi/radiosity.c`) reads and writes.
+//! Input and output of the program in plain MPI (`programs/mpi/radiosity.c`).
 
 use super::{Input, Solution};
 

@@ -1,5 +1,5 @@
-//! The same in several processes. Each has the surfaces, and the threads of those that are its own; what surfaces are divided into, and
-//! how bright they are, the first process passes on to all. (The paper's program caches what it has fetched, too.)
+//! The same in several processes. Each has all surfaces, and the threads of its own. The first process passes on to
+//! all how surfaces are divided, and how bright they are. (The paper's program caches what it has fetched, too.)
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,7 +16,7 @@ use super::surface::{Code, Surface};
 use super::{Accuracy, Plan, Solution};
 use crate::kit::{JobFailure, Threads, V3, each, meet};
 
-/// What is to be divided, by surfaces.
+/// Divisions to be made, by surface.
 type Asked = Vec<(u32, Vec<Code>)>;
 /// How bright elements are, by surfaces.
 type Lights = Vec<(u32, Vec<V3>)>;
@@ -30,7 +30,7 @@ struct Domain {
     over: Option<Continuation<()>>,
 }
 
-/// Which surfaces are whose: the largest first, each to who has least.
+/// Assignment of surfaces to processes: the largest first, each to the process that has least.
 fn shared_out(scene: &Scene, processes: u32) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..scene.surfaces()).collect();
     order.sort_by(|a, b| scene.quads[*b].area().total_cmp(&scene.quads[*a].area()));

@@ -129,7 +129,7 @@ fn triangle(from: V3, along: V3, a: V3, b: V3, c: V3) -> Option<f64> {
     Some(ac.dot(q) * inverse)
 }
 
-/// What goes from a point to another, by their normals: `cos cos / (pi r²)`.
+/// Exchange from a point to another, by their normals: `cos cos / (pi r²)`.
 #[inline]
 pub(super) fn kernel(x: V3, normal_x: V3, y: V3, normal_y: V3) -> f64 {
     let between = y - x;

@@ -20,7 +20,7 @@ pub(super) struct Camera {
     pub(super) from: V3,
     pub(super) to: V3,
     pub(super) up: V3,
-    /// What it sees from top to bottom, in degrees.
+    /// Its field of view from top to bottom, in degrees.
     pub(super) angle: f64,
 }
 
@@ -68,7 +68,7 @@ impl Scene {
     /// Reads a scene (TOML; see `cornell.toml`).
     ///
     /// # Errors
-    /// What is wrong, and with which surface.
+    /// The fault, and its surface.
     pub fn read(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
         if file.surface.is_empty() || file.surface.len() > MOST {
@@ -89,7 +89,7 @@ impl Scene {
         Self { quads, paints, camera, occluders }
     }
 
-    /// A closed room with so many boxes on its floor, and lights below its ceiling.
+    /// A closed room with a number of boxes on its floor, and lights below its ceiling.
     pub fn room(boxes: usize, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let grid = (boxes as f64).sqrt().ceil().max(1.0) as usize;
@@ -142,7 +142,7 @@ impl Scene {
         self.quads.len()
     }
 
-    /// What all lights give, of the strongest colour.
+    /// Light of all lights, of the strongest colour.
     pub(super) fn power(&self) -> f64 {
         let sum = self.emitted();
         sum[0].max(sum[1]).max(sum[2])

@@ -144,7 +144,8 @@ impl Surface {
         self.asked.extend(codes);
     }
 
-    /// Divides what was asked for, in an order that does not depend on who asked first. Parts are as bright as what they were.
+    /// Makes the requested divisions, in an order that does not depend on the order of requests. Parts are as bright
+    /// as what they were.
     #[method(mut)]
     pub(super) fn divide(&mut self) {
         self.asked.sort_unstable();
@@ -178,7 +179,7 @@ impl Surface {
         }
     }
 
-    /// What was asked for, which it forgets.
+    /// Takes the requested divisions out.
     #[method(mut)]
     pub(super) fn asked(&mut self) -> Vec<Code> {
         std::mem::take(&mut self.asked)
@@ -190,8 +191,8 @@ impl Surface {
         self.view.light = Arc::new(light);
     }
 
-    /// How bright its elements are with the light that has come to each: adds what comes to those around it, and makes larger
-    /// ones as bright as their parts are.
+    /// Brightness of its elements with the light that has come to each. The light of those around it is added, and
+    /// larger ones are as bright as their parts.
     #[method(read)]
     pub(super) fn would_shine(&self, mut gathered: Vec<V3>) -> Vec<V3> {
         let elements = &self.view.shape.elements;

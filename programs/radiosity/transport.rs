@@ -1,4 +1,4 @@
-//! Light from part to part: who is linked to whom, and what a link brings (Hanrahan, Salzman, Aupperle 1991).
+//! Light from part to part: the links, and the light that each brings (Hanrahan, Salzman, Aupperle 1991).
 
 use super::Accuracy;
 use super::quad::{Facing, Quad, kernel};
@@ -32,7 +32,7 @@ fn strongest(colour: V3) -> f64 {
     colour[0].max(colour[1]).max(colour[2])
 }
 
-/// What one thread has found: the links of one surface with a block of others, and what is to be divided.
+/// Result of one thread: the links of one surface with a block of others, and the divisions to be made.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) links: Vec<Link>,
@@ -44,7 +44,7 @@ pub(super) struct Found {
     pub(super) rays: u64,
 }
 
-/// Refines links: each is divided until it brings light as accurately as is wanted.
+/// Refines links: each is divided until it is accurate enough.
 pub(super) struct Refining<'a> {
     pub(super) scene: &'a Scene,
     /// An exchange that is more uncertain is divided.
@@ -102,7 +102,7 @@ impl Refining<'_> {
         }
         self.found.rays += 16;
         let seen = pairs.seen(self.scene);
-        // What is partly seen is uncertain; so, a little, is what no ray has met.
+        // A partly visible part is uncertain. A part that no ray has met is a little uncertain, too.
         let hidden = match seen.count {
             16 => 0.0,
             0 => 0.1 * pairs.mean,
@@ -137,7 +137,7 @@ impl Refining<'_> {
         true
     }
 
-    /// What was found, each part once.
+    /// The parts that were found, each once.
     pub(super) fn finish(mut self) -> Found {
         self.found.own.sort_unstable();
         self.found.own.dedup();
@@ -201,7 +201,7 @@ impl Pairs {
         let (mut count, mut sum) = (0, 0.0);
         for (x, kernels) in self.points[0].iter().zip(&self.kernels) {
             for (y, kernel) in self.points[1].iter().zip(kernels) {
-                // What faces away brings nothing, whether hidden or not.
+                // A part that faces away brings nothing, whether hidden or not.
                 let is_seen = *kernel == 0.0 || !scene.occluders.are_hidden(*x, *y);
                 count += usize::from(is_seen);
                 sum += if is_seen { *kernel / 16.0 } else { 0.0 };

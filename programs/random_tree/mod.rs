@@ -14,7 +14,7 @@ pub struct Tree {
     below: [Option<Box<Self>>; 2],
 }
 
-/// What grows at a place: so many nodes, of which at least one.
+/// Number of nodes that grow at a place, at least one.
 #[derive(Clone, Copy, Debug)]
 pub struct Seedling {
     seed: u64,
@@ -23,7 +23,7 @@ pub struct Seedling {
     work: u32,
 }
 
-/// What grows below a node.
+/// Subtrees below a node.
 enum Below {
     Nothing,
     One(Seedling),

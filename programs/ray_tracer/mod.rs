@@ -26,7 +26,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// A square picture of a scene, with sides of so many pixels.
+    /// A square picture of a scene, with sides of this many pixels.
     pub const fn new(scene: Scene, side: usize) -> Self {
         Self { scene, side }
     }

@@ -10,7 +10,7 @@ struct Ray {
     to: Vector,
 }
 
-/// What a ray meets.
+/// A hit of a ray.
 struct Hit {
     place: Vector,
     normal: Vector,
@@ -18,9 +18,9 @@ struct Hit {
     mirrors: f64,
 }
 
-/// What is nearer than this is the place that a ray comes from.
+/// Least distance of a hit. A nearer one is the place that the ray comes from.
 const NEAR: f64 = 1e-6;
-/// What is further away than this is not seen.
+/// Most distance of a visible hit.
 const FAR: f64 = 200.0;
 
 impl Ball {

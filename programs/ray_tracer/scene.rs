@@ -1,4 +1,4 @@
-//! What there is to see, as a file says it; `scene.toml` explains its words.
+//! The scene, as a file describes it; `scene.toml` explains its words.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ pub(super) const OURS: &str = include_str!("scene.toml");
 /// Rays that are mirrored more often than this would end the stack before the picture.
 const MOST_MIRRORED: u32 = 64;
 
-/// A scene: what there is to see, from where, and in what light.
+/// A scene: its objects, the camera, and the lights.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scene {
@@ -64,9 +64,9 @@ pub(super) struct Ball {
 /// Why a text is no scene.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoScene {
-    /// Counted from 1; that of the part that is wrong, or where a part that lacks something begins.
+    /// Line, counted from 1, of the wrong part, or of the begin of a part that lacks something.
     pub line: usize,
-    /// What is wrong there.
+    /// The fault.
     pub what: String,
 }
 

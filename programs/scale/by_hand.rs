@@ -13,7 +13,7 @@ use chanter::prelude::*;
 use super::Ran;
 use super::talk::{MICROSECOND, SENDERS, compute};
 
-/// Runs `first` beside so many more as the machine has virtual processors.
+/// Runs `first` beside one more for each further virtual processor of the machine.
 fn beside<R>(machine: &Machine, more: impl Fn() + Sync, first: impl FnOnce() -> R) -> (R, Duration) {
     let clock = Instant::now();
     let got = thread::scope(|scope| {
@@ -25,7 +25,8 @@ fn beside<R>(machine: &Machine, more: impl Fn() + Sync, first: impl FnOnce() -> 
     (got, clock.elapsed())
 }
 
-/// Work that whoever is free takes, a microsecond at a time. All but one sleep when it begins, and are woken by that one: a short
+/// Work for any free thread, a microsecond at a time. All but one sleep when it begins, and are woken by that one: a
+/// short
 /// computation gains what the wake leaves of it.
 pub(super) fn short(machine: &Machine, microseconds: u64) -> Ran {
     let (begins, taken, done) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
@@ -65,10 +66,11 @@ struct Slot {
     result: AtomicU64,
 }
 
-/// As [`talk::many`](super::talk::many): one OS thread writes down what is to be done, in memory that was touched before, and collects what
-/// came of it. The others do it meanwhile, from the first on; it does from the last on what they have not begun.
+/// As [`talk::many`](super::talk::many). One OS thread writes the tasks down, in memory that was touched before, and
+/// collects the results. The others do it meanwhile, from the first on; it does from the last on what they have not
+/// begun.
 pub(super) fn many(machine: &Machine, threads: u64) -> Ran {
-    /// So many are claimed at once.
+    /// Number of tasks that are claimed at once.
     const BATCH: u64 = 64;
     let slots: Vec<Slot> = (0..threads).map(|_| Slot::default()).collect();
     let written = AtomicU64::new(0);
@@ -116,7 +118,7 @@ const WORKS: u64 = 1;
 #[repr(align(128))]
 struct Sender {
     word: AtomicU64,
-    /// Of whoever has made the word [`WORKS`]: how many it has sent.
+    /// Messages sent by the thread that has made the word [`WORKS`].
     sent: AtomicU64,
 }
 
@@ -139,8 +141,8 @@ fn work(senders: &[Sender], each: u64) -> bool {
     true
 }
 
-/// As [`talk::choice`](super::talk::choice). Each sender is a word on a cache line of its own. Whoever is free claims one whose message
-/// was taken, and does its work; the first OS thread takes messages first.
+/// As [`talk::choice`](super::talk::choice). Each sender is a word on a cache line of its own. A free thread claims a
+/// task whose message was taken, and does its work. The first OS thread takes messages first.
 pub(super) fn choice(machine: &Machine, messages: u64) -> Ran {
     let each = messages / SENDERS;
     let senders: [_; SENDERS as usize] =

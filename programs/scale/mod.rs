@@ -1,4 +1,4 @@
-//! What more processors bring: programs of many small threads, each alike on any number of virtual processors.
+//! Gain by more processors: programs of many small threads, each alike on any number of virtual processors.
 //!
 //! [`ROWS`] lists them. `chanter-bench scale` times each on one virtual processor and on two, and counts what each operation
 //! costs on up to sixteen. A row computes something that is known beforehand, and its run says whether it was right.
@@ -29,7 +29,7 @@ pub struct Row {
     run: fn(&Machine, u64) -> Ran,
 }
 
-/// What a run did.
+/// Result of a run.
 #[derive(Clone, Copy, Debug)]
 struct Ran {
     elapsed: Duration,
@@ -38,7 +38,7 @@ struct Ran {
     expected: u64,
 }
 
-/// What a thread gave, and how long that took.
+/// Value of a thread, and its time.
 struct Done<T>(T, Duration);
 
 impl Done<u64> {
@@ -54,16 +54,16 @@ pub struct Timed {
     pub elapsed: Duration,
     /// How many operations it had.
     pub operations: u64,
-    /// What the machine has counted.
+    /// Counters of the machine.
     pub stats: Stats,
 }
 
 /// A run that computed something else.
 #[derive(Clone, Copy, Debug)]
 pub struct Wrong {
-    /// What it computed.
+    /// The computed answer.
     pub got: u64,
-    /// What it should have.
+    /// The expected answer.
     pub expected: u64,
 }
 
@@ -131,7 +131,7 @@ pub fn find(name: &str) -> Option<&'static Row> {
 }
 
 impl Row {
-    /// Runs it from a cold start on so many virtual processors.
+    /// Runs it from a cold start on this number of virtual processors.
     ///
     /// # Errors
     /// If the result was wrong.

@@ -71,7 +71,7 @@ pub(super) fn many(machine: &Machine, threads: u64) -> Ran {
     done.ran(threads, threads * (threads - 1) / 2)
 }
 
-/// So many rounds of [`compute`] take a microsecond, about.
+/// Rounds of [`compute`] that take about a microsecond.
 pub(super) const MICROSECOND: u64 = 700;
 
 /// Work without memory.
@@ -100,7 +100,7 @@ pub(super) fn alone(machine: &Machine, microseconds: u64) -> Ran {
     done.ran(each * THREADS, each * THREADS)
 }
 
-/// So many the choice is among.
+/// Number of branches of the choice.
 pub(super) const SENDERS: u64 = 8;
 
 /// Eight senders, each with a microsecond of work a message, and one that chooses among them.

@@ -9,7 +9,7 @@ use chanter_objects::{Lazy, Owner, Promise, Ref, conc, object};
 use super::serial::{self, Count};
 use super::{Outcome, Pair, Schema, Study};
 
-/// What is called.
+/// The called methods.
 #[derive(Debug)]
 struct Leaf(Count);
 
@@ -51,11 +51,11 @@ impl Leaf {
     }
 }
 
-/// Who calls, in each schema.
+/// The callers, in each schema.
 #[derive(Debug)]
 struct Caller;
 
-/// So many calls, and the sum of what they answer.
+/// A number of calls, and the sum of their answers.
 macro_rules! sum {
     ($calls:expr, $call:expr) => {{
         let mut sum = 0;

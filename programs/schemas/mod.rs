@@ -1,4 +1,4 @@
-//! What a call of a method costs, by the schemas of its caller and of what it calls; see the folder's `README.md`.
+//! Cost of a method call, by the schemas of caller and method; see the folder's `README.md`.
 
 mod chanter;
 mod serial;
@@ -45,7 +45,7 @@ impl fmt::Display for Schema {
     }
 }
 
-/// What is called, and what comes of it.
+/// The called method, and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// It ends at once.
@@ -146,7 +146,7 @@ impl Study {
         Self::ConcOfEight(Schema::ContinuationPassing),
     ];
 
-    /// Makes so many calls (of eight, for those); how long they take.
+    /// Makes a number of calls (of eight, for those), and returns their time.
     ///
     /// # Errors
     /// See [`Failure`].
@@ -168,7 +168,7 @@ impl fmt::Display for Study {
     }
 }
 
-/// Runs it as a thread like others. What it gives is checked: 1 + 2 + … + `calls`.
+/// Runs it as a thread like others. The result is checked: 1 + 2 + … + `calls`.
 fn timed<F>(calls: u64, body: impl FnOnce() -> F + Send + 'static) -> Result<Duration, Failure>
 where
     F: Future<Output = u64> + Send,

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-/// What all count with.
+/// The counter that all use.
 #[derive(Debug)]
 pub(super) struct Count {
     pub(super) count: u64,

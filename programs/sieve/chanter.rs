@@ -6,7 +6,7 @@ use chanter::prelude::*;
 
 use crate::kit::{Done, Style};
 
-/// What a stage found, and how many numbers came to it.
+/// The prime of a stage, and how many numbers came to it.
 type Found = (u32, u64);
 
 pub(super) async fn primes<S: Style>(last: u32) -> Done<Vec<u32>> {

@@ -12,10 +12,10 @@ use crate::kit::{
 };
 use tour::{City, length};
 
-/// Parts of so many cities are not divided.
+/// Most cities of a part that is not divided.
 const PART: usize = 8;
 
-/// A tour is at most so many times as long as the best is expected to be.
+/// Most length of a tour, over the expected length of the best.
 const LONGER: f64 = 1.5;
 
 /// The program.

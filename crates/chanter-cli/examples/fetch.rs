@@ -1,5 +1,6 @@
-//! Memory that processes share: each is the home of some words, the others fetch copies, and a copy is invalid before its
-//! word changes (Chant, section 3.2: fetch and coherence): `chanter launch -n 4 target/release/examples/fetch [ROUNDS]`.
+//! Memory that processes share. Each process is the home of some words, and the others fetch copies. A copy is
+//! invalid before its word changes (Chant, section 3.2: fetch and coherence): `chanter launch -n 4
+//! target/release/examples/fetch [ROUNDS]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -49,7 +50,7 @@ impl Memory {
         &self.words[(address % WORDS) as usize]
     }
 
-    /// What is done with a copy, briefly.
+    /// Short use of a copy.
     fn with_copy<R>(&self, address: u32, f: impl FnOnce(&mut Copy) -> R) -> R {
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         f(copies.entry(address).or_default())
@@ -108,7 +109,7 @@ impl Memory {
     }
 }
 
-/// What each process does.
+/// The body of each process.
 pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
     let rounds: u32 = std::env::args().nth(1).map_or(Ok(2000), |rounds| rounds.parse())?;
     let memory = Arc::new(Memory {

@@ -102,7 +102,7 @@ async fn part(
     Ok(plate)
 }
 
-/// What each process does.
+/// The body of each process.
 pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
     let argument = |at, default| std::env::args().nth(at).map_or(Ok(default), |text| text.parse::<usize>());
     let (side, steps) = (argument(1, 512)?, argument(2, 500)?);

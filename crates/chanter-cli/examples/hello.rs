@@ -4,7 +4,7 @@ use chanter_cluster::prelude::*;
 
 const HELLO: u32 = 1;
 
-/// What each process does.
+/// The body of each process.
 pub(crate) async fn process(here: &Here) -> Result<(), ClusterError> {
     if here.number() == 0 {
         let me = here.open("greeter")?;

@@ -9,7 +9,7 @@ const TOKEN: u32 = 1;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// What each process does.
+/// The body of each process.
 pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
     let rounds: u64 = std::env::args().nth(1).map_or(Ok(10_000), |rounds| rounds.parse())?;
     let (number, count) = (here.number(), here.count());

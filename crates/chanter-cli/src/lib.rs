@@ -1,4 +1,4 @@
-//! What the `chanter` command does, for it and for `chanter-bench`, which runs the same server.
+//! The `chanter` command, as a library for itself and for `chanter-bench`, which runs the same server.
 
 #[cfg(unix)]
 mod launch;

@@ -31,7 +31,7 @@ enum Task {
 
 #[derive(Args)]
 struct BenchArgs {
-    /// What `chanter-bench` takes
+    /// Arguments of `chanter-bench`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<OsString>,
 }

@@ -13,7 +13,7 @@ use chanter::prelude::Machine;
 use clap::{Args, ValueEnum};
 use swerve::{AccessLog, Config, ErrorLog, Mode, Server, StartError};
 
-/// What was asked for cannot be had: no such directory, the port is taken.
+/// The request cannot be met: no such directory, or the port is taken.
 const UNAVAILABLE: u8 = 2;
 /// It could not go on.
 const FAILED: u8 = 1;
@@ -70,7 +70,7 @@ pub struct ServeArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ModeArg {
-    /// Who sends waits until it is received
+    /// The sender waits until it is received
     Synchronous,
     /// Asynchronously, by threads that a policy schedules
     Hosts,
@@ -83,7 +83,7 @@ pub fn serve(args: ServeArgs) -> ExitCode {
     let errors = match ErrorLog::stderr() {
         Ok(errors) => errors,
         Err(error) => {
-            // Who has closed it does not want to know.
+            // A reader that has closed it wants no error.
             let _ = writeln!(std::io::stderr(), "chanter: cannot start: {error}");
             return ExitCode::from(FAILED);
         }

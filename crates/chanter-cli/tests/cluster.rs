@@ -69,7 +69,7 @@ fn ring() {
     }
 }
 
-/// What processes on the loopback interface need for TLS: their certificate, its key, and the authority's.
+/// TLS files for processes on the loopback interface: their certificate, its key, and the authority's.
 fn certificate(folder: &Path) -> [String; 3] {
     let (authority_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let mut params = CertificateParams::new([]).unwrap();
@@ -190,7 +190,7 @@ fn alone() {
     assert!(Launched::from_env().unwrap().is_none());
 }
 
-/// What one process sees.
+/// The view of one process.
 #[derive(Default)]
 struct Seen {
     /// From whom, and the number in its header.

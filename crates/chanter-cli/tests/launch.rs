@@ -24,7 +24,7 @@ fn run(args: &[&str], script: &str) -> Output {
     launch(args, script).output().unwrap()
 }
 
-/// What came out, by lines in their order.
+/// Lines of the output, in their order.
 fn lines(bytes: &[u8]) -> Vec<&str> {
     assert!(bytes.is_empty() || bytes.ends_with(b"\n"));
     std::str::from_utf8(bytes).unwrap().lines().collect()
@@ -77,7 +77,7 @@ impl Drop for Job {
     }
 }
 
-/// A pipe with a name. Who has opened it for writing is seen to have ended: the end of it can be read then, and no sooner.
+/// A pipe with a name. The end of the file can be read once its writer has ended, and no sooner.
 struct Leash {
     folder: TempDir,
 }

@@ -1,19 +1,19 @@
-//! Whether the operations on one key can be explained: there is an order of them in which each read yields what the write before it
-//! has written, and which agrees with the order of those that did not overlap (linearizability).
+//! Whether the operations on one key are linearizable. Then they have an order in which each read yields the value of
+//! the write before it. The order agrees with that of operations that did not overlap.
 //!
 //! All values are different, so who reads a value has read of a known write, and Gibbons and Korach ("Testing shared memories", SIAM J.
 //! Comput. 26(4), 1997, section 4) apply. A write and the reads of its value are a *cluster*: nothing else may come between
-//! them. Let `first` be the earliest end of one of them, and `last` the latest begin. If `first < last`, the value was
-//! there from `first` to `last` without a break (a forward zone); otherwise all of them overlap, and the cluster
-//! can be put at any one point from `last` to `first` (a backward zone). The history is linearizable if and only if no read
-//! ends before its write begins, no two forward zones overlap, and no backward zone lies within a forward one.
+//! them. Let `first` be the earliest end of one of them, and `last` the latest begin. If `first < last`, the value
+//! was there from `first` to `last` without a break (a forward zone). Otherwise all of them overlap, and the cluster
+//! fits any one point from `last` to `first` (a backward zone). A history is linearizable under three conditions. No
+//! read ends before its write begins. No two forward zones overlap. No backward zone lies within a forward one.
 //!
 //! A write whose end is unknown has none (it may happen at any time); if nobody has read its value, it need not have happened. The
 //! value at the begin is written before everything else.
 
 use std::collections::BTreeMap;
 
-/// What an operation has done.
+/// Effect of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     Wrote(u64),

@@ -1,10 +1,11 @@
 //! A replicated key-value store whose replicas are killed under load, and an account of every request:
 //! `chanter launch -n 5 --keep-going target/release/examples/store [OPERATIONS] [SEED]`.
 //!
-//! Process 0 has the clients, the others are replicas. The first that lives is the primary: it writes a value to all others that live
-//! before it says that the write is done, and it alone answers reads. While the clients ask, process 0 kills all replicas but one
-//! with SIGKILL. Each request is in the end *done*, *unknown* (its replica died, it may have happened) or *refused* (it has not
-//! happened); and for each key there is an order of its operations that explains all answers: see `history.rs`.
+//! Process 0 has the clients, the others are replicas. The first living replica is the primary. It writes a value to
+//! all other living replicas before it reports the write as done. It alone answers reads. While the clients ask,
+//! process 0 kills all replicas but one
+//! with SIGKILL. Each request is in the end *done*, *unknown* (its replica died, it may have happened) or *refused*
+//! (it has not happened). For each key the history is linearizable: see `history.rs`.
 
 mod history;
 mod replica;
@@ -28,7 +29,7 @@ const END: u32 = 1;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// What became of requests.
+/// Outcomes of requests.
 #[derive(Default)]
 struct Accounts {
     done: AtomicU64,

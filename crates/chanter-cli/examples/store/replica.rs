@@ -2,9 +2,9 @@
 //!
 //! * A write is done when all replicas that live have it. The primary holds the key's lock until then, and reads under it: what was
 //!   read is everywhere.
-//! * Versions are ordered by the primary that gave them, then by number. Whoever becomes the primary gives all its values a version
-//!   of its own and writes them everywhere before it answers: what a dead primary has written to some only is
-//!   overwritten, or is everywhere.
+//! * Versions are ordered by the primary that gave them, then by number. A new primary gives all its values a version
+//!   of its own, and writes them everywhere before it answers. So a value that a dead primary has written to some
+//!   replicas only is overwritten, or is everywhere.
 //! * It relies on who is said to be dead being dead, as the kernel tells on one machine. A replica that is only unreachable
 //!   (a partition) ends the store: that needs majorities.
 
@@ -28,7 +28,7 @@ const WRITE: Service<(u32, Entry), ()> = Service::new("store::write");
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct NotPrimary;
 
-/// Which primary gave the version, and the how-manieth of the key it is.
+/// The primary that gave the version, and the version's number within the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Version {
     primary: u32,

@@ -42,7 +42,7 @@ pub(super) struct Job {
     args: LaunchArgs,
     processes: Vec<Process>,
     ends: Receiver<(usize, io::Result<ExitStatus>)>,
-    /// What reads and writes.
+    /// The threads that read and write.
     threads: Vec<Thread<()>>,
     output: Output,
     written: Receiver<io::Error>,
@@ -57,13 +57,13 @@ pub(super) struct Job {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     No,
-    /// Who has not ended by then is killed.
+    /// A process that has not ended by then is killed.
     By(Instant),
     /// All have been killed.
     Killed,
 }
 
-/// What the launcher listens for.
+/// Signals that the launcher listens for.
 struct Signals {
     interrupt: signal::Signal,
     terminate: signal::Signal,
@@ -100,7 +100,7 @@ impl Job {
             (launcher::SECRET, secret().map_err(cannot)?.to_hex()),
         ];
         variables.extend(args.tls().map_err(cannot)?);
-        // Who wants TCP wants what processes on several machines would do.
+        // With TCP the processes behave as on several machines.
         let segment = if args.no_segment || args.is_tcp() || count == 1 {
             None
         } else {
@@ -159,7 +159,7 @@ impl Job {
         }
         self.threads.push(spawn(async move {
             let status = child.exit().await;
-            // What it has started ends with it.
+            // Processes that it has started end with it.
             signal_group(child.id(), Signal::SIGKILL);
             let _ = over.put(());
             let _ = ended.send((number, status)).await;
@@ -276,7 +276,8 @@ impl Job {
         }
     }
 
-    /// What is left to be read and written. A job that was told to end does not wait longer than the grace period for
+    /// Output that is still to be read and written. A job that was told to end does not wait longer than the grace
+    /// period for
     /// who reads its output.
     async fn finish(mut self) -> u8 {
         let code = self.failure.unwrap_or(0);

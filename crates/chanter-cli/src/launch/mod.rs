@@ -85,7 +85,7 @@ impl LaunchArgs {
         self.tcp || self.tls_cert.is_some()
     }
 
-    /// What the processes are told of TLS.
+    /// TLS settings for the processes.
     ///
     /// # Errors
     /// A file has no absolute path, which they may need, or one that is no text.
@@ -121,11 +121,12 @@ impl Color {
     }
 }
 
-/// Runs a job to its end. 0: all processes succeeded; else the code of the first that failed (128 and the number of
-/// the signal that ended it), 124: the time was up, 126 or 127: the program cannot be run, 1: a job cannot be had.
+/// Runs a job to its end, and returns an exit code. 0: all processes succeeded. 124: the time was up. 126 or 127: the
+/// program cannot be run. 1: the job cannot be started. Else it is the code of the first process that failed, or 128
+/// and the number of its signal.
 pub fn launch(args: LaunchArgs) -> ExitCode {
     let code = try_launch(args).unwrap_or_else(|(code, message)| {
-        // Who has closed it does not want to know.
+        // A reader that has closed it wants no error.
         let _ = writeln!(std::io::stderr(), "chanter: {message}");
         code
     });

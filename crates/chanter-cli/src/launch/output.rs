@@ -1,4 +1,4 @@
-//! What all processes write, merged by one OS thread: a reader of ours who does not read stalls nothing else.
+//! Output of all processes, merged by one OS thread. A reader that does not read stalls nothing else.
 
 use std::io::{self, Write};
 use std::thread;
@@ -42,7 +42,7 @@ impl Output {
             while let Ok(Block { stream, lines }) = written.recv().sync_blocking() {
                 let result = match stream {
                     Stream::Out => io::stdout().write_all(&lines).and_then(|()| io::stdout().flush()),
-                    // Who has closed it does not want to know.
+                    // A reader that has closed it wants no error.
                     Stream::Err => io::stderr().write_all(&lines).or(Ok(())),
                 };
                 if let Err(error) = result {
@@ -61,7 +61,7 @@ impl Output {
         }
     }
 
-    /// Passes on what comes from one stream of a process, until it ends or, once the process is `over`, is empty: a
+    /// Passes on one stream of a process, until the stream ends or, once the process is `over`, is empty. A
     /// descendant that has escaped may hold it open for ever.
     pub(super) async fn forward(
         self,

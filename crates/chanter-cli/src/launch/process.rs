@@ -14,7 +14,7 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-/// What is known of it.
+/// State of the process, as far as it is known.
 enum State {
     Running,
     /// It has ended so, after that time.

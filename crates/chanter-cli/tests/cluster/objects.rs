@@ -59,7 +59,7 @@ pub(super) fn test() {
     }
 }
 
-/// What each process does.
+/// The body of each process.
 pub(super) async fn process(here: &Here) {
     let me = here.open("beads").unwrap();
     let (number, count) = (here.number(), here.count());

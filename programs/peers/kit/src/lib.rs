@@ -1,5 +1,5 @@
-//! What the systems that are Rust have in common when they run the programs of the contract (the `README.md` one
-//! folder up), so that they differ in what they are and in nothing else.
+//! Common parts of the Rust systems that run the programs of the contract (the `README.md` one folder up). So they
+//! differ in the system, and in nothing else.
 //!
 //! - A [`System`] lists its [`Program`]s; [`main`] is the command line of one that is a peer, and [`sample`] the clock.
 //! - [`work`] is what the programs compute between messages.
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Something that runs programs, started on some processors.
 pub trait System: Sized + 'static {
-    /// What it runs.
+    /// The program that it runs.
     const PROGRAMS: &'static [Program<Self>];
 
     /// Starts it, on 1 or 2 processors.
@@ -80,12 +80,12 @@ impl<S> fmt::Debug for Program<S> {
     }
 }
 
-/// What a run gave. Its `Display` is the contract's line of JSON.
+/// Result of a run. Its `Display` is the contract's line of JSON.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// How long it took, without the start of the system.
     pub elapsed: Duration,
-    /// What it computed.
+    /// The computed answer.
     pub answer: u64,
 }
 
@@ -95,8 +95,8 @@ impl fmt::Display for Sample {
     }
 }
 
-/// Runs a program of `S` twice, small for warmth, then by the clock. `None`: `S` does not have it, or not on so many
-/// processors.
+/// Runs a program of `S` twice, small for warmth, then by the clock. `None`: `S` does not have it, or not on this
+/// number of processors.
 pub fn sample<S: System>(program: &str, size: u64, processors: usize) -> Option<Sample> {
     let program = S::PROGRAMS.iter().find(|known| known.name == program)?;
     if !(1..=2).contains(&processors) {

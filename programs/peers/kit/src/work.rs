@@ -1,4 +1,4 @@
-//! What the programs compute between messages, and how they add up their answers.
+//! Computations of the programs between messages, and how they add up their answers.
 
 /// Threads of a batch in `spawn`.
 pub const BATCH: u64 = 1000;
@@ -6,12 +6,12 @@ pub const BATCH: u64 = 1000;
 pub const PAIRS: u64 = 100;
 /// Producers in `choose`.
 pub const PRODUCERS: u64 = 8;
-/// `mergesort` forks down to so many numbers.
+/// Least numbers that `mergesort` forks.
 pub const PIECE: usize = 1024;
 /// Merges of more numbers than this are cut in two, where a program forks.
 pub const MERGE: usize = 1 << 14;
 
-/// What a thread of `spawn` computes.
+/// Computation of a thread of `spawn`.
 pub const fn square(i: u64) -> u64 {
     i * i % 1_000_003
 }
