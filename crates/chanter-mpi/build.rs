@@ -11,7 +11,7 @@ fn main() {
     let mpicc = asked.clone().unwrap_or_else(|| "mpicc".to_owned());
     let flags = match link_flags(&mpicc) {
         Ok(flags) => flags,
-        // Who has named one wants that one.
+        // A user who has named one wants that one.
         Err(why) if asked.is_some() => panic!("MPICC={mpicc}: {why}"),
         Err(why) => {
             println!("cargo::rustc-env=CHANTER_MPI_MISSING={mpicc}: {why}");
@@ -35,7 +35,7 @@ fn main() {
     }
 }
 
-/// What `mpicc` would call. All that are known understand `-show`.
+/// The compiler call that `mpicc` would make. All that are known understand `-show`.
 fn link_flags(mpicc: &str) -> Result<String, String> {
     let output = Command::new(mpicc).arg("-show").output().map_err(|error| error.to_string())?;
     if !output.status.success() {

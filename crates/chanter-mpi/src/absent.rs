@@ -1,4 +1,4 @@
-//! In place of the engine, where the program was built without MPI.
+//! Stands for the engine where the program was built without MPI.
 
 use std::convert::Infallible;
 
@@ -7,7 +7,7 @@ use chanter_cluster::wire::Body;
 
 use crate::detect::{StartError, detect};
 
-/// What an MPI function has complained about: there is none.
+/// Error of an MPI function: there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MpiError(Infallible);
 
@@ -23,7 +23,7 @@ impl std::error::Error for MpiError {}
 #[derive(Debug)]
 pub struct Mpi(Infallible);
 
-/// What an [`Mpi`] has done so far.
+/// Counters of an [`Mpi`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -54,12 +54,12 @@ impl Mpi {
         Self::start()
     }
 
-    /// What MPI says of itself: nothing.
+    /// Description of the MPI library: nothing.
     pub fn library() -> String {
         String::new()
     }
 
-    /// What it has done so far.
+    /// Its counters.
     pub fn counts(&self) -> Counts {
         match self.0 {}
     }
@@ -72,7 +72,7 @@ impl Mpi {
         match self.0 {}
     }
 
-    /// What MPI itself takes.
+    /// Time of MPI itself.
     ///
     /// # Errors
     /// None.
@@ -81,7 +81,7 @@ impl Mpi {
         match self.0 {}
     }
 
-    /// What MPI itself takes.
+    /// Time of MPI itself.
     ///
     /// # Errors
     /// None.
@@ -90,7 +90,7 @@ impl Mpi {
         match self.0 {}
     }
 
-    /// What MPI itself takes.
+    /// Time of MPI itself.
     ///
     /// # Errors
     /// None.

@@ -24,9 +24,9 @@ pub enum StartError {
     /// `mpirun` of this MPI has started the process, and the program was built with that one: each process would
     /// believe that it is alone.
     Mismatch {
-        /// Whose `mpirun` has started it.
+        /// The MPI whose `mpirun` has started it.
         launcher: &'static str,
-        /// What the library says of itself.
+        /// The library's description of itself.
         library: String,
     },
     /// No `mpirun` has started this process.
@@ -35,7 +35,7 @@ pub enum StartError {
     Twice,
     /// MPI has failed.
     Mpi(MpiError),
-    /// What the launcher has said to this process is wrong, or the others were not found.
+    /// The launcher's settings for this process are wrong, or the others were not found.
     #[cfg(unix)]
     Sockets(String),
     /// Another process is of another version of the program.
@@ -82,8 +82,8 @@ const LAUNCHERS: [(&str, &str); 2] = [("OMPI_COMM_WORLD_RANK", OPEN_MPI), ("PMI_
 /// Whether `mpirun` has started this process. MPI need not be initialized, and is not.
 ///
 /// # Errors
-/// [`Missing`](StartError::Missing): the program was built without MPI, whoever has started it.
-/// [`Mismatch`](StartError::Mismatch): it was built with another one.
+/// [`Missing`](StartError::Missing): the program was built without MPI. [`Mismatch`](StartError::Mismatch): it was
+/// built with another MPI.
 pub fn detect() -> Result<Detected, StartError> {
     match option_env!("CHANTER_MPI_MISSING") {
         Some(missing) => Err(StartError::Missing(missing)),

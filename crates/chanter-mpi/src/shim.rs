@@ -8,12 +8,12 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What an MPI function has complained about.
+/// Error of an MPI function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MpiError {
-    /// What was to be done.
+    /// The failed call.
     pub call: &'static str,
-    /// What the library says.
+    /// The library's message.
     pub text: String,
 }
 
@@ -124,7 +124,7 @@ mod raw {
 fn text_of(fill: impl FnOnce(*mut c_char, c_int)) -> String {
     let mut text = [0 as c_char; 1024];
     fill(text.as_mut_ptr(), text.len() as c_int);
-    // SAFETY: the array begins with a text that ends with a 0, which the shim has written, or with the 0 that was there.
+    // SAFETY: the array begins with a text that ends with a 0. The shim has written it, or it is the 0 from before.
     let text = unsafe { CStr::from_ptr(text.as_ptr()) };
     text.to_string_lossy().trim().to_owned()
 }
@@ -141,7 +141,7 @@ fn complaint(call: &'static str, code: c_int) -> MpiError {
     MpiError { call, text }
 }
 
-/// What the library says of itself.
+/// The library's description of itself.
 pub(crate) fn library() -> String {
     text_of(|text, room| {
         // SAFETY: the array has that room. This call is allowed before MPI is initialized.
@@ -171,7 +171,7 @@ impl Right {
         let mut is = 0;
         // SAFETY: these may be called at any time, with a place for the answer.
         let known = unsafe { raw::chanter_mpi_initialized(&mut is) == 0 && is == 0 };
-        // SAFETY: as above.
+        // SAFETY: this may be called at any time, with a place for the answer.
         let known = known && unsafe { raw::chanter_mpi_finalized(&mut is) == 0 && is == 0 };
         known.then(|| {
             // SAFETY: MPI is not initialized, as was just asked, and of ours only this thread gets here.
@@ -218,7 +218,8 @@ impl Right {
         Ok(nodes.into_iter().map(|node| node as u32).collect())
     }
 
-    /// Messages to and fro between this process and another one, which calls this, too: so many were wrong. The OS thread
+    /// Exchanges messages between this process and another one, which calls this, too. Returns the number of wrong
+    /// ones. The OS thread
     /// is blocked.
     pub(crate) fn round_trips(&self, other: u32, is_first: bool, bytes: usize, rounds: u32) -> Result<u32> {
         assert!(bytes >= 4, "each message carries its number");
@@ -249,7 +250,7 @@ impl Right {
         check("measure barriers", code)
     }
 
-    /// Sums over all processes, which all call this: so many were wrong. The OS thread is blocked.
+    /// Sums over all processes, which all call this. Returns the number of wrong ones. The OS thread is blocked.
     pub(crate) fn reductions(&self, rounds: u32) -> Result<u32> {
         let mut wrong = 0;
         // SAFETY: MPI is initialized; the place is there until this returns.
@@ -276,7 +277,7 @@ pub(crate) struct Requests {
 unsafe impl Send for Requests {}
 
 impl Requests {
-    /// So many, all idle.
+    /// A number of requests, all idle.
     pub(crate) fn new(count: usize) -> Self {
         // SAFETY: any count may be asked for.
         let all = unsafe { raw::chanter_mpi_requests(count as c_int) };
@@ -378,8 +379,8 @@ impl Requests {
         check("send", code)
     }
 
-    /// Whether a receive that is under way is done. If so, `status` says what has come: it is read where it is written, since
-    /// whoever copies what has just been written in smaller words waits for it.
+    /// Whether a receive that is under way is done. If so, `status` describes the message. It is read where it is
+    /// written, since a copy of freshly written smaller words waits for them.
     #[inline]
     pub(crate) fn test(&mut self, _: &mut Right, at: usize, status: &mut Status) -> Result<bool> {
         let mut is_done = 0;
@@ -479,6 +480,6 @@ pub(crate) enum Comm {
     User = 1,
     /// Large frames, each behind its descriptor.
     Bulk = 2,
-    /// What MPI itself takes.
+    /// Time of MPI itself.
     Measured = 3,
 }

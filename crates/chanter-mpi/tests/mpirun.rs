@@ -1,4 +1,5 @@
-//! What the engine promises, between processes that `mpirun` has started. This program is both the test and, when it has been
+//! Promises of the engine, between processes that `mpirun` has started. This program is both the test and, when it
+//! has been
 //! started so, the processes.
 
 use std::process::Output;
@@ -73,7 +74,7 @@ fn alone() {
     println!("test alone ... ok");
 }
 
-/// What an engine has said.
+/// Events of an engine.
 #[derive(Default)]
 struct Seen {
     arrived: Vec<(Peer, Lane, Body)>,
@@ -213,7 +214,8 @@ fn flood(engine: Mpi) {
     end(&engine, &mut seen, 1);
 }
 
-/// What was sent before leaving arrives before the others are told; what comes for who has left is dropped.
+/// Messages that were sent before leaving arrive before the others are told. Messages for a process that has left are
+/// dropped.
 fn leaving(engine: Mpi) {
     let me = engine.me().0;
     let mut seen = Seen::default();

@@ -1,8 +1,7 @@
 //! Signals as events (Unix).
 //!
-//! One OS thread of the process, started when first needed, waits for signals
-//! and tells all who listen; so signals are heard on every machine and executor,
-//! and on OS threads. From the first time that somebody listens for a signal,
+//! One OS thread of the process, started when first needed, waits for signals and tells all listeners. So signals are
+//! heard on every machine and executor, and on OS threads. From the first time that somebody listens for a signal,
 //! and for as long as the process lives, its default action is not taken.
 //!
 //! ```no_run
@@ -135,7 +134,7 @@ pub fn is_ignored(number: i32) -> io::Result<bool> {
     Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
-/// Who hears what.
+/// Listeners by signal.
 struct Switchboard {
     signals: Handle,
     listeners: Mutex<Vec<(i32, Sender<()>)>>,
@@ -164,7 +163,7 @@ fn switchboard() -> io::Result<&'static Switchboard> {
                 }
                 !listener.1.is_closed()
             });
-            // Whoever is told may run here for a moment: not under the lock. If
+            // A listener may run here for a moment: not under the lock. If
             // it is full, it has been told already.
             for listener in told {
                 let _ = listener.try_send(());

@@ -1,8 +1,9 @@
 //! Which large frame a receive of a large body is for.
 //!
 //! The bytes of large frames come by themselves, each class of a process in the order in which they were sent, and so do
-//! their descriptors. MPI gives bytes to the receive of their class that was posted first. So the first receive that is posted for a
-//! class of a process is for the first descriptor of it, and so on: here it is written down which descriptor has which receive.
+//! their descriptors. MPI gives bytes to the receive of their class that was posted first. So the first receive that
+//! is posted for a class of a process is for the first descriptor of it, and so on. This file records which
+//! descriptor has which receive.
 //!
 //! ```text
 //!                     (2) post, with a descriptor
@@ -15,19 +16,19 @@
 //! ```
 //!
 //! INV-AHEAD: for a class of a process one receive at most is posted that has no descriptor, and it was posted last.
-//! * Who reads a descriptor gives it to that one, if there is one (1): it is the first descriptor since that receive was posted, and all
-//!   before it have theirs.
+//! * The reader of a descriptor gives it to that receive, if there is one (1). It is the first descriptor since that
+//!   receive was posted, and all before it have theirs.
 //! * Nothing is posted ahead while a descriptor of the class waits for a receive, or a receive for a descriptor (3).
 //!
-//! There is a request for each receive: so many are under way at most, with descriptors or without.
+//! Each receive has a request: this is the most that are under way, with descriptors or without.
 
 use std::collections::VecDeque;
 
 use super::class::Class;
 
-/// So many bodies may be received at a time that are announced.
+/// Most announced bodies that may be received at a time.
 pub(super) const FILLS: usize = if cfg!(test) { 2 } else { 16 };
-/// So many receives may be posted ahead, with so many bytes of room.
+/// Most receives that may be posted ahead, and the most bytes of their room.
 pub(super) const AHEAD: usize = if cfg!(test) { 2 } else { 16 };
 const AHEAD_BYTES: usize = 16 << 20;
 
@@ -55,7 +56,7 @@ struct Posted {
     has_come: bool,
 }
 
-/// What became of a descriptor.
+/// Fate of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Given {
     /// Its bytes are here: in that receive.
@@ -66,7 +67,7 @@ pub(super) enum Given {
     Waits,
 }
 
-/// What is announced, and what is posted.
+/// Announced bodies, and posted receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Expected {
     announced: VecDeque<Announced>,
@@ -168,7 +169,7 @@ impl Expected {
     }
 }
 
-/// What is left out by models.
+/// Rule that a model leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Rule {
     /// A descriptor is given to the receive that was posted ahead.

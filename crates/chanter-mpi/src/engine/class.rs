@@ -1,10 +1,11 @@
-//! Lengths of large frames, in classes: a receive that is posted before its frame is announced has room for the longest of its
-//! class, so no frame that comes there is too long. Bodies of 2^n bytes, and of 1/8 more each, fill their class.
+//! Lengths of large frames, in classes. A receive that is posted before its frame is announced has room for the
+//! longest of its class. So no frame that comes there is too long. Bodies of 2^n bytes, and of 1/8 more each, fill
+//! their class.
 
 use chanter_cluster::engine::Lane;
 use chanter_cluster::wire::LENGTH;
 
-/// Classes begin with bodies of 2 to this number of bytes, and there are so many until they are twice as long.
+/// Binary logarithm of the bytes of the first class, and the number of classes until lengths have doubled.
 const FIRST: u32 = 9;
 const STEPS: usize = 8;
 
@@ -13,7 +14,7 @@ const STEPS: usize = 8;
 pub(super) struct Class(u16);
 
 impl Class {
-    /// That of a frame of so many bytes, header and all; at most 2^31.
+    /// Class of a frame of this length in bytes, with its header; at most 2^31.
     pub(super) fn of(lane: Lane, length: usize) -> Self {
         let body = length.saturating_sub(LENGTH).max(1 << FIRST);
         // The last length that is in the octave begins the next.

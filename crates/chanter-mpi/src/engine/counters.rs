@@ -1,8 +1,8 @@
-//! What was counted.
+//! Counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an [`Mpi`](super::Mpi) has done so far. Written by whoever is inside, one at a time.
+/// Counters of an [`Mpi`](super::Mpi). The thread inside writes them, one at a time.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     tests: AtomicU64,
@@ -11,7 +11,7 @@ pub(super) struct Counters {
     copied: AtomicU64,
 }
 
-/// What an [`Mpi`](super::Mpi) has done so far.
+/// Counters of an [`Mpi`](super::Mpi).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {

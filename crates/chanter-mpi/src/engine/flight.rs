@@ -11,7 +11,8 @@ use chanter_cluster::wire::Body;
 /// Sends, or receives, under way, each with the bytes that it keeps for MPI.
 pub(super) struct Flight<T> {
     requests: Requests,
-    /// What each keeps, while it is under way. Its bytes are on the heap: they stay where they are when it moves.
+    /// Memory that each keeps while it is under way. Its bytes are on the heap: they stay where they are when it
+    /// moves.
     kept: Vec<Option<T>>,
     free: Vec<usize>,
     /// Those that are under way, in no order.
@@ -21,7 +22,7 @@ pub(super) struct Flight<T> {
     at_once: u8,
 }
 
-/// Of those that are not done at once one in so many is tested all the same.
+/// Every n-th send is tested although it was not done at once.
 const RARELY: u8 = 32;
 /// So few are tested one by one: a test of all looks at what is not under way, too.
 const FEW: usize = 4;
@@ -54,7 +55,7 @@ impl<T> Flight<T> {
         2 * self.free.len() < self.kept.len()
     }
 
-    /// Looks at all. What those have kept that are done is given to `done`, and how many bytes have come.
+    /// Looks at all. `done` gets the memory of those that are done, and the number of bytes that have come.
     #[inline]
     pub(super) fn test(
         &mut self,
@@ -102,7 +103,7 @@ impl<T> Drop for Flight<T> {
     }
 }
 
-/// What is sent keeps its bytes, or shares those of a frame with its other pieces.
+/// A send keeps its bytes, or shares those of a frame with its other pieces.
 pub(super) enum Sent {
     Whole(Body),
     Piece(Arc<Body>),
@@ -218,7 +219,7 @@ impl Fills {
         Ok(())
     }
 
-    /// Takes back those of which that is true. What has come all the same, since it was too late, is dropped.
+    /// Takes back those of which that is true. A body that came all the same, since it was too late, is dropped.
     pub(super) fn cancel(&mut self, right: &mut Right, is_it: impl Fn(Ticket) -> bool) -> Result<()> {
         for place in (0..self.active.len()).rev() {
             let at = self.active[place];
@@ -234,12 +235,12 @@ impl Fills {
 }
 
 impl Filling {
-    /// The bytes, of which so many have come. `None`: they are not as many as were announced.
+    /// The bytes, and how many of them have come. `None`: they are not as many as were announced.
     pub(super) fn into_bytes(mut self, came: usize, announced: usize) -> Option<Vec<u8>> {
         if came != announced || came > self.room.capacity() {
             return None;
         }
-        // SAFETY: MPI has written so many bytes, as it says, into a room that is no smaller.
+        // SAFETY: MPI has written this number of bytes, as it says, into a room that is no smaller.
         unsafe { self.room.set_len(came) };
         Some(self.room)
     }

@@ -1,4 +1,5 @@
-//! What is sent, by lanes. Each has requests of its own, and a queue of its own of what waits for them: so none is full since
+//! Sends, by lanes. Each has requests of its own, and a queue of its own of what waits for them: so none is full
+//! since
 //! another one is.
 
 use std::collections::VecDeque;
@@ -11,7 +12,7 @@ use super::peer::LANES;
 use super::rooms::Rooms;
 use crate::shim::{Comm, Result, Right};
 
-/// So many sends of a lane may be on their way, and so many large bodies.
+/// Most sends of a lane that may be on their way, and most large bodies.
 const SENDS: usize = 64;
 const BULK: usize = 32;
 
@@ -37,7 +38,7 @@ pub(super) struct Way {
     pub(super) eager: Eager,
     sends: Sends,
     bulk: Sends,
-    /// What others have handed in and there was no room for.
+    /// Frames that others have handed in, and that found no room.
     backlog: VecDeque<Outgoing>,
 }
 
@@ -95,7 +96,7 @@ impl Lanes {
         self.waiting > 0 || (self.under_way > SENDS / 2 && self.ways.iter().any(|way| way.sends.is_short()))
     }
 
-    /// Whether who wants to send so much in that lane finds room, and nobody before it.
+    /// Whether a send of this size finds room in its lane, with nobody before it.
     #[inline]
     pub(super) fn has_room(&self, lane: Lane, length: usize) -> bool {
         let way = &self.ways[lane as usize];
@@ -138,7 +139,7 @@ impl Lanes {
         self.waiting > 0 && self.ways.iter().any(ready)
     }
 
-    /// Whether something for that process waits.
+    /// Whether a frame to this process waits.
     pub(super) fn waits_for(&self, to: u32) -> bool {
         self.ways.iter().any(|way| way.backlog.iter().any(|outgoing| outgoing.to == to))
     }

@@ -30,9 +30,9 @@ use state::{LONGEST, State};
 use crate::detect::{Detected, StartError, detect};
 use crate::shim::{MpiError, Right, library, processors};
 
-/// So much may be handed in while somebody else is inside.
+/// Most that may be handed in while another thread is inside.
 const OUTBOX: usize = 256;
-/// Who has nothing else to do tests for so long, if something has come since the last time. The long one is longer than a
+/// Time for which an idle processor tests, if something has come since the last time. The long one is longer than a
 /// pause and the way out of it: two processes that both sleep would else miss each other's answers for ever. It is for
 /// those who have gained by it, and is tried now and then.
 const LONG_LINGER: Duration = Duration::from_micros(150);
@@ -40,7 +40,7 @@ const SHORT_LINGER: Duration = Duration::from_micros(20);
 const RARELY: u32 = 16;
 /// While large bodies are on their way it is longer.
 const MOVING_LINGER: Duration = Duration::from_micros(500);
-/// So many tests come before the clock is read, and between two looks at it.
+/// Tests before the clock is read, and between two looks at it.
 const FIRST_TESTS: u32 = 16;
 const TESTS: u32 = 8;
 /// The first pause, and the longest, in microseconds.
@@ -61,7 +61,7 @@ pub struct Mpi {
     /// No more processes than processors are on this node: who tests takes no time from the others.
     may_linger: bool,
     bell: OnceLock<Bell>,
-    /// Lanes in which somebody was refused, a bit for each: the bell tells when there is room.
+    /// Lanes in which somebody was refused, a bit for each. The notifier tells when there is room.
     refused: AtomicU8,
     counters: Arc<Counters>,
     has_ended: AtomicBool,
@@ -117,12 +117,12 @@ impl Mpi {
         })
     }
 
-    /// What MPI says of itself.
+    /// The MPI library's description of itself.
     pub fn library() -> String {
         library()
     }
 
-    /// What it has done so far.
+    /// Its counters.
     pub fn counts(&self) -> Counts {
         self.counters.read()
     }
@@ -155,8 +155,9 @@ impl Mpi {
         self.enter().right.abort(code);
     }
 
-    /// Round trips of messages of so many bytes (at least 4) between this process and `other`, which calls this too, by
-    /// `MPI_Isend`, `MPI_Irecv` and `MPI_Test` alone: what the engine is measured by. How many messages were wrong.
+    /// Makes round trips of messages of this length (at least 4 bytes) between this process and `other`, which calls
+    /// this too. It uses `MPI_Isend`, `MPI_Irecv` and `MPI_Test` alone, as the yardstick of the engine. How many
+    /// messages were wrong.
     /// The OS thread is blocked, and nothing else comes meanwhile.
     ///
     /// # Errors
@@ -178,7 +179,8 @@ impl Mpi {
         self.enter().right.barriers(rounds)
     }
 
-    /// Sums of MPI itself that all processes get, for measurements: all call this. So many were wrong. The OS thread is blocked.
+    /// Sums of MPI itself that all processes get, for measurements: all call this. Number of wrong messages. The OS
+    /// thread is blocked.
     ///
     /// # Errors
     /// MPI has failed.
@@ -187,7 +189,7 @@ impl Mpi {
         self.enter().right.reductions(rounds)
     }
 
-    /// Goes inside. Who is there does not stay for long.
+    /// Goes inside. The thread inside does not stay for long.
     fn enter(&self) -> Within<'_, State> {
         loop {
             if let Some(within) = self.turn.try_enter() {
@@ -207,7 +209,7 @@ impl Mpi {
         }
     }
 
-    /// What follows from what was done inside.
+    /// Consequences of the work inside.
     #[inline]
     fn after(&self, mut within: Within<'_, State>) {
         let retry = self.may_retry(&within);
@@ -217,7 +219,7 @@ impl Mpi {
             // ORDER: Release: what was done inside before the end is seen by who sees the end.
             self.has_ended.store(true, Ordering::Release);
         }
-        // ORDER: Relaxed: flags. Who is refused from now on sets its own again, and the next look finds that.
+        // ORDER: Relaxed: flags. A sender that is refused from now on sets its bit again, and the next look finds it.
         if ends || (retry != 0 && self.refused.fetch_and(!retry, Ordering::Relaxed) & retry != 0) {
             self.bell.get().inspect(|bell| bell.ring());
         }
@@ -353,7 +355,7 @@ impl Mpi {
                 self.sleep.vain.store(0, Ordering::Relaxed);
                 return true;
             }
-            // What moves needs our help, and an answer comes when it is here.
+            // Bodies under way need our help, and an answer comes when it is here.
             if within.is_moving() && now - begin < MOVING_LINGER {
                 from = now;
             }

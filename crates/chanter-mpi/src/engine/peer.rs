@@ -1,11 +1,11 @@
-//! What is known of another process: what it has sent, in which order, and whether it leaves.
+//! State of another process: the frames that it has sent, their order, and whether it leaves.
 
 use std::collections::VecDeque;
 
 use chanter_cluster::engine::{Lane, Why};
 use chanter_cluster::wire::Body;
 
-/// So many lanes there are.
+/// Number of lanes.
 pub(super) const LANES: usize = 3;
 
 /// A frame that has come, or begun to.
@@ -26,7 +26,7 @@ pub(super) struct Peer {
     /// Frames that were sent to it, and frames of it that have come.
     pub(super) sent: u64,
     arrived: u64,
-    /// It has said that it leaves, and has sent so many.
+    /// It has said that it leaves, with the number of frames that it has sent.
     farewell: Option<u64>,
     /// We have said so to it.
     pub(super) was_told: bool,
@@ -96,7 +96,7 @@ impl Peer {
         waiting.pop_front()
     }
 
-    /// It leaves, and has sent so many frames.
+    /// It leaves, and has sent this number of frames.
     pub(super) fn leaves(&mut self, sent: u64) {
         self.farewell = Some(sent);
     }

@@ -1,10 +1,11 @@
 //! A ring of persistent receives, of which only the first is tested.
 //!
-//! MPI gives a message to the receive that was posted first of all that want it. All receives of the ring want everything, so
-//! messages are in the ring in the order in which MPI has matched them: those of a sender in the order in which they
-//! were sent. While the first is not done, none behind it need be looked at; an empty poll costs one test, however
-//! many threads wait. A receive that has been read is started again, behind all others: by the next
-//! look, since who has got the message need not wait for that.
+//! MPI gives a message to the receive that was posted first of all that want it. All receives of the ring want
+//! everything, so messages are in the ring in the order in which MPI has matched them. Those of a sender are in the
+//! order in which they were sent. While the first is not done, none behind it need be looked at; an empty poll costs
+//! one test, however
+//! many threads wait. A receive that has been read is started again, behind all others. The next look does so, as the
+//! owner of the message need not wait for it.
 //!
 //! How many are posted follows from how messages come: see [`Posts`].
 
@@ -27,7 +28,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// A ring of so many receives with so many bytes of room, not yet started.
+    /// A ring of `count` receives with `room` bytes each, not yet started.
     pub(super) fn new(right: &mut Right, comm: Comm, count: usize, room: usize) -> Result<Self> {
         let mut ring = Self {
             requests: Requests::new(count),

@@ -1,9 +1,9 @@
-//! Memory of large bodies that were sent, for those that come: to take so much anew from the system costs more than to copy it,
+//! Memory of large bodies that were sent, for those that come. New memory from the system costs more than to copy it,
 //! as each of its pages is a fault.
 
 use super::flight::Sent;
 
-/// So many, and so many bytes of all.
+/// Most rooms, and most bytes of all.
 const MOST: usize = 8;
 const MOST_BYTES: usize = 16 << 20;
 
@@ -30,7 +30,7 @@ impl Rooms {
         }
     }
 
-    /// Room for so many bytes, and not for many more. Empty if there is none.
+    /// Room for this number of bytes, and not for many more. Empty if there is none.
     pub(super) fn take(&mut self, length: usize) -> Vec<u8> {
         let fits = |room: &Vec<u8>| (length..=4 * length).contains(&room.capacity());
         match self.free.iter().rposition(fits) {

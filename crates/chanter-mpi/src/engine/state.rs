@@ -1,11 +1,11 @@
-//! What only one thread at a time may touch: MPI, and all that is under way.
+//! State that only one thread at a time may touch: MPI, and all that is under way.
 //!
 //! # Frames as MPI messages
 //!
 //! A frame of at most a slot's size is one message; MPI's tag says of which lane it is. One of up to 16 KiB is several, in order:
-//! each is so short that the library sends it without asking first. A larger one is two: a descriptor
-//! takes its place among the frames and says how long it is; its bytes come by themselves,
-//! straight from the sender's buffer into the receiver's.
+//! each is so short that the library sends it without asking first. A larger one is two. A descriptor takes its place
+//! among the frames and gives its length. Its bytes come by themselves, straight from the sender's buffer into the
+//! receiver's.
 //!
 //! | MPI's tag | message |
 //! |---|---|
@@ -20,14 +20,16 @@
 //! which they were sent, and so do the bytes, as MPI promises. So the first receive that is posted for a class of a process is for
 //! the first descriptor, and so on.
 //!
-//! When a large frame has come, a receive is posted *ahead* for the next of its class from that process, which has room for
-//! the longest: then its bytes need not wait for the descriptor to be read. Which descriptor has which receive is said in
+//! When a large frame has come, a receive is posted *ahead* for the next of its class from that process. It has room
+//! for the longest, and the bytes need not wait until the descriptor is read. Which descriptor has which receive is
+//! said in
 //! [`Expected`] (INV-AHEAD).
 //!
 //! # Leaving
 //!
-//! A process that leaves says so to each other one, and how many frames it has sent to it. Who has got that, and all these
-//! frames, answers with a farewell of its own, unless it has said one, and sends nothing more. So when a process has the farewells of
+//! A process that leaves says so to each other one, and how many frames it has sent to it. A process that has got it,
+//! and all these frames, answers with a goodbye of its own, unless it has sent one, and sends nothing more. So when a
+//! process has the farewells of
 //! all, nothing is on its way in either direction, and MPI may be finalized.
 
 use std::collections::VecDeque;
@@ -53,10 +55,10 @@ const EAGER: usize = LENGTH + 16 * 1024 + 16;
 /// Bytes of a piece; a whole frame mostly. Open MPI sends no more than 4 KiB, with its own header, without asking first.
 const PIECE: usize = LENGTH + 8 * 1024 + 16;
 const PIECE_OPEN_MPI: usize = 4000;
-/// The ring of control frames, and sends that are under way, are looked at by one look in so many.
+/// Interval, in looks, of looks at the ring of control frames and at sends under way.
 const CONTROL_LOOKS: u32 = 8;
 const SENDS_LOOKS: u32 = 16;
-/// Behind frames that come alone it is looked for another one by one look in so many.
+/// Interval, in looks, of a second look behind frames that come alone.
 const ALONE_LOOKS: u32 = 16;
 /// The longest frame.
 pub(super) const LONGEST: usize = 1 << 30;
@@ -90,9 +92,9 @@ pub(super) struct State {
     rooms: Rooms,
     /// Counted round.
     looks: u32,
-    /// What has come so far, for the sink or not. Counted round.
+    /// Frames that have come so far, for the sink or not. Counted round.
     progress: u64,
-    /// So many frames in a row came alone. Counted round.
+    /// Frames in a row that came alone. Counted round.
     alone: u32,
     peers: Vec<peer::Peer>,
     /// Large frames that have come, and how many bytes of each, until the sink is told; and before they are announced.
@@ -100,7 +102,7 @@ pub(super) struct State {
     early: Vec<(Filling, usize)>,
     /// Processes and lanes of which frames were left to a later poll.
     ready: VecDeque<(u32, Lane)>,
-    /// So many frames this poll may still hand out.
+    /// Frames that this poll may still hand out.
     left: u32,
     owners: Vec<Owner>,
     last_number: u64,
@@ -108,7 +110,7 @@ pub(super) struct State {
     gone: VecDeque<(u32, Why)>,
     living: usize,
     has_left: bool,
-    /// Somebody has to be told farewell, and there was no room.
+    /// A goodbye is outstanding, as there was no room.
     owes_farewell: bool,
     /// The end of everything has been told.
     pub(super) is_end_told: bool,
@@ -198,7 +200,7 @@ impl State {
         let mut tests = 0;
         self.looks = self.looks.wrapping_add(1);
         let [user, control] = &mut self.rings;
-        // What is found here is written down: who asks again finds it again.
+        // The result is recorded, and a further call finds it again.
         let mut found = control.is_done() || user.has_message(&mut self.right, &mut tests)?;
         if self.looks.is_multiple_of(CONTROL_LOOKS) {
             found |= control.has_message(&mut self.right, &mut tests)?;
@@ -258,7 +260,7 @@ impl State {
         self.living == 0 && !self.is_end_told && self.has_ended()
     }
 
-    /// Hands at most `budget` frames out. What the sink was told, and whether there may be more.
+    /// Hands at most `budget` frames out. Number of frames for the sink, and whether there may be more.
     pub(super) fn poll(&mut self, budget: u32, sink: &mut dyn Sink) -> (u32, bool) {
         let mut count = 0;
         self.left = budget;
@@ -281,7 +283,7 @@ impl State {
             if self.progress == had {
                 break false;
             }
-            // Who waits for a single answer has it now; another look may cost as much as all this.
+            // A waiter for a single answer has it now. Another look may cost as much as all this.
             if count > 0 && !self.goes_on(count) {
                 break true;
             }
@@ -289,8 +291,8 @@ impl State {
         (count, done)
     }
 
-    /// Whether it is worth another look now that so many were handed out: if the last such look has found something, or it is
-    /// time to see again.
+    /// Whether another look pays after this number of frames: the last such look has found something, or it is time
+    /// to see again.
     fn goes_on(&mut self, count: u32) -> bool {
         self.alone = if count > 1 { 0 } else { self.alone.wrapping_add(1) };
         self.alone < 2 || self.alone.is_multiple_of(ALONE_LOOKS)
@@ -462,7 +464,7 @@ impl State {
 
     /// Says that nothing more comes from here, and how much has.
     fn say_farewell(&mut self, to: u32) -> Result<()> {
-        // What waits for room goes first, if it still can.
+        // Frames that wait for room go first, if they still can.
         let waits = self.lanes.waits_for(to);
         let peer = &mut self.peers[to as usize];
         if to == self.me || peer.was_told {
@@ -478,7 +480,7 @@ impl State {
         self.lanes.send(&mut self.right, Lane::Control, to, word)
     }
 
-    /// Says farewell to all, once what waits for room is gone.
+    /// Says goodbye to all, once the frames that wait for room are gone.
     pub(super) fn leave(&mut self) {
         self.has_left = true;
         if let Err(error) = self.say_farewells() {
@@ -520,7 +522,7 @@ impl State {
         if length <= most {
             return self.lanes.send_pieces(&mut self.right, lane, whole, MORE, body);
         }
-        // The bytes first: they take longer, and whoever waits for them has a receive for them already.
+        // The bytes first: they take longer, and their receiver has posted a receive already.
         let descriptor = Sent::Word(Box::new((length as u64).to_le_bytes()));
         let bulk = Destination { comm: Comm::Bulk, process: to, tag: Class::of(lane, length).tag() };
         self.lanes.send_bulk(&mut self.right, lane, bulk, body, &mut self.rooms)?;

@@ -39,7 +39,7 @@ fn serve(engine: &Mpi, mut stream: UnixStream, finish: &mpsc::Sender<()>) {
         if matches!(ask, Ask::Attach) {
             let ringing = Mutex::new(stream.try_clone().unwrap());
             engine.attach(Bell::new(move || {
-                // Who has gone does not hear it.
+                // A process that has gone does not hear it.
                 let _ = ringing.lock().unwrap_or_else(PoisonError::into_inner).write_all(&[1]);
             }));
             write(&mut stream, &Said::Done, &[]).unwrap();

@@ -1,5 +1,6 @@
-//! The conformance kit of `chanter-cluster`, for the engine of MPI. The kit wants all processes of a cluster in one program: here
-//! they are processes that `mpirun` has started, each with a real engine, and the kit has proxies that pass each call on.
+//! The conformance kit of `chanter-cluster`, for the engine of MPI. The kit wants all processes of a cluster in one
+//! program. Here they are processes that `mpirun` has started, each with a real engine. The kit has proxies that pass
+//! each call on.
 //! This program is both. (Nobody is killed: that ends the whole job.)
 
 mod agent;

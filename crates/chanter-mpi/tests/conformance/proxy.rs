@@ -183,7 +183,7 @@ impl Engine for Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // It needs the others for that.
+        // It needs the others to do so.
         let mut stream = self.connection();
         let _ = write(&mut stream, &Ask::Finish, &[]);
     }

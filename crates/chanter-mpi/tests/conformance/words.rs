@@ -1,4 +1,4 @@
-//! What a proxy asks an agent, and what it is told: a length, a value by postcard, and bodies as they are.
+//! Questions of a proxy to an agent, and the answers: a length, a value by postcard, and bodies as they are.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Ask {
     About,
-    /// From now on a byte comes by this connection whenever the bell is rung.
+    /// From now on a byte comes by this connection at each notification.
     Attach,
     HasEnded,
     /// The frame follows.
@@ -40,7 +40,7 @@ pub(crate) enum Said {
     Sent {
         is_full: bool,
     },
-    /// What a poll has told its sink, in order; each frame follows.
+    /// Calls of a poll to its sink, in order; each frame follows.
     Polled(u8, Vec<Told>),
     /// Microseconds; or for ever, or not at all.
     Rest(Option<u64>),

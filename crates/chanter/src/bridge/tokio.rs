@@ -49,12 +49,13 @@ use crate::thread::JoinError;
 /// any executor, and in [`sync_blocking`](Event::sync_blocking): the future never leaves the runtime.
 ///
 /// **Not chosen**, because another branch commits or the synchronization is dropped: the task is aborted, and nobody waits
-/// for that. What is lost is the rest of it. A task that has not begun never will. One that waits is dropped where it
+/// until it has ended. The rest of it is lost. A task that has not begun never will. One that waits is dropped where it
 /// waits; one that is being polled goes on to its next `.await`. Destructors run on the runtime's OS thread, perhaps
-/// after the choice has returned. What the task has done by then is done: a request that was sent, a message that was taken from a channel.
-/// An output that is there already is dropped. Tasks and blocking calls that it has spawned itself go on. So
-/// this is for work that may be cut short anywhere; for work that may not, spawn a task, and make its handle
-/// [`resumable`](crate::resumable): then each choice waits for the same task.
+/// after the choice has returned. Effects of the task until then stay: a sent request, or a message that was taken
+/// from a channel.
+/// An output that is there already is dropped. Tasks and blocking calls that it has spawned itself go on. So use this
+/// for work that may be cut short anywhere. For other work spawn a task, and make its handle
+/// [`resumable`](crate::resumable). Then each choice waits for the same task.
 ///
 /// **Fails** with a [`JoinError`] that [is a panic](JoinError::is_panic) if the task panics, and one that
 /// [is cancelled](JoinError::is_cancelled) if the runtime shuts down.
@@ -132,8 +133,9 @@ async fn caught<F: Future>(future: F) -> Result<F::Output, JoinError> {
 
 /// The runtime that this library starts when it is first asked for it, and that lives as long as the process.
 ///
-/// It has **one** OS thread, which polls its tasks and waits for their I/O and timers; further ones are started only
-/// for [`tokio::task::spawn_blocking`], as in each runtime of Tokio's. Whatever the program's `tokio` can do is enabled. A program
+/// It has **one** OS thread, which polls its tasks and waits for their I/O and timers. Further ones are started only
+/// for [`tokio::task::spawn_blocking`], as in each runtime of Tokio's. Whatever the program's `tokio` can do is
+/// enabled. A program
 /// that computes much in tasks brings a runtime of its own.
 ///
 /// # Panics
@@ -158,12 +160,12 @@ fn start() -> io::Result<Handle> {
 /// `future`, polled within the runtime of `handle`: for futures of libraries that need Tokio, on a thread
 /// of Chanter's.
 ///
-/// The runtime is entered at each poll, on the OS thread that polls, and left at the end of the poll. So the thread may go on
-/// on any OS thread, and may be a parasite, which whoever unblocks it polls in place. It is entered also
+/// The runtime is entered at each poll, on the OS thread that polls, and left at the end of the poll. So the thread
+/// may go on on any OS thread. It may be a parasite, which its unblocker polls in place. It is entered also
 /// while the future is dropped. The runtime's part is done by its own OS threads: they wait for sockets and timers, and
 /// run the tasks that the future spawns.
 ///
-/// What is polled or attached inside of such a poll sees the runtime, too, unless it enters its own.
+/// Futures that are polled or attached inside of such a poll see the runtime, too, unless they enter their own.
 /// `tokio::task::block_in_place` and `spawn_local` need a worker of Tokio's, and panic here.
 ///
 /// **Cancel safety** is that of `future`.

@@ -60,7 +60,7 @@ impl Parker {
     }
 }
 
-/// What the reactor tells a source.
+/// Message of the reactor to a source.
 #[derive(Default)]
 pub(super) struct Watched {
     pub(super) read: Direction,
@@ -186,7 +186,7 @@ impl Reactor {
                 }
             }
         };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller forgets the source, which deletes the socket, before it closes the socket.
         let added = unsafe { poller.add(socket, key) };
         if added.is_err() {
             self.forget(key);

@@ -120,8 +120,8 @@ impl Direction {
     }
 }
 
-/// After so many waits in a row by threads of another virtual processor, a
-/// socket moves there: a wake-up across costs a system call, the move two.
+/// Waits in a row by threads of another virtual processor, after which a socket moves there. A wake-up across costs a
+/// system call, and the move two.
 const MOVE_AFTER: u32 = 16;
 
 /// A socket with its registration.

@@ -180,7 +180,7 @@ impl TcpStream {
         Ok(stream)
     }
 
-    /// Who is at the other end.
+    /// Address of the other end.
     ///
     /// # Errors
     /// Those of the OS.

@@ -1,10 +1,8 @@
 //! Child processes, whose exit is an event (Unix).
 //!
-//! [`Command`] is the standard library's, but for what its children are:
-//! [`Child::exit`] is an event, and pipes are streams. A child that ends is
-//! reaped whether or not anybody waits for it: on Linux by a thread that waits
-//! for its descriptor, elsewhere, and outside of a machine, by an OS thread of
-//! its own.
+//! [`Command`] is the standard library's, with other children: [`Child::exit`] is an event, and pipes are streams. A
+//! child that ends is reaped, whether or not anybody waits for it. On Linux a thread waits for its descriptor.
+//! Elsewhere, and outside of a machine, an OS thread does.
 
 mod reaper;
 mod stdio;

@@ -1,4 +1,4 @@
-//! Who waits for a child's end.
+//! The thread that waits for a child's end.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -218,7 +218,7 @@ impl Place {
     /// given to [`Place::remove`] once.
     pub(super) unsafe fn insert(&self, offer: &TimerOffer, due: Instant, at: &Offering<'_>) {
         let Some(timers) = self.timers() else { return };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps the offer in place until `remove`, which it calls once.
         let first = unsafe { timers.insert(offer, due, at) };
         if first {
             match self {

@@ -28,10 +28,10 @@ struct World {
     posted: [VecDeque<Ticket>; KINDS],
     /// Those that it has filled, and with which frame.
     done: Vec<(Ticket, usize, u8)>,
-    /// What the receiver knows to have come, until it is handed out; and before it is announced.
+    /// Bodies that have come and are not handed out yet, as the receiver knows, also before they are announced.
     filled: Vec<(Ticket, usize, u8)>,
     early: Vec<(Ticket, usize, u8)>,
-    /// What each descriptor was that was read.
+    /// Each descriptor that was read.
     read: Vec<(usize, u8)>,
     handed_out: [u8; KINDS],
     expected: Expected,

@@ -1,16 +1,17 @@
 //! Which receives of a ring are posted, and in which order.
 //!
-//! Where messages come one by one, few are posted: then it is always the same memory that the library matches, writes and tests,
-//! which is in the processor's cache. (With Open MPI a message of 1 KB takes 60 ns less with two receives than with 64.) Where they come
-//! several at a time, that is when a look finds one right behind another, there are more, up to all: a message for which none
-//! is posted is copied once more by the library. No message is lost or late for it: the library keeps it until a receive
+//! Where messages come one by one, few are posted. Then the library always matches, writes and tests the same memory,
+//! which is in the processor's cache. (With Open MPI a message of 1 KB takes 60 ns less with two receives than with
+//! 64.) Messages come several at a time if a look finds one right behind another. Then more receives are posted, up
+//! to all, as the library copies a message once more if it finds none. No message is lost or late for it: the library
+//! keeps it until a receive
 //! is posted, and gives those of a sender in their order.
 
 use std::collections::VecDeque;
 
-/// So many are always posted.
+/// Least posted receives.
 const FEW: usize = 2;
-/// After so many messages that came alone one less is posted.
+/// Messages in a row that came alone, after which one receive less is posted.
 const ALONE: u32 = 8;
 
 pub(super) struct Posts {
@@ -18,17 +19,17 @@ pub(super) struct Posts {
     posted: VecDeque<usize>,
     /// Those that are not, the one that was read last last: its memory is the warmest.
     idle: Vec<usize>,
-    /// So many are to be posted.
+    /// Number to be posted.
     many: usize,
     most: usize,
     /// The last look has found a message.
     has_found: bool,
-    /// So many came alone, one after the other.
+    /// Messages that came alone, one after the other.
     alone: u32,
 }
 
 impl Posts {
-    /// So many receives, all idle.
+    /// A number of receives, all idle.
     pub(super) fn new(count: usize) -> Self {
         Self {
             posted: VecDeque::with_capacity(count),

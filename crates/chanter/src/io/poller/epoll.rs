@@ -20,7 +20,7 @@ pub(in crate::io) struct Poller {
     notifier: OwnedFd,
 }
 
-/// What the last wait told.
+/// Results of the last wait.
 pub(in crate::io) struct Happenings {
     /// Filled by the kernel up to its length.
     list: Vec<libc::epoll_event>,
@@ -37,7 +37,7 @@ impl Poller {
     pub(in crate::io) fn new() -> io::Result<Self> {
         // SAFETY: makes a descriptor, which nobody else has.
         let epoll = unsafe { OwnedFd::from_raw_fd(checked(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
-        // SAFETY: as above.
+        // SAFETY: `eventfd` makes a descriptor, which nobody else has.
         let notifier = unsafe {
             OwnedFd::from_raw_fd(checked(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?)
         };
@@ -83,7 +83,7 @@ impl Poller {
             }
             timeout => self.wait_coarsely(&mut happenings.list, timeout)?,
         };
-        // SAFETY: the kernel has written so many, within the capacity that it was told.
+        // SAFETY: the kernel has written this number of entries, within the capacity that it was told.
         unsafe { happenings.list.set_len(count as usize) };
         Ok(())
     }

@@ -26,7 +26,7 @@ pub(super) use portable::{Happenings, Poller};
 #[cfg(not(miri))]
 const AT_ONCE: usize = 256;
 
-/// What happened to one socket.
+/// Readiness of one socket.
 #[cfg_attr(miri, allow(dead_code, reason = "nothing happens"))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Happening {

@@ -14,7 +14,7 @@ pub(in crate::io) struct Poller {
     inner: polling::Poller,
 }
 
-/// What the last wait told.
+/// Results of the last wait.
 pub(in crate::io) struct Happenings {
     events: Events,
 }
@@ -46,7 +46,7 @@ impl Poller {
     /// It is deleted before it is closed.
     pub(in crate::io) unsafe fn add(&self, socket: BorrowedFd<'_>, key: usize) -> io::Result<()> {
         let mode = if self.inner.supports_edge() { PollMode::Edge } else { PollMode::Level };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller deletes the socket before it closes it.
         unsafe { self.inner.add_with_mode(socket.as_raw_fd(), Event::all(key), mode) }
     }
 
