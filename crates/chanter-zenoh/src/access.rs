@@ -1,4 +1,4 @@
-//! Who may say what in a job, by the names of certificates.
+//! Access control of a job, by the names of certificates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::config::text;
 use crate::keys;
 
-/// Access control: process `n` of a job is whoever shows a certificate with the common name of `n`. Everything else is
+/// Access control: a certificate with the common name of `n` makes its owner process `n` of a job. Everything else is
 /// denied, in both directions.
 ///
-/// Zenoh looks at each message of a connection. The owner of a name may put frames and heartbeats of its own number, say of its
-/// own number that it is there, and subscribe to what is for it. So nobody can speak for another process, be taken for it, or
-/// listen to what is for it; and who has no name of the job is not heard at all.
+/// Zenoh looks at each message of a connection. The owner of a name may put frames and heartbeats of its own number,
+/// declare its own presence, and subscribe to frames for it. So nobody can speak for another process, pass for it, or
+/// listen to its frames. A peer without a name of the job is not heard at all.
 ///
 /// Each process has these rules for those that are connected to it. A router between them needs the same
 /// ([`rules`](Self::rules) says them in Zenoh's words), and is trusted: what it hands on it hands on by its own name.
@@ -34,25 +34,25 @@ impl Access {
         Self { name: Arc::new(name), routers: Vec::new() }
     }
 
-    /// Who has this common name is a router, and may hand on everything of the job.
+    /// A peer with this common name is a router, and may forward everything of the job.
     #[must_use]
     pub fn router(mut self, name: impl Into<String>) -> Self {
         self.routers.push(name.into());
         self
     }
 
-    /// Zenoh's `access_control`, in JSON, for a job of so many processes.
+    /// Zenoh's `access_control`, in JSON, for a job of this number of processes.
     pub fn rules(&self, job: &str, count: u32) -> String {
         let root = keys::root(job);
         let mut rules = vec![
-            // What all may hear: who lives, and who does not.
+            // Keys that all may hear: births and deaths.
             rule(
                 "all",
                 &["ingress", "egress"],
                 &["declare_liveliness_subscriber", "liveliness_query", "declare_subscriber"],
                 &[format!("{root}/t/**"), format!("{root}/b/**")],
             ),
-            // What this process says of itself.
+            // Keys of this process.
             rule(
                 "out",
                 &["egress"],

@@ -1,4 +1,4 @@
-//! What a process has to know to take part in a job.
+//! Settings of a process that takes part in a job.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,26 +36,29 @@ pub struct Config {
     pub number: u32,
     /// How many processes there are.
     pub count: u32,
-    /// What the engine does not set of Zenoh's configuration: the mode, say, or what a router needs to know. Its identity is drawn
+    /// Further settings of Zenoh, which the engine does not make: the mode, say, or those of a router. Its identity
+    /// is drawn
     /// at each start.
     pub zenoh: zenoh::Config,
     /// Where it listens: Zenoh's endpoints. None given: what [`zenoh`](Self::zenoh) says, which is any port of all interfaces.
     pub listen: Vec<String>,
-    /// Whom it connects to: endpoints of processes, or of routers. One is enough: processes tell each other of all others.
+    /// Endpoints that it connects to: those of processes, or of routers. One is enough: processes tell each other of
+    /// all others.
     pub connect: Vec<String>,
     /// Whether processes on the same network find each other by multicast.
     pub scouting: bool,
     /// Mutual TLS. With it there are endpoints of `tls/` only.
     pub tls: Option<Tls>,
-    /// Who may say what.
+    /// Access control.
     pub access: Option<Access>,
     /// In which time all processes must be there. 60 seconds by default.
     pub start: Duration,
     /// How often a process says that it lives. 200 ms by default.
     pub heartbeat: Duration,
-    /// After so many heartbeats without a word a peer is suspect. 5 by default.
+    /// Missed heartbeats after which a peer is suspect. 5 by default.
     pub suspect_after: u32,
-    /// After so many it is unreachable, for good. 150 by default: a process that was stopped for less goes on. Zenoh's own lease
+    /// Missed heartbeats after which it is unreachable, for good. 150 by default: a process that was stopped for less
+    /// goes on. Zenoh's own lease
     /// is made as long.
     pub lost_after: u32,
     /// For so long a process whose connection has broken may be away, if it has not said good-bye: Zenoh connects anew, and what was
@@ -106,7 +109,7 @@ impl Config {
         }
     }
 
-    /// What the environment says.
+    /// Settings in the environment.
     ///
     /// | variable | value |
     /// |---|---|
@@ -180,7 +183,7 @@ impl Config {
         self
     }
 
-    /// Who may say what.
+    /// Access control.
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = Some(access);
@@ -222,7 +225,7 @@ impl Config {
                 |error| StartError::Config(format!("Zenoh does not take {value} for {key}: {error}"));
             settings.insert_json5(key, &value).map_err(refused)
         };
-        // Whoever copies a configuration copies no identity.
+        // A copied configuration has no identity.
         set("id", format!("\"{:x}\"", once.0.max(1)))?;
         if !self.listen.is_empty() {
             set("listen/endpoints", list(&self.listen))?;
@@ -246,7 +249,7 @@ impl Config {
         // We say who is dead; Zenoh, when its connection ends.
         let lease = self.heartbeat.saturating_mul(self.lost_after).as_millis().max(10_000);
         set("transport/link/tx/lease", lease.to_string())?;
-        // What is no frame of ours is not gathered.
+        // Foreign frames are not gathered.
         set("transport/link/rx/max_message_size", (16 * EAGER).to_string())?;
         if let Some(tls) = &self.tls {
             let file = |path: &PathBuf| text(&path.to_string_lossy());

@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) peers: BTreeMap<Peer, Remote>,
     pub(crate) mailbox: Arc<Mailbox>,
     polling: Mutex<()>,
-    /// What says that this process is there; given up when it leaves.
+    /// Liveliness token of this process; dropped when it leaves.
     tokens: Mutex<Vec<LivelinessToken>>,
     is_leaving: AtomicBool,
     /// It has left, and Zenoh has nothing more to do for it.
@@ -51,7 +51,7 @@ pub(crate) struct Remote {
     pub(crate) silence: Arc<AtomicU32>,
 }
 
-/// What goes first. A lane that waits for its socket does not keep those of another priority waiting.
+/// Priority of a lane. A lane that waits for its socket does not keep those of another priority waiting.
 fn priority(lane: Lane) -> Priority {
     match lane {
         Lane::Control => Priority::RealTime,
@@ -61,7 +61,7 @@ fn priority(lane: Lane) -> Priority {
 }
 
 impl Remote {
-    /// Says to Zenoh what will be put for that process.
+    /// Declares to Zenoh the publications for that process.
     pub(crate) fn declare(
         session: &zenoh::Session,
         job: &str,
@@ -105,7 +105,7 @@ impl Shared {
         self.peers.get(&token.peer).is_some_and(|peer| peer.once == token.once)
     }
 
-    /// What Zenoh has said of a process's token: `is_there`, or not any more.
+    /// Zenoh's events of a process's token: `is_there`, or not any more.
     pub(crate) fn heard(&self, token: Token, is_there: bool) {
         let of = (token.peer, token.once);
         if !self.knows(token) {
@@ -138,7 +138,7 @@ impl Shared {
         let this = Arc::clone(self);
         let closing = move || {
             let left = Token { peer: this.me.0, once: this.me.1, says: Says::Left };
-            // Who does not hear this hears of the end of the session.
+            // A peer that misses this sees the end of the session.
             let said = this.session.liveliness().declare_token(keys::token(&this.job, left)).wait();
             drop(std::mem::take(&mut *this.tokens.lock().unwrap_or_else(PoisonError::into_inner)));
             drop(said);

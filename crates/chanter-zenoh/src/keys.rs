@@ -8,8 +8,8 @@
 //!   chanter/JOB/t/FROM/ONCE/left             .. and has said good-bye
 //! ```
 //!
-//! `ONCE` is drawn by a process when it starts: what is meant for one that had the same number in an earlier job of the same
-//! name reaches nobody (D5).
+//! A process draws `ONCE` when it starts. A frame for a process of the same number in an earlier job of the same name
+//! reaches nobody (D5).
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ impl Once {
     }
 }
 
-/// What a liveliness token says of its process.
+/// Content of a liveliness token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Says {
     Alive,
@@ -56,7 +56,7 @@ pub(crate) struct Token {
 
 pub(crate) const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
 
-/// What all keys of a job begin with.
+/// Prefix of all keys of a job.
 pub(crate) fn root(job: &str) -> String {
     format!("chanter/{job}")
 }
@@ -98,7 +98,7 @@ pub(crate) fn all_tokens(job: &str) -> String {
     format!("{}/t/*/*/*", root(job))
 }
 
-/// Whom a frame is from, and in which lane. The key has matched [`frames_to`]; it comes from another process still.
+/// Sender and lane of a frame. The key has matched [`frames_to`]; it comes from another process still.
 pub(crate) fn sender_of_frame(key: &str) -> Option<(Peer, Once, Lane)> {
     let mut parts = key.rsplit('/');
     let lane = match parts.next()? {
@@ -112,7 +112,7 @@ pub(crate) fn sender_of_frame(key: &str) -> Option<(Peer, Once, Lane)> {
     Some((Peer(from), once, lane))
 }
 
-/// Whom a heartbeat is from.
+/// Sender of a heartbeat.
 pub(crate) fn sender_of_beat(key: &str) -> Option<(Peer, Once)> {
     let mut parts = key.rsplit('/');
     let (once, from) = (Once::parse(parts.next()?)?, parts.next()?.parse().ok()?);

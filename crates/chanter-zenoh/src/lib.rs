@@ -46,18 +46,20 @@
 //!
 //! # Who is dead
 //!
-//! Three things say so, and the first one counts: a link's good-bye ([`Why::Left`](chanter_cluster::engine::Why)); the
-//! end of a process's liveliness token, milliseconds after its connections break ([`Why::Died`](chanter_cluster::engine::Why)); and
-//! silence, for a process that was stopped or cut off: each says 5 times a second that it lives; a second without is
-//! [`Suspect`](chanter_cluster::engine::Change), 30 are the end ([`Config`]). Zenoh's own lease is made as long,
+//! Three things say so, and the first one counts. One is a link's goodbye
+//! ([`Why::Left`](chanter_cluster::engine::Why)). Another is the end of a process's liveliness token, milliseconds
+//! after its connections break ([`Why::Died`](chanter_cluster::engine::Why)). The third is silence, for a process
+//! that was stopped or cut off. Each process sends 5 heartbeats a second. A second without is
+//! [`Suspect`](chanter_cluster::engine::Change), and 30 are the end ([`Config`]). Zenoh's own lease is made as long,
 //! so that a process that was stopped for less goes on. Where connections break, a process may be given time to come
 //! back ([`Config::reconnect`]): what it was sent meanwhile is kept, up to the windows.
 //!
 //! # Security
 //!
-//! [`Tls`] makes all connections mutual TLS. [`Access`] lets each certificate speak for one process: the sender of a frame is a part of its
-//! key expression, which Zenoh's access control holds against the certificate of the connection it came by. Without them, whoever
-//! reaches a process's port is of the job: use that on networks that you trust. With TLS, tell Zenoh to use one thread: see [`Tls`].
+//! [`Tls`] makes all connections mutual TLS. [`Access`] lets each certificate speak for one process. The sender of a
+//! frame is a part of its key expression. Zenoh's access control checks it against the certificate of the connection.
+//! Without them, any peer that reaches a process's port is of the job. Use that on networks that you trust. With TLS,
+//! tell Zenoh to use one thread: see [`Tls`].
 //!
 //! # This crate is a workspace of its own
 //!

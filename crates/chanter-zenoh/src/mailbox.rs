@@ -1,9 +1,10 @@
-//! What has come, between Zenoh's threads, which put it there, and whoever polls.
+//! The mailbox between Zenoh's threads, which put frames there, and the poller.
 //!
-//! * INV-MAIL-1: Zenoh's threads run nothing of ours but [`Mailbox`]'s `put_` functions and the bell: they never poll, and
-//!   never wait for whoever does but for the moment in which it takes one thing out.
-//! * INV-MAIL-2: while something lies in the mailbox, whoever polls has been rung for since it saw that nothing did, or has
-//!   not seen that yet: what comes into an empty mailbox rings, after it is in; and who takes looks under the lock.
+//! * INV-MAIL-1: Zenoh's threads run nothing of ours except [`Mailbox`]'s `put_` functions and the notifier. They
+//!   never poll. They wait for the poller only for the moment in which it takes one thing out.
+//! * INV-MAIL-2: while the mailbox is not empty, the poller has been notified since it last saw it empty, or has not
+//!   seen it empty yet. A frame notifies after it has come into an empty mailbox, and the poller looks under the
+//!   lock.
 //! * INV-MAIL-3: each lane of each peer holds at most [`MOST`] frames; more are dropped, as the engine may: a link, which
 //!   keeps to its window, sends them again. After its end nothing is put there for a peer.
 //! * INV-MAIL-4: once the processes of the job are known, nothing is kept of others; before, at most [`STRANGERS`] frames in all.
@@ -22,7 +23,7 @@ pub(crate) const MOST: u16 = 512;
 /// Frames that are kept before it is known who is of the job.
 const STRANGERS: usize = 4096;
 
-/// What a poll hands over.
+/// Item that a poll hands over.
 pub(crate) enum Happening {
     Frame(Peer, Lane, Vec<u8>),
     Peer(Peer, Change),
@@ -42,7 +43,7 @@ struct Inside {
     frames: BTreeMap<(Peer, Once), [u16; 3]>,
     /// The processes of the job, once that is known.
     known: Option<BTreeMap<Peer, Once>>,
-    /// Who has gone: nothing comes from them any more.
+    /// Peers that have gone: nothing comes from them any more.
     gone: Vec<Peer>,
     /// Nothing is taken in any more.
     is_closed: bool,

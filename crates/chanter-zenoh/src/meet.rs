@@ -1,8 +1,8 @@
 //! How the processes of a job find each other: by liveliness tokens.
 //!
-//! Each says that it is there. Who sees one process of each number says whom it sees, as a hash; and when all that it sees say the
-//! same hash, all know the same processes. So whoever is left over from an earlier job of the same name, and dies only now, is
-//! taken for a process of this one by nobody: one of two is missing until it has gone.
+//! Each says that it is there. A process that sees one process of each number publishes a hash of all that it sees.
+//! When all that it sees publish the same hash, all know the same processes. So nobody takes a left-over process of
+//! an earlier job of the same name for one of this job. One of two is missing until the old one has gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,7 @@ use crate::frames::{Frames, LONGEST, Remote, Shared};
 use crate::keys::{self, Once, Says, Token};
 use crate::mailbox::Mailbox;
 
-/// What was heard of a token: it is there, or not any more.
+/// News of a token: it is there, or not any more.
 type Heard = (Token, bool);
 
 /// How long each of the other processes has been silent, as far as something was heard of it.
@@ -69,7 +69,7 @@ pub(crate) async fn start(config: Config) -> Result<Frames, StartError> {
     });
     let shared = declaring.join().await.map_err(|error| StartError::Zenoh(error.to_string()))??;
     debug_assert_eq!(shared.peers.len(), count);
-    // What was heard since is in the mailbox of tokens still.
+    // Later news is in the mailbox of tokens still.
     drop(ThreadBuilder::new().name("zenoh tokens").spawn(listen(Arc::downgrade(&shared), heard, reconnect)));
     let beating = Arc::downgrade(&shared);
     drop(ThreadBuilder::new().name("zenoh beats").spawn(async move {
@@ -128,7 +128,7 @@ fn beat(shared: &Shared, suspect_after: u32, lost_after: u32) {
     let _ =
         beat.congestion_control(CongestionControl::Drop).priority(Priority::RealTime).express(true).wait();
     for (peer, remote) in &shared.peers {
-        // ORDER: Relaxed: a count. Whoever hears of the peer meanwhile sets it to 0, before or after.
+        // ORDER: Relaxed: a count. News of the peer sets it to 0, before or after.
         let before = remote.silence.fetch_add(1, Ordering::Relaxed);
         let of = (*peer, remote.once);
         if before + 1 == lost_after {
@@ -215,7 +215,7 @@ impl Opened {
     }
 }
 
-/// What Zenoh's threads do when something comes from a process.
+/// Called by Zenoh's threads when something comes from a process.
 #[derive(Clone)]
 struct Hearing {
     mailbox: Arc<Mailbox>,
@@ -223,7 +223,7 @@ struct Hearing {
     suspect_after: u32,
 }
 
-/// So many processes may be heard of; others are none of the job.
+/// Most processes that may be heard of; others are none of the job.
 const MOST: usize = 2 * chanter_cluster::launcher::MOST as usize;
 
 impl Hearing {
@@ -242,16 +242,16 @@ impl Hearing {
     }
 }
 
-/// So many processes that say they have the same number are told apart; one is wanted.
+/// Most processes of the same number that are told apart; one is wanted.
 const NAMESAKES: usize = 16;
 
-/// What is known of the processes of the job, before all are.
+/// The known processes of the job, before all are known.
 struct Meeting<'a> {
     config: &'a Config,
     me: (Peer, Once),
-    /// Who is there under each number, and whom it says that it sees.
+    /// Processes under each number, and the hash of each.
     present: BTreeMap<Peer, BTreeMap<Once, Option<u64>>>,
-    /// What this process has said.
+    /// Hash that this process has published.
     hash: Option<u64>,
 }
 

@@ -1,14 +1,15 @@
 //! Long bodies, above an engine that takes short ones: in pieces, one after the other in their lane.
 //!
-//! * INV-PIECES-1: while a frame of a lane is not all with the engine below, nothing else of that lane goes there: the lane
-//!   holds one such frame, and is full. So the pieces of a frame come in a row, and what was sent after it comes after it.
-//! * INV-PIECES-2: whenever a lane's lock is free, the engine below has been given all pieces of it, or has refused one; it
-//!   rings when it takes more, and whoever polls goes on. Who was refused because a lane held a frame is rung for when it
-//!   does not any more.
+//! * INV-PIECES-1: while the engine below has not all of a lane's frame, nothing else of that lane goes there. The
+//!   lane holds one such frame, and is full. So the pieces of a frame come in a row, and what was sent after it comes
+//!   after it.
+//! * INV-PIECES-2: whenever a lane's lock is free, the engine below has been given all its pieces, or has refused
+//!   one. It notifies when it takes more, and the poller goes on. A sender that was refused, because a lane held a
+//!   frame, is notified when the lane is free.
 //! * INV-PIECES-3: of each lane of each peer at most one body of [`LONGEST`] is gathered, and no room is made for what has not
-//!   come. What is no piece of it is a peer that does not keep to the rules, and is given up.
-//! * INV-PIECES-4: the engine below leaves when no lane holds a frame: who leaves takes no more, each lane is looked at
-//!   after that under its lock, and whoever gives it the last piece looks again.
+//!   come. A frame that is no piece of it comes from a peer that breaks the rules. The peer is given up.
+//! * INV-PIECES-4: the engine below leaves when no lane holds a frame. Leaving takes no more frames. Each lane is
+//!   looked at after that under its lock, and the giver of its last piece looks again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +26,7 @@ use crate::keys::LANES;
 
 /// The longest body.
 pub(crate) const LONGEST: usize = 16 << 20;
-/// An engine below that has so many pieces in a row is polled again later.
+/// Pieces in a row after which the engine below is polled again later.
 const POLLS: u32 = 64;
 
 /// An engine that takes bodies up to [`LONGEST`], above one that loses nothing and keeps the order.
@@ -42,7 +43,7 @@ pub(crate) struct Pieces<E> {
     has_left: AtomicBool,
 }
 
-/// What one lane to one peer holds.
+/// Content of one lane to one peer.
 #[derive(Default)]
 struct Outgoing {
     /// A frame, and how much of it the engine has.
@@ -55,7 +56,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a link uses for itself no frame of an owner has.
+/// Flag that a link uses for itself; no frame of an owner has it.
 fn is_piece(frame: &Body) -> bool {
     frame.frame().first() == Some(&(Kind::Descriptor as u8))
 }
@@ -119,7 +120,7 @@ impl<E: Engine> Pieces<E> {
 
     /// The engine below may take more.
     fn flush_all(&self) {
-        // ORDER: Acquire: as in `flush`. Who makes it more than 0 flushes first, and is rung for.
+        // ORDER: Acquire: as in `flush`. A sender that makes it more than 0 flushes first, and is notified.
         if self.held.load(Ordering::Acquire) == 0 {
             return;
         }

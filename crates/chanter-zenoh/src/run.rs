@@ -7,8 +7,8 @@ use crate::config::Config;
 use crate::engine::Zenoh;
 use crate::error::StartError;
 
-/// Runs `main` as this process of its job: over Zenoh, if the environment names a job ([`Config::from_env`]); over sockets, if
-/// `chanter launch` has started it; or, if nobody has, alone.
+/// Runs `main` as this process of its job. It runs over Zenoh if the environment names a job ([`Config::from_env`]),
+/// and over sockets if `chanter launch` has started it. Else it runs alone.
 ///
 /// When `main` is over, this process leaves the cluster, and all that was sent arrives.
 ///

@@ -14,7 +14,7 @@ use chanter_cluster::engine::Why;
 use chanter_cluster::{ANYONE, Here};
 use chanter_zenoh::Zenoh;
 
-/// A connection to `port` that breaks after so many bytes, if there are breaks left: those that were made.
+/// A connection to `port` that breaks after this number of bytes, if breaks are left. Returns the number of breaks.
 fn proxy(port: u16, bytes: usize, breaks: u32) -> (u16, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = listener.local_addr().unwrap().port();
@@ -71,7 +71,7 @@ async fn two(reconnect: Duration, breaks: u32) -> ([Here; 2], Arc<AtomicU32>) {
     (<[Zenoh; 2]>::try_from(engines).unwrap().map(Here::start), made)
 }
 
-/// Who may come back does so, and nothing is lost, doubled, or out of order.
+/// A process that may come back does so, and nothing is lost, doubled, or out of order.
 #[chanter::test]
 async fn a_connection_that_breaks_costs_nothing_but_time() {
     const COUNT: u64 = 2_000;
@@ -94,7 +94,7 @@ async fn a_connection_that_breaks_costs_nothing_but_time() {
     second.leave().await;
 }
 
-/// Who has no time to come back is dead, for both.
+/// A process without time to come back is dead, for both.
 #[chanter::test]
 async fn without_that_time_it_is_the_end() {
     let ([first, second], _) = two(Duration::ZERO, 1).await;

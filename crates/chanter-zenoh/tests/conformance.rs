@@ -1,4 +1,4 @@
-//! What an engine promises, tried with processes that are sessions of Zenoh in one process.
+//! An engine's promises, tried with processes that are sessions of Zenoh in one process.
 
 mod common;
 

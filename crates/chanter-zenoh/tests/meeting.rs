@@ -91,7 +91,7 @@ async fn a_number_that_two_have_is_named() {
     let mut configs = common::configs("twice", 2, "tcp", &first);
     configs.push(configs[1].clone());
     configs.iter_mut().for_each(|config| config.start = Duration::from_secs(5));
-    // Nobody is ready before all three are there, or two are, of which one then has the other's number.
+    // Nobody is ready before all three are there, or before two are there with the same number.
     let starting: Vec<_> = configs.into_iter().map(|config| spawn(Zenoh::start(config))).collect();
     let mut started = Vec::new();
     for starting in starting {

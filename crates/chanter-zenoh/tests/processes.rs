@@ -182,8 +182,8 @@ async fn hello_process() {
     here.leave().await;
 }
 
-/// Each sends numbers to each, for as long as both are there, and accounts for them. What comes is the numbers from 0, without a gap
-/// (D1, D3); what was lost is what was sent last (D2).
+/// Each sends numbers to each, for as long as both are there, and accounts for them. The numbers come from 0, without
+/// a gap (D1, D3), and only the last ones may be lost (D2).
 async fn killed_process() {
     let mut config = config();
     // Only the end of its connections tells.

@@ -1,4 +1,4 @@
-//! Who says nothing for a while.
+//! Processes that are silent for a while.
 
 mod common;
 

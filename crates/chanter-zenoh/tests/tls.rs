@@ -18,7 +18,7 @@ use rcgen::{
 };
 use zenoh::Wait;
 
-/// Who signs.
+/// The signer.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     text: String,
@@ -35,7 +35,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), text }
     }
 
-    /// The files of whoever has that name, at this host.
+    /// The files of the owner of that name, at this host.
     fn sign(&self, folder: &Path, name: &str) -> Tls {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
@@ -148,7 +148,7 @@ async fn who_talks_no_tls_is_refused() {
     both_are_alone(configs).await;
 }
 
-/// A session of whoever has this certificate, which speaks Zenoh by itself.
+/// A session with this certificate, which speaks Zenoh by itself.
 fn intruder(tls: &Tls, first: &str) -> zenoh::Session {
     let mut config = zenoh::Config::default();
     let text = |path: &Path| format!("{path:?}");
@@ -167,7 +167,7 @@ fn intruder(tls: &Tls, first: &str) -> zenoh::Session {
     zenoh::open(config).wait().unwrap()
 }
 
-/// The liveliness keys of processes 1 and 2, as whoever is connected may see them.
+/// The liveliness keys of processes 1 and 2, as any connected peer may see them.
 fn alive(session: &zenoh::Session, job: &str, number: u32) -> String {
     let began = std::time::Instant::now();
     loop {
@@ -211,7 +211,7 @@ async fn what_an_intruder_can(has_rules: bool) -> (bool, bool) {
         (session, tokens)
     });
     let intruded = intruding.join().await.unwrap();
-    // What process 0 sends process 1 goes out after it has heard of the intruder's subscription, if it has.
+    // Process 0 sends its message to process 1 after it has heard of the intruder's subscription, if it has.
     while here.down(2).is_none() {
         after(Duration::from_millis(1)).await;
     }

@@ -62,7 +62,7 @@ impl Drop for Child {
     }
 }
 
-/// What a child does.
+/// Task of a child.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match super::role(&args) {

@@ -110,7 +110,7 @@ impl Sink for Came {
     }
 }
 
-/// An engine, and what its bell wakes.
+/// An engine, and the sleeper that its notifier wakes.
 struct Rung<E> {
     engine: E,
     heard: Receiver<()>,

@@ -136,7 +136,7 @@ fn killed(way: &str) -> Result<f64, Failure> {
     Ok(elapsed.as_secs_f64() * 1e3)
 }
 
-/// What a child does, by its name.
+/// Task of a child, by its name.
 fn role(args: &[&str]) -> Outcome {
     match args {
         ["tcp", "echo"] => raw::tcp_echo(),

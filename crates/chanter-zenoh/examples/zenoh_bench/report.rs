@@ -1,4 +1,4 @@
-//! What was measured, for people and for machines.
+//! Measurements, for people and for machines.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! What a receiver that has stopped costs the others: process 0 sends to process 1 as fast as that takes it; then process 2 is
-//! stopped and sent to as well.
+//! Cost of a stopped receiver for the others. Process 0 sends to process 1 as fast as possible. Then process 2 is
+//! stopped, and gets messages as well.
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::raw::{free_port, message, number, session};
 const TAG: u32 = 1;
 /// How long is counted.
 const TIME: Duration = Duration::from_millis(500);
-/// Until whoever is stopped takes nothing any more.
+/// Until the stopped process takes nothing any more.
 const SETTLE: Duration = Duration::from_millis(300);
 
 /// Messages a millisecond to process 1, in each round: while all run, and while process 2 is stopped and sent to.
@@ -43,7 +43,7 @@ pub(crate) fn measure(engine: &str, rounds: usize) -> Result<(Vec<f64>, Vec<f64>
         sender.tell("both")?;
         beside.push(sender.says()?.parse().map_err(broken)?);
         signal(Signal::SIGCONT)?;
-        // What is on its way there comes now.
+        // Messages on their way there come now.
         thread::sleep(SETTLE);
     }
     sender.tell("end")?;
@@ -73,7 +73,7 @@ pub(crate) fn process(engine: &str, number: &str, port: &str) -> Outcome {
     }
 }
 
-/// What the sender is told to do, one after the other; `None`: the end.
+/// Orders for the sender, one after the other; `None`: the end.
 fn told() -> Option<bool> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).ok()?;

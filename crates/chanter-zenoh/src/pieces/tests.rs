@@ -92,7 +92,7 @@ async fn long_bodies_pass_a_network_that_misbehaves() {
     drop(sending.join().await.unwrap());
 }
 
-/// What is told of pieces that make no sense: nothing; and the engine below gives the peer up.
+/// Senseless pieces: nothing is told, and the engine below gives the peer up.
 #[test]
 fn nonsense_is_not_gathered() {
     struct Nobody;

@@ -39,7 +39,7 @@ pub(crate) fn configs(name: &str, count: u32, protocol: &str, first: &str) -> Ve
 
 /// Starts them at once, in this process.
 pub(crate) async fn start_all(configs: Vec<Config>) -> Result<Vec<Zenoh>, StartError> {
-    // What Zenoh says, if `RUST_LOG` asks for it.
+    // Zenoh's log, if `RUST_LOG` asks for it.
     zenoh::try_init_log_from_env();
     let starting: Vec<_> = configs.into_iter().map(|config| spawn(Zenoh::start(config))).collect();
     let mut engines = Vec::new();
