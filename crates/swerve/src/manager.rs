@@ -107,7 +107,7 @@ mod tests {
     fn a_listener_that_fails_is_an_order_to_stop() {
         let dir = tempfile::TempDir::new().unwrap();
         Machine::builder().vps(1).build().unwrap().block_on(async {
-            let tree = Tree::new(dir.path(), false).unwrap();
+            let tree = Tree::new(dir.path(), false, Links::Inside).unwrap();
             let config = Config::new(dir.path(), ([127, 0, 0, 1], 0).into());
             let files = FileProcessor::new(tree, &config, ErrorLog::off());
             let patience = Patience::of(&config);

@@ -33,7 +33,7 @@ fn tree(files: &[&[u8]], directories: &[&str]) -> (TempDir, Tree) {
     for name in directories {
         fs::create_dir(dir.path().join(name)).unwrap();
     }
-    let tree = Tree::new(dir.path(), false).unwrap();
+    let tree = Tree::new(dir.path(), false, Links::Inside).unwrap();
     (dir, tree)
 }
 
