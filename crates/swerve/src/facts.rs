@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use http::header::{
-    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED,
-    SERVER, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
+    LAST_MODIFIED, SERVER, X_CONTENT_TYPE_OPTIONS,
 };
 
 use crate::conditional::Validators;

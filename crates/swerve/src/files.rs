@@ -671,6 +671,42 @@ fn refused(uri: &Uri, refusal: &Refusal, errors: &ErrorLog) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::Links;
+
+    /// A small file that is cut off between the look at it and the reading is answered as it is then.
+    #[test]
+    fn a_file_that_shrinks_while_it_is_read_is_answered() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let tree = Tree::new(dir.path(), false, Links::Inside).unwrap();
+        Machine::builder().vps(1).build().unwrap().block_on(async {
+            let config = Config::new(dir.path(), ([127, 0, 0, 1], 0).into());
+            let files = FileProcessor::new(tree, &config, ErrorLog::off());
+            let means = &files.means;
+            for (name, is_own) in [("f", true), ("f.txt", true), ("g", false), ("g.txt", false)] {
+                for (left, range) in [(5, None), (0, None), (9, Some("bytes=7-"))] {
+                    let (whole, path) = (dir.path().join(name), Path::new(name));
+                    std::fs::write(&whole, vec![b'x'; 10_000]).unwrap();
+                    let mut headers = HeaderMap::new();
+                    headers.extend(range.map(|range| (RANGE, HeaderValue::from_static(range))));
+                    let ask = Ask { method: Method::GET, uri: Uri::from_static("/"), headers };
+                    let found = means.tree.look(path, Wait::OwnDisk).unwrap();
+                    let place = if is_own { means.disk.own() } else { means.disk.beyond(path) };
+                    let wait = if is_own { Wait::OwnDisk } else { Wait::Anything };
+                    let Node::File(file) = means.node(found, path, place, wait).unwrap() else { panic!() };
+                    std::fs::write(&whole, vec![b'y'; left]).unwrap();
+                    let (answer, _) = means.file(&ask, path, file).await.unwrap();
+                    let length = answer.headers().get(CONTENT_LENGTH).unwrap().to_str().unwrap();
+                    let expect = if range.is_some() { (206, "2") } else { (200, ["0", "5"][left / 5]) };
+                    assert_eq!((answer.status().as_u16(), length), expect, "{name}, {left}");
+                    match answer.body() {
+                        Content::Whole(bytes) => assert_eq!(bytes.len().to_string(), length),
+                        Content::Empty => assert_eq!(left, 0),
+                        _ => panic!("it comes later"),
+                    }
+                }
+            }
+        });
+    }
 
     /// Those that are made at a time are bounded: who comes later waits, and is told so in the end.
     #[test]

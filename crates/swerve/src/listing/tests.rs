@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStringExt;
 use tempfile::TempDir;
 
 use super::*;
+use crate::platform::Links;
 
 /// The page of a directory of the tree, as it would be sent: in parts.
 fn parts(tree: &Tree, path: &str, most: usize) -> Vec<String> {
