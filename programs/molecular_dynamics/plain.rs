@@ -1,4 +1,4 @@
-//! What the program in plain MPI (`programs/mpi/molecular_dynamics.c`) reads and writes.
+//! What the program in plain MPI (`programs/peers/mpi/molecular_dynamics.c`) reads and writes.
 
 use super::model::{Angle, Bond, Kind, Segment, Torsion, mixes};
 use super::{Energy, Input, Outcome};

@@ -1,4 +1,4 @@
-//! What the program in plain MPI (`programs/mpi/radiosity.c`) reads and writes.
+//! What the program in plain MPI (`programs/peers/mpi/radiosity.c`) reads and writes.
 
 use super::{Input, Solution};
 
