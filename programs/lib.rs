@@ -31,7 +31,6 @@ pub mod mergesort;
 pub mod micro;
 pub mod microkernel;
 pub mod molecular_dynamics;
-pub mod mpi;
 pub mod par_fib;
 pub mod par_tak;
 pub mod peers;

@@ -12,7 +12,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut residues = None;
     if let Some(at) = args.iter().position(|arg| arg == "--pdb") {
         let file = args.get(at + 1).ok_or("--pdb: which file?")?;
-        residues = Some(read(&std::fs::read_to_string(file)?)?);
+        let (read, left_out) = read(&std::fs::read_to_string(file)?)?;
+        println!("{} residues; left out: {left_out}", read.len());
+        residues = Some(read);
         args.drain(at..at + 2);
     }
     let number = |at: usize, otherwise| args.get(at).map_or(Ok(otherwise), |text| text.parse());

@@ -1,4 +1,4 @@
-//! Runs one program: `cargo run --release -p chanter-programs --example run -- primes stolen 1 [quick|grain] [lifo] [bound] [times]`.
+//! Runs one program: `cargo run --profile figures -p chanter-programs --example run -- primes stolen 1 [quick|grain] [lifo] [bound] [times]`.
 //! Without arguments it lists them. Under a profiler it shows where the time of one form goes.
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Runs one row of what more processors bring: `cargo run --release -p chanter-programs --example scale -- pairs-8/hosts 2 [SIZE] [TIMES]`.
+//! Runs one row of what more processors bring: `cargo run --profile figures -p chanter-programs --example scale -- pairs-8/hosts 2 [SIZE] [TIMES]`.
 //! Without arguments it lists them. Built with `--cfg tally`, it also says what the library's atomics have counted.
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Runs the rows of one micro-study: `cargo run --release -p chanter-programs --example study -- table-1 1 [operations]
+//! Runs the rows of one micro-study: `cargo run --profile figures -p chanter-programs --example study -- table-1 1 [operations]
 //! [part of a configuration's name]`. Without arguments it lists them. Under a profiler it shows where the time goes.
 
 use std::error::Error;

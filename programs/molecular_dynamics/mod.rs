@@ -21,7 +21,7 @@ use crate::kit::{Done, Failure, Form, Program, Size, V3, ensure};
 use cell::Moved;
 use model::FEMTOSECOND;
 pub use model::System;
-pub use pdb::{PdbError, Residue, read};
+pub use pdb::{LeftOut, PdbError, Residue, read};
 pub use processes::process;
 
 /// How the atoms are moved.

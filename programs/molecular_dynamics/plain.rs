@@ -1,4 +1,4 @@
-//! Input and output of the program in plain MPI (`programs/mpi/molecular_dynamics.c`).
+//! Input and output of the program in plain MPI (`programs/peers/mpi/molecular_dynamics.c`).
 
 use super::model::{Angle, Bond, Kind, Segment, Torsion, mixes};
 use super::{Energy, Input, Outcome};

@@ -1,4 +1,4 @@
-//! Input and output of the program in plain MPI (`programs/mpi/radiosity.c`).
+//! Input and output of the program in plain MPI (`programs/peers/mpi/radiosity.c`).
 
 use super::{Input, Solution};
 

@@ -24,6 +24,7 @@ mod memory;
 mod micro;
 mod objects;
 mod paper;
+#[path = "../../../programs/peers/bench/mod.rs"]
 mod peers;
 mod policies;
 mod process;

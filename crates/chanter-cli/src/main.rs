@@ -2,6 +2,7 @@
 //! that it measures beside Chanter.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 #[cfg(unix)]
@@ -45,19 +46,41 @@ fn main() -> ExitCode {
     }
 }
 
-/// Passes the arguments on to `chanter-bench`, which lies beside this command if it has been built.
+/// Passes the arguments on to `chanter-bench`, if it has been built.
 fn bench(args: &[OsString]) -> ExitCode {
-    let beside = std::env::current_exe().map(|here| here.with_file_name("chanter-bench"));
-    match beside.and_then(|program| Command::new(program).args(args).status()) {
+    let status = std::env::current_exe().and_then(|here| {
+        let mut places = places_of_bench(&here).into_iter();
+        let program = places.find(|place| place.is_file()).ok_or(std::io::ErrorKind::NotFound)?;
+        Command::new(program).args(args).status()
+    });
+    match status {
         Ok(status) => u8::try_from(status.code().unwrap_or(1)).map_or(ExitCode::FAILURE, ExitCode::from),
         Err(_) => {
             let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
             eprintln!(
                 "chanter: `bench` is a command of its own, with everything that it measures: \
-                 cargo run --release -p chanter-bench -- {}",
+                 cargo run --profile figures -p chanter-bench -- {}",
                 args.join(" ")
             );
             ExitCode::from(2)
         }
+    }
+}
+
+/// Beside this command; or, in a folder that cargo builds into, where the profile `figures` has it.
+fn places_of_bench(here: &Path) -> Vec<PathBuf> {
+    const NAME: &str = "chanter-bench";
+    let figures = here.parent().and_then(Path::parent).map(|target| target.join("figures").join(NAME));
+    [here.with_file_name(NAME)].into_iter().chain(figures).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bench_lies_beside_or_among_the_figures() {
+        let places = places_of_bench(Path::new("/t/release/chanter"));
+        assert_eq!(places, ["/t/release/chanter-bench", "/t/figures/chanter-bench"].map(PathBuf::from));
     }
 }

@@ -48,7 +48,7 @@ pub struct ServeArgs {
     /// How long requests in flight may go on after SIGINT, SIGTERM or SIGHUP (a second one cuts them)
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     grace: Duration,
-    /// How many connections to hold at once, 1 at least
+    /// How many connections to hold at once, 1 at least; a newcomer takes the place of the longest idle one
     #[arg(long, value_name = "N", default_value = "10240")]
     max_connections: NonZeroUsize,
     /// How much of small files to keep in memory, while they do not change; 0 for none
@@ -63,6 +63,9 @@ pub struct ServeArgs {
     /// Serve and list names that begin with a dot too (`/.well-known` always is)
     #[arg(long)]
     hidden: bool,
+    /// Follow symbolic links that lead outside of the directory (those that stay inside always are followed)
+    #[arg(long)]
+    follow_links: bool,
     /// No access log
     #[arg(long, short)]
     quiet: bool,
@@ -167,6 +170,7 @@ fn bind(
         config.kept_for = args.keep_for;
         config.disk_timeout = args.disk_timeout;
         config.hidden = args.hidden;
+        config.follow_links = args.follow_links;
         config.log = if args.quiet { AccessLog::Off } else { AccessLog::Stdout };
         config.errors = Some(errors.clone());
         match Server::bind(config) {

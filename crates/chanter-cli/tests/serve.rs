@@ -296,6 +296,18 @@ fn an_ignored_sighup_stays_ignored() {
     assert_eq!(served.ended().0, Some(0));
 }
 
+/// A link that leads outside is followed only if that is asked for.
+#[test]
+fn links_lead_outside_if_they_are_to_be_followed() {
+    let (dir, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    fs::write(outside.path().join("a"), "outside").unwrap();
+    std::os::unix::fs::symlink(outside.path().join("a"), dir.path().join("link")).unwrap();
+    let without = Served::start(&dir, &[]);
+    assert!(read_all(without.get("/link")).starts_with(b"HTTP/1.1 403 "));
+    let with = Served::start(&dir, &["--follow-links"]);
+    assert!(read_all(with.get("/link")).ends_with(b"outside"));
+}
+
 #[test]
 fn limits_that_serve_nobody_are_refused() {
     for (option, value) in [("--max-connections", "0"), ("--head-timeout", "0"), ("--stall-timeout", "0")] {

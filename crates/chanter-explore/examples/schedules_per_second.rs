@@ -1,5 +1,5 @@
 //! How fast schedules are run: two threads that meet on a channel, under each
-//! strategy. Build it with `--release`.
+//! strategy. Build it with `--profile figures`.
 
 use std::time::{Duration, Instant};
 

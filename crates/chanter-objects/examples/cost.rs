@@ -1,7 +1,7 @@
 //! What calls cost, beside plain calls, a lock, and Base's way (each method a thread on the heap): nanoseconds, medians of
 //! alternated rounds. (Concert's table 4.)
 //!
-//! `cargo run --release --example cost --package chanter-objects`
+//! `cargo run --profile figures --example cost --package chanter-objects`
 
 use std::hint::black_box;
 use std::sync::Mutex;

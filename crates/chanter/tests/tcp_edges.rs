@@ -69,6 +69,88 @@ fn an_end_that_came_with_the_last_bytes_is_seen() {
     }
 }
 
+/// A read stops at urgent data, and no edge tells of the bytes behind it. Catches a short read that ends the
+/// readiness for good.
+#[test]
+fn bytes_behind_urgent_data_are_read() {
+    // Before anybody reads; while somebody waits; both.
+    for rounds in [[50, 0], [0, 50], [50, 50]] {
+        let [before, between] = rounds.map(Duration::from_millis);
+        let client = move |mut stream: std::net::TcpStream| {
+            for _ in 0..2 {
+                std::thread::sleep(between);
+                stream.write_all(b"before").expect("it can be written");
+                let sent = socket2::SockRef::from(&stream).send_out_of_band(b"!").expect("it can be sent");
+                assert_eq!(sent, 1);
+                stream.write_all(b"behind").expect("it can be written");
+            }
+            // No end comes meanwhile: it would be an edge.
+            let mut answer = [0; 4];
+            stream.read_exact(&mut answer).expect("an answer");
+        };
+        with_client(1, client, async |mut stream| {
+            after(before).await;
+            let mut bytes = Vec::new();
+            while !bytes.ends_with(b"behindbefore!behind") && !bytes.ends_with(b"behindbeforebehind") {
+                let mut some = [0; 4096];
+                let read = from_cancel_safe(stream.read(&mut some)).timeout(LONG).await;
+                let read = read.unwrap_or_else(|| panic!("no more after {bytes:?}")).expect("no error");
+                assert!(read > 0, "an end after {bytes:?}");
+                bytes.extend_from_slice(&some[..read]);
+            }
+            assert!(bytes.starts_with(b"before"));
+            stream.write_all(b"done").await.expect("it can be written");
+        });
+    }
+}
+
+/// The same with the events of readiness and `try_read`.
+#[test]
+fn readiness_outlasts_urgent_data() {
+    let client = |mut stream: std::net::TcpStream| {
+        stream.write_all(b"before").expect("it can be written");
+        socket2::SockRef::from(&stream).send_out_of_band(b"!").expect("it can be sent");
+        stream.write_all(b"behind").expect("it can be written");
+        stream.read_exact(&mut [0; 4]).expect("an answer");
+    };
+    with_client(1, client, async |mut stream| {
+        after(Duration::from_millis(50)).await;
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"behind") {
+            stream.readable().timeout(LONG).await.expect("the rest was missed").expect("it is ready");
+            let mut some = [0; 4096];
+            match stream.try_read(&mut some) {
+                Ok(read) => bytes.extend_from_slice(&some[..read]),
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+            }
+        }
+        stream.write_all(b"done").await.expect("it can be written");
+    });
+}
+
+/// Unix sockets have urgent data too (Linux 5.15), and stop at descriptors that are passed along.
+#[test]
+fn bytes_behind_urgent_data_of_a_unix_socket_are_read() {
+    let machine = Machine::builder().vps(1).build().expect("a machine");
+    machine.block_on(async {
+        let (mut stream, there) = chanter::io::UnixStream::pair().expect("a pair");
+        (&mut there.as_std()).write_all(b"before").expect("it can be written");
+        if socket2::SockRef::from(there.as_std()).send_out_of_band(b"!").is_err() {
+            return;
+        }
+        (&mut there.as_std()).write_all(b"behind").expect("it can be written");
+        after(Duration::from_millis(50)).await;
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"behind") {
+            let mut some = [0; 4096];
+            let read = from_cancel_safe(stream.read(&mut some)).timeout(LONG).await;
+            let read = read.unwrap_or_else(|| panic!("no more after {bytes:?}")).expect("no error");
+            bytes.extend_from_slice(&some[..read]);
+        }
+        drop(there);
+    });
+}
+
 /// The end comes while somebody waits, after a short read.
 #[test]
 fn an_end_that_comes_later_is_seen() {

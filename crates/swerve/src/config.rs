@@ -83,7 +83,7 @@ impl fmt::Debug for AccessLog {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The directory to serve. Nothing outside it is.
+    /// The directory to serve. Nothing outside it is, unless [`follow_links`](Self::follow_links) says so.
     pub directory: PathBuf,
     /// Where to listen; port 0 takes a free one.
     pub addr: SocketAddr,
@@ -98,7 +98,8 @@ pub struct Config {
     pub stall_timeout: Duration,
     /// How long requests in flight may go on after the order to stop.
     pub grace: Duration,
-    /// How many connections to hold at once, one at least; more wait in the kernel's queue.
+    /// How many connections to hold at once, one at least. When there are so many, a newcomer takes the place of the one
+    /// that has been without a request for longest; if none is, it waits, and others wait in the kernel's queue.
     pub max_connections: usize,
     /// How many bytes of small files to keep in memory, at most. 0: none is kept.
     pub kept_bytes: u64,
@@ -111,6 +112,9 @@ pub struct Config {
     /// Whether names that begin with a dot are served and listed, and what is below them. `.well-known` at the
     /// top always is (RFC 8615).
     pub hidden: bool,
+    /// Whether symbolic links that lead out of the directory are followed: then what they lead to is served and listed,
+    /// and links there are followed as well. Without it, such links are 403. Links that stay inside always are followed.
+    pub follow_links: bool,
     /// Where the access log goes.
     pub log: AccessLog,
     /// Where errors are told. `None`: to the standard error.
@@ -133,6 +137,7 @@ impl Config {
             kept_for: Duration::from_millis(100),
             disk_timeout: Duration::from_secs(10),
             hidden: false,
+            follow_links: false,
             log: AccessLog::Off,
             errors: None,
         }

@@ -12,6 +12,7 @@ use chanter::io::TcpStream;
 use chanter::prelude::*;
 use hyper::server::conn::http1;
 
+use crate::crowd::Presence;
 use crate::files::FileProcessor;
 use crate::logger::Log;
 use crate::meter::{Meter, Overdue, Patience, Watch};
@@ -26,6 +27,9 @@ const MOST_HEAD: usize = 32 * 1024;
 /// For a client that began a request and did not end it.
 const REQUEST_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
     content-type: text/plain; charset=utf-8\r\ncontent-length: 20\r\n\r\n408 Request Timeout\n";
+
+/// How long a connection that has said nothing yet is not called idle: it has just been made in order to ask.
+const NEW: Duration = Duration::from_secs(1);
 
 /// When our own work has to be done there is no deadline; the alarm is only looked at again.
 const NO_HURRY: Duration = Duration::from_secs(3600);
@@ -45,6 +49,8 @@ enum Turn {
     Finished(hyper::Result<()>),
     /// The order to stop, or to cut.
     Ordered,
+    /// A newcomer needs the place, if the connection is idle.
+    Asked,
     /// The alarm rang, or has to be set to an earlier time.
     Alarm,
     /// Exchanges have ended, and the log is waited for.
@@ -52,28 +58,49 @@ enum Turn {
 }
 
 /// Talks with one client until either has had enough.
-pub(crate) async fn converse(stream: TcpStream, peer: SocketAddr, shared: Shared) {
-    // Until its first byte a connection is this small thread and nothing else: thousands of silent
-    // ones cost little.
-    let patience = Instant::now() + shared.patience.before_first_byte();
-    let mut patient = true;
-    let first = loop {
-        // Before the choice, and once more after the order to stop: who asked before it is answered.
-        match read_available(&stream) {
-            Ok(Some(bytes)) if !bytes.is_empty() => break bytes,
-            Ok(None) if patient => {}
-            _ => return,
-        }
-        let spoke = choose((
-            stream.readable().wrap(|_| true),
-            shared.stop.eased().wrap(|()| false),
-            at(patience).wrap(|()| false),
-        ));
-        patient = spoke.await;
-    };
+pub(crate) async fn converse(stream: TcpStream, peer: SocketAddr, shared: Shared, presence: Arc<Presence>) {
+    let Some(first) = first_bytes(&stream, &shared, &presence).await else { return };
     let mut next = Some((stream, first));
     while let Some((stream, first)) = next {
-        next = Box::pin(exchange(stream, first, peer, &shared)).await;
+        next = Box::pin(exchange(stream, first, peer, &shared, &presence)).await;
+    }
+}
+
+/// Waits for the first bytes. `None`: the connection is to end.
+///
+/// Until then a connection is this small thread and nothing else: thousands of silent ones cost little.
+async fn first_bytes(stream: &TcpStream, shared: &Shared, presence: &Presence) -> Option<Bytes> {
+    let came = Instant::now();
+    let patience = came + shared.patience.before_first_byte();
+    let mut alarm = patience.min(came + NEW);
+    let mut turn = None;
+    loop {
+        // Before the choice, and once more after an order: who asked before it is answered.
+        match read_available(stream) {
+            Ok(Some(bytes)) if !bytes.is_empty() => {
+                presence.set_idle(None);
+                if let Some(Turn::Asked) = turn {
+                    presence.stays();
+                }
+                return Some(bytes);
+            }
+            Ok(None) if turn.is_none() => {}
+            _ => return None,
+        }
+        let happened = choose((
+            stream.readable().wrap(|_| None),
+            shared.stop.eased().wrap(|()| Some(Turn::Ordered)),
+            presence.asked_to_leave().wrap(|()| Some(Turn::Asked)),
+            at(alarm).wrap(|()| Some(Turn::Alarm)),
+        ));
+        turn = match happened.await {
+            Some(Turn::Alarm) if alarm < patience => {
+                presence.set_idle(Some(came));
+                alarm = patience;
+                None
+            }
+            turn => turn,
+        };
     }
 }
 
@@ -97,9 +124,10 @@ async fn exchange(
     first: Bytes,
     peer: SocketAddr,
     shared: &Shared,
+    presence: &Arc<Presence>,
 ) -> Option<(TcpStream, Bytes)> {
     let Shared { files, log, stop, patience } = shared.clone();
-    let meter = Arc::new(Meter::new(patience));
+    let meter = Arc::new(Meter::new(patience, presence.clone()));
     let service = Service { files, meter: meter.clone(), peer: peer.ip(), logged: log.is_some() };
     let mut connection = http1::Builder::new()
         .max_buf_size(MOST_HEAD)
@@ -123,9 +151,12 @@ async fn exchange(
     loop {
         let alarm = meter.deadline(&mut watch).map_or_else(|| Instant::now() + NO_HURRY, |(at, _)| at);
         let turn = {
-            let mut others = pin!(
-                choose((stop.next(eased).wrap(|()| Turn::Ordered), at(alarm).wrap(|()| Turn::Alarm))).sync()
-            );
+            let others = choose((
+                stop.next(eased).wrap(|()| Turn::Ordered),
+                presence.asked_to_leave().wrap(|()| Turn::Asked),
+                at(alarm).wrap(|()| Turn::Alarm),
+            ));
+            let mut others = pin!(others.sync());
             poll_fn(|cx| {
                 if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
                     return Poll::Ready(Turn::Finished(result));
@@ -166,11 +197,18 @@ async fn exchange(
             }
             Turn::Ordered if eased => break,
             // Nothing is in flight that we have heard of.
-            Turn::Ordered if meter.is_quiet() => {
+            Turn::Ordered | Turn::Asked if meter.is_quiet() => {
                 let (stream, bytes) = unheard(connection.into_parts());
                 post().await;
-                return (!bytes.is_empty()).then_some((stream, bytes));
+                if bytes.is_empty() {
+                    return None;
+                }
+                if let Turn::Asked = turn {
+                    presence.stays();
+                }
+                return Some((stream, bytes));
             }
+            Turn::Asked => presence.stays(),
             Turn::Ordered => {
                 eased = true;
                 Pin::new(&mut connection).graceful_shutdown();

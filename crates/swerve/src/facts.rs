@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use http::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED, SERVER,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
+    LAST_MODIFIED, SERVER, X_CONTENT_TYPE_OPTIONS,
 };
 
 use crate::conditional::Validators;
 use crate::identity::Identity;
-use crate::media;
+use crate::media::Media;
 
 /// What the server calls itself.
 pub(crate) const NAME: HeaderValue = HeaderValue::from_static("swerve");
@@ -22,10 +22,12 @@ pub(crate) struct Facts {
     pub(crate) validators: Validators,
     /// Of the answer that has the whole file.
     pub(crate) headers: HeaderMap,
+    pub(crate) media: Media,
 }
 
 impl Facts {
-    /// Of this version of a file of this name, at `now`.
+    /// Of this version of a file of this name, at `now`. Of text no charset is announced before it is known:
+    /// see [`Facts::is_utf8`].
     pub(crate) fn new(name: &Path, identity: &Identity, now: SystemTime) -> Facts {
         let len = identity.len;
         let validators = Validators::new(identity);
@@ -35,11 +37,20 @@ impl Facts {
             headers.insert(LAST_MODIFIED, modified);
         }
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-        headers.insert(CONTENT_TYPE, media::content_type(name));
+        let media = Media::of(name);
+        headers.insert(CONTENT_TYPE, media.content_type(false));
+        if media.is_gzip {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
         headers.insert(SERVER, NAME);
-        Facts { len, validators, headers }
+        Facts { len, validators, headers, media }
+    }
+
+    /// The text has been found to be UTF-8.
+    pub(crate) fn is_utf8(&mut self) {
+        self.headers.insert(CONTENT_TYPE, self.media.content_type(true));
     }
 
     /// The headers of the answer that the client has this version already (RFC 9110, 15.4.5).
@@ -55,4 +66,4 @@ impl Facts {
 }
 
 /// As many as a file's answer has.
-const MOST_HEADERS: usize = 7;
+const MOST_HEADERS: usize = 8;

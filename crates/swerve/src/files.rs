@@ -22,7 +22,7 @@ use http::header::{
     RANGE, SERVER, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Response, StatusCode, Uri};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, fstat};
 
 use crate::body::Content;
 use crate::buffer::Buffer;
@@ -34,6 +34,7 @@ use crate::facts::{self, Facts};
 use crate::identity::Identity;
 use crate::kept::{Kept, KeptFiles};
 use crate::listing::Page;
+use crate::media;
 use crate::pace::{Pace, Turn};
 use crate::platform::{Found, Wait, read_now};
 use crate::range::{self, Ranged};
@@ -44,6 +45,8 @@ use crate::tree::{Refusal, Tree};
 const CHUNK: usize = 64 * 1024;
 /// How many listings are made at a time. One that its client does not take at once counts until it is taken.
 const LISTINGS: usize = 128;
+/// How many versions of a file that shrinks while it is read are tried.
+const VERSIONS: usize = 4;
 /// How long each part of a listing waits for what another file system has to say of its entries.
 const FOR_DETAILS: Duration = Duration::from_millis(500);
 
@@ -269,15 +272,57 @@ impl Means {
     }
 
     async fn file(&self, ask: &Ask, path: &Path, file: Opened) -> Result<(Answer, Option<Rest>), Refusal> {
-        let now = (SystemTime::now(), Instant::now());
-        let facts = Facts::new(path, &file.identity, now.0);
-        match head(ask, &facts) {
-            Head::Alone(answer) => Ok((answer, None)),
-            Head::Of(part, answer) => {
-                let source = self.source(path, Arc::new(file), (&facts, now), part.clone()).await?;
-                Ok(self.with_body(answer, part, source))
+        let mut identity = file.identity;
+        let file = Arc::new(file);
+        for _ in 0..VERSIONS {
+            match self.version(ask, path, &file, identity).await {
+                // It was cut off between the look at it and the reading: nothing has been said of it yet.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+                answer => return answer.map_err(unread),
             }
+            identity = self.disk.identity(&file).await.map_err(unread)?;
         }
+        // It changes all the time, or its file system is wrong about its length.
+        Err(Refusal::Busy)
+    }
+
+    /// The answer with this version of an open file. What it is to say of the file's bytes is read first.
+    async fn version(
+        &self,
+        ask: &Ask,
+        path: &Path,
+        file: &Arc<Opened>,
+        identity: Identity,
+    ) -> io::Result<(Answer, Option<Rest>)> {
+        let now = (SystemTime::now(), Instant::now());
+        let mut facts = Facts::new(path, &identity, now.0);
+        let mut beginning = None;
+        if facts.media.is_text() && facts.validators.judge(&ask.headers) == Verdict::Proceed {
+            let end = facts.len.min(CHUNK as u64);
+            let bytes = if end > 0 { self.disk.read_whole(file, 0, end).await? } else { Bytes::new() };
+            if media::is_utf8(&bytes, end == facts.len) {
+                facts.is_utf8();
+            }
+            beginning = Some(bytes);
+        }
+        let (part, answer) = match head(ask, &facts) {
+            Head::Alone(answer) => return Ok((answer, None)),
+            Head::Of(part, answer) => (part, answer),
+        };
+        let Range { start, end } = part;
+        if end - start > CHUNK as u64 {
+            return Ok(self.with_body(answer, part, Source::File { file: file.clone(), start, end }));
+        }
+        let bytes = match beginning {
+            // Both ends fit: it has been read, and is no longer than a chunk.
+            Some(bytes) if end <= bytes.len() as u64 => bytes.slice(start as usize..end as usize),
+            _ => self.disk.read_whole(file, start, end).await?,
+        };
+        // Of another file system nothing is kept: to look at it might wait.
+        if end - start == facts.len && file.is_own {
+            self.kept.keep(path, identity, now, &facts, &bytes);
+        }
+        Ok(self.with_body(answer, part, Source::Memory(bytes)))
     }
 
     fn file_kept(&self, ask: &Ask, kept: &Kept) -> (Answer, Option<Rest>) {
@@ -304,26 +349,6 @@ impl Means {
                 (answer, Some(Rest { source, chunks, turn }))
             }
         }
-    }
-
-    /// Where the bytes of a `part` of an open file are to come from; a small file that is wanted whole is kept.
-    async fn source(
-        &self,
-        path: &Path,
-        file: Arc<Opened>,
-        (facts, now): (&Facts, (SystemTime, Instant)),
-        part: Range<u64>,
-    ) -> Result<Source, Refusal> {
-        let Range { start, end } = part;
-        if end - start > CHUNK as u64 {
-            return Ok(Source::File { file, start, end });
-        }
-        let bytes = self.disk.read_whole(&file, start, end).await.map_err(unread)?;
-        // Of another file system nothing is kept: to look at it might wait.
-        if end - start == facts.len && file.is_own {
-            self.kept.keep(path, file.identity, now, facts, &bytes);
-        }
-        Ok(Source::Memory(bytes))
     }
 
     /// The listing of a directory. A short one is an answer like any other; a long one is made as it is taken.
@@ -476,6 +501,17 @@ impl Disk {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(buffer.into_bytes(read))
+    }
+
+    /// What version of an open file is there now.
+    async fn identity(&self, file: &Arc<Opened>) -> io::Result<Identity> {
+        let look = |file: &Opened| Ok(Identity::of(&fstat(file.as_file()?)?));
+        if file.is_own {
+            // Memory holds it while it is open.
+            return look(file);
+        }
+        let opened = file.clone();
+        self.run(&file.place, &file.path, move || look(&opened)).await?
     }
 
     /// Reads all from `start` to `end`, which is no more than a chunk.
@@ -635,13 +671,49 @@ fn refused(uri: &Uri, refusal: &Refusal, errors: &ErrorLog) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::Links;
+
+    /// A small file that is cut off between the look at it and the reading is answered as it is then.
+    #[test]
+    fn a_file_that_shrinks_while_it_is_read_is_answered() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let tree = Tree::new(dir.path(), false, Links::Inside).unwrap();
+        Machine::builder().vps(1).build().unwrap().block_on(async {
+            let config = Config::new(dir.path(), ([127, 0, 0, 1], 0).into());
+            let files = FileProcessor::new(tree, &config, ErrorLog::off());
+            let means = &files.means;
+            for (name, is_own) in [("f", true), ("f.txt", true), ("g", false), ("g.txt", false)] {
+                for (left, range) in [(5, None), (0, None), (9, Some("bytes=7-"))] {
+                    let (whole, path) = (dir.path().join(name), Path::new(name));
+                    std::fs::write(&whole, vec![b'x'; 10_000]).unwrap();
+                    let mut headers = HeaderMap::new();
+                    headers.extend(range.map(|range| (RANGE, HeaderValue::from_static(range))));
+                    let ask = Ask { method: Method::GET, uri: Uri::from_static("/"), headers };
+                    let found = means.tree.look(path, Wait::OwnDisk).unwrap();
+                    let place = if is_own { means.disk.own() } else { means.disk.beyond(path) };
+                    let wait = if is_own { Wait::OwnDisk } else { Wait::Anything };
+                    let Node::File(file) = means.node(found, path, place, wait).unwrap() else { panic!() };
+                    std::fs::write(&whole, vec![b'y'; left]).unwrap();
+                    let (answer, _) = means.file(&ask, path, file).await.unwrap();
+                    let length = answer.headers().get(CONTENT_LENGTH).unwrap().to_str().unwrap();
+                    let expect = if range.is_some() { (206, "2") } else { (200, ["0", "5"][left / 5]) };
+                    assert_eq!((answer.status().as_u16(), length), expect, "{name}, {left}");
+                    match answer.body() {
+                        Content::Whole(bytes) => assert_eq!(bytes.len().to_string(), length),
+                        Content::Empty => assert_eq!(left, 0),
+                        _ => panic!("it comes later"),
+                    }
+                }
+            }
+        });
+    }
 
     /// Those that are made at a time are bounded: who comes later waits, and is told so in the end.
     #[test]
     fn listings_at_a_time_are_bounded() {
         let dir = tempfile::TempDir::new().unwrap();
         std::fs::create_dir(dir.path().join("d")).unwrap();
-        let tree = Tree::new(dir.path(), false).unwrap();
+        let tree = Tree::new(dir.path(), false, Links::Inside).unwrap();
         Machine::builder().vps(1).build().unwrap().block_on(async {
             let mut config = Config::new(dir.path(), ([127, 0, 0, 1], 0).into());
             config.disk_timeout = Duration::from_millis(50);

@@ -16,8 +16,8 @@
 //! Time, shutdown and backpressure are *choices over events*, never flags that somebody polls:
 //!
 //! - the listener chooses between a new connection and the order to stop;
-//! - the manager, when it holds as many connections as it may, no longer chooses to take one: the
-//!   listener blocks, and the kernel's queue fills in its stead;
+//! - the manager, when it holds as many connections as it may, asks the one that has been idle for longest to leave,
+//!   for the one newcomer that it has taken; the listener blocks meanwhile, and the kernel's queue fills in its stead;
 //! - a connection chooses between its client, the order to stop, and the time at which patience ends;
 //! - the file processor sends each chunk of a large file by rendezvous, so it is never more than one
 //!   chunk ahead of the client, and learns from the same send that the client has left;
@@ -55,6 +55,7 @@ mod clock;
 mod conditional;
 mod config;
 mod connection;
+mod crowd;
 mod disk;
 mod errors;
 mod facts;

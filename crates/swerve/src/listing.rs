@@ -254,7 +254,7 @@ impl Row {
 }
 
 /// Writes a name for people. What would not be seen, or would change how its neighbours are seen, is
-/// written as `\u{..}`: no name in a listing has a backslash of its own.
+/// written as `\u{..}`, and a backslash of the name's own as two.
 fn escape(text: &str, out: &mut String) {
     for c in text.chars() {
         match c {
@@ -263,6 +263,7 @@ fn escape(text: &str, out: &mut String) {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
+            '\\' => out.push_str("\\\\"),
             c if c.is_control() || is_format(c) => {
                 let _ = write!(out, "{}", c.escape_unicode());
             }

@@ -5,27 +5,19 @@ use chanter::prelude::*;
 use std::time::{Duration, Instant};
 
 use crate::connection::{Shared, converse};
+use crate::crowd::{Crowd, Ending, Note};
 use crate::listener::Arrival;
 use crate::server::Summary;
 
 /// How long cut connections may take to notice.
 const CUT: Duration = Duration::from_secs(2);
 
-/// Sent when dropped: a connection that panics has ended, too.
-struct Ending(Sender<()>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        // A mailbox is never full, and nobody minds when the manager has gone.
-        let _ = self.0.try_send(());
-    }
-}
-
 enum Happening {
     Arrived(Arrival),
     /// The listener has gone, and sends no more. Without an order to stop it has failed, and nobody new is served.
     NoMore,
-    Ended,
+    /// Of a connection.
+    Noted(Note),
     /// The order to stop.
     Ease,
     /// The order to cut, or the end of the time of grace.
@@ -39,57 +31,74 @@ pub(crate) async fn manage(
     most: usize,
     grace: Duration,
 ) -> Summary {
-    let (end, ended) = mailbox::<()>();
-    let mut live = 0_usize;
-    let mut served = 0_u64;
+    let (mut crowd, noted) = Crowd::new();
+    // A newcomer for whom there is no room yet. While there is one, the others wait in the kernel's queue.
+    let mut waiting: Option<Arrival> = None;
     let mut open = true;
     let mut deadline = None;
-    while open || live > 0 {
+    while open || crowd.len() > 0 {
         let order = match deadline {
             None => shared.stop.eased().wrap(|()| Happening::Ease).boxed(),
             Some(deadline) => choose((shared.stop.halted(), at(deadline))).wrap(|()| Happening::Halt).boxed(),
         };
-        let over = ended.recv().wrap(|_| Happening::Ended);
-        let arrival = if open && live < most {
+        // The crowd holds a sending end.
+        let note = noted.recv().wrap(|note| Happening::Noted(note.unwrap_or(Note::Look)));
+        let arrival = if open && waiting.is_none() {
             arrivals.recv().wrap(|arrival| arrival.map_or(Happening::NoMore, Happening::Arrived)).boxed()
         } else {
             never().boxed()
         };
-        match choose((order, over, arrival)).await {
+        match choose((order, note, arrival)).await {
             Happening::Ease => deadline = Some(Instant::now() + grace),
             Happening::Halt => break,
             Happening::NoMore => {
                 open = false;
                 shared.stop.ease();
             }
-            Happening::Ended => live -= 1,
-            Happening::Arrived((stream, peer)) => {
-                live += 1;
-                served += 1;
-                let ending = Ending(end.clone());
-                let shared = shared.clone();
-                drop(spawn(async move {
-                    let _ending = ending;
-                    // Answers are written whole; waiting to fill a packet only delays them.
-                    let _ = stream.set_nodelay(true);
-                    converse(stream, peer, shared).await;
-                }));
+            Happening::Noted(Note::Ended(id)) => {
+                crowd.leave(id);
+                if let Some(arrival) = waiting.take() {
+                    crowd.has_room();
+                    start(arrival, &mut crowd, &shared);
+                }
+            }
+            Happening::Noted(Note::Look) if waiting.is_some() => crowd.make_room(),
+            Happening::Noted(Note::Look) => {}
+            Happening::Arrived(arrival) if crowd.len() < most => start(arrival, &mut crowd, &shared),
+            Happening::Arrived(arrival) => {
+                waiting = Some(arrival);
+                crowd.make_room();
             }
         }
     }
+    drop(waiting);
     // A listener that waits to hand over a connection learns that it is too late.
     drop(arrivals);
     shared.stop.halt();
-    let cut = live;
+    let cut = crowd.len();
     let deadline = Instant::now() + CUT;
-    while live > 0 {
-        let noticed = choose((ended.recv().wrap(|_| true), at(deadline).wrap(|()| false)));
-        if !noticed.await {
-            break;
+    while crowd.len() > 0 {
+        let noticed = choose((noted.recv().wrap(Result::ok), at(deadline).wrap(|()| None)));
+        match noticed.await {
+            Some(Note::Ended(id)) => crowd.leave(id),
+            Some(Note::Look) => {}
+            None => break,
         }
-        live -= 1;
     }
-    Summary { connections: served, cut, lines_lost: 0 }
+    Summary { connections: crowd.entered(), cut, lines_lost: 0 }
+}
+
+/// Starts the thread of a connection.
+fn start((stream, peer): Arrival, crowd: &mut Crowd, shared: &Shared) {
+    let presence = crowd.enter();
+    let ending = Ending::of(&presence);
+    let shared = shared.clone();
+    drop(spawn(async move {
+        let _ending = ending;
+        // Answers are written whole; waiting to fill a packet only delays them.
+        let _ = stream.set_nodelay(true);
+        converse(stream, peer, shared, presence).await;
+    }));
 }
 
 #[cfg(test)]
@@ -99,6 +108,7 @@ mod tests {
     use crate::errors::ErrorLog;
     use crate::files::FileProcessor;
     use crate::meter::Patience;
+    use crate::platform::Links;
     use crate::stop::Stop;
     use crate::tree::Tree;
 
@@ -107,7 +117,7 @@ mod tests {
     fn a_listener_that_fails_is_an_order_to_stop() {
         let dir = tempfile::TempDir::new().unwrap();
         Machine::builder().vps(1).build().unwrap().block_on(async {
-            let tree = Tree::new(dir.path(), false).unwrap();
+            let tree = Tree::new(dir.path(), false, Links::Inside).unwrap();
             let config = Config::new(dir.path(), ([127, 0, 0, 1], 0).into());
             let files = FileProcessor::new(tree, &config, ErrorLog::off());
             let patience = Patience::of(&config);

@@ -1,46 +1,72 @@
-//! Content types, by the file's name. What is in a file is not looked at: a type that depends on the
-//! bytes would have to be found before the head of each answer, and can be wrong in ways that nobody foresees.
+//! Content types, by the file's name, and the charset of text, by its bytes. A type that depended on the bytes could be
+//! wrong in ways that nobody foresees. A charset is another matter: one that is announced rules over what the file
+//! says of itself, so only UTF-8 is announced, and only of what is UTF-8.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use http::HeaderValue;
 
-const TEXT: &str = "text/plain; charset=utf-8";
+const TEXT: &str = "text/plain";
 
-/// The media type to announce for a file of this name.
-///
-/// Text is announced as UTF-8: without a charset, browsers fall back to one of the last century.
-pub(crate) fn content_type(name: &Path) -> HeaderValue {
-    if let Some(usual) = usual(name) {
-        return HeaderValue::from_static(usual);
+/// What the name of a file says of its contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Media {
+    /// The media type, without parameters.
+    name: &'static str,
+    /// The contents are compressed (`Content-Encoding: gzip`): the type is that of what comes out.
+    pub(crate) is_gzip: bool,
+}
+
+impl Media {
+    /// Of a file of this name.
+    pub(crate) fn of(name: &Path) -> Media {
+        let is_gzip = name.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svgz"));
+        let guess = || mime_guess::from_path(name).first_raw().unwrap_or("application/octet-stream");
+        let known = usual(name).or_else(|| is_plain_text(name).then_some(TEXT));
+        Media { name: known.unwrap_or_else(guess), is_gzip }
     }
-    if is_plain_text(name) {
-        return HeaderValue::from_static(TEXT);
+
+    /// Whether its charset can be told from the bytes of the file.
+    pub(crate) fn is_text(&self) -> bool {
+        let is_text = self.name.starts_with("text/")
+            || matches!(self.name, "application/javascript" | "application/json" | "image/svg+xml");
+        is_text && !self.is_gzip
     }
-    let Some(guess) = mime_guess::from_path(name).first_raw() else {
-        return HeaderValue::from_static("application/octet-stream");
-    };
-    let textual = guess.starts_with("text/")
-        || matches!(guess, "application/javascript" | "application/json" | "image/svg+xml");
-    if textual {
-        HeaderValue::from_str(&format!("{guess}; charset=utf-8")).unwrap_or(HeaderValue::from_static(guess))
-    } else {
-        HeaderValue::from_static(guess)
+
+    /// The value of `Content-Type`. Without a charset, browsers go by what the file says of itself, or fall back to
+    /// one of the last century.
+    pub(crate) fn content_type(&self, is_utf8: bool) -> HeaderValue {
+        let bare = HeaderValue::from_static(self.name);
+        if !is_utf8 || !self.is_text() {
+            return bare;
+        }
+        HeaderValue::from_str(&format!("{}; charset=utf-8", self.name)).unwrap_or(bare)
     }
 }
 
-/// The types of what is asked for most, made beforehand.
+/// Whether text that begins with these bytes is UTF-8, as far as can be seen. The last letter may be cut off if
+/// `is_whole` is false. Escapes are of encodings that write their letters in ASCII (ISO 2022).
+pub(crate) fn is_utf8(beginning: &[u8], is_whole: bool) -> bool {
+    const ESCAPE: u8 = 0x1b;
+    let is_valid = match std::str::from_utf8(beginning) {
+        Ok(_) => true,
+        Err(error) => !is_whole && error.error_len().is_none(),
+    };
+    is_valid && !beginning.contains(&ESCAPE)
+}
+
+/// The types of what is asked for most, found without the table.
 fn usual(name: &Path) -> Option<&'static str> {
     Some(match name.extension()?.as_bytes() {
-        b"html" => "text/html; charset=utf-8",
-        b"css" => "text/css; charset=utf-8",
-        b"js" => "text/javascript; charset=utf-8",
-        b"json" => "application/json; charset=utf-8",
+        b"html" => "text/html",
+        b"css" => "text/css",
+        b"js" => "text/javascript",
+        b"json" => "application/json",
         b"txt" => TEXT,
         b"png" => "image/png",
         b"jpg" | b"jpeg" => "image/jpeg",
-        b"svg" => "image/svg+xml; charset=utf-8",
+        b"svg" => "image/svg+xml",
         b"webp" => "image/webp",
         b"woff2" => "font/woff2",
         _ => return None,
@@ -90,7 +116,11 @@ fn is_plain_text(name: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// What is made beforehand is what would have been made.
+    fn content_type(name: &Path) -> HeaderValue {
+        Media::of(name).content_type(true)
+    }
+
+    /// What is found without the table is what would have been found in it.
     #[test]
     fn the_usual_is_no_different() {
         for extension in ["html", "css", "js", "json", "txt", "png", "jpg", "jpeg", "svg", "webp", "woff2"] {
@@ -102,30 +132,55 @@ mod tests {
 
     #[test]
     fn by_name() {
+        const UTF8_TEXT: &str = "text/plain; charset=utf-8";
         for (name, expect) in [
             ("a/index.html", "text/html; charset=utf-8"),
-            ("README.TXT", TEXT),
+            ("README.TXT", UTF8_TEXT),
             ("x.png", "image/png"),
             ("x.wasm", "application/wasm"),
             ("x.json", "application/json; charset=utf-8"),
             ("archive.tar.gz", "application/gzip"),
-            ("README", TEXT),
-            ("a/License", TEXT),
-            ("LICENSE-APACHE", TEXT),
-            ("COPYING", TEXT),
-            ("Makefile", TEXT),
-            ("x.ts", TEXT),
-            ("x.d.ts", TEXT),
-            ("x.TSX", TEXT),
-            ("Cargo.lock", TEXT),
+            ("README", UTF8_TEXT),
+            ("a/License", UTF8_TEXT),
+            ("LICENSE-APACHE", UTF8_TEXT),
+            ("COPYING", UTF8_TEXT),
+            ("Makefile", UTF8_TEXT),
+            ("x.ts", UTF8_TEXT),
+            ("x.d.ts", UTF8_TEXT),
+            ("x.TSX", UTF8_TEXT),
+            ("Cargo.lock", UTF8_TEXT),
             ("x.md", "text/markdown; charset=utf-8"),
             ("x.mp4", "video/mp4"),
             (".profile", "application/octet-stream"),
             ("a", "application/octet-stream"),
             ("licensed", "application/octet-stream"),
             ("x.no-such-extension", "application/octet-stream"),
+            ("x.svg", "image/svg+xml; charset=utf-8"),
+            ("x.svgz", "image/svg+xml"),
+            ("x.SVGZ", "image/svg+xml"),
         ] {
             assert_eq!(content_type(Path::new(name)), expect, "{name}");
         }
+    }
+
+    /// What is announced rules over what the file says of itself.
+    #[test]
+    fn only_utf8_is_announced_and_only_of_text() {
+        for (bytes, is_whole, expect) in [
+            (&b""[..], true, true),
+            (b"plain", true, true),
+            ("gr\u{fc}n".as_bytes(), true, true),
+            (b"gr\xfcn", true, false),
+            (b"\xff\xfea\0", true, false),
+            (b"gr\xc3", false, true),
+            (b"gr\xc3", true, false),
+            (b"gr\xc3n", false, false),
+            (b"\x1b$B8@8l\x1b(B", true, false),
+        ] {
+            assert_eq!(is_utf8(bytes, is_whole), expect, "{bytes:?}");
+        }
+        assert_eq!(Media::of(Path::new("x.html")).content_type(false), "text/html");
+        assert_eq!(Media::of(Path::new("x.png")).content_type(true), "image/png");
+        assert!(Media::of(Path::new("x.svgz")).is_gzip && !Media::of(Path::new("x.svg.gz")).is_gzip);
     }
 }

@@ -12,10 +12,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
+use crate::crowd::Presence;
 use crate::pace::Turn;
 use crate::record::Record;
 
@@ -65,13 +66,15 @@ pub(crate) enum Overdue {
 #[derive(Debug)]
 pub(crate) struct Meter {
     patience: Patience,
+    /// Is told when the connection is idle.
+    presence: Arc<Presence>,
     phase: AtomicU8,
     /// How many phases there have been.
     phases: AtomicU32,
     /// What came last ends no head: a request has been read in part, perhaps behind others.
     has_begun: AtomicBool,
     is_stalled: AtomicBool,
-    /// How many stalls there have been.
+    /// How many stalls have begun or ended.
     stalls: AtomicU32,
     has_finished: AtomicBool,
     /// Of the large file that is being sent.
@@ -102,9 +105,10 @@ fn count_one(count: &AtomicU32) {
 }
 
 impl Meter {
-    pub(crate) fn new(patience: Patience) -> Meter {
+    pub(crate) fn new(patience: Patience, presence: Arc<Presence>) -> Meter {
         Meter {
             patience,
+            presence,
             phase: AtomicU8::new(QUIET),
             phases: AtomicU32::new(0),
             has_begun: AtomicBool::new(false),
@@ -135,9 +139,7 @@ impl Meter {
             return;
         }
         self.is_stalled.store(!progress, Relaxed);
-        if !progress {
-            count_one(&self.stalls);
-        }
+        count_one(&self.stalls);
         // Cloned, as others are woken: not under the lock.
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(turn) = turn {
@@ -191,7 +193,8 @@ impl Meter {
         self.phase.load(Relaxed) == QUIET && !self.is_stalled.load(Relaxed)
     }
 
-    /// The thread: when patience ends if nothing happens, and what is then overdue. `None`: the turn
+    /// The thread: when patience ends if nothing happens, and what is then overdue. Tells the presence whether the
+    /// connection is idle. `None`: the turn
     /// is ours.
     pub(crate) fn deadline(&self, watch: &mut Watch) -> Option<(Instant, Overdue)> {
         let (phases, stalls) = (self.phases.load(Relaxed), self.stalls.load(Relaxed));
@@ -203,6 +206,7 @@ impl Meter {
             if stalls != watch.stalls {
                 (watch.stalls, watch.stalled) = (stalls, now);
             }
+            self.presence.set_idle(self.is_quiet().then_some(watch.since));
         }
         if self.is_stalled.load(Relaxed) {
             return Some((watch.stalled + self.patience.stall, Overdue::Taking));
@@ -220,12 +224,13 @@ mod tests {
     use super::*;
 
     fn meter() -> (Meter, Watch) {
-        let meter = Meter::new(Patience {
+        let patience = Patience {
             keep_alive: Duration::from_secs(60),
             head: Duration::from_secs(10),
             stall: Duration::from_secs(30),
-        });
-        (meter, Watch::new())
+        };
+        let presence = crate::crowd::Crowd::new().0.enter();
+        (Meter::new(patience, presence), Watch::new())
     }
 
     fn overdue(meter: &Meter, watch: &mut Watch) -> Option<Overdue> {

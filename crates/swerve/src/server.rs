@@ -16,6 +16,7 @@ use crate::listener::listen;
 use crate::logger::Log;
 use crate::manager::manage;
 use crate::meter::Patience;
+use crate::platform::Links;
 use crate::stop::Stop;
 use crate::tree::Tree;
 
@@ -89,7 +90,8 @@ impl Server {
         if config.max_connections == 0 {
             return Err(StartError::NoConnections);
         }
-        let tree = Tree::new(&config.directory, config.hidden)
+        let links = if config.follow_links { Links::Anywhere } else { Links::Inside };
+        let tree = Tree::new(&config.directory, config.hidden, links)
             .map_err(|error| StartError::Directory(config.directory.clone(), error))?;
         let address = |error| StartError::Address(config.addr, error);
         let listener = TcpListener::bind(config.addr).map_err(address)?;

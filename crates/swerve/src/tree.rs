@@ -2,7 +2,8 @@
 //!
 //! Invariant TREE-1: what is served lies beneath the served directory *at the moment it is looked at*.
 //! It is not checked and then opened; the looking itself cannot leave, and what it found is what is opened.
-//! Links that stay inside are followed, an absolute one too.
+//! Links that stay inside are followed, an absolute one too. ([`Links::Anywhere`] lifts this for symbolic links,
+//! and for nothing else: no request names its way out.)
 //!
 //! Invariant TREE-2: a call with [`Wait::Never`] waits for nothing, and one with [`Wait::OwnDisk`] for nothing
 //! but the disk of the served directory. So the former are for virtual processors. Three things see to it. A path
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use crate::platform::{Found, NotFound, Wait, is_own_disk, look_beneath, walk};
+use crate::platform::{Found, Links, NotFound, Wait, is_own_disk, look_beneath, walk};
 use crate::target::can_be_asked_for;
 
 /// A directory and everything beneath it, held open: renaming it does not change what is served.
@@ -34,6 +35,7 @@ pub(crate) struct Tree {
     is_own: bool,
     /// Whether names that begin with a dot are served.
     hidden: bool,
+    links: Links,
 }
 
 /// Why something cannot be served.
@@ -59,6 +61,8 @@ impl From<Errno> for Refusal {
     fn from(errno: Errno) -> Refusal {
         match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => Refusal::NotFound,
+            // A name that this file system cannot have: with a backslash on FAT, say.
+            Errno::INVAL | Errno::ILSEQ => Refusal::NotFound,
             Errno::ACCESS | Errno::PERM | Errno::LOOP | Errno::XDEV => Refusal::Forbidden,
             // Sockets and devices without a driver.
             Errno::NXIO | Errno::NODEV => Refusal::Forbidden,
@@ -91,12 +95,12 @@ pub(crate) struct Entry {
 
 impl Tree {
     /// Opens the directory to serve; `hidden`: with names that begin with a dot.
-    pub(crate) fn new(directory: &Path, hidden: bool) -> io::Result<Tree> {
+    pub(crate) fn new(directory: &Path, hidden: bool, links: Links) -> io::Result<Tree> {
         let canonical = directory.canonicalize()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&canonical, flags, Mode::empty())?;
         let is_own = is_own_disk(root.as_fd());
-        Ok(Tree { root, canonical, is_own, hidden })
+        Ok(Tree { root, canonical, is_own, hidden, links })
     }
 
     /// What a relative path of ordinary names leads to: a regular file or a directory.
@@ -104,7 +108,7 @@ impl Tree {
         if wait != Wait::Anything && !self.is_own {
             return Err(Refusal::Elsewhere);
         }
-        match look_beneath(self.root.as_fd(), path, wait) {
+        match look_beneath(self.root.as_fd(), path, wait, self.links) {
             Err(NotFound::Elsewhere) if wait == Wait::Anything => self.look_resolved(path),
             found => servable(found?),
         }
@@ -112,7 +116,7 @@ impl Tree {
 
     /// Opens the file that was found at `path`. Waits for whatever looking at it could have waited for.
     pub(crate) fn open(&self, found: &Found, path: &Path) -> Result<File, Refusal> {
-        Ok(found.open(self.root.as_fd(), path)?)
+        Ok(found.open(self.root.as_fd(), path, self.links)?)
     }
 
     /// Resolves the links first, then looks at the result following none, so that a link swapped in
@@ -123,8 +127,16 @@ impl Tree {
             .join(path)
             .canonicalize()
             .map_err(|error| Errno::from_io_error(&error).map_or(Refusal::NotFound, Refusal::from))?;
-        let inside = resolved.strip_prefix(&self.canonical).map_err(|_| Refusal::Forbidden)?;
-        servable(walk::look(self.root.as_fd(), inside)?)
+        let found = match (resolved.strip_prefix(&self.canonical), self.links) {
+            (Ok(inside), _) => walk::look(self.root.as_fd(), inside)?,
+            (Err(_), Links::Inside) => return Err(Refusal::Forbidden),
+            (Err(_), Links::Anywhere) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let top = rustix::fs::open("/", flags, Mode::empty())?;
+                walk::look(top.as_fd(), resolved.strip_prefix("/").unwrap_or(&resolved))?
+            }
+        };
+        servable(found)
     }
 
     /// Where a path that leads elsewhere leaves the served directory's file system: the shortest beginning

@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{Client, MODES, Served, serve, serve_with};
+use common::{Client, LONG, MODES, Served, serve_with};
 use swerve::Mode;
 
 /// So many files that their page has more than 4 MB: each name is three times as long in a link, and five times
@@ -16,7 +16,8 @@ fn name(i: usize) -> String {
 }
 
 fn serve_many(mode: Mode) -> Served {
-    let served = serve(mode);
+    // Many wait for the disk's few threads, however slow the machine is.
+    let served = serve_with(mode, |config| config.disk_timeout = LONG);
     fs::create_dir(served.path("many")).unwrap();
     for i in 0..FILES {
         fs::write(served.path(&format!("many/{}", name(i * 7 % FILES))), "").unwrap();

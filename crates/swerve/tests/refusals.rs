@@ -106,7 +106,61 @@ fn symlinks_that_stay_inside_are_served() {
     assert_eq!(served.get("/relative").text(), "inside");
     assert_eq!(served.get("/absolute/f").text(), "inside");
     let to = served.get("/absolute");
-    assert_eq!((to.status, to.header("location")), (302, Some("/absolute/")));
+    assert_eq!((to.status, to.header("location")), (302, Some("absolute/")));
+}
+
+/// Where that is asked for, links lead wherever they lead; requests still do not.
+#[test]
+fn links_lead_outside_if_they_may() {
+    for mode in common::MODES {
+        let served = serve_with(mode, |config| config.follow_links = true);
+        let outside = served.dir.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("file"), "outside").unwrap();
+        fs::write(outside.join(".hidden"), "hidden").unwrap();
+        symlink("../outside/file", served.path("relative")).unwrap();
+        symlink(outside.join("file"), served.path("absolute")).unwrap();
+        symlink(&outside, served.path("directory")).unwrap();
+        symlink("directory", served.path("in-two-steps")).unwrap();
+        symlink("loop", served.path("loop")).unwrap();
+        symlink("../nothing", served.path("dangling")).unwrap();
+        for path in ["/relative", "/absolute", "/directory/file", "/in-two-steps/file"] {
+            for _ in 0..2 {
+                assert_eq!(served.get(path).text(), "outside", "{path}, {mode:?}");
+            }
+        }
+        assert!(served.get("/directory/").text().contains("file"));
+        let listing = served.get("/");
+        for name in ["relative", "absolute", "directory"] {
+            assert!(listing.text().contains(name), "{name} is not listed");
+        }
+        for (path, status) in [
+            ("/../outside/file", 403),
+            ("/..%2foutside%2ffile", 403),
+            ("/directory/../outside/file", 403),
+            ("/directory/.hidden", 404),
+            ("/dangling", 404),
+            ("/loop", 403),
+        ] {
+            assert_eq!(served.get(path).status, status, "{path}, {mode:?}");
+        }
+    }
+}
+
+/// Urgent data within a request ends no reading: what comes behind it is heard.
+#[test]
+fn a_request_with_urgent_data_is_answered() {
+    for mode in common::MODES {
+        let served = serve(mode);
+        served.write("a", "a");
+        let mut client = served.connect();
+        for _ in 0..3 {
+            client.send("GET /a HTTP/1.1\r\nhost: ");
+            rustix::net::send(&client.stream, b"!", rustix::net::SendFlags::OOB).unwrap();
+            client.send("test\r\n\r\n");
+            assert_eq!(client.reply(false).text(), "a");
+        }
+    }
 }
 
 #[test]

@@ -118,6 +118,97 @@ fn content_types() {
     }
 }
 
+/// A charset that is announced rules over what a file says of itself, so it is announced of UTF-8 alone.
+#[test]
+fn a_charset_is_announced_of_what_has_it() {
+    for mode in MODES {
+        let served = serve(mode);
+        let latin = b"<meta charset=iso-8859-1>gr\xfcn".to_vec();
+        let filler = |letter: &str| letter.repeat(100_000 / letter.len()).into_bytes();
+        for (name, content, expect) in [
+            ("utf8.html", "gr\u{fc}n".as_bytes().to_vec(), "text/html; charset=utf-8"),
+            ("latin.html", latin.clone(), "text/html"),
+            ("latin.txt", latin.clone(), "text/plain"),
+            ("README", latin.clone(), "text/plain"),
+            ("utf16.txt", b"\xff\xfea\0".to_vec(), "text/plain"),
+            ("japanese.html", b"\x1b$B8@8l\x1b(B".to_vec(), "text/html"),
+            ("empty.txt", Vec::new(), "text/plain; charset=utf-8"),
+            // No chunk ends with a letter here.
+            ("large.txt", filler("\u{20ac}"), "text/plain; charset=utf-8"),
+            ("large-latin.txt", [latin, filler("a")].concat(), "text/plain"),
+            ("latin.svg", b"<?xml version='1.0' encoding='iso-8859-1'?>\xfc".to_vec(), "image/svg+xml"),
+        ] {
+            served.write(name, &content);
+            let path = format!("/{name}");
+            for _ in 0..2 {
+                let reply = served.get(&path);
+                assert_eq!(reply.header("content-type"), Some(expect), "{name}, {mode:?}");
+                assert!(reply.body == content, "{name}: other bytes");
+            }
+            assert_eq!(served.request("HEAD", &path, "").header("content-type"), Some(expect), "HEAD {name}");
+            if content.len() > 3 {
+                for (range, start, end) in [("1-2", 1, 3), ("-2", content.len() - 2, content.len())] {
+                    let part = served.request("GET", &path, &format!("range: bytes={range}\r\n"));
+                    assert_eq!((part.status, part.header("content-type")), (206, Some(expect)), "{name}");
+                    assert!(part.body == content[start..end], "{name}, {range}: other bytes");
+                }
+            }
+        }
+    }
+}
+
+/// A drawing that is kept compressed says so; an archive is no encoding of something else.
+#[test]
+fn compressed_drawings() {
+    let served = serve(Mode::Parasites);
+    for (name, content_type, encoding) in [
+        ("a.svgz", "image/svg+xml", Some("gzip")),
+        ("a.SVGZ", "image/svg+xml", Some("gzip")),
+        ("a.svg", "image/svg+xml; charset=utf-8", None),
+        ("a.tar.gz", "application/gzip", None),
+    ] {
+        served.write(name, "x");
+        for method in ["GET", "HEAD"] {
+            let reply = served.request(method, &format!("/{name}"), "");
+            assert_eq!(reply.header("content-type"), Some(content_type), "{method} {name}");
+            assert_eq!(reply.header("content-encoding"), encoding, "{method} {name}");
+        }
+    }
+}
+
+/// A backslash is a letter like others.
+#[test]
+fn names_with_a_backslash() {
+    for mode in MODES {
+        let served = serve(mode);
+        served.write("a\\b", "file");
+        served.write("d\\/a..\\b", "below");
+        assert_eq!(served.get("/a%5cb").text(), "file");
+        assert_eq!(served.get("/d%5C/a..%5Cb").text(), "below");
+        assert_eq!(served.get("/..%5ca").status, 404);
+        let to = served.get("/d%5c");
+        assert_eq!((to.status, to.header("location")), (302, Some("d%5C/")));
+        let listing = served.get("/");
+        assert!(listing.text().contains("<a href=\"a%5Cb\"><bdi>a\\\\b</bdi></a>"), "{}", listing.text());
+    }
+}
+
+/// Behind a proxy that serves the tree beneath a prefix, a redirect stays beneath it: it names no more than it must.
+#[test]
+fn redirects_are_relative() {
+    let served = serve(Mode::Parasites);
+    served.write("a/b c/d", "x");
+    for (path, location) in [
+        ("/a", "a/"),
+        ("/a/b%20c", "b%20c/"),
+        ("/a/./b%20c?q=/", "b%20c/?q=/"),
+        ("http://test/a/b%20c", "b%20c/"),
+    ] {
+        let reply = served.get(path);
+        assert_eq!((reply.status, reply.header("location")), (302, Some(location)), "{path}");
+    }
+}
+
 #[test]
 fn directories() {
     for mode in MODES {
@@ -128,9 +219,9 @@ fn directories() {
         served.write("with/other", "x");
 
         let to = served.get("/d?q=1");
-        assert_eq!((to.status, to.header("location")), (302, Some("/d/?q=1")));
+        assert_eq!((to.status, to.header("location")), (302, Some("d/?q=1")));
         let away = served.get("//d");
-        assert_eq!((away.status, away.header("location")), (302, Some("/d/")));
+        assert_eq!((away.status, away.header("location")), (302, Some("d/")));
 
         let listing = served.get("/d/");
         assert_eq!(listing.status, 200);

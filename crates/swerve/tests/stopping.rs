@@ -117,6 +117,132 @@ fn a_server_without_clients_stops_at_once() {
     }
 }
 
+/// Whether nothing comes for a while.
+fn waits(client: &mut Client) -> bool {
+    client.stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let waited = client.stream.read(&mut [0]).unwrap_err().kind();
+    client.stream.set_read_timeout(Some(common::LONG)).unwrap();
+    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(waited, WouldBlock | TimedOut | Interrupted)
+}
+
+/// A server that is full of idle connections has room for newcomers: the longest idle ones go.
+#[test]
+fn a_full_server_lets_the_longest_idle_go() {
+    for mode in MODES {
+        let served = serve_with(mode, |config| {
+            config.max_connections = 4;
+            config.keep_alive = Duration::from_secs(600);
+        });
+        served.write("a", "a");
+        let ask = |client: &mut Client| {
+            client.ask("GET", "/a", "");
+            assert_eq!(client.reply(false).text(), "a");
+        };
+        let mut held: Vec<Client> = (0..4).map(|_| served.connect()).collect();
+        // Each is idle for less long than the one before it.
+        for at in [2, 0, 1, 3] {
+            ask(&mut held[at]);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut newcomers = Vec::new();
+        for at in [2, 0] {
+            let mut client = served.connect();
+            ask(&mut client);
+            newcomers.push(client);
+            assert_eq!(held[at].rest(), (Vec::new(), false), "{at} is closed, and not reset");
+        }
+        for client in held.iter_mut().skip(1).step_by(2).chain(&mut newcomers) {
+            ask(client);
+        }
+    }
+}
+
+/// Those that have never spoken go, too, once they have had a moment; and many come one after the other.
+#[test]
+fn a_full_server_lets_the_silent_go() {
+    for mode in MODES {
+        let served = serve_with(mode, |config| {
+            config.max_connections = 3;
+            config.keep_alive = Duration::from_secs(600);
+        });
+        served.write("a", "a");
+        let mut silent: Vec<Client> = (0..3).map(|_| served.connect()).collect();
+        for _ in 0..20 {
+            let mut client = served.connect();
+            client.ask("GET", "/a", "");
+            assert_eq!(client.reply(false).text(), "a");
+            silent.push(client);
+        }
+        assert!(silent[0].is_closed());
+    }
+}
+
+/// Who has a request is not closed for a newcomer; who ends one is, once nobody has been idle for longer.
+#[test]
+fn a_full_server_ends_no_request_for_a_newcomer() {
+    for mode in MODES {
+        let served = serve_with(mode, |config| {
+            config.max_connections = 2;
+            config.keep_alive = Duration::from_secs(600);
+            config.head_timeout = Duration::from_secs(600);
+            config.stall_timeout = Duration::from_secs(600);
+        });
+        let content = noise(LARGE, 13);
+        served.write("large", &content);
+        served.write("a", "a");
+        let mut download = served.connect();
+        download.ask("GET", "/large", "");
+        let length = download.head().header("content-length").unwrap().parse::<usize>().unwrap();
+        let mut begun = served.connect();
+        begun.send("GET /a HTTP/1.1\r\nhost:");
+        let mut newcomer = served.connect();
+        newcomer.ask("GET", "/a", "");
+        assert!(waits(&mut newcomer));
+        begun.send(" test\r\n\r\n");
+        assert_eq!(begun.reply(false).text(), "a");
+        assert_eq!(newcomer.reply(false).text(), "a");
+        assert_eq!(begun.rest(), (Vec::new(), false));
+        // The download goes on to its end.
+        let body = download.exactly(length);
+        assert!(body == content, "other bytes");
+        download.ask("GET", "/a", "");
+        assert_eq!(download.reply(false).text(), "a");
+    }
+}
+
+/// Clients that keep their connections and ask again and again, more of them than there may be: all are served in the
+/// end, and no answer is lost but that of a request which meets its connection's end, as ever.
+#[test]
+fn more_clients_than_connections_are_all_served() {
+    const CLIENTS: usize = 12;
+    const REQUESTS: usize = 40;
+    for mode in MODES {
+        let served = &serve_with(mode, |config| {
+            config.max_connections = 3;
+            config.keep_alive = Duration::from_secs(600);
+        });
+        served.write("a", "a");
+        thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                scope.spawn(|| {
+                    let mut client = served.connect();
+                    let mut answered = 0;
+                    while answered < REQUESTS {
+                        let request = "GET /a HTTP/1.1\r\nhost: test\r\n\r\n";
+                        if client.try_send(request).is_ok() && client.goes_on() {
+                            assert_eq!(client.reply(false).text(), "a");
+                            answered += 1;
+                        } else {
+                            client = served.connect();
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
 /// Beyond the limit, connections wait in the kernel, and are served when there is room.
 #[test]
 fn a_full_server_makes_clients_wait() {
@@ -127,14 +253,12 @@ fn a_full_server_makes_clients_wait() {
         for client in &mut held {
             client.ask("GET", "/a", "");
             client.reply(false);
+            // It is not idle.
+            client.send("GET /a");
         }
         let mut fifth = served.connect();
         fifth.ask("GET", "/a", "");
-        fifth.stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-        let waited = fifth.stream.read(&mut [0]).unwrap_err().kind();
-        use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-        assert!(matches!(waited, WouldBlock | TimedOut | Interrupted), "{waited:?}");
-        fifth.stream.set_read_timeout(Some(common::LONG)).unwrap();
+        assert!(waits(&mut fifth));
         held.pop();
         assert_eq!(fifth.reply(false).text(), "a");
     }

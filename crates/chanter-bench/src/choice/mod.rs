@@ -1,8 +1,8 @@
 //! `chanter-bench choice`: what a choice costs, in every system that has one.
 //!
 //! - `row` says what is done: the same work for all, and the same check.
-//! - `chanter`, `tasks` (futures on Tokio) and `threads` (OS threads) do it; Go's program has its rows in
-//!   `peers/go/choice.go`. `timer` is the choice between a message and a timer.
+//! - `chanter` does it, and so do the peers in `programs/peers/bench`: `choice_tasks` (futures on Tokio), `choice_threads`
+//!   (OS threads), and Go's program in `go/choice.go`. `timer` is the choice between a message and a timer.
 //! - `findings` holds the floors; `table` and `plot` show what was measured.
 //!
 //! A system that cannot do a row says why instead.
@@ -10,10 +10,8 @@
 pub(crate) mod chanter;
 mod findings;
 mod plot;
-mod row;
+pub(crate) mod row;
 mod table;
-pub(crate) mod tasks;
-pub(crate) mod threads;
 mod timer;
 
 use std::io::Write;
@@ -25,7 +23,7 @@ use super::case::{Case, Load, Outcome};
 use super::micro::choose::choose_both;
 use super::micro::send::{adding_up, producer_and, sync};
 use super::peers::channels::{Flume, Kanal, Mpsc};
-use super::peers::{asynchronous, crossbeam, go};
+use super::peers::{asynchronous, choice_tasks, choice_threads, crossbeam, go};
 use super::{Stop, json_out, known, measure_all, report, show, table_of};
 
 use row::ROWS;
@@ -132,14 +130,14 @@ fn of_row(row: Row, vps: usize) -> Vec<Case> {
             _ => go::run(row.bench, "select", load),
         }),
         case("go", "reflect.Select", Pace::Fair, |row, load| go::run(row.bench, "reflect.Select", load)),
-        case("tokio", "select!", Pace::Fair, tasks::select),
-        case("futures", "select_all", Pace::Fair, tasks::select_all_anew),
-        case("futures", "FuturesUnordered", Pace::Swift, tasks::futures_unordered),
-        case("futures", "SelectAll", Pace::Swift, tasks::merge::<Mpsc>),
-        case("flume", "SelectAll", Pace::Swift, tasks::merge::<Flume>),
-        case("kanal", "SelectAll", Pace::Swift, tasks::merge::<Kanal>),
-        case("crossbeam", "Select", Pace::Slow, threads::crossbeam),
-        case("flume", "Selector", Pace::Slow, threads::flume),
+        case("tokio", "select!", Pace::Fair, choice_tasks::select),
+        case("futures", "select_all", Pace::Fair, choice_tasks::select_all_anew),
+        case("futures", "FuturesUnordered", Pace::Swift, choice_tasks::futures_unordered),
+        case("futures", "SelectAll", Pace::Swift, choice_tasks::merge::<Mpsc>),
+        case("flume", "SelectAll", Pace::Swift, choice_tasks::merge::<Flume>),
+        case("kanal", "SelectAll", Pace::Swift, choice_tasks::merge::<Kanal>),
+        case("crossbeam", "Select", Pace::Slow, choice_threads::crossbeam),
+        case("flume", "Selector", Pace::Slow, choice_threads::flume),
     ]
 }
 

@@ -54,48 +54,48 @@ pub(crate) const ROWS: [Row; 11] = [
 pub(crate) const BUSY_8: Row = row("busy-8", Shape::Busy, 8);
 
 /// Ends of channels, by who holds them.
-pub(super) struct Ends<S, R> {
+pub(crate) struct Ends<S, R> {
     /// The sending ends of each feeder.
-    pub(super) feeds: Vec<Vec<S>>,
+    pub(crate) feeds: Vec<Vec<S>>,
     /// The receiving end of each consumer.
-    pub(super) drains: Vec<R>,
+    pub(crate) drains: Vec<R>,
     /// The chooser's receive branches, in order.
-    pub(super) receives: Vec<R>,
+    pub(crate) receives: Vec<R>,
     /// The chooser's send branches, in order.
-    pub(super) sends: Vec<S>,
+    pub(crate) sends: Vec<S>,
     /// Kept open, never used.
-    pub(super) silent: Vec<S>,
+    pub(crate) silent: Vec<S>,
 }
 
 /// Result of a run of a row.
-pub(super) struct Ran {
+pub(crate) struct Ran {
     /// Sum of what the chooser received.
-    pub(super) received: u64,
+    pub(crate) received: u64,
     /// Sum of what the consumers got from the chooser.
-    pub(super) consumed: u64,
+    pub(crate) consumed: u64,
     /// From before the first partner starts to the chooser's end.
-    pub(super) elapsed: Duration,
+    pub(crate) elapsed: Duration,
 }
 
 /// Outcome of one choice, for choosers whose branches are not all receives.
-pub(super) enum Moved {
+pub(crate) enum Moved {
     In(u64),
     /// The message of that send branch was taken.
     Out(usize),
 }
 
 /// Progress of the chooser. A send branch offers the number of messages that it has sent.
-pub(super) struct Tally {
-    pub(super) received: u64,
-    pub(super) sent: Vec<u64>,
+pub(crate) struct Tally {
+    pub(crate) received: u64,
+    pub(crate) sent: Vec<u64>,
 }
 
 impl Tally {
-    pub(super) fn new(sends: usize) -> Self {
+    pub(crate) fn new(sends: usize) -> Self {
         Self { received: 0, sent: vec![0; sends] }
     }
 
-    pub(super) fn count(&mut self, moved: Moved) {
+    pub(crate) fn count(&mut self, moved: Moved) {
         match moved {
             Moved::In(value) => self.received += value,
             Moved::Out(at) => self.sent[at] += 1,
@@ -124,12 +124,12 @@ impl Row {
     }
 
     /// Messages of each branch that is not silent, in about `n` choices.
-    pub(super) fn each(self, n: u64) -> u64 {
+    pub(crate) fn each(self, n: u64) -> u64 {
         (n / self.busy()).max(1)
     }
 
     /// Choices that are made when `n` are asked for.
-    pub(super) fn choices(self, n: u64) -> u64 {
+    pub(crate) fn choices(self, n: u64) -> u64 {
         self.each(n) * self.busy()
     }
 
@@ -138,7 +138,7 @@ impl Row {
     }
 
     /// A channel for each branch.
-    pub(super) fn ends<S, R>(self, channel: impl Fn() -> (S, R)) -> Ends<S, R> {
+    pub(crate) fn ends<S, R>(self, channel: impl Fn() -> (S, R)) -> Ends<S, R> {
         let per_feeder = self.fed().len().div_ceil(MOST_FEEDERS);
         let mut ends =
             Ends { feeds: vec![], drains: vec![], receives: vec![], sends: vec![], silent: vec![] };
@@ -160,7 +160,7 @@ impl Row {
     }
 
     /// The sample, if every message arrived once.
-    pub(super) fn checked(self, n: u64, ran: &Ran) -> Outcome {
+    pub(crate) fn checked(self, n: u64, ran: &Ran) -> Outcome {
         let all = sum_below(self.each(n));
         expect("sum received", ran.received, self.fed().len() as u64 * all)?;
         expect("sum sent", ran.consumed, self.sends() as u64 * all)?;
@@ -169,7 +169,7 @@ impl Row {
 }
 
 /// Why a system has no measurement in a row.
-pub(super) fn cannot(why: &str) -> Outcome {
+pub(crate) fn cannot(why: &str) -> Outcome {
     Err(Failure::Cannot(why.to_owned()))
 }
 

@@ -7,7 +7,7 @@ use chanter::prelude::*;
 use super::{on_machine, value_of};
 use crate::case::{Case, Failure, Load, Outcome, Sample, expect, sum_below};
 use crate::choice::{self, BUSY_8, Row};
-use crate::peers::{channels::Flume, crossbeam, go};
+use crate::peers::{channels::Flume, choice_tasks, choice_threads, crossbeam, go};
 
 pub(crate) fn cases(vps: usize) -> Vec<Case> {
     let many = |case: Case| case.load_of(400_000, vps);
@@ -17,10 +17,10 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
     vec![
         eight("chanter", "tuple", choice::chanter::tuple),
         eight("chanter", "array", choice::chanter::array),
-        eight("tokio", "select!", choice::tasks::select),
-        eight("flume", "select_all", choice::tasks::merge::<Flume>),
+        eight("tokio", "select!", choice_tasks::select),
+        eight("flume", "select_all", choice_tasks::merge::<Flume>),
         many(go::case("choose", "select")),
-        eight("crossbeam", "os-threads", choice::threads::crossbeam).load_of(40_000, vps),
+        eight("crossbeam", "os-threads", choice_threads::crossbeam).load_of(40_000, vps),
         many(Case::new("choose-both", "chanter", "host", choose_both)),
         many(go::case("choose-both", "select")),
         Case::new("choose-both", "crossbeam", "os-threads", crossbeam::choose_both).load_of(40_000, vps),

@@ -9,7 +9,7 @@ use chanter::prelude::*;
 use chanter_cluster::Here;
 use chanter_programs::kit::{JobFailure, Program, Size, Threads};
 use chanter_programs::molecular_dynamics::{self, MolecularDynamics};
-use chanter_programs::mpi::Plain;
+use chanter_programs::peers::mpi::Plain;
 use chanter_programs::radiosity::{self, Radiosity};
 use clap::Args;
 use comfy_table::{Cell, Table, presets};

@@ -1,9 +1,8 @@
 //! `chanter-bench objects`: the evaluation of Concert (section 5), by Chanter's objects, beside the paper's figures.
 //!
 //! `schemas` is tables 3 and 4; `kernel` the microkernel, in several processes; `programs` radiosity and molecular
-//! dynamics, `jobs` these in two processes, beside `plain` MPI; `page` the report; `actor` a peer.
+//! dynamics, `jobs` these in two processes, beside `plain` MPI; `page` the report.
 
-mod actor;
 #[cfg(unix)]
 mod jobs;
 #[cfg(unix)]

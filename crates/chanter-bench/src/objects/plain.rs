@@ -1,11 +1,11 @@
-//! Radiosity and molecular dynamics in C and plain MPI (`programs/mpi`), compiled and started by the MPI that this program was
+//! Radiosity and molecular dynamics in C and plain MPI (`programs/peers/mpi`), compiled and started by the MPI that this program was
 //! built with.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use chanter_mpi::{mpicc, mpirun};
-use chanter_programs::mpi::{HEADER, Plain};
+use chanter_programs::peers::mpi::{HEADER, Plain};
 use tempfile::TempDir;
 
 use crate::Stop;

@@ -4,10 +4,11 @@ use chanter_programs::kit;
 use chanter_programs::schemas::{Outcome, Pair, Schema, Study};
 use comfy_table::{Cell, Table, presets};
 
-use super::{actor, published};
+use super::published;
 use crate::case::{Case, Failure, Sample, expect};
 use crate::figures::Finding;
 use crate::measure::Measured;
+use crate::peers::actor;
 use crate::report::{number, right};
 
 const ACTOR: &str = "an actor's message";

@@ -132,13 +132,22 @@ fn tallied() -> Result<PathBuf, String> {
     let target = target.join("tally");
     let cargo = find("cargo").ok_or("there is no cargo")?;
     let mut build = Command::new(cargo);
-    build.current_dir(&root).env("RUSTFLAGS", "--cfg tally").env("CARGO_PROFILE_RELEASE_LTO", "off");
-    build.args(["build", "--quiet", "--release", "--package", "chanter-programs", "--example", "scale"]);
+    build.current_dir(&root).env("RUSTFLAGS", "--cfg tally").env("CARGO_PROFILE_FIGURES_LTO", "off");
+    build.args([
+        "build",
+        "--quiet",
+        "--profile",
+        "figures",
+        "--package",
+        "chanter-programs",
+        "--example",
+        "scale",
+    ]);
     let output = build.arg("--target-dir").arg(&target).output().map_err(|error| error.to_string())?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
-    Ok(target.join("release/examples/scale"))
+    Ok(target.join("figures/examples/scale"))
 }
 
 fn tally(program: &Path, row: &Row, vps: usize, n: u64) -> Result<Tally, Stop> {

@@ -1,8 +1,8 @@
 //! `chanter-bench swerve`: the web server under load, as in section 6.4 of the paper.
 //!
 //! - `server` starts the servers, each a process of its own, and sees that they give the same answers;
-//!   `peer` is the one by Tokio and hyper.
-//! - `load` is what is done to them: `wrk`, `httperf` as in the paper, and many silent connections.
+//!   the one by Tokio and hyper is `programs/peers/bench/web.rs`.
+//! - `load` is what is done to them: `wrk`, `httperf` as in the paper, a crowd that is silent.
 //! - `page` draws the plots and writes the report.
 //!
 //! Rounds of servers that are compared are interleaved. On one virtual processor the server is kept to
@@ -11,7 +11,6 @@
 
 mod load;
 mod page;
-mod peer;
 mod server;
 
 use std::io::Write;
@@ -25,6 +24,7 @@ use comfy_table::{Cell, Table, presets};
 use super::case::{Case, Load, Outcome};
 use super::figures::{Figure, swerve_figures};
 use super::measure::Measured;
+use super::peers::web;
 use super::report::{number, right};
 use super::{Stop, json_out, known, measure_all, process, report, show, table_of};
 use server::{Kind, Running};
@@ -81,13 +81,13 @@ pub(crate) struct PeerArgs {
     #[arg(long)]
     vps: u16,
     #[arg(long, value_enum)]
-    files: peer::Files,
+    files: web::Files,
 }
 
 /// Is the peer, until it is killed.
 pub(super) fn run_peer(args: PeerArgs) -> Result<(), Stop> {
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    peer::serve(args.directory, addr, args.vps.into(), args.files)?;
+    web::serve(args.directory, addr, args.vps.into(), args.files)?;
     Ok(())
 }
 

@@ -147,7 +147,7 @@ impl Reactor {
             let watched = self.sources.lock().slots.get(happening.key).cloned().flatten();
             if let Some(watched) = watched {
                 if happening.readable {
-                    watched.read.set_ready(happening.read_closed, &mut wakes);
+                    watched.read.set_ready(happening.outlasts_short_read, &mut wakes);
                 }
                 if happening.writable {
                     watched.write.set_ready(false, &mut wakes);

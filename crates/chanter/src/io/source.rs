@@ -16,8 +16,9 @@ use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::vp::{SharedRef, Vp, budget, entered};
 
 const READY: usize = 1;
-/// No edge will tell of the end: only the operation itself can.
-const CLOSED: usize = 2;
+/// A short read may leave something behind of which no edge will tell (the end, an error, bytes behind urgent
+/// data). Only an operation that would block shows that nothing is left. Never taken back.
+const OUTLASTS_SHORT_READ: usize = 2;
 const EDGE: usize = 4;
 
 /// Readiness in one direction: two bits, and a count of the edges seen.
@@ -36,9 +37,9 @@ impl Default for Direction {
 }
 
 impl Direction {
-    /// The reactor saw an edge. `closed`: it may have been the last.
-    pub(super) fn set_ready(&self, closed: bool, wakes: &mut Wakes) {
-        let bits = if closed { READY | CLOSED } else { READY };
+    /// The reactor saw an edge; `outlasts_short_read` as in `Happening`.
+    pub(super) fn set_ready(&self, outlasts_short_read: bool, wakes: &mut Wakes) {
+        let bits = if outlasts_short_read { READY | OUTLASTS_SHORT_READ } else { READY };
         let word = self.word.load(Ordering::Relaxed);
         // ORDER: AcqRel: pairs with `is_ready`; waiters ask again under their
         // locks, which are taken below.
@@ -71,10 +72,11 @@ impl Direction {
     }
 
     /// A read that began when the word was `seen` took less than it had room
-    /// for, so it took all there was: the next one would block, unless an edge
-    /// has come since, or none will come.
+    /// for. So it took all that the edges until then told of, unless one of them
+    /// said that something outlasts a short read. Whatever came later is an edge
+    /// of its own, after which `clear` fails or readiness is set again.
     fn drained(&self, seen: usize) {
-        if seen & CLOSED == 0 {
+        if seen & OUTLASTS_SHORT_READ == 0 {
             self.clear(seen);
         }
     }

@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStringExt;
 use tempfile::TempDir;
 
 use super::*;
+use crate::platform::Links;
 
 /// The page of a directory of the tree, as it would be sent: in parts.
 fn parts(tree: &Tree, path: &str, most: usize) -> Vec<String> {
@@ -33,7 +34,7 @@ fn tree(files: &[&[u8]], directories: &[&str]) -> (TempDir, Tree) {
     for name in directories {
         fs::create_dir(dir.path().join(name)).unwrap();
     }
-    let tree = Tree::new(dir.path(), false).unwrap();
+    let tree = Tree::new(dir.path(), false, Links::Inside).unwrap();
     (dir, tree)
 }
 

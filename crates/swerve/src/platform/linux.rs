@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::{NotFound, Wait};
+use super::{Links, NotFound, Wait};
 use crate::identity::Identity;
 
 /// A rename anywhere on the system can disturb a resolution; the kernel then asks for another try.
@@ -45,24 +45,23 @@ impl Found {
         if wait == Wait::Anything {
             return Found::entry(self.handle.as_fd(), name).map_err(NotFound::Failed);
         }
-        look(self.handle.as_fd(), name, OFlags::NOFOLLOW, wait)
+        look(self.handle.as_fd(), name, OFlags::NOFOLLOW, wait, Links::Inside)
     }
 
     /// Opens the file for reading: this one, whatever `path` beneath `root`, by which it was found, leads to
-    /// by now.
-    pub(crate) fn open(&self, root: BorrowedFd<'_>, path: &Path) -> Result<File, Errno> {
+    /// by now. `links` as when it was found.
+    pub(crate) fn open(&self, root: BorrowedFd<'_>, path: &Path, links: Links) -> Result<File, Errno> {
         // A handle has no call of its own for this: its entry in `/proc` leads to the very file.
         let entry = format!("/proc/self/fd/{}", self.handle.as_raw_fd());
         match openat(CWD, entry, READ, Mode::empty()) {
             // No `/proc`: a file that was removed would still be found there.
-            Err(Errno::NOENT) => self.open_by_name(root, path),
+            Err(Errno::NOENT) => self.open_by_name(root, path, links),
             opened => Ok(File::from(opened?)),
         }
     }
 
-    fn open_by_name(&self, root: BorrowedFd<'_>, path: &Path) -> Result<File, Errno> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let file = openat2(root, path, READ, Mode::empty(), resolve)?;
+    fn open_by_name(&self, root: BorrowedFd<'_>, path: &Path, links: Links) -> Result<File, Errno> {
+        let file = openat2(root, path, READ, Mode::empty(), resolution(links))?;
         let now = Identity::of(&fstat(&file)?);
         let is_same = (now.device, now.inode) == (self.identity.device, self.identity.inode);
         if is_same { Ok(file.into()) } else { Err(Errno::AGAIN) }
@@ -74,16 +73,34 @@ impl Found {
     }
 }
 
-/// Looks at `path`, beneath `root` and nowhere else.
-pub(crate) fn look_beneath(root: BorrowedFd<'_>, path: &Path, wait: Wait) -> Result<Found, NotFound> {
+/// Looks at `path`, beneath `root` and nowhere else, or where its links lead.
+pub(crate) fn look_beneath(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    wait: Wait,
+    links: Links,
+) -> Result<Found, NotFound> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    look(root, path, OFlags::empty(), wait)
+    look(root, path, OFlags::empty(), wait, links)
 }
 
-fn look(root: BorrowedFd<'_>, path: &Path, flags: OFlags, wait: Wait) -> Result<Found, NotFound> {
+fn resolution(links: Links) -> ResolveFlags {
+    ResolveFlags::NO_MAGICLINKS
+        | match links {
+            Links::Inside => ResolveFlags::BENEATH,
+            Links::Anywhere => ResolveFlags::empty(),
+        }
+}
+
+fn look(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    flags: OFlags,
+    wait: Wait,
+    links: Links,
+) -> Result<Found, NotFound> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
-    let resolve = ResolveFlags::BENEATH
-        | ResolveFlags::NO_MAGICLINKS
+    let resolve = resolution(links)
         | match wait {
             Wait::Never => ResolveFlags::CACHED | ResolveFlags::NO_XDEV,
             Wait::OwnDisk => ResolveFlags::NO_XDEV,
@@ -105,7 +122,8 @@ fn look(root: BorrowedFd<'_>, path: &Path, flags: OFlags, wait: Wait) -> Result<
     }
 }
 
-/// Reads from the page cache. `None`: the bytes are not there, or this file system cannot tell.
+/// Reads from the page cache. `None`: the bytes are not there, or this file system or this system cannot tell.
+/// A plain read finds out what is wrong if something is.
 ///
 /// Only for files on the served directory's own disk ([`is_own_disk`]): another file system might wait.
 pub(crate) fn read_now(file: &File, buffer: &mut [u8], offset: u64) -> Option<io::Result<usize>> {
@@ -113,8 +131,8 @@ pub(crate) fn read_now(file: &File, buffer: &mut [u8], offset: u64) -> Option<io
     match read {
         Ok(n) => Some(Ok(n)),
         Err(Errno::OPNOTSUPP) if lies_in(file, &MEMORY) => Some(file.read_at(buffer, offset)),
-        Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::INTR) => None,
-        Err(errno) => Some(Err(errno.into())),
+        // Whatever else it is: no page, no such call, or a sandbox that refuses it (EPERM, EACCES).
+        Err(_) => None,
     }
 }
 
@@ -167,11 +185,13 @@ mod tests {
         let root = File::open(dir.path()).unwrap();
         let name = Path::new("file");
         std::fs::write(dir.path().join(name), "one").unwrap();
-        let found = look_beneath(root.as_fd(), name, Wait::OwnDisk).unwrap();
-        found.open_by_name(root.as_fd(), name).unwrap();
+        let found = look_beneath(root.as_fd(), name, Wait::OwnDisk, Links::Inside).unwrap();
+        found.open_by_name(root.as_fd(), name, Links::Inside).unwrap();
         std::fs::write(dir.path().join("next"), "two").unwrap();
         std::fs::rename(dir.path().join("next"), dir.path().join(name)).unwrap();
-        assert_eq!(found.open_by_name(root.as_fd(), name).unwrap_err(), Errno::AGAIN);
-        assert_eq!(std::io::read_to_string(found.open(root.as_fd(), name).unwrap()).unwrap(), "one");
+        let by_name = found.open_by_name(root.as_fd(), name, Links::Inside);
+        assert_eq!(by_name.unwrap_err(), Errno::AGAIN);
+        let opened = found.open(root.as_fd(), name, Links::Inside).unwrap();
+        assert_eq!(std::io::read_to_string(opened).unwrap(), "one");
     }
 }

@@ -31,6 +31,15 @@ pub(crate) enum Wait {
     Anything,
 }
 
+/// Where symbolic links may lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// To places beneath the served directory.
+    Inside,
+    /// Anywhere.
+    Anywhere,
+}
+
 /// Why [`look_beneath`] found nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotFound {

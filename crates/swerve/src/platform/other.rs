@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
-use super::{NotFound, Wait};
+use super::{Links, NotFound, Wait};
 use crate::identity::Identity;
 
 /// What a path led to when it was looked at.
@@ -42,7 +42,7 @@ impl Found {
     }
 
     /// Opens the file for reading, if it is still the one that was looked at.
-    pub(crate) fn open(&self, _root: BorrowedFd<'_>, _path: &Path) -> Result<File, Errno> {
+    pub(crate) fn open(&self, _root: BorrowedFd<'_>, _path: &Path, _links: Links) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = openat(&self.place.0, &self.place.1, flags, Mode::empty())?;
         let now = Identity::of(&fstat(&file)?);
@@ -59,7 +59,12 @@ impl Found {
 }
 
 /// Finds nothing: leaves it to [`walk`](super::walk).
-pub(crate) fn look_beneath(_root: BorrowedFd<'_>, _path: &Path, _wait: Wait) -> Result<Found, NotFound> {
+pub(crate) fn look_beneath(
+    _root: BorrowedFd<'_>,
+    _path: &Path,
+    _wait: Wait,
+    _links: Links,
+) -> Result<Found, NotFound> {
     Err(NotFound::Elsewhere)
 }
 

@@ -35,7 +35,7 @@ fn place() -> Place {
     symlink("../in/file", at("in/out-and-in")).unwrap();
     symlink("loop", at("in/loop")).unwrap();
     symlink("nothing", at("in/dangling")).unwrap();
-    let tree = Tree::new(&at("in"), false).unwrap();
+    let tree = Tree::new(&at("in"), false, Links::Inside).unwrap();
     Place { dir, tree }
 }
 
@@ -118,8 +118,8 @@ fn what_is_on_our_own_disk_needs_nothing_else() {
 #[cfg(target_os = "linux")]
 #[test]
 fn another_file_system_is_not_touched_without_leave() {
-    let system = Tree::new(Path::new("/"), false).unwrap();
-    let proc = Tree::new(Path::new("/proc"), false).unwrap();
+    let system = Tree::new(Path::new("/"), false, Links::Inside).unwrap();
+    let proc = Tree::new(Path::new("/proc"), false, Links::Inside).unwrap();
     assert!(!proc.is_own);
     for wait in [Wait::Never, Wait::OwnDisk] {
         assert!(matches!(proc.look(Path::new("version"), wait), Err(Refusal::Elsewhere)));
@@ -199,12 +199,12 @@ fn a_listing_shows_what_a_request_would_get() {
     };
     let (entries, more) = names(tree, "", None, 1 << 20);
     let served: Vec<_> = entries.iter().filter(|e| shown(e)).map(|e| e.name.to_str().unwrap()).collect();
-    assert_eq!(served, [".well-known", "sub", "absolute", "file", "link", "out-and-in"]);
+    assert_eq!(served, [".well-known", "sub", "absolute", "back\\slash", "file", "link", "out-and-in"]);
     assert!(!more);
     let below: Vec<_> = names(tree, "sub", None, 1 << 20).0.into_iter().map(|e| e.name).collect();
     assert_eq!(below, ["deep", "file", "up"]);
     assert!(names(tree, ".well-known", None, 1 << 20).0.is_empty());
-    let all = Tree::new(&dir.path().join("in"), true).unwrap();
+    let all = Tree::new(&dir.path().join("in"), true, Links::Inside).unwrap();
     assert!(names(&all, "", None, 1 << 20).0.iter().any(|e| e.name == ".hidden"));
     assert_eq!(names(&all, ".well-known", None, 1 << 20).0.len(), 1);
 }

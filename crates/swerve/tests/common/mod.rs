@@ -145,6 +145,10 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
+    pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.stream.write_all(bytes.as_ref())
+    }
+
     /// `headers` are whole lines, each with its `\r\n`.
     pub(crate) fn ask(&mut self, method: &str, path: &str, headers: &str) {
         self.send(format!("{method} {path} HTTP/1.1\r\nhost: test\r\n{headers}\r\n"));
@@ -187,11 +191,16 @@ impl Client {
             return reply;
         }
         let len = reply.header("content-length").expect("a length").parse().unwrap();
+        reply.body = self.exactly(len);
+        reply
+    }
+
+    /// The next `len` bytes.
+    pub(crate) fn exactly(&mut self, len: usize) -> Vec<u8> {
         while self.buffer.len() < len {
             assert!(self.more().unwrap(), "the connection ended within a body");
         }
-        reply.body = self.buffer.drain(..len).collect();
-        reply
+        self.buffer.drain(..len).collect()
     }
 
     /// The body of an answer that comes in chunks (RFC 9112, 7.1), to its end.

@@ -125,12 +125,12 @@ impl Poller {
         })
     }
 
-    /// Watches a socket in both directions.
+    /// Watches a socket in both directions, and for urgent data.
     ///
     /// # Safety
     /// It is deleted before it is closed.
     pub(in crate::io) unsafe fn add(&self, socket: BorrowedFd<'_>, key: usize) -> io::Result<()> {
-        let interest = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        let interest = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
         self.watch(socket.as_raw_fd(), interest, key as u64)
     }
 
@@ -151,13 +151,14 @@ impl Happenings {
 
     pub(in crate::io) fn iter(&self) -> impl Iterator<Item = Happening> {
         const FAILED: libc::c_int = libc::EPOLLHUP | libc::EPOLLERR;
+        const NOT_DRAINED: libc::c_int = libc::EPOLLRDHUP | libc::EPOLLPRI | FAILED;
         self.list.iter().filter_map(|event| {
             let (events, key) = (event.events as libc::c_int, event.u64);
             (key != NOTIFIED).then_some(Happening {
                 key: key as usize,
                 readable: events & (libc::EPOLLIN | libc::EPOLLRDHUP | FAILED) != 0,
                 writable: events & (libc::EPOLLOUT | FAILED) != 0,
-                read_closed: events & (libc::EPOLLRDHUP | FAILED) != 0,
+                outlasts_short_read: events & NOT_DRAINED != 0,
             })
         })
     }

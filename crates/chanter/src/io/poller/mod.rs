@@ -34,9 +34,10 @@ pub(super) struct Happening {
     pub(super) key: usize,
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// No further edge will tell of the end of what can be read: the other side is shut, or the
-    /// socket has failed. A poller that cannot know says `true`.
-    pub(super) read_closed: bool,
+    /// A read that takes less than it has room for may leave something behind, for which no further edge
+    /// comes: the end (the other side is shut), an error, or the bytes behind urgent data, where each read
+    /// stops. A poller that cannot know says `true`.
+    pub(super) outlasts_short_read: bool,
 }
 
 #[cfg(all(test, not(loom)))]

@@ -66,7 +66,7 @@ impl Happenings {
             key: event.key,
             readable: event.readable,
             writable: event.writable,
-            read_closed: true,
+            outlasts_short_read: true,
         })
     }
 }

@@ -15,7 +15,7 @@ fn keys(poller: &Poller, timeout: Duration) -> Vec<(usize, bool, bool)> {
     while let Err(error) = poller.wait(&mut happenings, Some(left())) {
         assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "it can wait");
     }
-    happenings.iter().map(|h| (h.key, h.readable, h.read_closed)).collect()
+    happenings.iter().map(|h| (h.key, h.readable, h.outlasts_short_read)).collect()
 }
 
 /// Catches a notifier that has to be armed again, and one whose count is read too late.

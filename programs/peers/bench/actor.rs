@@ -41,7 +41,7 @@ impl Actor for Counter {
 /// Sends that number of messages, each answered before the next. Returns their time, and the sum of the answers. On
 /// one OS thread, which is the
 /// fastest place for an actor and who asks it.
-pub(super) fn asked(times: u64) -> Result<(Duration, u64), Failure> {
+pub(crate) fn asked(times: u64) -> Result<(Duration, u64), Failure> {
     let broken = |why: &dyn std::fmt::Display| Failure::Broken(why.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| broken(&e))?;
     runtime.block_on(async {

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use crossbeam_channel::Select;
 
-use super::row::{Ran, Row, Shape, Tally, cannot};
 use crate::case::{Load, Outcome};
+use crate::choice::row::{Ran, Row, Shape, Tally, cannot};
 use crate::peers::crossbeam::joined;
 
 /// A channel whose operations block the OS thread.

@@ -12,8 +12,8 @@ use futures_util::future::{BoxFuture, FutureExt, select_all};
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 
-use super::row::{Moved, Ran, Row, Shape, Tally, cannot};
 use crate::case::{Failure, Load, Outcome};
+use crate::choice::row::{Moved, Ran, Row, Shape, Tally, cannot};
 use crate::peers::asynchronous::{run_on, runtime};
 use crate::peers::channels::{Channels, Mpsc};
 

@@ -11,10 +11,8 @@ use tempfile::TempDir;
 
 use crate::case::{Case, Failure, Load, Outcome, read_sample};
 
-const SOURCES: [(&str, &str); 2] = [
-    ("main.go", include_str!("../../peers/go/main.go")),
-    ("choice.go", include_str!("../../peers/go/choice.go")),
-];
+const SOURCES: [(&str, &str); 2] =
+    [("main.go", include_str!("go/main.go")), ("choice.go", include_str!("go/choice.go"))];
 
 /// Holds the built program until [`clean_up`].
 static FOLDER: Mutex<Option<TempDir>> = Mutex::new(None);

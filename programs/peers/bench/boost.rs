@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::case::{Case, Failure, Outcome, read_sample};
 
-const SOURCE: &str = include_str!("../../peers/boost/fiber.cpp");
+const SOURCE: &str = include_str!("boost/fiber.cpp");
 
 /// Holds the built program until [`clean_up`].
 static FOLDER: Mutex<Option<TempDir>> = Mutex::new(None);
