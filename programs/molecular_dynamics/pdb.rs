@@ -39,7 +39,7 @@ impl fmt::Display for PdbError {
 
 impl std::error::Error for PdbError {}
 
-/// What of a file was not read.
+/// Parts of a file that were not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Groups that are no residues of a protein, by their names, and how many of each: waters, hemes.
