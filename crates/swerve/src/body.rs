@@ -14,7 +14,7 @@ use crate::meter::Meter;
 use crate::pace::Turn;
 use crate::record::Record;
 
-/// What follows the head of an answer.
+/// The part of an answer behind its head.
 pub(crate) enum Content {
     /// Nothing.
     Empty,

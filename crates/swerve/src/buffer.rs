@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 
-/// What small files fit in, and what a chunk does.
+/// Sizes of buffers: for small files, and for chunks.
 const SIZES: [usize; 2] = [16 * 1024, 64 * 1024];
 /// How many of each size an OS thread keeps.
 const KEPT: usize = 16;

@@ -12,7 +12,7 @@ use crate::identity::Identity;
 /// The last second that an HTTP date can name (end of the year 9999).
 const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
-/// What tells one version of a file from another.
+/// Identity of one version of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Validators {
     /// Strong entity tag, quotes included: length, time of change in nanoseconds, and a digest of the rest of the
@@ -23,7 +23,7 @@ pub(crate) struct Validators {
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// What the preconditions of a request allow.
+/// Verdict on the preconditions of a request.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Verdict {
     /// Answer as if there were none.
@@ -89,8 +89,8 @@ impl Validators {
 
     /// Whether `Range` is to be heeded: there is no `If-Range`, or it has the tag of this very version.
     ///
-    /// A date never does. Two versions of one second have the same date, and so does what was given the time
-    /// of another file, so ours is no strong validator (RFC 9110, 8.8.2.2), and the condition is false (13.1.5).
+    /// A date never does. Two versions of one second have the same date, and so does a file that was given the time
+    /// of another one. So ours is no strong validator (RFC 9110, 8.8.2.2), and the condition is false (13.1.5).
     /// Nor may a client send one that has a tag, and every file here has one.
     pub(crate) fn range_applies(&self, headers: &HeaderMap) -> bool {
         let Some(value) = headers.get(IF_RANGE) else {
@@ -110,8 +110,8 @@ impl Validators {
     }
 }
 
-/// What of an identity is not in a tag as it is: the inode, which clients have no business to know, and the time at
-/// which anything changed. The device is left out: its number may be another after each mount.
+/// The part of an identity that a tag holds in another form: the inode, which is not for clients, and the time of the
+/// last change. The device is left out: its number may be another after each mount.
 fn digest(identity: &Identity) -> u64 {
     let Identity { device: _, inode, len, modified, changed } = *identity;
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

@@ -1,4 +1,4 @@
-//! What a server is told before it starts.
+//! Settings of a server before it starts.
 
 use std::fmt;
 use std::future::Future;
@@ -15,20 +15,20 @@ use crate::errors::ErrorLog;
 /// first three are those in which the paper measures its Swerve (section 6.4); the last has its parasites to the letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// As in Parallel CML: whoever sends waits until it is received. A file processor hands over the
-    /// head of its answer and then each chunk, of small files too, and a connection hands over each
-    /// record for the log before it goes on. File processors are hosts.
+    /// As in Parallel CML: a sender waits until its message is received. A file processor hands over the head of its
+    /// answer and then each chunk, of small files too. A connection hands over each record for the log before it goes
+    /// on. File processors are hosts.
     Synchronous,
     /// File processors and the posts of log records are hosts, which nobody waits for: threads of their
     /// own from the start, queued and scheduled. An answer that is ready is left for the connection to
     /// find, small files and all.
     Hosts,
-    /// As before, but they are parasites: each is a call on the stack of whoever starts it, and becomes
-    /// a thread only if it blocks.
+    /// As before, but they are parasites: each is a call on its starter's stack, and becomes a thread only if it
+    /// blocks.
     #[default]
     Parasites,
-    /// As `Parasites`, but a message is never left in a channel: each answer and each log record is sent by a
-    /// parasite of its own, which blocks until it is received (section 2.3 of the paper). It is slower than
+    /// As `Parasites`, but a message is never left in a channel. A parasite of its own sends each answer and each log
+    /// record, and blocks until it is received (section 2.3 of the paper). It is slower than
     /// `Parasites`, and there to be measured.
     PaperParasites,
 }
@@ -39,7 +39,7 @@ impl Mode {
         self == Mode::Synchronous
     }
 
-    /// Whether a message lies in a channel until it is received, without a thread that waits for that.
+    /// Whether a message lies in a channel until it is received, without a thread that waits.
     pub(crate) fn leaves_messages(self) -> bool {
         matches!(self, Mode::Hosts | Mode::Parasites)
     }
@@ -64,8 +64,8 @@ pub enum AccessLog {
     Off,
     /// To the standard output.
     Stdout,
-    /// To a writer, on an OS thread of its own: it may block as it likes. What it fails to write it is given again,
-    /// from the first byte that it did not take.
+    /// To a writer, on an OS thread of its own: it may block as it likes. Bytes that it fails to write come again,
+    /// from the first one that it did not take.
     To(Box<dyn Write + Send>),
 }
 
@@ -98,8 +98,9 @@ pub struct Config {
     pub stall_timeout: Duration,
     /// How long requests in flight may go on after the order to stop.
     pub grace: Duration,
-    /// How many connections to hold at once, one at least. When there are so many, a newcomer takes the place of the one
-    /// that has been without a request for longest; if none is, it waits, and others wait in the kernel's queue.
+    /// How many connections to hold at once, one at least. When the limit is reached, a newcomer takes the place of
+    /// the connection that has been idle for longest. If none is idle, it waits, and others wait in the kernel's
+    /// queue.
     pub max_connections: usize,
     /// How many bytes of small files to keep in memory, at most. 0: none is kept.
     pub kept_bytes: u64,
@@ -107,7 +108,7 @@ pub struct Config {
     /// request looks. (A change that does not show, through a shared mapping, is seen within a second.)
     pub kept_for: Duration,
     /// How long a call may wait for the disk, or for the server of a mounted file system. Then the request is given
-    /// up (504, or 503 if so many wait already that the call was not begun).
+    /// up: 504, or 503 if the queue was so long that the call was not begun.
     pub disk_timeout: Duration,
     /// Whether names that begin with a dot are served and listed, and what is below them. `.well-known` at the
     /// top always is (RFC 8615).

@@ -21,7 +21,7 @@ use crate::service::Service;
 use crate::stop::Stop;
 use crate::wire::{Wire, last_word, linger, read_available};
 
-/// What a request's head may measure; more is 431. It bounds what hyper buffers for an answer, too.
+/// Most bytes of a request's head; more is 431. It bounds what hyper buffers for an answer, too.
 const MOST_HEAD: usize = 32 * 1024;
 
 /// For a client that began a request and did not end it.
@@ -34,7 +34,7 @@ const NEW: Duration = Duration::from_secs(1);
 /// When our own work has to be done there is no deadline; the alarm is only looked at again.
 const NO_HURRY: Duration = Duration::from_secs(3600);
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) files: FileProcessor,
@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) patience: Patience,
 }
 
-/// What woke the thread.
+/// Reason of a wake-up.
 enum Turn {
     /// Hyper has nothing more to do.
     Finished(hyper::Result<()>),
@@ -104,8 +104,8 @@ async fn first_bytes(stream: &TcpStream, shared: &Shared, presence: &Presence) -
     }
 }
 
-/// What a client to whom nothing is owed has said meanwhile: a request that had reached this machine
-/// before it was decided to close the connection.
+/// Bytes that a client without an outstanding answer has sent meanwhile. They may be a request that had come before
+/// the connection was to be closed.
 fn unheard(parts: http1::Parts<Wire, Service>) -> (TcpStream, Bytes) {
     let (stream, first) = parts.io.into_inner();
     let bytes = match (parts.read_buf.is_empty(), first.is_empty()) {
@@ -117,8 +117,8 @@ fn unheard(parts: http1::Parts<Wire, Service>) -> (TcpStream, Bytes) {
     (stream, bytes)
 }
 
-/// Lets hyper answer one request after another. What it returns came when the connection was quiet
-/// and about to be closed (see [`unheard`]).
+/// Lets hyper answer one request after another. The returned bytes came when the connection was quiet and about to be
+/// closed (see [`unheard`]).
 async fn exchange(
     stream: TcpStream,
     first: Bytes,

@@ -12,12 +12,12 @@
 //! | details, for each way out | what listings say of files there, and can do without | the same, and [`DETAILS`] together |
 //!
 //! Within a way out, one file has at most [`ON_A_FILE`] threads: requests for one that hangs leave the
-//! others to its neighbours. Whoever waits, for a thread or for an answer, waits for a bounded time. A
+//! others to its neighbours. Each wait, for a thread or for an answer, is bounded. A
 //! call that is late goes on alone: its thread and its share of the place come back if it ever returns. Nothing
 //! waits for the threads when the server stops.
 //!
-//! To close a file of another file system may wait as well (FUSE flushes it), and whoever drops the last share
-//! of one is often a virtual processor. So it leaves the closing to a thread: one for each place, with a list, from
+//! To close a file of another file system may wait as well (FUSE flushes it), and its last share is often dropped on
+//! a virtual processor. So it leaves the closing to a thread: one for each place, with a list, from
 //! which the threads of later calls take some as well.
 
 use std::collections::{HashMap, VecDeque};
@@ -67,7 +67,7 @@ struct Shared {
     patience: Duration,
 }
 
-/// Whom a call can hold up; see the module.
+/// Threads that a call can hold up; see the module.
 pub(crate) struct Place {
     threads: Arc<Semaphore>,
     /// Only of a way out.
@@ -302,7 +302,7 @@ async fn permit(of: Arc<Semaphore>, deadline: Instant) -> Result<OwnedPermit, Un
     granted.await.ok_or(Unanswered::Crowded)
 }
 
-/// What is shared by those who name the same path, for as long as any of them has it.
+/// State shared by all holders of the same path, for as long as any of them has it.
 struct Named<T> {
     by_path: HashMap<PathBuf, Weak<T>>,
     /// At this length those that nobody has are thrown out.
@@ -369,10 +369,10 @@ impl Pool {
     fn work(&self, first: Job) {
         let mut next = Some(first);
         while let Some(Job { call, permits }) = next {
-            // A job that panics drops its reply, and that is what its owner sees.
+            // A job that panics drops its reply, which its owner sees.
             let _ = catch_unwind(AssertUnwindSafe(call));
             lock(&self.queue).idle += 1;
-            // Who is let in by these finds an idle thread.
+            // A holder of such a permit finds an idle thread.
             drop(permits);
             next = self.next();
         }

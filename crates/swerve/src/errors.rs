@@ -1,5 +1,5 @@
-//! The error log: lines for whoever runs the server. An OS thread writes them, so that no thread of the
-//! server waits for whoever reads them, or fails because nobody does.
+//! The error log: lines for the server's operator. An OS thread writes them. So no thread of the server waits for
+//! their reader, or fails without one.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -15,8 +15,8 @@ const QUEUE: usize = 256;
 
 /// Where to tell of errors. Cheap to clone; every clone writes to the same place.
 ///
-/// To tell an error neither blocks nor fails. When the place takes no lines (a pipe that nobody reads, a full
-/// disk), those that find no room are lost; how many is told when it takes lines again.
+/// To tell an error neither blocks nor fails. When the place takes no lines (a pipe that nobody reads, a full disk),
+/// those that find no room are lost. Their number is told when it takes lines again.
 #[derive(Clone)]
 pub struct ErrorLog {
     teller: Option<Arc<Teller>>,
@@ -93,7 +93,7 @@ impl ErrorLog {
     }
 }
 
-/// What runs on the OS thread.
+/// The body of the OS thread.
 struct Writer {
     sink: Box<dyn Write + Send>,
     /// A line was begun and could not be ended.
@@ -130,7 +130,8 @@ impl Writer {
         }
     }
 
-    /// Whether the line could be written. What could not is not tried again: who reads errors wants the latest.
+    /// Whether the line could be written. A failed line is not tried again, since a reader of errors wants the
+    /// latest.
     fn try_write(&mut self, line: &str) -> bool {
         if self.torn && self.sink.write_all(b"\n").is_err() {
             return false;
@@ -211,7 +212,7 @@ mod tests {
         let errors = ErrorLog::to(Box::new(Sink { allowed, taken })).unwrap();
         allow.send(Ok(2)).unwrap();
         allow.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
-        // What tells that a line is lost is lost, too.
+        // The line that tells of a lost line is lost, too.
         allow.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
         drop(allow);
         errors.tell("first");

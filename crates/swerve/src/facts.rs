@@ -1,4 +1,4 @@
-//! What an answer says of a file, made once for all answers while it is kept.
+//! Headers of a file, made once for all answers while it is kept.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -12,10 +12,10 @@ use crate::conditional::Validators;
 use crate::identity::Identity;
 use crate::media::Media;
 
-/// What the server calls itself.
+/// Name of the server.
 pub(crate) const NAME: HeaderValue = HeaderValue::from_static("swerve");
 
-/// What is known of one version of a file.
+/// Facts about one version of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     pub(crate) len: u64,

@@ -1,10 +1,10 @@
-//! The file processor: a thread for each request, which turns a path into an answer, and, for a file
-//! of more than a chunk, goes on to send the chunks.
+//! The file processor: a thread for each request. It turns a path into an answer, and goes on to send the chunks of a
+//! file of more than one.
 //!
-//! It runs in place while memory holds what it needs (files that are kept, directory entries and pages) of the
-//! served directory's own file system, and sends the rest to the disk threads: nothing here waits for a disk.
-//! On parasites, a request for a small file in memory is therefore one plain call, and the processor of a large
-//! file moves to the connection that takes its chunks.
+//! It runs in place while memory holds its data: kept files, directory entries and pages of the served directory's
+//! own file system. It sends the rest to the disk threads, so nothing here waits for a disk.
+//! So on parasites a request for a small file in memory is one plain call. The processor of a large file moves to the
+//! connection that takes its chunks.
 
 use std::fs::File;
 use std::io;
@@ -67,7 +67,7 @@ pub(crate) struct FileProcessor {
     means: Arc<Means>,
 }
 
-/// What file processors work with.
+/// Shared parts of file processors.
 struct Means {
     tree: Tree,
     kept: KeptFiles,
@@ -91,7 +91,7 @@ struct Opened {
     file: Option<File>,
     identity: Identity,
     path: PathBuf,
-    /// Whom the calls on it can hold up; nobody, while memory has what they want, if it lies on our own disk.
+    /// Threads that the calls on it can hold up: none if it lies on our own disk and in memory.
     place: Arc<Place>,
     is_own: bool,
 }
@@ -111,7 +111,7 @@ enum Head {
     Of(Range<u64>, Answer),
 }
 
-/// What is left to send when the answer's head has gone.
+/// Rest of the answer behind its head.
 struct Rest {
     source: Source,
     chunks: Sender<io::Result<Bytes>>,
@@ -193,7 +193,7 @@ impl Means {
         }
     }
 
-    /// What is kept of the file at `path`; otherwise what a look there finds without waiting.
+    /// The kept file at `path`, or else the result of a look there that does not wait.
     fn kept_or_found(&self, path: &Path) -> Result<Arc<Kept>, Result<Found, Refusal>> {
         let now = Instant::now();
         if let Some(kept) = self.kept.fresh(path, now) {
@@ -286,7 +286,7 @@ impl Means {
         Err(Refusal::Busy)
     }
 
-    /// The answer with this version of an open file. What it is to say of the file's bytes is read first.
+    /// The answer with this version of an open file. The bytes that decide its media type are read first.
     async fn version(
         &self,
         ask: &Ask,
@@ -402,7 +402,7 @@ impl Means {
             let means = self.clone();
             let place = self.disk.details(self.tree.way_out(&path));
             let patience = FOR_DETAILS.min(self.disk.patience());
-            // What is not seen in time is shown without.
+            // An entry that is not seen in time is shown without details.
             let _ = self.disk.run_within(patience, &place, &path, move || details.look(&means.tree)).await;
             part.fill_in(std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner)));
         }
@@ -503,7 +503,7 @@ impl Disk {
         Ok(buffer.into_bytes(read))
     }
 
-    /// What version of an open file is there now.
+    /// Present version of an open file.
     async fn identity(&self, file: &Arc<Opened>) -> io::Result<Identity> {
         let look = |file: &Opened| Ok(Identity::of(&fstat(file.as_file()?)?));
         if file.is_own {
@@ -567,7 +567,7 @@ fn unread(error: io::Error) -> Refusal {
 /// The media type of a listing.
 const PAGE: &str = "text/html; charset=utf-8";
 
-/// What the preconditions and the range of a request make of a file.
+/// Answer for a file, by the preconditions and the range of a request.
 fn head(ask: &Ask, facts: &Facts) -> Head {
     let (len, validators) = (facts.len, &facts.validators);
     let mut answer = Response::new(Content::Empty);

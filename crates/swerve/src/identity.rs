@@ -1,4 +1,4 @@
-//! What tells a file, and a version of it, from all others.
+//! Identities of files, and of their versions.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

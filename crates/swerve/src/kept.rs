@@ -1,16 +1,16 @@
 //! Small files that are kept in memory, for as long as they are what their paths lead to.
 //!
 //! Before a kept file is answered with, its path is looked at, which opens, reads and waits for nothing
-//! ([`Wait::Never`](crate::platform::Wait)). If that finds the file that was read, with the length and the times
-//! that it had then, what was read is the answer, and for a short while (`Config::kept_for`) to those who ask next as
-//! well: a look costs a quarter of a request. The look stays beneath the served directory (TREE-1), so a
-//! file that was moved out of it is not answered from memory either; and on the file system of the
-//! served directory, so only files of that one are kept, and only if its disk is this machine's (TREE-2).
+//! ([`Wait::Never`](crate::platform::Wait)). If the look finds the same file, with the same length and times, the
+//! kept bytes are the answer. They also answer the requests of a short while after it (`Config::kept_for`), since a
+//! look costs a quarter of a request. The look stays beneath the served directory (TREE-1), so a file that was moved
+//! out of it is not answered from memory. It also stays on the file system of the served directory. So only files of
+//! that one are kept, and only if its disk is this machine's (TREE-2).
 //!
 //! A file is kept only if it had been left alone for a while when it was read: a change
 //! right afterwards might have the same time. So a kept file is as new as its entity tag, which is made of the same
-//! [`Identity`]. What changes a file without its time is a shared mapping: the time is that of
-//! the first write to each clean page, and later writes to it show in nothing. So what was read serves for
+//! [`Identity`]. A shared mapping changes a file without its time. The time is that of the first write to each clean
+//! page, and later writes leave no trace. So what was read serves for
 //! [`AGE`], and is then read again: no answer is older than that.
 
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +28,7 @@ use crate::identity::Identity;
 
 /// How long what was read is answered with before it is read again.
 const AGE: Duration = Duration::from_secs(1);
-/// What a file takes beside its bytes and its name, roughly.
+/// Rough memory of a file beside its bytes and its name.
 const OVERHEAD: u64 = 1536;
 /// A guess, to reserve room: the mean size of a file that is kept.
 const TYPICAL: u64 = 16 * 1024;
@@ -70,7 +70,7 @@ impl Kept {
 }
 
 impl KeptFiles {
-    /// Keeps at most so many bytes; none with 0. A look at a file is good for so long.
+    /// Keeps at most this number of bytes; none with 0. A look at a file is good for so long.
     pub(crate) fn new(most: u64, good_for: Duration) -> KeptFiles {
         let options = OptionsBuilder::new()
             .estimated_items_capacity((most / TYPICAL) as usize)
@@ -80,7 +80,7 @@ impl KeptFiles {
         KeptFiles { files: options.ok().filter(|_| most > 0).map(make), good_for }
     }
 
-    /// What is kept of the file at `path`, if that was looked at a short while before `now`.
+    /// The kept file at `path`, if it was looked at a short while before `now`.
     pub(crate) fn fresh(&self, path: &Path, now: Instant) -> Option<Arc<Kept>> {
         let kept = self.files.as_ref()?.get(path.as_os_str().as_bytes())?;
         let looked = Duration::from_nanos(kept.looked.load(Relaxed));
@@ -88,7 +88,7 @@ impl KeptFiles {
         is_fresh.then_some(kept)
     }
 
-    /// What is kept of the file at `path`, which was found to be this one, and not before `now`.
+    /// The kept file at `path`, if it is the one that was found now.
     pub(crate) fn find(&self, path: &Path, identity: &Identity, now: Instant) -> Option<Arc<Kept>> {
         let files = self.files.as_ref()?;
         let key = path.as_os_str().as_bytes();

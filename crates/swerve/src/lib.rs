@@ -1,7 +1,7 @@
 //! **Swerve**: a static file server over HTTP/1.1, made of threads that communicate.
 //!
-//! It has the shape of the Swerve of Multi-MLton (its paper, section 6.4), a web server written in
-//! Concurrent ML: sub-components that are threads, and channels and events between them.
+//! It has the shape of Multi-MLton's Swerve (its paper, section 6.4), a web server written in Concurrent ML. Its
+//! sub-components are threads, with channels and events between them.
 //!
 //! ```text
 //!              connections            one thread each
@@ -28,10 +28,9 @@
 //! Downloads of large files take turns, so that a newcomer waits for a few of them and not for all. Errors are told to
 //! an [`ErrorLog`], which makes nobody wait.
 //!
-//! [`Mode`] says how the parts talk. Synchronously, as in Parallel CML, whoever sends waits until it is
-//! received. Asynchronously, the file processor of each request and the posting of log records are
-//! started and not waited for, on hosts or on parasites; on parasites, a request for a small file that
-//! is in memory is answered by a plain call.
+//! [`Mode`] says how the parts talk. Synchronously, as in Parallel CML, a sender waits until its message is received.
+//! Asynchronously, the file processor of each request and the posting of log records are started and not waited for,
+//! on hosts or on parasites. On parasites a plain call answers a request for a small file in memory.
 //!
 //! # Example
 //!

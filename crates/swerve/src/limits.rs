@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Descriptors that are neither connections nor files: listeners, pollers, standard streams.
 const RESERVED: u64 = 64;
 
-/// What the system allows; see [`raise_descriptor_limit`].
+/// Limit of the system; see [`raise_descriptor_limit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptors {
     /// How many descriptors the process may hold now.

@@ -1,9 +1,10 @@
 //! The page that lists a directory.
 //!
-//! It is made as its client takes it: names are read from the directory some at a time, in order
-//! ([`Tree::entries`](crate::tree::Tree::entries)), what is to be said of each is looked up a chunk at a time, and
-//! nothing of the page is kept that has been sent. So a client that is slow holds [`NAMES`] and a chunk or two,
-//! whatever the directory holds. What is created or removed meanwhile may be missing or listed; nothing is listed twice.
+//! It is made as its client takes it. Names are read from the directory some at a time, in order
+//! ([`Tree::entries`](crate::tree::Tree::entries)). Their details are looked up a chunk at a time. Sent parts of the
+//! page are not kept. So a client that is slow holds [`NAMES`] and a chunk or two,
+//! whatever the directory holds. A file that is created or removed meanwhile may be missing or listed. Nothing is
+//! listed twice.
 //!
 //! Names are whatever bytes the file system holds, so each is written twice in two languages:
 //! percent-encoded in the link, and escaped for HTML where people read it.
@@ -34,7 +35,7 @@ const NAMES: usize = 128 * 1024;
 pub(crate) struct Page {
     directory: Found,
     path: PathBuf,
-    /// What the directory's own calls may wait for.
+    /// Waits that the directory's own calls may make.
     wait: Wait,
     /// Read, and not looked at.
     names: VecDeque<Entry>,
@@ -59,7 +60,7 @@ struct Row {
     state: State,
 }
 
-/// What is known of it.
+/// Its details, as far as they are known.
 #[derive(Debug)]
 pub(crate) enum State {
     /// Nothing yet: it lies elsewhere.
@@ -149,7 +150,7 @@ impl Page {
         Ok(Part { rows, is_last })
     }
 
-    /// Those of a part that lie elsewhere; none if there are none. What is seen of them comes to be in the list.
+    /// Those of a part that lie elsewhere; none if there are none. Their details come into the list.
     pub(crate) fn details(&self, part: &Part) -> Option<(Details, Arc<Mutex<Vec<State>>>)> {
         let unseen = part.rows.iter().filter(|row| row.is_unseen());
         let paths: Vec<_> = unseen.map(|row| self.path.join(&row.entry.name)).collect();
@@ -202,7 +203,8 @@ impl Part {
         self.is_last
     }
 
-    /// What was seen of [`Page::details`]. An entry that was not seen is shown as the directory has it, unless it
+    /// Part of [`Page::details`] that was seen. An entry that was not seen is shown as the directory has it, unless
+    /// it
     /// may be a link.
     pub(crate) fn fill_in(&mut self, seen: Vec<State>) {
         let mut seen = seen.into_iter();
@@ -253,8 +255,8 @@ impl Row {
     }
 }
 
-/// Writes a name for people. What would not be seen, or would change how its neighbours are seen, is
-/// written as `\u{..}`, and a backslash of the name's own as two.
+/// Writes a name for people. An invisible character, or one that changes its neighbours' look, is written as
+/// `\u{..}`, and a backslash of the name as two.
 fn escape(text: &str, out: &mut String) {
     for c in text.chars() {
         match c {

@@ -1,5 +1,5 @@
-//! The logger: a thread that turns records into lines, and the scribe, an OS thread that writes them
-//! where they go and may block there as long as it likes.
+//! The logger is a thread that turns records into lines. The scribe is an OS thread that writes them, and may block
+//! as long as it likes.
 //!
 //! ```text
 //!  connections ──records──▶ logger ──lines──▶ scribe ──▶ sink
@@ -10,11 +10,11 @@
 //!
 //! While the scribe writes, the logger gathers. When it has gathered enough, it no longer chooses to receive: posts
 //! wait, and in the end the connections. So a log that is slow makes the server slow, and loses nothing. When the
-//! scribe has asked for nothing for [`PATIENCE`], the log is *stuck*: the logger receives again, throws away what it
-//! receives, and tells the error log how much it was. No post waits for longer than that.
+//! scribe has asked for nothing for [`PATIENCE`], the log is *stuck*. The logger then receives again, drops the
+//! records, and tells the error log their number. No post waits for longer than that.
 //!
-//! The scribe goes on where a write failed until it succeeds, so no line is torn, and to the logger a sink that
-//! fails is one that is slow. For a moment after the first line the logger lets records come, and turns them into
+//! The scribe goes on where a write failed until it succeeds, so no line is torn. To the logger a failing sink is a
+//! slow one. For a moment after the first line the logger lets records come, and turns them into
 //! lines all at once.
 
 use std::fs::File;
@@ -44,8 +44,8 @@ const LAST_LINE: Duration = Duration::from_secs(2);
 const LAST_LINES: Duration = Duration::from_secs(10);
 /// Bytes of lines gathered while the scribe writes.
 const BATCH: usize = 256 * 1024;
-/// How long lines are gathered though the scribe has nothing to do: to wake an OS thread for each line
-/// would cost more than all the rest of the log.
+/// Time for which lines are gathered although the scribe is idle. A wake-up of an OS thread for each line would cost
+/// more than the rest of the log.
 const GATHER: Duration = Duration::from_millis(5);
 /// While the log is stuck: how long until the error log is told again how much is lost.
 const BETWEEN_TELLING: Duration = Duration::from_secs(10);
@@ -61,11 +61,11 @@ pub(crate) struct Log {
     counts: Arc<Counts>,
 }
 
-/// What remains of a log when nobody can post to it any more.
+/// Rest of a log when nobody can post to it any more.
 pub(crate) struct Ending {
     logger: Thread<()>,
     counts: Arc<Counts>,
-    /// What is not written by now will not be.
+    /// Lines that are not written by now are lost.
     given_up: IVar<()>,
 }
 
@@ -162,7 +162,7 @@ struct Batch {
     lines: u64,
 }
 
-/// What the logger waits for.
+/// Events that the logger waits for.
 enum Next {
     Record(Box<Record>),
     /// No more records will come.
@@ -177,18 +177,18 @@ enum Next {
     Time,
 }
 
-/// What the logger is about. The batch is empty in `Waiting` only, and full in `Full` and `Stuck`.
+/// State of the logger. The batch is empty in `Waiting` only, and full in `Full` and `Stuck`.
 #[derive(Clone, Copy)]
 enum Phase {
     /// For a first record.
     Waiting,
     /// Lets records come until then.
     Gathering(Instant),
-    /// What it has may go; more records may come.
+    /// Its lines may go, and more records may come.
     Ready,
     /// It has enough. At this time the log counts as stuck.
     Full(Instant),
-    /// What comes is lost. At this time the error log is told of it.
+    /// New records are lost. At this time the error log is told of it.
     Stuck(Instant),
 }
 
@@ -197,7 +197,7 @@ struct Logger {
     /// How the scribe asks for lines: it sends the channel on which it waits.
     asks: Receiver<Sender<Batch>>,
     given_up: IVar<()>,
-    /// Whoever sends a record waits until it is received, so none is left for later.
+    /// A sender of a record waits until it is received, so none is left for later.
     each: bool,
     errors: ErrorLog,
     writer: LineWriter,
@@ -341,7 +341,7 @@ impl Batch {
     }
 }
 
-/// What runs on the OS thread.
+/// The body of the OS thread.
 struct Scribe {
     sink: Box<dyn Write + Send>,
     counts: Arc<Counts>,

@@ -1,6 +1,6 @@
 //! Content types, by the file's name, and the charset of text, by its bytes. A type that depended on the bytes could be
-//! wrong in ways that nobody foresees. A charset is another matter: one that is announced rules over what the file
-//! says of itself, so only UTF-8 is announced, and only of what is UTF-8.
+//! wrong in ways that nobody foresees. A charset is another matter, since an announced one overrules the file's own.
+//! So only UTF-8 is announced, and only for files that are UTF-8.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use http::HeaderValue;
 
 const TEXT: &str = "text/plain";
 
-/// What the name of a file says of its contents.
+/// Media type of a file, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Media {
     /// The media type, without parameters.
@@ -74,8 +74,8 @@ fn usual(name: &Path) -> Option<&'static str> {
 }
 
 /// Text that the table of types does not know, or takes for something else. `.ts` is registered for MPEG transport
-/// streams and used for TypeScript, which is what a tree of files has more often; players go by the
-/// playlist and by the bytes, and browsers show text.
+/// streams, and used for TypeScript, which trees of files have more often. Players go by the playlist and by the
+/// bytes, and browsers show text.
 fn is_plain_text(name: &Path) -> bool {
     /// In a tree of sources, without an extension or with a variant after a dash (`LICENSE-MIT`).
     const NAMES: [&str; 18] = [
@@ -120,7 +120,7 @@ mod tests {
         Media::of(name).content_type(true)
     }
 
-    /// What is found without the table is what would have been found in it.
+    /// The result without the table is the same as in it.
     #[test]
     fn the_usual_is_no_different() {
         for extension in ["html", "css", "js", "json", "txt", "png", "jpg", "jpeg", "svg", "webp", "woff2"] {
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// What is announced rules over what the file says of itself.
+    /// An announced charset overrules the file's own.
     #[test]
     fn only_utf8_is_announced_and_only_of_text() {
         for (bytes, is_whole, expect) in [

@@ -33,7 +33,7 @@ impl Patience {
         Patience { keep_alive: config.keep_alive, head: config.head_timeout, stall: config.stall_timeout }
     }
 
-    /// How long a connection may stay silent before its first byte. Whoever connects means to ask.
+    /// How long a connection may stay silent before its first byte. A client that connects means to ask.
     pub(crate) fn before_first_byte(&self) -> Duration {
         self.keep_alive.max(self.head)
     }
@@ -48,7 +48,7 @@ const QUIET: u8 = 0;
 const HEAD: u8 = 1;
 const ANSWERING: u8 = 2;
 
-/// What a client has let pass.
+/// Time that a client has let pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overdue {
     /// It asked for nothing.
@@ -61,8 +61,8 @@ pub(crate) enum Overdue {
 
 /// See the module.
 ///
-/// The wire, the service, the bodies and the thread itself are all run by the thread of the connection,
-/// so nothing here is ever used by two at once: the atomics are there for `Sync`, and all relaxed.
+/// The thread of the connection runs the wire, the service, the bodies and itself. So nothing here is ever used by
+/// two at once. The atomics are there for `Sync`, and all relaxed.
 #[derive(Debug)]
 pub(crate) struct Meter {
     patience: Patience,
@@ -71,7 +71,7 @@ pub(crate) struct Meter {
     phase: AtomicU8,
     /// How many phases there have been.
     phases: AtomicU32,
-    /// What came last ends no head: a request has been read in part, perhaps behind others.
+    /// The last bytes end no head: a request has been read in part, perhaps behind others.
     has_begun: AtomicBool,
     is_stalled: AtomicBool,
     /// How many stalls have begun or ended.
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(second.map(|d| d.1), Some(Overdue::Request));
     }
 
-    /// What was read behind a request counts from the answer on, though nothing more comes.
+    /// Bytes behind a request count from the answer on, though nothing more comes.
     #[test]
     fn a_head_that_was_begun_behind_another_is_waited_for_as_a_head() {
         let (meter, mut watch) = meter();

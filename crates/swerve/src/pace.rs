@@ -1,10 +1,10 @@
-//! The pace of large files: so many are under way at a time, and the others wait their turn, so that the run
-//! queues stay short. Without it a newcomer would wait, at each step of its request, until every download that
+//! The pace of large files: a bounded number is under way, and the others wait their turn, so that the run queues
+//! stay short. Without it a newcomer would wait, at each step of its request, until every download that
 //! has room to go on has gone on.
 //!
-//! A file processor takes its [`Turn`] before it reads a chunk, and keeps it for some chunks. Who would keep it for
-//! nothing gives it up: the processor, when it waits for a disk, and the connection, when its client takes no more.
-//! So neither a slow disk nor a crowd of stalled clients holds up anybody else.
+//! A file processor takes its [`Turn`] before it reads a chunk, and keeps it for some chunks. An idle holder gives it
+//! up: the processor, when it waits for a disk, and the connection, when its client takes no more.
+//! So neither a slow disk nor many stalled clients hold up anybody else.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,7 +31,7 @@ pub(crate) struct Turn {
 #[derive(Debug, Default)]
 struct State {
     taken: Option<Taken>,
-    /// The client takes no more. The processor gets no further than its next chunk, and needs no turn for that.
+    /// The client takes no more. The processor gets no further than its next chunk, which needs no turn.
     is_stalled: bool,
 }
 
@@ -145,7 +145,7 @@ mod tests {
             take(&first);
         }
         assert!(poll(waits.as_mut()).is_pending());
-        // Then the other has its turn, if not at once: whoever comes back may go first a number of times.
+        // Then the other has its turn, if not at once: a returning one may go first a number of times.
         let tries = (0..100_000).take_while(|_| {
             let _ = poll(pin!(first.take()));
             poll(waits.as_mut()).is_pending()

@@ -1,10 +1,10 @@
 //! The `Range` header (RFC 9110, section 14): at most one range of bytes is served.
 
-/// What part of a representation a request asks for.
+/// Part of a representation that a request asks for.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Ranged {
-    /// All of it: no range, one that is not ours to understand, or more than one (a server may
-    /// ignore `Range`, and a set of ranges buys clients little and attackers much).
+    /// All of it: no range, an unknown one, or more than one. A server may ignore `Range`, and a set of ranges gains
+    /// clients little and attackers much.
     Whole,
     /// The bytes from `start` up to but not including `end`; never empty.
     Part {

@@ -10,7 +10,7 @@ use http::{Method, Uri, Version};
 
 use crate::clock::{Moment, unix_seconds};
 
-/// What is logged of one exchange. Made when the request arrives, posted when its answer has gone.
+/// Log record of one exchange. Made when the request arrives, posted when its answer has gone.
 #[derive(Debug)]
 pub(crate) struct Record {
     peer: IpAddr,
@@ -119,7 +119,7 @@ fn put(parts: &[&str], out: &mut Vec<u8>) {
     }
 }
 
-/// What clients send may not forge lines, end quotes or speak to a terminal.
+/// Bytes of clients must not forge lines, end quotes or speak to a terminal.
 fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     let is_plain = |b: &u8| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\');
     let mut rest = bytes;

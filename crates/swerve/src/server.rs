@@ -23,7 +23,7 @@ use crate::tree::Tree;
 /// Why a server could not be made.
 #[derive(Debug)]
 pub enum StartError {
-    /// What was to be served is not there, is not a directory, or may not be read.
+    /// The folder to be served is not there, is not a directory, or may not be read.
     Directory(PathBuf, io::Error),
     /// The address could not be had.
     Address(SocketAddr, io::Error),
@@ -52,7 +52,7 @@ impl std::error::Error for StartError {
     }
 }
 
-/// What a server has done.
+/// Counters of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
@@ -134,7 +134,7 @@ impl Server {
         let manager = spawn(manage(arrivals, shared, config.max_connections, config.grace));
 
         let managed = manager.join().await.map_err(io::Error::other);
-        // Whoever is still there serves nobody.
+        // A thread that is still there serves nobody.
         stop.halt();
         let listened = network.join().await.map_err(io::Error::other);
         let lines_lost = match ending {

@@ -1,4 +1,5 @@
-//! What hyper calls with each request: judges what needs no file, and asks a file processor the rest.
+//! Service that hyper calls with each request. It answers requests that need no file, and asks a file processor for
+//! the rest.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -32,7 +33,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        // Nobody here wants a body. What follows it is not believed: who sent it may see its end elsewhere.
+        // Nobody here wants a body. The bytes behind it are not believed, as their sender may see its end elsewhere.
         let is_last = !body.is_end_stream();
         drop(body);
         let record = self.logged.then(|| Box::new(Record::of_request(self.peer, &parts)));

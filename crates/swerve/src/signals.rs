@@ -13,7 +13,7 @@ const HANGUP: i32 = 1;
 /// Starts the thread that turns signals into orders.
 pub(crate) fn relay(stop: Stop) -> io::Result<()> {
     let (interrupt, terminate) = (signal::interrupt()?, signal::terminate()?);
-    // Whoever has the process ignore it (`nohup`) means it to outlive its terminal.
+    // A user who makes the process ignore it (`nohup`) means it to outlive its terminal.
     let hangup = if signal::is_ignored(HANGUP)? { None } else { Some(signal::listen(HANGUP)?) };
     drop(spawn(async move {
         for halts in [false, true] {

@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 /// context (path, attribute, `Location`), a colon and a quote included.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// What a request path names, relative to the served directory.
+/// Target of a request path, relative to the served directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// Only ordinary components; empty for the served directory itself.
@@ -59,8 +59,8 @@ impl Target {
         Ok(Target { path: OsString::from_vec(path).into(), directory })
     }
 
-    /// Whether any name on the path is hidden. What a link leads to does not count: whoever made
-    /// a link with a visible name has shown it.
+    /// Whether any name on the path is hidden. The target of a link does not count: the maker of a link with a
+    /// visible name has shown it.
     pub(crate) fn is_hidden(&self) -> bool {
         self.path.iter().enumerate().any(|(i, name)| is_hidden(i == 0, name.as_bytes()))
     }
@@ -91,7 +91,7 @@ pub(crate) fn can_be_asked_for(directory: &Path, name: &[u8], hidden: bool) -> b
     hidden || !is_hidden(directory.as_os_str().is_empty(), name)
 }
 
-/// A name that begins with a dot is hidden, but for the one that RFC 8615 gives to the top of a server.
+/// A name that begins with a dot is hidden, except for the one that RFC 8615 gives to the top of a server.
 fn is_hidden(at_top: bool, name: &[u8]) -> bool {
     name.starts_with(b".") && !(at_top && name == b".well-known")
 }

@@ -6,10 +6,10 @@
 //! and for nothing else: no request names its way out.)
 //!
 //! Invariant TREE-2: a call with [`Wait::Never`] waits for nothing, and one with [`Wait::OwnDisk`] for nothing
-//! but the disk of the served directory. So the former are for virtual processors. Three things see to it. A path
-//! is resolved by what memory holds (`RESOLVE_CACHED`); it does not leave the file system of the served directory
-//! (`RESOLVE_NO_XDEV`); and that one is known to answer by itself ([`is_own_disk`]), or every call needs
-//! [`Wait::Anything`]. A link, a mounted server, an automount: whatever the tree comes to hold
+//! but the disk of the served directory. So the former are for virtual processors. Three things see to it. A path is
+//! resolved from memory (`RESOLVE_CACHED`), and stays on the file system of the served directory (`RESOLVE_NO_XDEV`).
+//! That one is known to answer by itself ([`is_own_disk`]), or every call needs [`Wait::Anything`]. A link, a mounted
+//! server, an automount: whatever the tree comes to hold
 //! while it is served, these calls never touch it.
 
 use std::ffi::OsString;
@@ -103,7 +103,7 @@ impl Tree {
         Ok(Tree { root, canonical, is_own, hidden, links })
     }
 
-    /// What a relative path of ordinary names leads to: a regular file or a directory.
+    /// Target of a relative path of ordinary names: a regular file or a directory.
     pub(crate) fn look(&self, path: &Path, wait: Wait) -> Result<Found, Refusal> {
         if wait != Wait::Anything && !self.is_own {
             return Err(Refusal::Elsewhere);
@@ -148,8 +148,8 @@ impl Tree {
         beginnings.iter().find(|path| !stays(path)).unwrap_or(&path)
     }
 
-    /// The entries of a directory at `path` that come after one, in the order of a listing, and that a request could
-    /// name and might be served: as many as fit in `room` bytes, and whether there are more.
+    /// Entries of the directory at `path` behind a given one, in the order of a listing, that a request could name
+    /// and get. Returns as many as fit in `room` bytes, and whether there are more.
     pub(crate) fn entries(
         &self,
         directory: &Found,
@@ -193,7 +193,8 @@ impl Tree {
         Ok(first.into_sorted())
     }
 
-    /// What an entry of a directory at `path` is, or leads to. With [`Refusal::Elsewhere`]: [`Tree::look`] at it,
+    /// Kind of an entry of the directory at `path`, or of its target. With [`Refusal::Elsewhere`]: [`Tree::look`] at
+    /// it,
     /// with [`Wait::Anything`].
     pub(crate) fn look_at_entry(
         &self,
@@ -218,7 +219,7 @@ fn servable(found: Found) -> Result<Found, Refusal> {
     }
 }
 
-/// The first of many entries, in so much room.
+/// The first of many entries, in a bounded room.
 struct First {
     entries: std::collections::BinaryHeap<Entry>,
     used: usize,
@@ -227,7 +228,7 @@ struct First {
 }
 
 impl First {
-    /// What an entry takes beside its name, roughly.
+    /// Rough memory of an entry beside its name.
     const OVERHEAD: usize = 64;
 
     fn new(room: usize) -> First {

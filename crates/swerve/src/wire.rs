@@ -29,7 +29,7 @@ pub(crate) struct Wire {
     stream: TcpStream,
     /// Bytes that were read before hyper came.
     first: Bytes,
-    /// What the bytes that hyper has been given end in.
+    /// End of the bytes that hyper has been given.
     tail: Tail,
     meter: Arc<Meter>,
 }
@@ -161,7 +161,7 @@ pub(crate) fn last_word(stream: &TcpStream, word: &'static [u8]) {
     let _ = stream.shutdown(Shutdown::Write);
 }
 
-/// What can be read at once; empty at the end of the stream, `None` if there is nothing yet.
+/// Bytes that can be read at once: empty at the end of the stream, `None` if there are none yet.
 pub(crate) fn read_available(stream: &TcpStream) -> io::Result<Option<Bytes>> {
     let mut bytes = [0; AT_ONCE];
     match stream.try_read(&mut bytes) {

@@ -1,4 +1,4 @@
-//! File systems that do not answer: whoever asks for something else does not notice.
+//! File systems that do not answer: requests for anything else do not notice.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -57,7 +57,7 @@ fn files_that_hang_leave_the_others_alone() {
             // That which hangs when it is closed has been sent.
             assert!(matches!(reply.status, 503 | 504) || reply.body == CONTENT, "{}", reply.status);
         }
-        // And whoever asks again is told at once.
+        // And a further request is told at once.
         for mut client in ask_all(&served, 1) {
             client.reply(false);
         }
@@ -144,7 +144,7 @@ fn a_served_directory_that_may_hang() {
     }
 }
 
-/// A link in the tree that leads to another file system by way of the outside, and one inside to what hangs: a
+/// One link in the tree leads to another file system by way of the outside. Another one leads to a file that hangs. A
 /// listing does not wait long for them.
 #[test]
 fn a_listing_with_links_to_what_hangs() {

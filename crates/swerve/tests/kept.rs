@@ -1,6 +1,6 @@
 //! Files that are kept in memory: no answer is of what is no longer there, or no longer ours.
 //!
-//! A file is kept when it has been left alone for two seconds: for that, these tests wait.
+//! A file is kept when it has been left alone for two seconds, so these tests wait.
 
 mod common;
 
@@ -61,7 +61,7 @@ fn a_change_is_seen_soon() {
     }
 }
 
-/// What is written through a shared mapping shows in no time: only the first write to a clean page does.
+/// A write through a shared mapping changes no time, except for the first write to a clean page.
 #[test]
 fn what_is_written_through_a_mapping_is_seen() {
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};

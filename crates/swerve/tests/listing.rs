@@ -7,8 +7,7 @@ use std::fs;
 use common::{Client, LONG, MODES, Served, serve_with};
 use swerve::Mode;
 
-/// So many files that their page has more than 4 MB: each name is three times as long in a link, and five times
-/// in HTML.
+/// Enough files for a page of more than 4 MB. Each name is three times as long in a link, and five times in HTML.
 const FILES: usize = 2_000;
 
 fn name(i: usize) -> String {

@@ -182,7 +182,7 @@ fn a_slow_log_loses_nothing() {
     }
 }
 
-/// A disk that is full after so many bytes, until it is told otherwise.
+/// A disk that is full after this number of bytes, until it is told otherwise.
 struct Full {
     lines: Lines,
     room: usize,
@@ -207,7 +207,7 @@ impl Write for Full {
     }
 }
 
-/// What cannot be written is told, and is written when it can be: every line, whole and once.
+/// A failure to write is told, and the lines are written later: every line, whole and once.
 #[test]
 fn a_full_disk_costs_no_line() {
     for mode in MODES {
@@ -245,7 +245,7 @@ fn a_full_disk_costs_no_line() {
     }
 }
 
-/// What is lost since nobody takes it is told while it happens, and to the line.
+/// Lost lines are told while it happens, and counted to the line.
 #[test]
 fn what_a_stuck_log_loses_is_told() {
     /// Blocks until it is released, for good.

@@ -230,7 +230,7 @@ fn oversized_heads() {
         let status = std::str::from_utf8(&all[9..12]).unwrap();
         assert!(statuses.contains(&status) && !reset, "{status}, {}", &bytes[..60]);
     }
-    // What is long but not too long is fine.
+    // Long requests within the limit are fine.
     let fine = format!("x: {}\r\n", "x".repeat(8_000));
     assert_eq!(served.request("GET", "/", &fine).status, 200);
 }
@@ -270,7 +270,7 @@ fn slow_heads_time_out() {
         let served = serve_with(mode, |config| config.head_timeout = Duration::from_millis(300));
         let began = Instant::now();
         let mut client = served.connect();
-        // What is dribbled goes on with the path: never wrong, however late it is read.
+        // A dribbled request goes on with the path: never wrong, however late it is read.
         client.send("GET /");
         // Dribbling does not buy time.
         let mut stream = client.stream.try_clone().unwrap();
@@ -348,7 +348,7 @@ fn connections_that_are_not_kept_lose_no_answer() {
                 assert_eq!(client.rest(), (Vec::new(), false));
             }
         }
-        // Whoever connects has the time of a head, though connections are not kept.
+        // A client has the time of a head, though connections are not kept.
         let mut late = served.connect();
         std::thread::sleep(Duration::from_millis(100));
         late.ask("GET", "/a", "");
@@ -356,7 +356,7 @@ fn connections_that_are_not_kept_lose_no_answer() {
     }
 }
 
-/// What has been asked is answered, however short the patience.
+/// Requests are answered, however short the patience.
 #[test]
 fn what_was_asked_in_one_go_is_answered() {
     for mode in common::MODES {
@@ -424,7 +424,7 @@ fn a_body_ends_the_connection() {
     }
 }
 
-/// What RFC 9112 lets pass, or HTTP/1.0 did otherwise.
+/// Requests that RFC 9112 lets pass, or that HTTP/1.0 wrote otherwise.
 #[test]
 fn unusual_requests_that_are_none_the_worse() {
     let served = serve(Mode::Parasites);

@@ -1,4 +1,4 @@
-//! What is served is what is there, in both modes.
+//! The served bytes are those of the files, in both modes.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What can go wrong before there is a server.
+//! Failures before there is a server.
 
 mod common;
 

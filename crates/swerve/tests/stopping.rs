@@ -28,7 +28,7 @@ fn a_download_in_flight_is_finished() {
         let mut silent = served.connect();
 
         served.stop.ease();
-        // Who is owed nothing is let go at once; the port is closed.
+        // A client without an outstanding answer is let go at once, and the port is closed.
         assert!(idle.is_closed() && silent.is_closed());
         let until = Instant::now() + common::LONG;
         while TcpStream::connect(served.addr).is_ok() {
@@ -313,7 +313,7 @@ fn stalled_downloads_hold_up_nobody() {
         }
         assert_eq!(served.get("/a").text(), "a");
         assert!(served.get("/large").body == content);
-        // Who was stalled can go on.
+        // A stalled client can go on.
         let mut last = held.pop().unwrap();
         let (body, reset) = {
             last.shut_our_side();

@@ -6,7 +6,7 @@ use super::*;
 
 /// Longer than anything here takes, on any machine.
 const LONG: Duration = Duration::from_secs(300);
-/// What a call that hangs is given.
+/// Time limit of a call that hangs.
 const SHORT: Duration = Duration::from_millis(20);
 
 fn on_a_machine<T: Send>(body: impl Future<Output = T> + Send) -> T {
@@ -52,7 +52,7 @@ fn a_file_that_hangs_leaves_the_others_theirs() {
             assert_eq!(hangs(&disk, &place, "hung", &hang).await, Err(Unanswered::Crowded));
             assert_eq!(answers(&disk, &place, "healthy").await, Ok(7));
         }
-        // What hung comes back, and so do its threads.
+        // A hung call comes back, and so do its threads.
         drop(hang);
         assert_eq!(answers(&disk, &place, "hung").await, Ok(7));
     });

@@ -117,7 +117,7 @@ fn a_cut_page_shows_the_first() {
     }
 }
 
-/// What another file system does not say in time is not shown; what the directory itself says is.
+/// Details of another file system that come too late are not shown; those of the directory itself are.
 #[test]
 fn what_is_not_seen_in_time() {
     let (dir, tree) = tree(&[b"a", b"b"], &["d"]);

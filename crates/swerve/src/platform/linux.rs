@@ -19,7 +19,7 @@ const TRIES: usize = 16;
 /// How files are opened. A pipe that took the file's place must not be waited for.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 
-/// What a path led to when it was looked at: held, and not opened (`O_PATH`).
+/// Target of a path when it was looked at: held, and not opened (`O_PATH`).
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) kind: FileType,

@@ -1,8 +1,8 @@
 //! The facade to what differs between systems: looking beneath a directory, opening what was found, and
 //! reading without waiting for a disk. The only folder of the crate with `cfg` on systems.
 //!
-//! A path is *looked at* first ([`Found`]) and opened afterwards: to open a named pipe lets its writer go on,
-//! and to open a device can do anything, so neither is opened in order to learn what it is.
+//! A path is *looked at* first ([`Found`]) and opened afterwards. To open a named pipe lets its writer go on, and to
+//! open a device can do anything. So neither is opened in order to learn its kind.
 
 pub(crate) mod walk;
 
@@ -19,7 +19,7 @@ pub(crate) use other::{Found, is_own_disk, look_beneath, read_now};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-/// What a call may wait for.
+/// Waits that a call may make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// Nothing: only what memory holds of the served directory's own file system.

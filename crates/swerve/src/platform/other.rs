@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::{Links, NotFound, Wait};
 use crate::identity::Identity;
 
-/// What a path led to when it was looked at.
+/// Target of a path when it was looked at.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) kind: FileType,

@@ -9,9 +9,9 @@ use rustix::io::Errno;
 
 use super::Found;
 
-/// Looks at `path` beneath `root`. Every component has to be an ordinary name, and none may be a
-/// symbolic link at the moment it is looked at: each is looked up in the directory that was opened
-/// before it, so replacing one by a link in the meantime gains nothing.
+/// Looks at `path` beneath `root`. Every component has to be an ordinary name, and none may be a symbolic link when
+/// it is looked at. Each is looked up in the directory that was opened before it. So it gains nothing to replace one
+/// by a link in the meantime.
 pub(crate) fn look(root: BorrowedFd<'_>, path: &Path) -> Result<Found, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::DIRECTORY;
     let mut at: Option<OwnedFd> = None;

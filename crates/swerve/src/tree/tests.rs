@@ -97,7 +97,7 @@ fn what_is_on_our_own_disk_needs_nothing_else() {
     assert!(tree.is_own, "this test wants a temporary directory on a disk");
     for path in ["", "file", "sub/file", "link", "sub/up"] {
         tree.look(Path::new(path), Wait::OwnDisk).unwrap();
-        // What memory holds today it may lose tomorrow.
+        // Memory may lose tomorrow the data of today.
         let quick = tree.look(Path::new(path), Wait::Never);
         assert!(matches!(quick, Ok(_) | Err(Refusal::WouldWait)), "{path}: {quick:?}");
     }
@@ -113,8 +113,8 @@ fn what_is_on_our_own_disk_needs_nothing_else() {
     assert_eq!(tree.way_out(Path::new("out-and-in")), Path::new("out-and-in"));
 }
 
-/// TREE-2: what is mounted beneath the served directory is elsewhere, and so is everything if the served directory
-/// itself is not known to lie on a disk of this machine (`/proc` stands for a server here).
+/// TREE-2: a mount beneath the served directory is elsewhere. So is everything, if the served directory itself is not
+/// known to lie on a disk of this machine (`/proc` stands for a server here).
 #[cfg(target_os = "linux")]
 #[test]
 fn another_file_system_is_not_touched_without_leave() {
@@ -137,14 +137,14 @@ fn another_file_system_is_not_touched_without_leave() {
     system.open(&found, Path::new("proc/version")).unwrap();
 }
 
-/// A writer that waits for a reader would be let go by a reader that opens the pipe to see what it is.
+/// A reader that opens a pipe to learn its kind would let a waiting writer go.
 #[test]
 fn a_pipe_is_not_opened() {
     use rustix::fs::{Mode, OFlags, open as open_file};
     let Place { dir, tree } = &place();
     let pipe = dir.path().join("in/pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    // Who would write, and does not wait, is told at every moment whether anybody reads.
+    // A writer that does not wait is told at every moment whether anybody reads.
     let is_read = || open_file(&pipe, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).is_ok();
     let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
     let was_read = thread::scope(|scope| {
@@ -168,7 +168,7 @@ fn a_pipe_is_not_opened() {
     assert!(!was_read, "the pipe was opened");
 }
 
-/// What was looked at is what is opened, whatever its path leads to by then.
+/// The file that was looked at is opened, whatever its path leads to by then.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_was_found_is_what_is_opened() {

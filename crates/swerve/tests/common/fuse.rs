@@ -1,5 +1,5 @@
-//! A file server of our own, in this process, some of whose files hang: a FUSE file system that
-//! answers what it likes. Needs `/dev/fuse` and the right to mount.
+//! A file server of our own, in this process, with some files that hang: a FUSE file system. Needs `/dev/fuse` and
+//! the right to mount.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 /// Without it the kernel lets a look-up that hangs hold up all others in its directory.
 const PARALLEL_LOOKUPS: u32 = 1 << 18;
 
-/// What is asked of it, by FUSE's numbers.
+/// Requests, by FUSE's numbers.
 const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
