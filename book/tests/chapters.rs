@@ -1,5 +1,5 @@
-//! What the compiler does not see of the chapters: links, paths, names of
-//! tests, and code that stands in a file of its own.
+//! Checks of the chapters beyond the compiler's: links, paths, names of tests, and code that stands in a file of its
+//! own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -54,7 +54,7 @@ fn prose(text: &str) -> String {
     prose
 }
 
-/// What mdBook makes of a heading.
+/// Anchor that mdBook makes of a heading.
 fn anchor(heading: &str) -> String {
     let heading = heading.trim().to_lowercase();
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '_' | '-'));
@@ -72,7 +72,7 @@ fn links(prose: &str) -> Vec<&str> {
     prose.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()).collect()
 }
 
-/// What stands in single backticks.
+/// Text in single backticks.
 fn spans(prose: &str) -> Vec<&str> {
     prose.split("\n\n").flat_map(|paragraph| paragraph.split('`').skip(1).step_by(2)).collect()
 }
@@ -109,8 +109,8 @@ fn every_chapter_is_in_the_summary_once_and_is_tested() {
     }
 }
 
-/// All Rust of the book runs: as a documentation test, or, if it is marked
-/// `ignore`, in a file of tests, or in an example that CI runs, where it stands word by word.
+/// All Rust of the book runs, mostly as documentation tests. A block that is marked `ignore` stands word by word in a
+/// file of tests, or in an example that CI runs.
 #[test]
 fn what_is_ignored_stands_in_a_test() {
     let mut tests = fs::read_to_string(root().join("book/tests/exploring.rs")).unwrap();

@@ -21,7 +21,7 @@
 //! - a connection chooses between its client, the order to stop, and the time at which patience ends;
 //! - the file processor sends each chunk of a large file by rendezvous, so it is never more than one
 //!   chunk ahead of the client, and learns from the same send that the client has left;
-//! - whoever needs a disk or a file server chooses between its answer and the time at which patience ends;
+//! - a request that needs a disk or a file server chooses between the answer and the time at which patience ends;
 //! - the logger, when it has gathered as much as it may, no longer chooses to receive: posts wait, and in the
 //!   end connections. When the log's reader has stalled for a while, records are lost, and that is told.
 //!
