@@ -3,9 +3,12 @@
 //! A step is a script in `ci/` that also runs alone; a task is one step or several. What is here
 //! only gets the machine ready, calls the steps in order, and says how they went.
 
+mod floors;
+mod source;
 mod steps;
 mod system;
 
+use std::path::Path;
 use std::process::ExitCode;
 use steps::Step;
 
@@ -14,7 +17,8 @@ The tasks of this workspace. Each runs scripts of ci/, which also run alone.
 
   cargo xtask test [ARGS]     all tests; ARGS go to `cargo test`
   cargo xtask ci [STEP..]     all that continuous integration checks, or only these steps of it:
-                              fmt clippy docs test mpi loom examples smoke
+                              fmt floors clippy docs test mpi loom examples smoke
+  cargo xtask floors [..]     which imports of the core run upwards: --list, --circles, --record
   cargo xtask loom [MODEL..]  the loom models, or those with MODEL in their names
                               (LOOM_MAX_PREEMPTIONS=3 searches further)
   cargo xtask miri [FILE..]   the tests under Miri, where there is one, or only these test files
@@ -27,12 +31,19 @@ Missing system packages and toolchain components are installed where that is pos
 ";
 
 /// What continuous integration checks, cheap and telling steps first.
-const CI: [&str; 8] = ["fmt", "clippy", "docs", "test", "mpi", "loom", "examples", "smoke"];
+const CI: [&str; 9] = ["fmt", "floors", "clippy", "docs", "test", "mpi", "loom", "examples", "smoke"];
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let task = args.next();
     let rest: Vec<String> = args.collect();
+    let ruler: Option<fn(&Path, &[String]) -> Result<(), String>> = match task.as_deref() {
+        Some("floors") => Some(floors::main),
+        _ => None,
+    };
+    if let Some(ruler) = ruler {
+        return exit(ruler(steps::root(), &rest));
+    }
     let plan = match task.as_deref() {
         Some("ci") => ci(rest),
         Some(task @ ("test" | "loom" | "miri" | "zenoh" | "stress" | "bench")) => {
@@ -49,6 +60,10 @@ fn main() -> ExitCode {
         system::make_ready(needs(&["fmt", "zenoh"]), needs(&["clippy", "zenoh"]))?;
         steps::run(&plan)
     });
+    exit(outcome)
+}
+
+fn exit(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {

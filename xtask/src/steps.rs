@@ -84,7 +84,7 @@ fn forget_xtask(command: &mut Command) {
     }
 }
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root of the workspace")
 }
 
