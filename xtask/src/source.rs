@@ -346,6 +346,94 @@ fn path_before(code: &[Token], end: usize) -> Option<String> {
     }
 }
 
+/// One import of a `use` declaration; one without a name is a glob.
+pub(crate) struct Leaf {
+    pub(crate) path: Vec<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) line: usize,
+}
+
+/// The imports of the tree that stands between `use` and `;`.
+pub(crate) fn leaves(tree: &[Token]) -> Vec<Leaf> {
+    let mut found = Vec::new();
+    branch(&[], tree, &mut found);
+    found
+}
+
+fn branch(prefix: &[String], tree: &[Token], found: &mut Vec<Leaf>) {
+    let mut path = prefix.to_vec();
+    let mut at = 0;
+    while at < tree.len() {
+        let token = &tree[at];
+        if token.is("{") {
+            let end = group(tree, at);
+            let mut depth = 0;
+            let parts = tree[at + 1..end - 1].split(|token| {
+                depth += i32::from(token.is("{")) - i32::from(token.is("}"));
+                depth == 0 && token.is(",")
+            });
+            parts.filter(|part| !part.is_empty()).for_each(|part| branch(&path, part, found));
+            return;
+        }
+        if token.is("*") {
+            found.push(Leaf { path, name: None, line: token.line });
+            return;
+        }
+        if token.is("as") {
+            break;
+        }
+        // `{self}` names the module itself.
+        let is_itself = token.is("self") && !path.is_empty();
+        if token.kind == Kind::Ident && !is_itself {
+            path.push(token.text.to_owned());
+        }
+        at += 1;
+    }
+    let Some(last) = tree.last().filter(|_| !path.is_empty()) else { return };
+    let renamed = (at < tree.len()).then(|| last.text.to_owned());
+    let name = renamed.or_else(|| path.last().cloned());
+    found.push(Leaf { path, name, line: last.line });
+}
+
+/// A file of a crate, and the module that it is.
+pub(crate) struct Member {
+    pub(crate) module: Vec<String>,
+    /// Relative to the root of the crate.
+    pub(crate) file: String,
+    pub(crate) text: String,
+}
+
+/// The files of the crate that begins with `entry` in `root`, without those for tests or models alone.
+pub(crate) fn members(root: &Path, entry: &str) -> Result<Vec<Member>, String> {
+    let mut found = Vec::new();
+    let mut waiting = vec![(Vec::new(), entry.to_owned())];
+    while let Some((module, file)) = waiting.pop() {
+        let text = read(&root.join(&file))?;
+        for child in declared(&shipped(&tokens(&text))) {
+            let mut path = module.clone();
+            path.push(child.name);
+            let file = locate(root, &file, &path, child.path.as_deref())?;
+            waiting.push((path, file));
+        }
+        found.push(Member { module, file, text });
+    }
+    Ok(found)
+}
+
+/// The file of the module `path`, which `parent` declares.
+fn locate(root: &Path, parent: &str, path: &[String], given: Option<&str>) -> Result<String, String> {
+    let candidates = match given {
+        Some(given) => vec![match parent.rsplit_once('/') {
+            Some((folder, _)) => format!("{folder}/{given}"),
+            None => given.to_owned(),
+        }],
+        None => vec![format!("{}.rs", path.join("/")), format!("{}/mod.rs", path.join("/"))],
+    };
+    let found = candidates.iter().find(|file| root.join(file).is_file());
+    let name = path.join("::");
+    found.cloned().ok_or_else(|| format!("{parent} declares {name}, and there is no {}", candidates[0]))
+}
+
 /// The files below `folder` whose names end with one of `endings`, in order; `skip` names folders to leave out.
 pub(crate) fn files(folder: &Path, endings: &[&str], skip: &[&str]) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Who imports whom in one crate: files, and for each the files whose items it names.
+//! The imports of one crate: its files, and for each file the others whose items it names.
 //!
 //! A path is followed through re-exports to the file that defines the item. An import of a module is
 //! no import by itself: the paths that begin with it are.
@@ -24,35 +24,11 @@ pub(crate) struct Imports {
 /// Reads the crate whose `lib.rs` lies in `root`, without what is compiled for tests or models alone.
 pub(crate) fn read(root: &Path) -> Result<Imports, String> {
     let mut tree = Tree::default();
-    let mut waiting = vec![(Vec::new(), "lib.rs".to_owned())];
-    while let Some((module, file)) = waiting.pop() {
-        let text = source::read(&root.join(&file))?;
-        let all = source::tokens(&text);
-        let code = source::shipped(&all);
-        for child in source::declared(&code) {
-            let mut path = module.clone();
-            path.push(child.name.clone());
-            let found = locate(root, &file, &path, child.path.as_deref())?;
-            waiting.push((path, found));
-        }
-        tree.add(&module, file, &code);
+    for member in source::members(root, "lib.rs")? {
+        let all = source::tokens(&member.text);
+        tree.add(&member.module, member.file, &source::shipped(&all));
     }
     Ok(tree.imports())
-}
-
-/// The file of the module `path`, which `parent` declares.
-fn locate(root: &Path, parent: &str, path: &[String], given: Option<&str>) -> Result<String, String> {
-    let candidates = match given {
-        Some(given) => vec![match parent.rsplit_once('/') {
-            Some((folder, _)) => format!("{folder}/{given}"),
-            None => given.to_owned(),
-        }],
-        None => vec![format!("{}.rs", path.join("/")), format!("{}/mod.rs", path.join("/"))],
-    };
-    let found = candidates.iter().find(|file| root.join(file).is_file());
-    found
-        .cloned()
-        .ok_or_else(|| format!("{parent} declares {}, and there is no {}", path.join("::"), candidates[0]))
 }
 
 #[derive(Default)]
@@ -67,7 +43,7 @@ struct Tree {
 struct Module {
     path: Vec<String>,
     file: usize,
-    /// What `use` brings in, by the name it gets here.
+    /// The paths of `use` declarations, by the name that each gives here.
     names: HashMap<String, Vec<Vec<String>>>,
     globs: Vec<Vec<String>>,
     items: HashSet<String>,
@@ -183,7 +159,7 @@ impl Tree {
         self.by_path.get(&path).copied()
     }
 
-    /// What `path`, as it is written in `module`, leads to. Nothing, if that is outside the crate.
+    /// The target of `path` as it is written in `module`; nothing, if it lies outside the crate.
     fn resolve(&self, module: &Module, path: &[String], depth: usize) -> Option<Target> {
         if depth > 20 {
             return None;
@@ -247,7 +223,7 @@ impl Tree {
         Some(through.into_iter().next().unwrap_or(Target::Item(here.file)))
     }
 
-    /// What `module` itself calls `name`.
+    /// The target of `name` in `module` itself.
     fn named(&self, module: usize, name: &String) -> Option<Target> {
         let here = &self.modules[module];
         let has =
@@ -260,7 +236,7 @@ impl Module {
     /// Reads the tree of a `use` declaration.
     fn import(&mut self, tree: &[Token], is_export: bool) {
         let kind = if is_export { Mentioned::Export } else { Mentioned::Use };
-        for leaf in leaves(tree) {
+        for leaf in source::leaves(tree) {
             let mention = |kind| Mention { path: leaf.path.clone(), line: leaf.line, kind };
             match leaf.name {
                 Some(name) => {
@@ -303,54 +279,6 @@ impl Module {
         }
         end - at
     }
-}
-
-/// One import of a `use` declaration; one without a name is a glob.
-struct Leaf {
-    path: Vec<String>,
-    name: Option<String>,
-    line: usize,
-}
-
-fn leaves(tree: &[Token]) -> Vec<Leaf> {
-    let mut found = Vec::new();
-    branch(&[], tree, &mut found);
-    found
-}
-
-fn branch(prefix: &[String], tree: &[Token], found: &mut Vec<Leaf>) {
-    let mut path = prefix.to_vec();
-    let mut at = 0;
-    while at < tree.len() {
-        let token = &tree[at];
-        if token.is("{") {
-            let end = source::group(tree, at);
-            let mut depth = 0;
-            let parts = tree[at + 1..end - 1].split(|token| {
-                depth += i32::from(token.is("{")) - i32::from(token.is("}"));
-                depth == 0 && token.is(",")
-            });
-            parts.filter(|part| !part.is_empty()).for_each(|part| branch(&path, part, found));
-            return;
-        }
-        if token.is("*") {
-            found.push(Leaf { path, name: None, line: token.line });
-            return;
-        }
-        if token.is("as") {
-            break;
-        }
-        // `{self}` names the module itself.
-        let is_itself = token.is("self") && !path.is_empty();
-        if token.kind == Kind::Ident && !is_itself {
-            path.push(token.text.to_owned());
-        }
-        at += 1;
-    }
-    let Some(last) = tree.last().filter(|_| !path.is_empty()) else { return };
-    let renamed = (at < tree.len()).then(|| last.text.to_owned());
-    let name = renamed.or_else(|| path.last().cloned());
-    found.push(Leaf { path, name, line: last.line });
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub(crate) fn main(root: &Path, args: &[String]) -> Result<(), String> {
     }
 }
 
-/// What breaks the rules: each with the line that says so.
+/// The breaches of the rules: each with the line that names it.
 struct Found {
     entries: BTreeMap<Entry, String>,
     files: usize,
