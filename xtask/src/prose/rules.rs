@@ -75,9 +75,8 @@ impl Rules {
         if self.long > 0 && spoken.len() > self.long {
             mark("long", format!("{} words", spoken.len()));
         }
-        if spoken.first().is_some_and(|first| self.who.contains(*first))
-            && !sentence.trim_end().ends_with('?')
-        {
+        let is_claim = sentence.starts_with(char::is_uppercase) && !sentence.trim_end().ends_with('?');
+        if is_claim && spoken.first().is_some_and(|first| self.who.contains(*first)) {
             mark("who", String::new());
         }
         let clauses = spoken.iter().filter(|word| self.clause.1.contains(**word)).count();
@@ -154,6 +153,7 @@ mod tests {
         assert_eq!(kinds("Who holds the lock wakes the next one."), "who");
         assert_eq!(kinds("The owner of the lock wakes the next one."), "");
         assert_eq!(kinds("What does it cost?"), "");
+        assert_eq!(kinds("what it checks"), "");
     }
 
     #[test]
