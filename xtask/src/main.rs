@@ -2,7 +2,7 @@
 //!
 //! A step is a script in `ci/` that also runs alone; a task is one step or several. This program
 //! gets the machine ready, calls the steps in order, and says how they went.
-//! The rulers measure the tree itself: the modules `floors`, `shape` and `prose`.
+//! The rulers measure the tree itself: the modules `floors`, `shape`, `prose` and `walk`.
 
 mod floors;
 mod prose;
@@ -10,6 +10,7 @@ mod shape;
 mod source;
 mod steps;
 mod system;
+mod walk;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ The tasks of this workspace. Each runs scripts of ci/, which also run alone.
   cargo xtask floors [..]     which imports of the core run upwards: --list, --circles, --record
   cargo xtask shape [..]      sizes, public names and prose, beside the record: --list, --prose, --record
   cargo xtask prose [PATH..]  sentences to look at, counted by area; --list and --most N print them
+  cargo xtask walk TRIP       the files and functions that a trip passes: message choice spawn cluster object
   cargo xtask loom [MODEL..]  the loom models, or those with MODEL in their names
                               (LOOM_MAX_PREEMPTIONS=3 searches further)
   cargo xtask miri [FILE..]   the tests under Miri, where there is one, or only these test files
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     let ruler: Option<Ruler> = match task.as_deref() {
         Some("floors") => Some(floors::main),
         Some("shape") => Some(shape::main),
+        Some("walk") => Some(walk::main),
         Some("prose") => Some(prose::main),
         _ => None,
     };

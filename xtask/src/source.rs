@@ -262,6 +262,22 @@ pub(crate) fn group(code: &[Token], open: usize) -> usize {
     code.len()
 }
 
+/// The index after the body of the function at `at`; nothing for one without a body.
+pub(crate) fn body(code: &[Token], at: usize) -> Option<usize> {
+    let mut next = at;
+    while next < code.len() {
+        if code[next].is("{") {
+            return Some(group(code, next));
+        }
+        if code[next].is(";") {
+            return None;
+        }
+        // An array in a signature holds a `;` too.
+        next = if code[next].is("(") || code[next].is("[") { group(code, next) } else { next + 1 };
+    }
+    None
+}
+
 fn nesting(token: &Token) -> i32 {
     match token.text {
         "(" | "[" | "{" if token.kind == Kind::Punct => 1,

@@ -118,7 +118,8 @@ fn top(file: &str) -> &str {
     file.split('/').next().unwrap_or(file).trim_end_matches(".rs")
 }
 
-fn floor(file: &str) -> Result<u32, String> {
+/// The floor of a file of the core.
+pub(crate) fn floor(file: &str) -> Result<u32, String> {
     let found = FLOORS.iter().find(|(_, folders)| folders.contains(&top(file)));
     found.map(|(floor, _)| *floor).ok_or_else(|| {
         format!(

@@ -66,7 +66,7 @@ impl Sizes {
         for (at, token) in code.iter().enumerate() {
             let Some(name) = code.get(at + 1).filter(|name| name.kind == Kind::Ident) else { continue };
             if token.is("fn") {
-                let Some(end) = body(&code, at) else { continue };
+                let Some(end) = source::body(&code, at) else { continue };
                 let lines = code[end - 1].last - token.line + 1;
                 if lines > FUNCTION_LINES {
                     self.functions.push(large(lines, token, name));
@@ -82,22 +82,6 @@ impl Sizes {
     }
 }
 
-/// The index after the body of the function at `at`; nothing for one without a body.
-fn body(code: &[Token], at: usize) -> Option<usize> {
-    let mut next = at;
-    while next < code.len() {
-        if code[next].is("{") {
-            return Some(source::group(code, next));
-        }
-        if code[next].is(";") {
-            return None;
-        }
-        // An array in a signature holds a `;` too.
-        next = if code[next].is("(") || code[next].is("[") { source::group(code, next) } else { next + 1 };
-    }
-    None
-}
-
 struct Fields {
     all: usize,
     public: usize,
@@ -105,7 +89,7 @@ struct Fields {
 
 fn fields(code: &[Token], at: usize) -> Fields {
     let mut fields = Fields { all: 0, public: 0 };
-    let Some(end) = body(code, at) else { return fields };
+    let Some(end) = source::body(code, at) else { return fields };
     let open = (at..end).find(|&i| code[i].is("{")).expect("the body has a brace");
     let mut depth = 0;
     for i in open..end {
