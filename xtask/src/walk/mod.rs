@@ -36,7 +36,7 @@ Counts the files and functions that a trip passes in steady state, and prints th
   message   a message from thread to thread, and one back
   choice    a choice between two channels, and the message that ends it
   spawn     a thread is spawned, and its value awaited
-  cluster   a message from process to process, and one back
+  cluster   a message from process to process of one machine, and one back
   object    two calls of an object that nobody else is in
 
   --files   prints the files alone
@@ -53,20 +53,16 @@ pub(crate) fn main(root: &Path, args: &[String]) -> Result<(), String> {
         return Err(format!("no trip is called `{trip}`\n\n{HELP}"));
     }
     let program = build(root)?;
-    let profiles = travel(root, &program, trip)?;
+    let profile = travel(root, &program, trip)?;
     let read = |path: &Path| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
-    let mut functions = coverage::functions(&read(&program)?)?;
+    let counts = coverage::counts(&read(&profile)?)?;
+    let mut entries: BTreeMap<(String, usize), u64> = BTreeMap::new();
     // A unit of code generation that has a copy of a function may describe it again.
     let mut described = BTreeSet::new();
-    functions.retain(|function| described.insert((function.name, function.hash)));
-    let mut entries: BTreeMap<(String, usize), u64> = BTreeMap::new();
-    for profile in &profiles {
-        let counts = coverage::counts(&read(profile)?)?;
-        for function in &functions {
-            if let Some(counts) = counts.get(&(function.name, function.hash)) {
-                let place = place(root, function);
-                *entries.entry(place).or_default() += function.entries(counts);
-            }
+    for function in coverage::functions(&read(&program)?)? {
+        let name = (function.name, function.hash);
+        if let Some(counts) = counts.get(&name).filter(|_| described.insert(name)) {
+            *entries.entry(place(root, &function)).or_default() += function.entries(counts);
         }
     }
     let passed = passed(root, entries)?;
@@ -100,11 +96,10 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     // Optimised code keeps a counter in a register while a loop runs, so a count in the middle would lack it.
     cargo.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
     cargo.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
-    // Build scripts and macros are instrumented too, and write profiles where they run.
-    cargo.env("LLVM_PROFILE_FILE", target.join("build-%p.profraw"));
+    // Build scripts and macros are instrumented too; their profiles are of no use.
+    cargo.env("LLVM_PROFILE_FILE", "/dev/null");
     steps::forget_xtask(&mut cargo);
     let status = cargo.status().map_err(|error| format!("cargo did not start: {error}"))?;
-    remove_profiles(&target)?;
     if status.success() {
         Ok(target.join("release/chanter-walk"))
     } else {
@@ -112,43 +107,17 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     }
 }
 
-fn profiles(target: &Path) -> Result<Vec<PathBuf>, String> {
-    source::files(target, &[".profraw"], &["release", "debug"])
-}
-
-fn remove_profiles(target: &Path) -> Result<(), String> {
-    for profile in profiles(target)? {
-        std::fs::remove_file(&profile).map_err(|error| format!("{}: {error}", profile.display()))?;
-    }
-    Ok(())
-}
-
-/// Runs the trip, and returns the profiles of its processes.
-fn travel(root: &Path, program: &Path, trip: &str) -> Result<Vec<PathBuf>, String> {
-    let target = root.join(TARGET);
-    let mut command = if trip == "cluster" {
-        let mut launch = Command::new("cargo");
-        launch.args(["run", "--quiet", "--package", "chanter-cli", "--"]);
-        launch.args(["launch", "-n", "2", "--no-prefix", "--timeout", "300"]).arg(program);
-        steps::forget_xtask(&mut launch);
-        launch
-    } else {
-        Command::new(program)
-    };
-    command.arg(trip).current_dir(root).env("LLVM_PROFILE_FILE", target.join("trip-%p.profraw"));
+/// Runs the trip, and returns the profile that it left.
+fn travel(root: &Path, program: &Path, trip: &str) -> Result<PathBuf, String> {
+    let profile = root.join(TARGET).join(format!("{trip}.profraw"));
+    let mut command = Command::new(program);
+    command.arg(trip).current_dir(root).env("LLVM_PROFILE_FILE", &profile).stdin(Stdio::null());
     // The profiler remarks at the end that it has written already, so this is shown only after a failure.
-    let output =
-        command.stdin(Stdio::null()).output().map_err(|error| format!("{trip} did not start: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("{trip}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
+    let output = command.output().map_err(|error| format!("{trip} did not start: {error}"))?;
+    if output.status.success() {
+        return Ok(profile);
     }
-    let found = profiles(&target)?;
-    let wanted = if trip == "cluster" { 2 } else { 1 };
-    if found.len() == wanted {
-        Ok(found)
-    } else {
-        Err(format!("{trip} left {} profiles, not {wanted}", found.len()))
-    }
+    Err(format!("{trip}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
 }
 
 /// The file of a function, relative to the root, and its line.
