@@ -1,11 +1,18 @@
 //! The tasks of this workspace: `cargo xtask help`.
 //!
-//! A step is a script in `ci/` that also runs alone; a task is one step or several. This program gets the machine
-//! ready, calls the steps in order, and says how they went.
+//! A step is a script in `ci/` that also runs alone; a task is one step or several. This program
+//! gets the machine ready, calls the steps in order, and says how they went.
+//! The rulers measure the tree itself: the modules `floors`, `shape`, `prose` and `walk`.
 
+mod floors;
+mod prose;
+mod shape;
+mod source;
 mod steps;
 mod system;
+mod walk;
 
+use std::path::Path;
 use std::process::ExitCode;
 use steps::Step;
 
@@ -14,7 +21,11 @@ The tasks of this workspace. Each runs scripts of ci/, which also run alone.
 
   cargo xtask test [ARGS]     all tests; ARGS go to `cargo test`
   cargo xtask ci [STEP..]     all that continuous integration checks, or only these steps of it:
-                              fmt clippy docs test mpi loom examples smoke
+                              fmt floors shape clippy docs test mpi loom examples smoke
+  cargo xtask floors [..]     which imports of the core run upwards: --list, --circles, --record
+  cargo xtask shape [..]      sizes, public names and prose, beside the record: --list, --prose, --record
+  cargo xtask prose [PATH..]  sentences to look at, counted by area; --list and --most N print them
+  cargo xtask walk TRIP       the files and functions that a trip passes: message choice spawn cluster object
   cargo xtask loom [MODEL..]  the loom models, or those with MODEL in their names
                               (LOOM_MAX_PREEMPTIONS=3 searches further)
   cargo xtask miri [FILE..]   the tests under Miri, where there is one, or only these test files
@@ -26,13 +37,27 @@ The tasks of this workspace. Each runs scripts of ci/, which also run alone.
 Missing system packages and toolchain components are installed where that is possible.
 ";
 
-/// Steps of continuous integration, cheap and telling ones first.
-const CI: [&str; 8] = ["fmt", "clippy", "docs", "test", "mpi", "loom", "examples", "smoke"];
+/// The steps of continuous integration, cheap and telling steps first.
+const CI: [&str; 10] =
+    ["fmt", "floors", "shape", "clippy", "docs", "test", "mpi", "loom", "examples", "smoke"];
+
+/// A task that measures the tree; it gets the root of the workspace and its arguments.
+type Ruler = fn(&Path, &[String]) -> Result<(), String>;
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let task = args.next();
     let rest: Vec<String> = args.collect();
+    let ruler: Option<Ruler> = match task.as_deref() {
+        Some("floors") => Some(floors::main),
+        Some("shape") => Some(shape::main),
+        Some("walk") => Some(walk::main),
+        Some("prose") => Some(prose::main),
+        _ => None,
+    };
+    if let Some(ruler) = ruler {
+        return exit(ruler(steps::root(), &rest));
+    }
     let plan = match task.as_deref() {
         Some("ci") => ci(rest),
         Some(task @ ("test" | "loom" | "miri" | "zenoh" | "stress" | "bench")) => {
@@ -49,6 +74,10 @@ fn main() -> ExitCode {
         system::make_ready(needs(&["fmt", "zenoh"]), needs(&["clippy", "zenoh"]))?;
         steps::run(&plan)
     });
+    exit(outcome)
+}
+
+fn exit(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {

@@ -71,7 +71,7 @@ fn line(name: &str, time: Option<Duration>, passed: bool) -> String {
 
 /// `cargo run` describes the package xtask in the environment. A step's own cargo must not see
 /// it, or it would find that the environment of its build scripts had changed, and rebuild.
-fn forget_xtask(command: &mut Command) {
+pub(crate) fn forget_xtask(command: &mut Command) {
     for (key, _) in std::env::vars_os() {
         let describes_xtask = key.to_str().is_some_and(|key| {
             ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"]
@@ -84,7 +84,7 @@ fn forget_xtask(command: &mut Command) {
     }
 }
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root of the workspace")
 }
 

@@ -1,4 +1,4 @@
-//! Tools that the steps need from the machine: found, installed where we may, or asked for by name.
+//! The programs that the steps need from the machine: found, installed where we may, or asked for by name.
 
 use std::process::{Command, Stdio};
 
