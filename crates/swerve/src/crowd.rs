@@ -64,6 +64,12 @@ impl Presence {
         self.note(Note::Look);
     }
 
+    /// The manager: asks it to leave.
+    pub(crate) fn ask_to_leave(&self) {
+        // Full: it has been asked before, and has yet to hear of it.
+        let _ = self.ask.try_send(());
+    }
+
     fn note(&self, note: Note) {
         // A mailbox is never full, and nobody minds when the manager has gone.
         let _ = self.notes.try_send(note);
@@ -169,8 +175,7 @@ impl Crowd {
             if *idle_since == Some(since) {
                 *idle_since = None;
                 drop(idle_since);
-                // Full: it has been asked before, and has yet to hear of it.
-                let _ = presence.ask.try_send(());
+                presence.ask_to_leave();
                 return true;
             }
         }
