@@ -98,8 +98,8 @@ pub struct Config {
     pub stall_timeout: Duration,
     /// How long requests in flight may go on after the order to stop.
     pub grace: Duration,
-    /// How many connections to hold at once, one at least. When there are so many, a newcomer takes the place of the one
-    /// that has been without a request for longest; if none is, it waits, and others wait in the kernel's queue.
+    /// How many connections to hold at once, one at least. In a full server a newcomer takes the place of the connection
+    /// that has been idle for longest. If none is idle, the newcomer waits, and others wait in the kernel's queue.
     pub max_connections: usize,
     /// How many bytes of small files to keep in memory, at most. 0: none is kept.
     pub kept_bytes: u64,

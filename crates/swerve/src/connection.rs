@@ -12,10 +12,10 @@ use chanter::io::TcpStream;
 use chanter::prelude::*;
 use hyper::server::conn::http1;
 
-use crate::crowd::Presence;
 use crate::files::FileProcessor;
 use crate::logger::Log;
 use crate::meter::{Meter, Overdue, Patience, Watch};
+use crate::occupancy::Presence;
 use crate::record::Record;
 use crate::service::Service;
 use crate::stop::Stop;
@@ -256,8 +256,8 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::crowd::{Crowd, Note};
     use crate::errors::ErrorLog;
+    use crate::occupancy::{Note, Occupancy};
     use crate::platform::Links;
     use crate::tree::Tree;
 
@@ -296,8 +296,8 @@ mod tests {
                 tell.try_send(()).unwrap();
                 assert_eq!(stream.read(&mut bytes).unwrap(), 0);
             });
-            let (mut crowd, noted) = Crowd::new();
-            let presence = crowd.enter();
+            let (mut occupancy, noted) = Occupancy::new();
+            let presence = occupancy.enter();
             let (stream, peer) = listener.accept().await.unwrap();
             let connection = spawn(converse(stream, peer, shared, presence.clone()));
             told.recv().await.unwrap();

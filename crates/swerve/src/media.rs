@@ -1,6 +1,6 @@
 //! Content types, by the file's name, and the charset of text, by its bytes. A type that depended on the bytes could be
-//! wrong in ways that nobody foresees. A charset is another matter: one that is announced rules over what the file
-//! says of itself, so only UTF-8 is announced, and only of what is UTF-8.
+//! wrong in ways that nobody foresees. A charset is another matter. The one that is announced overrides the one that the
+//! file names itself. So UTF-8 is announced of UTF-8, and nothing of anything else.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use http::HeaderValue;
 
 const TEXT: &str = "text/plain";
 
-/// What the name of a file says of its contents.
+/// The media type of a file, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Media {
     /// The media type, without parameters.
@@ -120,7 +120,7 @@ mod tests {
         Media::of(name).content_type(true)
     }
 
-    /// What is found without the table is what would have been found in it.
+    /// The short cut finds the same types as the table.
     #[test]
     fn the_usual_is_no_different() {
         for extension in ["html", "css", "js", "json", "txt", "png", "jpg", "jpeg", "svg", "webp", "woff2"] {
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// What is announced rules over what the file says of itself.
+    /// The charset that is announced overrides the one that the file names itself.
     #[test]
     fn only_utf8_is_announced_and_only_of_text() {
         for (bytes, is_whole, expect) in [
