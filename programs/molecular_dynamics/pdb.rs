@@ -39,7 +39,7 @@ impl fmt::Display for PdbError {
 
 impl std::error::Error for PdbError {}
 
-/// Parts of a file that were not read.
+/// The parts of a file that were not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Groups that are no residues of a protein, by their names, and how many of each: waters, hemes.
@@ -200,7 +200,7 @@ pub fn read(text: &str) -> Result<(Vec<Residue>, LeftOut), PdbError> {
     Ok((residues, left_out))
 }
 
-/// The residue that a modified one stands for, and which one that is.
+/// A modified residue, and the name of the one that it stands for.
 fn stands_for(line: &str) -> Option<(Key, &str)> {
     let bytes = line.as_bytes();
     let mut key = [0; 6];

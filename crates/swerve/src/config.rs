@@ -98,9 +98,8 @@ pub struct Config {
     pub stall_timeout: Duration,
     /// How long requests in flight may go on after the order to stop.
     pub grace: Duration,
-    /// How many connections to hold at once, one at least. When the limit is reached, a newcomer takes the place of
-    /// the connection that has been idle for longest. If none is idle, it waits, and others wait in the kernel's
-    /// queue.
+    /// How many connections to hold at once, one at least. In a full server a newcomer takes the place of the connection
+    /// that has been idle for longest. If none is idle, the newcomer waits, and others wait in the kernel's queue.
     pub max_connections: usize,
     /// How many bytes of small files to keep in memory, at most. 0: none is kept.
     pub kept_bytes: u64,

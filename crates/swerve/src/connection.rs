@@ -12,10 +12,10 @@ use chanter::io::TcpStream;
 use chanter::prelude::*;
 use hyper::server::conn::http1;
 
-use crate::crowd::Presence;
 use crate::files::FileProcessor;
 use crate::logger::Log;
 use crate::meter::{Meter, Overdue, Patience, Watch};
+use crate::occupancy::Presence;
 use crate::record::Record;
 use crate::service::Service;
 use crate::stop::Stop;
@@ -244,4 +244,74 @@ async fn exchange(
     drop(connection);
     post().await;
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::sync::mpsc;
+    use std::thread;
+
+    use chanter::io::TcpListener;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::errors::ErrorLog;
+    use crate::occupancy::{Note, Occupancy};
+    use crate::platform::Links;
+    use crate::tree::Tree;
+
+    /// More than the buffers of both sockets.
+    const LARGE: usize = 32_000_000;
+
+    /// It was idle when the manager looked, and has a request when it hears of it: it stays, and says so. Without a
+    /// request it goes.
+    #[test]
+    fn who_has_a_request_does_not_leave_when_it_is_asked_to() {
+        let dir = tempfile::TempDir::new().unwrap();
+        std::fs::write(dir.path().join("large"), vec![0; LARGE]).unwrap();
+        Machine::builder().vps(1).build().unwrap().block_on(async {
+            let config = Config::new(dir.path(), ([127, 0, 0, 1], 0).into());
+            let tree = Tree::new(dir.path(), false, Links::Inside).unwrap();
+            let files = FileProcessor::new(tree, &config, ErrorLog::off());
+            let shared = Shared { files, log: None, stop: Stop::new(), patience: Patience::of(&config) };
+            let listener = TcpListener::bind(config.addr).unwrap();
+            let addr = listener.local_addr().unwrap();
+            let (tell, told) = mailbox();
+            let (go_on, may_go_on) = mpsc::channel();
+            let client = thread::spawn(move || {
+                let mut stream = std::net::TcpStream::connect(addr).unwrap();
+                write!(stream, "GET /large HTTP/1.1\r\nhost: test\r\n\r\n").unwrap();
+                let mut read = [0; 12];
+                stream.read_exact(&mut read).unwrap();
+                tell.try_send(()).unwrap();
+                may_go_on.recv().unwrap();
+                let mut bytes = vec![0; 1 << 20];
+                let mut left = LARGE;
+                while left > 0 {
+                    let n = stream.read(&mut bytes).unwrap();
+                    assert!(n > 0, "it is closed, and {left} bytes are missing");
+                    left -= bytes[..n].iter().filter(|byte| **byte == 0).count();
+                }
+                tell.try_send(()).unwrap();
+                assert_eq!(stream.read(&mut bytes).unwrap(), 0);
+            });
+            let (mut occupancy, noted) = Occupancy::new();
+            let presence = occupancy.enter();
+            let (stream, peer) = listener.accept().await.unwrap();
+            let connection = spawn(converse(stream, peer, shared, presence.clone()));
+            told.recv().await.unwrap();
+            presence.ask_to_leave();
+            assert_eq!(noted.recv().await.unwrap(), Note::Look);
+            go_on.send(()).unwrap();
+            told.recv().await.unwrap();
+            // It may have to write its last bytes yet, and then stays again.
+            while !connection.is_determined() {
+                presence.ask_to_leave();
+                yield_now().await;
+            }
+            connection.join().await.unwrap();
+            client.join().unwrap();
+        });
+    }
 }

@@ -286,7 +286,7 @@ impl Means {
         Err(Refusal::Busy)
     }
 
-    /// The answer with this version of an open file. The bytes that decide its media type are read first.
+    /// The answer with this version of an open file. A text's beginning is read first: the answer names its charset.
     async fn version(
         &self,
         ask: &Ask,
@@ -503,7 +503,7 @@ impl Disk {
         Ok(buffer.into_bytes(read))
     }
 
-    /// Present version of an open file.
+    /// The present version of an open file.
     async fn identity(&self, file: &Arc<Opened>) -> io::Result<Identity> {
         let look = |file: &Opened| Ok(Identity::of(&fstat(file.as_file()?)?));
         if file.is_own {

@@ -5,8 +5,8 @@ use chanter::prelude::*;
 use std::time::{Duration, Instant};
 
 use crate::connection::{Shared, converse};
-use crate::crowd::{Crowd, Ending, Note};
 use crate::listener::Arrival;
+use crate::occupancy::{Ending, Note, Occupancy};
 use crate::server::Summary;
 
 /// How long cut connections may take to notice.
@@ -31,17 +31,17 @@ pub(crate) async fn manage(
     most: usize,
     grace: Duration,
 ) -> Summary {
-    let (mut crowd, noted) = Crowd::new();
+    let (mut occupancy, noted) = Occupancy::new();
     // A newcomer for whom there is no room yet. While there is one, the others wait in the kernel's queue.
     let mut waiting: Option<Arrival> = None;
     let mut open = true;
     let mut deadline = None;
-    while open || crowd.len() > 0 {
+    while open || occupancy.len() > 0 {
         let order = match deadline {
             None => shared.stop.eased().wrap(|()| Happening::Ease).boxed(),
             Some(deadline) => choose((shared.stop.halted(), at(deadline))).wrap(|()| Happening::Halt).boxed(),
         };
-        // The crowd holds a sending end.
+        // The occupancy holds a sending end.
         let note = noted.recv().wrap(|note| Happening::Noted(note.unwrap_or(Note::Look)));
         let arrival = if open && waiting.is_none() {
             arrivals.recv().wrap(|arrival| arrival.map_or(Happening::NoMore, Happening::Arrived)).boxed()
@@ -56,18 +56,18 @@ pub(crate) async fn manage(
                 shared.stop.ease();
             }
             Happening::Noted(Note::Ended(id)) => {
-                crowd.leave(id);
+                occupancy.leave(id);
                 if let Some(arrival) = waiting.take() {
-                    crowd.has_room();
-                    start(arrival, &mut crowd, &shared);
+                    occupancy.has_room();
+                    start(arrival, &mut occupancy, &shared);
                 }
             }
-            Happening::Noted(Note::Look) if waiting.is_some() => crowd.make_room(),
+            Happening::Noted(Note::Look) if waiting.is_some() => occupancy.make_room(),
             Happening::Noted(Note::Look) => {}
-            Happening::Arrived(arrival) if crowd.len() < most => start(arrival, &mut crowd, &shared),
+            Happening::Arrived(arrival) if occupancy.len() < most => start(arrival, &mut occupancy, &shared),
             Happening::Arrived(arrival) => {
                 waiting = Some(arrival);
-                crowd.make_room();
+                occupancy.make_room();
             }
         }
     }
@@ -75,22 +75,22 @@ pub(crate) async fn manage(
     // A listener that waits to hand over a connection learns that it is too late.
     drop(arrivals);
     shared.stop.halt();
-    let cut = crowd.len();
+    let cut = occupancy.len();
     let deadline = Instant::now() + CUT;
-    while crowd.len() > 0 {
+    while occupancy.len() > 0 {
         let noticed = choose((noted.recv().wrap(Result::ok), at(deadline).wrap(|()| None)));
         match noticed.await {
-            Some(Note::Ended(id)) => crowd.leave(id),
+            Some(Note::Ended(id)) => occupancy.leave(id),
             Some(Note::Look) => {}
             None => break,
         }
     }
-    Summary { connections: crowd.entered(), cut, lines_lost: 0 }
+    Summary { connections: occupancy.entered(), cut, lines_lost: 0 }
 }
 
 /// Starts the thread of a connection.
-fn start((stream, peer): Arrival, crowd: &mut Crowd, shared: &Shared) {
-    let presence = crowd.enter();
+fn start((stream, peer): Arrival, occupancy: &mut Occupancy, shared: &Shared) {
+    let presence = occupancy.enter();
     let ending = Ending::of(&presence);
     let shared = shared.clone();
     drop(spawn(async move {

@@ -1,6 +1,6 @@
 //! Content types, by the file's name, and the charset of text, by its bytes. A type that depended on the bytes could be
-//! wrong in ways that nobody foresees. A charset is another matter, since an announced one overrules the file's own.
-//! So only UTF-8 is announced, and only for files that are UTF-8.
+//! wrong in ways that nobody foresees. A charset is another matter. The one that is announced overrides the one that the
+//! file names itself. So UTF-8 is announced of UTF-8, and nothing of anything else.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use http::HeaderValue;
 
 const TEXT: &str = "text/plain";
 
-/// Media type of a file, by its name.
+/// The media type of a file, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Media {
     /// The media type, without parameters.
@@ -120,7 +120,7 @@ mod tests {
         Media::of(name).content_type(true)
     }
 
-    /// The result without the table is the same as in it.
+    /// The short cut finds the same types as the table.
     #[test]
     fn the_usual_is_no_different() {
         for extension in ["html", "css", "js", "json", "txt", "png", "jpg", "jpeg", "svg", "webp", "woff2"] {
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// An announced charset overrules the file's own.
+    /// The charset that is announced overrides the one that the file names itself.
     #[test]
     fn only_utf8_is_announced_and_only_of_text() {
         for (bytes, is_whole, expect) in [

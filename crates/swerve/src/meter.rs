@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::crowd::Presence;
+use crate::occupancy::Presence;
 use crate::pace::Turn;
 use crate::record::Record;
 
@@ -229,7 +229,7 @@ mod tests {
             head: Duration::from_secs(10),
             stall: Duration::from_secs(30),
         };
-        let presence = crate::crowd::Crowd::new().0.enter();
+        let presence = crate::occupancy::Occupancy::new().0.enter();
         (Meter::new(patience, presence), Watch::new())
     }
 

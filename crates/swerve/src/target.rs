@@ -65,9 +65,9 @@ impl Target {
         self.path.iter().enumerate().any(|(i, name)| is_hidden(i == 0, name.as_bytes()))
     }
 
-    /// The last name of the path as a relative reference that ends in a slash: what a request for a directory is
-    /// redirected to (RFC 9110, 10.2.2). So it is right behind a proxy that serves the tree beneath a prefix, of
-    /// which nothing here knows. It never names a host or a scheme: what would is percent-encoded.
+    /// The last name of the path as a relative reference that ends in a slash (RFC 9110, 10.2.2). A request for a
+    /// directory is redirected to it. It is right behind a proxy that serves the tree beneath a prefix, which
+    /// this server does not know. It never names a host or a scheme: their letters are percent-encoded.
     pub(crate) fn location(&self, query: Option<&str>) -> String {
         let name = self.path.file_name().map_or(&b"."[..], |name| name.as_bytes());
         let mut location = encode_name(name);

@@ -89,6 +89,24 @@ fn what_is_outside_is_refused() {
     }
 }
 
+/// Where links may lead anywhere they do, and requests still do not.
+#[test]
+fn what_is_outside_is_opened_if_links_may_lead_there() {
+    let Place { dir, .. } = &place();
+    let tree = &Tree::new(&dir.path().join("in"), false, Links::Anywhere).unwrap();
+    for open in [open, open_without_openat2] {
+        for path in ["leaves", "leaves-absolutely/secret", "leaves-in-two-steps"] {
+            assert_eq!(open(tree, path).unwrap(), "secret", "{path}");
+        }
+        for path in ["file", "sub/up", "absolute/file", "out-and-in"] {
+            assert_eq!(open(tree, path).unwrap(), "inside", "{path}");
+        }
+        assert_eq!(open(tree, "leaves-absolutely").unwrap(), "directory");
+        assert!(matches!(open(tree, "loop").unwrap_err(), Refusal::Forbidden));
+        assert!(matches!(open(tree, "dangling").unwrap_err(), Refusal::NotFound));
+    }
+}
+
 /// On our own disk, and by what memory holds (the files have just been made), nothing else is waited for.
 #[cfg(target_os = "linux")]
 #[test]

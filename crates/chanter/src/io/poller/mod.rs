@@ -34,9 +34,9 @@ pub(super) struct Happening {
     pub(super) key: usize,
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// A read that takes less than it has room for may leave something behind, for which no further edge
-    /// comes: the end (the other side is shut), an error, or the bytes behind urgent data, where each read
-    /// stops. A poller that cannot know says `true`.
+    /// A read that takes less than it has room for may leave something behind, and no further edge tells of
+    /// it: the end (the other side is shut), an error, or the bytes behind urgent data. (A read stops at
+    /// urgent data.) A poller that cannot know says `true`.
     pub(super) outlasts_short_read: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Who is connected, and since when without a request: so that a full server lets the longest idle one go.
+//! The connections, and how long each has been without a request: a full server lets the longest idle one go.
 //!
-//! Invariant CROWD-1: while a newcomer waits and a connection is idle, somebody is asked to leave. The manager
+//! Invariant IDLE-1: while a newcomer waits and a connection is idle, somebody is asked to leave. The manager
 //! sets `is_wanted` first and looks at each [`Presence`] afterwards, under its lock. A connection that becomes idle
 //! notes that under the same lock and reads `is_wanted` there. If it comes to the lock first, the manager sees
 //! it idle. If the manager comes first, the connection sees that it is wanted, and says so ([`Note::Look`]).
@@ -18,7 +18,7 @@ use chanter::prelude::*;
 /// How many of the longest idle are remembered from one look at all connections.
 const REMEMBERED: usize = 64;
 
-/// What connections tell the manager.
+/// A message from a connection to the manager.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Note {
     /// This one has ended.
@@ -45,7 +45,7 @@ impl Presence {
     pub(crate) fn set_idle(&self, since: Option<Instant>) {
         let mut idle_since = self.idle_since();
         *idle_since = since;
-        // ORDER: Relaxed: the lock orders it; see CROWD-1.
+        // ORDER: Relaxed: the lock orders it; see IDLE-1.
         let tells = since.is_some() && self.is_wanted.load(Relaxed);
         drop(idle_since);
         if tells {
@@ -62,6 +62,12 @@ impl Presence {
     /// The connection: it has been asked to leave and does not, as it has a request.
     pub(crate) fn stays(&self) {
         self.note(Note::Look);
+    }
+
+    /// The manager: asks it to leave.
+    pub(crate) fn ask_to_leave(&self) {
+        // Full: it has been asked before, and has yet to hear of it.
+        let _ = self.ask.try_send(());
     }
 
     fn note(&self, note: Note) {
@@ -90,28 +96,28 @@ impl Drop for Ending {
 }
 
 /// All connections, as the manager sees them.
-pub(crate) struct Crowd {
+pub(crate) struct Occupancy {
     present: HashMap<u64, Arc<Presence>>,
     entered: u64,
     is_wanted: Arc<AtomicBool>,
     notes: Sender<Note>,
-    /// Those that had been idle for longest at the last look, the longest first. Whoever has become idle since is
-    /// younger than all of them.
+    /// Those that had been idle for longest at the last look, the longest first. A connection that has become idle since
+    /// has been so for less long than all of them.
     longest_idle: VecDeque<(Instant, u64)>,
 }
 
-impl Crowd {
+impl Occupancy {
     /// Nobody, and where the notes come.
-    pub(crate) fn new() -> (Crowd, Receiver<Note>) {
+    pub(crate) fn new() -> (Occupancy, Receiver<Note>) {
         let (notes, noted) = mailbox();
-        let crowd = Crowd {
+        let occupancy = Occupancy {
             present: HashMap::new(),
             entered: 0,
             is_wanted: Arc::default(),
             notes,
             longest_idle: VecDeque::new(),
         };
-        (crowd, noted)
+        (occupancy, noted)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -144,10 +150,10 @@ impl Crowd {
         self.present.remove(&id);
     }
 
-    /// A newcomer waits: asks the one that has been idle for longest to leave. If nobody is idle, whoever becomes so
-    /// will say so.
+    /// A newcomer waits: asks the one that has been idle for longest to leave. If none is idle, the next one that becomes
+    /// idle sends a note.
     pub(crate) fn make_room(&mut self) {
-        // ORDER: Relaxed: the locks below order it; see CROWD-1.
+        // ORDER: Relaxed: the locks below order it; see IDLE-1.
         self.is_wanted.store(true, Relaxed);
         if !self.ask_remembered() {
             self.look();
@@ -157,7 +163,7 @@ impl Crowd {
 
     /// No newcomer waits any more.
     pub(crate) fn has_room(&self) {
-        // ORDER: Relaxed: who reads it too late says something that nobody needs.
+        // ORDER: Relaxed: a connection that reads it too late sends a note that nobody needs.
         self.is_wanted.store(false, Relaxed);
     }
 
@@ -169,8 +175,7 @@ impl Crowd {
             if *idle_since == Some(since) {
                 *idle_since = None;
                 drop(idle_since);
-                // Full: it has been asked before, and has yet to hear of it.
-                let _ = presence.ask.try_send(());
+                presence.ask_to_leave();
                 return true;
             }
         }
@@ -202,8 +207,8 @@ mod tests {
 
     #[test]
     fn the_longest_idle_is_asked_first() {
-        let (mut crowd, noted) = Crowd::new();
-        let all: Vec<_> = (0..2 * REMEMBERED as u64).map(|_| crowd.enter()).collect();
+        let (mut occupancy, noted) = Occupancy::new();
+        let all: Vec<_> = (0..2 * REMEMBERED as u64).map(|_| occupancy.enter()).collect();
         let began = Instant::now();
         // Not in the order in which they came.
         for (i, presence) in all.iter().enumerate() {
@@ -211,56 +216,56 @@ mod tests {
         }
         let mut asked = Vec::new();
         for _ in 0..all.len() {
-            crowd.make_room();
+            occupancy.make_room();
             let one: Vec<_> = (0..all.len()).filter(|i| is_asked(&all[*i])).collect();
             assert_eq!(one.len(), 1);
             asked.push(one[0] * 37 % all.len());
         }
         assert!(asked.is_sorted(), "{asked:?}");
-        crowd.make_room();
+        occupancy.make_room();
         assert!(!all.iter().any(|presence| is_asked(presence)), "each is asked once");
         assert!(noted.try_recv().is_err());
     }
 
-    /// CROWD-1, one after the other.
+    /// IDLE-1, one after the other.
     #[test]
     fn who_becomes_idle_says_so_if_it_is_wanted() {
-        let (mut crowd, noted) = Crowd::new();
-        let (one, other) = (crowd.enter(), crowd.enter());
+        let (mut occupancy, noted) = Occupancy::new();
+        let (one, other) = (occupancy.enter(), occupancy.enter());
         one.set_idle(Some(Instant::now()));
         one.set_idle(None);
         assert!(noted.try_recv().is_err(), "nobody wants to know");
-        crowd.make_room();
+        occupancy.make_room();
         assert!(!is_asked(&one) && !is_asked(&other), "both have requests");
         other.set_idle(Some(Instant::now()));
         assert_eq!(noted.try_recv().unwrap(), Note::Look);
-        crowd.make_room();
+        occupancy.make_room();
         assert!(is_asked(&other));
         // It has a request after all.
         other.stays();
         assert_eq!(noted.try_recv().unwrap(), Note::Look);
-        crowd.has_room();
+        occupancy.has_room();
         one.set_idle(Some(Instant::now()));
         assert!(noted.try_recv().is_err());
         drop(Ending::of(&one));
         assert_eq!(noted.try_recv().unwrap(), Note::Ended(one.id));
-        crowd.leave(one.id);
-        assert_eq!((crowd.len(), crowd.entered()), (1, 2));
+        occupancy.leave(one.id);
+        assert_eq!((occupancy.len(), occupancy.entered()), (1, 2));
     }
 
-    /// CROWD-1, at the same time: each round ends with somebody who is asked.
+    /// IDLE-1, at the same time: each round ends with somebody who is asked.
     #[test]
     fn somebody_is_asked_whoever_comes_first() {
         for _ in 0..2_000 {
-            let (mut crowd, noted) = Crowd::new();
-            let presence = crowd.enter();
+            let (mut occupancy, noted) = Occupancy::new();
+            let presence = occupancy.enter();
             let there = presence.clone();
             let thread = std::thread::spawn(move || there.set_idle(Some(Instant::now())));
-            crowd.make_room();
+            occupancy.make_room();
             thread.join().unwrap();
             if !is_asked(&presence) {
                 assert_eq!(noted.try_recv().unwrap(), Note::Look);
-                crowd.make_room();
+                occupancy.make_room();
                 assert!(is_asked(&presence));
             }
         }
