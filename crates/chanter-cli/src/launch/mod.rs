@@ -6,9 +6,10 @@ mod job;
 mod lines;
 mod output;
 mod process;
+mod streams;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -126,7 +127,7 @@ impl Color {
 pub fn launch(args: LaunchArgs) -> ExitCode {
     let code = try_launch(args).unwrap_or_else(|(code, message)| {
         // Who has closed it does not want to know.
-        let _ = writeln!(std::io::stderr(), "chanter: {message}");
+        let _ = streams::write_all(io::stderr(), format!("chanter: {message}\n").as_bytes());
         code
     });
     ExitCode::from(code)
