@@ -1,5 +1,4 @@
-//! A process of the job that says what is not its own to say: requests in another's name, answers to what others have asked, words
-//! about calls that it never had.
+//! A process of the job that forges: it asks in another's name, answers the calls of others, and hands on calls that it never had.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -125,7 +124,7 @@ async fn say(hostile: &Local, to: u32, control: Control, bytes: &[u8]) {
     }
 }
 
-/// What comes to the hostile process.
+/// The frames that have come to the hostile process.
 #[derive(Default)]
 struct Heard(Vec<(Peer, Header, Vec<u8>)>);
 
@@ -183,7 +182,7 @@ async fn nobody_asks_a_service_in_anothers_name() {
     assert_eq!(*ran.lock().unwrap(), [(0, 5)]);
 }
 
-/// A request that was handed on is judged by what its sender has proved; the caller that it names is shown as a claim.
+/// A request that was handed on is judged by what its sender has proved. The caller that it names is shown as a claim.
 #[chanter::test]
 async fn a_request_that_was_handed_on_has_its_senders_proof() {
     let (first, _second, hostile) = job();
@@ -192,7 +191,7 @@ async fn a_request_that_was_handed_on_has_its_senders_proof() {
     assert_eq!(*own, [0, 0, 0, 1]);
     say(&hostile, 1, forward("forged::who", 1, 2), &[]).await;
     assert_eq!(heard.next(&hostile, Kind::Answer).await.2, [2, 2, 0, 0]);
-    // The process that is named gets the answer, of a call that it has made to the one that hands it on.
+    // Process 0 has made a call to the sender, which hands it on: so it gets the answer.
     let claimed = call(&first, 2, "forged::who");
     let (from, asked, _) = heard.next(&hostile, Kind::Call).await;
     assert_eq!(from, Peer(0));
@@ -227,7 +226,7 @@ async fn nobody_answers_anothers_call() {
     }
 }
 
-/// Requests that a process hands on in another's name keep none of that one's from being taken in.
+/// Forged requests in the name of a process do not keep that process's own requests out.
 #[chanter::test]
 async fn nobody_takes_the_place_of_anothers_call() {
     let (first, second, hostile) = job();

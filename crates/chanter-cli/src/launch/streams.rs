@@ -1,4 +1,4 @@
-//! The launcher's own standard streams. They belong to whoever has started it, who may have made them non-blocking: then they are
+//! The launcher's own standard streams. It shares them with its parent, which may have made them non-blocking: then they are
 //! waited for here.
 
 use std::io;

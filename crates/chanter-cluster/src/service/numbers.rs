@@ -32,7 +32,7 @@ impl Numbers {
         }
         self.left -= 1;
         let (numbers, _) = self.drawn.as_chunks_mut::<8>();
-        // What was given away is not kept.
+        // The number is not kept here.
         u64::from_ne_bytes(std::mem::take(&mut numbers[self.left]))
     }
 }

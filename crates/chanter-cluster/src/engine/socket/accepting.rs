@@ -1,13 +1,13 @@
-//! Who connects: strangers, until each has proved to be of the job.
+//! Strangers: those who have connected, and have not proved to be of the job.
 //!
 //! Anybody may connect to a TCP port. So a stranger has a place for a short while only, if others want it:
 //!
 //! * There are 64 places. While one is free, a stranger may take its time ([`Config::hello`](super::Config::hello)).
-//! * If none is, the next stranger waits in the OS until one of the 64 gives way: the oldest of those that have not said their greeting
-//!   and have had 100 ms for it; if there is none, the oldest of those that have greeted and have had a second for their proof.
+//! * If none is, the next stranger waits in the OS until one of the 64 gives way. A stranger that has not greeted does so after 100 ms,
+//!   the oldest first. If no place is free so, the oldest stranger that has greeted does, after a second.
 //!
-//! A process of the job greets as soon as it has connected, and proves itself as soon as it is answered. So silent strangers, however
-//! many, pass at 640 a second, and those that know the greeting at 64; whoever comes behind them gets in.
+//! A process of the job greets as soon as it has connected, and proves itself as soon as it is answered. Silent strangers pass at 640
+//! a second, and those that know the greeting at 64. A process of the job that comes behind them gets in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::engine::Peer;
 use crate::launcher::Secret;
 
 /// Connections that have proved nothing, at a time.
-const STRANGERS: usize = 64;
+pub(super) const STRANGERS: usize = 64;
 /// In which time a stranger greets, if others want its place.
 const GREETING: Duration = Duration::from_millis(100);
 /// In which time after it has connected it proves who it is, if it has greeted, and others want its place.
