@@ -3,10 +3,13 @@
 #![cfg(unix)]
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write, pipe};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
@@ -155,7 +158,7 @@ fn each_process_is_told_who_it_is_and_gets_its_own_socket_only() {
         }
         let other = run(args, "echo $CHANTER_SECRET");
         assert_ne!(lines(&other.stdout)[0].split(' ').nth(1), of(all[0]).get(2).map(String::as_str));
-        // The folder of the sockets has gone.
+        // The folder of the sockets has gone, if they had one.
         if let Some(path) = of(all[0])[3].split(',').next().unwrap().strip_prefix("unix:") {
             assert!(!Path::new(path).parent().unwrap().exists());
         }
@@ -258,14 +261,89 @@ fn nobody_is_left_when_the_launcher_is_killed() {
     );
     let opened = File::options().read(true).write(true).open(leash.folder.path().join("leash")).unwrap();
     let mut command = launch(&["-n", "3"], &script);
-    // The folder of its sockets stays where it was.
-    let job = Job::ready_as(command.env("TMPDIR", leash.folder.path()), 3);
+    // With a path that is too long for a socket's.
+    let temporary = leash.folder.path().join("a".repeat(200));
+    std::fs::create_dir(&temporary).unwrap();
+    let job = Job::ready_as(command.env("TMPDIR", &temporary), 3);
     // Opened while somebody has it: that would wait for a writer, who may be dead by then.
     let mut end = File::open(leash.folder.path().join("leash")).unwrap();
     job.signal(Signal::SIGKILL);
     // From now on only the processes hold it.
     drop(opened);
     end.read_to_end(&mut Vec::new()).unwrap();
+    let left: Vec<_> = std::fs::read_dir(&temporary).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// A pipe whose end that the launcher gets is non-blocking.
+fn non_blocking(end: &impl AsFd) {
+    let flags = OFlag::from_bits_retain(fcntl(end, FcntlArg::F_GETFL).unwrap());
+    fcntl(end, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).unwrap();
+}
+
+/// All comes through standard streams that do not block, and are full or empty for a while.
+#[test]
+fn standard_streams_that_do_not_block_are_waited_for() {
+    const LINES: u32 = 100_000;
+    let [(stdin, mut to), (mut out, stdout), (mut err, stderr)] = [(); 3].map(|()| pipe().unwrap());
+    (non_blocking(&stdin), non_blocking(&stdout), non_blocking(&stderr));
+    let script = format!("seq {LINES}; seq {LINES} >&2; echo ready; cat");
+    let mut command = launch(&["--stdin", "--no-prefix"], &script);
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    let mut launcher = command.spawn().unwrap();
+    // Its copies of the launcher's ends.
+    drop(command);
+    // The pipes fill up; that they have is not needed.
+    std::thread::sleep(Duration::from_millis(100));
+    let expected: String = (1..=LINES).map(|line| format!("{line}\n")).collect();
+    let reading = std::thread::spawn(move || {
+        let mut said = String::new();
+        err.read_to_string(&mut said).unwrap();
+        said
+    });
+    let mut said = vec![0; expected.len() + "ready\n".len()];
+    out.read_exact(&mut said).unwrap();
+    assert!(said == format!("{expected}ready\n").into_bytes());
+    // Nothing was there to be read until now.
+    to.write_all(b"first\n").unwrap();
+    let mut first = [0; 6];
+    out.read_exact(&mut first).unwrap();
+    assert_eq!(first, *b"first\n");
+    to.write_all(expected.as_bytes()).unwrap();
+    drop(to);
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert!(rest == expected);
+    assert_eq!(launcher.wait().unwrap().code(), Some(0));
+    assert!(reading.join().unwrap() == expected);
+}
+
+/// A job starts whose memory has no room, and says so.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_job_without_room_for_its_memory_talks_by_sockets() {
+    let within = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+        command.output()
+    };
+    let mounts = "mount -t tmpfs -o size=1m tmpfs /dev/shm";
+    if !within(mounts).is_ok_and(|output| output.status.success()) {
+        eprintln!("not tried: this user may not mount a smaller /dev/shm");
+        return;
+    }
+    let chanter = env!("CARGO_BIN_EXE_chanter");
+    for (processes, has_room) in [("4", false), ("2", false), ("4 --no-segment", true)] {
+        let script = format!(
+            "{mounts} && exec {chanter} launch --no-prefix -n {processes} sh -c 'echo ${{CHANTER_SEGMENT-none}}'"
+        );
+        let output = within(&script).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert!(lines(&output.stdout).iter().all(|segment| *segment == "none"));
+        let said = said(&output);
+        assert_eq!(said.is_empty(), has_room, "{said}");
+        assert!(has_room || said.contains("there is no room for the memory of"), "{said}");
+    }
 }
 
 #[test]

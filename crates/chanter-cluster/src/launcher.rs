@@ -4,12 +4,15 @@
 //! |---|---|
 //! | `CHANTER_NUMBER` | this process's number, from 0 |
 //! | `CHANTER_COUNT` | how many processes there are |
-//! | `CHANTER_ADDRESSES` | the address of each, in the order of their numbers, with commas between them: `unix:PATH` or `tcp:IP:PORT` |
+//! | `CHANTER_ADDRESSES` | the address of each, in the order of their numbers, with commas between them: `unix:PATH`, `unix:@NAME` or `tcp:IP:PORT` |
 //! | `CHANTER_LISTENER` | the descriptor, open in this process, that listens at its own address |
 //! | `CHANTER_SEGMENT` | the descriptor, open in this process, of the memory that the processes share; without it they have none |
 //! | `CHANTER_SECRET` | the job's secret: 32 bytes in hexadecimal |
 //! | `CHANTER_TLS_CERT`, `CHANTER_TLS_KEY`, `CHANTER_TLS_CA` | files in PEM: the process's certificate, its key, and who signs those of the job; without them there is no TLS |
 //! | `CHANTER_TLS_NAME` | for whom the certificates are; without it, for the processes' addresses |
+//!
+//! `@NAME` is an abstract name of Linux: it is in no folder, and ends with its socket. Any user may connect to it; so a process that
+//! listens there closes what does not come from its own user, or from root.
 //!
 //! All listen before the first process starts. So nobody has to try twice to connect.
 
@@ -49,7 +52,7 @@ pub const MOST: u32 = 4096;
 /// Where a process listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A Unix socket's path.
+    /// A Unix socket's path; or `@` and an abstract name (Linux).
     Unix(PathBuf),
     /// A TCP port.
     Tcp(SocketAddr),
@@ -165,7 +168,7 @@ pub struct Launched {
 /// The memory that so many processes on one node share, for [`SEGMENT`]. It has no name, and is gone with the last of them.
 ///
 /// # Errors
-/// The OS grants no such file.
+/// The OS grants no such file, or has no room for all of it: 1 MiB for each process.
 pub fn segment(processes: u32) -> std::io::Result<OwnedFd> {
     crate::engine::near::create(processes)
 }

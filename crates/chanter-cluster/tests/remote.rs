@@ -6,9 +6,10 @@ use std::time::Duration;
 use chanter::prelude::*;
 use chanter::{Activity, JoinError};
 use chanter_cluster::engine::{Local, Peer, Why};
+use chanter_cluster::wire::Slot;
 use chanter_cluster::{
     ANYONE, AskError, CallError, Context, Down, EndError, Function, GlobalThread, Here, Offering, Plain,
-    SpawnError, ThreadName, Unended, local,
+    Service, SpawnError, ThreadName, Unended, local,
 };
 
 const AREA: Function<(f64, f64), f64> = Function::new("test::area");
@@ -588,4 +589,59 @@ fn what_a_process_holds_in_another_one_is_bounded() {
         assert_eq!(kept.pop().unwrap().await.map(|bytes| bytes.0.len()), Ok(MIB));
         kept.push(first.at(1).spawn(plan(MIB)).await.unwrap());
     });
+}
+
+/// Whoever may not spawn threads of a function may not ask anything of them: they go on.
+#[chanter::test]
+async fn a_thread_obeys_those_alone_who_may_spawn_it() {
+    let [first, second, third] = <[Here; 3]>::try_from(local(3)).unwrap();
+    let offered = second.offer_if(STATE, |caller| caller.process() == 0, |_, kind| crate::body(kind));
+    let _offering = offered.unwrap();
+    let refused = third.at(1).spawn(STATE.with(&1)).await.unwrap_err();
+    assert_eq!(refused, SpawnError::Refused("test::state"));
+    let thread = first.at(1).spawn(STATE.with(&1)).await.unwrap();
+
+    let stranger = third.thread::<u32>(thread.name());
+    assert_eq!(stranger.cancel().await, Err(AskError::Refused));
+    assert_eq!(stranger.terminate(7).await, Err(Unended { value: 7, why: AskError::Refused }));
+    assert_eq!(stranger.suspend().await, Err(AskError::Refused));
+    assert_eq!(stranger.suspend_for(Duration::from_secs(1)).await, Err(AskError::Refused));
+    assert_eq!(stranger.block(async {}).await, Err(AskError::Refused));
+    assert_eq!(stranger.resume().await, Err(AskError::Refused));
+    assert_eq!(stranger.link(&stranger).await, Err(AskError::Refused));
+    assert_eq!(stranger.join().await, Err(EndError::Refused));
+    assert_eq!(stranger.down().await, Down::Refused);
+    assert_eq!(stranger.await, Err(EndError::Refused));
+
+    // Its own process, and its spawner, as before.
+    let own = second.thread::<u32>(thread.name());
+    assert_eq!(own.suspend().await, Ok(()));
+    assert_eq!(own.resume().await, Ok(true));
+    assert_eq!(thread.terminate(9).await, Ok(()));
+    assert_eq!((own.join().await, own.down().await), (Ok(9), Down::Ended));
+    assert_eq!(third.thread::<u32>(thread.name()).join().await, Err(EndError::Refused));
+    assert_eq!(thread.await, Ok(9));
+}
+
+/// A thread's value is its spawner's: no other process takes it, or says that nobody wants it.
+#[chanter::test]
+async fn nobody_takes_or_detaches_anothers_thread() {
+    // As `remote/order.rs` has them; the answer is the number of what is said.
+    let order: Service<(Slot, u32), u32> = Service::new("chanter::order");
+    let (take, detach, not_allowed) = (1, 9, 6);
+    let [first, second, third] = <[Here; 3]>::try_from(local(3)).unwrap();
+    let _offering = offer_state(&second);
+    for kind in [1, 2] {
+        let thread = first.at(1).spawn(STATE.with(&kind)).await.unwrap();
+        let slot = thread.name().thread;
+        for what in [take, detach] {
+            for here in [&second, &third] {
+                assert_eq!(here.at(1).call(order.ask(&(slot, what))).await, Ok(not_allowed));
+            }
+        }
+        if kind == 1 {
+            assert_eq!(thread.terminate(42).await, Ok(()));
+        }
+        assert_eq!((thread.join().await, thread.await), (Ok(42), Ok(42)));
+    }
 }

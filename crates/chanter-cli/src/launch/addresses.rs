@@ -12,40 +12,72 @@ use tempfile::TempDir;
 pub(super) struct Listeners {
     pub(super) addresses: Vec<Address>,
     pub(super) sockets: Vec<OwnedFd>,
-    /// The folder of the sockets, which only this user may enter. Removed when dropped.
-    pub(super) _folder: Option<TempDir>,
+    /// The folder of the sockets, which only this user may enter, if they have one. Removed when dropped.
+    _folder: Option<TempDir>,
 }
 
 impl Listeners {
     /// Binds them all: Unix sockets, or TCP ports of the loopback interface.
     ///
     /// # Errors
-    /// Those of the OS; or the path of the folder for temporary files is too long, or has a comma.
+    /// Those of the OS.
     pub(super) fn bind(count: usize, tcp: bool) -> io::Result<Self> {
-        let folder = if tcp { None } else { Some(tempfile::Builder::new().prefix("chanter-").tempdir()?) };
         let mut listeners =
             Self { addresses: Vec::with_capacity(count), sockets: Vec::with_capacity(count), _folder: None };
-        for number in 0..count {
-            let (address, socket): (_, OwnedFd) = match &folder {
-                Some(folder) => {
-                    let path = folder.path().join(number.to_string());
-                    if path.to_str().is_none_or(|path| path.contains(',')) {
-                        let why = format!("{}: the path has a comma, or is no text", path.display());
-                        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-                    }
-                    let socket = UnixListener::bind(&path)?;
-                    (Address::Unix(path), socket.into())
-                }
-                None => {
-                    let socket = TcpListener::bind(("127.0.0.1", 0))?;
-                    (Address::Tcp(socket.local_addr()?), socket.into())
-                }
-            };
-            listeners.addresses.push(address);
-            listeners.sockets.push(socket);
+        if tcp {
+            for _ in 0..count {
+                let socket = TcpListener::bind(("127.0.0.1", 0))?;
+                listeners.add(Address::Tcp(socket.local_addr()?), socket.into());
+            }
+        } else {
+            listeners.bind_unix(count)?;
         }
-        listeners._folder = folder;
         Ok(listeners)
+    }
+
+    fn add(&mut self, address: Address, socket: OwnedFd) {
+        self.addresses.push(address);
+        self.sockets.push(socket);
+    }
+
+    /// By names that are in no folder: they are short, and gone with their sockets, however this process ends. (Any user may
+    /// connect to such a name. So the processes ask the OS whose process it is.)
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn bind_unix(&mut self, count: usize) -> io::Result<()> {
+        #[cfg(target_os = "android")]
+        use std::os::android::net::SocketAddrExt;
+        #[cfg(target_os = "linux")]
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::net::SocketAddr;
+
+        let mut job = [0; 16];
+        getrandom::fill(&mut job).map_err(io::Error::other)?;
+        let job: String = job.iter().map(|byte| format!("{byte:02x}")).collect();
+        for number in 0..count {
+            let name = format!("chanter-{job}-{number}");
+            let socket = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+            self.add(Address::Unix(format!("@{name}").into()), socket.into());
+        }
+        Ok(())
+    }
+
+    /// In a folder for temporary files: the system's, unless its path is too long for a socket's, or has a comma.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn bind_unix(&mut self, count: usize) -> io::Result<()> {
+        /// Some systems take so many bytes for a socket's path, less those of a number and a folder's name.
+        const LONGEST: usize = 80;
+        let temporary = std::env::temp_dir();
+        let is_good = temporary.to_str().is_some_and(|path| path.len() <= LONGEST && !path.contains(','));
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("chanter-");
+        let folder = if is_good { builder.tempdir()? } else { builder.tempdir_in("/tmp")? };
+        for number in 0..count {
+            let path = folder.path().join(number.to_string());
+            let socket = UnixListener::bind(&path)?;
+            self.add(Address::Unix(path), socket.into());
+        }
+        self._folder = Some(folder);
+        Ok(())
     }
 
     /// The addresses, as the processes are told them.

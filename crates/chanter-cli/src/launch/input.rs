@@ -1,10 +1,12 @@
 //! The launcher's standard input, passed on to one process.
 
-use std::io::{self, Read};
+use std::io;
 use std::thread;
 
 use chanter::prelude::*;
 use chanter::process::ChildStdin;
+
+use super::streams;
 
 /// Starts to pass it on, until either end is closed.
 pub(super) fn forward(to: ChildStdin) -> io::Result<()> {
@@ -14,15 +16,13 @@ pub(super) fn forward(to: ChildStdin) -> io::Result<()> {
     thread::Builder::new().name("input".into()).spawn(move || {
         let mut buffer = [0; 16 << 10];
         loop {
-            match io::stdin().read(&mut buffer) {
-                Ok(0) => return,
+            match streams::read(io::stdin(), &mut buffer) {
+                Ok(0) | Err(_) => return,
                 Ok(read) => {
                     if chunks.send(buffer[..read].to_vec()).sync_blocking().is_err() {
                         return;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return,
             }
         }
     })?;

@@ -84,6 +84,12 @@ impl Signals {
     }
 }
 
+/// Whether the OS has no room for what it was asked.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | OutOfMemory | QuotaExceeded | FileTooLarge)
+}
+
 impl Job {
     /// Starts all processes. If one cannot be started, those before it are killed.
     pub(super) fn start(args: LaunchArgs) -> Result<Self, (u8, String)> {
@@ -101,10 +107,19 @@ impl Job {
         ];
         variables.extend(args.tls().map_err(cannot)?);
         // With TCP the processes behave as on several machines.
+        let mut warning = None;
         let segment = if args.no_segment || args.is_tcp() || count == 1 {
             None
         } else {
-            Some(launcher::segment(args.processes).map_err(cannot)?)
+            match launcher::segment(args.processes) {
+                Ok(segment) => Some(segment),
+                Err(error) if is_full(&error) => {
+                    warning =
+                        Some(format!("{error}: the processes share no memory, and talk by sockets alone"));
+                    None
+                }
+                Err(error) => return Err(cannot(error)),
+            }
         };
         let mut children = Vec::with_capacity(count);
         // From here each process keeps the only end of its own socket: when it dies, nobody can connect to it.
@@ -132,6 +147,9 @@ impl Job {
             _listeners: listeners,
             args,
         };
+        if let Some(warning) = warning {
+            job.complain(&warning);
+        }
         for (number, child) in children.into_iter().enumerate() {
             job.watch(number, child, ended.clone()).map_err(cannot)?;
         }

@@ -6,9 +6,10 @@ mod job;
 mod lines;
 mod output;
 mod process;
+mod streams;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -127,7 +128,7 @@ impl Color {
 pub fn launch(args: LaunchArgs) -> ExitCode {
     let code = try_launch(args).unwrap_or_else(|(code, message)| {
         // A reader that has closed it wants no error.
-        let _ = writeln!(std::io::stderr(), "chanter: {message}");
+        let _ = streams::write_all(io::stderr(), format!("chanter: {message}\n").as_bytes());
         code
     });
     ExitCode::from(code)

@@ -1,12 +1,13 @@
 //! Output of all processes, merged by one OS thread. A reader that does not read stalls nothing else.
 
-use std::io::{self, Write};
+use std::io;
 use std::thread;
 
 use chanter::prelude::*;
 use chanter::process::ChildOutput;
 
 use super::lines::Lines;
+use super::streams;
 
 /// Blocks that wait for the writer, from all processes; then they wait themselves.
 const WAITING: usize = 64;
@@ -41,9 +42,9 @@ impl Output {
         thread::Builder::new().name("output".into()).spawn(move || {
             while let Ok(Block { stream, lines }) = written.recv().sync_blocking() {
                 let result = match stream {
-                    Stream::Out => io::stdout().write_all(&lines).and_then(|()| io::stdout().flush()),
+                    Stream::Out => streams::write_all(io::stdout(), &lines),
                     // A reader that has closed it wants no error.
-                    Stream::Err => io::stderr().write_all(&lines).or(Ok(())),
+                    Stream::Err => streams::write_all(io::stderr(), &lines).or(Ok(())),
                 };
                 if let Err(error) = result {
                     let _ = ends.try_send(error);

@@ -9,15 +9,18 @@ use std::sync::{Arc, OnceLock, Weak};
 use chanter::JoinError;
 use chanter::prelude::*;
 
-use super::functions::Work;
+use super::functions::{Offer, Work};
 use super::order::End;
 use crate::engine::Peer;
 use crate::node::Node;
+use crate::service::Caller;
 use crate::wire::{Body, Enclosed, Slot};
 
 /// A thread that was spawned by another process.
 pub(super) struct Hosted {
     pub(super) spawner: Peer,
+    /// What it runs, and for whom.
+    offer: Arc<Offer>,
     /// It yields nothing, unless it is ended with a value.
     pub(super) thread: Thread<Option<Body>>,
     /// See [`Ending`].
@@ -27,8 +30,20 @@ pub(super) struct Hosted {
 }
 
 impl Hosted {
-    pub(super) fn new(spawner: Peer, thread: Thread<Option<Body>>, body: IVar<Option<Arc<End>>>) -> Self {
-        Self { spawner, thread, body, joined: OnceLock::new() }
+    pub(super) fn new(
+        spawner: Peer,
+        offer: Arc<Offer>,
+        thread: Thread<Option<Body>>,
+        body: IVar<Option<Arc<End>>>,
+    ) -> Self {
+        Self { spawner, offer, thread, body, joined: OnceLock::new() }
+    }
+
+    /// Whether somebody may ask something of the thread: its spawner, the process that it runs in, and whoever might have spawned it.
+    /// (This calls the user's code.)
+    pub(super) fn obeys(&self, caller: &Caller) -> bool {
+        let peer = caller.peer();
+        peer == self.spawner || peer == caller.node().me() || (self.offer.allow)(caller)
     }
 
     /// How it ends, once it is determined.

@@ -7,6 +7,9 @@ use crate::service::CallError;
 
 use super::order::Refused;
 
+/// A thread does not obey this process.
+const REFUSED: &str = "the thread obeys its spawner, and those who may spawn it, which this process may not: that says its `allow`";
+
 /// Why there is no thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -61,6 +64,8 @@ pub enum EndError {
     Cancelled,
     /// There is no such thread, or it was detached and has ended.
     NoThread,
+    /// The thread is not for this process: its function has an `allow`, which says so.
+    Refused,
     /// Its process could not be asked, or has gone, and the thread with it.
     Call(CallError),
 }
@@ -83,6 +88,7 @@ impl fmt::Display for EndError {
             Self::Panicked(message) => write!(f, "the thread panicked: {message}"),
             Self::Cancelled => f.write_str("the thread was cancelled"),
             Self::NoThread => f.write_str("there is no such thread, or it was detached and has ended"),
+            Self::Refused => f.write_str(REFUSED),
             Self::Call(error) => error.fmt(f),
         }
     }
@@ -105,6 +111,8 @@ pub enum AskError {
     /// This process has blocked as many threads there as it may (16384): resume some. Or the one that has spawned the thread has as many bytes
     /// kept there as it may: await, or drop, the handles of some that have ended.
     Full,
+    /// The thread does not obey this process: its function has an `allow`, which says so.
+    Refused,
     /// Its process could not be asked, or has gone.
     Call(CallError),
 }
@@ -130,6 +138,7 @@ impl fmt::Display for AskError {
                 "as many threads are blocked there, or as much is kept of those that have ended, as may be: resume \
                  some, or drop their handles",
             ),
+            Self::Refused => f.write_str(REFUSED),
             Self::Call(error) => error.fmt(f),
         }
     }
@@ -160,6 +169,8 @@ pub enum Down {
     ProcessLost(Peer, Why),
     /// There was no such thread any more: how it ended is not known.
     NoThread,
+    /// This process may not watch it: its function has an `allow`, which says so.
+    Refused,
     /// It cannot be watched: why.
     Unknown(CallError),
 }
@@ -179,6 +190,7 @@ impl fmt::Display for Down {
             Self::Cancelled => f.write_str("the thread was cancelled"),
             Self::ProcessLost(peer, why) => write!(f, "the thread was in process {}, which {why}", peer.0),
             Self::NoThread => f.write_str("there was no such thread any more"),
+            Self::Refused => f.write_str(REFUSED),
             Self::Unknown(error) => write!(f, "the thread cannot be watched: {error}"),
         }
     }

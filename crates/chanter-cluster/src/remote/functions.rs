@@ -260,7 +260,8 @@ impl Drop for Offering {
 }
 
 impl Here {
-    /// Lets other processes, and this one, spawn threads here that run `body`, until what this returns is dropped.
+    /// Lets other processes, and this one, spawn threads here that run `body`, until what this returns is dropped. Each of them may ask
+    /// anything of such a thread whose name it knows or guesses; [`offer_if`](Self::offer_if) says which may.
     ///
     /// # Errors
     /// [`ServeError::Taken`]: the process offers that name already, or one with the same hash.
@@ -276,6 +277,10 @@ impl Here {
 
     /// As [`offer`](Self::offer), to those alone of whom `allow` says so; all others get
     /// [`SpawnError::Refused`](crate::SpawnError::Refused).
+    ///
+    /// The threads obey those of whom `allow` says so, their spawners, and this process. If another one asks to join, watch, suspend, resume,
+    /// block, link, cancel or terminate one, it gets [`AskError::Refused`](crate::AskError::Refused),
+    /// [`EndError::Refused`](crate::EndError::Refused) or [`Down::Refused`](crate::Down::Refused).
     ///
     /// # Errors
     /// As [`offer`](Self::offer).

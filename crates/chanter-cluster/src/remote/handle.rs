@@ -78,6 +78,7 @@ fn ended<T: DeserializeOwned>(outcome: Outcome) -> Result<T, EndError> {
         Ok(Reply::Ended(End::Panicked(message))) => Err(EndError::Panicked(message)),
         Ok(Reply::Ended(End::Cancelled)) => Err(EndError::Cancelled),
         Ok(Reply::NoThread) => Err(EndError::NoThread),
+        Ok(Reply::NotAllowed) => Err(EndError::Refused),
         Ok(reply) => Err(EndError::Call(senseless(&reply))),
         Err(error) => Err(EndError::Call(CallError::BadAnswer(error))),
     })
@@ -180,6 +181,7 @@ impl<T> GlobalThread<T> {
             Ok(Reply::Ended(End::Panicked(message))) => Down::Panicked(message),
             Ok(Reply::Ended(End::Cancelled)) => Down::Cancelled,
             Ok(Reply::NoThread) => Down::NoThread,
+            Ok(Reply::NotAllowed) => Down::Refused,
             Err(CallError::Lost { process, why, .. }) => Down::ProcessLost(process, why),
             Ok(reply) => Down::Unknown(senseless(&reply)),
             Err(error) => Down::Unknown(error),
@@ -187,6 +189,7 @@ impl<T> GlobalThread<T> {
     }
 
     /// Ties the two together: when one ends otherwise than with a value, or its process goes, the other one is cancelled.
+    /// Each one's process watches the other one: if it [may not](crate::Here::offer_if), its own thread is cancelled at once.
     ///
     /// # Errors
     /// See [`AskError`]: one of the two could not be asked. The other one may be tied to it, and then ends with it.
@@ -287,6 +290,7 @@ fn refusal(reply: Result<Reply, CallError>) -> AskError {
         Ok(Reply::Refused(refused)) => refused.into(),
         Ok(Reply::NoThread) => AskError::NoThread,
         Ok(Reply::Full) => AskError::Full,
+        Ok(Reply::NotAllowed) => AskError::Refused,
         Ok(reply) => AskError::Call(senseless(&reply)),
         Err(error) => AskError::Call(error),
     }

@@ -119,7 +119,7 @@ fn spawn_for(caller: &Caller, spawn: Spawn) -> Result<Slot, Unspawned> {
         }
         builder.spawn(ending.of(work))
     };
-    reserved.keep(slot, Hosted::new(caller.peer(), thread, body));
+    reserved.keep(slot, Hosted::new(caller.peer(), offer, thread, body));
     // It may have ended before it was there.
     node.hosts.settle(node, slot);
     Ok(slot)
@@ -215,18 +215,30 @@ impl Hosts {
         if entry.hosted.body.try_get().is_some() { state.forget(slot) } else { None }
     }
 
-    /// The end of a thread, for which nobody is to ask any more. `Err`: it has not ended, or there is none.
-    fn take(&self, slot: Slot) -> Result<Answer, Option<Arc<Hosted>>> {
+    /// The end of a thread, for which nobody is to ask any more. `Err`: it has not ended, or there is none, or it is not that process's.
+    fn take(&self, slot: Slot, by: Peer) -> Result<Answer, Untaken> {
         let mut state = self.state.lock();
-        let entry = state.threads.get(&slot).ok_or(None)?;
+        let entry = state.threads.get(&slot).ok_or(Untaken::NoThread)?;
+        if entry.hosted.spawner != by {
+            return Err(Untaken::NotAllowed);
+        }
         match entry.hosted.body.try_get() {
             Some(Some(end)) => {
                 let end = Arc::clone(end);
                 Ok(Answer::Ended { end, _kept: state.forget(slot) })
             }
-            _ => Err(Some(Arc::clone(&entry.hosted))),
+            _ => Err(Untaken::Runs(Arc::clone(&entry.hosted))),
         }
     }
+}
+
+/// Why the end of a thread is not taken.
+enum Untaken {
+    NoThread,
+    /// Another process has spawned it.
+    NotAllowed,
+    /// It has not ended.
+    Runs(Arc<Hosted>),
 }
 
 impl Node {
@@ -249,16 +261,18 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Answer {
             node.gates.open(caller.peer(), gate);
             Reply::Done.into()
         }
-        Order::Take => match node.hosts.take(slot) {
+        Order::Take => match node.hosts.take(slot, caller.peer()) {
             Ok(ended) => ended,
-            Err(None) => Reply::NoThread.into(),
-            Err(Some(hosted)) => {
+            Err(Untaken::NoThread) => Reply::NoThread.into(),
+            Err(Untaken::NotAllowed) => Reply::NotAllowed.into(),
+            Err(Untaken::Runs(hosted)) => {
                 let end = hosted.end().await;
                 Answer::Ended { end, _kept: node.hosts.take_out(slot) }
             }
         },
         Order::Join => match node.hosts.get(slot) {
-            Some(hosted) => Answer::Ended { end: hosted.end().await, _kept: None },
+            Some(hosted) if hosted.obeys(caller) => Answer::Ended { end: hosted.end().await, _kept: None },
+            Some(_) => Reply::NotAllowed.into(),
             None => Reply::NoThread.into(),
         },
         order => obey_there(caller, slot, order).await.into(),
@@ -269,6 +283,14 @@ async fn obey(caller: &Caller, slot: Slot, order: Order) -> Answer {
 async fn obey_there(caller: &Caller, slot: Slot, order: Order) -> Reply {
     let node = caller.node();
     let Some(hosted) = node.hosts.get(slot) else { return Reply::NoThread };
+    // Its handle is the spawner's.
+    let is_allowed = match order {
+        Order::Detach => hosted.spawner == caller.peer(),
+        _ => hosted.obeys(caller),
+    };
+    if !is_allowed {
+        return Reply::NotAllowed;
+    }
     let thread = &hosted.thread;
     match order {
         Order::Watch => Reply::Ended(match &*hosted.end().await {

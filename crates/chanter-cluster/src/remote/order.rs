@@ -72,6 +72,8 @@ pub(super) enum Reply<V = Enclosed> {
     Ended(End<V>),
     /// The process that asks, or has spawned the thread, holds as much here as it may.
     Full,
+    /// The thread does not obey the process that asks.
+    NotAllowed,
 }
 
 /// A reply, as it is written.
@@ -216,7 +218,7 @@ mod tests {
         orders.into_iter().for_each(|order| is_safe_from(&(slot, order)));
         let ends = [End::Value(bytes()), End::Panicked("why".into()), End::Cancelled].map(Reply::Ended);
         let refusals = [Refused::Overruled, Refused::Withdrawn, Refused::Determined].map(Reply::Refused);
-        let others = [Reply::NoThread, Reply::Done, Reply::Resumed(true), Reply::Full];
+        let others = [Reply::NoThread, Reply::Done, Reply::Resumed(true), Reply::Full, Reply::NotAllowed];
         ends.iter().chain(&refusals).chain(&others).for_each(is_safe_from);
         let unspawned = [
             Unspawned::NoFunction,
@@ -242,7 +244,7 @@ mod tests {
     #[test]
     fn a_kind_that_there_is_not_is_an_error() {
         assert!(decode::<Order>(&[12]).is_err());
-        assert!(decode::<Reply>(&[6]).is_err());
+        assert!(decode::<Reply>(&[7]).is_err());
         assert!(decode::<End>(&[3]).is_err());
         assert!(decode::<Result<Slot, Unspawned>>(&[1, 5]).is_err());
     }

@@ -63,6 +63,43 @@ fn strangers_are_shown_the_door() {
     assert!(silent.is_closed());
 }
 
+/// So many strangers connect before the one who is waited for that they would have all places for as long as they like.
+#[test]
+fn silent_strangers_keep_nobody_out() {
+    const STRANGERS: usize = 300;
+    let says: [&dyn Fn(&mut Raw); 2] =
+        [&|_| (), &|stranger| stranger.write(&greeting(*b"chanter1", 1)[..43])];
+    for says in says {
+        let (machine, starting, one, address) = waiting();
+        let mut strangers: Vec<Raw> = (0..STRANGERS).map(|_| Raw::stranger(address)).collect();
+        strangers.iter_mut().for_each(says);
+        let engines = machine.block_on(async move {
+            let other = Sockets::start(one, unhurried()).await.unwrap();
+            (starting.join().await.unwrap().unwrap(), other)
+        });
+        // All but those in the last places have given way before.
+        drop((engines, machine));
+        assert!(strangers.iter_mut().all(Raw::is_closed));
+    }
+}
+
+/// Those who know what a process says first, but not the secret, give way, too.
+#[test]
+fn strangers_who_greet_keep_nobody_out() {
+    let (machine, starting, one, address) = waiting();
+    let greet = |_| {
+        let mut stranger = Raw::stranger(address);
+        stranger.write(&greeting(*b"chanter1", 1));
+        stranger
+    };
+    let strangers: Vec<Raw> = (0..150).map(greet).collect();
+    let engines = machine.block_on(async move {
+        let other = Sockets::start(one, unhurried()).await.unwrap();
+        (starting.join().await.unwrap().unwrap(), other)
+    });
+    drop((engines, machine, strangers));
+}
+
 /// Of two who know the secret and say the same number the first one is it.
 #[test]
 fn a_number_is_had_once() {

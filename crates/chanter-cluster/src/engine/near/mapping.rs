@@ -8,7 +8,7 @@
 //! have to trust each other not to shorten it; against all else that one of them writes the others are safe.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::mem::size_of;
 use std::os::fd::OwnedFd;
 
@@ -36,10 +36,10 @@ fn head(processes: usize) -> [u8; 32] {
     head
 }
 
-/// A segment for so many processes, of which most takes no memory before it is used.
+/// A segment for so many processes. All of it has its memory: a process that finds none when it writes would be ended by a signal.
 ///
 /// # Errors
-/// The OS grants no such file.
+/// The OS grants no such file, or has no room for all of it.
 pub(crate) fn create(processes: u32) -> io::Result<OwnedFd> {
     let processes = processes as usize;
     if !(1..=MOST_PROCESSES).contains(&processes) {
@@ -50,8 +50,15 @@ pub(crate) fn create(processes: u32) -> io::Result<OwnedFd> {
         Ok(file) => file,
         Err(_) => tempfile::tempfile()?,
     };
-    file.write_all(&head(processes))?;
-    file.set_len(length(processes) as u64)?;
+    let head = head(processes);
+    let zeros = (length(processes) - head.len()) as u64;
+    file.write_all(&head).and_then(|()| io::copy(&mut io::repeat(0).take(zeros), &mut file)).map_err(
+        |error| {
+            let mib = (length(processes) >> 20) + 1;
+            let why = format!("there is no room for the memory of {processes} processes, {mib} MiB: {error}");
+            io::Error::new(error.kind(), why)
+        },
+    )?;
     Ok(file.into())
 }
 

@@ -219,3 +219,14 @@ fn room_that_one_lacks_is_given_by_that_one() {
     assert!(port.take_room() && outgoing.send(&memory, 1, info, b"x").is_ok());
     assert!(!port.give_room(1), "it is not wanted any more");
 }
+
+/// Memory that is not there when it is written ends a process by a signal: all of it is there from the beginning.
+#[test]
+fn a_segment_has_all_its_memory() {
+    use std::os::unix::fs::MetadataExt;
+
+    for processes in [1, 5] {
+        let segment = std::fs::File::from(create(processes).unwrap()).metadata().unwrap();
+        assert!(512 * segment.blocks() >= segment.len(), "{} of {}", 512 * segment.blocks(), segment.len());
+    }
+}

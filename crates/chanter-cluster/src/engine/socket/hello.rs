@@ -228,7 +228,7 @@ pub(super) async fn connect(stream: &Stream, secret: &Secret, me: Peer, peer: Pe
     Ok(())
 }
 
-/// Finds out who has connected.
+/// Finds out who has connected. `has_greeted` is called once it has said what a process says.
 ///
 /// # Errors
 /// It is nobody `expected`.
@@ -237,20 +237,22 @@ pub(super) async fn accept(
     secret: &Secret,
     me: Peer,
     expected: impl Fn(Peer) -> bool,
+    has_greeted: impl FnOnce(),
 ) -> Result<Peer, Stranger> {
     let mut theirs = [0; GREETING];
     stream.read_exact(&mut theirs).await?;
-    let greeted = match greeted(secret, me, challenge()?, theirs, expected) {
+    let greeting = match greeted(secret, me, challenge()?, theirs, expected) {
         Err(Stranger::Version) => {
             stream.write_all(&MAGIC).await?;
             return Err(Stranger::Version);
         }
-        greeted => greeted?,
+        greeting => greeting?,
     };
-    stream.write_all(&greeted.answer).await?;
+    has_greeted();
+    stream.write_all(&greeting.answer).await?;
     let mut proof = [0; PROOF];
     stream.read_exact(&mut proof).await?;
-    greeted.proved(&proof)
+    greeting.proved(&proof)
 }
 
 #[cfg(test)]
@@ -277,21 +279,22 @@ mod tests {
     async fn who_knows_the_secret_is_known() {
         let (one, other) = pair();
         let connecting = spawn(async move { connect(&one, &secret(), OTHER, ME).await });
-        assert_eq!(accept(&other, &secret(), ME, |peer| peer == OTHER).await.unwrap(), OTHER);
+        assert_eq!(accept(&other, &secret(), ME, |peer| peer == OTHER, || ()).await.unwrap(), OTHER);
         connecting.join().await.unwrap().unwrap();
     }
 
     #[chanter::test]
     async fn who_does_not_is_refused_by_either_side() {
         let (one, other) = pair();
-        let accepting = spawn(async move { accept(&other, &Secret::new([8; 32]), ME, |_| true).await });
+        let accepting =
+            spawn(async move { accept(&other, &Secret::new([8; 32]), ME, |_| true, || ()).await });
         assert!(matches!(connect(&one, &secret(), OTHER, ME).await, Err(Stranger::Proof)));
         drop(one);
         assert!(matches!(accepting.join().await.unwrap(), Err(Stranger::Refuses)));
 
         // Who sends back the proof that it has got has the wrong one.
         let (one, other) = pair();
-        let accepting = spawn(async move { accept(&other, &secret(), ME, |_| true).await });
+        let accepting = spawn(async move { accept(&other, &secret(), ME, |_| true, || ()).await });
         one.write_all(&Greeting::new(OTHER).unwrap().0).await.unwrap();
         let mut answer = [0; GREETING + PROOF];
         one.read_exact(&mut answer).await.unwrap();
@@ -303,7 +306,8 @@ mod tests {
     async fn who_is_not_expected_gets_no_answer() {
         for (greeting, number) in [([b'x'; GREETING], None), (Greeting::new(Peer(9)).unwrap().0, Some(9))] {
             let (one, other) = pair();
-            let accepting = spawn(async move { accept(&other, &secret(), ME, |peer| peer == OTHER).await });
+            let accepting =
+                spawn(async move { accept(&other, &secret(), ME, |peer| peer == OTHER, || ()).await });
             one.write_all(&greeting).await.unwrap();
             match accepting.join().await.unwrap() {
                 Err(Stranger::Magic) => assert_eq!(number, None),
@@ -314,7 +318,7 @@ mod tests {
         }
         // Another process of the job, at the address of the one that is looked for.
         let (one, other) = pair();
-        let accepting = spawn(async move { accept(&other, &secret(), Peer(3), |_| true).await });
+        let accepting = spawn(async move { accept(&other, &secret(), Peer(3), |_| true, || ()).await });
         assert!(matches!(connect(&one, &secret(), OTHER, ME).await, Err(Stranger::Number(3))));
         drop(one);
         assert!(accepting.join().await.unwrap().is_err());
@@ -324,7 +328,7 @@ mod tests {
     #[chanter::test]
     async fn another_version_is_told_so() {
         let (one, other) = pair();
-        let accepting = spawn(async move { accept(&other, &secret(), ME, |_| true).await });
+        let accepting = spawn(async move { accept(&other, &secret(), ME, |_| true, || ()).await });
         let mut greeting = Greeting::new(OTHER).unwrap();
         greeting.0[7] += 1;
         one.write_all(&greeting.0).await.unwrap();

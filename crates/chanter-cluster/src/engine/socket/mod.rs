@@ -13,8 +13,9 @@
 //! | [`Config::inbox`] | bytes that have come from one peer, and wait for a poll | its socket is not read |
 //! | 76 bytes | what is read from who has not proved to be of the job | |
 //! | [`Config::hello`] | the time in which it must | the connection is closed |
-//! | 64 | connections that have proved nothing | others wait in the OS |
+//! | 64 | connections that have proved nothing | the oldest of those that have said nothing for a while gives way (see `accepting.rs`) |
 
+mod accepting;
 pub(crate) mod frame;
 pub(crate) mod hello;
 mod inbox;
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 use chanter::prelude::*;
 
+use self::accepting::{Accepting, Cancelled};
 use self::frame::LONGEST_BODY;
 use self::inbox::{Happening, Inbox};
 use self::link::Link;
@@ -44,11 +46,8 @@ use super::{
     Bell, Caps, Certificate, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink,
 };
 use crate::Disagreement;
-use crate::launcher::{Address, BadEnvironment, Launched, Secret};
+use crate::launcher::{Address, BadEnvironment, Launched};
 use crate::wire::Body;
-
-/// Connections that have proved nothing, at a time.
-const STRANGERS: usize = 64;
 
 /// Limits of a [`Sockets`].
 #[derive(Clone, Debug)]
@@ -425,59 +424,6 @@ impl Engine for Sockets {
     fn give_up(&self, peer: Peer) -> bool {
         let link = self.shared.links.get(&peer);
         link.inspect(|link| link.give_up()).is_some()
-    }
-}
-
-/// Cancels its thread when dropped.
-struct Cancelled(Thread<()>);
-
-impl Drop for Cancelled {
-    fn drop(&mut self) {
-        // Nobody waits for the answer.
-        drop(self.0.cancel());
-    }
-}
-
-/// Lets those in who are of the job.
-struct Accepting {
-    listener: Listener,
-    secret: Secret,
-    tls: Option<Tls>,
-    me: Peer,
-    count: u32,
-    time: Duration,
-    welcome: Sender<(Peer, Stream)>,
-}
-
-impl Accepting {
-    async fn run(self) {
-        let Self { listener, secret, tls, me, count, time, welcome } = self;
-        let (enter, left) = bounded(STRANGERS);
-        loop {
-            if enter.send(()).await.is_err() {
-                return;
-            }
-            // Out of descriptors, say: the listener goes on, and the start has a limit.
-            let Ok(stream) = listener.accept().await else {
-                let _ = left.try_recv();
-                after(Duration::from_millis(10)).await;
-                continue;
-            };
-            let (secret, welcome, left) = (secret.clone(), welcome.clone(), left.clone());
-            let tls = tls.clone();
-            spawn(async move {
-                let hello = from_cancel_safe(async {
-                    let stream = stream.secure(tls.as_ref()).await.ok()?;
-                    let expected = |peer: Peer| me < peer && peer.0 < count;
-                    let peer = hello::accept(&stream, &secret, me, expected).await.ok()?;
-                    Some((peer, stream))
-                });
-                if let Some(Some(welcomed)) = hello.timeout(time).await {
-                    let _ = welcome.try_send(welcomed);
-                }
-                let _ = left.try_recv();
-            });
-        }
     }
 }
 

@@ -3,6 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::Path;
 
 use chanter::io::{Readiness, TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -29,7 +32,7 @@ macro_rules! either {
 impl Stream {
     pub(super) async fn connect(address: &Address) -> io::Result<Self> {
         match address {
-            Address::Unix(path) => UnixStream::connect(path).map(Self::Unix),
+            Address::Unix(path) => connect_unix(path).and_then(UnixStream::from_std).map(Self::Unix),
             Address::Tcp(address) => Self::tcp(TcpStream::connect(*address).await?),
         }
     }
@@ -132,9 +135,61 @@ fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usiz
     }
 }
 
+/// The abstract name that a path of a Unix socket stands for.
+fn abstract_name(path: &Path) -> Option<&[u8]> {
+    path.as_os_str().as_bytes().strip_prefix(b"@")
+}
+
+fn connect_unix(path: &Path) -> io::Result<StdUnixStream> {
+    match abstract_name(path) {
+        Some(name) => abstracts::connect(name),
+        None => StdUnixStream::connect(path),
+    }
+}
+
+/// Abstract names of Unix sockets, which Linux has.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod abstracts {
+    use std::io;
+    #[cfg(target_os = "android")]
+    use std::os::android::net::SocketAddrExt;
+    use std::os::fd::AsFd;
+    #[cfg(target_os = "linux")]
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+
+    pub(super) fn connect(name: &[u8]) -> io::Result<UnixStream> {
+        UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)
+    }
+
+    /// Whether the process at the other end is this user's, or root's. No folder keeps others away from such a name.
+    pub(super) fn is_ours(stream: &impl AsFd) -> bool {
+        let theirs = rustix::net::sockopt::socket_peercred(stream).map(|credentials| credentials.uid);
+        theirs.is_ok_and(|uid| uid.is_root() || uid == rustix::process::geteuid())
+    }
+}
+
+/// Other systems have none.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod abstracts {
+    use std::io;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    pub(super) fn connect(_name: &[u8]) -> io::Result<UnixStream> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn is_ours(_stream: &impl AsFd) -> bool {
+        false
+    }
+}
+
 /// Where connections come.
 pub(super) enum Listener {
     Unix(UnixListener),
+    /// At an abstract name.
+    Abstract(UnixListener),
     Tcp(TcpListener),
 }
 
@@ -142,7 +197,10 @@ impl Listener {
     /// Takes a socket over that listens at `address`.
     pub(super) fn new(socket: OwnedFd, address: &Address) -> io::Result<Self> {
         match address {
-            Address::Unix(_) => UnixListener::from_std(socket.into()).map(Self::Unix),
+            Address::Unix(path) => {
+                let listener = UnixListener::from_std(socket.into());
+                listener.map(if abstract_name(path).is_some() { Self::Abstract } else { Self::Unix })
+            }
             Address::Tcp(_) => TcpListener::from_std(socket.into()).map(Self::Tcp),
         }
     }
@@ -150,6 +208,12 @@ impl Listener {
     pub(super) async fn accept(&self) -> io::Result<Stream> {
         match self {
             Self::Unix(listener) => listener.accept().await.map(Stream::Unix),
+            Self::Abstract(listener) => loop {
+                let stream = listener.accept().await?;
+                if abstracts::is_ours(stream.as_std()) {
+                    return Ok(Stream::Unix(stream));
+                }
+            },
             Self::Tcp(listener) => Stream::tcp(listener.accept().await?.0),
         }
     }

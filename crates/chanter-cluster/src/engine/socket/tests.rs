@@ -5,15 +5,20 @@ use std::os::unix::net::UnixListener;
 
 use tempfile::TempDir;
 
+use super::accepting::STRANGERS;
 use super::frame::{HEAD, PIECE, Word, head};
 use super::*;
 use crate::engine::conformance::Kit;
 use crate::engine::{Change, Why};
+use crate::launcher::Secret;
 use crate::wire::{Header, Kind, LENGTH};
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) enum On {
     Unix,
+    /// A Unix socket without a path.
+    #[cfg(target_os = "linux")]
+    Abstract,
     Tcp,
 }
 
@@ -23,7 +28,10 @@ pub(in crate::engine) fn unhurried() -> Config {
     Config { heartbeat, hello: heartbeat, start: heartbeat, ..Config::default() }
 }
 
-const BOTH: [On; 2] = [On::Unix, On::Tcp];
+#[cfg(target_os = "linux")]
+const KINDS: [On; 3] = [On::Unix, On::Abstract, On::Tcp];
+#[cfg(not(target_os = "linux"))]
+const KINDS: [On; 2] = [On::Unix, On::Tcp];
 
 /// What a launcher would say to each process. The folder has to live until they are connected.
 pub(in crate::engine) fn launched(count: u32, on: On) -> (Vec<Launched>, TempDir) {
@@ -35,6 +43,14 @@ pub(in crate::engine) fn launched(count: u32, on: On) -> (Vec<Launched>, TempDir
                 let path = folder.path().join(number.to_string());
                 listeners.push(UnixListener::bind(&path).unwrap().into());
                 addresses.push(Address::Unix(path));
+            }
+            #[cfg(target_os = "linux")]
+            On::Abstract => {
+                use std::os::linux::net::SocketAddrExt;
+                let name = format!("{}-{number}", folder.path().display());
+                let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+                listeners.push(UnixListener::bind_addr(&address).unwrap().into());
+                addresses.push(Address::Unix(format!("@{name}").into()));
             }
             On::Tcp => {
                 let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -161,7 +177,7 @@ async fn narrow_queues_keep_what_an_engine_promises() {
 
 #[chanter::test]
 async fn a_long_body_does_not_keep_other_lanes_waiting() {
-    for on in BOTH {
+    for on in KINDS {
         let config = Config { inbox: 0, ..unhurried() };
         let (one, mut other) = two(job(2, on, &config).await);
         // The reader stops behind this until there is a poll.
@@ -270,9 +286,9 @@ async fn strangers_do_not_keep_the_processes_apart() {
     let mut launched = launched.into_iter();
     let starting = spawn(Sockets::start(launched.next().unwrap(), config.clone()));
     let address = Address::Unix(folder.path().join("0"));
-    // As many as may be silent at a time, but one; and more who talk nonsense.
+    // More than may be silent at a time; and as many who talk nonsense.
     let mut strangers = Vec::new();
-    for number in 0..2 * (STRANGERS - 1) {
+    for number in 0..5 * STRANGERS {
         let stream = Stream::connect(&address).await.unwrap();
         if number % 2 == 0 {
             let _ = stream.write_all(&[0; 1000]).await;
@@ -283,6 +299,44 @@ async fn strangers_do_not_keep_the_processes_apart() {
     let one = Process::new(starting.join().await.unwrap().unwrap());
     one.send(1, Lane::User, message(1, 1));
     other.until(|seen| seen.arrived.len() == 1).await;
+}
+
+/// No folder keeps other users from an abstract name: they are shown the door before they can say a word. (Only root can try that.)
+#[test]
+#[cfg(target_os = "linux")]
+fn another_user_does_not_get_a_place() {
+    use std::io::Read;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+    use std::os::unix::process::CommandExt;
+
+    const NAME: &str = "CHANTER_TEST_NAME";
+    const NOBODY: u32 = 65534;
+    if let Ok(name) = std::env::var(NAME) {
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let mut stream = UnixStream::connect_addr(&address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "it is closed");
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not tried: this user cannot be another one");
+        return;
+    }
+    let machine = Machine::builder().vps(1).build().unwrap();
+    let (launched, _folder) = launched(2, On::Abstract);
+    let [zero, one] = <[Launched; 2]>::try_from(launched).unwrap();
+    let name = zero.addresses[0].to_string().strip_prefix("unix:@").unwrap().to_owned();
+    let starting = machine.spawn(Sockets::start(zero, unhurried()));
+    let mut other = std::process::Command::new("/proc/self/exe");
+    other.args(["--exact", "engine::socket::tests::another_user_does_not_get_a_place"]);
+    let status = other.env(NAME, name).uid(NOBODY).gid(NOBODY).current_dir("/").status().unwrap();
+    assert!(status.success());
+    let engines = machine.block_on(async move {
+        let other = Sockets::start(one, unhurried()).await.unwrap();
+        (starting.join().await.unwrap().unwrap(), other)
+    });
+    drop(engines);
 }
 
 #[chanter::test]

@@ -5,6 +5,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use super::tests::{On, launched, unhurried};
 use super::*;
 use crate::engine::conformance::Kit;
+use crate::launcher::Secret;
 use crate::launcher::TlsFiles;
 
 /// Who signs, and the text of its certificate.
