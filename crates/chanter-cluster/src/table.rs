@@ -43,6 +43,11 @@ impl Service {
     pub const fn new(name: &'static str, begin: fn() -> Begin) -> Self {
         Self { name, begin }
     }
+
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 /// A function of the program.
@@ -139,6 +144,12 @@ impl WeakHere {
 /// The event that a process has gone.
 pub fn gone(here: &Here, process: u32) -> impl Event<Output = Why> + Send + use<> {
     here.node().gone(Peer(process))
+}
+
+/// How many bytes a message to a process may have at most; `None`: there is no such process.
+pub fn longest(here: &Here, process: u32) -> Option<u32> {
+    let to = Peer(process);
+    if to == here.node().me() { Some(u32::MAX) } else { here.node().longest(to) }
 }
 
 /// The names of all of them.

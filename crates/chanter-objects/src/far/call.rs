@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use super::Key;
 use super::continuation::{Sent, not_sent, sending};
 use super::moved::whereabouts;
-use super::request::{Asked, How, Name, answered};
+use super::request::{Asked, How, NOBODY, Name, answered};
 use super::space::{Space, current, home_of, within};
 use crate::lazy::Answer;
 use crate::{Begun, Gone, Ref, slot};
@@ -149,7 +149,7 @@ impl Target {
 
     /// A process, for no object.
     pub(super) fn nobody(here: Here, process: u32) -> Self {
-        Self::exactly(here, (process, 0, 0))
+        Self::exactly(here, (process, NOBODY.0, NOBODY.1))
     }
 
     fn body<A: Serialize>(&self, arguments: &A) -> Result<(Body, Vec<Sent>), Gone> {
@@ -208,9 +208,12 @@ impl<R> FarCall<R> {
             not_sent(&self.here, sent);
         }
         let answer = outcome.map_err(gone).inspect_err(|_| self.forget_hint())?;
-        let (value, place) = answered(&answer);
-        if let Some(place) = place
+        let (value, placed) = answered(&answer);
+        // INV-ASKED 3.
+        if let Some((object, place)) = placed
+            && object == self.name
             && self.here.number() != self.name.0
+            && place.0 < self.here.count()
         {
             Space::of(&self.here).hints.insert(self.name, place);
         }
@@ -344,6 +347,8 @@ pub(super) fn gone(error: CallError) -> Gone {
         // Nobody hears this: who finds too many under way waits (`Stage::Paused`).
         CallError::Full(_) => Gone::Lost { begun: Begun::No },
         CallError::Panicked(message) => resume_unwind(Box::new(message)),
+        CallError::TooLong { .. } => Gone::TooLong,
+        CallError::Refused { .. } => Gone::Refused,
         _ => Gone::Incompatible,
     }
 }

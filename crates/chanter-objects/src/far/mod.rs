@@ -43,6 +43,7 @@ pub(crate) use call::FarCall;
 pub use chanter_cluster::__table as table;
 pub(crate) use continuation::FarContinuation;
 pub(crate) use estate::FarOwner;
+pub use estate::limit_placed;
 pub(crate) use moved::Moved;
 pub use moves::{Moves, Unplaced, moves};
 pub use serve::{serve, serve_lazily};

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::request::{Asked, answer, route, still};
-use super::space::{entered, for_guest};
+use super::space::{Space, entered, for_guest};
 use crate::lazy::{Answer, Answers, Forward};
 use crate::{Gone, Ref};
 
@@ -26,8 +26,9 @@ where
         entered(caller.here(), async move {
             let (called, guest, place) = {
                 let asked = Asked::read(&body)?;
-                let place = asked.tells(&caller);
-                match asked.object() {
+                let space = Space::of(&caller.here());
+                let place = asked.tells(&space);
+                match asked.object(&space) {
                     Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
                     Err(gone) => return answer::<R>(Err(gone), place),
                 }
@@ -52,8 +53,9 @@ where
         entered(caller.here(), async move {
             let (called, guest, place) = {
                 let asked = Asked::read(&body)?;
-                let place = asked.tells(&caller);
-                match asked.object() {
+                let space = Space::of(&caller.here());
+                let place = asked.tells(&space);
+                match asked.object(&space) {
                     Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
                     Err(gone) => return answer::<R>(Err(gone), place),
                 }

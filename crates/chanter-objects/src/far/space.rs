@@ -3,14 +3,14 @@
 //! A program's process is one of a cluster, as a rule. Several may lie in one (`chanter_cluster::local`, simulations): then what is
 //! polled or read in the name of one of them runs within [`enter`].
 
-use std::cell::Cell;
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::ptr;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll};
 
+use chanter::base::stack_local;
 use chanter_cluster::__table::{WeakHere, only};
 use chanter_cluster::Here;
 
@@ -30,6 +30,8 @@ pub struct Space {
     pub(crate) index: u16,
     pub(super) hints: Hints,
     pub(super) estates: Estates,
+    /// The homes of objects that have moved here, by slot and generation.
+    guests: Mutex<HashMap<(u32, u32), Name>>,
     pub(super) cells: Cells,
 }
 
@@ -61,6 +63,7 @@ impl Space {
             index,
             hints: Hints::default(),
             estates: Estates::default(),
+            guests: Mutex::default(),
             cells: Cells::default(),
         });
         let space = here.state::<Self>().expect("it was provided");
@@ -77,40 +80,49 @@ impl Space {
         spaces.get(usize::from(index).checked_sub(1)?)?.upgrade()
     }
 
+    fn guests(&self) -> MutexGuard<'_, HashMap<(u32, u32), Name>> {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether that object has moved here from that home, and is here (INV-ASKED 2).
+    pub(super) fn is_guest(&self, guest: Guest) -> bool {
+        let Some(home) = self.guests().get(&guest.name).copied() else { return false };
+        let (process, slot, generation) = guest.home;
+        // Processes that lie in one have their slots together: each is a home of what was born there.
+        home == guest.home
+            || (home.1, home.2) == (slot, generation) && Self::lies_here(process) && Self::lies_here(home.0)
+    }
+
+    /// Whether a process of that number lies in this one, and is in use.
+    fn lies_here(number: u32) -> bool {
+        let spaces = SPACES.read().unwrap_or_else(PoisonError::into_inner);
+        spaces.iter().any(|space| space.upgrade().is_some_and(|space| space.number == number))
+    }
+
+    /// An object has moved here.
+    pub(super) fn welcome(self: &Arc<Self>, guest: Guest) -> Staying {
+        self.guests().insert(guest.name, guest.home);
+        Staying { space: Arc::downgrade(self), name: guest.name }
+    }
+
     /// Its process.
     pub(crate) fn here(&self) -> Option<Here> {
         self.here.upgrade()
     }
 }
 
-thread_local! {
-    /// In whose name the current poll is.
-    static CURRENT: Cell<*const Here> = const { Cell::new(ptr::null()) };
-}
-
-/// Puts back what was there.
-struct Back(*const Here);
-
-impl Drop for Back {
-    fn drop(&mut self) {
-        CURRENT.set(self.0);
-    }
-}
-
-/// Runs `body` in the name of a process.
+/// Runs `body` in the name of a process: what it polls, writes or reads is that one's. It holds for the stack of the caller, wherever a
+/// fiber is suspended within.
 pub(crate) fn within<R>(here: &Here, body: impl FnOnce() -> R) -> R {
-    let _back = Back(CURRENT.replace(here));
-    body()
+    stack_local::set(here, body)
 }
 
 /// The process in whose name this runs, or the only one.
 fn with_current<R>(body: impl FnOnce(Option<&Here>) -> R) -> R {
-    let current = CURRENT.get();
-    if current.is_null() {
-        return body(only().as_ref());
-    }
-    // SAFETY: `within` borrows it until it has put back what was there before.
-    body(Some(unsafe { &*current }))
+    stack_local::with(|here: Option<&Here>| match here {
+        Some(here) => body(Some(here)),
+        None => body(only().as_ref()),
+    })
 }
 
 /// An object that is asked for as one that has moved here, by slot and generation, and its home.
@@ -120,14 +132,17 @@ pub(super) struct Guest {
     pub(super) home: Name,
 }
 
-thread_local! {
-    /// For whom the current poll runs a method.
-    static GUEST: Cell<Option<Guest>> = const { Cell::new(None) };
+/// For whom the current poll runs a method: what [`ForGuest`] says on its stack.
+#[derive(Clone, Copy)]
+struct RunsFor(Option<Guest>);
+
+fn runs_for() -> Option<Guest> {
+    stack_local::with(|runs: Option<&RunsFor>| runs.and_then(|runs| runs.0))
 }
 
 /// The home of an object that has moved here, if the current poll is a request's that was handed on to it.
 pub(super) fn home_of(name: (u32, u32)) -> Option<Name> {
-    GUEST.get().filter(|guest| guest.name == name).map(|guest| guest.home)
+    runs_for().filter(|guest| guest.name == name).map(|guest| guest.home)
 }
 
 /// Whether who has found that generation not to be live asks elsewhere: it has moved, or has come back; or it was a guest, and has left,
@@ -136,6 +151,20 @@ pub(super) fn home_of(name: (u32, u32)) -> Option<Name> {
 pub(crate) fn is_elsewhere(slot: &'static Slot, generation: u32) -> bool {
     let name = (slot::number_of(slot), generation);
     home_of(name).is_some() || Moved::lock().with(|table| moved::is_elsewhere(table, slot, name))
+}
+
+/// A guest is here as long as this lives.
+pub(super) struct Staying {
+    space: Weak<Space>,
+    name: (u32, u32),
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        if let Some(space) = self.space.upgrade() {
+            space.guests().remove(&self.name);
+        }
+    }
 }
 
 /// Runs a request's method, if it is one for a guest.
@@ -154,23 +183,15 @@ impl<F: Future> Future for ForGuest<F> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        /// Puts back what was there.
-        struct Back(Option<Guest>);
-        impl Drop for Back {
-            fn drop(&mut self) {
-                GUEST.set(self.0);
-            }
-        }
         // SAFETY: the future is not moved, and the other field is not pinned.
         let (guest, future) = unsafe {
             let this = self.get_unchecked_mut();
             (this.guest, Pin::new_unchecked(&mut this.future))
         };
-        if guest.is_none() && GUEST.get().is_none() {
+        if guest.is_none() && runs_for().is_none() {
             return future.poll(cx);
         }
-        let _back = Back(GUEST.replace(guest));
-        future.poll(cx)
+        stack_local::set(&RunsFor(guest), || future.poll(cx))
     }
 }
 
