@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// Numbers that no object has, as generations: a free slot's, a poisoned one's, and that of a reference to nothing.
 const RESERVED: [u32; 3] = [0, u32::MAX - 1, u32::MAX];
 /// So many inputs are tried, unless `CHANTER_FUZZ` says how many; `CHANTER_FUZZ_SEED` says which ones.
-const INPUTS: u64 = 6_000;
+const INPUTS: u64 = 40_000;
 
 #[derive(Serialize, Deserialize)]
 struct Text(String);

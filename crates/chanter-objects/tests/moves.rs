@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use chanter::prelude::*;
 use chanter_cluster::engine::Local;
 use chanter_cluster::{Here, local};
-use chanter_objects::far::enter;
+use chanter_objects::far::{enter, limit_placed};
 use chanter_objects::{Continuation, Gone, Lazy, Owner, Promise, Ref, object};
 use serde::{Deserialize, Serialize};
 
@@ -230,4 +230,112 @@ async fn an_object_goes_with_its_owners_process() {
     assert_eq!(there.into_read().await.as_deref(), Ok("a"));
     killer.kill();
     until(async || there.into_read().await == Err(Gone::Ended)).await;
+}
+
+/// Forwards its answers to an object that may have moved.
+struct Desk {
+    page: Ref<Page>,
+    asked: u32,
+}
+
+#[object(remote)]
+impl Desk {
+    #[method(mut)]
+    async fn reads_of_page(&mut self, k: Lazy<'_, u32>) {
+        self.asked += 1;
+        k.forward(self.page.reads()).await;
+    }
+
+    /// Has the key of no method of a page.
+    #[method(read)]
+    fn asked(&self) -> u32 {
+        self.asked
+    }
+}
+
+/// The answer that comes from where the page is says where the page is, not the desk.
+#[chanter::test]
+async fn a_forward_to_a_moved_object_moves_nothing_else() {
+    let [first, second, third] = three();
+    let owner = Owner::new(page("a"));
+    enter(&second, owner.refer().migrate(2)).await.unwrap();
+    // The desk asks the page's home, which hands that on.
+    let page = sent(owner.refer(), &second, &first).await;
+    for home in [&first, &second] {
+        let page = if home.number() == 0 { page } else { owner.refer() };
+        let desk = Owner::new(Desk { page, asked: 0 });
+        let seen: Ref<Desk> = sent(desk.refer(), home, &third).await;
+        for turn in 1..=3 {
+            assert_eq!(enter(&third, async { seen.reads_of_page().await }).await, Ok(0), "turn {turn}");
+            assert_eq!(enter(&third, async { seen.asked().await }).await, Ok(turn));
+        }
+    }
+}
+
+const MIB: usize = 1 << 20;
+
+/// Objects, arguments and answers that are longer than what may be under way together.
+#[chanter::test]
+async fn long_objects_move() {
+    let [first, second, third] = three();
+    let text = "x".repeat(5 * MIB);
+    let owner = enter(&first, Owner::new_on(1, page(&text))).await.unwrap();
+    let far = owner.refer();
+    assert_eq!(far.append("y".repeat(6 * MIB)).await, Ok(11 * MIB as u32));
+    assert_eq!(far.read().await.unwrap().len(), 11 * MIB);
+    let moves = Owner::new(page(&text));
+    let seen = sent(moves.refer(), &first, &third).await;
+    for to in [1, 2, 0, 1] {
+        enter(&first, moves.refer().migrate(to)).await.unwrap();
+        assert_eq!(seen.read().await.unwrap().len(), 5 * MIB);
+    }
+    // Several at a time go one after the other.
+    let several = (0..3).map(|_| {
+        let text = text.clone();
+        spawn(enter(&first, async move { Owner::new_on(1, page(&text)).await }))
+    });
+    for placed in several.collect::<Vec<_>>() {
+        let owner = placed.join().await.unwrap().unwrap();
+        assert_eq!(owner.refer().append(String::new()).await, Ok(5 * MIB as u32));
+    }
+    drop(second);
+}
+
+/// A process lets in so many bytes of each other one; what is over that comes back.
+#[chanter::test]
+async fn what_others_place_is_bounded() {
+    let [first, second, third] = three();
+    limit_placed(&second, MIB as u64);
+    let text = "x".repeat(MIB / 4);
+    let place = async |on: &Here| enter(on, Owner::new_on(1, page(&text))).await;
+    let mut placed = Vec::new();
+    for _ in 0..3 {
+        placed.push(place(&first).await.unwrap());
+    }
+    let full = place(&first).await.unwrap_err();
+    assert_eq!((full.value.text.len(), full.why), (MIB / 4, Gone::Full));
+    assert_eq!(placed[0].refer().append(String::new()).await, Ok(MIB as u32 / 4), "what is there stays");
+    // An object that would move there stays where it is.
+    let moves = Owner::new(page(&text));
+    assert_eq!(enter(&first, moves.refer().migrate(1)).await, Err(Gone::Full));
+    assert_eq!(enter(&first, moves.refer().into_read()).await.map(|text| text.len()), Ok(MIB / 4));
+    // The others have their own room.
+    let of_third = place(&third).await.unwrap();
+    assert_eq!(of_third.refer().append(String::new()).await, Ok(MIB as u32 / 4));
+    // What ends, or moves away, makes room.
+    placed.pop();
+    until(async || enter(&first, moves.refer().migrate(1)).await.is_ok()).await;
+    assert_eq!(place(&first).await.unwrap_err().why, Gone::Full);
+    enter(&first, moves.refer().migrate(2)).await.unwrap();
+    until(async || match place(&first).await {
+        Ok(owner) => {
+            placed.push(owner);
+            true
+        }
+        Err(full) => {
+            assert_eq!(full.why, Gone::Full);
+            false
+        }
+    })
+    .await;
 }
