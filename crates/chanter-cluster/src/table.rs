@@ -87,7 +87,7 @@ where
     Begin(raw::start(Number::of(name), route, handler))
 }
 
-/// As `raw`, of requests that are not handed on once they have begun.
+/// As `raw`, of requests that come from their callers alone: one that was handed on is refused.
 pub fn raw_here<R>(
     name: &'static str,
     route: fn(&Caller, &Body) -> Option<Elsewhere>,
@@ -96,7 +96,19 @@ pub fn raw_here<R>(
 where
     R: Future<Output = Result<Body, String>> + Send + 'static,
 {
-    Begin(raw::start_here(Number::of(name), route, handler))
+    Begin(raw::start_here(Number::of(name), false, route, handler))
+}
+
+/// As `raw`, of requests that may have been handed on, and are not once they have begun.
+pub fn raw_forwarded<R>(
+    name: &'static str,
+    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    handler: impl Fn(Caller, Body) -> R + Send + Sync + 'static,
+) -> Begin
+where
+    R: Future<Output = Result<Body, String>> + Send + 'static,
+{
+    Begin(raw::start_here(Number::of(name), true, route, handler))
 }
 
 /// See [`Here::offer_if`].

@@ -13,6 +13,7 @@ use super::awaited::{Answers, Awaited, Outcome, Spot, Unwanted};
 use super::error::{Begun, CallError};
 use super::handed::{Heard, Pending};
 use super::load::Loads;
+use super::numbers::Numbers;
 use crate::engine::{Lane, Peer, Why};
 use crate::node::Node;
 use crate::wire::{Body, Control, Ended, Number};
@@ -26,7 +27,7 @@ pub(crate) struct Calls {
 /// answer is put into its spot.
 #[derive(Default)]
 pub(super) struct State {
-    last: u64,
+    numbers: Numbers,
     pending: Pending<Kept>,
     loads: Loads<1>,
     pub(super) answers: Answers,
@@ -76,6 +77,16 @@ impl Calls {
 }
 
 impl State {
+    /// A number that no pending request has.
+    fn number(&mut self) -> u64 {
+        loop {
+            let number = self.numbers.draw();
+            if number != 0 && self.pending.get_mut(number).is_none() {
+                return number;
+            }
+        }
+    }
+
     /// Who had it, and what was kept.
     fn end(&mut self, request: u64) -> Option<(Peer, Kept)> {
         let (holder, kept) = self.pending.end(request)?;
@@ -259,8 +270,7 @@ impl Node {
             if !state.loads.of(to, 0).add(length) {
                 return Err(CallError::Full(to));
             }
-            state.last += 1;
-            let request = state.last;
+            let request = state.number();
             let spot = if is_post { Spot::NONE } else { state.answers.expect() };
             let then = if is_post { Then::Count } else { Then::Tell(spot) };
             let kept = Kept { asked: to, name, bytes: length, then, is_withdrawn: false };
@@ -325,8 +335,11 @@ impl Node {
         }
     }
 
-    /// A call of this process was handed on. `None`: it may not be.
+    /// A call of this process was handed on. `None`: it may not be, or there is no such process, whose end would end the call.
     pub(super) fn moved(&self, request: u64, to: Peer, hops: u32) -> Option<()> {
+        if to != self.me() && self.longest(to).is_none() {
+            return None;
+        }
         let (heard, is_withdrawn) = {
             let mut state = self.calls.lock();
             let heard = state.pending.hear(request, to, hops);

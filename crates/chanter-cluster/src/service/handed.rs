@@ -23,12 +23,16 @@ impl Rules {
 /// Calls that are pending, with what their caller keeps of each. It stands behind the caller's lock.
 pub(super) struct Pending<P> {
     calls: HashMap<u64, Call<P>, RandomState>,
+    /// How many there have been.
+    made: u64,
     pub(super) rules: Rules,
 }
 
 struct Call<P> {
     /// Who has it, as far as the caller knows.
     holder: Peer,
+    /// Which of those that there have been it is.
+    made: u64,
     /// How often it was handed on; `None`: it may not be.
     hops: Option<u32>,
     kept: P,
@@ -36,7 +40,7 @@ struct Call<P> {
 
 impl<P> Default for Pending<P> {
     fn default() -> Self {
-        Self { calls: HashMap::default(), rules: Rules::ALL }
+        Self { calls: HashMap::default(), made: 0, rules: Rules::ALL }
     }
 }
 
@@ -56,7 +60,9 @@ pub(super) enum Heard {
 
 impl<P> Pending<P> {
     pub(super) fn insert(&mut self, request: u64, holder: Peer, may_be_handed_on: bool, kept: P) {
-        self.calls.insert(request, Call { holder, hops: may_be_handed_on.then_some(0), kept });
+        self.made += 1;
+        let hops = may_be_handed_on.then_some(0);
+        self.calls.insert(request, Call { holder, made: self.made, hops, kept });
     }
 
     /// What is kept of a call, and who has it.
@@ -65,7 +71,8 @@ impl<P> Pending<P> {
         Some((call.holder, &mut call.kept))
     }
 
-    /// Whether an answer is one of that call. Who has it now may answer before its caller hears that it was handed on.
+    /// Whether an answer is one of that call. A later holder may answer before the caller hears of it: then it knows the request's
+    /// number, which it can have from a holder only (INV-HANDED 5).
     pub(super) fn may_answer(&self, request: u64, by: Peer, hops: u32) -> bool {
         let Some(call) = self.calls.get(&request) else { return false };
         call.holder == by || call.hops.is_some_and(|known| hops > known)
@@ -86,9 +93,9 @@ impl<P> Pending<P> {
     /// Those that a process has, in the order in which they were made.
     pub(super) fn of(&self, holder: Peer) -> Vec<u64> {
         let of = self.calls.iter().filter(|(_, call)| call.holder == holder);
-        let mut requests: Vec<u64> = of.map(|(request, _)| *request).collect();
+        let mut requests: Vec<(u64, u64)> = of.map(|(request, call)| (call.made, *request)).collect();
         requests.sort_unstable();
-        requests
+        requests.into_iter().map(|(_, request)| request).collect()
     }
 
     /// Ends a call: who had it, and what was kept.

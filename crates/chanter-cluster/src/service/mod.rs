@@ -33,6 +33,7 @@ mod handed;
 #[cfg(all(test, loom))]
 mod handed_models;
 mod load;
+mod numbers;
 mod provided;
 pub(crate) mod raw;
 mod registry;
@@ -137,16 +138,26 @@ impl<A> fmt::Debug for Ask<A> {
     }
 }
 
-/// Who asks.
+/// The process that asks.
+///
+/// Mostly the process whose connection brings a request has made it. A call of an object with a continuation may be [handed
+/// on](Self::is_forwarded): then the request comes from a process that says for whom it asks. Only what a connection proves is
+/// to be believed. So [`process`](Self::process) and [`certificate`](Self::certificate) are those of the process that has sent the
+/// request here, and [`origin`](Self::origin) is what that process claims.
+///
+/// No other request is handed on: services, and the threads that other processes spawn here, refuse one that is.
 #[derive(Clone)]
 pub struct Caller {
+    /// The process whose connection has brought the request.
     peer: Peer,
+    /// The process that gets the answer.
+    origin: Peer,
     node: Arc<Node>,
 }
 
 impl Caller {
-    pub(crate) fn new(peer: Peer, node: Arc<Node>) -> Self {
-        Self { peer, node }
+    pub(crate) fn new(peer: Peer, origin: Peer, node: Arc<Node>) -> Self {
+        Self { peer, origin, node }
     }
 
     pub(crate) fn peer(&self) -> Peer {
@@ -157,12 +168,23 @@ impl Caller {
         &self.node
     }
 
-    /// The number of its process.
+    /// The number of the process whose connection has brought the request.
     pub fn process(&self) -> u32 {
         self.peer.0
     }
 
-    /// The certificate that the process has shown on its connection, if that is one with certificates (feature `tls`): what
+    /// The number of the process that gets the answer: [`process`](Self::process), unless the request was handed on. Then it is
+    /// a claim of that process, and proves nothing: any process may name any other one here.
+    pub fn origin(&self) -> u32 {
+        self.origin.0
+    }
+
+    /// Whether the request was made by another process than the one that has sent it here, as that one says.
+    pub fn is_forwarded(&self) -> bool {
+        self.origin != self.peer
+    }
+
+    /// The certificate that [`process`](Self::process) has shown on its connection, if that is one with certificates (feature `tls`): what
     /// it is for can be believed, as whoever signs the job's certificates has said so. Over Unix sockets, and the memory of a
     /// node, nobody shows one.
     pub fn certificate(&self) -> Option<Certificate> {
@@ -194,7 +216,10 @@ impl Caller {
 
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caller").field("process", &self.peer.0).finish_non_exhaustive()
+        f.debug_struct("Caller")
+            .field("process", &self.peer.0)
+            .field("origin", &self.origin.0)
+            .finish_non_exhaustive()
     }
 }
 

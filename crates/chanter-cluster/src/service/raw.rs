@@ -18,6 +18,11 @@
 //!    whether the request is still there or not. When it hears of a later one, it looks whether that has gone already.
 //! 3. A call ends once: it is pending until then, and whatever comes later is of no call.
 //! 4. Who has no room for a request gives it back to who has handed it on, and tells the caller so itself: that is one more hop.
+//! 5. The number of a request is drawn by lot (`numbers.rs`), and goes with the request, to each of its holders and to no other process. So
+//!    whoever says that number, with an answer or with word of a later holder, has had the request.
+//!
+//! A request that was handed on is judged by what the process that sends it here has proved; its caller is a claim. Only services that
+//! are meant for that take one: the others refuse it.
 //!
 //! (`handed.rs` has the rules, and `handed_models.rs` models of them.)
 //!
@@ -42,7 +47,7 @@ use super::awaited::{Awaited, Outcome};
 use super::caller::At;
 use super::error::CallError;
 use super::handed::Place;
-use super::registry::{Start, message_of};
+use super::registry::{Begins, Start, message_of};
 use super::run::Owed;
 use super::{Ask, Caller};
 use crate::engine::{Lane, Peer, Why};
@@ -124,25 +129,39 @@ pub(crate) fn start<R>(
 where
     R: Future<Output = Result<Body, String>> + Send + 'static,
 {
-    Arc::new(move |caller, owed, body| {
+    Arc::new(Forwarded(move |caller: Caller, owed: Owed, body: Body| {
         let Some((owed, body)) = kept(number, route(&caller, &body), owed, body) else { return };
         let duty = Duty(Arc::new(Place::new(owed)));
         // The handler itself is ours; what it runs is the user's.
         let work = handler(caller, duty.clone(), body);
         spawn_parasite(run(duty, work));
-    })
+    }))
 }
 
-/// The same, of requests that are not handed on once they have begun.
+/// What begins requests that may have been handed on.
+struct Forwarded<F>(F);
+
+impl<F: Fn(Caller, Owed, Body)> Begins for Forwarded<F> {
+    fn begin(self: Arc<Self>, caller: Caller, owed: Owed, body: Body) {
+        (self.0)(caller, owed, body);
+    }
+
+    fn takes_forwarded(&self) -> bool {
+        true
+    }
+}
+
+/// The same, of requests that are not handed on once they have begun. `takes_forwarded`: they may have been before.
 pub(crate) fn start_here<R>(
     number: Number,
+    takes_forwarded: bool,
     route: fn(&Caller, &Body) -> Option<Elsewhere>,
     handler: impl Fn(Caller, Body) -> R + Send + Sync + 'static,
 ) -> Start
 where
     R: Future<Output = Result<Body, String>> + Send + 'static,
 {
-    Arc::new(move |caller, owed, body| {
+    let begins = move |caller: Caller, owed: Owed, body: Body| {
         let Some((owed, body)) = kept(number, route(&caller, &body), owed, body) else { return };
         let work = handler(caller, body);
         spawn_parasite(super::registry::run(owed, move || async move {
@@ -151,7 +170,8 @@ where
                 Err(why) => (Ended::BadRequest, Body::copied_from(why.as_bytes()), ()),
             }
         }));
-    })
+    };
+    if takes_forwarded { Arc::new(Forwarded(begins)) } else { Arc::new(begins) }
 }
 
 /// The duty to answer a request, while that runs. It may be handed on.

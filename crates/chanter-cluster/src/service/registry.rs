@@ -25,6 +25,11 @@ use crate::wire::{Body, Ended, Number, encode};
 pub(crate) trait Begins {
     /// Begins one: polls it in place. It has a share of what begins it, so that it needs no other.
     fn begin(self: Arc<Self>, caller: Caller, owed: Owed, body: Body);
+
+    /// Whether a request may have been handed on, by a process that says for whom it asks.
+    fn takes_forwarded(&self) -> bool {
+        false
+    }
 }
 
 impl<F: Fn(Caller, Owed, Body)> Begins for F {

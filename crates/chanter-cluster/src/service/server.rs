@@ -76,8 +76,8 @@ struct Entry {
 }
 
 impl State {
-    fn take_in(&mut self, by: By, mut arrival: Arrival) -> Result<(), NotTaken> {
-        let (key, bytes) = ((arrival.peer, arrival.request), arrival.body.len());
+    fn take_in(&mut self, mut arrival: Arrival) -> Result<(), NotTaken> {
+        let (key, bytes, by) = ((arrival.peer, arrival.request), arrival.body.len(), arrival.by);
         let hash_map::Entry::Vacant(place) = self.running.entry(key) else { return Err(NotTaken::Here) };
         if !self.loads.of(by.0, by.1 as usize).add(bytes) {
             return Err(NotTaken::Over(arrival.body));
@@ -107,6 +107,7 @@ impl State {
 
 /// A request that was not begun.
 struct Arrival {
+    /// The process that gets the answer.
     peer: Peer,
     request: u64,
     hops: u32,
@@ -115,8 +116,8 @@ struct Arrival {
     body: Body,
     /// See [`Entry`].
     count: u64,
-    /// It has come back from that process, to which it goes again.
-    back_from: Option<Peer>,
+    /// One that has come back goes to that process again.
+    by: By,
 }
 
 impl Default for Server {
@@ -136,9 +137,9 @@ impl Server {
         self.has_arrivals.load(Ordering::Acquire)
     }
 
-    fn take_in(&self, by: By, arrival: Arrival) -> Result<(), NotTaken> {
+    fn take_in(&self, arrival: Arrival) -> Result<(), NotTaken> {
         let mut state = self.state.lock();
-        state.take_in(by, arrival)?;
+        state.take_in(arrival)?;
         // ORDER: Release, see `has_arrivals`.
         self.has_arrivals.store(true, Ordering::Release);
         Ok(())
@@ -183,9 +184,9 @@ impl Node {
         let side = &self.server_side;
         match control {
             Control::Ask { service, request, is_post } => {
-                let (hops, count, back_from) = (0, 0, None);
-                let arrival = Arrival { peer: from, request, hops, is_post, service, body, count, back_from };
-                side.take_in((from, As::Asked), arrival).ok()
+                let (hops, count, by) = (0, 0, (from, As::Asked));
+                let arrival = Arrival { peer: from, request, hops, is_post, service, body, count, by };
+                side.take_in(arrival).ok()
             }
             Control::Forward { service, request, origin, hops } => {
                 self.take_in_handed((from, As::Forwarded), (Peer(origin), request, hops), service, body)
@@ -210,17 +211,8 @@ impl Node {
         if origin != self.me() && self.longest(origin).is_none() {
             return None;
         }
-        let arrival = Arrival {
-            peer: origin,
-            request,
-            hops,
-            is_post: false,
-            service,
-            body,
-            count: 0,
-            back_from: (way == As::Returned).then_some(from),
-        };
-        match self.server_side.take_in(by, arrival) {
+        let arrival = Arrival { peer: origin, request, hops, is_post: false, service, body, count: 0, by };
+        match self.server_side.take_in(arrival) {
             // Who tells of that may have come before.
             Ok(()) if origin != self.me() && self.down(origin).is_some() => {
                 self.server_side.withdraw((origin, request));
@@ -270,16 +262,20 @@ impl Node {
 
     /// Begins the next request that has come. `None`: there is none; `Some(Some(..))`: it is filled when that one has begun.
     fn begin_next(self: &Arc<Self>) -> Option<Option<IVar<()>>> {
-        let Arrival { peer, request, hops, is_post, service, body, count, back_from } =
+        let Arrival { peer, request, hops, is_post, service, body, count, by: (from, way) } =
             self.server_side.next()?;
         let owed = Owed::new(Arc::clone(self), (peer, request, hops), is_post);
-        if let Some(to) = back_from {
-            spawn_parasite(owed.forward_again(to, service, body));
+        if way == As::Returned {
+            spawn_parasite(owed.forward_again(from, service, body));
             return Some(None);
         }
         let start = self.server_side.registry.lock().get(service);
         match start {
-            Some(start) => start.begin(Caller::new(peer, Arc::clone(self)), owed, body),
+            // A caller's name is a claim there, which such a service would believe.
+            Some(start) if way == As::Forwarded && !start.takes_forwarded() => {
+                owed.end(Ended::Refused, Body::with_capacity(0));
+            }
+            Some(start) => start.begin(Caller::new(from, peer, Arc::clone(self)), owed, body),
             None => owed.end(Ended::NoService, Body::with_capacity(0)),
         }
         let mut state = self.server_side.state.lock();

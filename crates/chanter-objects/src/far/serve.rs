@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::future::poll_fn;
 use std::pin::pin;
 
-use chanter_cluster::__table::{Begin, Duty, raw, raw_here, read};
+use chanter_cluster::__table::{Begin, Duty, raw, raw_forwarded, read};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,7 +22,7 @@ where
     C: IntoFuture<Output = Result<R, Gone>> + 'static,
     C::IntoFuture: Send,
 {
-    raw_here(name, route, move |caller, body| {
+    raw_forwarded(name, route, move |caller, body| {
         entered(caller.here(), async move {
             let (called, guest, place) = {
                 let asked = Asked::read(&body)?;

@@ -1,0 +1,57 @@
+//! Numbers of requests, which no other process guesses.
+//!
+//! A call may be answered, or said to be handed on, by a process of which its caller has not heard yet. The caller knows such a
+//! process by the number of the request: only those have it to whom the request was given. So each number is 64 random bits, and
+//! says nothing about others.
+
+/// As many are drawn at once: a system call costs as much as some tens of numbers.
+const AT_ONCE: usize = 128;
+
+/// See the module.
+pub(super) struct Numbers {
+    drawn: [u8; 8 * AT_ONCE],
+    /// As many of them are left.
+    left: usize,
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self { drawn: [0; 8 * AT_ONCE], left: 0 }
+    }
+}
+
+impl Numbers {
+    /// The next number.
+    ///
+    /// # Panics
+    /// The OS has no random numbers. (The standard library's hash maps panic then, too.)
+    pub(super) fn draw(&mut self) -> u64 {
+        if self.left == 0 {
+            getrandom::fill(&mut self.drawn).expect("the OS has random numbers");
+            self.left = AT_ONCE;
+        }
+        self.left -= 1;
+        let (numbers, _) = self.drawn.as_chunks_mut::<8>();
+        // What was given away is not kept.
+        u64::from_ne_bytes(std::mem::take(&mut numbers[self.left]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn numbers_differ_in_all_their_bits() {
+        let mut numbers = Numbers::default();
+        let drawn: Vec<u64> = (0..4 * AT_ONCE).map(|_| numbers.draw()).collect();
+        assert_eq!(drawn.iter().collect::<HashSet<_>>().len(), drawn.len());
+        for bit in 0..64 {
+            let set = drawn.iter().filter(|number| *number >> bit & 1 == 1).count();
+            // 512 throws of a coin: fewer than one run in 10^20 has less than 100.
+            assert!((100..=412).contains(&set), "bit {bit} is set in {set} of 512");
+        }
+    }
+}
