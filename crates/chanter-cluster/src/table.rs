@@ -78,7 +78,7 @@ where
 /// Requests of bytes, which may be handed on to other processes: see `service/raw.rs`.
 pub fn raw<R>(
     name: &'static str,
-    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
     handler: impl Fn(Caller, Duty, Body) -> R + Send + Sync + 'static,
 ) -> Begin
 where
@@ -90,7 +90,7 @@ where
 /// As `raw`, of requests that come from their callers alone: one that was handed on is refused.
 pub fn raw_here<R>(
     name: &'static str,
-    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
     handler: impl Fn(Caller, Body) -> R + Send + Sync + 'static,
 ) -> Begin
 where
@@ -102,7 +102,7 @@ where
 /// As `raw`, of requests that may have been handed on, and are not once they have begun.
 pub fn raw_forwarded<R>(
     name: &'static str,
-    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
     handler: impl Fn(Caller, Body) -> R + Send + Sync + 'static,
 ) -> Begin
 where

@@ -123,7 +123,7 @@ fn kept(number: Number, elsewhere: Option<Elsewhere>, owed: Owed, body: Body) ->
 /// where it belongs, or lets it run here.
 pub(crate) fn start<R>(
     number: Number,
-    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
     handler: impl Fn(Caller, Duty, Body) -> R + Send + Sync + 'static,
 ) -> Start
 where
@@ -155,7 +155,7 @@ impl<F: Fn(Caller, Owed, Body)> Begins for Forwarded<F> {
 pub(crate) fn start_here<R>(
     number: Number,
     takes_forwarded: bool,
-    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
     handler: impl Fn(Caller, Body) -> R + Send + Sync + 'static,
 ) -> Start
 where

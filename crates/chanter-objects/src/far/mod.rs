@@ -45,8 +45,8 @@ pub(crate) use continuation::FarContinuation;
 pub(crate) use estate::FarOwner;
 pub use estate::limit_placed;
 pub(crate) use moved::Moved;
-pub use moves::{Moves, Unplaced, moves};
-pub use serve::{serve, serve_lazily};
+pub use moves::{Moves, Unplaced, moves, moves_if};
+pub use serve::{Allow, serve, serve_if, serve_lazily, serve_lazily_if};
 pub use space::{Space, enter};
 pub(crate) use space::{is_elsewhere, name_of_here, place_of};
 

@@ -24,6 +24,7 @@ use super::call::{FarCall, Target};
 use super::estate::{FarOwner, Lease, Owned};
 use super::moved::Moved;
 use super::request::{Asked, answer};
+use super::serve::Allow;
 use super::space::{Space, current, enter, within};
 use super::{Key, moved};
 use crate::hold::Hold;
@@ -309,15 +310,25 @@ async fn take<T: Moves>(
 
 /// What runs the requests for moving objects of a type.
 pub fn moves<T: Moves>() -> Begin {
+    moves_if::<T>(|_| true)
+}
+
+/// As [`moves`], for those alone of whom `allow` says so.
+pub fn moves_if<T: Moves>(allow: Allow) -> Begin {
     raw_here(
         T::NAME,
         |_, _| None,
-        |caller, body| {
+        move |caller, body| {
             enter(&caller.here(), async move {
                 let asked = Asked::read_any(&body)?;
                 let errand: Errand<T> = read(asked.arguments)?;
                 let (name, bytes) = (asked.name, asked.arguments.len());
                 drop(body);
+                // What was adopted goes back to who has placed it.
+                let is_back = matches!(errand, Errand::Take { .. });
+                if !is_back && caller.process() != caller.here().number() && !allow(&caller) {
+                    return answer::<Done<T>>(Err(Gone::Refused), None);
+                }
                 match run(&caller, name, bytes, errand).await {
                     Ok(body) => Ok(body),
                     Err(gone) => answer::<Done<T>>(Err(gone), None),

@@ -16,6 +16,10 @@
 //! 2. A request for a guest runs if that object was adopted from the home that the request names. Else it goes to that home.
 //! 3. A caller keeps the place of an answer if that is the place of the object that it asked. The answer may be another object's: a
 //!    method can forward its continuation.
+//! 4. An object serves a process as that has proved who it is. A request that was handed on is judged by who has handed it on; one that a
+//!    guest's home has handed on was judged there. This process's own calls are not judged.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use chanter_cluster::__table::{Elsewhere, read, write};
 use chanter_cluster::Caller;
@@ -24,6 +28,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::moved::whereabouts;
+use super::serve::Allow;
 use super::space::{Guest, Space};
 use crate::{Gone, Ref, slot};
 
@@ -163,25 +168,44 @@ impl<'a> Asked<'a> {
 /// An object's name, and where it is.
 pub(super) type Placed = (Name, Name);
 
-/// Where a request belongs, if not here (INV-MOVED).
-pub(super) fn route(caller: &Caller, body: &Body) -> Option<Elsewhere> {
+/// Where a request belongs, if not here (INV-MOVED). One that is not let in goes nowhere.
+pub(super) fn route(allow: Allow, caller: &Caller, body: &Body) -> Option<Elsewhere> {
     let asked = Asked::read(body).ok()?;
-    match asked.how {
-        How::Home => {
-            let (to, slot, generation) = whereabouts(asked.name)?;
-            let home = (caller.here().number(), asked.name.0, asked.name.1);
-            Some(Elsewhere { to, body: asked.again((slot, generation), How::HandedOn(home)) })
-        }
-        How::HandedOn(home) | How::Hinted(home) => {
-            let (to, slot, generation) = home;
-            let here = caller.here();
-            let is_there = slot::by_number(asked.name.0).is_some_and(|slot| !slot.is_over(asked.name.1));
-            let is_here = is_there && Space::of(&here).is_guest(Guest { name: asked.name, home });
-            // Without its home it has ended.
-            if is_here || here.down(to).is_some() {
-                return None;
+    let elsewhere = asked.elsewhere(caller)?;
+    // (User code, in the server thread: what panics in it lets nobody in.)
+    let let_in = || asked.is_let_in(allow, caller, &Space::of(&caller.here()));
+    catch_unwind(AssertUnwindSafe(let_in)).is_ok_and(|is_let_in| is_let_in).then_some(elsewhere)
+}
+
+impl Asked<'_> {
+    /// Whether the object serves who asks (INV-ASKED 4).
+    pub(super) fn is_let_in(&self, allow: Allow, caller: &Caller, space: &Space) -> bool {
+        let by = caller.process();
+        let home_has_judged = || match self.how {
+            How::HandedOn(home) => home.0 == by && space.is_guest(Guest { name: self.name, home }),
+            _ => false,
+        };
+        by == space.number || home_has_judged() || allow(caller)
+    }
+
+    fn elsewhere(&self, caller: &Caller) -> Option<Elsewhere> {
+        match self.how {
+            How::Home => {
+                let (to, slot, generation) = whereabouts(self.name)?;
+                let home = (caller.here().number(), self.name.0, self.name.1);
+                Some(Elsewhere { to, body: self.again((slot, generation), How::HandedOn(home)) })
             }
-            Some(Elsewhere { to, body: asked.again((slot, generation), How::Home) })
+            How::HandedOn(home) | How::Hinted(home) => {
+                let (to, slot, generation) = home;
+                let here = caller.here();
+                let is_there = slot::by_number(self.name.0).is_some_and(|slot| !slot.is_over(self.name.1));
+                let is_here = is_there && Space::of(&here).is_guest(Guest { name: self.name, home });
+                // Without its home it has ended.
+                if is_here || here.down(to).is_some() {
+                    return None;
+                }
+                Some(Elsewhere { to, body: self.again((slot, generation), How::Home) })
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 
 use chanter_cluster::__table::{Begin, Duty, raw, raw_forwarded, read};
+use chanter_cluster::Caller;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -12,6 +13,9 @@ use super::request::{Asked, answer, route, still};
 use super::space::{Space, entered, for_guest};
 use crate::lazy::{Answer, Answers, Forward};
 use crate::{Gone, Ref};
+
+/// Whom an object serves: whoever asks, as its connection proves.
+pub type Allow = fn(&Caller) -> bool;
 
 /// What runs the requests for a method that returns. `call` is how it is called here.
 pub fn serve<T, A, R, C>(name: &'static str, call: fn(Ref<T>, A) -> C) -> Begin
@@ -22,22 +26,41 @@ where
     C: IntoFuture<Output = Result<R, Gone>> + 'static,
     C::IntoFuture: Send,
 {
-    raw_forwarded(name, route, move |caller, body| {
-        entered(caller.here(), async move {
-            let (called, guest, place) = {
-                let asked = Asked::read(&body)?;
-                let space = Space::of(&caller.here());
-                let place = asked.tells(&space);
-                match asked.object(&space) {
-                    Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
-                    Err(gone) => return answer::<R>(Err(gone), place),
-                }
-            };
-            drop(body);
-            let result = for_guest(guest, called).await;
-            answer(result, still(place))
-        })
-    })
+    serve_if(name, |_| true, call)
+}
+
+/// As [`serve`], for those alone of whom `allow` says so.
+pub fn serve_if<T, A, R, C>(name: &'static str, allow: Allow, call: fn(Ref<T>, A) -> C) -> Begin
+where
+    T: Send + 'static,
+    A: DeserializeOwned + 'static,
+    R: Serialize,
+    C: IntoFuture<Output = Result<R, Gone>> + 'static,
+    C::IntoFuture: Send,
+{
+    raw_forwarded(
+        name,
+        move |caller, body| route(allow, caller, body),
+        move |caller, body| {
+            entered(caller.here(), async move {
+                let (called, guest, place) = {
+                    let asked = Asked::read(&body)?;
+                    let space = Space::of(&caller.here());
+                    if !asked.is_let_in(allow, &caller, &space) {
+                        return answer::<R>(Err(Gone::Refused), None);
+                    }
+                    let place = asked.tells(&space);
+                    match asked.object(&space) {
+                        Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
+                        Err(gone) => return answer::<R>(Err(gone), place),
+                    }
+                };
+                drop(body);
+                let result = for_guest(guest, called).await;
+                answer(result, still(place))
+            })
+        },
+    )
 }
 
 /// What runs the requests for a method that takes its continuation: that is the caller's, there.
@@ -49,22 +72,41 @@ where
     C: Forward<Answer = R> + 'static,
     C::IntoFuture: Send,
 {
-    raw(name, route, move |caller, duty, body| {
-        entered(caller.here(), async move {
-            let (called, guest, place) = {
-                let asked = Asked::read(&body)?;
-                let space = Space::of(&caller.here());
-                let place = asked.tells(&space);
-                match asked.object(&space) {
-                    Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
-                    Err(gone) => return answer::<R>(Err(gone), place),
-                }
-            };
-            drop(body);
-            let result = for_guest(guest, answers(called, duty)).await;
-            answer(result, still(place))
-        })
-    })
+    serve_lazily_if(name, |_| true, call)
+}
+
+/// As [`serve_lazily`], for those alone of whom `allow` says so.
+pub fn serve_lazily_if<T, A, R, C>(name: &'static str, allow: Allow, call: fn(Ref<T>, A) -> C) -> Begin
+where
+    T: Send + 'static,
+    A: DeserializeOwned + 'static,
+    R: Serialize + Send + 'static,
+    C: Forward<Answer = R> + 'static,
+    C::IntoFuture: Send,
+{
+    raw(
+        name,
+        move |caller, body| route(allow, caller, body),
+        move |caller, duty, body| {
+            entered(caller.here(), async move {
+                let (called, guest, place) = {
+                    let asked = Asked::read(&body)?;
+                    let space = Space::of(&caller.here());
+                    if !asked.is_let_in(allow, &caller, &space) {
+                        return answer::<R>(Err(Gone::Refused), None);
+                    }
+                    let place = asked.tells(&space);
+                    match asked.object(&space) {
+                        Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
+                        Err(gone) => return answer::<R>(Err(gone), place),
+                    }
+                };
+                drop(body);
+                let result = for_guest(guest, answers(called, duty)).await;
+                answer(result, still(place))
+            })
+        },
+    )
 }
 
 /// Runs a call for a caller that is in another process.
