@@ -158,6 +158,11 @@ pub fn gone(here: &Here, process: u32) -> impl Event<Output = Why> + Send + use<
     here.node().gone(Peer(process))
 }
 
+/// The process that has a call of this one, as far as that is known; `None`: the call has ended.
+pub fn holder(here: &Here, request: u64) -> Option<u32> {
+    here.node().holder(request).map(|holder| holder.0)
+}
+
 /// How many bytes a message to a process may have at most; `None`: there is no such process.
 pub fn longest(here: &Here, process: u32) -> Option<u32> {
     let to = Peer(process);

@@ -106,6 +106,13 @@ impl<T> Hold<T> {
         Err(slot.gone(seen, generation))
     }
 
+    /// The object.
+    #[cfg(feature = "cluster")]
+    #[inline(always)]
+    pub(crate) fn place(&self) -> (&'static Slot, u32) {
+        (self.slot, self.generation)
+    }
+
     /// The value. It is there, as the hold's mode allows, while the hold lives.
     #[inline(always)]
     pub(crate) fn value(&self) -> *mut T {
@@ -268,7 +275,12 @@ impl<T> Future for Waiting<T> {
         let (slot, generation) = (*slot, *generation);
         // SAFETY: pinned with us.
         let event = unsafe { Pin::new_unchecked(&mut this.event) };
-        event.poll(cx).map(|counted| Hold::entered(slot, generation, mode, counted))
+        let poll = event.poll(cx).map(|counted| Hold::entered(slot, generation, mode, counted));
+        #[cfg(feature = "cluster")]
+        if poll.is_pending() {
+            crate::far::waits_in_line(slot, generation);
+        }
+        poll
     }
 }
 

@@ -112,7 +112,7 @@ pub mod base {
     pub use crate::lock::gate::{Entering, Gate, Key, Mode, Noted};
     pub mod stack_local {
         //! Values that hold for what runs within a call, on the stack of that call: a fiber takes its own along.
-        pub use crate::thread::stack_local::{set, with};
+        pub use crate::thread::stack_local::{all, set, with};
     }
     #[cfg(tally)]
     pub use crate::sync::tally;

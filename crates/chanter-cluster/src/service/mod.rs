@@ -152,12 +152,20 @@ pub struct Caller {
     peer: Peer,
     /// The process that gets the answer.
     origin: Peer,
+    /// The number of the request, of its origin.
+    request: u64,
     node: Arc<Node>,
 }
 
 impl Caller {
-    pub(crate) fn new(peer: Peer, origin: Peer, node: Arc<Node>) -> Self {
-        Self { peer, origin, node }
+    pub(crate) fn new(peer: Peer, (origin, request): (Peer, u64), node: Arc<Node>) -> Self {
+        Self { peer, origin, request, node }
+    }
+
+    /// The number of the request, of its [origin](Self::origin).
+    #[doc(hidden)]
+    pub fn request(&self) -> u64 {
+        self.request
     }
 
     pub(crate) fn peer(&self) -> Peer {

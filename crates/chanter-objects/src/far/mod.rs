@@ -30,6 +30,7 @@ mod moves;
 mod request;
 mod serve;
 mod space;
+mod waits;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -49,6 +50,8 @@ pub use moves::{Moves, Unplaced, moves, moves_if};
 pub use serve::{Allow, serve, serve_if, serve_lazily, serve_lazily_if};
 pub use space::{Space, enter};
 pub(crate) use space::{is_elsewhere, name_of_here, place_of};
+pub use waits::{Circle, on_circle};
+pub(crate) use waits::{inside, waits_in_line};
 
 use crate::apart::Far;
 use crate::call::{Call, Method};

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::request::{Asked, answer, route, still};
 use super::space::{Space, entered, for_guest};
+use super::waits::told;
 use crate::lazy::{Answer, Answers, Forward};
 use crate::{Gone, Ref};
 
@@ -43,9 +44,9 @@ where
         move |caller, body| route(allow, caller, body),
         move |caller, body| {
             entered(caller.here(), async move {
+                let space = Space::of(&caller.here());
                 let (called, guest, place) = {
                     let asked = Asked::read(&body)?;
-                    let space = Space::of(&caller.here());
                     if !asked.is_let_in(allow, &caller, &space) {
                         return answer::<R>(Err(Gone::Refused), None);
                     }
@@ -56,7 +57,9 @@ where
                     }
                 };
                 drop(body);
-                let result = for_guest(guest, called).await;
+                let told = told(&space, (caller.origin(), caller.request()), called);
+                drop(space);
+                let result = for_guest(guest, told).await;
                 answer(result, still(place))
             })
         },
@@ -89,9 +92,9 @@ where
         move |caller, body| route(allow, caller, body),
         move |caller, duty, body| {
             entered(caller.here(), async move {
+                let space = Space::of(&caller.here());
                 let (called, guest, place) = {
                     let asked = Asked::read(&body)?;
-                    let space = Space::of(&caller.here());
                     if !asked.is_let_in(allow, &caller, &space) {
                         return answer::<R>(Err(Gone::Refused), None);
                     }
@@ -102,7 +105,9 @@ where
                     }
                 };
                 drop(body);
-                let result = for_guest(guest, answers(called, duty)).await;
+                let told = told(&space, (caller.origin(), caller.request()), answers(called, duty));
+                drop(space);
+                let result = for_guest(guest, told).await;
                 answer(result, still(place))
             })
         },

@@ -18,6 +18,7 @@ use super::continuation::Cells;
 use super::estate::Estates;
 use super::moved::{self, Hints, Moved};
 use super::request::Name;
+use super::waits::Waits;
 use crate::reference::Place;
 use crate::slot::{self, Slot};
 
@@ -33,6 +34,7 @@ pub struct Space {
     /// The homes of objects that have moved here, by slot and generation.
     guests: Mutex<HashMap<(u32, u32), Name>>,
     pub(super) cells: Cells,
+    pub(super) waits: Waits,
 }
 
 impl fmt::Debug for Space {
@@ -65,6 +67,7 @@ impl Space {
             estates: Estates::default(),
             guests: Mutex::default(),
             cells: Cells::default(),
+            waits: Waits::default(),
         });
         let space = here.state::<Self>().expect("it was provided");
         match free {

@@ -51,6 +51,19 @@ pub fn with<T: 'static, R>(body: impl FnOnce(Option<&T>) -> R) -> R {
     body(None)
 }
 
+/// Visits all values of that type on this stack, the innermost first.
+pub fn all<T: 'static>(mut visit: impl FnMut(&T)) {
+    let mut next = INNERMOST.get();
+    // SAFETY: as in `with`: the node's call has not returned.
+    while let Some(node) = unsafe { next.as_ref() } {
+        if node.of == TypeId::of::<T>() {
+            // SAFETY: as in `with`: a `T`, borrowed until the body of its `set` has returned, which is further out than `visit`.
+            visit(unsafe { &*node.value.cast::<T>() });
+        }
+        next = node.outer;
+    }
+}
+
 /// Runs `body`, which runs threads on this stack that have nothing to do with the caller, without the caller's values.
 #[inline]
 pub(crate) fn apart<R>(body: impl FnOnce() -> R) -> R {
@@ -85,7 +98,12 @@ mod tests {
         set(&1_u32, || {
             set(&"one", || {
                 assert_eq!(found(), (Some(1), Some("one")));
-                set(&2_u32, || assert_eq!(found(), (Some(2), Some("one"))));
+                set(&2_u32, || {
+                    assert_eq!(found(), (Some(2), Some("one")));
+                    let mut numbers = Vec::new();
+                    all(|number: &u32| numbers.push(*number));
+                    assert_eq!(numbers, [2, 1]);
+                });
                 apart(|| assert_eq!(found(), (None, None)));
                 let unwinds = || set(&3_u32, || panic!("it unwinds"));
                 let _ = std::panic::catch_unwind(unwinds).map(|()| ());

@@ -1,0 +1,546 @@
+//! Calls that wait for each other, in a circle through several processes: how that is found and told.
+//!
+//! Nothing is kept of a call that is answered soon. One that has waited for [`PATIENCE`] looks around: where its request runs, it asks
+//! what that waits for, and goes on from there.
+//!
+//! ```text
+//!   call c of P ──► its request at Q ──► waits for an object at Q, which a method holds that waits for a call d of Q ──► ..
+//!                                   └──► waits for a call e of Q ──► its request at R ──► ..
+//! ```
+//!
+//! If that leads to the call itself, it is in a circle. What a request waits for is found by polling it once more with a [`Census`] on its
+//! stack, which each call and each object's line in it answers. (So does the core, for its deadlock reports.) What holds an object is known
+//! of calls that have looked around themselves: their polls passed the methods that are inside.
+//!
+//! INV-WAITS:
+//!
+//! 1. A process answers what one of its requests waits for, when it is asked by the number of that request. Nobody guesses that. What it
+//!    answers is believed as far as a report goes: nothing is ended by it.
+//! 2. Whoever looks around asks, and nobody asks on another's behalf: [`MOST_ASKED`] questions each time, and [`LOOKS`] times for each
+//!    call, at intervals that double.
+//! 3. A circle is told when it was found twice, by the same call. A call in a circle cannot end before the next one has; so the waits of
+//!    a circle were there together, unless calls were withdrawn meanwhile.
+//! 4. Each process tells of its own calls, so each member of a circle does.
+//!
+//! A method that waits for a call *or* something else (a choice with a timer) is told of, too, when it is in a circle: it waits, and its
+//! call cannot be answered before it gives up.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use chanter::base::stack_local;
+use chanter::event::Sync as Synchronizing;
+use chanter::{After, Event, Sender, after, choose, mailbox, spawn};
+use chanter_cluster::__table::{SERVICES, Service, holder, linkme, raw_here, read, write};
+use chanter_cluster::wire::{Body, Number};
+use chanter_cluster::{Caller, Here};
+use serde::{Deserialize, Serialize};
+
+use super::request::Name;
+use super::space::{Space, enter};
+use crate::slot::{self, Slot};
+
+const WAITS: &str = "chanter_objects::waits";
+
+/// After so long a call looks around for the first time. Each time it waits twice as long for the next.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// So often a call looks around: for a quarter of an hour.
+const LOOKS: u32 = 10;
+/// So many questions it asks each time.
+const MOST_ASKED: usize = 64;
+/// So many waits a process tells of one request.
+const MOST_TOLD: usize = 64;
+/// So many may ask for the same request at a time.
+const MOST_ASKERS: usize = 16;
+/// For so long a process waits until a request has been polled.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
+
+/// A request: the process that has made it, and its number there.
+type Key = (u32, u64);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a process knows of waits.
+#[derive(Default)]
+pub(super) struct Waits {
+    /// Its own calls that have looked around.
+    calls: Mutex<HashMap<u64, Call>>,
+    /// Requests of others that have blocked here.
+    requests: Mutex<HashMap<Key, Arc<Blocked>>>,
+    /// What hears of circles, instead of the standard error.
+    handler: Mutex<Option<Handler>>,
+}
+
+type Handler = Arc<dyn Fn(&Circle) + Send + Sync>;
+
+/// A call that waits.
+#[derive(Clone)]
+struct Call {
+    /// The object that was called, and its method.
+    to: Name,
+    method: Number,
+    /// The objects inside of which the call was made: the innermost first.
+    inside: Vec<(u32, u32)>,
+}
+
+/// A request that has blocked.
+struct Blocked {
+    /// It was told of as one that waits for itself.
+    is_told: AtomicBool,
+    waker: Mutex<Waker>,
+    asked: Mutex<Vec<Sender<Vec<Leaf>>>>,
+}
+
+/// A method is inside of that object, on this stack.
+struct Inside(&'static Slot, u32);
+
+/// Polls a method that is inside of an object, and has suspended before.
+#[inline(always)]
+pub(crate) fn inside<R>(slot: &'static Slot, generation: u32, poll: impl FnOnce() -> R) -> R {
+    stack_local::set(&Inside(slot, generation), poll)
+}
+
+/// The objects that are held on this stack.
+fn held() -> Vec<(u32, u32)> {
+    let mut held = Vec::new();
+    stack_local::all(|Inside(slot, generation)| held.push((slot::number_of(slot), *generation)));
+    held
+}
+
+/// What a request waits for, at the end of what is polled.
+enum Leaf {
+    /// A call of this process.
+    Call(u64, Call),
+    /// An object's line, and the objects that are held meanwhile.
+    Line((u32, u32), Vec<(u32, u32)>),
+}
+
+/// Asks all that is polled what it waits for.
+#[derive(Default)]
+struct Census(RefCell<Vec<Leaf>>);
+
+/// A caller waits in an object's line.
+#[cold]
+pub(crate) fn waits_in_line(slot: &'static Slot, generation: u32) {
+    stack_local::with(|census: Option<&Census>| {
+        if let Some(Census(leaves)) = census {
+            leaves.borrow_mut().push(Leaf::Line((slot::number_of(slot), generation), held()));
+        }
+    });
+}
+
+/// A call that waits for its answer: what it does meanwhile.
+pub(super) struct Waiting {
+    /// Pinned.
+    timer: Synchronizing<After>,
+    looks: u32,
+    request: u64,
+    /// It has looked around.
+    known: Option<Weak<Space>>,
+    /// The circles that it has found.
+    found: Arc<Mutex<Found>>,
+}
+
+#[derive(Default)]
+struct Found {
+    last: Option<Vec<Key>>,
+    is_told: bool,
+}
+
+impl Waiting {
+    pub(super) fn new(request: u64) -> Self {
+        Self { timer: after(PATIENCE).sync(), looks: 0, request, known: None, found: Arc::default() }
+    }
+
+    /// It has been polled, and waits. `call`: what is asked.
+    pub(super) fn waits(self: Pin<&mut Self>, here: &Here, to: Name, method: Number, cx: &mut Context<'_>) {
+        // SAFETY: the timer is not moved, and nothing else is pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: see above.
+        let mut timer = unsafe { Pin::new_unchecked(&mut this.timer) };
+        let (request, call) = (this.request, || Call { to, method, inside: held() });
+        stack_local::with(|census: Option<&Census>| {
+            if let Some(Census(leaves)) = census {
+                leaves.borrow_mut().push(Leaf::Call(request, call()));
+            }
+        });
+        while this.looks < LOOKS && timer.as_mut().poll(cx).is_ready() {
+            this.looks += 1;
+            timer.set(after(PATIENCE * (1 << this.looks)).sync());
+            let space = Space::of(here);
+            lock(&space.waits.calls).insert(request, call());
+            this.known = Some(Arc::downgrade(&space));
+            let found = Arc::clone(&this.found);
+            drop(spawn(enter(here, look_around(here.clone(), space, request, found))));
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(space) = self.known.take().and_then(|space| space.upgrade()) {
+            lock(&space.waits.calls).remove(&self.request);
+        }
+    }
+}
+
+/// A request's method, which tells what it waits for when it is asked.
+pub(super) struct Told<F> {
+    space: Weak<Space>,
+    key: Key,
+    blocked: Option<Arc<Blocked>>,
+    method: F,
+}
+
+/// Runs the method of a request. `key`: that of the request.
+pub(super) fn told<F: Future>(space: &Arc<Space>, key: Key, method: F) -> Told<F> {
+    Told { space: Arc::downgrade(space), key, blocked: None, method }
+}
+
+impl<F: Future> Future for Told<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: the method is not moved, and nothing else is pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: see above.
+        let method = unsafe { Pin::new_unchecked(&mut this.method) };
+        let Some(blocked) = &this.blocked else {
+            let poll = method.poll(cx);
+            if poll.is_pending()
+                && let Some(space) = this.space.upgrade()
+            {
+                let waker = Mutex::new(cx.waker().clone());
+                let blocked =
+                    Arc::new(Blocked { is_told: AtomicBool::new(false), waker, asked: Mutex::default() });
+                lock(&space.waits.requests).insert(this.key, Arc::clone(&blocked));
+                this.blocked = Some(blocked);
+            }
+            return poll;
+        };
+        let old = {
+            let mut waker = lock(&blocked.waker);
+            (!waker.will_wake(cx.waker())).then(|| std::mem::replace(&mut *waker, cx.waker().clone()))
+        };
+        drop(old);
+        let asked = std::mem::take(&mut *lock(&blocked.asked));
+        if asked.is_empty() {
+            return method.poll(cx);
+        }
+        let census = Census::default();
+        let poll = stack_local::set(&census, || method.poll(cx));
+        if poll.is_pending() {
+            let leaves = census.0.into_inner();
+            asked
+                .into_iter()
+                .for_each(|asked| drop(asked.try_send(leaves.iter().map(Leaf::again).collect())));
+        }
+        poll
+    }
+}
+
+impl<F> Drop for Told<F> {
+    fn drop(&mut self) {
+        if self.blocked.is_some()
+            && let Some(space) = self.space.upgrade()
+        {
+            let blocked = lock(&space.waits.requests).remove(&self.key);
+            drop(blocked);
+        }
+    }
+}
+
+impl Leaf {
+    fn again(&self) -> Self {
+        match self {
+            Self::Call(request, call) => Self::Call(*request, call.clone()),
+            Self::Line(name, held) => Self::Line(*name, held.clone()),
+        }
+    }
+}
+
+/// That something waits for an object, and what keeps that busy.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Wait {
+    /// The object in which it waits, if in one.
+    inside: Option<Name>,
+    /// The object that it waits for.
+    to: Name,
+    /// It waits in the object's line. (Else it has called the object.)
+    is_line: bool,
+    then: Then,
+}
+
+/// Where it goes on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Then {
+    /// At that call, which that process has now. The call is by a method that holds the object `to`, or is that to it.
+    Call { of: u32, request: u64, method: u64, holder: u32 },
+    /// Nowhere: it holds the object itself.
+    Itself,
+}
+
+/// What a request of this process waits for.
+async fn waits_of(space: &Space, here: &Here, key: Key) -> Vec<Wait> {
+    let blocked = lock(&space.waits.requests).get(&key).cloned();
+    let Some(blocked) = blocked else { return Vec::new() };
+    let (ask, told) = mailbox();
+    {
+        let mut asked = lock(&blocked.asked);
+        if asked.len() >= MOST_ASKERS {
+            return Vec::new();
+        }
+        asked.push(ask);
+    }
+    let waker = lock(&blocked.waker).clone();
+    waker.wake();
+    drop(blocked);
+    let leaves = choose((told.recv().wrap(Result::ok), after(ANSWERED_WITHIN).wrap(|()| None))).await;
+    let mut waits = Vec::new();
+    for leaf in leaves.unwrap_or_default() {
+        space.waits_of_leaf(here, leaf, &mut waits);
+    }
+    waits.truncate(MOST_TOLD);
+    waits
+}
+
+impl Space {
+    fn waits_of_leaf(&self, here: &Here, leaf: Leaf, waits: &mut Vec<Wait>) {
+        let named = |(slot, generation): (u32, u32)| (self.number, slot, generation);
+        let call_of = |request: u64, call: &Call| {
+            let holder = holder(here, request)?;
+            Some(Then::Call { of: self.number, request, method: call.method.0, holder })
+        };
+        match leaf {
+            Leaf::Call(request, call) => {
+                let inside = call.inside.first().copied().map(named);
+                waits.extend(call_of(request, &call).map(|then| Wait {
+                    inside,
+                    to: call.to,
+                    is_line: false,
+                    then,
+                }));
+            }
+            Leaf::Line(object, held) => {
+                let (inside, to) = (held.first().copied().map(named), named(object));
+                if held.contains(&object) {
+                    waits.push(Wait { inside, to, is_line: true, then: Then::Itself });
+                    return;
+                }
+                let holding: Vec<(u64, Call)> = {
+                    let calls = lock(&self.waits.calls);
+                    let holding = calls.iter().filter(|(_, call)| call.inside.contains(&object));
+                    holding.map(|(request, call)| (*request, call.clone())).collect()
+                };
+                for (request, call) in holding {
+                    waits.extend(call_of(request, &call).map(|then| Wait {
+                        inside,
+                        to,
+                        is_line: true,
+                        then,
+                    }));
+                }
+            }
+        }
+    }
+}
+
+/// What others answer for a request of theirs.
+async fn ask(here: &Here, process: u32, (of, request): Key) -> Vec<Wait> {
+    let mut body = Body::with_capacity(12);
+    body.extend_from_slice(&of.to_le_bytes());
+    body.extend_from_slice(&request.to_le_bytes());
+    // If too many are under way, the next look may find more.
+    let Ok(called) = here.at(process).call_raw(WAITS, Number::of(WAITS), body) else { return Vec::new() };
+    let Ok(answer) = called.await else { return Vec::new() };
+    let mut waits: Vec<Wait> = read(&answer).unwrap_or_default();
+    waits.truncate(MOST_TOLD);
+    // A process tells of its own calls.
+    waits.retain(|wait| match wait.then {
+        Then::Call { of, holder, .. } => of == process && holder < here.count(),
+        Then::Itself => true,
+    });
+    waits
+}
+
+/// Follows the waits of a call, and tells if they lead to it.
+async fn look_around(here: Here, space: Arc<Space>, request: u64, found: Arc<Mutex<Found>>) {
+    let start = (space.number, request);
+    let Some(call) = lock(&space.waits.calls).get(&request).cloned() else { return };
+    let Some(first) = holder(&here, request) else { return };
+    let inside = call.inside.first().map(|&(slot, generation)| (space.number, slot, generation));
+    let method = call.method;
+    // How each call was reached: by which other, and what waits for what.
+    let mut ways: HashMap<Key, (Key, Wait)> = HashMap::new();
+    let mut seen = HashSet::from([start]);
+    let mut next = VecDeque::from([(first, start)]);
+    let mut closing = None;
+    for _ in 0..MOST_ASKED {
+        let Some((process, at)) = next.pop_front() else { break };
+        for wait in ask(&here, process, at).await {
+            let Then::Call { of, request, holder, .. } = wait.then else { continue };
+            let to = (of, request);
+            if to == start {
+                closing = Some((at, wait));
+                break;
+            }
+            if seen.insert(to) {
+                ways.insert(to, (at, wait));
+                next.push_back((holder, to));
+            }
+        }
+        if closing.is_some() {
+            break;
+        }
+    }
+    let Some((mut at, last)) = closing else { return };
+    let mut keys = vec![start];
+    let mut waits = vec![last];
+    while at != start {
+        let Some((before, wait)) = ways.remove(&at) else { return };
+        keys.push(at);
+        waits.push(wait);
+        at = before;
+    }
+    let then = Then::Call { of: start.0, request, method: method.0, holder: first };
+    waits.push(Wait { inside, to: call.to, is_line: false, then });
+    // A request that waits in the line of the object that it is for is no news: its call says so.
+    let waits =
+        waits.iter().rev().filter(|wait| !wait.is_line || wait.inside.is_some()).map(Waits::step).collect();
+    keys.sort_unstable();
+    let is_told = {
+        let mut found = lock(&found);
+        // INV-WAITS 3.
+        let is_again = found.last.as_ref() == Some(&keys);
+        found.last = Some(keys);
+        !is_again || std::mem::replace(&mut found.is_told, true)
+    };
+    if !is_told && lock(&space.waits.calls).contains_key(&request) {
+        space.tell(&Circle { process: space.number, waits });
+    }
+}
+
+impl Waits {
+    fn step(wait: &Wait) -> Step {
+        let method = match wait.then {
+            Then::Call { method, .. } if !wait.is_line => Some(method),
+            _ => None,
+        };
+        let name = method.and_then(|method| {
+            let names = SERVICES.iter().map(|service| service.name());
+            names.into_iter().find(|name| Number::of(name).0 == method)
+        });
+        Step {
+            inside: wait.inside,
+            to: wait.to,
+            method: name.map(|name| name.split('#').next().unwrap_or(name)),
+        }
+    }
+}
+
+impl Space {
+    fn tell(&self, circle: &Circle) {
+        let handler = lock(&self.waits.handler).clone();
+        match handler {
+            Some(handler) => handler(circle),
+            None => eprintln!("{circle}"),
+        }
+    }
+}
+
+/// Calls of objects that wait for each other, or an object that waits for itself: none of them can be answered before one of them gives up.
+#[derive(Clone, Debug)]
+pub struct Circle {
+    process: u32,
+    waits: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    inside: Option<Name>,
+    to: Name,
+    method: Option<&'static str>,
+}
+
+impl Circle {
+    /// The objects that are waited for, in the order of the circle: each by its process, slot and generation.
+    pub fn objects(&self) -> impl Iterator<Item = (u32, u32, u32)> {
+        self.waits.iter().map(|step| step.to)
+    }
+}
+
+impl fmt::Display for Circle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.waits.len() {
+            1 => write!(
+                f,
+                "deadlock: a call of an object waits for itself (seen by process {}):",
+                self.process
+            )?,
+            many => write!(
+                f,
+                "deadlock: {many} calls of objects wait for each other (seen by process {}):",
+                self.process
+            )?,
+        }
+        let name = |(process, slot, generation): Name| format!("object {process}.{slot}.{generation}");
+        for Step { inside, to, method } in &self.waits {
+            let inside = inside.map_or_else(|| "a thread".to_owned(), name);
+            write!(f, "\n  {inside} waits for {}", name(*to))?;
+            if let Some(method) = method {
+                write!(f, ": a call of {method}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `handler` hears of each circle of calls in which this process takes part, instead of the standard error. It runs on a thread of
+/// its own, and should not block for long.
+pub fn on_circle(here: &Here, handler: impl Fn(&Circle) + Send + Sync + 'static) {
+    let old = lock(&Space::of(here).waits.handler).replace(Arc::new(handler));
+    drop(old);
+}
+
+/// Another process asks what a request waits for.
+async fn asked(caller: Caller, body: Body) -> Result<Body, String> {
+    let read = || {
+        let (of, request) = body.split_first_chunk::<4>()?;
+        Some((u32::from_le_bytes(*of), u64::from_le_bytes(<[u8; 8]>::try_from(request).ok()?)))
+    };
+    let key = read().ok_or("this names no request")?;
+    let here = caller.here();
+    let space = Space::of(&here);
+    let waits = waits_of(&space, &here, key).await;
+    // An object that waits for itself is told of where it is.
+    if let Some(wait) = waits.iter().find(|wait| matches!(wait.then, Then::Itself)) {
+        space.tell_itself(key, wait);
+    }
+    write(Body::with_capacity(64), &waits)
+}
+
+impl Space {
+    fn tell_itself(&self, key: Key, wait: &Wait) {
+        let blocked = lock(&self.waits.requests).get(&key).cloned();
+        let Some(blocked) = blocked else { return };
+        // ORDER: Relaxed: whoever sets it first tells, and nothing else depends on it.
+        if !blocked.is_told.swap(true, Ordering::Relaxed) {
+            self.tell(&Circle { process: self.number, waits: vec![Waits::step(wait)] });
+        }
+    }
+}
+
+#[linkme::distributed_slice(SERVICES)]
+#[linkme(crate = linkme)]
+static ASKED: Service = Service::new(WAITS, || {
+    raw_here(WAITS, |_, _| None, |caller, body| enter(&caller.here(), asked(caller.clone(), body)))
+});
