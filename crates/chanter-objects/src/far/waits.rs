@@ -26,7 +26,8 @@
 //! call cannot be answered before it gives up.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -268,25 +269,27 @@ impl Leaf {
     }
 }
 
-/// That something waits for an object, and what keeps that busy.
+/// What a request waits for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Wait {
-    /// The object in which it waits, if in one.
-    inside: Option<Name>,
-    /// The object that it waits for.
-    to: Name,
-    /// It waits in the object's line. (Else it has called the object.)
-    is_line: bool,
-    then: Then,
+enum Wait {
+    /// A call that it has made.
+    Call(Made),
+    /// It waits for an object, which a method holds that waits for a call. `inside`: an object that it holds meanwhile.
+    Line { inside: Option<Name>, for_call: Made },
+    /// It waits for an object that it holds itself.
+    Itself(Name),
 }
 
-/// Where it goes on.
+/// A call of the process that tells of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-enum Then {
-    /// At that call, which that process has now. The call is by a method that holds the object `to`, or is that to it.
-    Call { of: u32, request: u64, method: u64, holder: u32 },
-    /// Nowhere: it holds the object itself.
-    Itself,
+struct Made {
+    request: u64,
+    /// The process that has it now.
+    holder: u32,
+    /// The object inside of which it was made, if one, and the object that was called.
+    inside: Option<Name>,
+    to: Name,
+    method: u64,
 }
 
 /// What a request of this process waits for.
@@ -314,41 +317,36 @@ async fn waits_of(space: &Space, here: &Here, key: Key) -> Vec<Wait> {
 }
 
 impl Space {
+    fn named(&self, (slot, generation): (u32, u32)) -> Name {
+        (self.number, slot, generation)
+    }
+
+    /// A call that waits. `holding`: an object that it holds, if one is meant in particular.
+    fn made(&self, here: &Here, request: u64, call: &Call, holding: Option<(u32, u32)>) -> Option<Made> {
+        let holder = holder(here, request)?;
+        let inside = holding.or(call.inside.first().copied()).map(|name| self.named(name));
+        Some(Made { request, holder, inside, to: call.to, method: call.method.0 })
+    }
+
     fn waits_of_leaf(&self, here: &Here, leaf: Leaf, waits: &mut Vec<Wait>) {
-        let named = |(slot, generation): (u32, u32)| (self.number, slot, generation);
-        let call_of = |request: u64, call: &Call| {
-            let holder = holder(here, request)?;
-            Some(Then::Call { of: self.number, request, method: call.method.0, holder })
-        };
         match leaf {
             Leaf::Call(request, call) => {
-                let inside = call.inside.first().copied().map(named);
-                waits.extend(call_of(request, &call).map(|then| Wait {
-                    inside,
-                    to: call.to,
-                    is_line: false,
-                    then,
-                }));
+                waits.extend(self.made(here, request, &call, None).map(Wait::Call));
+            }
+            Leaf::Line(object, held) if held.contains(&object) => {
+                waits.push(Wait::Itself(self.named(object)))
             }
             Leaf::Line(object, held) => {
-                let (inside, to) = (held.first().copied().map(named), named(object));
-                if held.contains(&object) {
-                    waits.push(Wait { inside, to, is_line: true, then: Then::Itself });
-                    return;
-                }
                 let holding: Vec<(u64, Call)> = {
                     let calls = lock(&self.waits.calls);
                     let holding = calls.iter().filter(|(_, call)| call.inside.contains(&object));
                     holding.map(|(request, call)| (*request, call.clone())).collect()
                 };
-                for (request, call) in holding {
-                    waits.extend(call_of(request, &call).map(|then| Wait {
-                        inside,
-                        to,
-                        is_line: true,
-                        then,
-                    }));
-                }
+                let inside = held.first().map(|&name| self.named(name));
+                let made = holding
+                    .iter()
+                    .filter_map(|(request, call)| self.made(here, *request, call, Some(object)));
+                waits.extend(made.map(|for_call| Wait::Line { inside, for_call }));
             }
         }
     }
@@ -364,11 +362,6 @@ async fn ask(here: &Here, process: u32, (of, request): Key) -> Vec<Wait> {
     let Ok(answer) = called.await else { return Vec::new() };
     let mut waits: Vec<Wait> = read(&answer).unwrap_or_default();
     waits.truncate(MOST_TOLD);
-    // A process tells of its own calls.
-    waits.retain(|wait| match wait.then {
-        Then::Call { of, holder, .. } => of == process && holder < here.count(),
-        Then::Itself => true,
-    });
     waits
 }
 
@@ -376,46 +369,43 @@ async fn ask(here: &Here, process: u32, (of, request): Key) -> Vec<Wait> {
 async fn look_around(here: Here, space: Arc<Space>, request: u64, found: Arc<Mutex<Found>>) {
     let start = (space.number, request);
     let Some(call) = lock(&space.waits.calls).get(&request).cloned() else { return };
-    let Some(first) = holder(&here, request) else { return };
-    let inside = call.inside.first().map(|&(slot, generation)| (space.number, slot, generation));
-    let method = call.method;
-    // How each call was reached: by which other, and what waits for what.
+    let Some(first) = space.made(&here, request, &call, None) else { return };
+    // How each call was reached: from which other, and what was told there.
     let mut ways: HashMap<Key, (Key, Wait)> = HashMap::new();
-    let mut seen = HashSet::from([start]);
-    let mut next = VecDeque::from([(first, start)]);
+    let mut next = VecDeque::from([(first.holder, start)]);
     let mut closing = None;
-    for _ in 0..MOST_ASKED {
-        let Some((process, at)) = next.pop_front() else { break };
+    let mut asked = 0;
+    while asked < MOST_ASKED
+        && closing.is_none()
+        && let Some((process, at)) = next.pop_front()
+    {
+        asked += 1;
         for wait in ask(&here, process, at).await {
-            let Then::Call { of, request, holder, .. } = wait.then else { continue };
-            let to = (of, request);
+            let (Wait::Call(made) | Wait::Line { for_call: made, .. }) = &wait else { continue };
+            // A process tells of its own calls.
+            let (to, holder) = ((process, made.request), made.holder);
             if to == start {
                 closing = Some((at, wait));
                 break;
             }
-            if seen.insert(to) {
-                ways.insert(to, (at, wait));
+            if holder < here.count()
+                && let Entry::Vacant(place) = ways.entry(to)
+            {
+                place.insert((at, wait));
                 next.push_back((holder, to));
             }
         }
-        if closing.is_some() {
-            break;
-        }
     }
     let Some((mut at, last)) = closing else { return };
-    let mut keys = vec![start];
-    let mut waits = vec![last];
+    // From the end to the beginning.
+    let (mut keys, mut waits) = (vec![start], vec![last]);
     while at != start {
         let Some((before, wait)) = ways.remove(&at) else { return };
         keys.push(at);
         waits.push(wait);
         at = before;
     }
-    let then = Then::Call { of: start.0, request, method: method.0, holder: first };
-    waits.push(Wait { inside, to: call.to, is_line: false, then });
-    // A request that waits in the line of the object that it is for is no news: its call says so.
-    let waits =
-        waits.iter().rev().filter(|wait| !wait.is_line || wait.inside.is_some()).map(Waits::step).collect();
+    waits.reverse();
     keys.sort_unstable();
     let is_told = {
         let mut found = lock(&found);
@@ -425,25 +415,30 @@ async fn look_around(here: Here, space: Arc<Space>, request: u64, found: Arc<Mut
         !is_again || std::mem::replace(&mut found.is_told, true)
     };
     if !is_told && lock(&space.waits.calls).contains_key(&request) {
-        space.tell(&Circle { process: space.number, waits });
+        let steps = waits.iter().flat_map(Step::of).collect();
+        space.tell(&Circle { process: space.number, steps });
     }
 }
 
-impl Waits {
-    fn step(wait: &Wait) -> Step {
-        let method = match wait.then {
-            Then::Call { method, .. } if !wait.is_line => Some(method),
-            _ => None,
+impl Step {
+    /// What is told of a wait: one step, or two if something else is held meanwhile.
+    fn of(wait: &Wait) -> impl Iterator<Item = Self> {
+        let (line, made) = match wait {
+            Wait::Call(made) => (None, Some(made)),
+            // A request that waits for the object that it is for is no news: its call says so.
+            Wait::Line { inside, for_call } => {
+                let to = for_call.inside.filter(|_| inside.is_some());
+                (to.map(|to| Self { inside: *inside, to, method: None }), Some(for_call))
+            }
+            Wait::Itself(object) => (Some(Self { inside: Some(*object), to: *object, method: None }), None),
         };
-        let name = method.and_then(|method| {
-            let names = SERVICES.iter().map(|service| service.name());
-            names.into_iter().find(|name| Number::of(name).0 == method)
+        let called = made.map(|made| {
+            let mut names = SERVICES.iter().map(|service| service.name());
+            let method = names.find(|name| Number::of(name).0 == made.method);
+            let method = method.map(|name| name.split('#').next().unwrap_or(name));
+            Self { inside: made.inside, to: made.to, method }
         });
-        Step {
-            inside: wait.inside,
-            to: wait.to,
-            method: name.map(|name| name.split('#').next().unwrap_or(name)),
-        }
+        line.into_iter().chain(called)
     }
 }
 
@@ -461,7 +456,7 @@ impl Space {
 #[derive(Clone, Debug)]
 pub struct Circle {
     process: u32,
-    waits: Vec<Step>,
+    steps: Vec<Step>,
 }
 
 #[derive(Clone, Debug)]
@@ -474,13 +469,13 @@ struct Step {
 impl Circle {
     /// The objects that are waited for, in the order of the circle: each by its process, slot and generation.
     pub fn objects(&self) -> impl Iterator<Item = (u32, u32, u32)> {
-        self.waits.iter().map(|step| step.to)
+        self.steps.iter().map(|step| step.to)
     }
 }
 
 impl fmt::Display for Circle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.waits.len() {
+        match self.steps.len() {
             1 => write!(
                 f,
                 "deadlock: a call of an object waits for itself (seen by process {}):",
@@ -493,7 +488,7 @@ impl fmt::Display for Circle {
             )?,
         }
         let name = |(process, slot, generation): Name| format!("object {process}.{slot}.{generation}");
-        for Step { inside, to, method } in &self.waits {
+        for Step { inside, to, method } in &self.steps {
             let inside = inside.map_or_else(|| "a thread".to_owned(), name);
             write!(f, "\n  {inside} waits for {}", name(*to))?;
             if let Some(method) = method {
@@ -522,7 +517,7 @@ async fn asked(caller: Caller, body: Body) -> Result<Body, String> {
     let space = Space::of(&here);
     let waits = waits_of(&space, &here, key).await;
     // An object that waits for itself is told of where it is.
-    if let Some(wait) = waits.iter().find(|wait| matches!(wait.then, Then::Itself)) {
+    if let Some(wait) = waits.iter().find(|wait| matches!(wait, Wait::Itself(_))) {
         space.tell_itself(key, wait);
     }
     write(Body::with_capacity(64), &waits)
@@ -534,7 +529,7 @@ impl Space {
         let Some(blocked) = blocked else { return };
         // ORDER: Relaxed: whoever sets it first tells, and nothing else depends on it.
         if !blocked.is_told.swap(true, Ordering::Relaxed) {
-            self.tell(&Circle { process: self.number, waits: vec![Waits::step(wait)] });
+            self.tell(&Circle { process: self.number, steps: Step::of(wait).collect() });
         }
     }
 }
