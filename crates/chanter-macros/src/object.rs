@@ -200,7 +200,7 @@ fn how(input: ParseStream<'_>) -> Result<Word> {
         }
         _ => Err(Error::new(
             word.span(),
-            "a method is `read`, `mut` or `free`, and may be `local`, or `allow = function`",
+            "a method is `read`, `mut` or `free`, and may be `local` or say `allow = function`",
         )),
     }
 }

@@ -409,6 +409,26 @@ async fn two_fibers_send_continuations() {
     }
 }
 
+/// Arguments that panic as they are written: the call is the caller's panic, and what was written before is ended.
+#[chanter::test]
+async fn a_panic_while_arguments_are_written_ends_their_continuations() {
+    struct Panics(Continuation<i64>);
+    impl serde::Serialize for Panics {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let _ = self.0.serialize(serializer);
+            panic!("it cannot be written")
+        }
+    }
+    let [first, second] = two();
+    let owner = account(1);
+    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
+    let key = chanter_objects::far::Key::<(Panics,), ()>::new(promise_name());
+    let (promise, k) = Promise::new();
+    let call = enter(&first, async move { far.named(key, (Panics(k),)).with(|_, _| unreachable!()).await });
+    assert!(spawn(call).join().await.is_err());
+    assert_eq!(promise.await, Err(Gone::Unanswered));
+}
+
 /// The name by which processes know `Account::promise`.
 fn promise_name() -> &'static str {
     let names = chanter_cluster::__table::SERVICES.iter().map(|service| service.name());

@@ -1,5 +1,5 @@
-//! What a process makes of requests on objects that say whatever a peer likes: all services of objects, with bytes that nearly make
-//! sense. (Frames themselves are tried in `chanter_cluster::fuzz`.)
+//! Hostile requests on objects: all services of objects are asked with bytes that nearly make sense. (`chanter_cluster::fuzz` does
+//! this for frames.)
 
 #![cfg(all(feature = "cluster", not(miri)))]
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 /// Numbers that no object has, as generations: a free slot's, a poisoned one's, and that of a reference to nothing.
 const RESERVED: [u32; 3] = [0, u32::MAX - 1, u32::MAX];
-/// So many inputs are tried, unless `CHANTER_FUZZ` says how many; `CHANTER_FUZZ_SEED` says which ones.
+/// Inputs that are tried. `CHANTER_FUZZ` sets another number, and `CHANTER_FUZZ_SEED` other inputs.
 const INPUTS: u64 = 40_000;
 
 #[derive(Serialize, Deserialize)]

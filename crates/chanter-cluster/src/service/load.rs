@@ -6,24 +6,24 @@
 
 use crate::engine::Peer;
 
-/// So many requests of a process, with so many bytes, may be under way to another one. One that is longer than all these bytes counts for
-/// itself: one such may be under way beside the others. (Who waits for a thread's end has one under way.)
+/// Requests of a process that may be under way to another one, and their bytes. A request that is longer than all these bytes is *long*. One long
+/// request may be under way beside the others. (A thread that waits for the end of another one has a request under way.)
 pub(super) const MOST_REQUESTS: u32 = 1 << 14;
 pub(super) const MOST_BYTES: u64 = 4 << 20;
 
 /// The requests that are under way.
 ///
-/// Whether there is room for one depends on which others are under way, not on the order in which they came: with fewer of them there
-/// is room, too. So the server, which has some of those that the caller counts, in whatever order, has room for what the caller had.
+/// Room depends on the set of requests that are under way, not on their order. Where there is room beside a set, there is
+/// room beside each part of it. The server's set is a part of the caller's. So the server has room for each request that the caller lets go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Load {
     requests: u32,
-    /// Of those that are not long.
+    /// Bytes of the requests that are not long.
     bytes: u64,
     has_long: bool,
 }
 
-/// Whether one of that length counts for itself.
+/// Whether a request of that length counts for itself.
 fn is_long(bytes: u64) -> bool {
     bytes > MOST_BYTES
 }
@@ -93,8 +93,7 @@ mod tests {
         assert!(!load.add(0), "over the requests");
     }
 
-    /// One that is too long for the bound goes alone of its kind, whatever else is under way (objects that move hold a lease, which
-    /// is a request that never ends).
+    /// One long request goes beside others. An object that moves has a lease under way, and that request never ends.
     #[test]
     fn a_long_one_goes_beside_others() {
         let mut load = Load::default();

@@ -157,7 +157,8 @@ impl Target {
 
     fn body<A: Serialize>(&self, arguments: &A) -> Result<(Body, Vec<Sent>), Gone> {
         let body = Asked::begin(self.object, self.how);
-        let (body, sent) = sending(self.process, || within(&self.here, || write(body, arguments)));
+        let (body, sent) =
+            sending(&self.here, self.process, || within(&self.here, || write(body, arguments)));
         match body {
             Ok(body) => Ok((body, sent)),
             Err(_) => {

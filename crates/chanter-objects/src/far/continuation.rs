@@ -85,11 +85,23 @@ struct Sending {
     sent: RefCell<Vec<Sent>>,
 }
 
-/// Writes arguments that go to a process. Returns the continuations among them.
-pub(super) fn sending<R>(to: u32, body: impl FnOnce() -> R) -> (R, Vec<Sent>) {
+/// Writes arguments that go to a process. Returns the continuations among them. If `body` panics, those are ended.
+pub(super) fn sending<R>(here: &Here, to: u32, body: impl FnOnce() -> R) -> (R, Vec<Sent>) {
+    struct Unwinds<'a>(&'a Here, &'a Sending);
+    impl Unwinds<'_> {
+        fn take(&self) -> Vec<Sent> {
+            self.1.sent.take()
+        }
+    }
+    impl Drop for Unwinds<'_> {
+        fn drop(&mut self) {
+            not_sent(self.0, self.take());
+        }
+    }
     let sending = Sending { to, sent: RefCell::default() };
+    let unwinds = Unwinds(here, &sending);
     let result = stack_local::set(&sending, body);
-    (result, sending.sent.into_inner())
+    (result, unwinds.take())
 }
 
 /// The call that should have carried them was not made.

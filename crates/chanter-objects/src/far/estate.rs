@@ -36,11 +36,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// So many bytes of objects another process may have here, unless [`limit_placed`] says otherwise.
+/// Bytes of objects that each other process may have here, until [`limit_placed`] sets another limit.
 const ROOM: u64 = 256 << 20;
-/// What an object takes besides its value, in bytes: its slot, and what is known of it.
+/// Bytes that an object counts besides its value.
 const BESIDE: u64 = 256;
-/// So many objects are written for another process at a time, and under way to it. The others wait as values.
+/// Objects that are written for another process and under way to it, at most. Others wait as values.
 const AT_A_TIME: usize = 16;
 
 /// Leases that this process has, and estates of others in it.
@@ -64,10 +64,11 @@ impl Default for Estates {
     }
 }
 
-/// How many bytes of objects each other process may have in this one, by [`Owner::new_on`](crate::Owner::new_on) and
-/// [`Ref::migrate`](crate::Ref::migrate): at first 256 MiB. What would be more is refused with [`Gone::Full`]. What is here stays.
+/// Limits the bytes of objects that each other process may have in this one, by [`Owner::new_on`](crate::Owner::new_on) and
+/// [`Ref::migrate`](crate::Ref::migrate). The limit is 256 MiB at first.
 ///
-/// An object counts with the bytes in which it came, and 256 more. What it grows by later does not count.
+/// An object that would exceed the limit is refused with [`Gone::Full`]. Objects that are here stay. An object counts with the bytes in
+/// which it came, and 256 more; later growth does not count. Never blocks.
 pub fn limit_placed(here: &Here, bytes: u64) {
     // ORDER: Relaxed: a bound of its own, which nothing else depends on.
     Space::of(here).estates.room.store(bytes, Ordering::Relaxed);
@@ -124,7 +125,7 @@ impl<T: Send + 'static> Owned for crate::Owner<T> {
 /// The right to own objects in another process.
 pub(crate) struct Lease {
     pub(super) number: u64,
-    /// For those who write objects for that process.
+    /// Permits to write an object for that process.
     pub(super) turns: Semaphore,
     /// Never answered; withdrawn when it is dropped.
     _call: Mutex<Option<Called>>,
@@ -157,7 +158,10 @@ impl Space {
         }
     }
 
-    /// Makes room for an object of so many bytes, which another process puts here.
+    /// Counts the bytes of an object that another process puts here.
+    ///
+    /// # Errors
+    /// [`Gone::Full`]: that process has no room here.
     pub(super) fn take_room(self: &Arc<Self>, by: u32, bytes: usize) -> Result<Taken, Gone> {
         let bytes = (bytes as u64).saturating_add(BESIDE);
         let mut taken = lock(&self.estates.taken);

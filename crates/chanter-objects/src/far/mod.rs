@@ -17,6 +17,8 @@
 //!
 //! Names are never used again (D5): what is meant for an object that has ended reaches no other.
 //!
+//! Calls that wait for each other are told of (`waits.rs`).
+//!
 //! A continuation that is forwarded to an object of a third process takes the duty to answer along (`service/raw.rs`,
 //! INV-HANDED): that process answers the first caller, and the one in the middle is done.
 

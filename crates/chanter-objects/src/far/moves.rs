@@ -97,7 +97,8 @@ impl<T: Moves> Owner<T> {
     /// **Cancel safety.** Dropped, it leaves no object behind.
     ///
     /// # Errors
-    /// The value: it cannot be carried there, or the process has gone, or this one is in no cluster.
+    /// The value: it cannot be carried there, or is too long for one message, or the process has gone, or does not serve this one, or
+    /// lets in no more ([`limit_placed`](crate::far::limit_placed)); or this one is in no cluster.
     // As an `async fn` it would not say that it is `Send`.
     #[allow(clippy::manual_async_fn)]
     pub fn new_on(process: u32, value: T) -> impl Future<Output = Result<Self, Unplaced<T>>> + Send + use<T> {

@@ -16,8 +16,8 @@
 //! 2. A request for a guest runs if that object was adopted from the home that the request names. Else it goes to that home.
 //! 3. A caller keeps the place of an answer if that is the place of the object that it asked. The answer may be another object's: a
 //!    method can forward its continuation.
-//! 4. An object serves a process as that has proved who it is. A request that was handed on is judged by who has handed it on; one that a
-//!    guest's home has handed on was judged there. This process's own calls are not judged.
+//! 4. An object's `allow` judges the process whose connection brings a request, and that may be one that hands it on. A request that
+//!    a guest's home hands on was judged by the home. This process's own calls are not judged.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

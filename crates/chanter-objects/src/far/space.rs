@@ -114,8 +114,7 @@ impl Space {
     }
 }
 
-/// Runs `body` in the name of a process: what it polls, writes or reads is that one's. It holds for the stack of the caller, wherever a
-/// fiber is suspended within.
+/// Runs `body` in the name of a process. This holds for the caller's stack alone: a fiber that is suspended within takes it along.
 pub(crate) fn within<R>(here: &Here, body: impl FnOnce() -> R) -> R {
     stack_local::set(here, body)
 }
@@ -135,7 +134,7 @@ pub(super) struct Guest {
     pub(super) home: Name,
 }
 
-/// For whom the current poll runs a method: what [`ForGuest`] says on its stack.
+/// The guest for which the current poll runs a method. [`ForGuest`] puts it on its stack.
 #[derive(Clone, Copy)]
 struct RunsFor(Option<Guest>);
 

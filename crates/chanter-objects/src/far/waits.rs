@@ -1,29 +1,31 @@
-//! Calls that wait for each other, in a circle through several processes: how that is found and told.
+//! Deadlocks among calls of objects, through several processes: how they are found and reported.
 //!
-//! Nothing is kept of a call that is answered soon. One that has waited for [`PATIENCE`] looks around: where its request runs, it asks
-//! what that waits for, and goes on from there.
+//! A call that is answered soon leaves no trace here. A call that has waited for [`PATIENCE`] follows the wait-for graph:
 //!
 //! ```text
 //!   call c of P ──► its request at Q ──► waits for an object at Q, which a method holds that waits for a call d of Q ──► ..
 //!                                   └──► waits for a call e of Q ──► its request at R ──► ..
 //! ```
 //!
-//! If that leads to the call itself, it is in a circle. What a request waits for is found by polling it once more with a [`Census`] on its
-//! stack, which each call and each object's line in it answers. (So does the core, for its deadlock reports.) What holds an object is known
-//! of calls that have looked around themselves: their polls passed the methods that are inside.
+//! The call asks the process where its request runs what that request waits for. It goes on along each answer. If that leads back to the
+//! call, the call is in a circle.
+//!
+//! A process finds out what a request waits for by polling it once more, with a [`Census`] on its stack. Each far call and each line of an
+//! object that is polled then adds itself. (The core does the same for its deadlock reports.) The holder of an object is known once the
+//! holder's own call has waited for [`PATIENCE`]: its poll passes the methods that hold objects.
 //!
 //! INV-WAITS:
 //!
-//! 1. A process answers what one of its requests waits for, when it is asked by the number of that request. Nobody guesses that. What it
-//!    answers is believed as far as a report goes: nothing is ended by it.
-//! 2. Whoever looks around asks, and nobody asks on another's behalf: [`MOST_ASKED`] questions each time, and [`LOOKS`] times for each
-//!    call, at intervals that double.
-//! 3. A circle is told when it was found twice, by the same call. A call in a circle cannot end before the next one has; so the waits of
-//!    a circle were there together, unless calls were withdrawn meanwhile.
-//! 4. Each process tells of its own calls, so each member of a circle does.
+//! 1. A process tells what a request waits for to any process that knows the number of that request. Only the caller and the
+//!    holders of a request know its number. The answer is believed for a report alone: no call ends by it.
+//! 2. Only the call that waits asks. It asks at most [`MOST_ASKED`] questions at a time, and [`LOOKS`] times, at intervals that double. A
+//!    process that is asked asks nobody else.
+//! 3. A circle is reported when the same call has found it twice. A call in a circle cannot end before the next one has. So all
+//!    waits of the circle were there together, unless a call was withdrawn meanwhile.
+//! 4. A process reports its own calls. So each process of a circle reports it.
 //!
-//! A method that waits for a call *or* something else (a choice with a timer) is told of, too, when it is in a circle: it waits, and its
-//! call cannot be answered before it gives up.
+//! A method may wait for a call *or* for something else, as in a choice with a timer. Its circle is reported, too. The call cannot be
+//! answered before the method gives up.
 
 use std::cell::RefCell;
 use std::collections::hash_map::Entry;
@@ -50,17 +52,17 @@ use crate::slot::{self, Slot};
 
 const WAITS: &str = "chanter_objects::waits";
 
-/// After so long a call looks around for the first time. Each time it waits twice as long for the next.
+/// Time until a call looks around for the first time. Each later interval is twice as long.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// So often a call looks around: for a quarter of an hour.
+/// Number of times that a call looks around, within about a quarter of an hour.
 const LOOKS: u32 = 10;
-/// So many questions it asks each time.
+/// Questions that a call asks each time, at most.
 const MOST_ASKED: usize = 64;
-/// So many waits a process tells of one request.
+/// Waits of one request that a process tells, at most.
 const MOST_TOLD: usize = 64;
-/// So many may ask for the same request at a time.
+/// Questions for one request at a time, at most.
 const MOST_ASKERS: usize = 16;
-/// For so long a process waits until a request has been polled.
+/// Time in which a request has to be polled to answer a question.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A request: the process that has made it, and its number there.
@@ -70,14 +72,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a process knows of waits.
+/// A process's part of the wait-for graph.
 #[derive(Default)]
 pub(super) struct Waits {
     /// Its own calls that have looked around.
     calls: Mutex<HashMap<u64, Call>>,
     /// Requests of others that have blocked here.
     requests: Mutex<HashMap<Key, Arc<Blocked>>>,
-    /// What hears of circles, instead of the standard error.
+    /// Called with each circle, in place of a report on the standard error.
     handler: Mutex<Option<Handler>>,
 }
 
@@ -95,7 +97,7 @@ struct Call {
 
 /// A request that has blocked.
 struct Blocked {
-    /// It was told of as one that waits for itself.
+    /// Set once it was reported as one that waits for itself.
     is_told: AtomicBool,
     waker: Mutex<Waker>,
     asked: Mutex<Vec<Sender<Vec<Leaf>>>>,
@@ -117,7 +119,7 @@ fn held() -> Vec<(u32, u32)> {
     held
 }
 
-/// What a request waits for, at the end of what is polled.
+/// The innermost thing that a request waits for.
 enum Leaf {
     /// A call of this process.
     Call(u64, Call),
@@ -125,7 +127,7 @@ enum Leaf {
     Line((u32, u32), Vec<(u32, u32)>),
 }
 
-/// Asks all that is polled what it waits for.
+/// Collects what is waited for within a poll.
 #[derive(Default)]
 struct Census(RefCell<Vec<Leaf>>);
 
@@ -139,15 +141,15 @@ pub(crate) fn waits_in_line(slot: &'static Slot, generation: u32) {
     });
 }
 
-/// A call that waits for its answer: what it does meanwhile.
+/// The timer of a call that waits for its answer.
 pub(super) struct Waiting {
     /// Pinned.
     timer: Synchronizing<After>,
     looks: u32,
     request: u64,
-    /// It has looked around.
+    /// Set once the call has looked around.
     known: Option<Weak<Space>>,
-    /// The circles that it has found.
+    /// Shared with the threads that look around.
     found: Arc<Mutex<Found>>,
 }
 
@@ -162,7 +164,7 @@ impl Waiting {
         Self { timer: after(PATIENCE).sync(), looks: 0, request, known: None, found: Arc::default() }
     }
 
-    /// It has been polled, and waits. `call`: what is asked.
+    /// The call was polled, and has no answer. `to` and `method` say what was called.
     pub(super) fn waits(self: Pin<&mut Self>, here: &Here, to: Name, method: Number, cx: &mut Context<'_>) {
         // SAFETY: the timer is not moved, and nothing else is pinned.
         let this = unsafe { self.get_unchecked_mut() };
@@ -194,7 +196,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A request's method, which tells what it waits for when it is asked.
+/// A request's method that answers questions about what it waits for.
 pub(super) struct Told<F> {
     space: Weak<Space>,
     key: Key,
@@ -269,7 +271,7 @@ impl Leaf {
     }
 }
 
-/// What a request waits for.
+/// A thing that a request waits for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Wait {
     /// A call that it has made.
@@ -292,7 +294,7 @@ struct Made {
     method: u64,
 }
 
-/// What a request of this process waits for.
+/// All that a request of this process waits for.
 async fn waits_of(space: &Space, here: &Here, key: Key) -> Vec<Wait> {
     let blocked = lock(&space.waits.requests).get(&key).cloned();
     let Some(blocked) = blocked else { return Vec::new() };
@@ -352,7 +354,7 @@ impl Space {
     }
 }
 
-/// What others answer for a request of theirs.
+/// Asks a process what a request there waits for.
 async fn ask(here: &Here, process: u32, (of, request): Key) -> Vec<Wait> {
     let mut body = Body::with_capacity(12);
     body.extend_from_slice(&of.to_le_bytes());
@@ -421,11 +423,11 @@ async fn look_around(here: Here, space: Arc<Space>, request: u64, found: Arc<Mut
 }
 
 impl Step {
-    /// What is told of a wait: one step, or two if something else is held meanwhile.
+    /// The steps of a wait in a report: two, if another object is held meanwhile.
     fn of(wait: &Wait) -> impl Iterator<Item = Self> {
         let (line, made) = match wait {
             Wait::Call(made) => (None, Some(made)),
-            // A request that waits for the object that it is for is no news: its call says so.
+            // A request that waits for the object that it calls has its step already: that of its call.
             Wait::Line { inside, for_call } => {
                 let to = for_call.inside.filter(|_| inside.is_some());
                 (to.map(|to| Self { inside: *inside, to, method: None }), Some(for_call))
@@ -452,7 +454,8 @@ impl Space {
     }
 }
 
-/// Calls of objects that wait for each other, or an object that waits for itself: none of them can be answered before one of them gives up.
+/// A deadlock: calls of objects that wait for each other, or an object that waits for itself. None of the calls can be answered before one
+/// of them gives up.
 #[derive(Clone, Debug)]
 pub struct Circle {
     process: u32,
@@ -467,7 +470,7 @@ struct Step {
 }
 
 impl Circle {
-    /// The objects that are waited for, in the order of the circle: each by its process, slot and generation.
+    /// The objects that are waited for, in the order of the circle. Each is named by its process, slot and generation.
     pub fn objects(&self) -> impl Iterator<Item = (u32, u32, u32)> {
         self.steps.iter().map(|step| step.to)
     }
@@ -499,14 +502,15 @@ impl fmt::Display for Circle {
     }
 }
 
-/// `handler` hears of each circle of calls in which this process takes part, instead of the standard error. It runs on a thread of
-/// its own, and should not block for long.
+/// Calls `handler` with each circle of calls in which this process takes part, in place of a report on the standard error.
+///
+/// The handler runs on a thread of the machine, and blocks that thread alone.
 pub fn on_circle(here: &Here, handler: impl Fn(&Circle) + Send + Sync + 'static) {
     let old = lock(&Space::of(here).waits.handler).replace(Arc::new(handler));
     drop(old);
 }
 
-/// Another process asks what a request waits for.
+/// Serves a process that asks what a request waits for.
 async fn asked(caller: Caller, body: Body) -> Result<Body, String> {
     let read = || {
         let (of, request) = body.split_first_chunk::<4>()?;
@@ -516,7 +520,7 @@ async fn asked(caller: Caller, body: Body) -> Result<Body, String> {
     let here = caller.here();
     let space = Space::of(&here);
     let waits = waits_of(&space, &here, key).await;
-    // An object that waits for itself is told of where it is.
+    // An object that waits for itself is reported by its own process.
     if let Some(wait) = waits.iter().find(|wait| matches!(wait, Wait::Itself(_))) {
         space.tell_itself(key, wait);
     }
@@ -527,7 +531,7 @@ impl Space {
     fn tell_itself(&self, key: Key, wait: &Wait) {
         let blocked = lock(&self.waits.requests).get(&key).cloned();
         let Some(blocked) = blocked else { return };
-        // ORDER: Relaxed: whoever sets it first tells, and nothing else depends on it.
+        // ORDER: Relaxed: the first thread that sets it reports, and nothing else depends on it.
         if !blocked.is_told.swap(true, Ordering::Relaxed) {
             self.tell(&Circle { process: self.number, steps: Step::of(wait).collect() });
         }

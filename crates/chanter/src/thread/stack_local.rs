@@ -1,13 +1,13 @@
 //! A value that holds for what runs within a call, on the stack of that call.
 //!
-//! A thread-local that is set before a call and set back after it serves this purpose until a fiber suspends within the call. Then
-//! another fiber of the OS thread finds the value, and the two set it back in the wrong order. These values lie on the stack that
-//! they hold for, in a list: a fiber takes its part of the list along when it is suspended.
+//! A thread-local could be set before the call and set back after it. This fails when a fiber suspends within the call: another fiber of
+//! the OS thread finds the value, and the two set it back in the wrong order. The values here lie in a list, on the stack
+//! that they hold for. A fiber takes its list along when it is suspended.
 //!
 //! INV-STACK-LOCAL: [`INNERMOST`] is the list of the stack that runs. Its nodes lie on that stack, and live until their calls
 //! return or unwind. Each switch of stacks exchanges the lists ([`exchange`]); a fiber begins with none.
 //!
-//! Whoever does not use these values pays for the exchange alone: a load and a store of the OS thread's own, each way.
+//! A program that does not use these values pays for the exchange alone: one load and one store of a thread-local, each way.
 
 use std::any::TypeId;
 use std::cell::Cell;
