@@ -25,7 +25,8 @@ pub enum Gone {
     /// What is asked or answered cannot be carried between the processes: it cannot be written or read, or the other
     /// process has no such method. (Is it of another version?)
     Incompatible,
-    /// What is asked or answered, or the object that is to move, takes more bytes than one message between the processes may have.
+    /// What is asked or answered, or the object that is to move, takes more bytes than one message between the processes may have. If
+    /// it is the answer, the method has run.
     TooLong,
     /// The process where the object should be has as many bytes of objects of this one as it
     /// [lets in](crate::far::limit_placed).

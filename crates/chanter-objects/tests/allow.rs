@@ -52,7 +52,7 @@ async fn sent<T: 'static + Send>(object: Ref<T>, from: &Here, to: &Here) -> Ref<
     enter(to, async { postcard::from_bytes(&bytes).unwrap() }).await
 }
 
-/// What each of those who see it gets.
+/// The answers of three methods.
 async fn asked(file: Ref<File>, by: &Here) -> (Result<u32, Gone>, Result<u32, Gone>, Result<bool, Gone>) {
     enter(by, async { (file.add(1).await, file.ask().await, file.is_there().await) }).await
 }
@@ -106,7 +106,7 @@ async fn objects_are_placed_and_moved_by_whom_they_serve() {
     assert_eq!(enter(&third, by_third.migrate(2)).await, Err(Gone::Refused));
     let by_second = sent(owner.refer(), &first, &second).await;
     assert_eq!(enter(&second, by_second.migrate(2)).await, Ok(()));
-    // What was taken in goes back to its home.
+    // An object that was let in goes back to its home.
     assert_eq!(enter(&second, by_second.migrate(0)).await, Ok(()));
     assert_eq!(asked(by_third, &third).await, REFUSED);
 }

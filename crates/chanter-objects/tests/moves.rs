@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use chanter::prelude::*;
-use chanter_cluster::engine::Local;
+use chanter_cluster::engine::{Bell, Caps, Engine, Full, Lane, Leave, Local, Pe, Peer, Polled, Rest, Sink};
+use chanter_cluster::wire::Body;
 use chanter_cluster::{Here, local};
 use chanter_objects::far::{enter, limit_placed};
 use chanter_objects::{Continuation, Gone, Lazy, Owner, Promise, Ref, object};
@@ -338,4 +339,87 @@ async fn what_others_place_is_bounded() {
         }
     })
     .await;
+}
+
+/// An engine whose messages are short.
+struct Short(Local);
+
+const SHORT: usize = 4096;
+
+impl Engine for Short {
+    fn me(&self) -> Peer {
+        self.0.me()
+    }
+
+    fn roster(&self) -> Vec<(Peer, Pe)> {
+        self.0.roster()
+    }
+
+    fn caps(&self, to: Peer) -> Caps {
+        Caps { eager: SHORT as u32, ..self.0.caps(to) }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.0.has_ended()
+    }
+
+    fn attach(&self, bell: Bell) {
+        self.0.attach(bell);
+    }
+
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+        self.0.try_send(to, lane, body)
+    }
+
+    fn has_work(&self) -> bool {
+        self.0.has_work()
+    }
+
+    fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
+        self.0.poll(budget, sink)
+    }
+
+    fn rest(&self) -> Rest {
+        self.0.rest()
+    }
+
+    fn rise(&self) {
+        self.0.rise();
+    }
+
+    fn leave(&self, how: Leave) {
+        self.0.leave(how);
+    }
+}
+
+/// What is longer than a message gets an error that says so, and an object that cannot be carried stays where it is.
+#[chanter::test]
+async fn what_is_too_long_for_a_message_is_told() {
+    let [first, second, third] = <[_; 3]>::try_from(Local::cluster(3)).unwrap().map(Short).map(Here::start);
+    let text = "x".repeat(SHORT);
+    let unplaced = enter(&first, Owner::new_on(1, page(&text))).await.unwrap_err();
+    assert_eq!((unplaced.value.text.len(), unplaced.why), (SHORT, Gone::TooLong));
+    let owner = Owner::new(page("a"));
+    let home = owner.refer();
+    let seen = sent(home, &first, &third).await;
+    enter(&first, home.migrate(1)).await.unwrap();
+    assert_eq!(
+        enter(&third, async { seen.append(text.clone()).await }).await,
+        Err(Gone::TooLong),
+        "not asked"
+    );
+    // It grows there, and cannot come back.
+    for turn in 1..=3 {
+        let half = "x".repeat(SHORT / 2);
+        assert_eq!(enter(&third, async { seen.append(half).await }).await, Ok(1 + turn * SHORT as u32 / 2));
+    }
+    for to in [0, 2] {
+        assert_eq!(enter(&first, home.migrate(to)).await, Err(Gone::TooLong));
+        assert_eq!(
+            enter(&third, async { seen.append(String::new()).await }).await,
+            Ok(1 + 3 * SHORT as u32 / 2)
+        );
+    }
+    assert_eq!(enter(&third, seen.into_read()).await, Err(Gone::TooLong), "an answer");
+    drop(second);
 }

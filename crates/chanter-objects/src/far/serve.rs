@@ -4,8 +4,9 @@ use std::cell::UnsafeCell;
 use std::future::poll_fn;
 use std::pin::pin;
 
-use chanter_cluster::__table::{Begin, Duty, raw, raw_forwarded, read};
+use chanter_cluster::__table::{Begin, Duty, longest, raw, raw_forwarded, read};
 use chanter_cluster::Caller;
+use chanter_cluster::wire::Body;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -60,10 +61,18 @@ where
                 let told = told(&space, (caller.origin(), caller.request()), called);
                 drop(space);
                 let result = for_guest(guest, told).await;
-                answer(result, still(place))
+                fitting(&caller, answer(result, still(place))?)
             })
         },
     )
+}
+
+/// An answer, or word that it is too long for its caller.
+fn fitting(caller: &Caller, answered: Body) -> Result<Body, String> {
+    match longest(&caller.here(), caller.origin()) {
+        Some(longest) if answered.len() > longest as usize => answer::<()>(Err(Gone::TooLong), None),
+        _ => Ok(answered),
+    }
 }
 
 /// What runs the requests for a method that takes its continuation: that is the caller's, there.
@@ -108,7 +117,7 @@ where
                 let told = told(&space, (caller.origin(), caller.request()), answers(called, duty));
                 drop(space);
                 let result = for_guest(guest, told).await;
-                answer(result, still(place))
+                fitting(&caller, answer(result, still(place))?)
             })
         },
     )

@@ -98,8 +98,12 @@ impl Space {
 
     /// Whether a process of that number lies in this one, and is in use.
     fn lies_here(number: u32) -> bool {
-        let spaces = SPACES.read().unwrap_or_else(PoisonError::into_inner);
-        spaces.iter().any(|space| space.upgrade().is_some_and(|space| space.number == number))
+        let spaces: Vec<Arc<Self>> = {
+            let spaces = SPACES.read().unwrap_or_else(PoisonError::into_inner);
+            spaces.iter().filter_map(Weak::upgrade).collect()
+        };
+        // One of these may be the last handle, and what it drops is user code: not under the lock.
+        spaces.iter().any(|space| space.number == number)
     }
 
     /// An object has moved here.
