@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use chanter::base::stack_local;
 use chanter::event::Sync as Synchronizing;
-use chanter::{After, Event, Sender, after, choose, mailbox, spawn};
+use chanter::{After, Event, Sender, after, choose, from_future, mailbox, spawn};
 use chanter_cluster::__table::{SERVICES, Service, holder, linkme, raw_here, read, write};
 use chanter_cluster::wire::{Body, Number};
 use chanter_cluster::{Caller, Here};
@@ -62,8 +62,6 @@ const MOST_ASKED: usize = 64;
 const MOST_TOLD: usize = 64;
 /// Questions for one request at a time, at most.
 const MOST_ASKERS: usize = 16;
-/// Time in which a request has to be polled to answer a question.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A request: the process that has made it, and its number there.
 type Key = (u32, u64);
@@ -149,19 +147,37 @@ pub(super) struct Waiting {
     request: u64,
     /// Set once the call has looked around.
     known: Option<Weak<Space>>,
-    /// Shared with the threads that look around.
+    /// Shared with the thread that looks around. That ends when this is dropped.
     found: Arc<Mutex<Found>>,
+    ends: Option<Sender<()>>,
 }
 
 #[derive(Default)]
 struct Found {
+    is_looking: bool,
     last: Option<Vec<Key>>,
     is_told: bool,
 }
 
+/// Dropped when a thread looks around no longer.
+struct Looking(Arc<Mutex<Found>>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        lock(&self.0).is_looking = false;
+    }
+}
+
 impl Waiting {
     pub(super) fn new(request: u64) -> Self {
-        Self { timer: after(PATIENCE).sync(), looks: 0, request, known: None, found: Arc::default() }
+        Self {
+            timer: after(PATIENCE).sync(),
+            looks: 0,
+            request,
+            known: None,
+            found: Arc::default(),
+            ends: None,
+        }
     }
 
     /// The call was polled, and has no answer. `to` and `method` say what was called.
@@ -182,8 +198,19 @@ impl Waiting {
             let space = Space::of(here);
             lock(&space.waits.calls).insert(request, call());
             this.known = Some(Arc::downgrade(&space));
-            let found = Arc::clone(&this.found);
-            drop(spawn(enter(here, look_around(here.clone(), space, request, found))));
+            if std::mem::replace(&mut lock(&this.found).is_looking, true) {
+                // It still waits for an answer.
+                continue;
+            }
+            let looking = Looking(Arc::clone(&this.found));
+            let (ends, ended) = mailbox::<()>();
+            this.ends = Some(ends);
+            let here = here.clone();
+            drop(spawn(enter(&here.clone(), async move {
+                let looks = from_future(look_around(here, space, request, Arc::clone(&looking.0)));
+                choose((looks, ended.recv().wrap(drop))).await;
+                drop(looking);
+            })));
         }
     }
 }
@@ -309,7 +336,8 @@ async fn waits_of(space: &Space, here: &Here, key: Key) -> Vec<Wait> {
     let waker = lock(&blocked.waker).clone();
     waker.wake();
     drop(blocked);
-    let leaves = choose((told.recv().wrap(Result::ok), after(ANSWERED_WITHIN).wrap(|()| None))).await;
+    // The request was woken. It is polled, or ends, and its question with it.
+    let leaves = told.recv().await;
     let mut waits = Vec::new();
     for leaf in leaves.unwrap_or_default() {
         space.waits_of_leaf(here, leaf, &mut waits);
