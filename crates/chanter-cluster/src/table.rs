@@ -43,6 +43,11 @@ impl Service {
     pub const fn new(name: &'static str, begin: fn() -> Begin) -> Self {
         Self { name, begin }
     }
+
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 /// A function of the program.
@@ -73,7 +78,7 @@ where
 /// Requests of bytes, which may be handed on to other processes: see `service/raw.rs`.
 pub fn raw<R>(
     name: &'static str,
-    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
     handler: impl Fn(Caller, Duty, Body) -> R + Send + Sync + 'static,
 ) -> Begin
 where
@@ -85,7 +90,7 @@ where
 /// As `raw`, of requests that come from their callers alone: one that was handed on is refused.
 pub fn raw_here<R>(
     name: &'static str,
-    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
     handler: impl Fn(Caller, Body) -> R + Send + Sync + 'static,
 ) -> Begin
 where
@@ -97,7 +102,7 @@ where
 /// As `raw`, of requests that may have been handed on, and are not once they have begun.
 pub fn raw_forwarded<R>(
     name: &'static str,
-    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
     handler: impl Fn(Caller, Body) -> R + Send + Sync + 'static,
 ) -> Begin
 where
@@ -151,6 +156,17 @@ impl WeakHere {
 /// The event that a process has gone.
 pub fn gone(here: &Here, process: u32) -> impl Event<Output = Why> + Send + use<> {
     here.node().gone(Peer(process))
+}
+
+/// The process that has a call of this one, as far as that is known; `None`: the call has ended.
+pub fn holder(here: &Here, request: u64) -> Option<u32> {
+    here.node().holder(request).map(|holder| holder.0)
+}
+
+/// How many bytes a message to a process may have at most; `None`: there is no such process.
+pub fn longest(here: &Here, process: u32) -> Option<u32> {
+    let to = Peer(process);
+    if to == here.node().me() { Some(u32::MAX) } else { here.node().longest(to) }
 }
 
 /// The names of all of them.

@@ -301,3 +301,72 @@ fn senders_that_wander_are_all_counted() {
         }
     });
 }
+
+/// What a value carries is written and read on the stack of its fiber, also while that is suspended within and others write and read.
+#[test]
+fn fibers_that_are_suspended_while_they_write_and_read() {
+    /// Suspends its fiber, and then is written and read as its sender.
+    struct Slow(Numbers);
+    /// So often a fiber is suspended; the later ones less often.
+    static TURNS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    fn suspend() {
+        let turns = TURNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 3;
+        (0..=turns).for_each(|_| chanter::fiber::yield_now());
+    }
+    impl serde::Serialize for Slow {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            suspend();
+            let result = self.0.serialize(serializer);
+            suspend();
+            result
+        }
+    }
+    impl<'de> serde::Deserialize<'de> for Slow {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            suspend();
+            let result = Numbers::deserialize(deserializer);
+            suspend();
+            result.map(Self)
+        }
+    }
+    on_machines(|| async {
+        let [first, second] = cluster();
+        let inboxes: Vec<_> = (0..4).map(|_| second.inbox().unwrap()).collect();
+        let mut fibers = Vec::new();
+        for inbox in &inboxes {
+            let (first, to) = (first.clone(), inbox.name());
+            // Its own port: what another one carries does not keep it open.
+            fibers.push(chanter::fiber::Builder::new().on(0).spawn(move || {
+                let port = first.port::<u32>().unwrap();
+                let me = first.inbox().unwrap();
+                let slow = Slow(port.sender());
+                block_on(me.send(to, 1, &slow)).unwrap();
+                drop(slow);
+                (port, me)
+            }));
+        }
+        let reads: Vec<_> = inboxes
+            .into_iter()
+            .zip(0..)
+            .map(|(inbox, number)| {
+                let second = second.clone();
+                chanter::fiber::Builder::new().on(0).spawn(move || {
+                    let Slow(sender) = block_on(inbox.recv::<Slow>(ANYONE, 1)).unwrap().value;
+                    let outlet = second.connect(sender).unwrap();
+                    block_on(outlet.send(number)).unwrap();
+                })
+            })
+            .collect();
+        let mut ports = Vec::new();
+        for fiber in fibers {
+            ports.push(fiber.join().await.unwrap());
+        }
+        for read in reads {
+            read.join().await.unwrap();
+        }
+        for (number, (port, _me)) in (0..).zip(&ports) {
+            assert_eq!(port.recv().await, Ok(number));
+            has_ended(port).await;
+        }
+    });
+}

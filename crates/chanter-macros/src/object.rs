@@ -5,7 +5,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Error, FnArg, GenericArgument, ImplItem, ImplItemFn, ItemImpl, Pat, Path, PathArguments,
+    Attribute, Error, Expr, FnArg, GenericArgument, ImplItem, ImplItemFn, ItemImpl, Pat, Path, PathArguments,
     Result, ReturnType, Token, Type, parse_quote,
 };
 
@@ -17,12 +17,19 @@ struct Args {
     remote: bool,
     /// Its objects are made in other processes, and migrate.
     moves: bool,
+    /// Whom its objects serve, of other processes.
+    allow: Option<Expr>,
 }
 
 impl Parse for Args {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let mut args =
-            Self { krate: parse_quote!(::chanter_objects), name: None, remote: false, moves: false };
+        let mut args = Self {
+            krate: parse_quote!(::chanter_objects),
+            name: None,
+            remote: false,
+            moves: false,
+            allow: None,
+        };
         while !input.is_empty() {
             if input.peek(Token![crate]) {
                 input.parse::<Token![crate]>()?;
@@ -33,14 +40,18 @@ impl Parse for Args {
                 match key.to_string().as_str() {
                     "remote" => args.remote = true,
                     "moves" => args.moves = true,
+                    "allow" => {
+                        input.parse::<Token![=]>()?;
+                        args.allow = Some(input.parse()?);
+                    }
                     "name" => {
                         input.parse::<Token![=]>()?;
                         args.name = Some(input.parse()?);
                     }
                     _ => {
                         let message = format!(
-                            "unknown argument `{key}`: there are `remote`, `moves`, `name = PatchRef` \
-                             and `crate = path`"
+                            "unknown argument `{key}`: there are `remote`, `moves`, `allow = function`, \
+                             `name = PatchRef` and `crate = path`"
                         );
                         return Err(Error::new(key.span(), message));
                     }
@@ -67,6 +78,8 @@ struct Marked {
     mode: Mode,
     /// Only this process calls it.
     local: bool,
+    /// Whom it serves, of other processes, if not those whom its object does.
+    allow: Option<Expr>,
     method: ImplItemFn,
 }
 
@@ -96,7 +109,9 @@ fn methods(block: &mut ItemImpl) -> Result<Vec<Marked>> {
             method.attrs.extract_if(.., |attr| attr.path().is_ident("method")).collect();
         let Some(mark) = marks.first() else { continue };
         match mode(mark, method) {
-            Ok((mode, local)) => methods.push(Marked { mode, local, method: method.clone() }),
+            Ok((mode, local, allow)) => {
+                methods.push(Marked { mode, local, allow, method: method.clone() });
+            }
             Err(error) => match &mut errors {
                 Some(errors) => errors.combine(error),
                 None => errors = Some(error),
@@ -117,8 +132,8 @@ fn methods(block: &mut ItemImpl) -> Result<Vec<Marked>> {
     }
 }
 
-/// How it is inside, and whether it is local.
-fn mode(mark: &Attribute, method: &ImplItemFn) -> Result<(Mode, bool)> {
+/// How it is inside, whether it is local, and whom it serves.
+fn mode(mark: &Attribute, method: &ImplItemFn) -> Result<(Mode, bool, Option<Expr>)> {
     let signature = &method.sig;
     let Some(receiver) = signature.receiver() else {
         return Err(Error::new(signature.span(), "a method of an object takes `&self` or `&mut self`"));
@@ -129,14 +144,16 @@ fn mode(mark: &Attribute, method: &ImplItemFn) -> Result<(Mode, bool)> {
     }
     let writes = receiver.mutability.is_some();
     let natural = if writes { Mode::Mut } else { Mode::Read };
-    let syn::Meta::List(list) = &mark.meta else { return Ok((natural, false)) };
+    let syn::Meta::List(list) = &mark.meta else { return Ok((natural, false, None)) };
     let mut local = false;
+    let mut allow = None;
     let word = list.parse_args_with(|input: ParseStream<'_>| {
         let mut word = None;
         while !input.is_empty() {
             match how(input)? {
-                Some(how) => word = Some(how),
-                None => local = true,
+                Word::Mode(how) => word = Some(how),
+                Word::Local => local = true,
+                Word::Allow(function) => allow = Some(*function),
             }
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
@@ -144,34 +161,53 @@ fn mode(mark: &Attribute, method: &ImplItemFn) -> Result<(Mode, bool)> {
         }
         Ok(word)
     })?;
-    let Some(word) = word else { return Ok((natural, local)) };
+    if let (true, Some(allow)) = (local, &allow) {
+        let message =
+            "a method that is `local` is called by no other process: there is nobody to allow it to";
+        return Err(Error::new(allow.span(), message));
+    }
+    let Some(word) = word else { return Ok((natural, local, allow)) };
     match word {
         Mode::Mut if !writes => Err(Error::new(receiver.span(), "a method that is `mut` takes `&mut self`")),
         Mode::Read | Mode::Free if writes => {
             Err(Error::new(receiver.span(), "a method that is `read` or `free` takes `&self`"))
         }
-        mode => Ok((mode, local)),
+        mode => Ok((mode, local, allow)),
     }
 }
 
-/// One word of a method's mark; `None`: it is local.
-fn how(input: ParseStream<'_>) -> Result<Option<Mode>> {
+/// A word of a method's mark.
+enum Word {
+    Mode(Mode),
+    Local,
+    Allow(Box<Expr>),
+}
+
+/// One word of a method's mark.
+fn how(input: ParseStream<'_>) -> Result<Word> {
     if input.peek(Token![mut]) {
         input.parse::<Token![mut]>()?;
-        return Ok(Some(Mode::Mut));
+        return Ok(Word::Mode(Mode::Mut));
     }
     let word: Ident = input.parse()?;
     match word.to_string().as_str() {
-        "read" => Ok(Some(Mode::Read)),
-        "free" => Ok(Some(Mode::Free)),
-        "local" => Ok(None),
-        _ => Err(Error::new(word.span(), "a method is `read`, `mut` or `free`, and may be `local`")),
+        "read" => Ok(Word::Mode(Mode::Read)),
+        "free" => Ok(Word::Mode(Mode::Free)),
+        "local" => Ok(Word::Local),
+        "allow" => {
+            input.parse::<Token![=]>()?;
+            Ok(Word::Allow(input.parse()?))
+        }
+        _ => Err(Error::new(
+            word.span(),
+            "a method is `read`, `mut` or `free`, and may be `local` or say `allow = function`",
+        )),
     }
 }
 
 /// The type with the calls, and what makes a `Ref` deref to it.
 fn calls(args: Args, block: &ItemImpl, methods: &[Marked]) -> Result<TokenStream> {
-    let Args { krate, name, remote, moves } = args;
+    let Args { krate, name, remote, moves, allow } = args;
     let object = &block.self_ty;
     let Type::Path(path) = &**object else {
         return Err(Error::new(object.span(), "`#[object]` needs a type that is declared in this crate"));
@@ -183,9 +219,14 @@ fn calls(args: Args, block: &ItemImpl, methods: &[Marked]) -> Result<TokenStream
         let message = "the methods of a remote object are known by their names: its type cannot be generic";
         return Err(Error::new(block.generics.span(), message));
     }
-    let whole = Whole { krate: &krate, object, name: &name, remote };
+    let asks = methods.iter().find_map(|marked| marked.allow.as_ref());
+    if let (false, Some(asks)) = (remote, allow.as_ref().or(asks)) {
+        let message = "`allow` says which other processes an object serves: say `#[object(remote)]`, too";
+        return Err(Error::new(asks.span(), message));
+    }
+    let whole = Whole { krate: &krate, object, name: &name, remote, allow: allow.as_ref() };
     let calls = methods.iter().map(|marked| call(&whole, marked)).collect::<Result<Vec<_>>>()?;
-    let moves = moves.then(|| moving(&krate, object));
+    let moves = moves.then(|| moving(&krate, object, allow.as_ref()));
     let doc = format!("Calls of the methods of [`{}`]: what a reference to one derefs to.", last.ident);
     Ok(quote! {
         #[doc = #doc]
@@ -226,7 +267,11 @@ fn calls(args: Args, block: &ItemImpl, methods: &[Marked]) -> Result<TokenStream
 }
 
 /// Name of the type for other processes.
-fn moving(krate: &Path, object: &Type) -> TokenStream {
+fn moving(krate: &Path, object: &Type, allow: Option<&Expr>) -> TokenStream {
+    let begin = match allow {
+        Some(allow) => quote!(|| #krate::far::moves_if::<#object>(#allow)),
+        None => quote!(#krate::far::moves::<#object>),
+    };
     let mut text = format!("::{}#moves", object.to_token_stream());
     text.retain(|letter| !letter.is_whitespace());
     quote! {
@@ -240,7 +285,7 @@ fn moving(krate: &Path, object: &Type) -> TokenStream {
             #[linkme(crate = #krate::far::table::linkme)]
             static ENTRY: #krate::far::table::Service = #krate::far::table::Service::new(
                 <#object as #krate::far::Moves>::NAME,
-                #krate::far::moves::<#object>,
+                #begin,
             );
         };
     }
@@ -253,6 +298,7 @@ struct Whole<'a> {
     /// The type that has the calls.
     name: &'a Ident,
     remote: bool,
+    allow: Option<&'a Expr>,
 }
 
 /// By which of Concert's schemas a method is called.
@@ -412,12 +458,21 @@ fn body_for_any(
     let mut text = format!("::{}::{name}#{}", object.to_token_stream(), signature.to_token_stream());
     text.retain(|letter| !letter.is_whitespace());
     let (value, inside) = receiver(object, marked.mode);
+    let allow = marked.allow.as_ref().or(whole.allow);
+    let served = |serve: &str| {
+        let serve = Ident::new(
+            &if allow.is_some() { format!("{serve}_if") } else { serve.into() },
+            Span::call_site(),
+        );
+        quote!(#serve)
+    };
+    let allow = allow.map(|allow| quote!(#allow,));
     // No argument has this name.
     let to = Ident::new("to", Span::mixed_site());
     let (answer, serve, how) = match schema {
         Schema::NonBlocking(output) => (
             output,
-            quote!(serve),
+            served("serve"),
             quote! {
                 #inside(|this: #value, (#(#names,)*): (#(#types,)*)| <#object>::#name(this, #(#names),*))
             },
@@ -426,7 +481,7 @@ fn body_for_any(
             let inside = format_ident!("{inside}_async");
             (
                 output,
-                quote!(serve),
+                served("serve"),
                 quote! {
                     #inside(async |this: #value, (#(#names,)*): (#(#types,)*)| {
                         <#object>::#name(this, #(#names),*).await
@@ -438,7 +493,7 @@ fn body_for_any(
             let inside = format_ident!("{inside}_lazily");
             (
                 output,
-                quote!(serve_lazily),
+                served("serve_lazily"),
                 quote! {
                     #inside(async |this: #value, (#(#names,)*): (#(#types,)*), #k: #krate::Lazy<'_, #output>| {
                         <#object>::#name(this, #(#names,)* #k).await
@@ -453,7 +508,7 @@ fn body_for_any(
         #[#krate::far::table::linkme::distributed_slice(#krate::far::table::SERVICES)]
         #[linkme(crate = #krate::far::table::linkme)]
         static ENTRY: #krate::far::table::Service = #krate::far::table::Service::new(NAME, || {
-            #krate::far::#serve::<#object, (#(#types,)*), #answer, _>(NAME, |#to, (#(#names,)*)| {
+            #krate::far::#serve::<#object, (#(#types,)*), #answer, _>(NAME, #allow |#to, (#(#names,)*)| {
                 #calls(#to).#name(#(#names),*)
             })
         });

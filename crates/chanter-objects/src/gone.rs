@@ -22,9 +22,18 @@ pub enum Gone {
         /// Whether the method may have run.
         begun: Begun,
     },
-    /// What is asked or answered cannot be carried between the processes: it is too long, or cannot be written or read, or the other
+    /// What is asked or answered cannot be carried between the processes: it cannot be written or read, or the other
     /// process has no such method. (Is it of another version?)
     Incompatible,
+    /// What is asked or answered, or the object that is to move, takes more bytes than one message between the processes may have. If
+    /// it is the answer, the method has run.
+    TooLong,
+    /// The process where the object should be has as many bytes of objects of this one as it
+    /// [lets in](crate::far::limit_placed).
+    #[cfg(feature = "cluster")]
+    Full,
+    /// The object's process does not serve the caller: whom it serves says the `allow` of its [`#[object]`](crate::object).
+    Refused,
 }
 
 /// Whether a call that was lost has begun.
@@ -50,6 +59,12 @@ impl fmt::Display for Gone {
             Self::Incompatible => {
                 "the object's process does not understand the call, or it cannot be carried there"
             }
+            Self::TooLong => {
+                "what is asked or answered, or the object, is longer than a message between these processes may be"
+            }
+            #[cfg(feature = "cluster")]
+            Self::Full => "the process lets in no more bytes of objects from this one",
+            Self::Refused => "the object's process does not serve the caller",
         })
     }
 }

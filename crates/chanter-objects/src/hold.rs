@@ -55,7 +55,8 @@ impl<T> Hold<T> {
     ) -> Result<Option<Self>, Gone> {
         // ORDER: Relaxed: who has a reference sees what was stored before that was made.
         let seen = slot.live.load(Ordering::Relaxed);
-        if seen != generation {
+        // (INV-BODY 5: a name may come from another process.)
+        if seen != generation || !slot::is_generation(generation) {
             return Err(slot.gone(seen, generation));
         }
         let noted = match may_wait {
@@ -74,6 +75,9 @@ impl<T> Hold<T> {
     /// Waits until nobody else is inside, whether the object is live or not.
     #[cfg(feature = "cluster")]
     pub(crate) async fn enter_anyhow(slot: &'static Slot, generation: u32) -> Result<Self, Gone> {
+        if !slot::is_generation(generation) {
+            return Err(Gone::Ended);
+        }
         let left = Left(slot, generation);
         synchronization(slot.gate.enter(Mode::Alone, type_name::<T>())).await;
         let hold = Self { slot, generation, mode: Mode::Alone, noted: Noted::Counted, of: PhantomData };
@@ -91,7 +95,7 @@ impl<T> Hold<T> {
         // ORDER: Relaxed: permits, or the lock under which a gate is biased, order it behind who has ended the generation, and looked
         // for holds.
         let seen = slot.live.load(Ordering::Relaxed);
-        if seen == generation {
+        if seen == generation && slot::is_generation(generation) {
             return Ok(hold);
         }
         if noted != Noted::Counted {
@@ -100,6 +104,13 @@ impl<T> Hold<T> {
         }
         drop(hold);
         Err(slot.gone(seen, generation))
+    }
+
+    /// The object.
+    #[cfg(feature = "cluster")]
+    #[inline(always)]
+    pub(crate) fn place(&self) -> (&'static Slot, u32) {
+        (self.slot, self.generation)
     }
 
     /// The value. It is there, as the hold's mode allows, while the hold lives.
@@ -264,7 +275,12 @@ impl<T> Future for Waiting<T> {
         let (slot, generation) = (*slot, *generation);
         // SAFETY: pinned with us.
         let event = unsafe { Pin::new_unchecked(&mut this.event) };
-        event.poll(cx).map(|counted| Hold::entered(slot, generation, mode, counted))
+        let poll = event.poll(cx).map(|counted| Hold::entered(slot, generation, mode, counted));
+        #[cfg(feature = "cluster")]
+        if poll.is_pending() {
+            crate::far::waits_in_line(slot, generation);
+        }
+        poll
     }
 }
 

@@ -113,6 +113,11 @@ pub use reference::Ref;
 /// With `#[object(remote, moves)]` the type is data itself, and its objects may be made in other processes (`Owner::new_on`) and
 /// migrate (`Ref::migrate`).
 ///
+/// `#[object(remote, allow = function)]` says which processes the objects serve, and which may place and move them: the function takes a
+/// `chanter_cluster::Caller`, as that of a `#[service]` does. `#[method(.., allow = function)]` says so for one method, instead. All
+/// others get [`Gone::Refused`]. Calls within the process are not judged. A call that was handed on is judged by the process that has
+/// handed it on, and by the home of an object that has moved.
+///
 /// ```
 /// use chanter_objects::{Gone, Lazy, Owner, Ref, object};
 ///

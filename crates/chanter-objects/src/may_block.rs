@@ -378,7 +378,14 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         let (running, hold) = unsafe { (within.running.assume_init_mut(), within.hold.assume_init_ref()) };
         let armed = hold.armed();
         // SAFETY: pinned with us.
-        let poll = unsafe { Pin::new_unchecked(running) }.poll(cx);
+        let running = unsafe { Pin::new_unchecked(running) };
+        #[cfg(feature = "cluster")]
+        let poll = {
+            let (slot, generation) = hold.place();
+            crate::far::inside(slot, generation, || running.poll(cx))
+        };
+        #[cfg(not(feature = "cluster"))]
+        let poll = running.poll(cx);
         mem::forget(armed);
         if poll.is_ready() {
             // SAFETY: running.

@@ -21,6 +21,8 @@
 //! 4. A gate is biased for a generation only while that is live: who makes it not live ends the bias afterwards, and who begins
 //!    a bias looks afterwards whether the generation is live, and ends it if not. (Both are under the gate's lock: the later one sees
 //!    the other.)
+//! 5. Nobody goes in by a number that is no [generation](is_generation): a free slot has 0 in `live`, and a poisoned one has
+//!    another such number.
 //!
 //! So the bias's way in compares one word, of its owner and the generation, and by (4) that is the look of (1): a bias that has not
 //! ended is seen as such by its owner behind its mark (INV-MARK).
@@ -46,6 +48,12 @@ pub(crate) const NEVER: u32 = u32::MAX;
 
 /// In place of the generation that may be called: the object is poisoned. No object has it.
 const POISONED: u32 = NEVER - 1;
+
+/// Whether an object may have that generation. In `live`, 0 says that none may be called, and two others say other things.
+#[inline(always)]
+pub(crate) fn is_generation(number: u32) -> bool {
+    number != 0 && number < POISONED
+}
 
 /// Set in a place that is no address, but says where else: see `reference::Place`.
 pub(crate) const ELSEWHERE: usize = 1;
@@ -151,6 +159,9 @@ impl Slot {
     /// Why that generation is not live. `seen`: what was found instead.
     #[cold]
     pub(crate) fn gone(&'static self, seen: u32, generation: u32) -> Gone {
+        if !is_generation(generation) {
+            return Gone::Ended;
+        }
         // A generation that is over stays so: if this one is not, it was not when that was found.
         if seen == POISONED && self.generation.load(Ordering::Relaxed) == generation {
             return Gone::Poisoned;
@@ -207,19 +218,19 @@ impl Slot {
 
     #[cfg(feature = "cluster")]
     pub(crate) fn is_live(&self, generation: u32) -> bool {
-        self.live.load(Ordering::Relaxed) == generation
+        is_generation(generation) && self.live.load(Ordering::Relaxed) == generation
     }
 
     /// Whether its owner is gone.
     #[cfg(feature = "cluster")]
     pub(crate) fn is_over(&self, generation: u32) -> bool {
-        self.generation.load(Ordering::Relaxed) != generation
+        !is_generation(generation) || self.generation.load(Ordering::Relaxed) != generation
     }
 
     /// Whether there was such an object, and its owner is gone: so nobody comes in by that generation.
     #[cfg(feature = "cluster")]
     pub(crate) fn has_ended(&self, generation: u32) -> bool {
-        self.generation.load(Ordering::Relaxed) > generation
+        is_generation(generation) && self.generation.load(Ordering::Relaxed) > generation
     }
 
     /// Takes the value out: what is left is freed without one.

@@ -341,3 +341,96 @@ async fn floods_wait() {
     }
     assert_eq!(far.balance().await, Ok(17_000));
 }
+
+/// What holds in the name of a process goes with the fiber that is suspended within, and ends with its own call: here the one that began
+/// first ends first.
+#[chanter::test]
+async fn two_fibers_speak_for_their_own_processes() {
+    let [first, second] = two();
+    let owner = account(1);
+    let object = owner.refer();
+    let named = move || format!("{object:?}").split('.').next().unwrap().to_owned();
+    let fiber = move |here: Here, name: &'static str, turns: u32| {
+        chanter::fiber::Builder::new().on(0).spawn(move || {
+            let within = enter(&here, async move {
+                for _ in 0..turns {
+                    assert_eq!(named(), name);
+                    // Suspends the fiber within the poll.
+                    chanter::fiber::yield_now();
+                }
+                assert_eq!(named(), name);
+            });
+            drop(here);
+            block_on(within);
+        })
+    };
+    for turns in [[1, 4], [4, 1]] {
+        let fibers = [fiber(first.clone(), "Ref(0", turns[0]), fiber(second.clone(), "Ref(1", turns[1])];
+        for fiber in fibers {
+            fiber.join().await.unwrap();
+        }
+        assert_eq!(named(), "Ref(0", "nobody's name is left");
+    }
+}
+
+/// A continuation is written for the process to which its call goes, also while another fiber writes another one within the poll.
+#[chanter::test]
+async fn two_fibers_send_continuations() {
+    /// Suspends the fiber while it is written.
+    struct Slow(Continuation<i64>, u32);
+    impl serde::Serialize for Slow {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            (0..self.1).for_each(|_| chanter::fiber::yield_now());
+            self.0.serialize(serializer)
+        }
+    }
+    let [first, second, third] = <[_; 3]>::try_from(local(3)).unwrap();
+    let near = account(1);
+    let (to_second, to_third): (Ref<Account>, Ref<Account>) =
+        (sent(near.refer(), &second, &first).await, sent(near.refer(), &third, &first).await);
+    // As `promise` is called: by its key, with arguments that are written as its own are.
+    let key = chanter_objects::far::Key::<(Slow,), ()>::new(promise_name());
+    let fiber = move |far: Ref<Account>, turns: u32| {
+        let here = first.clone();
+        chanter::fiber::Builder::new().on(0).spawn(move || {
+            let (promise, k) = Promise::new();
+            block_on(enter(&here, async move {
+                let call = far.named(key, (Slow(k, turns),));
+                call.with(|_, _| unreachable!("it is elsewhere")).await.unwrap();
+                promise.await
+            }))
+        })
+    };
+    for turns in [[1, 4], [4, 1], [2, 2]] {
+        let fibers = [fiber(to_second, turns[0]), fiber(to_third, turns[1])];
+        for fiber in fibers {
+            assert_eq!(fiber.join().await.unwrap(), Ok(1));
+        }
+    }
+}
+
+/// Arguments that panic as they are written: the call is the caller's panic, and what was written before is ended.
+#[chanter::test]
+async fn a_panic_while_arguments_are_written_ends_their_continuations() {
+    struct Panics(Continuation<i64>);
+    impl serde::Serialize for Panics {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let _ = self.0.serialize(serializer);
+            panic!("it cannot be written")
+        }
+    }
+    let [first, second] = two();
+    let owner = account(1);
+    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
+    let key = chanter_objects::far::Key::<(Panics,), ()>::new(promise_name());
+    let (promise, k) = Promise::new();
+    let call = enter(&first, async move { far.named(key, (Panics(k),)).with(|_, _| unreachable!()).await });
+    assert!(spawn(call).join().await.is_err());
+    assert_eq!(promise.await, Err(Gone::Unanswered));
+}
+
+/// The name by which processes know `Account::promise`.
+fn promise_name() -> &'static str {
+    let names = chanter_cluster::__table::SERVICES.iter().map(|service| service.name());
+    names.into_iter().find(|name| name.starts_with("far::Account::promise#")).expect("it is served")
+}

@@ -153,6 +153,11 @@ impl Count {
         self.0 += 1;
         self.0
     }
+
+    #[method(mut)]
+    async fn next_for(&mut self, k: Lazy<'_, u32>) {
+        k.fill(self.next());
+    }
 }
 
 /// An object migrates, and the process where it goes is killed: it counts on, where it was, or it is lost.
@@ -189,6 +194,42 @@ async fn callers_do_not_notice() {
     let mut counts = [far.join().await.unwrap(), near.join().await.unwrap()];
     counts.sort_unstable();
     assert_eq!(counts, [1, 2]);
+}
+
+/// An object forwards to one that moves meanwhile: the answer is the other's, and whoever asks the first one again finds that.
+async fn a_forward_to_a_moved_object() {
+    let ([first, second, third], _engines) = mortals();
+    let owner = Owner::new(Count(0));
+    let runs = Runs::default();
+    let desk = Owner::new(Desk { runs: runs.clone(), count: sent(owner.refer(), &second, &first) });
+    let seen = sent(desk.refer(), &first, &third);
+    let moving = spawn(enter(&second.clone(), async move { owner.refer().migrate(2).await.map(|()| owner) }));
+    let counted = enter(&third, async { (seen.count().await, seen.is_desk().await) }).await;
+    assert_eq!(counted, (Ok(1), Ok(7)));
+    let owner = moving.join().await.unwrap().unwrap();
+    let counted = enter(&third, async { (seen.count().await, seen.is_desk().await) }).await;
+    assert_eq!(counted, (Ok(2), Ok(7)));
+    drop(owner);
+}
+
+/// Forwards to a count.
+struct Desk {
+    runs: Runs,
+    count: Ref<Count>,
+}
+
+#[object(remote)]
+impl Desk {
+    #[method(read)]
+    async fn count(&self, k: Lazy<'_, u32>) {
+        k.forward(self.count.next_for()).await;
+    }
+
+    #[method(read)]
+    fn is_desk(&self) -> u32 {
+        self.runs.begin();
+        7
+    }
 }
 
 /// Who owns an object elsewhere is killed: it ends there.
@@ -235,6 +276,7 @@ explored!(
     a_forwarded_call_ends_once_if_the_middle_dies,
     a_forwarded_call_ends_once_if_the_last_dies,
     a_forwarded_call_that_loses_is_withdrawn,
+    a_forward_to_a_moved_object,
     a_migration_ends_here_or_there,
     callers_do_not_notice,
     what_a_process_owns_ends_with_it

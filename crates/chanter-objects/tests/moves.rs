@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use chanter::prelude::*;
-use chanter_cluster::engine::Local;
+use chanter_cluster::engine::{Bell, Caps, Engine, Full, Lane, Leave, Local, Pe, Peer, Polled, Rest, Sink};
+use chanter_cluster::wire::Body;
 use chanter_cluster::{Here, local};
-use chanter_objects::far::enter;
+use chanter_objects::far::{enter, limit_placed};
 use chanter_objects::{Continuation, Gone, Lazy, Owner, Promise, Ref, object};
 use serde::{Deserialize, Serialize};
 
@@ -230,4 +231,195 @@ async fn an_object_goes_with_its_owners_process() {
     assert_eq!(there.into_read().await.as_deref(), Ok("a"));
     killer.kill();
     until(async || there.into_read().await == Err(Gone::Ended)).await;
+}
+
+/// Forwards its answers to an object that may have moved.
+struct Desk {
+    page: Ref<Page>,
+    asked: u32,
+}
+
+#[object(remote)]
+impl Desk {
+    #[method(mut)]
+    async fn reads_of_page(&mut self, k: Lazy<'_, u32>) {
+        self.asked += 1;
+        k.forward(self.page.reads()).await;
+    }
+
+    /// Has the key of no method of a page.
+    #[method(read)]
+    fn asked(&self) -> u32 {
+        self.asked
+    }
+}
+
+/// The answer that comes from where the page is says where the page is, not the desk.
+#[chanter::test]
+async fn a_forward_to_a_moved_object_moves_nothing_else() {
+    let [first, second, third] = three();
+    let owner = Owner::new(page("a"));
+    enter(&second, owner.refer().migrate(2)).await.unwrap();
+    // The desk asks the page's home, which hands that on.
+    let page = sent(owner.refer(), &second, &first).await;
+    for home in [&first, &second] {
+        let page = if home.number() == 0 { page } else { owner.refer() };
+        let desk = Owner::new(Desk { page, asked: 0 });
+        let seen: Ref<Desk> = sent(desk.refer(), home, &third).await;
+        for turn in 1..=3 {
+            assert_eq!(enter(&third, async { seen.reads_of_page().await }).await, Ok(0), "turn {turn}");
+            assert_eq!(enter(&third, async { seen.asked().await }).await, Ok(turn));
+        }
+    }
+}
+
+const MIB: usize = 1 << 20;
+
+/// Objects, arguments and answers that are longer than what may be under way together.
+#[chanter::test]
+async fn long_objects_move() {
+    let [first, second, third] = three();
+    let text = "x".repeat(5 * MIB);
+    let owner = enter(&first, Owner::new_on(1, page(&text))).await.unwrap();
+    let far = owner.refer();
+    assert_eq!(far.append("y".repeat(6 * MIB)).await, Ok(11 * MIB as u32));
+    assert_eq!(far.read().await.unwrap().len(), 11 * MIB);
+    let moves = Owner::new(page(&text));
+    let seen = sent(moves.refer(), &first, &third).await;
+    for to in [1, 2, 0, 1] {
+        enter(&first, moves.refer().migrate(to)).await.unwrap();
+        assert_eq!(seen.read().await.unwrap().len(), 5 * MIB);
+    }
+    // Several at a time go one after the other.
+    let several = (0..3).map(|_| {
+        let text = text.clone();
+        spawn(enter(&first, async move { Owner::new_on(1, page(&text)).await }))
+    });
+    for placed in several.collect::<Vec<_>>() {
+        let owner = placed.join().await.unwrap().unwrap();
+        assert_eq!(owner.refer().append(String::new()).await, Ok(5 * MIB as u32));
+    }
+    drop(second);
+}
+
+/// A process lets in so many bytes of each other one; what is over that comes back.
+#[chanter::test]
+async fn what_others_place_is_bounded() {
+    let [first, second, third] = three();
+    limit_placed(&second, MIB as u64);
+    let text = "x".repeat(MIB / 4);
+    let place = async |on: &Here| enter(on, Owner::new_on(1, page(&text))).await;
+    let mut placed = Vec::new();
+    for _ in 0..3 {
+        placed.push(place(&first).await.unwrap());
+    }
+    let full = place(&first).await.unwrap_err();
+    assert_eq!((full.value.text.len(), full.why), (MIB / 4, Gone::Full));
+    assert_eq!(placed[0].refer().append(String::new()).await, Ok(MIB as u32 / 4), "what is there stays");
+    // An object that would move there stays where it is.
+    let moves = Owner::new(page(&text));
+    assert_eq!(enter(&first, moves.refer().migrate(1)).await, Err(Gone::Full));
+    assert_eq!(enter(&first, moves.refer().into_read()).await.map(|text| text.len()), Ok(MIB / 4));
+    // The others have their own room.
+    let of_third = place(&third).await.unwrap();
+    assert_eq!(of_third.refer().append(String::new()).await, Ok(MIB as u32 / 4));
+    // What ends, or moves away, makes room.
+    placed.pop();
+    until(async || enter(&first, moves.refer().migrate(1)).await.is_ok()).await;
+    assert_eq!(place(&first).await.unwrap_err().why, Gone::Full);
+    enter(&first, moves.refer().migrate(2)).await.unwrap();
+    until(async || match place(&first).await {
+        Ok(owner) => {
+            placed.push(owner);
+            true
+        }
+        Err(full) => {
+            assert_eq!(full.why, Gone::Full);
+            false
+        }
+    })
+    .await;
+}
+
+/// An engine whose messages are short.
+struct Short(Local);
+
+const SHORT: usize = 4096;
+
+impl Engine for Short {
+    fn me(&self) -> Peer {
+        self.0.me()
+    }
+
+    fn roster(&self) -> Vec<(Peer, Pe)> {
+        self.0.roster()
+    }
+
+    fn caps(&self, to: Peer) -> Caps {
+        Caps { eager: SHORT as u32, ..self.0.caps(to) }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.0.has_ended()
+    }
+
+    fn attach(&self, bell: Bell) {
+        self.0.attach(bell);
+    }
+
+    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+        self.0.try_send(to, lane, body)
+    }
+
+    fn has_work(&self) -> bool {
+        self.0.has_work()
+    }
+
+    fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
+        self.0.poll(budget, sink)
+    }
+
+    fn rest(&self) -> Rest {
+        self.0.rest()
+    }
+
+    fn rise(&self) {
+        self.0.rise();
+    }
+
+    fn leave(&self, how: Leave) {
+        self.0.leave(how);
+    }
+}
+
+/// What is longer than a message gets an error that says so, and an object that cannot be carried stays where it is.
+#[chanter::test]
+async fn what_is_too_long_for_a_message_is_told() {
+    let [first, second, third] = <[_; 3]>::try_from(Local::cluster(3)).unwrap().map(Short).map(Here::start);
+    let text = "x".repeat(SHORT);
+    let unplaced = enter(&first, Owner::new_on(1, page(&text))).await.unwrap_err();
+    assert_eq!((unplaced.value.text.len(), unplaced.why), (SHORT, Gone::TooLong));
+    let owner = Owner::new(page("a"));
+    let home = owner.refer();
+    let seen = sent(home, &first, &third).await;
+    enter(&first, home.migrate(1)).await.unwrap();
+    assert_eq!(
+        enter(&third, async { seen.append(text.clone()).await }).await,
+        Err(Gone::TooLong),
+        "not asked"
+    );
+    // It grows there, and cannot come back.
+    for turn in 1..=3 {
+        let half = "x".repeat(SHORT / 2);
+        assert_eq!(enter(&third, async { seen.append(half).await }).await, Ok(1 + turn * SHORT as u32 / 2));
+    }
+    for to in [0, 2] {
+        assert_eq!(enter(&first, home.migrate(to)).await, Err(Gone::TooLong));
+        assert_eq!(
+            enter(&third, async { seen.append(String::new()).await }).await,
+            Ok(1 + 3 * SHORT as u32 / 2)
+        );
+    }
+    assert_eq!(enter(&third, seen.into_read()).await, Err(Gone::TooLong), "an answer");
+    drop(second);
 }

@@ -110,6 +110,10 @@ pub mod base {
     pub use crate::event::wakes::Wakes;
     pub use crate::lock::Acquire;
     pub use crate::lock::gate::{Entering, Gate, Key, Mode, Noted};
+    pub mod stack_local {
+        //! Values that hold for what runs within a call, on the stack of that call: a fiber takes its own along.
+        pub use crate::thread::stack_local::{all, set, with};
+    }
     #[cfg(tally)]
     pub use crate::sync::tally;
     pub use crate::sync::{BiasedGuard, BiasedLock, Guard, Lock};

@@ -148,6 +148,11 @@ impl Awaited {
     pub(super) fn new(node: Arc<Node>, peer: Peer, request: u64, spot: Spot, unwanted: Unwanted) -> Self {
         Self(Ticket { node, peer, request, spot, unwanted })
     }
+
+    /// The number of the request.
+    pub(super) fn request(&self) -> u64 {
+        self.0.request
+    }
 }
 
 impl fmt::Debug for Awaited {

@@ -247,6 +247,11 @@ pub(crate) fn read<A: DeserializeOwned>(body: &Body) -> Result<A, CallError> {
 }
 
 impl Node {
+    /// The process that has a call of this one, as far as that is known; `None`: the call has ended.
+    pub(crate) fn holder(&self, request: u64) -> Option<Peer> {
+        self.calls.lock().pending.get_mut(request).map(|(holder, _)| holder)
+    }
+
     /// Makes a request: its number, and where its answer will be. Takes the body, unless too many are under way.
     fn request(
         self: &Arc<Self>,

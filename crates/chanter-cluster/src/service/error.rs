@@ -82,7 +82,8 @@ impl fmt::Display for CallError {
             }
             Self::Full(peer) => write!(
                 f,
-                "{} requests, or {} MiB of them, are under way to process {}: wait for some answers first",
+                "{} requests, or {} MiB of them, or one that is longer, are under way to process {}: wait for some \
+                 answers first",
                 load::MOST_REQUESTS,
                 load::MOST_BYTES >> 20,
                 peer.0

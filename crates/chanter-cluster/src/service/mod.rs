@@ -9,7 +9,7 @@
 //!   blocked. One that computes for long without blocking therefore keeps the others waiting: it should yield now and then.
 //! * **D6** A request runs at most once. A call is answered once, or ends with [`CallError::Lost`].
 //! * A call that is not chosen, or dropped, is withdrawn: its request is dropped where it waits, if it has not ended.
-//! * At most 16384 requests of a process, with at most 4 MiB, are under way to another one.
+//! * At most 16384 requests of a process, with at most 4 MiB, are under way to another one; and beside those one that is longer.
 //!
 //! ```
 //! use chanter::prelude::*;
@@ -152,12 +152,20 @@ pub struct Caller {
     peer: Peer,
     /// The process that gets the answer.
     origin: Peer,
+    /// The number of the request, of its origin.
+    request: u64,
     node: Arc<Node>,
 }
 
 impl Caller {
-    pub(crate) fn new(peer: Peer, origin: Peer, node: Arc<Node>) -> Self {
-        Self { peer, origin, node }
+    pub(crate) fn new(peer: Peer, (origin, request): (Peer, u64), node: Arc<Node>) -> Self {
+        Self { peer, origin, request, node }
+    }
+
+    /// The number of the request, of its [origin](Self::origin).
+    #[doc(hidden)]
+    pub fn request(&self) -> u64 {
+        self.request
     }
 
     pub(crate) fn peer(&self) -> Peer {

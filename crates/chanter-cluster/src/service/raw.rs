@@ -66,7 +66,10 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 
 /// A call that was made, of bytes. Dropped before its end, it is withdrawn.
 #[must_use = "futures do nothing unless awaited"]
-pub struct Called(chanter::event::Sync<Awaited>);
+pub struct Called {
+    answer: chanter::event::Sync<Awaited>,
+    request: u64,
+}
 
 impl fmt::Debug for Called {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,7 +83,14 @@ impl Future for Called {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         // SAFETY: pinned with us.
-        unsafe { self.map_unchecked_mut(|this| &mut this.0) }.poll(cx)
+        unsafe { self.map_unchecked_mut(|this| &mut this.answer) }.poll(cx)
+    }
+}
+
+impl Called {
+    /// The number of the request.
+    pub fn request(&self) -> u64 {
+        self.request
     }
 }
 
@@ -91,7 +101,8 @@ impl At {
     /// The body, if as many requests are under way to the process as may be.
     #[doc(hidden)]
     pub fn call_raw(&self, name: &'static str, number: Number, body: Body) -> Result<Called, Body> {
-        Ok(Called(synchronization(self.make_for_any(name, number, body)?)))
+        let awaited = self.make_for_any(name, number, body)?;
+        Ok(Called { request: awaited.request(), answer: synchronization(awaited) })
     }
 
     /// Makes a request of bytes for whose answer nobody waits: see [`post`](Self::post).
@@ -123,7 +134,7 @@ fn kept(number: Number, elsewhere: Option<Elsewhere>, owed: Owed, body: Body) ->
 /// where it belongs, or lets it run here.
 pub(crate) fn start<R>(
     number: Number,
-    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
     handler: impl Fn(Caller, Duty, Body) -> R + Send + Sync + 'static,
 ) -> Start
 where
@@ -155,7 +166,7 @@ impl<F: Fn(Caller, Owed, Body)> Begins for Forwarded<F> {
 pub(crate) fn start_here<R>(
     number: Number,
     takes_forwarded: bool,
-    route: fn(&Caller, &Body) -> Option<Elsewhere>,
+    route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
     handler: impl Fn(Caller, Body) -> R + Send + Sync + 'static,
 ) -> Start
 where

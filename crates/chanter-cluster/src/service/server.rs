@@ -275,7 +275,7 @@ impl Node {
             Some(start) if way == As::Forwarded && !start.takes_forwarded() => {
                 owed.end(Ended::Refused, Body::with_capacity(0));
             }
-            Some(start) => start.begin(Caller::new(from, peer, Arc::clone(self)), owed, body),
+            Some(start) => start.begin(Caller::new(from, (peer, request), Arc::clone(self)), owed, body),
             None => owed.end(Ended::NoService, Body::with_capacity(0)),
         }
         let mut state = self.server_side.state.lock();

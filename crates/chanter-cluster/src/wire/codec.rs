@@ -3,7 +3,7 @@
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::parcel::Writing;
+use super::parcel::writing;
 use super::{Body, Written};
 
 /// Writes a value straight into a body.
@@ -15,9 +15,9 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
 /// Writes a value where a message lies in which nothing is written yet.
 #[inline]
 pub(crate) fn write<T: Serialize + ?Sized>(value: &T, written: &mut Written) -> Result<(), String> {
-    let writing = Writing::begin();
-    postcard::serialize_with_flavor(value, InPlace(written)).map_err(|error| error.to_string())?;
-    if let Some(parcel) = writing.end() {
+    let (result, parcel) = writing(|| postcard::serialize_with_flavor(value, InPlace(&mut *written)));
+    result.map_err(|error| error.to_string())?;
+    if let Some(parcel) = parcel {
         written.add_parcel(parcel);
     }
     Ok(())
@@ -25,9 +25,9 @@ pub(crate) fn write<T: Serialize + ?Sized>(value: &T, written: &mut Written) -> 
 
 /// Appends a value to a body.
 pub(crate) fn encode_into<T: Serialize + ?Sized>(body: Body, value: &T) -> Result<Body, String> {
-    let writing = Writing::begin();
-    let mut body = postcard::serialize_with_flavor(value, Writer(body)).map_err(|error| error.to_string())?;
-    if let Some(parcel) = writing.end() {
+    let (body, parcel) = writing(|| postcard::serialize_with_flavor(value, Writer(body)));
+    let mut body = body.map_err(|error| error.to_string())?;
+    if let Some(parcel) = parcel {
         body.add_parcel(parcel);
     }
     Ok(body)

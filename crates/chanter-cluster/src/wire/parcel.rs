@@ -3,9 +3,11 @@
 //! Whoever writes a value says, for each sender in it, what holds its port; the body keeps that. Between processes, what the ports are
 //! is said behind the body; whoever reads the value finds there what holds them in its own process.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
+
+use chanter::base::stack_local;
 
 use super::header::Slot;
 use crate::engine::Peer;
@@ -22,93 +24,46 @@ pub(crate) struct Parcel {
 const NAME: usize = 12;
 const END: usize = 12;
 
-thread_local! {
-    /// How many values are being written, one within the other.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Something is in the list.
-    static HAS_CARRIED: Cell<bool> = const { Cell::new(false) };
-    /// What the values carry that are being written.
-    static CARRIED: RefCell<Vec<(u32, Hold)>> = const { RefCell::new(Vec::new()) };
-    /// What the value is carried by that is being read.
-    static READ: RefCell<Option<Arc<Parcel>>> = const { RefCell::new(None) };
-}
+/// What a value carries that is being written.
+#[derive(Default)]
+struct Writing(RefCell<Vec<Hold>>);
+
+/// What the value is carried by that is being read.
+struct Reading(Arc<Parcel>);
 
 /// A sender of that port is being written. If nobody writes a message, it is not counted where it goes.
 pub(crate) fn carry(hold: &Hold) {
-    let depth = DEPTH.get();
-    if depth == 0 {
-        return;
-    }
-    HAS_CARRIED.set(true);
-    CARRIED.with_borrow_mut(|carried| {
-        let is_new = !carried.iter().any(|(of, other)| *of == depth && other.port() == hold.port());
+    stack_local::with(|writing: Option<&Writing>| {
+        let Some(Writing(carried)) = writing else { return };
+        let is_new = !carried.borrow().iter().any(|other| other.port() == hold.port());
         if is_new {
-            carried.push((depth, Hold::clone(hold)));
+            carried.borrow_mut().push(Hold::clone(hold));
         }
     });
 }
 
 /// What holds that port in the message that is being read.
 pub(crate) fn carried_here(port: ThreadName) -> Option<Hold> {
-    READ.with_borrow(|read| read.as_ref().and_then(|parcel| parcel.get(port)))
+    stack_local::with(|reading: Option<&Reading>| reading.and_then(|Reading(parcel)| parcel.get(port)))
 }
 
 /// What is being read, for who reads a part of it later.
 pub(super) fn being_read() -> Option<Arc<Parcel>> {
-    READ.with_borrow(Clone::clone)
+    stack_local::with(|reading: Option<&Reading>| reading.map(|Reading(parcel)| Arc::clone(parcel)))
 }
 
-/// A value that is being written.
-pub(super) struct Writing(u32);
-
-impl Writing {
-    #[inline]
-    pub(super) fn begin() -> Self {
-        let depth = DEPTH.get() + 1;
-        DEPTH.set(depth);
-        Self(depth)
-    }
-
-    /// What it carries.
-    #[inline]
-    pub(super) fn end(self) -> Option<Arc<Parcel>> {
-        if HAS_CARRIED.get() { self.take() } else { None }
-    }
-
-    #[cold]
-    fn take(&self) -> Option<Arc<Parcel>> {
-        let holds: Vec<Hold> = CARRIED.with_borrow_mut(|carried| {
-            let own = carried.iter().position(|(depth, _)| *depth >= self.0).unwrap_or(carried.len());
-            let holds = carried.drain(own..).map(|(_, hold)| hold).collect();
-            HAS_CARRIED.set(!carried.is_empty());
-            holds
-        });
-        (!holds.is_empty()).then(|| Arc::new(Parcel { holds }))
-    }
-}
-
-impl Drop for Writing {
-    #[inline]
-    fn drop(&mut self) {
-        DEPTH.set(self.0 - 1);
-        if HAS_CARRIED.get() {
-            // It was not finished.
-            drop(self.take());
-        }
-    }
+/// Writes a value by `write`, and tells what it carries.
+#[inline]
+pub(super) fn writing<R>(write: impl FnOnce() -> R) -> (R, Option<Arc<Parcel>>) {
+    let writing = Writing::default();
+    let result = stack_local::set(&writing, write);
+    let holds = writing.0.into_inner();
+    (result, (!holds.is_empty()).then(|| Arc::new(Parcel { holds })))
 }
 
 /// Reads what `parcel` has carried.
 pub(super) fn reading<R>(parcel: &Arc<Parcel>, read: impl FnOnce() -> R) -> R {
-    struct Again(Option<Arc<Parcel>>);
-    impl Drop for Again {
-        fn drop(&mut self) {
-            let own = READ.replace(self.0.take());
-            drop(own);
-        }
-    }
-    let _again = Again(READ.replace(Some(Arc::clone(parcel))));
-    read()
+    stack_local::set(&Reading(Arc::clone(parcel)), read)
 }
 
 impl Parcel {

@@ -18,8 +18,9 @@ use serde::de::DeserializeOwned;
 use super::Key;
 use super::continuation::{Sent, not_sent, sending};
 use super::moved::whereabouts;
-use super::request::{Asked, How, Name, answered};
+use super::request::{Asked, How, NOBODY, Name, answered};
 use super::space::{Space, current, home_of, within};
+use super::waits::Waiting;
 use crate::lazy::Answer;
 use crate::{Begun, Gone, Ref, slot};
 
@@ -34,6 +35,8 @@ pub(crate) struct FarCall<R> {
     /// The object's name, and whether it was asked by a hint.
     name: Name,
     is_hinted: bool,
+    /// The method.
+    number: Number,
     /// Continuations among the arguments: ended if the call is not made.
     sent: Vec<Sent>,
     stage: Stage<R>,
@@ -46,8 +49,8 @@ unsafe impl<R> Send for FarCall<R> {}
 enum Stage<R> {
     /// Too many were under way.
     Paused { request: Request, pause: Pin<Box<dyn Future<Output = ()> + Send>> },
-    /// Pinned.
-    Called(Called),
+    /// Both pinned.
+    Called(Called, Waiting),
     /// It is over, or was handed on.
     Over(Option<Result<R, Gone>>),
 }
@@ -149,12 +152,13 @@ impl Target {
 
     /// A process, for no object.
     pub(super) fn nobody(here: Here, process: u32) -> Self {
-        Self::exactly(here, (process, 0, 0))
+        Self::exactly(here, (process, NOBODY.0, NOBODY.1))
     }
 
     fn body<A: Serialize>(&self, arguments: &A) -> Result<(Body, Vec<Sent>), Gone> {
         let body = Asked::begin(self.object, self.how);
-        let (body, sent) = sending(self.process, || within(&self.here, || write(body, arguments)));
+        let (body, sent) =
+            sending(&self.here, self.process, || within(&self.here, || write(body, arguments)));
         match body {
             Ok(body) => Ok((body, sent)),
             Err(_) => {
@@ -194,12 +198,12 @@ impl<R> FarCall<R> {
     ) -> Self {
         let at = target.here.at(target.process);
         let stage = Request { at, name, number, body, pause: PAUSE }.make();
-        Self::with(target, sent, stage, finish)
+        Self::with(target, number, sent, stage, finish)
     }
 
-    fn with(target: Target, sent: Vec<Sent>, stage: Stage<R>, finish: Finish<R>) -> Self {
+    fn with(target: Target, number: Number, sent: Vec<Sent>, stage: Stage<R>, finish: Finish<R>) -> Self {
         let is_hinted = matches!(target.how, How::Hinted(_));
-        Self { here: target.here, name: target.name, is_hinted, sent, stage, finish }
+        Self { here: target.here, name: target.name, is_hinted, number, sent, stage, finish }
     }
 
     fn end(&mut self, outcome: Result<Body, CallError>) -> Result<R, Gone> {
@@ -208,9 +212,12 @@ impl<R> FarCall<R> {
             not_sent(&self.here, sent);
         }
         let answer = outcome.map_err(gone).inspect_err(|_| self.forget_hint())?;
-        let (value, place) = answered(&answer);
-        if let Some(place) = place
+        let (value, placed) = answered(&answer);
+        // INV-ASKED 3.
+        if let Some((object, place)) = placed
+            && object == self.name
             && self.here.number() != self.name.0
+            && place.0 < self.here.count()
         {
             Space::of(&self.here).hints.insert(self.name, place);
         }
@@ -248,7 +255,7 @@ impl FarCall<()> {
                 not_sent(&target.here, sent);
             }
             let over = handed.map_err(|_| Gone::Lost { begun: Begun::No });
-            return Ok(Self::with(target, Vec::new(), Stage::Over(Some(over)), finish));
+            return Ok(Self::with(target, key.number, Vec::new(), Stage::Over(Some(over)), finish));
         }
         Ok(Self::make(target, key.name, key.number, body, sent, finish))
     }
@@ -281,7 +288,10 @@ impl Request {
     fn make<R>(self) -> Stage<R> {
         let Self { at, name, number, body, pause: time } = self;
         match at.call_raw(name, number, body) {
-            Ok(called) => Stage::Called(called),
+            Ok(called) => {
+                let waiting = Waiting::new(called.request());
+                Stage::Called(called, waiting)
+            }
             Err(body) => {
                 let pause: Pin<Box<dyn Future<Output = ()> + Send>> =
                     Box::pin(async move { after(time).await });
@@ -310,9 +320,12 @@ impl<R> Future for FarCall<R> {
                         this.stage = request.make();
                     }
                 }
-                Stage::Called(called) => {
+                Stage::Called(called, waiting) => {
                     // SAFETY: pinned with us.
                     let Poll::Ready(outcome) = unsafe { Pin::new_unchecked(called) }.poll(cx) else {
+                        // SAFETY: pinned with us.
+                        let waiting = unsafe { Pin::new_unchecked(waiting) };
+                        waiting.waits(&this.here, this.name, this.number, cx);
                         return Poll::Pending;
                     };
                     this.stage = Stage::Over(None);
@@ -344,6 +357,8 @@ pub(super) fn gone(error: CallError) -> Gone {
         // Nobody hears this: who finds too many under way waits (`Stage::Paused`).
         CallError::Full(_) => Gone::Lost { begun: Begun::No },
         CallError::Panicked(message) => resume_unwind(Box::new(message)),
+        CallError::TooLong { .. } => Gone::TooLong,
+        CallError::Refused { .. } => Gone::Refused,
         _ => Gone::Incompatible,
     }
 }

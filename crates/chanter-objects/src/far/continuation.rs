@@ -3,15 +3,19 @@
 //! One that is sent away leaves a *cell* behind, at home: there its promise is determined, by a word of whoever has it. So that nobody
 //! waits for a process that has gone, the home knows who has it: first whom it was sent to, then who says that it has it. When that one
 //! goes, or drops it, or the call that carried it was not made, the promise's touch gives [`Gone::Unanswered`](crate::Gone::Unanswered).
-//! A cell is determined once: it is taken out for that, and whatever is said of it later is of no cell.
+//! A cell is determined once: it is taken out for that, and whatever is said of it later is of no cell. Its number cannot be guessed, so
+//! only those to whom the continuation was sent can name it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use chanter::base::stack_local;
 use chanter::{Event, Receiver, Sender, after, choose, mailbox, spawn};
 use chanter_cluster::__table::{SERVICES, Service, gone, linkme, raw_here, read, write};
 use chanter_cluster::wire::{Body, Number};
@@ -33,7 +37,21 @@ pub(super) struct Cells(Mutex<State>);
 #[derive(Default)]
 struct State {
     last: u64,
+    /// Makes the cells' numbers: whoever was not told one does not guess it.
+    numbers: RandomState,
     cells: HashMap<u64, Cell>,
+}
+
+impl State {
+    fn new_number(&mut self) -> u64 {
+        loop {
+            self.last += 1;
+            let number = self.numbers.hash_one(self.last);
+            if !self.cells.contains_key(&number) {
+                return number;
+            }
+        }
+    }
 }
 
 type Fill = Box<dyn FnOnce(&[u8]) + Send>;
@@ -61,29 +79,29 @@ pub(super) enum Sent {
     Far(u32, u64),
 }
 
+/// Arguments that are being written for a process, and the continuations among them.
 struct Sending {
     to: u32,
-    sent: Vec<Sent>,
+    sent: RefCell<Vec<Sent>>,
 }
 
-thread_local! {
-    static SENDING: RefCell<Option<Sending>> = const { RefCell::new(None) };
-}
-
-/// Writes arguments that go to a process. Returns the continuations among them.
-pub(super) fn sending<R>(to: u32, body: impl FnOnce() -> R) -> (R, Vec<Sent>) {
-    struct Back(Option<Sending>);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            SENDING.set(self.0.take());
+/// Writes arguments that go to a process. Returns the continuations among them. If `body` panics, those are ended.
+pub(super) fn sending<R>(here: &Here, to: u32, body: impl FnOnce() -> R) -> (R, Vec<Sent>) {
+    struct Unwinds<'a>(&'a Here, &'a Sending);
+    impl Unwinds<'_> {
+        fn take(&self) -> Vec<Sent> {
+            self.1.sent.take()
         }
     }
-    let before = SENDING.replace(Some(Sending { to, sent: Vec::new() }));
-    let back = Back(before);
-    let result = body();
-    let sent = SENDING.take().map_or_else(Vec::new, |sending| sending.sent);
-    drop(back);
-    (result, sent)
+    impl Drop for Unwinds<'_> {
+        fn drop(&mut self) {
+            not_sent(self.0, self.take());
+        }
+    }
+    let sending = Sending { to, sent: RefCell::default() };
+    let unwinds = Unwinds(here, &sending);
+    let result = stack_local::set(&sending, body);
+    (result, unwinds.take())
 }
 
 /// The call that should have carried them was not made.
@@ -164,7 +182,8 @@ fn post(here: &Here, process: u32, what: &'static str, body: Body) {
 #[derive(Serialize, Deserialize)]
 struct Name {
     process: u32,
-    cell: u64,
+    /// (As bytes: of one length, whatever the number.)
+    cell: [u8; 8],
     told: u32,
 }
 
@@ -174,23 +193,27 @@ impl<T: DeserializeOwned + Send + 'static> Serialize for Continuation<T> {
         let refused =
             || serde::ser::Error::custom("a continuation is sent as an argument of a call of an object");
         let here = current().ok_or_else(refused)?;
-        let to =
-            SENDING.with_borrow(|sending| sending.as_ref().map(|sending| sending.to)).ok_or_else(refused)?;
+        let to = stack_local::with(|sending: Option<&Sending>| sending.map(|sending| sending.to))
+            .ok_or_else(refused)?;
         let (name, sent) = match self.what() {
             What::Here(promise) => {
                 let space = Space::of(&here);
                 let cell = leave_cell(&space, &here, to, promise.clone());
-                (Name { process: here.number(), cell, told: to }, Sent::Cell(cell))
+                (Name { process: here.number(), cell: cell.to_le_bytes(), told: to }, Sent::Cell(cell))
             }
             What::There(far) => {
                 if far.is_over.swap(true, Ordering::Relaxed) {
                     return Err(serde::ser::Error::custom("this continuation was sent away before"));
                 }
                 let (process, cell) = (far.process, far.cell);
-                (Name { process, cell, told: here.number() }, Sent::Far(process, cell))
+                (Name { process, cell: cell.to_le_bytes(), told: here.number() }, Sent::Far(process, cell))
             }
         };
-        SENDING.with_borrow_mut(|sending| sending.as_mut().map(|sending| sending.sent.push(sent)));
+        stack_local::with(|sending: Option<&Sending>| {
+            if let Some(sending) = sending {
+                sending.sent.borrow_mut().push(sent);
+            }
+        });
         name.serialize(serializer)
     }
 }
@@ -198,6 +221,7 @@ impl<T: DeserializeOwned + Send + 'static> Serialize for Continuation<T> {
 impl<'de, T: Serialize> Deserialize<'de> for Continuation<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Name { process, cell, told } = Name::deserialize(deserializer)?;
+        let cell = u64::from_le_bytes(cell);
         let here = current().ok_or_else(|| serde::de::Error::custom("this process is in no cluster"))?;
         if told != here.number() {
             let mut body = begun(cell);
@@ -229,8 +253,7 @@ where
     });
     let cell = {
         let mut state = space.cells.lock();
-        state.last += 1;
-        let cell = state.last;
+        let cell = state.new_number();
         state.cells.insert(cell, Cell { fill, holders });
         cell
     };
@@ -282,9 +305,13 @@ async fn filled(caller: Caller, body: Body) -> Result<Body, String> {
 async fn had(caller: Caller, body: Body) -> Result<Body, String> {
     let (cell, holder) = named(&body)?;
     let holder = <[u8; 4]>::try_from(holder).map_err(|_| "it has no number".to_owned())?;
+    let holder = u32::from_le_bytes(holder);
+    if holder != caller.process() {
+        return Err("a process says for itself alone what it has".to_owned());
+    }
     let holders = Space::of(&caller.here()).cells.lock().cells.get(&cell).map(|cell| cell.holders.clone());
     if let Some(holders) = holders {
-        let _ = holders.try_send(u32::from_le_bytes(holder));
+        let _ = holders.try_send(holder);
     }
     Ok(Body::with_capacity(0))
 }

@@ -9,16 +9,21 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::pending;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use chanter::lock::Semaphore;
 use chanter::{after, spawn};
 use chanter_cluster::__table::{Called, SERVICES, Service, linkme, raw_here, read, write};
 use chanter_cluster::wire::{Body, Number};
 use chanter_cluster::{CallError, Caller, Here};
 
-use super::space::{Space, enter};
+use super::request::Name;
+use super::space::{Guest, Space, Staying, enter};
+use crate::Gone;
 
 const LEASE: &str = "chanter_objects::lease";
 const END: &str = "chanter_objects::end";
@@ -31,12 +36,42 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Bytes of objects that each other process may have here, until [`limit_placed`] sets another limit.
+const ROOM: u64 = 256 << 20;
+/// Bytes that an object counts besides its value.
+const BESIDE: u64 = 256;
+/// Objects that are written for another process and under way to it, at most. Others wait as values.
+const AT_A_TIME: usize = 16;
+
 /// Leases that this process has, and estates of others in it.
-#[derive(Default)]
 pub(super) struct Estates {
     leases: Mutex<Leases>,
     /// By process and lease.
     estates: Mutex<HashMap<(u32, u64), Estate>>,
+    /// How many bytes of objects each process has here.
+    taken: Mutex<HashMap<u32, u64>>,
+    room: AtomicU64,
+}
+
+impl Default for Estates {
+    fn default() -> Self {
+        Self {
+            leases: Mutex::default(),
+            estates: Mutex::default(),
+            taken: Mutex::default(),
+            room: AtomicU64::new(ROOM),
+        }
+    }
+}
+
+/// Limits the bytes of objects that each other process may have in this one, by [`Owner::new_on`](crate::Owner::new_on) and
+/// [`Ref::migrate`](crate::Ref::migrate). The limit is 256 MiB at first.
+///
+/// An object that would exceed the limit is refused with [`Gone::Full`]. Objects that are here stay. An object counts with the bytes in
+/// which it came, and 256 more; later growth does not count. Never blocks.
+pub fn limit_placed(here: &Here, bytes: u64) {
+    // ORDER: Relaxed: a bound of its own, which nothing else depends on.
+    Space::of(here).estates.room.store(bytes, Ordering::Relaxed);
 }
 
 #[derive(Default)]
@@ -46,7 +81,35 @@ struct Leases {
 }
 
 /// The owners of objects that another process has put here, by slot and generation.
-type Estate = HashMap<(u32, u32), Box<dyn Owned>>;
+type Estate = HashMap<(u32, u32), Kept>;
+
+/// An object that another process owns.
+pub(super) struct Kept {
+    owner: Box<dyn Owned>,
+    /// If it has moved here.
+    _staying: Option<Staying>,
+    _taken: Taken,
+}
+
+/// Bytes that count as taken by a process's objects here, as long as this lives.
+pub(super) struct Taken {
+    space: Weak<Space>,
+    by: u32,
+    bytes: u64,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let Some(space) = self.space.upgrade() else { return };
+        let mut taken = lock(&space.estates.taken);
+        if let Some(all) = taken.get_mut(&self.by) {
+            *all -= self.bytes;
+            if *all == 0 {
+                taken.remove(&self.by);
+            }
+        }
+    }
+}
 
 /// An owner of whatever type.
 pub(super) trait Owned: Any + Send {
@@ -62,6 +125,8 @@ impl<T: Send + 'static> Owned for crate::Owner<T> {
 /// The right to own objects in another process.
 pub(crate) struct Lease {
     pub(super) number: u64,
+    /// Permits to write an object for that process.
+    pub(super) turns: Semaphore,
     /// Never answered; withdrawn when it is dropped.
     _call: Mutex<Option<Called>>,
 }
@@ -80,7 +145,11 @@ impl Space {
                 let mut body = Body::with_capacity(8);
                 body.extend_from_slice(&number.to_le_bytes());
                 if let Ok(call) = here.at(process).call_raw(LEASE, Number::of(LEASE), body) {
-                    let lease = Arc::new(Lease { number, _call: Mutex::new(Some(call)) });
+                    let lease = Arc::new(Lease {
+                        number,
+                        turns: Semaphore::new(AT_A_TIME),
+                        _call: Mutex::new(Some(call)),
+                    });
                     leases.of.insert(process, Arc::downgrade(&lease));
                     return lease;
                 }
@@ -89,24 +158,48 @@ impl Space {
         }
     }
 
+    /// Counts the bytes of an object that another process puts here.
+    ///
+    /// # Errors
+    /// [`Gone::Full`]: that process has no room here.
+    pub(super) fn take_room(self: &Arc<Self>, by: u32, bytes: usize) -> Result<Taken, Gone> {
+        let bytes = (bytes as u64).saturating_add(BESIDE);
+        let mut taken = lock(&self.estates.taken);
+        let before = taken.get(&by).copied().unwrap_or(0);
+        // ORDER: Relaxed: see `limit_placed`.
+        match before.checked_add(bytes).filter(|all| *all <= self.estates.room.load(Ordering::Relaxed)) {
+            Some(all) => taken.insert(by, all),
+            None => return Err(Gone::Full),
+        };
+        Ok(Taken { space: Arc::downgrade(self), by, bytes })
+    }
+
     /// Puts an object under another process's lease. If that has gone, so does the object.
-    pub(super) fn put(&self, of: u32, lease: u64, name: (u32, u32), owner: Box<dyn Owned>) -> bool {
+    pub(super) fn put(
+        self: &Arc<Self>,
+        (of, lease): (u32, u64),
+        name: (u32, u32),
+        home: Option<Name>,
+        (owner, _taken): (Box<dyn Owned>, Taken),
+    ) -> bool {
+        let _staying = home.map(|home| self.welcome(Guest { name, home }));
+        let kept = Kept { owner, _staying, _taken };
         let mut estates = lock(&self.estates.estates);
         match estates.get_mut(&(of, lease)) {
             Some(estate) => {
-                estate.insert(name, owner);
+                estate.insert(name, kept);
                 true
             }
             None => {
                 drop(estates);
-                drop(owner);
+                drop(kept);
                 false
             }
         }
     }
 
     /// Takes one out.
-    pub(super) fn take(&self, of: u32, lease: u64, name: (u32, u32)) -> Option<Box<dyn Owned>> {
+    pub(super) fn take(&self, of: u32, lease: u64, name: (u32, u32)) -> Option<Kept> {
         lock(&self.estates.estates).get_mut(&(of, lease))?.remove(&name)
     }
 }
@@ -186,7 +279,10 @@ async fn leased(caller: Caller, body: Body) -> Result<Body, String> {
     let number = <[u8; 8]>::try_from(&*body).map_err(|_| "a lease has a number".to_owned())?;
     let space = Space::of(&caller.here());
     let key = (caller.process(), u64::from_le_bytes(number));
-    lock(&space.estates.estates).insert(key, Estate::new());
+    match lock(&space.estates.estates).entry(key) {
+        Entry::Vacant(place) => place.insert(Estate::new()),
+        Entry::Occupied(_) => return Err("this lease was taken before".to_owned()),
+    };
     let _estate = Estated { space: Arc::downgrade(&space), key };
     drop((space, caller));
     pending().await
@@ -194,8 +290,8 @@ async fn leased(caller: Caller, body: Body) -> Result<Body, String> {
 
 async fn ended(caller: Caller, body: Body) -> Result<Body, String> {
     let (lease, slot, generation) = read(&body)?;
-    let owner = Space::of(&caller.here()).take(caller.process(), lease, (slot, generation));
-    drop(owner);
+    let kept = Space::of(&caller.here()).take(caller.process(), lease, (slot, generation));
+    drop(kept);
     Ok(Body::with_capacity(0))
 }
 
@@ -203,9 +299,9 @@ async fn forgiven(caller: Caller, body: Body) -> Result<Body, String> {
     let (lease, slot, generation): (u64, u32, u32) = read(&body)?;
     let space = Space::of(&caller.here());
     if let Some(estate) = lock(&space.estates.estates).get(&(caller.process(), lease))
-        && let Some(owner) = estate.get(&(slot, generation))
+        && let Some(kept) = estate.get(&(slot, generation))
     {
-        owner.forgive();
+        kept.owner.forgive();
     }
     Ok(Body::with_capacity(0))
 }

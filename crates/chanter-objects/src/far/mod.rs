@@ -17,6 +17,8 @@
 //!
 //! Names are never used again (D5): what is meant for an object that has ended reaches no other.
 //!
+//! Calls that wait for each other are told of (`waits.rs`).
+//!
 //! A continuation that is forwarded to an object of a third process takes the duty to answer along (`service/raw.rs`,
 //! INV-HANDED): that process answers the first caller, and the one in the middle is done.
 
@@ -30,6 +32,7 @@ mod moves;
 mod request;
 mod serve;
 mod space;
+mod waits;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -43,11 +46,14 @@ pub(crate) use call::FarCall;
 pub use chanter_cluster::__table as table;
 pub(crate) use continuation::FarContinuation;
 pub(crate) use estate::FarOwner;
+pub use estate::limit_placed;
 pub(crate) use moved::Moved;
-pub use moves::{Moves, Unplaced, moves};
-pub use serve::{serve, serve_lazily};
+pub use moves::{Moves, Unplaced, moves, moves_if};
+pub use serve::{Allow, serve, serve_if, serve_lazily, serve_lazily_if};
 pub use space::{Space, enter};
 pub(crate) use space::{is_elsewhere, name_of_here, place_of};
+pub use waits::{Circle, on_circle};
+pub(crate) use waits::{inside, waits_in_line};
 
 use crate::apart::Far;
 use crate::call::{Call, Method};

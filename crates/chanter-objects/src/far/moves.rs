@@ -14,7 +14,8 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 
 use chanter::spawn;
-use chanter_cluster::__table::{Begin, raw_here, read};
+use chanter_cluster::__table::{Begin, longest, raw_here, read};
+use chanter_cluster::wire::Body;
 use chanter_cluster::{Caller, Here};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,8 @@ use super::call::{FarCall, Target};
 use super::estate::{FarOwner, Lease, Owned};
 use super::moved::Moved;
 use super::request::{Asked, answer};
-use super::space::{Space, current, enter};
+use super::serve::Allow;
+use super::space::{Space, current, enter, within};
 use super::{Key, moved};
 use crate::hold::Hold;
 use crate::slot::{self, Slot};
@@ -69,8 +71,8 @@ impl<T> fmt::Debug for Unplaced<T> {
 /// What is asked of another process for objects of a type.
 #[derive(Serialize, Deserialize)]
 enum Errand<T> {
-    /// To have this one, under the caller's lease.
-    Adopt { lease: u64, value: T },
+    /// To have this one, under the caller's lease. `home`: its slot and generation there, if it was born there.
+    Adopt { lease: u64, home: Option<(u32, u32)>, value: T },
     /// To give the object back, which was adopted under that lease.
     Take { lease: u64 },
     /// To move the object, whose home it is.
@@ -95,7 +97,8 @@ impl<T: Moves> Owner<T> {
     /// **Cancel safety.** Dropped, it leaves no object behind.
     ///
     /// # Errors
-    /// The value: it cannot be carried there, or the process has gone, or this one is in no cluster.
+    /// The value: it cannot be carried there, or is too long for one message, or the process has gone, or does not serve this one, or
+    /// lets in no more ([`limit_placed`](crate::far::limit_placed)); or this one is in no cluster.
     // As an `async fn` it would not say that it is `Send`.
     #[allow(clippy::manual_async_fn)]
     pub fn new_on(process: u32, value: T) -> impl Future<Output = Result<Self, Unplaced<T>>> + Send + use<T> {
@@ -109,8 +112,11 @@ impl<T: Moves> Owner<T> {
             let (promise, placed) = Promise::new();
             drop(spawn(async move {
                 let lease = space.lease(&here, process).await;
-                let call = adopt(&here, process, &lease, &value);
-                let put = place(&space, process, lease, call).await;
+                let put = {
+                    let _turn = lease.turns.acquire().await;
+                    let call = adopt(&here, process, &lease, None, &value);
+                    place(&space, process, Arc::clone(&lease), call).await
+                };
                 let _ = placed.fill(match put {
                     Ok(owner) => Ok(Self::far(owner)),
                     Err(why) => Err(Unplaced { value, why }),
@@ -125,10 +131,16 @@ impl<T: Moves> Owner<T> {
     }
 }
 
-/// Asks a process to have a copy of a value.
-fn adopt<T: Moves>(here: &Here, process: u32, lease: &Lease, value: &T) -> Result<FarCall<Done<T>>, Gone> {
+/// Asks a process to have a copy of a value. `home`: what it is called here, if it was born here.
+fn adopt<T: Moves>(
+    here: &Here,
+    process: u32,
+    lease: &Lease,
+    home: Option<(u32, u32)>,
+    value: &T,
+) -> Result<FarCall<Done<T>>, Gone> {
     let target = Target::nobody(here.clone(), process);
-    FarCall::to(target, key(), &Errand::Adopt { lease: lease.number, value })
+    FarCall::to(target, key(), &Errand::Adopt { lease: lease.number, home, value })
 }
 
 /// Waits until it has.
@@ -139,7 +151,9 @@ async fn place<T>(
     call: Result<FarCall<Done<T>>, Gone>,
 ) -> Result<FarOwner, Gone> {
     match call?.await? {
-        Done::Adopted { slot, generation } => Ok(FarOwner::new(space, process, (slot, generation), lease)),
+        Done::Adopted { slot, generation } if slot::is_generation(generation) => {
+            Ok(FarOwner::new(space, process, (slot, generation), lease))
+        }
         _ => Err(Gone::Incompatible),
     }
 }
@@ -207,9 +221,11 @@ async fn migrate<T: Moves>(here: &Here, slot: &'static Slot, generation: u32, to
         return Ok(());
     }
     let lease = space.lease(here, to).await;
+    let turn = lease.turns.acquire().await;
     // SAFETY: alone inside.
-    let call = adopt(here, to, &lease, unsafe { &*hold.value() });
-    let owner = place(&space, to, lease, call).await?;
+    let call = adopt(here, to, &lease, Some(name), unsafe { &*hold.value() });
+    let owner = place(&space, to, Arc::clone(&lease), call).await?;
+    drop(turn);
     put_away(slot, name, owner);
     // SAFETY: alone inside, and nobody comes in by that generation until a value is back.
     let value = unsafe { slot.take_out(hold.value()) };
@@ -265,14 +281,22 @@ fn put_away(slot: &'static Slot, name: (u32, u32), owner: FarOwner) {
 /// Takes the value out of an object that its home takes back.
 async fn take<T: Moves>(
     space: &Space,
+    here: &Here,
     of: u32,
     lease: u64,
     slot: &'static Slot,
     name: (u32, u32),
-) -> Result<T, Gone> {
+) -> Result<Body, Gone> {
     let hold = Hold::<T>::enter_anyhow(slot, name.1).await?;
     if !slot.is_live(name.1) {
         return Err(slot.gone_now(name.1));
+    }
+    // Whether it can be carried is seen before it is taken out: what cannot stays.
+    // SAFETY: alone inside.
+    let taken = Ok(Done::Taken(unsafe { &*hold.value() }));
+    let taken = within(here, || answer(taken, None)).map_err(|_| Gone::Incompatible)?;
+    if longest(here, of).is_none_or(|longest| taken.len() > longest as usize) {
+        return Err(Gone::TooLong);
     }
     let owner = space.take(of, lease, name).ok_or(Gone::Ended)?;
     slot.set_away();
@@ -280,35 +304,61 @@ async fn take<T: Moves>(
     let value = unsafe { slot.take_out(hold.value()) };
     drop(hold);
     drop(owner);
-    Ok(value)
+    // User code: nobody waits for it.
+    drop(value);
+    Ok(taken)
 }
 
 /// What runs the requests for moving objects of a type.
 pub fn moves<T: Moves>() -> Begin {
+    moves_if::<T>(|_| true)
+}
+
+/// As [`moves`], for those alone of whom `allow` says so.
+pub fn moves_if<T: Moves>(allow: Allow) -> Begin {
     raw_here(
         T::NAME,
         |_, _| None,
-        |caller, body| {
+        move |caller, body| {
             enter(&caller.here(), async move {
-                let asked = Asked::read(&body)?;
+                let asked = Asked::read_any(&body)?;
                 let errand: Errand<T> = read(asked.arguments)?;
-                answer(run(&caller, asked.name, errand).await, None)
+                let (name, bytes) = (asked.name, asked.arguments.len());
+                drop(body);
+                // What was adopted goes back to who has placed it.
+                let is_back = matches!(errand, Errand::Take { .. });
+                if !is_back && caller.process() != caller.here().number() && !allow(&caller) {
+                    return answer::<Done<T>>(Err(Gone::Refused), None);
+                }
+                match run(&caller, name, bytes, errand).await {
+                    Ok(body) => Ok(body),
+                    Err(gone) => answer::<Done<T>>(Err(gone), None),
+                }
             })
         },
     )
 }
 
-async fn run<T: Moves>(caller: &Caller, name: (u32, u32), errand: Errand<T>) -> Result<Done<T>, Gone> {
+/// Runs an errand that came in so many bytes. Returns the body of its answer.
+async fn run<T: Moves>(
+    caller: &Caller,
+    name: (u32, u32),
+    bytes: usize,
+    errand: Errand<T>,
+) -> Result<Body, Gone> {
+    let done = |done: Done<T>| answer(Ok(done), None).map_err(|_| Gone::Incompatible);
     let here = caller.here();
     let space = Space::of(&here);
     match errand {
-        Errand::Adopt { lease, value } => {
+        Errand::Adopt { lease, home, value } => {
+            let taken = space.take_room(caller.process(), bytes)?;
+            let home = home.map(|(slot, generation)| (caller.process(), slot, generation));
             let owner = Owner::new(value);
             let (slot, generation) = owner.refer().local().expect("it was made here");
             let name = (slot::number_of(slot), generation);
             let owner: Box<dyn Owned> = Box::new(owner);
-            if space.put(caller.process(), lease, name, owner) {
-                Ok(Done::Adopted { slot: name.0, generation })
+            if space.put((caller.process(), lease), name, home, (owner, taken)) {
+                done(Done::Adopted { slot: name.0, generation })
             } else {
                 Err(Gone::Ended)
             }
@@ -318,14 +368,15 @@ async fn run<T: Moves>(caller: &Caller, name: (u32, u32), errand: Errand<T>) -> 
             if !slot.is_of::<T>(name.1) {
                 return Err(Gone::Ended);
             }
-            take(&space, caller.process(), lease, slot, name).await.map(Done::Taken)
+            take::<T>(&space, &here, caller.process(), lease, slot, name).await
         }
         Errand::Migrate { to } => {
             let slot = slot::by_number(name.0).ok_or(Gone::Ended)?;
             if !slot.is_of::<T>(name.1) {
                 return Err(Gone::Ended);
             }
-            migrate_from::<T>(here, slot, name.1, to).await.map(|()| Done::Migrated)
+            migrate_from::<T>(here, slot, name.1, to).await?;
+            done(Done::Migrated)
         }
     }
 }

@@ -4,11 +4,22 @@
 //!   request: slot u32 | generation u32 | 0 | arguments
 //!            slot u32 | generation u32 | 1 or 2 | of its home: process u32, slot u32, generation u32 | arguments
 //!   answer:  0 | value              1 | why there is none
-//!            2 or 3: the same, behind the place where the object is: process u32, slot u32, generation u32
+//!            2 or 3: the same, behind the object's name and the place where it is, each process u32, slot u32, generation u32
 //! ```
 //!
 //! A request that says 1 was handed on by the home, and its caller is told the place; one that says 2 was made at a place of which the
 //! caller had been told.
+//!
+//! INV-ASKED: nothing of this is believed unchecked.
+//!
+//! 1. A number that no object has is refused when it is read ([`slot::is_generation`]).
+//! 2. A request for a guest runs if that object was adopted from the home that the request names. Else it goes to that home.
+//! 3. A caller keeps the place of an answer if that is the place of the object that it asked. The answer may be another object's: a
+//!    method can forward its continuation.
+//! 4. An object's `allow` judges the process whose connection brings a request, and that may be one that hands it on. A request that
+//!    a guest's home hands on was judged by the home. This process's own calls are not judged.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use chanter_cluster::__table::{Elsewhere, read, write};
 use chanter_cluster::Caller;
@@ -17,7 +28,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::moved::whereabouts;
-use super::space::Guest;
+use super::serve::Allow;
+use super::space::{Guest, Space};
 use crate::{Gone, Ref, slot};
 
 /// Process, slot and generation.
@@ -56,7 +68,7 @@ fn name(bytes: &[u8]) -> Option<(Name, &[u8])> {
     let (process, rest) = number(bytes)?;
     let (slot, rest) = number(rest)?;
     let (generation, rest) = number(rest)?;
-    Some(((process, slot, generation), rest))
+    slot::is_generation(generation).then_some(((process, slot, generation), rest))
 }
 
 fn push_name(body: &mut Body, (process, slot, generation): Name) {
@@ -65,11 +77,27 @@ fn push_name(body: &mut Body, (process, slot, generation): Name) {
     }
 }
 
+/// The name in a request that is for no object: slot and generation.
+pub(super) const NOBODY: (u32, u32) = (0, 0);
+
 impl<'a> Asked<'a> {
+    /// A request on an object.
     pub(super) fn read(body: &'a [u8]) -> Result<Self, String> {
+        let asked = Self::read_any(body)?;
+        match asked.name {
+            NOBODY => Err("this request names no object".to_owned()),
+            _ => Ok(asked),
+        }
+    }
+
+    /// A request on an object, or on [`NOBODY`].
+    pub(super) fn read_any(body: &'a [u8]) -> Result<Self, String> {
         let read = || {
             let (slot, rest) = number(body)?;
             let (generation, rest) = number(rest)?;
+            if !slot::is_generation(generation) && (slot, generation) != NOBODY {
+                return None;
+            }
             let (how, rest) = rest.split_first()?;
             let (how, arguments) = match how {
                 0 => (How::Home, rest),
@@ -108,11 +136,12 @@ impl<'a> Asked<'a> {
     }
 
     /// The object, if it is one of type `T`; or was a guest of whatever type, and has left: nobody comes in by that name.
-    pub(super) fn object<T: 'static>(&self) -> Result<Ref<T>, Gone> {
+    pub(super) fn object<T: 'static>(&self, space: &Space) -> Result<Ref<T>, Gone> {
         let (number, generation) = self.name;
         let slot = slot::by_number(number).ok_or(Gone::Ended)?;
+        let is_meant = || self.guest().is_none_or(|guest| space.is_guest(guest));
         let has_left = || self.guest().is_some() && slot.has_ended(generation);
-        if slot.is_of::<T>(generation) || has_left() {
+        if slot.is_of::<T>(generation) && is_meant() || has_left() {
             Ok(Ref::new(slot, generation))
         } else {
             Err(Gone::Ended)
@@ -127,46 +156,74 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The place of which the caller is to be told.
-    pub(super) fn tells(&self, caller: &Caller) -> Option<Name> {
+    /// The object's name and its place, if the caller is to be told.
+    pub(super) fn tells(&self, space: &Space) -> Option<Placed> {
         match self.how {
-            How::HandedOn(_) => Some((caller.here().number(), self.name.0, self.name.1)),
+            How::HandedOn(home) => Some((home, (space.number, self.name.0, self.name.1))),
             _ => None,
         }
     }
 }
 
-/// Where a request belongs, if not here (INV-MOVED).
-pub(super) fn route(caller: &Caller, body: &Body) -> Option<Elsewhere> {
+/// An object's name, and where it is.
+pub(super) type Placed = (Name, Name);
+
+/// Where a request belongs, if not here (INV-MOVED). One that is not let in goes nowhere.
+pub(super) fn route(allow: Allow, caller: &Caller, body: &Body) -> Option<Elsewhere> {
     let asked = Asked::read(body).ok()?;
-    match asked.how {
-        How::Home => {
-            let (to, slot, generation) = whereabouts(asked.name)?;
-            let home = (caller.here().number(), asked.name.0, asked.name.1);
-            Some(Elsewhere { to, body: asked.again((slot, generation), How::HandedOn(home)) })
-        }
-        How::HandedOn((to, slot, generation)) | How::Hinted((to, slot, generation)) => {
-            let is_here = slot::by_number(asked.name.0).is_some_and(|slot| !slot.is_over(asked.name.1));
-            // Without its home it has ended.
-            if is_here || caller.here().down(to).is_some() {
-                return None;
+    let elsewhere = asked.elsewhere(caller)?;
+    // (User code, in the server thread: what panics in it lets nobody in.)
+    let let_in = || asked.is_let_in(allow, caller, &Space::of(&caller.here()));
+    catch_unwind(AssertUnwindSafe(let_in)).is_ok_and(|is_let_in| is_let_in).then_some(elsewhere)
+}
+
+impl Asked<'_> {
+    /// Whether the object serves who asks (INV-ASKED 4).
+    pub(super) fn is_let_in(&self, allow: Allow, caller: &Caller, space: &Space) -> bool {
+        let by = caller.process();
+        let home_has_judged = || match self.how {
+            How::HandedOn(home) => home.0 == by && space.is_guest(Guest { name: self.name, home }),
+            _ => false,
+        };
+        by == space.number || home_has_judged() || allow(caller)
+    }
+
+    fn elsewhere(&self, caller: &Caller) -> Option<Elsewhere> {
+        match self.how {
+            How::Home => {
+                let (to, slot, generation) = whereabouts(self.name)?;
+                let home = (caller.here().number(), self.name.0, self.name.1);
+                Some(Elsewhere { to, body: self.again((slot, generation), How::HandedOn(home)) })
             }
-            Some(Elsewhere { to, body: asked.again((slot, generation), How::Home) })
+            How::HandedOn(home) | How::Hinted(home) => {
+                let (to, slot, generation) = home;
+                let here = caller.here();
+                let is_there = slot::by_number(self.name.0).is_some_and(|slot| !slot.is_over(self.name.1));
+                let is_here = is_there && Space::of(&here).is_guest(Guest { name: self.name, home });
+                // Without its home it has ended.
+                if is_here || here.down(to).is_some() {
+                    return None;
+                }
+                Some(Elsewhere { to, body: self.again((slot, generation), How::Home) })
+            }
         }
     }
 }
 
 /// The place, if the object is still there.
-pub(super) fn still(place: Option<Name>) -> Option<Name> {
-    place.filter(|&(_, slot, generation)| slot::by_number(slot).is_some_and(|slot| !slot.is_over(generation)))
+pub(super) fn still(placed: Option<Placed>) -> Option<Placed> {
+    placed.filter(|&(_, (_, slot, generation))| {
+        slot::by_number(slot).is_some_and(|slot| !slot.is_over(generation))
+    })
 }
 
 /// The body of an answer. `place`: of this the caller is told.
-pub(super) fn answer<R: Serialize>(result: Result<R, Gone>, place: Option<Name>) -> Result<Body, String> {
+pub(super) fn answer<R: Serialize>(result: Result<R, Gone>, place: Option<Placed>) -> Result<Body, String> {
     let mut body = Body::with_capacity(32);
     let placed = if place.is_some() { PLACED } else { 0 };
     body.push(placed + if result.is_ok() { VALUE } else { GONE });
-    if let Some(place) = place {
+    if let Some((object, place)) = place {
+        push_name(&mut body, object);
         push_name(&mut body, place);
     }
     match result {
@@ -175,13 +232,17 @@ pub(super) fn answer<R: Serialize>(result: Result<R, Gone>, place: Option<Name>)
     }
 }
 
-/// What an answer says: its value's bytes, and the place.
-pub(super) fn answered(body: &[u8]) -> (Result<&[u8], Gone>, Option<Name>) {
+/// What an answer says: its value's bytes, and which object is where.
+pub(super) fn answered(body: &[u8]) -> (Result<&[u8], Gone>, Option<Placed>) {
     let parsed = || {
         let (tag, rest) = body.split_first()?;
         let (place, rest) = match tag & PLACED {
             0 => (None, rest),
-            _ => name(rest).map(|(place, rest)| (Some(place), rest))?,
+            _ => {
+                let (object, rest) = name(rest)?;
+                let (place, rest) = name(rest)?;
+                (Some((object, place)), rest)
+            }
         };
         match tag & !PLACED {
             VALUE => Some((Ok(rest), place)),
@@ -213,7 +274,7 @@ mod tests {
             let asked = Asked::read(&body).unwrap();
             assert_eq!((asked.name, asked.how, asked.arguments), ((7, 9), how, &b"arguments"[..]));
         }
-        for place in [None, Some((4, 5, 6))] {
+        for place in [None, Some(((1, 2, 3), (4, 5, 6)))] {
             let body = answer(Ok(300_u32), place).unwrap();
             let (value, told) = answered(&body);
             assert_eq!((read_as::<u32>(value.unwrap()), told), (Some(300), place));
@@ -241,6 +302,20 @@ mod tests {
             }
         }
         assert!(Asked::read(&[0; 8]).is_err());
+        // Numbers that no object has, in each place.
+        for generation in [0, slot::NEVER, slot::NEVER - 1] {
+            for how in [How::Home, How::HandedOn((0, 1, 1)), How::Hinted((0, 1, 1))] {
+                assert!(Asked::read(&Asked::begin((0, generation), how)).is_err(), "{generation}");
+                assert!(Asked::read(&Asked::begin((7, generation), how)).is_err(), "{generation}");
+            }
+            let of_home = (0, 1, generation);
+            for how in [How::HandedOn(of_home), How::Hinted(of_home)] {
+                assert!(Asked::read_any(&Asked::begin((7, 1), how)).is_err(), "{generation}");
+            }
+            let placed = answer(Ok(1_u32), Some(((0, 1, 1), (1, 1, generation)))).unwrap();
+            assert_eq!(answered(&placed), (Err(Gone::Incompatible), None));
+        }
+        assert!(Asked::read_any(&Asked::begin(NOBODY, How::Home)).is_ok());
         assert_eq!(answered(&[]), (Err(Gone::Incompatible), None));
         assert_eq!(answered(&[4]), (Err(Gone::Incompatible), None));
     }

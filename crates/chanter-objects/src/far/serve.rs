@@ -4,14 +4,20 @@ use std::cell::UnsafeCell;
 use std::future::poll_fn;
 use std::pin::pin;
 
-use chanter_cluster::__table::{Begin, Duty, raw, raw_forwarded, read};
+use chanter_cluster::__table::{Begin, Duty, longest, raw, raw_forwarded, read};
+use chanter_cluster::Caller;
+use chanter_cluster::wire::Body;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::request::{Asked, answer, route, still};
-use super::space::{entered, for_guest};
+use super::space::{Space, entered, for_guest};
+use super::waits::told;
 use crate::lazy::{Answer, Answers, Forward};
 use crate::{Gone, Ref};
+
+/// Whom an object serves: whoever asks, as its connection proves.
+pub type Allow = fn(&Caller) -> bool;
 
 /// What runs the requests for a method that returns. `call` is how it is called here.
 pub fn serve<T, A, R, C>(name: &'static str, call: fn(Ref<T>, A) -> C) -> Begin
@@ -22,21 +28,51 @@ where
     C: IntoFuture<Output = Result<R, Gone>> + 'static,
     C::IntoFuture: Send,
 {
-    raw_forwarded(name, route, move |caller, body| {
-        entered(caller.here(), async move {
-            let (called, guest, place) = {
-                let asked = Asked::read(&body)?;
-                let place = asked.tells(&caller);
-                match asked.object() {
-                    Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
-                    Err(gone) => return answer::<R>(Err(gone), place),
-                }
-            };
-            drop(body);
-            let result = for_guest(guest, called).await;
-            answer(result, still(place))
-        })
-    })
+    serve_if(name, |_| true, call)
+}
+
+/// As [`serve`], for those alone of whom `allow` says so.
+pub fn serve_if<T, A, R, C>(name: &'static str, allow: Allow, call: fn(Ref<T>, A) -> C) -> Begin
+where
+    T: Send + 'static,
+    A: DeserializeOwned + 'static,
+    R: Serialize,
+    C: IntoFuture<Output = Result<R, Gone>> + 'static,
+    C::IntoFuture: Send,
+{
+    raw_forwarded(
+        name,
+        move |caller, body| route(allow, caller, body),
+        move |caller, body| {
+            entered(caller.here(), async move {
+                let space = Space::of(&caller.here());
+                let (called, guest, place) = {
+                    let asked = Asked::read(&body)?;
+                    if !asked.is_let_in(allow, &caller, &space) {
+                        return answer::<R>(Err(Gone::Refused), None);
+                    }
+                    let place = asked.tells(&space);
+                    match asked.object(&space) {
+                        Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
+                        Err(gone) => return answer::<R>(Err(gone), place),
+                    }
+                };
+                drop(body);
+                let told = told(&space, (caller.origin(), caller.request()), called);
+                drop(space);
+                let result = for_guest(guest, told).await;
+                fitting(&caller, answer(result, still(place))?)
+            })
+        },
+    )
+}
+
+/// An answer, or word that it is too long for its caller.
+fn fitting(caller: &Caller, answered: Body) -> Result<Body, String> {
+    match longest(&caller.here(), caller.origin()) {
+        Some(longest) if answered.len() > longest as usize => answer::<()>(Err(Gone::TooLong), None),
+        _ => Ok(answered),
+    }
 }
 
 /// What runs the requests for a method that takes its continuation: that is the caller's, there.
@@ -48,21 +84,43 @@ where
     C: Forward<Answer = R> + 'static,
     C::IntoFuture: Send,
 {
-    raw(name, route, move |caller, duty, body| {
-        entered(caller.here(), async move {
-            let (called, guest, place) = {
-                let asked = Asked::read(&body)?;
-                let place = asked.tells(&caller);
-                match asked.object() {
-                    Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
-                    Err(gone) => return answer::<R>(Err(gone), place),
-                }
-            };
-            drop(body);
-            let result = for_guest(guest, answers(called, duty)).await;
-            answer(result, still(place))
-        })
-    })
+    serve_lazily_if(name, |_| true, call)
+}
+
+/// As [`serve_lazily`], for those alone of whom `allow` says so.
+pub fn serve_lazily_if<T, A, R, C>(name: &'static str, allow: Allow, call: fn(Ref<T>, A) -> C) -> Begin
+where
+    T: Send + 'static,
+    A: DeserializeOwned + 'static,
+    R: Serialize + Send + 'static,
+    C: Forward<Answer = R> + 'static,
+    C::IntoFuture: Send,
+{
+    raw(
+        name,
+        move |caller, body| route(allow, caller, body),
+        move |caller, duty, body| {
+            entered(caller.here(), async move {
+                let space = Space::of(&caller.here());
+                let (called, guest, place) = {
+                    let asked = Asked::read(&body)?;
+                    if !asked.is_let_in(allow, &caller, &space) {
+                        return answer::<R>(Err(Gone::Refused), None);
+                    }
+                    let place = asked.tells(&space);
+                    match asked.object(&space) {
+                        Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
+                        Err(gone) => return answer::<R>(Err(gone), place),
+                    }
+                };
+                drop(body);
+                let told = told(&space, (caller.origin(), caller.request()), answers(called, duty));
+                drop(space);
+                let result = for_guest(guest, told).await;
+                fitting(&caller, answer(result, still(place))?)
+            })
+        },
+    )
 }
 
 /// Runs a call for a caller that is in another process.

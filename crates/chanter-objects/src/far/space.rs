@@ -3,14 +3,14 @@
 //! A program's process is one of a cluster, as a rule. Several may lie in one (`chanter_cluster::local`, simulations): then what is
 //! polled or read in the name of one of them runs within [`enter`].
 
-use std::cell::Cell;
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::ptr;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll};
 
+use chanter::base::stack_local;
 use chanter_cluster::__table::{WeakHere, only};
 use chanter_cluster::Here;
 
@@ -18,6 +18,7 @@ use super::continuation::Cells;
 use super::estate::Estates;
 use super::moved::{self, Hints, Moved};
 use super::request::Name;
+use super::waits::Waits;
 use crate::reference::Place;
 use crate::slot::{self, Slot};
 
@@ -30,7 +31,10 @@ pub struct Space {
     pub(crate) index: u16,
     pub(super) hints: Hints,
     pub(super) estates: Estates,
+    /// The homes of objects that have moved here, by slot and generation.
+    guests: Mutex<HashMap<(u32, u32), Name>>,
     pub(super) cells: Cells,
+    pub(super) waits: Waits,
 }
 
 impl fmt::Debug for Space {
@@ -61,7 +65,9 @@ impl Space {
             index,
             hints: Hints::default(),
             estates: Estates::default(),
+            guests: Mutex::default(),
             cells: Cells::default(),
+            waits: Waits::default(),
         });
         let space = here.state::<Self>().expect("it was provided");
         match free {
@@ -77,40 +83,52 @@ impl Space {
         spaces.get(usize::from(index).checked_sub(1)?)?.upgrade()
     }
 
+    fn guests(&self) -> MutexGuard<'_, HashMap<(u32, u32), Name>> {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether that object has moved here from that home, and is here (INV-ASKED 2).
+    pub(super) fn is_guest(&self, guest: Guest) -> bool {
+        let Some(home) = self.guests().get(&guest.name).copied() else { return false };
+        let (process, slot, generation) = guest.home;
+        // Processes that lie in one have their slots together: each is a home of what was born there.
+        home == guest.home
+            || (home.1, home.2) == (slot, generation) && Self::lies_here(process) && Self::lies_here(home.0)
+    }
+
+    /// Whether a process of that number lies in this one, and is in use.
+    fn lies_here(number: u32) -> bool {
+        let spaces: Vec<Arc<Self>> = {
+            let spaces = SPACES.read().unwrap_or_else(PoisonError::into_inner);
+            spaces.iter().filter_map(Weak::upgrade).collect()
+        };
+        // One of these may be the last handle, and what it drops is user code: not under the lock.
+        spaces.iter().any(|space| space.number == number)
+    }
+
+    /// An object has moved here.
+    pub(super) fn welcome(self: &Arc<Self>, guest: Guest) -> Staying {
+        self.guests().insert(guest.name, guest.home);
+        Staying { space: Arc::downgrade(self), name: guest.name }
+    }
+
     /// Its process.
     pub(crate) fn here(&self) -> Option<Here> {
         self.here.upgrade()
     }
 }
 
-thread_local! {
-    /// In whose name the current poll is.
-    static CURRENT: Cell<*const Here> = const { Cell::new(ptr::null()) };
-}
-
-/// Puts back what was there.
-struct Back(*const Here);
-
-impl Drop for Back {
-    fn drop(&mut self) {
-        CURRENT.set(self.0);
-    }
-}
-
-/// Runs `body` in the name of a process.
+/// Runs `body` in the name of a process. This holds for the caller's stack alone: a fiber that is suspended within takes it along.
 pub(crate) fn within<R>(here: &Here, body: impl FnOnce() -> R) -> R {
-    let _back = Back(CURRENT.replace(here));
-    body()
+    stack_local::set(here, body)
 }
 
 /// The process in whose name this runs, or the only one.
 fn with_current<R>(body: impl FnOnce(Option<&Here>) -> R) -> R {
-    let current = CURRENT.get();
-    if current.is_null() {
-        return body(only().as_ref());
-    }
-    // SAFETY: `within` borrows it until it has put back what was there before.
-    body(Some(unsafe { &*current }))
+    stack_local::with(|here: Option<&Here>| match here {
+        Some(here) => body(Some(here)),
+        None => body(only().as_ref()),
+    })
 }
 
 /// An object that is asked for as one that has moved here, by slot and generation, and its home.
@@ -120,14 +138,17 @@ pub(super) struct Guest {
     pub(super) home: Name,
 }
 
-thread_local! {
-    /// For whom the current poll runs a method.
-    static GUEST: Cell<Option<Guest>> = const { Cell::new(None) };
+/// The guest for which the current poll runs a method. [`ForGuest`] puts it on its stack.
+#[derive(Clone, Copy)]
+struct RunsFor(Option<Guest>);
+
+fn runs_for() -> Option<Guest> {
+    stack_local::with(|runs: Option<&RunsFor>| runs.and_then(|runs| runs.0))
 }
 
 /// The home of an object that has moved here, if the current poll is a request's that was handed on to it.
 pub(super) fn home_of(name: (u32, u32)) -> Option<Name> {
-    GUEST.get().filter(|guest| guest.name == name).map(|guest| guest.home)
+    runs_for().filter(|guest| guest.name == name).map(|guest| guest.home)
 }
 
 /// Whether who has found that generation not to be live asks elsewhere: it has moved, or has come back; or it was a guest, and has left,
@@ -136,6 +157,20 @@ pub(super) fn home_of(name: (u32, u32)) -> Option<Name> {
 pub(crate) fn is_elsewhere(slot: &'static Slot, generation: u32) -> bool {
     let name = (slot::number_of(slot), generation);
     home_of(name).is_some() || Moved::lock().with(|table| moved::is_elsewhere(table, slot, name))
+}
+
+/// A guest is here as long as this lives.
+pub(super) struct Staying {
+    space: Weak<Space>,
+    name: (u32, u32),
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        if let Some(space) = self.space.upgrade() {
+            space.guests().remove(&self.name);
+        }
+    }
 }
 
 /// Runs a request's method, if it is one for a guest.
@@ -154,23 +189,15 @@ impl<F: Future> Future for ForGuest<F> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        /// Puts back what was there.
-        struct Back(Option<Guest>);
-        impl Drop for Back {
-            fn drop(&mut self) {
-                GUEST.set(self.0);
-            }
-        }
         // SAFETY: the future is not moved, and the other field is not pinned.
         let (guest, future) = unsafe {
             let this = self.get_unchecked_mut();
             (this.guest, Pin::new_unchecked(&mut this.future))
         };
-        if guest.is_none() && GUEST.get().is_none() {
+        if guest.is_none() && runs_for().is_none() {
             return future.poll(cx);
         }
-        let _back = Back(GUEST.replace(guest));
-        future.poll(cx)
+        stack_local::set(&RunsFor(guest), || future.poll(cx))
     }
 }
 

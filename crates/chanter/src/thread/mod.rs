@@ -29,6 +29,7 @@ pub(crate) mod span;
 #[path = "no_span.rs"]
 pub(crate) mod span;
 mod spawn;
+pub(crate) mod stack_local;
 pub(crate) mod state;
 
 use std::cell::Cell;

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::budget::OPERATIONS;
 use super::{SharedRef, Vp};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::thread::burial;
+use crate::thread::{burial, stack_local};
 
 struct Nested {
     woken: AtomicBool,
@@ -105,10 +105,10 @@ fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
             }
             // Paused rather than blocked: others go first.
             if simulated.take_pause() {
-                simulated.step_nested(vp);
+                stack_local::apart(|| simulated.step_nested(vp));
             }
             while !nested.woken.swap(false, Ordering::Acquire) {
-                simulated.step_nested(vp);
+                stack_local::apart(|| simulated.step_nested(vp));
             }
         }
     }
@@ -119,11 +119,13 @@ fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
         }
         // ORDER: Acquire pairs with the waker.
         while !nested.woken.swap(false, Ordering::Acquire) {
-            if vp.machine().has_crews() {
-                vp.take_nested_shifts(&|| nested.woken.load(Ordering::Relaxed));
-            } else if !vp.dispatch() {
-                vp.rest(&|| nested.woken.load(Ordering::Relaxed));
-            }
+            stack_local::apart(|| {
+                if vp.machine().has_crews() {
+                    vp.take_nested_shifts(&|| nested.woken.load(Ordering::Relaxed));
+                } else if !vp.dispatch() {
+                    vp.rest(&|| nested.woken.load(Ordering::Relaxed));
+                }
+            });
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::sync::os_thread;
 use crate::thread::frame::Header;
 use crate::thread::run::{Seized, claim, waker_of};
 use crate::thread::span;
+use crate::thread::stack_local;
 use crate::vp::{DEPTH, Vp, stack_pointer};
 use std::cell::{Cell, UnsafeCell};
 
@@ -66,6 +67,8 @@ pub(crate) struct Head {
     pub(super) site: &'static Location<'static>,
     /// Those that are polled on its stack, while it is suspended.
     parked: span::Parked,
+    /// What holds for its stack, while it is suspended: INV-STACK-LOCAL.
+    locals: Cell<*const stack_local::Node>,
     /// The list of those that have begun on a virtual processor.
     next: Cell<*const Head>,
     prev: Cell<*const Head>,
@@ -163,7 +166,7 @@ impl Fibers {
     /// on none: what blocks in it nests. `f` does not unwind.
     pub(crate) fn without(&self, f: impl FnOnce()) {
         let outer = self.current.replace(ptr::null());
-        f();
+        stack_local::apart(f);
         self.current.set(outer);
     }
 
@@ -279,6 +282,7 @@ impl Head {
                 name,
                 site,
                 parked: span::Parked::new(),
+                locals: Cell::new(ptr::null()),
                 next: Cell::new(next),
                 prev: Cell::new(ptr::null()),
             });
@@ -343,7 +347,9 @@ impl Head {
         let limit = vp.change_stack(self.nest_limit);
         let depth = vp.depth.replace(self.depth.get());
         self.parked.resume();
+        let locals = stack_local::exchange(self.locals.get());
         let result = switch();
+        self.locals.set(stack_local::exchange(locals));
         self.parked.suspend();
         self.depth.set(vp.depth.replace(depth));
         vp.change_stack(limit);
@@ -454,7 +460,7 @@ impl Fibers {
         let Some(head) = self.running() else { return f() };
         let guest = Guest { frame, outer: head.guests.get() };
         let _restored = Restored(head, head.guests.replace(&raw const guest));
-        f()
+        stack_local::apart(f)
     }
 
     /// The threads that run on the stack of the fiber in `frame`: it waits for the last one, that for the last

@@ -1,0 +1,573 @@
+//! Deadlocks among calls of objects, through several processes: how they are found and reported.
+//!
+//! A call that is answered soon leaves no trace here. A call that has waited for [`PATIENCE`] follows the wait-for graph:
+//!
+//! ```text
+//!   call c of P ──► its request at Q ──► waits for an object at Q, which a method holds that waits for a call d of Q ──► ..
+//!                                   └──► waits for a call e of Q ──► its request at R ──► ..
+//! ```
+//!
+//! The call asks the process where its request runs what that request waits for. It goes on along each answer. If that leads back to the
+//! call, the call is in a circle.
+//!
+//! A process finds out what a request waits for by polling it once more, with a [`Census`] on its stack. Each far call and each line of an
+//! object that is polled then adds itself. (The core does the same for its deadlock reports.) The holder of an object is known once the
+//! holder's own call has waited for [`PATIENCE`]: its poll passes the methods that hold objects.
+//!
+//! INV-WAITS:
+//!
+//! 1. A process tells what a request waits for to any process that knows the number of that request. Only the caller and the
+//!    holders of a request know its number. The answer is believed for a report alone: no call ends by it.
+//! 2. Only the call that waits asks. It asks at most [`MOST_ASKED`] questions at a time, and [`LOOKS`] times, at intervals that double. A
+//!    process that is asked asks nobody else.
+//! 3. A circle is reported when the same call has found it twice. A call in a circle cannot end before the next one has. So all
+//!    waits of the circle were there together, unless a call was withdrawn meanwhile.
+//! 4. A process reports its own calls. So each process of a circle reports it.
+//!
+//! A method may wait for a call *or* for something else, as in a choice with a timer. Its circle is reported, too. The call cannot be
+//! answered before the method gives up.
+
+use std::cell::RefCell;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use chanter::base::stack_local;
+use chanter::event::Sync as Synchronizing;
+use chanter::{After, Event, Sender, after, choose, from_future, mailbox, spawn};
+use chanter_cluster::__table::{SERVICES, Service, holder, linkme, raw_here, read, write};
+use chanter_cluster::wire::{Body, Number};
+use chanter_cluster::{Caller, Here};
+use serde::{Deserialize, Serialize};
+
+use super::request::Name;
+use super::space::{Space, enter};
+use crate::slot::{self, Slot};
+
+const WAITS: &str = "chanter_objects::waits";
+
+/// Time until a call looks around for the first time. Each later interval is twice as long.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Number of times that a call looks around, within about a quarter of an hour.
+const LOOKS: u32 = 10;
+/// Questions that a call asks each time, at most.
+const MOST_ASKED: usize = 64;
+/// Waits of one request that a process tells, at most.
+const MOST_TOLD: usize = 64;
+/// Questions for one request at a time, at most.
+const MOST_ASKERS: usize = 16;
+
+/// A request: the process that has made it, and its number there.
+type Key = (u32, u64);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process's part of the wait-for graph.
+#[derive(Default)]
+pub(super) struct Waits {
+    /// Its own calls that have looked around.
+    calls: Mutex<HashMap<u64, Call>>,
+    /// Requests of others that have blocked here.
+    requests: Mutex<HashMap<Key, Arc<Blocked>>>,
+    /// Called with each circle, in place of a report on the standard error.
+    handler: Mutex<Option<Handler>>,
+}
+
+type Handler = Arc<dyn Fn(&Circle) + Send + Sync>;
+
+/// A call that waits.
+#[derive(Clone)]
+struct Call {
+    /// The object that was called, and its method.
+    to: Name,
+    method: Number,
+    /// The objects inside of which the call was made: the innermost first.
+    inside: Vec<(u32, u32)>,
+}
+
+/// A request that has blocked.
+struct Blocked {
+    /// Set once it was reported as one that waits for itself.
+    is_told: AtomicBool,
+    waker: Mutex<Waker>,
+    asked: Mutex<Vec<Sender<Vec<Leaf>>>>,
+}
+
+/// A method is inside of that object, on this stack.
+struct Inside(&'static Slot, u32);
+
+/// Polls a method that is inside of an object, and has suspended before.
+#[inline(always)]
+pub(crate) fn inside<R>(slot: &'static Slot, generation: u32, poll: impl FnOnce() -> R) -> R {
+    stack_local::set(&Inside(slot, generation), poll)
+}
+
+/// The objects that are held on this stack.
+fn held() -> Vec<(u32, u32)> {
+    let mut held = Vec::new();
+    stack_local::all(|Inside(slot, generation)| held.push((slot::number_of(slot), *generation)));
+    held
+}
+
+/// The innermost thing that a request waits for.
+enum Leaf {
+    /// A call of this process.
+    Call(u64, Call),
+    /// An object's line, and the objects that are held meanwhile.
+    Line((u32, u32), Vec<(u32, u32)>),
+}
+
+/// Collects what is waited for within a poll.
+#[derive(Default)]
+struct Census(RefCell<Vec<Leaf>>);
+
+/// A caller waits in an object's line.
+#[cold]
+pub(crate) fn waits_in_line(slot: &'static Slot, generation: u32) {
+    stack_local::with(|census: Option<&Census>| {
+        if let Some(Census(leaves)) = census {
+            leaves.borrow_mut().push(Leaf::Line((slot::number_of(slot), generation), held()));
+        }
+    });
+}
+
+/// The timer of a call that waits for its answer.
+pub(super) struct Waiting {
+    /// Pinned.
+    timer: Synchronizing<After>,
+    looks: u32,
+    request: u64,
+    /// Set once the call has looked around.
+    known: Option<Weak<Space>>,
+    /// Shared with the thread that looks around. That ends when this is dropped.
+    found: Arc<Mutex<Found>>,
+    ends: Option<Sender<()>>,
+}
+
+#[derive(Default)]
+struct Found {
+    is_looking: bool,
+    last: Option<Vec<Key>>,
+    is_told: bool,
+}
+
+/// Dropped when a thread looks around no longer.
+struct Looking(Arc<Mutex<Found>>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        lock(&self.0).is_looking = false;
+    }
+}
+
+impl Waiting {
+    pub(super) fn new(request: u64) -> Self {
+        Self {
+            timer: after(PATIENCE).sync(),
+            looks: 0,
+            request,
+            known: None,
+            found: Arc::default(),
+            ends: None,
+        }
+    }
+
+    /// The call was polled, and has no answer. `to` and `method` say what was called.
+    pub(super) fn waits(self: Pin<&mut Self>, here: &Here, to: Name, method: Number, cx: &mut Context<'_>) {
+        // SAFETY: the timer is not moved, and nothing else is pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: see above.
+        let mut timer = unsafe { Pin::new_unchecked(&mut this.timer) };
+        let (request, call) = (this.request, || Call { to, method, inside: held() });
+        stack_local::with(|census: Option<&Census>| {
+            if let Some(Census(leaves)) = census {
+                leaves.borrow_mut().push(Leaf::Call(request, call()));
+            }
+        });
+        while this.looks < LOOKS && timer.as_mut().poll(cx).is_ready() {
+            this.looks += 1;
+            timer.set(after(PATIENCE * (1 << this.looks)).sync());
+            let space = Space::of(here);
+            lock(&space.waits.calls).insert(request, call());
+            this.known = Some(Arc::downgrade(&space));
+            if std::mem::replace(&mut lock(&this.found).is_looking, true) {
+                // It still waits for an answer.
+                continue;
+            }
+            let looking = Looking(Arc::clone(&this.found));
+            let (ends, ended) = mailbox::<()>();
+            this.ends = Some(ends);
+            let here = here.clone();
+            drop(spawn(enter(&here.clone(), async move {
+                let looks = from_future(look_around(here, space, request, Arc::clone(&looking.0)));
+                choose((looks, ended.recv().wrap(drop))).await;
+                drop(looking);
+            })));
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(space) = self.known.take().and_then(|space| space.upgrade()) {
+            lock(&space.waits.calls).remove(&self.request);
+        }
+    }
+}
+
+/// A request's method that answers questions about what it waits for.
+pub(super) struct Told<F> {
+    space: Weak<Space>,
+    key: Key,
+    blocked: Option<Arc<Blocked>>,
+    method: F,
+}
+
+/// Runs the method of a request. `key`: that of the request.
+pub(super) fn told<F: Future>(space: &Arc<Space>, key: Key, method: F) -> Told<F> {
+    Told { space: Arc::downgrade(space), key, blocked: None, method }
+}
+
+impl<F: Future> Future for Told<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: the method is not moved, and nothing else is pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: see above.
+        let method = unsafe { Pin::new_unchecked(&mut this.method) };
+        let Some(blocked) = &this.blocked else {
+            let poll = method.poll(cx);
+            if poll.is_pending()
+                && let Some(space) = this.space.upgrade()
+            {
+                let waker = Mutex::new(cx.waker().clone());
+                let blocked =
+                    Arc::new(Blocked { is_told: AtomicBool::new(false), waker, asked: Mutex::default() });
+                lock(&space.waits.requests).insert(this.key, Arc::clone(&blocked));
+                this.blocked = Some(blocked);
+            }
+            return poll;
+        };
+        let old = {
+            let mut waker = lock(&blocked.waker);
+            (!waker.will_wake(cx.waker())).then(|| std::mem::replace(&mut *waker, cx.waker().clone()))
+        };
+        drop(old);
+        let asked = std::mem::take(&mut *lock(&blocked.asked));
+        if asked.is_empty() {
+            return method.poll(cx);
+        }
+        let census = Census::default();
+        let poll = stack_local::set(&census, || method.poll(cx));
+        if poll.is_pending() {
+            let leaves = census.0.into_inner();
+            asked
+                .into_iter()
+                .for_each(|asked| drop(asked.try_send(leaves.iter().map(Leaf::again).collect())));
+        }
+        poll
+    }
+}
+
+impl<F> Drop for Told<F> {
+    fn drop(&mut self) {
+        if self.blocked.is_some()
+            && let Some(space) = self.space.upgrade()
+        {
+            let blocked = lock(&space.waits.requests).remove(&self.key);
+            drop(blocked);
+        }
+    }
+}
+
+impl Leaf {
+    fn again(&self) -> Self {
+        match self {
+            Self::Call(request, call) => Self::Call(*request, call.clone()),
+            Self::Line(name, held) => Self::Line(*name, held.clone()),
+        }
+    }
+}
+
+/// A thing that a request waits for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Wait {
+    /// A call that it has made.
+    Call(Made),
+    /// It waits for an object, which a method holds that waits for a call. `inside`: an object that it holds meanwhile.
+    Line { inside: Option<Name>, for_call: Made },
+    /// It waits for an object that it holds itself.
+    Itself(Name),
+}
+
+/// A call of the process that tells of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Made {
+    request: u64,
+    /// The process that has it now.
+    holder: u32,
+    /// The object inside of which it was made, if one, and the object that was called.
+    inside: Option<Name>,
+    to: Name,
+    method: u64,
+}
+
+/// All that a request of this process waits for.
+async fn waits_of(space: &Space, here: &Here, key: Key) -> Vec<Wait> {
+    let blocked = lock(&space.waits.requests).get(&key).cloned();
+    let Some(blocked) = blocked else { return Vec::new() };
+    let (ask, told) = mailbox();
+    {
+        let mut asked = lock(&blocked.asked);
+        if asked.len() >= MOST_ASKERS {
+            return Vec::new();
+        }
+        asked.push(ask);
+    }
+    let waker = lock(&blocked.waker).clone();
+    waker.wake();
+    drop(blocked);
+    // The request was woken. It is polled, or ends, and its question with it.
+    let leaves = told.recv().await;
+    let mut waits = Vec::new();
+    for leaf in leaves.unwrap_or_default() {
+        space.waits_of_leaf(here, leaf, &mut waits);
+    }
+    waits.truncate(MOST_TOLD);
+    waits
+}
+
+impl Space {
+    fn named(&self, (slot, generation): (u32, u32)) -> Name {
+        (self.number, slot, generation)
+    }
+
+    /// A call that waits. `holding`: an object that it holds, if one is meant in particular.
+    fn made(&self, here: &Here, request: u64, call: &Call, holding: Option<(u32, u32)>) -> Option<Made> {
+        let holder = holder(here, request)?;
+        let inside = holding.or(call.inside.first().copied()).map(|name| self.named(name));
+        Some(Made { request, holder, inside, to: call.to, method: call.method.0 })
+    }
+
+    fn waits_of_leaf(&self, here: &Here, leaf: Leaf, waits: &mut Vec<Wait>) {
+        match leaf {
+            Leaf::Call(request, call) => {
+                waits.extend(self.made(here, request, &call, None).map(Wait::Call));
+            }
+            Leaf::Line(object, held) if held.contains(&object) => {
+                waits.push(Wait::Itself(self.named(object)))
+            }
+            Leaf::Line(object, held) => {
+                let holding: Vec<(u64, Call)> = {
+                    let calls = lock(&self.waits.calls);
+                    let holding = calls.iter().filter(|(_, call)| call.inside.contains(&object));
+                    holding.map(|(request, call)| (*request, call.clone())).collect()
+                };
+                let inside = held.first().map(|&name| self.named(name));
+                let made = holding
+                    .iter()
+                    .filter_map(|(request, call)| self.made(here, *request, call, Some(object)));
+                waits.extend(made.map(|for_call| Wait::Line { inside, for_call }));
+            }
+        }
+    }
+}
+
+/// Asks a process what a request there waits for.
+async fn ask(here: &Here, process: u32, (of, request): Key) -> Vec<Wait> {
+    let mut body = Body::with_capacity(12);
+    body.extend_from_slice(&of.to_le_bytes());
+    body.extend_from_slice(&request.to_le_bytes());
+    // If too many are under way, the next look may find more.
+    let Ok(called) = here.at(process).call_raw(WAITS, Number::of(WAITS), body) else { return Vec::new() };
+    let Ok(answer) = called.await else { return Vec::new() };
+    let mut waits: Vec<Wait> = read(&answer).unwrap_or_default();
+    waits.truncate(MOST_TOLD);
+    waits
+}
+
+/// Follows the waits of a call, and tells if they lead to it.
+async fn look_around(here: Here, space: Arc<Space>, request: u64, found: Arc<Mutex<Found>>) {
+    let start = (space.number, request);
+    let Some(call) = lock(&space.waits.calls).get(&request).cloned() else { return };
+    let Some(first) = space.made(&here, request, &call, None) else { return };
+    // How each call was reached: from which other, and what was told there.
+    let mut ways: HashMap<Key, (Key, Wait)> = HashMap::new();
+    let mut next = VecDeque::from([(first.holder, start)]);
+    let mut closing = None;
+    let mut asked = 0;
+    while asked < MOST_ASKED
+        && closing.is_none()
+        && let Some((process, at)) = next.pop_front()
+    {
+        asked += 1;
+        for wait in ask(&here, process, at).await {
+            let (Wait::Call(made) | Wait::Line { for_call: made, .. }) = &wait else { continue };
+            // A process tells of its own calls.
+            let (to, holder) = ((process, made.request), made.holder);
+            if to == start {
+                closing = Some((at, wait));
+                break;
+            }
+            if holder < here.count()
+                && let Entry::Vacant(place) = ways.entry(to)
+            {
+                place.insert((at, wait));
+                next.push_back((holder, to));
+            }
+        }
+    }
+    let Some((mut at, last)) = closing else { return };
+    // From the end to the beginning.
+    let (mut keys, mut waits) = (vec![start], vec![last]);
+    while at != start {
+        let Some((before, wait)) = ways.remove(&at) else { return };
+        keys.push(at);
+        waits.push(wait);
+        at = before;
+    }
+    waits.reverse();
+    keys.sort_unstable();
+    let is_told = {
+        let mut found = lock(&found);
+        // INV-WAITS 3.
+        let is_again = found.last.as_ref() == Some(&keys);
+        found.last = Some(keys);
+        !is_again || std::mem::replace(&mut found.is_told, true)
+    };
+    if !is_told && lock(&space.waits.calls).contains_key(&request) {
+        let steps = waits.iter().flat_map(Step::of).collect();
+        space.tell(&Circle { process: space.number, steps });
+    }
+}
+
+impl Step {
+    /// The steps of a wait in a report: two, if another object is held meanwhile.
+    fn of(wait: &Wait) -> impl Iterator<Item = Self> {
+        let (line, made) = match wait {
+            Wait::Call(made) => (None, Some(made)),
+            // A request that waits for the object that it calls has its step already: that of its call.
+            Wait::Line { inside, for_call } => {
+                let to = for_call.inside.filter(|_| inside.is_some());
+                (to.map(|to| Self { inside: *inside, to, method: None }), Some(for_call))
+            }
+            Wait::Itself(object) => (Some(Self { inside: Some(*object), to: *object, method: None }), None),
+        };
+        let called = made.map(|made| {
+            let mut names = SERVICES.iter().map(|service| service.name());
+            let method = names.find(|name| Number::of(name).0 == made.method);
+            let method = method.map(|name| name.split('#').next().unwrap_or(name));
+            Self { inside: made.inside, to: made.to, method }
+        });
+        line.into_iter().chain(called)
+    }
+}
+
+impl Space {
+    fn tell(&self, circle: &Circle) {
+        let handler = lock(&self.waits.handler).clone();
+        match handler {
+            Some(handler) => handler(circle),
+            None => eprintln!("{circle}"),
+        }
+    }
+}
+
+/// A deadlock: calls of objects that wait for each other, or an object that waits for itself. None of the calls can be answered before one
+/// of them gives up.
+#[derive(Clone, Debug)]
+pub struct Circle {
+    process: u32,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    inside: Option<Name>,
+    to: Name,
+    method: Option<&'static str>,
+}
+
+impl Circle {
+    /// The objects that are waited for, in the order of the circle. Each is named by its process, slot and generation.
+    pub fn objects(&self) -> impl Iterator<Item = (u32, u32, u32)> {
+        self.steps.iter().map(|step| step.to)
+    }
+}
+
+impl fmt::Display for Circle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.steps.len() {
+            1 => write!(
+                f,
+                "deadlock: a call of an object waits for itself (seen by process {}):",
+                self.process
+            )?,
+            many => write!(
+                f,
+                "deadlock: {many} calls of objects wait for each other (seen by process {}):",
+                self.process
+            )?,
+        }
+        let name = |(process, slot, generation): Name| format!("object {process}.{slot}.{generation}");
+        for Step { inside, to, method } in &self.steps {
+            let inside = inside.map_or_else(|| "a thread".to_owned(), name);
+            write!(f, "\n  {inside} waits for {}", name(*to))?;
+            if let Some(method) = method {
+                write!(f, ": a call of {method}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Calls `handler` with each circle of calls in which this process takes part, in place of a report on the standard error.
+///
+/// The handler runs on a thread of the machine, and blocks that thread alone.
+pub fn on_circle(here: &Here, handler: impl Fn(&Circle) + Send + Sync + 'static) {
+    let old = lock(&Space::of(here).waits.handler).replace(Arc::new(handler));
+    drop(old);
+}
+
+/// Serves a process that asks what a request waits for.
+async fn asked(caller: Caller, body: Body) -> Result<Body, String> {
+    let read = || {
+        let (of, request) = body.split_first_chunk::<4>()?;
+        Some((u32::from_le_bytes(*of), u64::from_le_bytes(<[u8; 8]>::try_from(request).ok()?)))
+    };
+    let key = read().ok_or("this names no request")?;
+    let here = caller.here();
+    let space = Space::of(&here);
+    let waits = waits_of(&space, &here, key).await;
+    // An object that waits for itself is reported by its own process.
+    if let Some(wait) = waits.iter().find(|wait| matches!(wait, Wait::Itself(_))) {
+        space.tell_itself(key, wait);
+    }
+    write(Body::with_capacity(64), &waits)
+}
+
+impl Space {
+    fn tell_itself(&self, key: Key, wait: &Wait) {
+        let blocked = lock(&self.waits.requests).get(&key).cloned();
+        let Some(blocked) = blocked else { return };
+        // ORDER: Relaxed: the first thread that sets it reports, and nothing else depends on it.
+        if !blocked.is_told.swap(true, Ordering::Relaxed) {
+            self.tell(&Circle { process: self.number, steps: Step::of(wait).collect() });
+        }
+    }
+}
+
+#[linkme::distributed_slice(SERVICES)]
+#[linkme(crate = linkme)]
+static ASKED: Service = Service::new(WAITS, || {
+    raw_here(WAITS, |_, _| None, |caller, body| enter(&caller.here(), asked(caller.clone(), body)))
+});

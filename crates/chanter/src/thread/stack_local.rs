@@ -1,0 +1,169 @@
+//! A value that holds for what runs within a call, on the stack of that call.
+//!
+//! A thread-local could be set before the call and set back after it. This fails when a fiber suspends within the call: another fiber of
+//! the OS thread finds the value, and the two set it back in the wrong order. The values here lie in a list, on the stack
+//! that they hold for. A fiber takes its list along when it is suspended.
+//!
+//! INV-STACK-LOCAL: [`INNERMOST`] is the list of the stack that runs. Its nodes lie on that stack, and live until their calls
+//! return or unwind. Each switch of stacks exchanges the lists ([`exchange`]); a fiber begins with none.
+//!
+//! A program that does not use these values pays for the exchange alone: one load and one store of a thread-local, each way.
+
+use std::any::TypeId;
+use std::cell::Cell;
+use std::ptr;
+
+/// A value of a list.
+pub(crate) struct Node {
+    outer: *const Node,
+    of: TypeId,
+    value: *const (),
+}
+
+thread_local! {
+    /// The list of the present stack: its innermost value. (Without a destructor: it may be used while those of others run.)
+    static INNERMOST: Cell<*const Node> = const { Cell::new(ptr::null()) };
+}
+
+/// Runs `body` with a value that [`with`] finds in it, by its type, on this stack.
+#[inline(always)]
+pub fn set<T: 'static, R>(value: &T, body: impl FnOnce() -> R) -> R {
+    let outer = INNERMOST.get();
+    let node = Node { outer, of: TypeId::of::<T>(), value: ptr::from_ref(value).cast() };
+    INNERMOST.set(&raw const node);
+    let _back = Back(outer);
+    body()
+}
+
+/// Runs `body` with the innermost value of that type, if there is one on this stack.
+#[inline]
+pub fn with<T: 'static, R>(body: impl FnOnce(Option<&T>) -> R) -> R {
+    let mut next = INNERMOST.get();
+    // SAFETY: INV-STACK-LOCAL: the node's call has not returned, since it is further out on this stack.
+    while let Some(node) = unsafe { next.as_ref() } {
+        if node.of == TypeId::of::<T>() {
+            // SAFETY: the value is a `T`, as its node says. `set` borrows it until its own body has returned, and that is
+            // further out on this stack than `body`.
+            return body(Some(unsafe { &*node.value.cast::<T>() }));
+        }
+        next = node.outer;
+    }
+    body(None)
+}
+
+/// Visits all values of that type on this stack, the innermost first.
+pub fn all<T: 'static>(mut visit: impl FnMut(&T)) {
+    let mut next = INNERMOST.get();
+    // SAFETY: as in `with`: the node's call has not returned.
+    while let Some(node) = unsafe { next.as_ref() } {
+        if node.of == TypeId::of::<T>() {
+            // SAFETY: as in `with`: a `T`, borrowed until the body of its `set` has returned, which is further out than `visit`.
+            visit(unsafe { &*node.value.cast::<T>() });
+        }
+        next = node.outer;
+    }
+}
+
+/// Runs `body`, which runs threads on this stack that have nothing to do with the caller, without the caller's values.
+#[inline]
+pub(crate) fn apart<R>(body: impl FnOnce() -> R) -> R {
+    let _back = Back(exchange(ptr::null()));
+    body()
+}
+
+/// Another stack is switched to, with that list. Returns the list of the present one.
+#[inline(always)]
+pub(crate) fn exchange(list: *const Node) -> *const Node {
+    INNERMOST.replace(list)
+}
+
+/// Restores the list, also if the body unwinds.
+struct Back(*const Node);
+
+impl Drop for Back {
+    #[inline(always)]
+    fn drop(&mut self) {
+        INNERMOST.set(self.0);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_of_a_type_is_found() {
+        let found = || (with(|n: Option<&u32>| n.copied()), with(|text: Option<&&str>| text.copied()));
+        assert_eq!(found(), (None, None));
+        set(&1_u32, || {
+            set(&"one", || {
+                assert_eq!(found(), (Some(1), Some("one")));
+                set(&2_u32, || {
+                    assert_eq!(found(), (Some(2), Some("one")));
+                    let mut numbers = Vec::new();
+                    all(|number: &u32| numbers.push(*number));
+                    assert_eq!(numbers, [2, 1]);
+                });
+                apart(|| assert_eq!(found(), (None, None)));
+                let unwinds = || set(&3_u32, || panic!("it unwinds"));
+                let _ = std::panic::catch_unwind(unwinds).map(|()| ());
+                assert_eq!(found(), (Some(1), Some("one")));
+            });
+        });
+        assert_eq!(found(), (None, None));
+    }
+
+    /// Two fibers of one OS thread, whose calls end in the order in which they began.
+    #[test]
+    fn a_fiber_takes_its_values_along() {
+        use crate::prelude::*;
+        let found = || with(|number: Option<&u32>| number.copied());
+        crate::block_on(async move {
+            let fiber = |number: u32, turns: u32| {
+                crate::fiber::Builder::new().on(0).spawn(move || {
+                    assert_eq!(found(), None, "a fiber begins with none");
+                    set(&number, || {
+                        for _ in 0..turns {
+                            crate::fiber::yield_now();
+                            assert_eq!(found(), Some(number));
+                            // What blocks is polled on the fiber's stack.
+                            crate::block_on(async { yield_now().await });
+                            assert_eq!(found(), Some(number));
+                        }
+                    });
+                    assert_eq!(found(), None);
+                })
+            };
+            let fibers = [fiber(1, 3), fiber(2, 5), fiber(3, 1)];
+            for fiber in fibers {
+                fiber.join().await.unwrap();
+                assert_eq!(found(), None);
+            }
+        });
+    }
+
+    /// A fiber that is ended while its call goes on.
+    #[test]
+    fn a_fiber_that_is_ended_leaves_nothing() {
+        use crate::prelude::*;
+        let found = || with(|number: Option<&u32>| number.copied());
+        let machine = crate::Machine::builder().vps(1).build().unwrap();
+        machine.block_on(async {
+            struct Looks(fn() -> Option<u32>);
+            impl Drop for Looks {
+                fn drop(&mut self) {
+                    assert_eq!(self.0(), Some(7), "its destructors run on its stack");
+                }
+            }
+            drop(spawn_fiber(move || {
+                set(&7_u32, || {
+                    let _looks = Looks(found);
+                    never::<()>().sync_blocking();
+                });
+            }));
+            yield_now().await;
+        });
+        drop(machine);
+        assert_eq!(found(), None);
+    }
+}
