@@ -36,6 +36,7 @@ mod recv;
 mod returned;
 mod rpc;
 mod send;
+mod send_from;
 mod spare;
 mod state;
 mod swap;

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::DerefMut;
+use std::pin::Pin;
 
 use super::place::{Place, Queue, operation, try_now};
+use super::send_from::Giving;
 use crate::event::{Event, Wakes};
 use crate::sync::{Arc, Lock};
 
@@ -346,4 +348,18 @@ operation! {
 operation! {
     /// The event of replacing an [`MVar`]'s value; see [`MVar::swap`].
     Replace[T] at MVar<T>, yields T: |_, note| note.take()
+}
+
+// SAFETY: a put that commits takes the value out of its note, under the lock.
+unsafe impl<T> Giving<T> for Put<T> {
+    type Placed = ();
+
+    fn unsent(branch: Pin<&mut Self::Branch>) -> Option<T> {
+        match &mut branch.settled_note().0 {
+            Kind::Put(value) => value.take(),
+            _ => unreachable!("a put brings a value"),
+        }
+    }
+
+    fn placed((): (), _: &mut Option<T>) {}
 }

@@ -85,6 +85,40 @@ fn send(pair: fn() -> (Sender<Message>, Receiver<Message>), full: bool) -> Row<i
     }
 }
 
+/// A send from a place: the message is there, or has been received.
+fn send_from(
+    pair: fn() -> (Sender<Message>, Receiver<Message>),
+    full: bool,
+) -> Row<impl Event<Output = u32>> {
+    let (tx, rx) = pair();
+    if full {
+        tx.try_send(Message::new(2)).unwrap_or_else(|_| panic!("one fits"));
+    }
+    let far = rx.clone();
+    let tx = Box::into_raw(Box::new(tx));
+    let place = Box::into_raw(Box::new(Some(Message::new(1))));
+    // SAFETY: both are freed in `verify`, when the event has gone.
+    let event = unsafe { &*tx }.send_from(unsafe { &mut *place });
+    Row {
+        event: event.wrap(|sent| u32::from(sent.is_ok())),
+        partner: Box::new(
+            move |patient| {
+                if patient { block_on(far.recv()).is_ok() } else { far.try_recv().is_ok() }
+            },
+        ),
+        verify: Box::new(move |taken, received| {
+            // SAFETY: the event has gone.
+            let (_tx, place) = unsafe { (Box::from_raw(tx), Box::from_raw(place)) };
+            let left = rx.try_recv().ok().map(|message| message.number());
+            // Of a full channel the partner has received the other message.
+            let gone = if full { left == Some(1) } else { received };
+            assert_eq!(place.is_none(), gone, "lost, or doubled");
+            assert!(gone || taken.is_none(), "sent, and not received");
+            assert!(full || left.is_none(), "a ghost waits");
+        }),
+    }
+}
+
 fn read() -> Row<impl Event<Output = u32>> {
     let ivar = IVar::new();
     let (event, far) = (ivar.get(), ivar.clone());
@@ -223,4 +257,16 @@ fn bounded_sends_end_in_every_way() {
 #[test]
 fn reads_end_in_every_way() {
     every_end(read);
+}
+
+/// INV-PLACED.
+#[test]
+fn sends_from_places_end_in_every_way() {
+    every_end(|| send_from(channel, false));
+}
+
+/// INV-PLACED.
+#[test]
+fn bounded_sends_from_places_end_in_every_way() {
+    every_end(|| send_from(|| bounded(1), true));
 }
