@@ -243,7 +243,8 @@ impl<T> MVar<T> {
     /// The event of putting a value.
     ///
     /// Commits when the variable is empty and nobody came first. Not chosen, or
-    /// dropped before the commit: `value` is dropped.
+    /// dropped before the commit: `value` is dropped. Where another library may drop
+    /// the future, [`put_from`](Self::put_from) tells whether it was put.
     pub fn put(&self, value: T) -> Put<T> {
         Put { place: self.clone(), note: Note(Kind::Put(Some(value))) }
     }

@@ -36,7 +36,11 @@ impl<T> Sender<T> {
     /// room for it (bounded, mailbox). If the channel is closed, or no
     /// receiver is left, it commits to an error that gives `message` back.
     ///
-    /// Not chosen, or dropped before the commit: `message` is dropped unsent.
+    /// Not chosen, or dropped before the commit: `message` is dropped unsent. A
+    /// future of it that is dropped after the commit, and before the next poll, has
+    /// sent, and tells nobody: this happens in a `select!` or a time limit of another
+    /// library. [`send_from`](Sender::send_from) is for those, and for all who want
+    /// their message back.
     ///
     /// ```
     /// # use chanter::prelude::*;

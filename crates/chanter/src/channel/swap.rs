@@ -146,7 +146,8 @@ impl<A, B> Swap<A, B> {
     /// Not chosen, or dropped before the commit: `value` is dropped. Dropped
     /// after the commit, the exchange has happened: the other end has `value`,
     /// and what it gave for it is dropped. (No protocol could do better: of two
-    /// parties one learns of the commit last.)
+    /// parties one learns of the commit last.) [`swap_from`](Self::swap_from) tells
+    /// which of the two it was.
     pub fn swap(&self, value: A) -> Exchange<A, B> {
         Exchange { place: self.clone(), note: Note { give: Some(value), got: None } }
     }
