@@ -423,6 +423,7 @@ mod every_schedule {
         channels::recv_rendezvous,
         channels::recv_bounded,
         channels::recv_mailbox,
+        channels::send_from_rendezvous,
         channels::send_rendezvous,
         channels::send_bounded,
         channels::ivar,

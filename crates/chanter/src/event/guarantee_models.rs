@@ -19,7 +19,8 @@ use loom::thread;
 
 use super::{Event, Nack, always, choose_biased, never, with_nack};
 use crate::channel::{Receiver, Sender, bounded, channel, mailbox};
-use crate::sync::models::{Message, block_on, check, poll_once};
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::models::{Message, block_on, check, needs, poll_once};
 use crate::{Closed, IVar};
 
 /// A base event and its surroundings. All yield a number: that of their message,
@@ -269,4 +270,29 @@ fn sends_from_places_end_in_every_way() {
 #[test]
 fn bounded_sends_from_places_end_in_every_way() {
     every_end(|| send_from(|| bounded(1), true));
+}
+
+/// A send from a place that is dropped while its partner takes the message: what the
+/// partner did is seen under the lock, and nowhere else.
+fn a_place_is_left() {
+    let (tx, rx) = channel();
+    let mut place = Some(Message::new(1));
+    let receiver = thread::spawn(move || rx.try_recv().ok().map(|message| message.number()));
+    let mut wait = Box::pin(tx.send_from(&mut place).sync());
+    let _ = poll_once(wait.as_mut());
+    drop(wait);
+    let returned = place.take().map(|message| message.number());
+    let received = receiver.join().unwrap();
+    assert_eq!(returned.is_some(), received.is_none(), "lost, or doubled");
+}
+
+#[test]
+fn a_place_is_left_in_every_way() {
+    check(a_place_is_left);
+}
+
+#[test]
+fn the_lock_is_needed_to_leave_a_place() {
+    needs("lock_acquire", Relaxed, a_place_is_left);
+    needs("lock_release", Relaxed, a_place_is_left);
 }
