@@ -18,7 +18,7 @@ use chanter::prelude::*;
 use common::{machine, watchdog};
 use tokio::runtime::Runtime;
 
-/// Polls a future so many times; then gives up, without a look at it.
+/// Polls a future `polls` times. Then it gives up, without a look at the future.
 struct Cut<F> {
     future: Pin<Box<F>>,
     polls: usize,
@@ -46,7 +46,7 @@ const SENDERS: usize = 2;
 
 /// A kind of channel, as its ends are used here.
 trait Ends: Clone + Send + Sync + 'static {
-    /// Tries to give what is in `place`; gives up after so many polls.
+    /// Tries to give the message in `place`, for that many polls.
     fn give(&self, place: &mut Option<usize>, polls: usize) -> impl Future<Output = ()> + Send;
     /// Tries to take a message.
     fn take(&self, polls: usize) -> impl Future<Output = Option<usize>> + Send;
@@ -98,7 +98,7 @@ async fn produce(ends: impl Ends, base: usize) {
     let mut queue: VecDeque<_> = (base..base + MESSAGES).collect();
     let mut place = queue.pop_front();
     for round in 0.. {
-        // What was cut off may have happened: the place says so.
+        // The send that was cut off may have happened: the place says so.
         ends.give(&mut place, round % 4).await;
         if place.is_none() {
             place = queue.pop_front();
@@ -121,7 +121,7 @@ async fn consume(ends: impl Ends) -> Vec<usize> {
     got
 }
 
-/// Who polls.
+/// The executor of one side.
 #[derive(Clone, Copy, Debug)]
 enum Executor {
     Tokio,
@@ -227,8 +227,8 @@ fn variables() {
     everywhere(|| Variable(MVar::empty()));
 }
 
-/// The recipe of the book, in Tokio's `select!`, on a thread of Chanter's and on Tokio:
-/// the other branch is asked first, so a send that has been committed is dropped.
+/// The recipe of the book, in Tokio's `select!`, on each executor. The other branch is
+/// asked first, so sends are dropped after their commit.
 #[test]
 fn select_of_tokio() {
     watchdog!();
@@ -287,7 +287,7 @@ fn time_limits_on_os_threads() {
     assert_eq!(got, (0..300).collect::<Vec<_>>());
 }
 
-/// What the event says of itself where nothing is dropped.
+/// The place after each end of the event, where nobody else takes part.
 #[test]
 fn what_a_place_tells() {
     watchdog!();

@@ -1,7 +1,7 @@
-//! What becomes of a send whose future is dropped: Chanter's channels beside those of other libraries.
+//! Sends whose futures are dropped: Chanter's channels beside those of other libraries.
 //!
-//! A thousand numbers are sent, one after the other, over a channel that has no place free. The sender waits; the receiver
-//! takes what it can; then the sender's future is dropped before it is polled again, as a `select!` does whose other
+//! A thousand numbers are sent, one after the other, over a channel that has no place free. The sender waits, and the receiver
+//! takes what it can. Then the sender's future is dropped before it is polled again. A `select!` does that when another
 //! branch is ready. Every second time the future is polled once more instead. A sender that was not told that its number was
 //! sent sends it again. The table says how many numbers were lost, how many came more than once, and how many
 //! the sender could not get rid of.
@@ -39,7 +39,7 @@ fn is_ready(wait: &mut Wait<'_>) -> bool {
     wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// What has come of the numbers.
+/// Numbers that did not arrive once.
 #[derive(Debug, Default, PartialEq)]
 struct Counts {
     lost: usize,
@@ -68,7 +68,7 @@ impl Got {
     }
 }
 
-/// Sends the numbers over a channel with so many places.
+/// Sends the numbers over a channel with `places` places.
 fn play(places: usize, mut tx: impl Sends, mut try_recv: impl FnMut() -> Option<u32>) -> Counts {
     let mut got = Got::default();
     let mut stuck = 0;

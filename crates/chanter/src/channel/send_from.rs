@@ -1,4 +1,4 @@
-//! Sends from a place of the caller's: whoever drops one sees whether it happened.
+//! Sends from a place of the caller's, who sees after each drop whether the send has happened.
 //!
 //! A send that waits is committed by its partner. Its future may be dropped
 //! before it is polled again, and then it can tell nobody. A `select!` of
@@ -19,25 +19,24 @@
 //!
 //! **Why it holds.** A partner takes the message out of the offer's slot under
 //! the lock of the queue, and unlinks the offer there. The owner leaves under the
-//! same lock (`Branch::settle`), and looks into the slot afterwards. So whoever
-//! comes second sees what the first has done, and no partner comes later. No
+//! same lock (`Branch::settle`), and looks into the slot afterwards. So the
+//! second of them sees what the first has done, and no partner comes later. No
 //! other memory ordering is needed than the lock's, and nothing is added to the
 //! path of a commit. (`event/guarantee_models.rs` has the models.)
 //!
 //! **Why sends do not simply commit when their owner polls them**, as locks do:
 //!
-//! 1. *The owner is not known by its waker.* A `poll_fn` passes the waker of its
-//!    thread on, and so do the `select!` of Tokio and of futures, `timeout` and
-//!    each `async` block. On a thread of Chanter's such a send looks as one that
-//!    the thread awaits itself. To be safe there, too, every send would have to
-//!    wait for its poll: two more turns of the scheduler for each rendezvous.
+//! 1. *The waker does not tell the owner.* Combinators pass the waker of their thread on:
+//!    the `select!` of Tokio and of futures, `timeout`, each `async` block. On a
+//!    thread of Chanter's such a send looks like one that the thread awaits. To be
+//!    safe there, each send would wait for its poll. That is two more turns of the
+//!    scheduler for each rendezvous.
 //! 2. *Two parties that both commit at their own poll never meet* at a channel that keeps
-//!    nothing. A stream of a receiver and `try_recv` are such parties. One of them
-//!    would have to leave a message for the other, and a send would commit without
-//!    a receive.
+//!    nothing. A receiver's stream and `try_recv` are such parties. One of them
+//!    would leave its message for the other. So a send would commit without a receive.
 //! 3. *A receive would wait for a sender that nobody polls*, beside others that
-//!    could send: a futurelock. To get past it takes an alarm, or a wake-up of all who
-//!    wait, for each message.
+//!    could send: a futurelock. To get past it takes an alarm for each message, or a
+//!    wake-up of all who wait.
 //!
 //! **Why not a permit** (`reserve`): between the permit and its use, it holds a
 //! receiver, or a place in the buffer. That is what a futurelock is made of. A
@@ -59,9 +58,9 @@ use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
 /// An event that gives a message away.
 ///
 /// # Safety
-/// What `unsent` returns was not given away, and will not be.
+/// The message that `unsent` returns was not given away, and will not be.
 pub(super) unsafe trait Giving<T>: Event {
-    /// What it yields if its message may go back to its place.
+    /// The output, where the message may go back to its place.
     type Placed;
 
     /// The message, if it has not been given away. The branch is settled, and has

@@ -79,7 +79,6 @@ pub(crate) fn before_a_fiber_blocks<F>(fiber: &F) {
 }
 
 #[cold]
-#[track_caller]
 fn refuse() -> ! {
     panic!(
         "a fiber blocks inside of a poll of `entered`, which would leave the runtime entered: await there"

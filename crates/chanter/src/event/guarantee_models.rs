@@ -275,7 +275,7 @@ fn bounded_sends_from_places_end_in_every_way() {
 /// A send from a place that is dropped while its partner takes the message: what the
 /// partner did is seen under the lock, and nowhere else.
 fn a_place_is_left() {
-    let (tx, rx) = channel();
+    let (tx, rx) = channel::<Message>();
     let mut place = Some(Message::new(1));
     let receiver = thread::spawn(move || rx.try_recv().ok().map(|message| message.number()));
     let mut wait = Box::pin(tx.send_from(&mut place).sync());
