@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use chanter::deadlock::{ThreadState, Waiting};
+use chanter::lock::RwLock;
 use chanter::prelude::*;
 use chanter_explore::{Explorer, Failure, FailureKind, Parasites};
 
@@ -271,6 +272,104 @@ fn blocking_calls_are_simulated() {
         drop(tx);
     });
     assert!(stuck.deadlock().unwrap().thread(0).is_some());
+}
+
+/// They nested on one stack, and the report of a deadlock was false: each has an OS thread.
+#[test]
+fn two_blocking_calls_that_talk_to_each_other_go_on() {
+    let program = || async {
+        let (to_a, from_b) = channel::<u32>();
+        let (to_b, from_a) = channel::<u32>();
+        let a = spawn_blocking(move || {
+            for n in 0..3 {
+                to_b.send(n).sync_blocking().unwrap();
+                assert_eq!(from_b.recv().sync_blocking(), Ok(n + 10));
+            }
+        });
+        let b = spawn_blocking(move || {
+            while let Ok(n) = from_a.recv().sync_blocking() {
+                to_a.send(n + 10).sync_blocking().unwrap();
+            }
+        });
+        a.join().await.unwrap();
+        b.join().await.unwrap();
+    };
+    Explorer::new().exhaustive().preemptions(1).schedules(2000).random(50).check(program).unwrap();
+    // One that waits for what never comes is found.
+    let failure = deadlock(|| async {
+        let (tx, rx) = channel::<u32>();
+        let call = spawn_blocking(move || rx.recv().sync_blocking());
+        let _ = call.join().await;
+        drop(tx);
+    });
+    assert!(failure.deadlock().unwrap().thread(1).is_some());
+}
+
+/// The alarm of a lock only looks whether those who wait are alive: it keeps nothing going.
+#[test]
+fn a_second_read_behind_a_waiting_writer_is_a_deadlock() {
+    let program = || async {
+        let lock = Arc::new(RwLock::new(0));
+        let first = lock.read().await;
+        let theirs = lock.clone();
+        let writer = spawn(async move { *theirs.write().await += 1 });
+        yield_now().await;
+        let second = lock.read().await;
+        drop((first, second));
+        writer.join().await.unwrap();
+    };
+    for explorer in [Explorer::new().exhaustive(), Explorer::new().random(100), Explorer::new().pct(100, 3)] {
+        let failure = explorer.schedules(200).check(program).unwrap_failure();
+        assert!(failure.is_deadlock() && failure.is_reproduced, "{failure}");
+        let deadlock = failure.deadlock().unwrap();
+        let locks = |id| {
+            let ThreadState::Blocked(waits) = &deadlock.thread(id).unwrap().state else { return false };
+            matches!(waits[..], [Waiting::Lock { .. }])
+        };
+        assert!(locks(0) && locks(1), "{failure}");
+    }
+}
+
+/// Whoever is called and does not answer is passed over by the alarm: no deadlock.
+#[test]
+fn a_waiter_that_nobody_polls_is_no_deadlock() {
+    let program = || async {
+        let lock = Arc::new(RwLock::new(0));
+        let first = lock.read().await;
+        let mut kept = Box::pin(lock.write().sync());
+        // Twice: the explorer may pause it the first time.
+        let mut poll = || kept.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
+        assert!(poll() && poll());
+        let second = lock.read().await;
+        drop((first, second));
+        let third = lock.read().await;
+        drop((third, kept));
+    };
+    Explorer::new().exhaustive().random(50).schedules(500).check(program).unwrap();
+    // One that turns away from a writer, after it has answered for a while.
+    let program = || async {
+        let lock = Arc::new(RwLock::new(0));
+        let _first = lock.read().await;
+        let mut writer = Box::pin(lock.write().sync());
+        let (go, stop) = mailbox::<()>();
+        spawn(async move {
+            after(Duration::from_secs(1)).await;
+            go.try_send(()).unwrap();
+        });
+        let mut reader = Box::pin(lock.read().sync());
+        let mut stop = Box::pin(stop.recv().sync());
+        std::future::poll_fn(|cx| {
+            assert!(writer.as_mut().poll(cx).is_pending());
+            if stop.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            reader.as_mut().poll(cx).map(drop)
+        })
+        .await;
+        drop(reader.await);
+        drop(writer);
+    };
+    Explorer::new().early_timers(false).exhaustive().random(50).schedules(500).check(program).unwrap();
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chanter::Activity;
 use chanter::lock::{Mutex, RwLock};
 use chanter::prelude::*;
 
@@ -417,5 +418,28 @@ fn reports_see_what_is_gathered() {
         let ((_tx, rx), (to, _from), (done, has)) = (channel::<u32>(), channel::<u32>(), mailbox::<u32>());
         done.try_send(1).unwrap();
         let _ = gather((has.recv(), rx.recv(), to.send(1))).await;
+    });
+}
+
+/// The alarm of the lock rang for ever, to see whether the writer is alive.
+#[test]
+fn a_second_read_behind_a_waiting_writer_is_reported() {
+    const NAME: &str = "a_second_read_behind_a_waiting_writer_is_reported";
+    if !is_alone(NAME) {
+        let said = report_of(NAME, &[]);
+        assert!(said.contains("read RwLock") && said.contains("write RwLock"), "{said}");
+        return;
+    }
+    machine(2).block_on(async {
+        let lock = Arc::new(RwLock::new(0));
+        let first = lock.read().await;
+        let theirs = lock.clone();
+        let writer = spawn(async move { *theirs.write().await += 1 });
+        while writer.activity() != Activity::Blocked {
+            yield_now().await;
+        }
+        let second = lock.read().await;
+        drop((first, second));
+        writer.join().await.unwrap();
     });
 }

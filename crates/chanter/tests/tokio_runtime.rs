@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use chanter::bridge::tokio::{entered, on_runtime, on_tokio, shared_handle};
 use chanter::prelude::*;
-use common::{machine, until_blocked};
+use common::{machine, until_blocked, watchdog};
 use futures::FutureExt;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -251,6 +251,62 @@ fn a_panic_leaves_the_runtime() {
     machine(1).block_on(async {
         let thread = spawn(entered(shared_handle(), async { panic!("on purpose") }));
         assert!(thread.await.unwrap_err().is_panic());
+        assert!(Handle::try_current().is_err());
+    });
+}
+
+/// It hung, and with it all that used the shared runtime.
+#[test]
+fn a_task_that_blocks_on_a_task_of_its_runtime_is_told() {
+    watchdog!();
+    let error = on_tokio(async { on_tokio(async { 1 }).sync_blocking() }).sync_blocking().unwrap_err();
+    assert!(error.to_string().contains("await instead of blocking"), "{error}");
+    let error = on_tokio(async { on_tokio(async { 1 }).timeout(Duration::from_secs(3600)).sync_blocking() });
+    assert!(error.sync_blocking().unwrap_err().is_panic());
+    // The runtime's OS thread drives a machine, whose main thread waits.
+    let nested = on_tokio(async { chanter::block_on(async { on_tokio(async { 1 }).await }) });
+    assert!(nested.sync_blocking().unwrap_err().is_panic());
+    // What does not keep the OS thread is as before.
+    assert_eq!(on_tokio(async { on_tokio(async { 1 }).await.unwrap() }).sync_blocking().unwrap(), 1);
+    let elsewhere = async { tokio::task::spawn_blocking(|| on_tokio(async { 2 }).sync_blocking()).await };
+    assert_eq!(on_tokio(elsewhere).sync_blocking().unwrap().unwrap().unwrap(), 2);
+    let runtime = runtime(1);
+    let handle = runtime.handle().clone();
+    let other = async move { on_runtime(&handle, async { 3 }).sync_blocking() };
+    assert_eq!(on_tokio(other).sync_blocking().unwrap().unwrap(), 3);
+}
+
+/// Two fibers that were suspended inside of `entered` left it in another order than they had entered it; then the OS
+/// thread stayed in the runtime.
+#[test]
+fn a_fiber_that_blocks_inside_is_told_and_has_left() {
+    watchdog!();
+    let (a, b) = (runtime(1), runtime(1));
+    machine(1).block_on(async {
+        let ((go_a, wait_a), (go_b, wait_b)) = (mailbox::<()>(), mailbox::<()>());
+        let block = |handle: Handle, wait: Receiver<()>| {
+            spawn_fiber(move || {
+                chanter::block_on(entered(&handle, async move { wait.recv().sync_blocking() }))
+            })
+        };
+        let (first, second) = (block(a.handle().clone(), wait_a), block(b.handle().clone(), wait_b));
+        yield_now().await;
+        // The one that was suspended first goes on first. (Closed, if it has ended.)
+        let _ = go_a.try_send(());
+        let told = first.join().await.unwrap_err().to_string();
+        let _ = go_b.try_send(());
+        assert!(second.join().await.unwrap_err().is_panic());
+        assert!(told.contains("inside of a poll of `entered`"), "{told}");
+        assert!(Handle::try_current().is_err(), "it is still in a runtime");
+        // To be suspended between polls is all right.
+        let (go, wait) = mailbox();
+        let fiber = spawn_fiber({
+            let handle = a.handle().clone();
+            move || chanter::block_on(entered(&handle, async move { wait.recv().await }))
+        });
+        yield_now().await;
+        go.try_send(5).unwrap();
+        assert_eq!(fiber.join().await.unwrap(), Ok(5));
         assert!(Handle::try_current().is_err());
     });
 }

@@ -17,6 +17,7 @@ macro_rules! examples {
 }
 
 examples! {
+    dropped_sends: "../examples/dropped_sends.rs"
     with_axum: "../examples/with_axum.rs"
     with_reqwest: "../examples/with_reqwest.rs"
     with_rustls: "../examples/with_rustls.rs"

@@ -29,18 +29,20 @@
 //! # });
 //! ```
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
+use std::ptr;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
 use tokio::runtime::{Builder, Handle};
 
-use crate::event::{Event, from_cancel_safe, guard};
+use crate::event::{Bound, Event, from_cancel_safe, guard, is_blocked};
 use crate::thread::JoinError;
 
 /// The event that commits when `future`, run as a task of the [shared runtime](shared_handle), has ended: its output.
@@ -61,7 +63,9 @@ use crate::thread::JoinError;
 /// [is cancelled](JoinError::is_cancelled) if the runtime shuts down.
 ///
 /// # Panics
-/// Synchronizing panics if the shared runtime cannot be started: see [`shared_handle`].
+/// Synchronizing panics if the shared runtime cannot be started: see [`shared_handle`]. To wait for it in a task of the shared
+/// runtime with [`sync_blocking`](Event::sync_blocking), or in a machine that such a task blocks on, panics too: the
+/// runtime's only OS thread would wait for itself. `.await` there.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -107,9 +111,19 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let task = handle.spawn(caught(future));
+    let mut task = handle.spawn(caught(future));
     let abort = task.abort_handle();
-    let end = from_cancel_safe(task).wrap(|end| match end.map_err(tokio::task::JoinError::try_into_panic) {
+    let is_shared = SHARED.get().is_some_and(|shared| ptr::eq(shared, handle));
+    let end = poll_fn(move |cx| {
+        let end = Pin::new(&mut task).poll(cx);
+        assert!(
+            end.is_ready() || !is_shared || !DRIVES.get() || !is_blocked(),
+            "a task of the shared runtime of Tokio's blocks the runtime's OS thread, and waits for another of its tasks: \
+             await instead of blocking, or block in `tokio::task::spawn_blocking`"
+        );
+        end
+    });
+    let end = from_cancel_safe(end).wrap(|end| match end.map_err(tokio::task::JoinError::try_into_panic) {
         Ok(output) => output,
         // Of a destructor.
         Err(Ok(payload)) => Err(JoinError::panicked(payload)),
@@ -141,17 +155,24 @@ async fn caught<F: Future>(future: F) -> Result<F::Output, JoinError> {
 /// # Panics
 /// If the OS refuses the thread, or the file descriptors of the runtime. Another call tries again.
 pub fn shared_handle() -> &'static Handle {
-    static SHARED: OnceLock<Handle> = OnceLock::new();
     SHARED.get_or_init(|| match start() {
         Ok(handle) => handle,
         Err(error) => panic!("no runtime of Tokio's: {error}"),
     })
 }
 
+static SHARED: OnceLock<Handle> = OnceLock::new();
+
+thread_local! {
+    /// This OS thread is the one of the shared runtime.
+    static DRIVES: Cell<bool> = const { Cell::new(false) };
+}
+
 fn start() -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().thread_name("chanter-tokio-blocking").enable_all().build()?;
     let handle = runtime.handle().clone();
     std::thread::Builder::new().name("chanter-tokio".to_owned()).spawn(move || {
+        DRIVES.set(true);
         runtime.block_on(pending::<()>());
     })?;
     Ok(handle)
@@ -172,8 +193,8 @@ fn start() -> io::Result<Handle> {
 ///
 /// # Panics
 /// Polling resumes a panic of `future`. On a [fiber](crate::fiber), a poll of `future` that itself calls
-/// [`sync_blocking`](Event::sync_blocking) would leave the runtime in another order than others have entered it, and
-/// Tokio panics: `.await` there.
+/// [`sync_blocking`](Event::sync_blocking) panics there, before it waits: the fiber would be suspended, and leave the runtime
+/// entered for others. `.await` instead.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -215,6 +236,7 @@ impl<F: Future> Future for Entered<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: `handle` is not pinned, and `future` is not moved.
         let this = unsafe { self.get_unchecked_mut() };
+        let _bound = Bound::new();
         let _inside = this.handle.enter();
         // SAFETY: it is pinned with the whole, and dropped in place.
         unsafe { Pin::new_unchecked(&mut *this.future) }.poll(cx)
@@ -225,6 +247,7 @@ impl<F> Drop for Entered<F> {
     fn drop(&mut self) {
         // Where the OS thread itself is ending, nothing can be entered any more.
         let is_over = Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed());
+        let _bound = Bound::new();
         let _inside = (!is_over).then(|| self.handle.enter());
         // SAFETY: dropped here, once, in its place.
         unsafe { ManuallyDrop::drop(&mut self.future) };

@@ -9,7 +9,8 @@
 //! the message back; receives deliver what is buffered, then [`Closed`].
 //!
 //! **The one guarantee.** A send that commits has handed its message to the
-//! channel or to one receiver. If that receiver's synchronization is dropped
+//! channel or to one receiver. (Its sender sees that at its next poll, and, with
+//! [`Sender::send_from`], also if there is none.) If that receiver's synchronization is dropped
 //! before it takes the message, the message goes back to the head of the
 //! channel, before all others; until it is taken, nobody is told `Closed`. It is
 //! dropped only when no receiver is left.
@@ -36,6 +37,7 @@ mod recv;
 mod returned;
 mod rpc;
 mod send;
+mod send_from;
 mod spare;
 mod state;
 mod swap;

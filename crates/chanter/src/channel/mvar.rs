@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::DerefMut;
+use std::pin::Pin;
 
 use super::place::{Place, Queue, operation, try_now};
+use super::send_from::Giving;
 use crate::event::{Event, Wakes};
 use crate::sync::{Arc, Lock};
 
@@ -241,7 +243,8 @@ impl<T> MVar<T> {
     /// The event of putting a value.
     ///
     /// Commits when the variable is empty and nobody came first. Not chosen, or
-    /// dropped before the commit: `value` is dropped.
+    /// dropped before the commit: `value` is dropped. Where another library may drop
+    /// the future, [`put_from`](Self::put_from) tells whether it was put.
     pub fn put(&self, value: T) -> Put<T> {
         Put { place: self.clone(), note: Note(Kind::Put(Some(value))) }
     }
@@ -346,4 +349,18 @@ operation! {
 operation! {
     /// The event of replacing an [`MVar`]'s value; see [`MVar::swap`].
     Replace[T] at MVar<T>, yields T: |_, note| note.take()
+}
+
+// SAFETY: a put that commits takes the value out of its note, under the lock.
+unsafe impl<T> Giving<T> for Put<T> {
+    type Placed = ();
+
+    fn unsent(branch: Pin<&mut Self::Branch>) -> Option<T> {
+        match &mut branch.settled_note().0 {
+            Kind::Put(value) => value.take(),
+            _ => unreachable!("a put brings a value"),
+        }
+    }
+
+    fn placed((): (), _: &mut Option<T>) {}
 }

@@ -271,6 +271,12 @@ impl<O: Operation> PlaceBranch<O> {
         Offered::Linked
     }
 
+    /// The note of an operation that is settled: it is the owner's alone.
+    pub(super) fn settled_note(self: Pin<&mut Self>) -> &mut NoteOf<O> {
+        // SAFETY: nothing is moved. In no queue any more, the note is the owner's.
+        unsafe { self.get_unchecked_mut().slot.note() }
+    }
+
     /// Lost, or dropped.
     fn leave(&mut self, wakes: &mut Wakes) {
         if std::mem::replace(&mut self.settled, true) || !self.slot.offer.was_made() {

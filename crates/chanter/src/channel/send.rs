@@ -5,8 +5,9 @@ use std::pin::Pin;
 
 use super::asend::Reified;
 use super::core::Core;
-use super::error::{SendError, TrySendError};
+use super::error::{Closed, SendError, TrySendError};
 use super::handle::{Borrowed, Handle, Lent, Share, TX};
+use super::send_from::{Giving, put_back};
 use super::state::{End, Slot};
 use super::wait::Wait;
 use crate::deadlock::Waits;
@@ -35,7 +36,11 @@ impl<T> Sender<T> {
     /// room for it (bounded, mailbox). If the channel is closed, or no
     /// receiver is left, it commits to an error that gives `message` back.
     ///
-    /// Not chosen, or dropped before the commit: `message` is dropped unsent.
+    /// Not chosen, or dropped before the commit: `message` is dropped unsent. A
+    /// future of it that is dropped after the commit, and before the next poll, has
+    /// sent, and tells nobody: this happens in a `select!` or a time limit of another
+    /// library. [`send_from`](Sender::send_from) is for those, and for all who want
+    /// their message back.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -246,6 +251,21 @@ unsafe impl<T> BaseEvent for SendRef<'_, T> {
     }
     fn take_back(branch: Pin<&mut Self::Branch>) -> bool {
         branch.wait().take_back()
+    }
+}
+
+// SAFETY: settled, the slot is the owner's alone; a message that a partner has
+// taken is not in it.
+unsafe impl<T> Giving<T> for SendRef<'_, T> {
+    type Placed = Result<(), Closed>;
+
+    fn unsent(branch: Pin<&mut Self::Branch>) -> Option<T> {
+        // SAFETY: settled.
+        unsafe { branch.wait.take() }
+    }
+
+    fn placed(output: Self::Output, place: &mut Option<T>) -> Self::Placed {
+        put_back(output, place)
     }
 }
 

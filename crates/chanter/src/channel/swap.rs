@@ -3,10 +3,12 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::DerefMut;
+use std::pin::Pin;
 
-use super::error::{SendError, TrySendError};
+use super::error::{Closed, SendError, TrySendError};
 use super::meet::{Meet, meet};
 use super::place::{Place, Queue, Slot, operation, try_now};
+use super::send_from::{Giving, put_back};
 use crate::event::{Offer, Offered, Offering, Verdict, Wakes};
 use crate::sync::{Arc, Lock};
 
@@ -144,7 +146,8 @@ impl<A, B> Swap<A, B> {
     /// Not chosen, or dropped before the commit: `value` is dropped. Dropped
     /// after the commit, the exchange has happened: the other end has `value`,
     /// and what it gave for it is dropped. (No protocol could do better: of two
-    /// parties one learns of the commit last.)
+    /// parties one learns of the commit last.) [`swap_from`](Self::swap_from) tells
+    /// which of the two it was.
     pub fn swap(&self, value: A) -> Exchange<A, B> {
         Exchange { place: self.clone(), note: Note { give: Some(value), got: None } }
     }
@@ -272,4 +275,30 @@ impl<T> fmt::Debug for SwapChannel<T> {
 operation! {
     /// The event of an exchange between equals; see [`SwapChannel::swap`].
     Trade[T] at Swap<T, T>, yields T: |_, note| note.got.take().expect("never closed")
+}
+
+// SAFETY: an exchange that commits takes what is given out of its note, under the lock.
+unsafe impl<A, B> Giving<A> for Exchange<A, B> {
+    type Placed = Result<B, Closed>;
+
+    fn unsent(branch: Pin<&mut Self::Branch>) -> Option<A> {
+        branch.settled_note().give.take()
+    }
+
+    fn placed(output: Self::Output, place: &mut Option<A>) -> Self::Placed {
+        put_back(output, place)
+    }
+}
+
+// SAFETY: as for `Exchange`.
+unsafe impl<T> Giving<T> for Trade<T> {
+    type Placed = T;
+
+    fn unsent(branch: Pin<&mut Self::Branch>) -> Option<T> {
+        branch.settled_note().give.take()
+    }
+
+    fn placed(output: T, _: &mut Option<T>) -> T {
+        output
+    }
 }

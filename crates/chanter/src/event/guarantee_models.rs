@@ -19,7 +19,8 @@ use loom::thread;
 
 use super::{Event, Nack, always, choose_biased, never, with_nack};
 use crate::channel::{Receiver, Sender, bounded, channel, mailbox};
-use crate::sync::models::{Message, block_on, check, poll_once};
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::models::{Message, block_on, check, needs, poll_once};
 use crate::{Closed, IVar};
 
 /// A base event and its surroundings. All yield a number: that of their message,
@@ -81,6 +82,40 @@ fn send(pair: fn() -> (Sender<Message>, Receiver<Message>), full: bool) -> Row<i
                 assert!(left.is_none(), "a ghost waits");
             }
             drop(tx);
+        }),
+    }
+}
+
+/// A send from a place: the message is there, or has been received.
+fn send_from(
+    pair: fn() -> (Sender<Message>, Receiver<Message>),
+    full: bool,
+) -> Row<impl Event<Output = u32>> {
+    let (tx, rx) = pair();
+    if full {
+        tx.try_send(Message::new(2)).unwrap_or_else(|_| panic!("one fits"));
+    }
+    let far = rx.clone();
+    let tx = Box::into_raw(Box::new(tx));
+    let place = Box::into_raw(Box::new(Some(Message::new(1))));
+    // SAFETY: both are freed in `verify`, when the event has gone.
+    let event = unsafe { &*tx }.send_from(unsafe { &mut *place });
+    Row {
+        event: event.wrap(|sent| u32::from(sent.is_ok())),
+        partner: Box::new(
+            move |patient| {
+                if patient { block_on(far.recv()).is_ok() } else { far.try_recv().is_ok() }
+            },
+        ),
+        verify: Box::new(move |taken, received| {
+            // SAFETY: the event has gone.
+            let (_tx, place) = unsafe { (Box::from_raw(tx), Box::from_raw(place)) };
+            let left = rx.try_recv().ok().map(|message| message.number());
+            // Of a full channel the partner has received the other message.
+            let gone = if full { left == Some(1) } else { received };
+            assert_eq!(place.is_none(), gone, "lost, or doubled");
+            assert!(gone || taken.is_none(), "sent, and not received");
+            assert!(full || left.is_none(), "a ghost waits");
         }),
     }
 }
@@ -223,4 +258,41 @@ fn bounded_sends_end_in_every_way() {
 #[test]
 fn reads_end_in_every_way() {
     every_end(read);
+}
+
+/// INV-PLACED.
+#[test]
+fn sends_from_places_end_in_every_way() {
+    every_end(|| send_from(channel, false));
+}
+
+/// INV-PLACED.
+#[test]
+fn bounded_sends_from_places_end_in_every_way() {
+    every_end(|| send_from(|| bounded(1), true));
+}
+
+/// A send from a place that is dropped while its partner takes the message: what the
+/// partner did is seen under the lock, and nowhere else.
+fn a_place_is_left() {
+    let (tx, rx) = channel::<Message>();
+    let mut place = Some(Message::new(1));
+    let receiver = thread::spawn(move || rx.try_recv().ok().map(|message| message.number()));
+    let mut wait = Box::pin(tx.send_from(&mut place).sync());
+    let _ = poll_once(wait.as_mut());
+    drop(wait);
+    let returned = place.take().map(|message| message.number());
+    let received = receiver.join().unwrap();
+    assert_eq!(returned.is_some(), received.is_none(), "lost, or doubled");
+}
+
+#[test]
+fn a_place_is_left_in_every_way() {
+    check(a_place_is_left);
+}
+
+#[test]
+fn the_lock_is_needed_to_leave_a_place() {
+    needs("lock_acquire", Relaxed, a_place_is_left);
+    needs("lock_release", Relaxed, a_place_is_left);
 }

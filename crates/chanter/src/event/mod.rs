@@ -92,7 +92,9 @@ pub use sync::{Sync, Synchronization};
 pub use timeout::Timeout;
 pub use wrap::Wrap;
 
-pub(crate) use blocking::{block_on_thread, sync_blocking};
+#[cfg(feature = "tokio")]
+pub(crate) use blocking::{Bound, is_blocked};
+pub(crate) use blocking::{before_a_fiber_blocks, block_on_thread, sync_blocking};
 pub(crate) use branch::Branch;
 pub(crate) use countdown::Countdown;
 pub(crate) use offering::{Offered, Offering};
@@ -110,7 +112,8 @@ pub(crate) use wakes::Wakes;
 /// **Cancel safety.** Dropping a synchronization at any point loses nothing:
 /// if it had not committed, it never happened (nacks are enabled); if a
 /// partner had committed a message to it, the message goes back to the head
-/// of its channel.
+/// of its channel. A send that a partner had committed has happened:
+/// [`Sender::send_from`](crate::Sender::send_from) shows whether it has.
 ///
 /// # Safety
 ///

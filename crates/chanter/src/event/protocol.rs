@@ -46,6 +46,10 @@
 //! A partner that finds an offer lost unlinks it. Its owner may not be polled for long, and every
 //! later partner would look at the dead offer again.
 //!
+//! A partner commits sends and receives alike, whether or not their owner is polled again. A receive that
+//! is dropped gives its message back. A send that is dropped has happened; who has to know lends a place
+//! for the message: `channel/send_from.rs`, which also says why sends do not wait for their owner's poll.
+//!
 //! A *single* synchronization (one base event, no choice) needs no event
 //! state: being taken off the queue under its lock is the commit, so the
 //! partner goes from WAITING to DONE with a plain store.

@@ -23,6 +23,10 @@
 //!   the way of free permits, an alarm is set. When it rings, those who have
 //!   been called since before it was set are put *away*: the line goes on
 //!   without them. They come back, to the front, when they are polled.
+//! * INV-IDLE: an alarm may help somebody while one is called and has not answered, or if anything has changed since the
+//!   first in line was last found alive. If not, its ring finds the first alive once more, unless the thread to which the first
+//!   belongs has run meanwhile and does not poll it any more. So such an alarm keeps no machine from being stuck, once it has
+//!   rung and still says the same.
 //! * INV-BYPASS: the first in line sees at most `patience` permits come back
 //!   before newcomers are barred: until it leaves the line, only those who are
 //!   called take any.
@@ -37,7 +41,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::event::Wakes;
+use crate::sync::atomic::Ordering;
 use crate::sync::{Cell, UnsafeCell};
+use crate::time::MayHelp;
 
 /// How long the called may take to answer before others are called as well.
 pub(super) const ANSWER: Duration = Duration::from_millis(1);
@@ -138,6 +144,10 @@ pub(super) struct Line {
     /// How many are called in vain when the next alarm rings: the dead are
     /// found in a time that grows with the logarithm of their number.
     haste: usize,
+    /// The first has been called to see whether it is alive, and has answered; nothing has changed since.
+    proved: bool,
+    /// What follows from it for the alarm: INV-IDLE.
+    may_help: MayHelp,
 }
 
 /// It is alive: the next alarm that it fears gives it twice as long.
@@ -150,7 +160,7 @@ fn slow_down(waiter: &Waiter) {
 unsafe impl Send for Line {}
 
 impl Line {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new(may_help: MayHelp) -> Self {
         Self {
             head: None,
             next: None,
@@ -163,6 +173,8 @@ impl Line {
             alarm: 0,
             alarm_slowness: 0,
             haste: 0,
+            proved: false,
+            may_help,
         }
     }
 
@@ -198,6 +210,7 @@ impl Line {
         waiter.ticket.set(self.last);
         waiter.joined.set(true);
         self.last += 1;
+        self.proved = false;
         // SAFETY: the caller's contract.
         unsafe { self.link(waiter, waker, false) };
     }
@@ -216,6 +229,7 @@ impl Line {
                 self.haste = 0;
                 if waiter.probed.replace(false) {
                     slow_down(waiter);
+                    self.proved = true;
                 }
                 waiter.stage.set(Stage::Waiting);
                 // SAFETY: `next` is in the line.
@@ -228,6 +242,7 @@ impl Line {
                 slow_down(waiter);
                 waiter.probed.set(false);
                 self.first -= 1;
+                self.proved = false;
                 waiter.ticket.set(self.first);
                 // SAFETY: pinned, not linked, and its owner has it leave.
                 unsafe { self.link(waiter, waker, true) };
@@ -243,6 +258,7 @@ impl Line {
     /// The waiter has joined this line.
     pub(super) unsafe fn leave(&mut self, waiter: &Waiter) -> (bool, Option<Waker>) {
         waiter.joined.set(false);
+        self.proved = false;
         let stage = waiter.stage.replace(Stage::Out);
         if stage == Stage::Called {
             self.recall(waiter);
@@ -275,6 +291,7 @@ impl Line {
         if let Some(head) = self.head {
             // SAFETY: in the line.
             let head = unsafe { head.as_ref() };
+            self.proved = false;
             head.passes.set(head.passes.get().saturating_add(1));
             self.see_who_is_first();
         }
@@ -284,6 +301,7 @@ impl Line {
     /// somebody waits, and another is called or is in the way (INV-WATCH).
     #[must_use = "the queue sets it"]
     pub(super) fn watch(&mut self) -> Option<Duration> {
+        self.judge();
         let in_the_way = self.next != self.head || self.called > 0 || self.free > 0;
         if self.next.is_some() && self.has_several() && in_the_way { self.arm() } else { None }
     }
@@ -292,6 +310,12 @@ impl Line {
     #[must_use = "the queue sets it"]
     pub(super) fn watch_for_newcomers(&mut self) -> Option<Duration> {
         if self.barred { self.arm() } else { None }
+    }
+
+    /// INV-IDLE.
+    fn judge(&self) {
+        // ORDER: Relaxed: see `Timers::may_help`.
+        self.may_help.store(self.called > 0 || !self.proved, Ordering::Relaxed);
     }
 
     fn arm(&mut self) -> Option<Duration> {
@@ -327,6 +351,7 @@ impl Line {
             }
         }
         if missing > 0 {
+            self.proved = false;
             self.haste = self.haste.saturating_mul(2).max(missing);
             self.call(self.haste, wakes);
         } else if let Some(head) = self.head.filter(|_| self.next == self.head && self.free > 0) {

@@ -17,10 +17,10 @@ use std::time::Duration;
 use super::line::{Line, Waiter};
 use crate::deadlock::{Gauge, Gauged};
 use crate::event::Wakes;
-use crate::sync::atomic::AtomicPtr;
+use crate::sync::atomic::{AtomicBool, AtomicPtr};
 use crate::sync::{self, Guard, Lock, const_unless_loom, order};
 use crate::thread::body::contain;
-use crate::time::Alarm;
+use crate::time::{Alarm, MayHelp};
 
 /// Those who wait for one lock.
 pub(super) struct Queue {
@@ -29,6 +29,8 @@ pub(super) struct Queue {
     line: Lock<Line>,
     /// The alarm that is set.
     alarm: Lock<Option<Pin<Box<Alarm>>>>,
+    /// Whether its ring may help somebody: the line says so (INV-IDLE).
+    may_help: MayHelp,
 }
 
 impl fmt::Debug for Queue {
@@ -39,10 +41,12 @@ impl fmt::Debug for Queue {
 
 impl Queue {
     fn new() -> Arc<Self> {
+        let may_help = MayHelp::new(AtomicBool::new(true));
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
-            line: Lock::new(Line::new()),
+            line: Lock::new(Line::new(MayHelp::clone(&may_help))),
             alarm: Lock::new(None),
+            may_help,
         })
     }
 
@@ -63,9 +67,10 @@ impl Queue {
             && let Some(this) = self.this.upgrade()
         {
             let waker = Waker::from(this);
+            let may_help = MayHelp::clone(&self.may_help);
             // Set under the lock: if it rings at once, `tick` finds it here.
             let mut place = self.alarm.lock();
-            *place = Some(Alarm::set(duration, waker));
+            *place = Some(Alarm::set(duration, waker, may_help));
         }
     }
 

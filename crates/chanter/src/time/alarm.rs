@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::heap::{Place, TimerOffer};
+use super::heap::{MayHelp, Place, TimerOffer};
 use crate::event::Offering;
 use crate::event::protocol::Group;
 
@@ -23,12 +23,13 @@ unsafe impl Send for Alarm {}
 
 impl Alarm {
     /// Sets an alarm with the timers of the present driver, or of the keeper.
-    /// `waker` is none of a thread's.
-    pub(crate) fn set(duration: Duration, waker: Waker) -> Pin<Box<Self>> {
+    /// `waker` is none of a thread's. `may_help`: whether the ring may help somebody,
+    /// which may change until it rings.
+    pub(crate) fn set(duration: Duration, waker: Waker, may_help: MayHelp) -> Pin<Box<Self>> {
         let due = super::now().checked_add(duration);
         let alarm = Box::pin(Self {
             place: if due.is_some() { Place::here() } else { Place::None },
-            offer: TimerOffer::new(),
+            offer: TimerOffer::of_alarm(may_help),
             group: Group::new(),
             _pinned: PhantomPinned,
         });

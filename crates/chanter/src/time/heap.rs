@@ -17,7 +17,8 @@ use std::time::Instant;
 use super::keeper;
 use crate::event::protocol::Group;
 use crate::event::{Offering, Wakes};
-use crate::sync::{BiasedLock, aliased, const_unless_loom};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Arc, BiasedLock, aliased, const_unless_loom};
 use crate::vp::Vp;
 
 const OUT: usize = usize::MAX;
@@ -26,6 +27,8 @@ const OUT: usize = usize::MAX;
 pub(super) struct TimerOffer {
     /// Its index in the heap, or `OUT`: under the heap's lock.
     index: Cell<usize>,
+    /// Of an alarm: whether its ring may help somebody. `None`: a timer, which does.
+    may_help: Option<MayHelp>,
     _pinned: PhantomPinned,
 }
 
@@ -33,9 +36,18 @@ aliased!(TimerOffer);
 
 impl TimerOffer {
     pub(super) fn new() -> Self {
-        Self { index: Cell::new(OUT), _pinned: PhantomPinned }
+        Self { index: Cell::new(OUT), may_help: None, _pinned: PhantomPinned }
+    }
+
+    /// That of an alarm.
+    pub(super) fn of_alarm(may_help: MayHelp) -> Self {
+        Self { may_help: Some(may_help), ..Self::new() }
     }
 }
+
+/// Whether the ring of an alarm may help somebody who waits, as its owner sees it. The ring of another only looks whether
+/// those are alive who were alive at its last look: a machine where nothing else is left to happen is stuck.
+pub(crate) type MayHelp = Arc<AtomicBool>;
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -82,6 +94,19 @@ impl Timers {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.heap.lock().entries.is_empty()
+    }
+
+    /// Whether one of them may help a thread that waits. (All do, but for alarms that say that they do not.)
+    pub(crate) fn may_help(&self) -> bool {
+        // SAFETY: offers in the heap are alive.
+        let of = |entry: &Entry| unsafe { (*entry.offer).may_help.as_ref() };
+        // ORDER: Relaxed: who asks knows by other means that whoever wrote it has gone to sleep.
+        self.heap.lock().entries.iter().any(|entry| of(entry).is_none_or(|flag| flag.load(Ordering::Relaxed)))
+    }
+
+    /// When the last timer is due.
+    pub(crate) fn last_due(&self) -> Option<Instant> {
+        self.heap.lock().entries.iter().map(|entry| entry.due).max()
     }
 
     /// Whether somebody will come back to remove an offer.

@@ -45,7 +45,7 @@ pub(super) fn look_again() {
 /// How many OS threads keep the time, and have nothing to wake anybody for.
 pub(crate) fn idle_keepers() -> usize {
     let adopted = ADOPTED.lock().unwrap_or_else(|e| e.into_inner());
-    usize::from(START.is_completed() && TIMERS.is_empty() && adopted.is_empty())
+    usize::from(START.is_completed() && !TIMERS.may_help() && adopted.is_empty())
 }
 
 /// Fires what is due; returns when the next one is.

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 pub(crate) use alarm::Alarm;
-pub(crate) use heap::Timers;
+pub(crate) use heap::{MayHelp, Timers};
 use heap::{Place, TimerOffer};
 pub(crate) use keeper::{adopt, idle_keepers};
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::budget::OPERATIONS;
 use super::{SharedRef, Vp};
+use crate::event::before_a_fiber_blocks;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::thread::{burial, stack_local};
 
@@ -43,13 +44,16 @@ impl Wake for Nested {
 /// between. On a fiber's stack the fiber is suspended instead.
 ///
 /// # Panics
-/// If the stack is nearly used up by threads that are nested in this way.
+/// If the stack is nearly used up by threads that are nested in this way, or if the fiber is bound to what it is in the middle of.
 #[inline]
 pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
     let vp = Vp::current().expect("the caller drives a virtual processor");
     burial::before_a_wait();
     match vp.fibers.current() {
-        Some(fiber) => fiber.block(future),
+        Some(fiber) => {
+            before_a_fiber_blocks(fiber);
+            fiber.block(future)
+        }
         None => nest(vp, future),
     }
 }

@@ -17,13 +17,16 @@ use super::workers::Workers;
 use super::{Shared, SharedRef, Site, Vp, entered};
 use crate::channel::bounded;
 use crate::thread::body::contain;
-use crate::thread::{OUTSIDE, Thread, spawn_in};
+use crate::thread::{OUTSIDE, Thread, fiber, spawn_in};
 use crate::{JoinError, Machine};
 
 /// An OS thread that has had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
 /// OS threads for blocking calls, unless the builder says otherwise.
 pub(super) const BLOCKING_THREADS: usize = 64;
+
+/// The stack of a call on a simulated machine, in bytes: that of an OS thread.
+const SIMULATED_STACK: usize = 2 << 20;
 
 /// What is to be run, and where it was spawned.
 struct Call {
@@ -165,10 +168,6 @@ impl Shared {
         T: Send + 'static,
     {
         let site = Location::caller();
-        if self.vps[0].simulated.is_some() {
-            // One OS thread, for the sake of replay.
-            return spawn_in(self, None, async move { call() }, site);
-        }
         let (tx, rx) = bounded(1);
         let place = Place(Arc::new(Mutex::new(Some(call))));
         let theirs = Place(Arc::clone(&place.0));
@@ -226,7 +225,7 @@ impl<F> Drop for Place<F> {
 ///
 /// The call may use the machine: [`spawn`](crate::spawn), [`sync_blocking`](crate::Event::sync_blocking), and channels. The end of
 /// the machine waits for calls that have begun, for [as long as that may](crate::Builder::shutdown_timeout).
-/// On a simulated machine the call runs in the thread itself, in one step.
+/// On a simulated machine the call runs on a [fiber](crate::fiber): events that block in it are simulated as others are.
 ///
 /// # Panics
 /// Outside of a machine ([`Machine::spawn_blocking`] is for those). If the OS refuses the pool's first OS thread, the thread panics.
@@ -247,7 +246,14 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    entered().expect(OUTSIDE).spawn_blocking(call)
+    let shared = entered().expect(OUTSIDE);
+    if shared.vps[0].simulated.is_some() { as_fiber().spawn(call) } else { shared.spawn_blocking(call) }
+}
+
+/// How a call is spawned on a simulated machine, which has one OS thread, for the sake of replay: what blocks in it
+/// suspends it alone.
+fn as_fiber() -> fiber::Builder {
+    fiber::Builder::new().stack_size(SIMULATED_STACK)
 }
 
 impl Machine {
@@ -258,7 +264,12 @@ impl Machine {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.shared().spawn_blocking(call)
+        let shared = self.shared();
+        if shared.vps[0].simulated.is_some() {
+            as_fiber().spawn_in(self, call)
+        } else {
+            shared.spawn_blocking(call)
+        }
     }
 }
 

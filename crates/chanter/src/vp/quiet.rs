@@ -1,7 +1,9 @@
 //! Deadlock reports of a machine that is not simulated.
 //!
 //! A machine that was asked to report them is *quiet* when all its drivers
-//! sleep, its queues are empty, and no timer and no I/O could wake it. Then
+//! sleep, its queues are empty, and no timer and no I/O could wake it. (The alarm
+//! of a lock that only looks whether waiters are alive is no such timer. Before a
+//! report it rings once, and the machine is looked at again.) Then
 //! only another OS thread could: one that holds a handle, or a waker, and
 //! there is no telling which do. So a deadlock is reported only if there is no
 //! other OS thread in the process: each one that the OS lists drives a quiet
@@ -17,15 +19,23 @@ use std::time::Duration;
 
 use super::{Shared, Vp};
 use crate::deadlock::{Deadlock, ThreadState};
+use crate::event::Wakes;
 use crate::sync::atomic::Ordering;
+use crate::thread::body::contain;
 
 /// How long a quiet machine waits before it looks, and between looks.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Machines that were quiet at their last look.
-static QUIET: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+/// A machine that was quiet at its last look.
+struct Quiet {
+    machine: Weak<Shared>,
+    /// The alarms that help nobody have rung since it became quiet.
+    has_rung: bool,
+}
 
-fn quiet_machines() -> MutexGuard<'static, Vec<Weak<Shared>>> {
+static QUIET: Mutex<Vec<Quiet>> = Mutex::new(Vec::new());
+
+fn quiet_machines() -> MutexGuard<'static, Vec<Quiet>> {
     QUIET.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -34,12 +44,27 @@ impl Shared {
     /// `risen`: how many of its drivers are awake to ask.
     fn is_quiet(&self, risen: usize) -> bool {
         let idle = |vp: &Vp| {
-            vp.inbox.is_empty() && vp.gives() == 0 && vp.timers.is_empty() && !vp.reactor.has_sources()
+            vp.inbox.is_empty() && vp.gives() == 0 && !vp.timers.may_help() && !vp.reactor.has_sources()
         };
         // ORDER: SeqCst, as where sleepers count themselves.
         self.pump.get().is_none()
             && self.awake.load(Ordering::SeqCst) == risen as isize
             && self.vps.iter().all(|vp| idle(vp))
+    }
+
+    /// Rings the alarms of a quiet machine, which help nobody: whoever waits for a lock shows that it is alive. False: there
+    /// are none.
+    fn ring_alarms(&self) -> bool {
+        let mut any = false;
+        let mut wakes = Wakes::new();
+        for vp in &self.vps {
+            if let Some(due) = vp.timers.last_due() {
+                any = true;
+                vp.timers.fire(due, &mut wakes);
+            }
+        }
+        contain(|| wakes.queue());
+        any
     }
 
     /// The OS threads that drive it, and those that wait for blocking calls.
@@ -69,18 +94,27 @@ impl Vp {
         }
         let machine = self.machine();
         let is_quiet = machine.is_quiet(1) && !self.has_soon();
-        let was_quiet = {
+        let before = {
             let mut quiet = quiet_machines();
-            let before = quiet.len();
-            quiet.retain(|other| other.strong_count() > 0 && !Weak::ptr_eq(other, &machine.this));
-            let was_quiet = quiet.len() < before;
+            quiet.retain(|other| other.machine.strong_count() > 0);
+            let place = quiet.iter().position(|other| Weak::ptr_eq(&other.machine, &machine.this));
+            let before = place.map(|place| quiet.swap_remove(place));
             if is_quiet {
-                quiet.push(machine.this.clone());
+                let has_rung = before.as_ref().is_some_and(|before| before.has_rung);
+                quiet.push(Quiet { machine: machine.this.clone(), has_rung });
             }
-            was_quiet && is_quiet
+            before.filter(|_| is_quiet)
         };
-        if !was_quiet || !is_alone(machine) {
+        let Some(before) = before else { return };
+        if !is_alone(machine) {
             return;
+        }
+        if !before.has_rung {
+            let is_this = |other: &&mut Quiet| Weak::ptr_eq(&other.machine, &machine.this);
+            quiet_machines().iter_mut().find(is_this).expect("it is quiet").has_rung = true;
+            if machine.ring_alarms() {
+                return;
+            }
         }
         let snapshot = self.snapshot(false);
         let threads = snapshot.threads;
@@ -97,7 +131,7 @@ impl Vp {
 /// The driver is about to leave, still awake: it is nobody's sleeper any more.
 pub(super) fn forget(machine: &Shared) {
     if machine.reports_deadlocks {
-        quiet_machines().retain(|other| !Weak::ptr_eq(other, &machine.this));
+        quiet_machines().retain(|other| !Weak::ptr_eq(&other.machine, &machine.this));
     }
 }
 
@@ -105,7 +139,7 @@ pub(super) fn forget(machine: &Shared) {
 fn is_alone(machine: &Shared) -> bool {
     let Some(threads) = os_threads(machine.is_in_test) else { return false };
     // Policies are asked below, and machines may go: not under the lock.
-    let others: Vec<_> = quiet_machines().iter().filter_map(Weak::upgrade).collect();
+    let others: Vec<_> = quiet_machines().iter().filter_map(|other| other.machine.upgrade()).collect();
     let known: usize = others
         .iter()
         .filter(|other| std::ptr::eq(&***other, machine) || other.is_quiet(0))

@@ -408,3 +408,135 @@ pub(crate) fn accept(kit: &Kit) -> Row<impl Event<Output = Accepted> + Send + us
     };
     Row::new(move || events.accept(), serve, verify)
 }
+
+/// The places that events gave from. Their owner has dropped all of them when it looks.
+#[derive(Clone, Default)]
+struct Places(std::rc::Rc<std::cell::RefCell<Vec<*mut Option<Message>>>>);
+
+impl Places {
+    /// A new place, which lives until `returned`.
+    fn lend(&self, message: Message) -> &'static mut Option<Message> {
+        let place = Box::into_raw(Box::new(Some(message)));
+        self.0.borrow_mut().push(place);
+        // SAFETY: freed in `returned` only.
+        unsafe { &mut *place }
+    }
+
+    /// How many have their message, and how many there were.
+    fn returned(&self) -> (usize, usize) {
+        let places = self.0.take();
+        // SAFETY: made in `lend`; the events that borrowed them are gone.
+        let full = places.iter().filter(|place| unsafe { Box::from_raw(**place) }.is_some());
+        (full.count(), places.len())
+    }
+}
+
+/// What is lent for as long as the process lives.
+fn leak<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+type SentFrom = Result<(), Closed>;
+
+/// Sends from a place: each message is with its receiver or in its place, and the sender
+/// who was dropped sees which.
+pub(crate) fn send_from_rendezvous(kit: &Kit) -> Row<impl Event<Output = SentFrom> + Send + use<>> {
+    let (tx, rx) = channel();
+    let tx = leak(tx);
+    let partner = Partner::new();
+    let (theirs, after, kit, places) = (partner.clone(), rx.clone(), kit.clone(), Places::default());
+    let lent = places.clone();
+    let serve = move || theirs.borrow_mut().begin(rx.recv());
+    let verify = move |taken: Option<SentFrom>, facts: Facts| {
+        let received = usize::from(matches!(partner.borrow_mut().ended(), Some(Ok(_))));
+        let (returned, all) = places.returned();
+        assert_eq!(returned + received, all, "lost, or doubled");
+        assert!(taken.is_none() || received == 1, "sent, and not received");
+        assert!(received == 0 || taken.is_some() || facts.waited, "received, and never sent");
+        assert!(after.try_recv().is_err(), "doubled");
+    };
+    Row::new(move || tx.send_from(lent.lend(kit.message())), serve, verify).used_up()
+}
+
+/// The buffer is full; to serve is to receive the first.
+pub(crate) fn send_from_bounded(kit: &Kit) -> Row<impl Event<Output = SentFrom> + Send + use<>> {
+    let (tx, rx) = bounded(1);
+    let tx = leak(tx);
+    tx.try_send(kit.message()).unwrap();
+    let (kit, messages, places) = (kit.clone(), rx.clone(), Places::default());
+    let lent = places.clone();
+    let verify = move |taken: Option<SentFrom>, facts: Facts| {
+        let received = std::iter::from_fn(|| rx.try_recv().ok()).filter(|got| got.id() > 0).count();
+        let (returned, all) = places.returned();
+        assert_eq!(returned + received, all, "lost, or doubled");
+        assert!(received >= usize::from(taken.is_some()), "sent, and lost");
+        assert!(facts.served || received == 0, "sent without room");
+    };
+    let serve = move || assert_eq!(messages.try_recv().unwrap().id(), 0);
+    Row::new(move || tx.send_from(lent.lend(kit.message())), serve, verify).used_up()
+}
+
+/// To a channel that closes: the message is in its place.
+pub(crate) fn send_from_to_closed(kit: &Kit) -> Row<impl Event<Output = SentFrom> + Send + use<>> {
+    let (tx, rx) = channel();
+    let tx = leak(tx);
+    let (kit, mut rx, places) = (kit.clone(), Some(rx), Places::default());
+    let lent = places.clone();
+    let verify = move |taken: Option<SentFrom>, _| {
+        assert!(taken.is_none_or(|sent| sent == Err(Closed)));
+        let (returned, all) = places.returned();
+        assert_eq!(returned, all, "lost");
+    };
+    Row::new(move || tx.send_from(lent.lend(kit.message())), move || drop(rx.take()), verify)
+}
+
+pub(crate) fn mvar_put_from(kit: &Kit) -> Row<impl Event<Output = ()> + Send + use<>> {
+    let place = leak(MVar::new(kit.message()));
+    let (kit, places) = (kit.clone(), Places::default());
+    let lent = places.clone();
+    let verify = move |taken: Option<()>, facts: Facts| {
+        let put = std::iter::from_fn(|| place.try_take()).filter(|got| got.id() > 0).count();
+        let (returned, all) = places.returned();
+        assert_eq!(returned + put, all, "lost, or doubled");
+        assert!(put >= usize::from(taken.is_some()), "put, and lost");
+        assert!(facts.served || put == 0, "put into what is full");
+    };
+    let serve = move || assert_eq!(place.try_take().unwrap().id(), 0);
+    Row::new(move || place.put_from(lent.lend(kit.message())), serve, verify).used_up()
+}
+
+/// What the other end gave is the exception; what was given is in one place.
+pub(crate) fn swap_from(kit: &Kit) -> Row<impl Event<Output = Result<Message, Closed>> + Send + use<>> {
+    let (left, right) = swap();
+    let left = leak(left);
+    let partner = Partner::new();
+    let (theirs, other, kit, places) = (partner.clone(), kit.clone(), kit.clone(), Places::default());
+    let lent = places.clone();
+    let serve = move || theirs.borrow_mut().begin(right.swap(other.message()));
+    let verify = move |taken: Option<Result<Message, Closed>>, facts: Facts| {
+        let given = usize::from(matches!(partner.borrow_mut().ended(), Some(Ok(_))));
+        let (returned, all) = places.returned();
+        assert_eq!(returned + given, all, "lost, or doubled");
+        assert!(taken.is_none() || given == 1, "half an exchange");
+        assert!(given == 0 || taken.is_some() || facts.waited, "half an exchange");
+        partner.borrow_mut().cancel();
+    };
+    Row::new(move || left.swap_from(lent.lend(kit.message())), serve, verify).used_up()
+}
+
+pub(crate) fn swap_channel_from(kit: &Kit) -> Row<impl Event<Output = Message> + Send + use<>> {
+    let place = leak(SwapChannel::new());
+    let partner = Partner::new();
+    let (theirs, other, kit, places) = (partner.clone(), kit.clone(), kit.clone(), Places::default());
+    let lent = places.clone();
+    let serve = move || theirs.borrow_mut().begin(place.swap(other.message()));
+    let verify = move |taken: Option<Message>, facts: Facts| {
+        let given = usize::from(partner.borrow_mut().ended().is_some());
+        let (returned, all) = places.returned();
+        assert_eq!(returned + given, all, "lost, or doubled");
+        assert!(taken.is_none() || given == 1, "half an exchange");
+        assert!(given == 0 || taken.is_some() || facts.waited, "half an exchange");
+        partner.borrow_mut().cancel();
+    };
+    Row::new(move || place.swap_from(lent.lend(kit.message())), serve, verify).meets()
+}

@@ -188,6 +188,11 @@ impl<T> Partner<T> {
         }
     }
 
+    /// It gives up, if it still waits.
+    pub(crate) fn cancel(&mut self) {
+        self.wait = None;
+    }
+
     /// What it has got, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<T> {
         self.tend();

@@ -139,6 +139,8 @@ pub(crate) struct Simulated {
     has_timer: Cell<bool>,
     /// How many choices have been made.
     choices: Cell<u64>,
+    /// Alarms that help nobody have rung since an operation has begun: see [`last_look`](Self::last_look).
+    has_rung: Cell<bool>,
 }
 
 impl fmt::Debug for Simulated {
@@ -203,6 +205,7 @@ impl Simulated {
             numbers: RefCell::default(),
             has_timer: Cell::new(false),
             choices: Cell::new(0),
+            has_rung: Cell::new(false),
         }
     }
 
@@ -269,7 +272,8 @@ impl Simulated {
         let point = |nested| {
             let thread = vp.running_tag().unwrap_or(0);
             self.ask(true, |simulation| {
-                let has_timer = !vp.timers.is_empty();
+                self.has_rung.set(false);
+                let has_timer = vp.timers.may_help();
                 if self.has_timer.replace(has_timer) != has_timer {
                     simulation.has_timer(has_timer);
                 }
@@ -300,7 +304,7 @@ impl Simulated {
     /// will ever run again.
     fn step(&self, vp: &Vp) -> bool {
         vp.drain_inbox();
-        let is_early = !vp.timers.is_empty() && self.ask(false, |simulation| simulation.jumps());
+        let is_early = vp.timers.may_help() && self.ask(false, |simulation| simulation.jumps());
         if is_early {
             return self.jump(vp, true);
         }
@@ -323,7 +327,26 @@ impl Simulated {
     }
 
     fn jump(&self, vp: &Vp, is_early: bool) -> bool {
+        if !vp.timers.may_help() {
+            return self.last_look(vp);
+        }
+        self.has_rung.set(false);
         let Some(due) = vp.timers.next_due() else { return false };
+        self.jump_to(vp, due, is_early);
+        true
+    }
+
+    /// Nothing is left but alarms that help nobody: they ring once, since a thread may have turned away from what it waited
+    /// for. If that changes nothing, nothing will.
+    fn last_look(&self, vp: &Vp) -> bool {
+        let last = vp.timers.last_due().filter(|_| !self.has_rung.replace(true));
+        if let Some(due) = last {
+            self.jump_to(vp, due, false);
+        }
+        last.is_some()
+    }
+
+    fn jump_to(&self, vp: &Vp, due: Instant, is_early: bool) {
         let by = due.saturating_duration_since(self.now.get());
         self.note(|| Note::Jumped { by, is_early });
         self.now.set(due.max(self.now.get()));
@@ -332,7 +355,6 @@ impl Simulated {
         let outer = vp.cause.replace(Cause::Timer);
         contain(|| wakes.queue());
         vp.cause.set(outer);
-        true
     }
 
     /// A thread blocks its processor, and waits to be woken.
@@ -366,6 +388,7 @@ impl Simulated {
         self.numbers.replace(Numbers::default());
         self.choices.set(0);
         self.has_timer.set(false);
+        self.has_rung.set(false);
         if self.has_failed.replace(false) {
             vp.put_in_force_again(Box::new(SimulatedPolicy(Arc::clone(&self.simulation))));
         }
