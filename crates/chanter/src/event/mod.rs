@@ -92,7 +92,7 @@ pub use sync::{Sync, Synchronization};
 pub use timeout::Timeout;
 pub use wrap::Wrap;
 
-pub(crate) use blocking::{block_on_thread, sync_blocking};
+pub(crate) use blocking::block_on_thread;
 pub(crate) use branch::Branch;
 pub(crate) use countdown::Countdown;
 pub(crate) use offering::{Offered, Offering};

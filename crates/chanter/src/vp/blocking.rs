@@ -69,7 +69,7 @@ impl Vp {
                     self.budget.set(OPERATIONS);
                     self.end_one_seized() || {
                         let _polls = self.begin_polls();
-                        self.dispatch()
+                        self.forks.outside(|| self.dispatch())
                     }
                 };
                 turns = turns.wrapping_add(1);
@@ -119,11 +119,13 @@ fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
         }
         // ORDER: Acquire pairs with the waker.
         while !nested.woken.swap(false, Ordering::Acquire) {
-            if vp.machine().has_crews() {
-                vp.take_nested_shifts(&|| nested.woken.load(Ordering::Relaxed));
-            } else if !vp.dispatch() {
-                vp.rest(&|| nested.woken.load(Ordering::Relaxed));
-            }
+            vp.forks.outside(|| {
+                if vp.machine().has_crews() {
+                    vp.take_nested_shifts(&|| nested.woken.load(Ordering::Relaxed));
+                } else if !vp.dispatch() {
+                    vp.rest(&|| nested.woken.load(Ordering::Relaxed));
+                }
+            });
         }
     }
 }

@@ -62,8 +62,6 @@ pub(crate) struct Shared {
     /// How many cores the process has.
     pub(super) cores: u64,
     /// Crews that are driven and not asleep.
-    /// (For a moment fewer than none, when one that waits for a part of its
-    /// computation is handed over.)
     pub(super) awake: AtomicIsize,
     /// Virtual processors that look for threads of others.
     pub(super) searching: AtomicUsize,

@@ -89,7 +89,6 @@ pub(crate) use replace::Replacement;
 use sleep::{Sleeper, Wake};
 use soon::Soon;
 pub(crate) use soon::Turn;
-pub(crate) use stack::pointer as stack_pointer;
 use theft::Thefts;
 
 /// Attaches may nest this deep.

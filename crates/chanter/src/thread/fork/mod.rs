@@ -22,7 +22,7 @@ use std::mem::ManuallyDrop;
 
 use self::job::StackJob;
 pub(crate) use job::{Forks, steal as steal_job};
-pub(crate) use lineage::Shares;
+pub(crate) use lineage::{Lineage, Shares};
 
 use crate::vp::Vp;
 
