@@ -384,11 +384,16 @@ fn one_polled_outside_of_the_machine_has_one() {
 struct Slow(&'static str, Arc<Mutex<[usize; 2]>>);
 
 impl Slow {
-    fn blocks<S: Subscriber + for<'a> LookupSpan<'a>>(&self, id: &Id, context: &Context<'_, S>, which: usize) {
+    fn blocks<S: Subscriber + for<'a> LookupSpan<'a>>(
+        &self,
+        id: &Id,
+        context: &Context<'_, S>,
+        which: usize,
+    ) {
         let is_that = context.span(id).is_some_and(|span| {
-            span.extensions().get::<Fields>().is_some_and(|fields| {
-                fields.get("name").is_some_and(|name| name.trim_matches('"') == self.0)
-            })
+            span.extensions()
+                .get::<Fields>()
+                .is_some_and(|fields| fields.get("name").is_some_and(|name| name.trim_matches('"') == self.0))
         });
         if is_that {
             self.1.lock().unwrap()[which] += 1;

@@ -5,6 +5,15 @@
 //! reaped whether or not anybody waits for it: on Linux by a thread that waits
 //! for its descriptor, elsewhere, and outside of a machine, by an OS thread of
 //! its own.
+//!
+//! # Forks
+//!
+//! A child of the `fork` of the C library has one OS thread. All others have stayed in the parent: those that drive machines,
+//! keep the time and hear signals. A child that calls `exec` needs none of them. One that goes on as it is must not use
+//! what was started before the fork. It is told so: [`Machine::block_on`](crate::Machine::block_on) and
+//! [`after`](crate::after) on OS threads panic, [`signal::listen`](crate::signal::listen) is an error, and the drop of a machine
+//! waits for nobody. Channels between the child's own OS threads work.
+//! (What this module spawns is not concerned: it calls `exec`.)
 
 mod reaper;
 mod stdio;

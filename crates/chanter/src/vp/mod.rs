@@ -90,6 +90,7 @@ use sleep::{Sleeper, Wake};
 use soon::Soon;
 pub(crate) use soon::Turn;
 use theft::Thefts;
+pub(crate) use workers::never_wait_for_machines;
 
 /// Attaches may nest this deep.
 pub(crate) const DEPTH: u32 = 24;
