@@ -637,3 +637,94 @@ fn who_waits_for_a_half_that_blocks_is_handed_over() {
         fiber.await.unwrap();
     });
 }
+
+/// Forks in each of its calls, and at its end.
+struct Forking(chanter::policy::Fifo);
+
+impl Forking {
+    /// Mostly somebody takes the second half, and it lasts for longer.
+    fn fork() {
+        let begun = AtomicBool::new(false);
+        let end = Instant::now() + Duration::from_micros(100);
+        fork_join(
+            || {
+                while !begun.load(Ordering::SeqCst) && Instant::now() < end {
+                    std::hint::spin_loop();
+                }
+            },
+            || {
+                begun.store(true, Ordering::SeqCst);
+                tree(4, &|_| ())
+            },
+        );
+    }
+}
+
+impl Drop for Forking {
+    fn drop(&mut self) {
+        Self::fork();
+    }
+}
+
+impl chanter::policy::Policy for Forking {
+    fn enqueue(
+        &self,
+        thread: chanter::policy::Ready,
+        reason: chanter::policy::Reason,
+    ) -> Option<chanter::policy::Ready> {
+        Self::fork();
+        self.0.enqueue(thread, reason)
+    }
+    fn next(&self) -> Option<chanter::policy::Ready> {
+        Self::fork();
+        self.0.next()
+    }
+    fn withdraw(&self, id: u64) -> Option<chanter::policy::Ready> {
+        Self::fork();
+        self.0.withdraw(id)
+    }
+    fn give(&self, thief: &dyn chanter::policy::Policy) -> Option<chanter::policy::Ready> {
+        Self::fork();
+        self.0.give(thief)
+    }
+    fn need_thread(&self, others: chanter::policy::Others<'_>) -> Option<chanter::policy::Ready> {
+        Self::fork();
+        others.ask_in_random_order()
+    }
+    fn idle(&self) {
+        Self::fork();
+    }
+    fn drain(&self) -> Option<chanter::policy::Ready> {
+        Self::fork();
+        self.0.drain()
+    }
+}
+
+#[test]
+fn a_machine_ends_whose_policies_fork() {
+    watchdog!(20);
+    for round in 0..if cfg!(miri) { 1 } else { 60 } {
+        let vps = 1 + round % 4;
+        let machine = Machine::builder()
+            .vps(vps)
+            .policy(|_| Box::new(Forking(chanter::policy::Fifo::new())))
+            .build()
+            .unwrap();
+        let left: Vec<_> = (0..8).map(|_| machine.spawn(never::<()>())).collect();
+        machine.block_on(async {
+            let threads: Vec<_> = (0..8).map(|n| spawn(async move { (yield_now().await, fib(n)).1 })).collect();
+            for (n, thread) in (0..).zip(threads) {
+                assert_eq!(thread.await.unwrap(), fib(n));
+            }
+            if round % 2 == 0 {
+                // Some are queued when it ends.
+                (0..8).for_each(|_| drop(spawn(async { yield_now().await })));
+            }
+        });
+        if round % 3 == 0 {
+            let moved = left;
+            drop(machine.spawn(async move { drop(moved) }));
+        }
+        drop(machine);
+    }
+}
