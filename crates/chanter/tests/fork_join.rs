@@ -691,6 +691,14 @@ impl chanter::policy::Policy for Forking {
         Self::fork();
         others.ask_in_random_order()
     }
+    fn waiting(&self) -> usize {
+        Self::fork();
+        0
+    }
+    fn place(&self, _vps: usize) -> Option<usize> {
+        Self::fork();
+        None
+    }
     fn idle(&self) {
         Self::fork();
     }
@@ -700,19 +708,24 @@ impl chanter::policy::Policy for Forking {
     }
 }
 
+/// One that forks while the machine is still being made had two OS threads drive a virtual processor, and the machine
+/// never ended.
 #[test]
 fn a_machine_ends_whose_policies_fork() {
     watchdog!(20);
-    for round in 0..if cfg!(miri) { 1 } else { 60 } {
+    for round in 0..if cfg!(miri) { 1 } else { 40 } {
         let vps = 1 + round % 4;
+        let workers = if round % 5 == 0 { 1 } else { vps };
         let machine = Machine::builder()
             .vps(vps)
+            .workers(workers)
             .policy(|_| Box::new(Forking(chanter::policy::Fifo::new())))
             .build()
             .unwrap();
         let left: Vec<_> = (0..8).map(|_| machine.spawn(never::<()>())).collect();
         machine.block_on(async {
-            let threads: Vec<_> = (0..8).map(|n| spawn(async move { (yield_now().await, fib(n)).1 })).collect();
+            let threads: Vec<_> =
+                (0..8).map(|n| spawn(async move { (yield_now().await, fib(n)).1 })).collect();
             for (n, thread) in (0..).zip(threads) {
                 assert_eq!(thread.await.unwrap(), fib(n));
             }

@@ -223,9 +223,10 @@ impl Machine {
         }
         let machine = Self { shared };
         for vp in machine.shared.vps.iter().take(crews).skip(1) {
-            let occupied = vp.sleeper.occupy();
-            debug_assert!(occupied, "nobody else knows it yet");
-            machine.shared.try_start_worker(vp)?;
+            // Unless one that drives already, and whose policy has forked or spawned, has started its worker.
+            if vp.sleeper.occupy() {
+                machine.shared.try_start_worker(vp)?;
+            }
         }
         dump::register(&machine.shared);
         Ok(machine)
@@ -784,22 +785,23 @@ impl Shared {
                 drop(claimed);
             }
         }
-        if left && !any && is_alone {
+        if left && !any {
             // Somebody has their tokens: a waker elsewhere, a policy, or whoever got them from it.
-            // SAFETY: no driver is left, and this OS thread polls nothing.
-            unsafe { self.seize_threads() };
+            // SAFETY: no driver is left, and this OS thread polls nothing. Nobody else makes threads: beside calls, those
+            // that are made outside are left alone.
+            unsafe { self.seize_threads(is_alone) };
             while self.vps[0].end_one_seized() {}
         }
         left
     }
 
     /// Takes all threads that have not ended from their tokens, for virtual processor 0 to end
-    /// them; whether there were any that had not.
+    /// them; whether there were any that had not. `outside`: those too that were spawned from outside.
     ///
     /// # Safety
     /// No driver is left but the caller, who polls nothing. (Who ends a thread elsewhere, since
     /// it dropped its token, is let alone.)
-    pub(super) unsafe fn seize_threads(&self) -> bool {
+    pub(super) unsafe fn seize_threads(&self, outside: bool) -> bool {
         let (mut seized, mut left) = (Vec::new(), false);
         let mut seize = |frame| {
             left = true;
@@ -808,8 +810,10 @@ impl Shared {
         };
         // SAFETY: nobody else uses the arenas, but the one behind the lock.
         self.each_vp(&mut |vp| unsafe { vp.arena.each_not_ended(&mut seize) });
-        // SAFETY: we hold the lock.
-        self.with_arena(|arena| unsafe { arena.each_not_ended(&mut seize) });
+        if outside {
+            // SAFETY: we hold the lock.
+            self.with_arena(|arena| unsafe { arena.each_not_ended(&mut seize) });
+        }
         // SAFETY: the driver's, who is the caller; the borrow ends here.
         unsafe { &mut *self.vps[0].seized.get() }.extend(seized);
         left
