@@ -38,6 +38,9 @@ use crate::vp::Vp;
 /// lock meanwhile which unrelated threads want. It keeps its OS thread; if it waits
 /// for long, its virtual processor is handed over, as with any long turn.
 ///
+/// The halves may block. Then the rules of [`sync_blocking`](crate::Event::sync_blocking) hold for the stack that the half runs on: a fiber is
+/// suspended; elsewhere other threads run above it, which are no parts of it. Those may be unrelated.
+///
 /// Outside of a machine, and on a simulated one, `a` and `b` run one after the
 /// other.
 ///
