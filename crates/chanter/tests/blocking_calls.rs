@@ -264,7 +264,7 @@ fn an_idle_os_thread_is_counted_on_for_one_call() {
             let calls: Vec<_> = (0..calls)
                 .map(|_| {
                     let all = all.clone();
-                    machine.spawn_blocking(move || drop(all.wait()))
+                    machine.spawn_blocking(move || all.wait().is_leader())
                 })
                 .collect();
             for call in calls {
@@ -407,12 +407,10 @@ fn a_call_that_uses_a_machine_that_ends_gets_an_answer() {
             never::<()>().await;
         });
         // Set on a virtual processor, and awaited elsewhere.
-        let moved = machine.block_on(async {
-            let mut timer = Box::pin(after(Duration::from_millis(100)).sync());
-            assert!(
-                std::future::poll_fn(|cx| std::task::Poll::Ready(timer.as_mut().poll(cx))).await.is_pending()
-            );
-            timer
+        let mut moved = Box::pin(after(Duration::from_millis(100)).sync());
+        machine.block_on(async {
+            let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(moved.as_mut().poll(cx)));
+            assert!(polled.await.is_pending());
         });
         let ((begin, begun), (close, closes)) = (mpsc::channel(), mpsc::channel::<()>());
         let (end, ended) = mpsc::channel();
