@@ -4,6 +4,9 @@
 //! heard on every machine and executor, and on OS threads. From the first time that somebody listens for a signal,
 //! and for as long as the process lives, its default action is not taken.
 //!
+//! A child of `fork` that does not `exec` has no such OS thread: there [`listen`] is an error, and [`Signal::recv`] panics. (What is
+//! sent to the child may be heard in the parent, since both have the pipe that signals are passed on through.)
+//!
 //! ```no_run
 //! use chanter::prelude::*;
 //! use chanter::signal;
@@ -27,20 +30,29 @@ use signal_hook::iterator::{Handle, Signals};
 
 use crate::channel::{Receiver, Sender, bounded};
 use crate::event::Event;
+use crate::sync::Process;
+use crate::vp::never_wait_for_machines;
 
 /// Listens for one kind of signal. A clone shares what this one hears.
 #[derive(Clone)]
 pub struct Signal {
     number: i32,
     heard: Receiver<()>,
+    process: Process,
 }
+
+const GONE: &str = "the OS thread that hears signals has stayed in the process that this one was forked from";
 
 impl Signal {
     /// The event that the signal was raised since this listener was made, or
     /// since it last committed. Signals that are raised meanwhile count as one.
     ///
     /// Not chosen, or dropped: it is still to be heard.
+    ///
+    /// # Panics
+    /// In a [forked](crate::process#forks) child of the process in which the listener was made.
     pub fn recv(&self) -> impl Event<Output = ()> + Clone + Send + use<> {
+        assert!(!self.process.is_parent(), "{GONE}");
         // The sending end is never dropped before this one.
         self.heard.recv().wrap(|_| ())
     }
@@ -101,7 +113,8 @@ named! {
 ///
 /// # Errors
 /// It cannot be handled (SIGKILL, SIGSTOP, SIGSEGV, SIGILL, SIGFPE), or the OS
-/// refuses.
+/// refuses. In a [forked](crate::process#forks) child of a process that has listened:
+/// [`Unsupported`](io::ErrorKind::Unsupported).
 pub fn listen(number: i32) -> io::Result<Signal> {
     if !(1..128).contains(&number) || FORBIDDEN.contains(&number) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "this signal cannot be handled"));
@@ -115,7 +128,7 @@ pub fn listen(number: i32) -> io::Result<Signal> {
         listeners.push((number, tx));
     }
     switchboard.signals.add_signal(number)?;
-    Ok(Signal { number, heard })
+    Ok(Signal { number, heard, process: switchboard.process })
 }
 
 /// Whether the process ignores the signal with this number. One that was started by `nohup`, say, has to go on
@@ -137,6 +150,7 @@ pub fn is_ignored(number: i32) -> io::Result<bool> {
 /// Listeners by signal.
 struct Switchboard {
     signals: Handle,
+    process: Process,
     listeners: Mutex<Vec<(i32, Sender<()>)>>,
 }
 
@@ -149,11 +163,16 @@ fn switchboard() -> io::Result<&'static Switchboard> {
     static STARTING: Mutex<()> = Mutex::new(());
     let _starting = lock(&STARTING);
     if let Some(switchboard) = SWITCHBOARD.get() {
+        if switchboard.process.is_parent() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, GONE));
+        }
         return Ok(switchboard);
     }
+    let process = Process::here();
     let mut signals = Signals::new::<_, i32>([])?;
     let handle = signals.handle();
     std::thread::Builder::new().name("chanter-signals".to_owned()).spawn(move || {
+        never_wait_for_machines();
         for number in signals.forever() {
             let Some(switchboard) = SWITCHBOARD.get() else { continue };
             let mut told = Vec::new();
@@ -170,6 +189,6 @@ fn switchboard() -> io::Result<&'static Switchboard> {
             }
         }
     })?;
-    let switchboard = Switchboard { signals: handle, listeners: Mutex::new(Vec::new()) };
+    let switchboard = Switchboard { signals: handle, process, listeners: Mutex::new(Vec::new()) };
     Ok(SWITCHBOARD.get_or_init(|| switchboard))
 }

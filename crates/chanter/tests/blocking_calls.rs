@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
@@ -205,4 +206,226 @@ fn block_in_place_borrows_and_passes_panics_on() {
         });
         assert_eq!(failed.await.unwrap_err().message(), Some("in place"));
     });
+}
+
+/// The end waits for a call, and has a limit: so it says that the call is still under way, and does not wait for ever.
+#[test]
+fn the_end_of_a_machine_waits_for_a_call_as_long_as_it_may() {
+    watchdog!();
+    let machine = machine(1);
+    let ((begin, begun), (go, waits)) = (mpsc::channel(), mpsc::channel::<()>());
+    let (end, ended) = mpsc::channel();
+    let call = machine.spawn_blocking(move || {
+        begin.send(()).unwrap();
+        waits.recv().unwrap();
+        end.send(()).unwrap();
+    });
+    begun.recv().unwrap();
+    assert!(!machine.shutdown_timeout(Duration::from_millis(20)), "a call is under way");
+    go.send(()).unwrap();
+    ended.recv().unwrap();
+    drop(call);
+}
+
+/// What a call has not done before the end of its machine returns, is not done when it has returned.
+#[test]
+fn a_machine_that_has_ended_has_no_call_under_way() {
+    watchdog!();
+    for _ in 0..20 {
+        let machine = machine(1);
+        let (begin, begun) = mpsc::channel();
+        let has_ended = Arc::new(AtomicUsize::new(0));
+        let flag = has_ended.clone();
+        let call = machine.spawn_blocking(move || {
+            begin.send(()).unwrap();
+            // Longer than the end of a machine takes that does not wait.
+            let until = std::time::Instant::now() + Duration::from_millis(20);
+            while std::time::Instant::now() < until {
+                assert_eq!(flag.load(Ordering::SeqCst), 0, "the machine has ended");
+                thread::sleep(Duration::from_millis(1));
+            }
+            flag.store(1, Ordering::SeqCst);
+        });
+        begun.recv().unwrap();
+        drop(machine);
+        assert_eq!(has_ended.swap(2, Ordering::SeqCst), 1, "it has not waited");
+        drop(call);
+    }
+}
+
+/// In each round one more OS thread of the pool is idle, and one more call waits for all others.
+#[test]
+fn an_idle_os_thread_is_counted_on_for_one_call() {
+    watchdog!();
+    for _ in 0..10 {
+        let machine = Machine::builder().vps(1).blocking_threads(16).build().unwrap();
+        for calls in 1..=8 {
+            let all = Arc::new(Barrier::new(calls));
+            let calls: Vec<_> = (0..calls)
+                .map(|_| {
+                    let all = all.clone();
+                    machine.spawn_blocking(move || all.wait().is_leader())
+                })
+                .collect();
+            for call in calls {
+                call.join().sync_blocking().unwrap();
+            }
+        }
+    }
+}
+
+/// The handle is the last one, and goes in a call of the machine's own: the machine ends later.
+#[test]
+fn the_last_handle_of_a_machine_may_be_dropped_in_one_of_its_calls() {
+    watchdog!();
+    for in_another in [false, true] {
+        let machine = Arc::new(machine(2));
+        let theirs = machine.clone();
+        let (go, waits) = mpsc::channel::<()>();
+        let (end, ended) = mpsc::channel();
+        let (tx, rx) = mailbox::<()>();
+        // It lives until the machine has ended.
+        machine.spawn(async move {
+            let _tx = tx;
+            never::<()>().await;
+        });
+        let call = machine.spawn_blocking(move || {
+            waits.recv().unwrap();
+            if in_another {
+                // On a virtual processor of another one.
+                alone(async { drop(theirs) });
+            } else {
+                drop(theirs);
+            }
+            end.send(()).unwrap();
+        });
+        drop(machine);
+        go.send(()).unwrap();
+        ended.recv().unwrap();
+        assert!(rx.recv().sync_blocking().is_err(), "it has ended");
+        drop(call);
+    }
+}
+
+/// As it may be in a thread that a call waits for.
+#[test]
+fn a_machine_that_is_shut_down_in_one_of_its_calls_waits_for_nothing() {
+    watchdog!();
+    let machine = machine(1);
+    let (give, given) = mpsc::channel::<Machine>();
+    let (end, ended) = mpsc::channel();
+    drop(machine.spawn_blocking(move || {
+        let machine = given.recv().unwrap();
+        end.send(machine.shutdown_timeout(Duration::from_secs(3600))).unwrap();
+    }));
+    give.send(machine).unwrap();
+    assert!(ended.recv().unwrap());
+}
+
+/// A call that is under way when the machine ends: whatever it asks the machine for, it gets an answer.
+#[test]
+fn a_call_that_uses_a_machine_that_ends_gets_an_answer() {
+    use std::io::{Read, Write};
+    watchdog!();
+    fn asks_for_everything(old: Receiver<u32>, moved: impl Future<Output = ()> + Send) {
+        assert!(old.recv().sync_blocking().is_err(), "who could send has ended");
+        let cancelled = |error: JoinError| assert!(error.is_cancelled(), "{error}");
+        cancelled(spawn(async {}).join().sync_blocking().unwrap_err());
+        cancelled(spawn_on(0, async {}).join().sync_blocking().unwrap_err());
+        cancelled(spawn_named("late", async {}).join().sync_blocking().unwrap_err());
+        cancelled(delay(async {}).join().sync_blocking().unwrap_err());
+        cancelled(spawn_blocking(|| ()).join().sync_blocking().unwrap_err());
+        if cfg!(not(miri)) {
+            cancelled(spawn_fiber(|| ()).join().sync_blocking().unwrap_err());
+            cancelled(spawn_fiber_on(0, || ()).join().sync_blocking().unwrap_err());
+        }
+        // Delayed, and never demanded.
+        drop(delay(async {}));
+        let waits = spawn(never::<()>());
+        drop(waits.cancel().sync_blocking());
+        drop(waits.suspend().sync_blocking());
+        cancelled(waits.join().sync_blocking().unwrap_err());
+        // A partner that is spawned, and never runs.
+        let (tx, rx) = channel::<u32>();
+        drop(spawn(tx.send(1)));
+        drop(tx);
+        assert!(rx.recv().sync_blocking().is_err());
+        let (tx, rx) = channel::<u32>();
+        spawn_parasite(async move { while rx.recv().await.is_ok() {} });
+        let _ = tx.send(1).sync_blocking();
+        assert!(
+            block_on_here(async { scope((), async |s, ()| s.spawn(async { 1 }).join().await).await })
+                .is_err()
+        );
+        assert!(scope_blocking(|s| s.spawn(async { 1 }).join().sync_blocking()).is_err());
+        assert_eq!(fork_join(|| 1, || 2), (1, 2));
+        assert_eq!(block_in_place(|| 3), 3);
+        chanter::fiber::yield_now();
+        after(Duration::from_millis(1)).sync_blocking();
+        // A timer that was set on a virtual processor.
+        block_on_here(moved);
+        let here = Machine::current().unwrap();
+        let _ = (here.stats(), here.threads(), here.vps());
+        let vp = here.vp(0).unwrap();
+        vp.set_policy(chanter::policy::Fifo::new()).wait().sync_blocking();
+        let _ = (vp.bind(0), vp.stats());
+        vp.unbind();
+        // I/O of a machine is its virtual processors'.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let peer = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            thread::sleep(Duration::from_millis(5));
+            stream.write_all(&[byte[0] + 1]).unwrap();
+        });
+        let stream = block_on_here(chanter::io::TcpStream::connect(address)).unwrap();
+        block_on_here(async {
+            assert_eq!(stream.try_write(&[6]).unwrap(), 1);
+            let mut byte = [0];
+            while let Err(error) = stream.try_read(&mut byte) {
+                assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+                stream.readable().await.unwrap();
+            }
+            assert_eq!(byte, [7]);
+        });
+        peer.join().unwrap();
+        let child = chanter::process::Command::new("true").spawn().unwrap();
+        assert!(child.exit().sync_blocking().unwrap().success());
+    }
+    /// Runs a future on this OS thread.
+    fn block_on_here<F: Future>(future: F) -> F::Output {
+        futures::executor::block_on(future)
+    }
+    for vps in [1, 2] {
+        let machine = machine(vps);
+        let (tx, old) = channel();
+        // It is blocked when the machine ends.
+        machine.spawn(async move {
+            let _tx = tx;
+            never::<()>().await;
+        });
+        // Set on a virtual processor, and awaited elsewhere.
+        let mut moved = Box::pin(after(Duration::from_millis(100)).sync());
+        machine.block_on(async {
+            let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(moved.as_mut().poll(cx)));
+            assert!(polled.await.is_pending());
+        });
+        let ((begin, begun), (close, closes)) = (mpsc::channel(), mpsc::channel::<()>());
+        let (end, ended) = mpsc::channel();
+        drop(machine.spawn_blocking(move || {
+            begin.send(()).unwrap();
+            closes.recv().unwrap();
+            asks_for_everything(old, moved);
+            end.send(()).unwrap();
+        }));
+        begun.recv().unwrap();
+        let closer = thread::spawn(move || {
+            close.send(()).unwrap();
+            drop(machine);
+        });
+        closer.join().unwrap();
+        ended.recv().expect("it has got all its answers");
+    }
 }

@@ -410,3 +410,334 @@ fn a_machine_that_ends_waits_for_what_forks() {
     drop(machine);
     assert!(done.load(Ordering::SeqCst), "its poll had begun");
 }
+
+/// Keeps every new thread that comes to it until it may let them run: a demand takes them.
+struct Reluctant(chanter::policy::Fifo, Arc<AtomicBool>);
+
+impl chanter::policy::Policy for Reluctant {
+    fn enqueue(
+        &self,
+        thread: chanter::policy::Ready,
+        reason: chanter::policy::Reason,
+    ) -> Option<chanter::policy::Ready> {
+        self.0.enqueue(thread, reason)
+    }
+    fn next(&self) -> Option<chanter::policy::Ready> {
+        if self.1.load(Ordering::SeqCst) { self.0.next() } else { None }
+    }
+    fn drain(&self) -> Option<chanter::policy::Ready> {
+        self.0.next()
+    }
+}
+
+/// A machine of two virtual processors, of which the second one steals halves and runs nothing, and what lets it.
+fn reluctant() -> (Machine, Arc<AtomicBool>) {
+    let lets = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&lets);
+    let policy = move |vp: usize| -> Box<dyn chanter::policy::Policy> {
+        let lets = if vp == 0 { Arc::new(AtomicBool::new(true)) } else { Arc::clone(&theirs) };
+        Box::new(Reluctant(chanter::policy::Fifo::new(), lets))
+    };
+    (Machine::builder().vps(2).policy(policy).hand_over_after(None).build().unwrap(), lets)
+}
+
+/// Two fibers run halves that were stolen, and given back by a policy that does not run them. Both halves block,
+/// and the one that began first ends first.
+#[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
+fn halves_that_block_on_fibers_end_in_any_order() {
+    common::apart!();
+    let (machine, lets) = reluctant();
+    for round in 0..50 {
+        let shared = machine.stats().shared;
+        machine.block_on(async {
+            let fiber = |rounds: u64, (tx, rx): (Sender<()>, Receiver<()>)| {
+                let until_stolen = {
+                    let machine = Machine::current().unwrap();
+                    move || while machine.stats().shared < shared + rounds {}
+                };
+                let (begin, begun) = mailbox();
+                let fiber = spawn_fiber(move || {
+                    let ((), sum) = fork_join(until_stolen, move || {
+                        begin.try_send(()).unwrap();
+                        rx.recv().sync_blocking().unwrap();
+                        fib(5)
+                    });
+                    sum
+                });
+                (fiber, tx, begun)
+            };
+            let (first, tell_first, begun) = fiber(1, channel());
+            begun.recv().await.unwrap();
+            let (second, tell_second, begun) = fiber(2, channel());
+            begun.recv().await.unwrap();
+            tell_first.send(()).await.unwrap();
+            assert_eq!(first.await.unwrap(), 5);
+            // Other fibers have its stack now, or nobody.
+            let others: Vec<_> = (0..20).map(|_| spawn_fiber(|| tree(8, &|_| ()))).collect();
+            tell_second.send(()).await.unwrap();
+            assert_eq!(second.await.unwrap(), 5);
+            for other in others {
+                assert_eq!(other.await.unwrap(), 28);
+            }
+        });
+        // They are within nothing any more.
+        assert_eq!(machine.block_on(async { tree(20, &|_| ()) }), 190, "round {round}");
+    }
+    lets.store(true, Ordering::SeqCst);
+}
+
+/// A part of a half that somebody waits for blocks on a fiber, which is suspended. What else forks there
+/// meanwhile is no part of it: who waits runs none of it.
+#[test]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
+fn what_runs_beside_a_half_that_blocks_is_no_part_of_it() {
+    common::apart!();
+    let machine = Machine::builder().vps(2).hand_over_after(None).build().unwrap();
+    let here = machine.block_on(async {
+        let (begin, begun) = mailbox();
+        let (tx, rx) = channel::<()>();
+        let fiber = chanter::spawn_fiber_on(0, move || {
+            let (half, part) = (AtomicBool::new(false), AtomicBool::new(false));
+            fork_join(
+                || await_flag(&half),
+                // On the other virtual processor.
+                || {
+                    half.store(true, Ordering::SeqCst);
+                    fork_join(
+                        || await_flag(&part),
+                        // On this one again, since the fiber waits for the half.
+                        || {
+                            part.store(true, Ordering::SeqCst);
+                            begin.try_send(()).unwrap();
+                            rx.recv().sync_blocking().unwrap();
+                        },
+                    );
+                },
+            );
+        });
+        begun.recv().await.unwrap();
+        // The other one waits for that part now, and takes what belongs to it.
+        let here = std::thread::current().id();
+        let runs_here = AtomicBool::new(false);
+        for _ in 0..20 {
+            fork_join(
+                || work(Duration::from_millis(5)),
+                || runs_here.store(std::thread::current().id() == here, Ordering::SeqCst),
+            );
+            assert!(runs_here.swap(false, Ordering::SeqCst), "it was taken by who waits for something else");
+        }
+        tx.send(()).await.unwrap();
+        fiber.await.unwrap();
+        here
+    });
+    assert_eq!(here, std::thread::current().id());
+}
+
+/// Both are shared halves, so both have something within which they were forked.
+#[test]
+fn who_waits_takes_nothing_that_was_forked_within_another_half() {
+    common::apart!();
+    let machine = Machine::builder().vps(4).hand_over_after(None).build().unwrap();
+    let [begun, taken, forked, over, strange] = [(); 5].map(|()| Arc::new(AtomicBool::new(false)));
+    machine.block_on(async {
+        // The other two steal when they are let go, since they look for something to do then.
+        let occupy = |vp| {
+            let [busy, free] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+            let (occupied, freed) = (Arc::clone(&busy), Arc::clone(&free));
+            spawn_on(vp, async move {
+                occupied.store(true, Ordering::SeqCst);
+                await_flag(&freed);
+            });
+            await_flag(&busy);
+            free
+        };
+        let (free, free_too) = (occupy(2), occupy(3));
+        // The owner of another half, and the thief of that, are busy until all is over.
+        let other = {
+            let (begun, taken, forked) = (Arc::clone(&begun), Arc::clone(&taken), Arc::clone(&forked));
+            let (over, strange) = (Arc::clone(&over), Arc::clone(&strange));
+            spawn_on(1, async move {
+                fork_join(
+                    || {
+                        free.store(true, Ordering::SeqCst);
+                        await_flag(&over);
+                    },
+                    || {
+                        begun.store(true, Ordering::SeqCst);
+                        await_flag(&taken);
+                        fork_join(
+                            || {
+                                forked.store(true, Ordering::SeqCst);
+                                await_flag(&over);
+                            },
+                            || strange.store(true, Ordering::SeqCst),
+                        );
+                    },
+                );
+            })
+        };
+        await_flag(&begun);
+        let ((), is_taken) = fork_join(
+            || {
+                free_too.store(true, Ordering::SeqCst);
+                await_flag(&taken);
+            },
+            || {
+                taken.store(true, Ordering::SeqCst);
+                await_flag(&forked);
+                // All four are busy now, but for the one that waits for this. It looks often.
+                work(Duration::from_millis(100));
+                strange.load(Ordering::SeqCst)
+            },
+        );
+        over.store(true, Ordering::SeqCst);
+        other.await.unwrap();
+        assert!(!is_taken, "by who waits for something else");
+    });
+}
+
+/// The monitor of long turns must not sleep while somebody waits for a half, though all others do.
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "nothing is handed over")]
+#[cfg_attr(miri, ignore = "Miri switches no stacks")]
+fn who_waits_for_a_half_that_blocks_is_handed_over() {
+    common::apart!();
+    // It has nothing to do, but makes the monitor look often, and so give up soon.
+    let hasty = Machine::builder().vps(1).hand_over_after(Some(Duration::from_millis(1))).build().unwrap();
+    hasty.block_on(async { yield_now().await });
+    let quantum = Some(Duration::from_millis(100));
+    let machine = Machine::builder().vps(2).hand_over_after(quantum).build().unwrap();
+    machine.block_on(async {
+        let machine = Machine::current().unwrap();
+        let fiber = chanter::spawn_fiber_on(0, move || {
+            let [begun, ready] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+            let wait = |flag: &AtomicBool| {
+                while !flag.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            };
+            let theirs = Arc::clone(&ready);
+            fork_join(
+                || {
+                    await_flag(&begun);
+                    // Turns that end, until the thief's virtual processor has been handed over, and idles.
+                    while machine.stats().hand_overs == 0 {
+                        chanter::fiber::yield_now();
+                    }
+                    // It is ready here, and may run nowhere else.
+                    spawn_on(0, async move { theirs.store(true, Ordering::SeqCst) });
+                },
+                || {
+                    begun.store(true, Ordering::SeqCst);
+                    wait(&ready);
+                },
+            );
+        });
+        fiber.await.unwrap();
+    });
+}
+
+/// Forks in each of its calls, and at its end.
+struct Forking(chanter::policy::Fifo);
+
+impl Forking {
+    /// Mostly somebody takes the second half, and it lasts for longer.
+    fn fork() {
+        let begun = AtomicBool::new(false);
+        let end = Instant::now() + Duration::from_micros(100);
+        fork_join(
+            || {
+                while !begun.load(Ordering::SeqCst) && Instant::now() < end {
+                    std::hint::spin_loop();
+                }
+            },
+            || {
+                begun.store(true, Ordering::SeqCst);
+                tree(4, &|_| ())
+            },
+        );
+    }
+}
+
+impl Drop for Forking {
+    fn drop(&mut self) {
+        Self::fork();
+    }
+}
+
+impl chanter::policy::Policy for Forking {
+    fn enqueue(
+        &self,
+        thread: chanter::policy::Ready,
+        reason: chanter::policy::Reason,
+    ) -> Option<chanter::policy::Ready> {
+        Self::fork();
+        self.0.enqueue(thread, reason)
+    }
+    fn next(&self) -> Option<chanter::policy::Ready> {
+        Self::fork();
+        self.0.next()
+    }
+    fn withdraw(&self, id: u64) -> Option<chanter::policy::Ready> {
+        Self::fork();
+        self.0.withdraw(id)
+    }
+    fn give(&self, thief: &dyn chanter::policy::Policy) -> Option<chanter::policy::Ready> {
+        Self::fork();
+        self.0.give(thief)
+    }
+    fn need_thread(&self, others: chanter::policy::Others<'_>) -> Option<chanter::policy::Ready> {
+        Self::fork();
+        others.ask_in_random_order()
+    }
+    fn waiting(&self) -> usize {
+        Self::fork();
+        0
+    }
+    fn place(&self, _vps: usize) -> Option<usize> {
+        Self::fork();
+        None
+    }
+    fn idle(&self) {
+        Self::fork();
+    }
+    fn drain(&self) -> Option<chanter::policy::Ready> {
+        Self::fork();
+        self.0.drain()
+    }
+}
+
+/// One that forks while the machine is still being made had two OS threads drive a virtual processor, and the machine
+/// never ended.
+#[test]
+fn a_machine_ends_whose_policies_fork() {
+    watchdog!(20);
+    for round in 0..if cfg!(miri) { 1 } else { 40 } {
+        let vps = 1 + round % 4;
+        let workers = if round % 5 == 0 { 1 } else { vps };
+        let machine = Machine::builder()
+            .vps(vps)
+            .workers(workers)
+            .policy(|_| Box::new(Forking(chanter::policy::Fifo::new())))
+            .build()
+            .unwrap();
+        let left: Vec<_> = (0..8).map(|_| machine.spawn(never::<()>())).collect();
+        machine.block_on(async {
+            let threads: Vec<_> =
+                (0..8).map(|n| spawn(async move { (yield_now().await, fib(n)).1 })).collect();
+            for (n, thread) in (0..).zip(threads) {
+                assert_eq!(thread.await.unwrap(), fib(n));
+            }
+            if round % 2 == 0 {
+                // Some are queued when it ends.
+                (0..8).for_each(|_| drop(spawn(async { yield_now().await })));
+            }
+        });
+        if round % 3 == 0 {
+            let moved = left;
+            drop(machine.spawn(async move { drop(moved) }));
+        }
+        drop(machine);
+    }
+}

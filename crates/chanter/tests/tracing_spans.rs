@@ -379,3 +379,75 @@ fn one_polled_outside_of_the_machine_has_one() {
     assert_eq!(recorder.line("inside").within[0]["kind"], "parasite");
     recorder.assert_all_left();
 }
+
+/// Blocks whenever the span of a thread with that name is entered or left.
+struct Slow(&'static str, Arc<Mutex<[usize; 2]>>);
+
+impl Slow {
+    fn blocks<S: Subscriber + for<'a> LookupSpan<'a>>(
+        &self,
+        id: &Id,
+        context: &Context<'_, S>,
+        which: usize,
+    ) {
+        let is_that = context.span(id).is_some_and(|span| {
+            span.extensions()
+                .get::<Fields>()
+                .is_some_and(|fields| fields.get("name").is_some_and(|name| name.trim_matches('"') == self.0))
+        });
+        if is_that {
+            self.1.lock().unwrap()[which] += 1;
+            // Others run meanwhile, and have spans, too.
+            after(common::millis(1)).sync_blocking();
+        }
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Slow {
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        self.blocks(id, &context, 0);
+    }
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        self.blocks(id, &context, 1);
+    }
+}
+
+/// It is called between the stack of a fiber and that of the scheduler.
+#[test]
+fn a_subscriber_may_block_when_a_fiber_is_suspended_and_goes_on() {
+    apart!();
+    let recorder = Recorder::default();
+    let calls = Arc::new(Mutex::new([0, 0]));
+    let layers = tracing_subscriber::registry().with(recorder.clone()).with(Slow("inner", calls.clone()));
+    tracing::subscriber::set_global_default(layers).unwrap();
+    machine(1).block_on(async {
+        let (tx, rx) = channel::<u32>();
+        let outer = chanter::fiber::Builder::new().name("outer").spawn(move || {
+            // It is polled on the fiber's stack, and blocks there: so the fiber is suspended within its span.
+            let inner = spawn_named("inner", async move {
+                let sum = rx.recv().sync_blocking().unwrap() + rx.recv().sync_blocking().unwrap();
+                info!("from within");
+                sum
+            });
+            let sum = inner.join().sync_blocking().unwrap();
+            after(common::millis(1)).sync_blocking();
+            sum
+        });
+        let others: Vec<_> = (0..4)
+            .map(|number| {
+                spawn_fiber(move || (0..20).for_each(|_| after(common::millis(number)).sync_blocking()))
+            })
+            .collect();
+        for number in [1, 2] {
+            tx.send(number).await.unwrap();
+        }
+        assert_eq!(outer.await.unwrap(), 3);
+        for other in others {
+            other.await.unwrap();
+        }
+    });
+    assert_eq!(recorder.line("from within").names()[0], "inner");
+    let [entered, left] = *calls.lock().unwrap();
+    assert!(entered == left && entered >= 3, "{entered} and {left}");
+    recorder.assert_all_left();
+}

@@ -137,7 +137,7 @@ pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
 /// Inlined: each function that a fiber returns from after it was suspended
 /// costs a return that the processor has not predicted.
 #[inline]
-pub(crate) fn sync_blocking<E: Event>(event: E) -> E::Output {
+pub(super) fn sync_blocking<E: Event>(event: E) -> E::Output {
     let sync = event.sync();
     if vp::Vp::current().is_some() { vp::block_here(sync) } else { block_on_thread(sync) }
 }

@@ -31,6 +31,10 @@ pub unsafe trait Choices {
 /// Sends and receives mix freely. A choice never matches itself, and choices
 /// that cross never deadlock: no two locks are ever held together.
 ///
+/// A choice whose events lie side by side takes time in proportion to their number. One that is built by nesting a choice of two in
+/// a choice of two, and so on, takes time in proportion to the cube of the depth: give many events as an array or a
+/// vector.
+///
 /// ```
 /// # use chanter::prelude::*;
 /// # use std::time::Duration;

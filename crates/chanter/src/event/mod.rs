@@ -94,7 +94,7 @@ pub use wrap::Wrap;
 
 #[cfg(feature = "tokio")]
 pub(crate) use blocking::{Bound, is_blocked};
-pub(crate) use blocking::{before_a_fiber_blocks, block_on_thread, sync_blocking};
+pub(crate) use blocking::{before_a_fiber_blocks, block_on_thread};
 pub(crate) use branch::Branch;
 pub(crate) use countdown::Countdown;
 pub(crate) use offering::{Offered, Offering};

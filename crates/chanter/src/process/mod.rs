@@ -3,6 +3,16 @@
 //! [`Command`] is the standard library's, with other children: [`Child::exit`] is an event, and pipes are streams. A
 //! child that ends is reaped, whether or not anybody waits for it. On Linux a thread waits for its descriptor.
 //! Elsewhere, and outside of a machine, an OS thread does.
+//!
+//! # Forks
+//!
+//! A child of the C library's `fork` has one OS thread. The others have stayed in the parent: those that run machines, keep
+//! the time and hear signals. A child that calls `exec` needs none of them. A child that goes on as it is must not use
+//! machines, timers and signals from before the fork, and is told so. [`Machine::block_on`](crate::Machine::block_on),
+//! and [`after`](crate::after) on OS threads, panic. [`signal::listen`](crate::signal::listen) is an error. The drop of a
+//! machine waits for nobody. Channels between the child's own OS threads work.
+//!
+//! The children of this module call `exec`, so this does not concern them.
 
 mod reaper;
 mod stdio;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::channel::IVar;
 use crate::io::Source;
 use crate::thread::spawn_parasite;
+use crate::vp::never_wait_for_machines;
 
 /// A child, and how it ended. The process is reaped under the lock only, so
 /// that nobody kills another one with the same number.
@@ -78,7 +79,10 @@ impl Drop for Duty {
         let Some(reaped) = self.0.take() else { return };
         let there = Arc::clone(&reaped);
         let thread = std::thread::Builder::new().name("chanter-child".to_owned());
-        if let Err(error) = thread.spawn(move || there.wait_here()) {
+        if let Err(error) = thread.spawn(move || {
+            never_wait_for_machines();
+            there.wait_here();
+        }) {
             reaped.finish(Err(error));
         }
     }

@@ -129,6 +129,11 @@ impl Entrance {
         true
     }
 
+    /// The OS thread's own: whether it is announced at `lock`.
+    pub(super) fn is_inside_of(&self, lock: *mut ()) -> bool {
+        std::ptr::eq(self.inside.load(Ordering::Relaxed), lock)
+    }
+
     /// The OS thread's own: it is through.
     #[inline(always)]
     pub(super) fn leave(&self) {
@@ -142,7 +147,8 @@ impl Entrance {
     pub(crate) fn agree(&self) {
         // ORDER: Acquire: who asked has taken the bias away, and no later look finds it.
         let asked = self.asked.load(order::entrance_agree());
-        if asked != self.agreed.load(Ordering::Relaxed) {
+        // (A guard that was kept beyond a turn: it does not agree, and is waited for.)
+        if asked != self.agreed.load(Ordering::Relaxed) && self.inside.load(Ordering::Relaxed).is_null() {
             // ORDER: Release publishes the critical sections.
             self.agreed.store(asked, order::entrance_agreed());
         }

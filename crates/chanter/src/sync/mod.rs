@@ -15,6 +15,7 @@ mod lock;
 pub(crate) mod order;
 mod os_thread;
 mod peek;
+mod process_fork;
 mod stack;
 #[cfg(tally)]
 pub mod tally;
@@ -32,6 +33,7 @@ pub(crate) use entrance::Entrance;
 pub use lock::{Guard, Lock};
 pub(crate) use os_thread::{os_thread, os_thread_as_upper_half, os_thread_if_numbered};
 pub(crate) use peek::{PeekByte, PeekPtr};
+pub(crate) use process_fork::Process;
 pub(crate) use stack::{Linked, Stack, Taken};
 
 /// Atomics for statics of the process, which no model sees.

@@ -108,3 +108,31 @@ fn who_has_a_lock_is_charged_for_those_that_wait_unless_it_ends_a_bias() {
     mine.set_revokes(false);
     assert_eq!(charged, 0);
 }
+
+/// INV-ONCE: whether it is biased, is becoming so, or is held beside another.
+#[test]
+fn an_os_thread_never_has_two_guards_of_a_biased_lock() {
+    crate::sync::fence_pair::is_available();
+    let locks = [(); 2].map(|()| BiasedLock::new(0, 0));
+    let mut refused = 0;
+    for round in 0..20_000 {
+        let [outer, inner] = &locks;
+        let first = outer.lock();
+        assert!(outer.try_lock().is_none(), "in round {round}");
+        let second = inner.lock();
+        assert!(inner.try_lock().is_none() && outer.try_lock().is_none(), "in round {round}");
+        // Not the last one first.
+        drop(first);
+        assert!(inner.try_lock().is_none(), "in round {round}");
+        drop(second);
+        drop(inner.try_lock().expect("it is free"));
+        if round % 1_000 == 999 {
+            let first = outer.lock();
+            if first.is_by_bias() {
+                let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(outer.lock())));
+                refused += usize::from(again.is_err());
+            }
+        }
+    }
+    assert!(refused > 0 || crate::sync::fence_pair::is_available_yet() != Some(true));
+}

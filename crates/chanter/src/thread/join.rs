@@ -15,9 +15,7 @@ use super::panic_place;
 use super::run::{demand, release, schedule};
 use super::state::{Progress, State};
 use crate::deadlock::Waits;
-use crate::event::{
-    BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future, sync_blocking,
-};
+use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
 use crate::sync::Cell;
 use crate::vp::{Site, Vp};
 
@@ -313,15 +311,6 @@ unsafe impl<T> Event for Join<T> {
     #[inline(always)]
     fn into_branch(self) -> JoinBranch<T> {
         JoinBranch { thread: ManuallyDrop::new(self.thread), heir: self.heir, offer: Offer::new() }
-    }
-
-    /// As for any event; and a fiber that has not begun runs on the stack of a fiber that calls this,
-    /// which waits for nothing else.
-    #[inline]
-    fn sync_blocking(self) -> Self::Output {
-        // SAFETY: the handle keeps the frame until the value is there.
-        let _alone = Vp::current().and_then(|vp| unsafe { vp.fibers.demand_alone(self.thread.frame()) });
-        sync_blocking(self)
     }
 }
 

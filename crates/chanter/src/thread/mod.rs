@@ -45,7 +45,7 @@ pub use attributed::{spawn_near, spawn_with};
 pub use builder::{ThreadBuilder, spawn_named};
 pub use demand::Demand;
 pub use fork::fork_join;
-pub(crate) use fork::{Forks, Shares, steal_job};
+pub(crate) use fork::{Forks, Lineage, Shares, steal_job};
 pub use genealogy::{Kin, Threads, current_thread};
 pub(crate) use genealogy::{here_panicked, name_of};
 pub use join::{Join, JoinError, Thread};

@@ -220,7 +220,7 @@ impl Parked {
         Self { top: Cell::new(ptr::null()), base: Cell::new(ptr::null()) }
     }
 
-    /// The fiber is about to run.
+    /// The fiber is about to run. Not on its stack, nor as the current fiber: this calls subscribers, which may block.
     #[inline]
     pub(super) fn resume(&self) {
         let base = INNERMOST.get();
@@ -244,22 +244,23 @@ impl Parked {
         INNERMOST.set(top);
     }
 
-    /// The fiber has been suspended, or has ended.
+    /// The fiber has been suspended, or has ended. As for [`resume`](Self::resume).
     #[inline]
     pub(super) fn suspend(&self) {
         let (top, base) = (INNERMOST.get(), self.base.get());
         if ptr::eq(top, base) {
             return;
         }
+        // First of all: a subscriber that blocks has others run on this stack.
+        self.top.set(top);
+        INNERMOST.set(base);
         let mut next = top;
         while !ptr::eq(next, base) {
-            // SAFETY: as in `resume`.
+            // SAFETY: those on the fiber's stack live as long as that is suspended, which is until we return.
             let entered = unsafe { &*next };
             entered.tell(false);
             next = entered.outer.get();
         }
-        self.top.set(top);
-        INNERMOST.set(base);
     }
 }
 

@@ -228,6 +228,18 @@ impl Place {
         }
     }
 
+    /// The same for a timer that nothing else makes up for.
+    ///
+    /// # Panics
+    /// If it is the keeper's, and that is in the process that this one was forked from.
+    pub(super) fn here_unless_forked() -> Self {
+        let place = Self::here();
+        if matches!(place, Self::Keeper) {
+            keeper::assert_is_here();
+        }
+        place
+    }
+
     fn timers(&self) -> Option<&Timers> {
         match self {
             Self::None => None,

@@ -1,18 +1,21 @@
 //! The time keeper: an OS thread for those who drive no virtual processor.
 
-use std::sync::{Arc, Condvar, Mutex, Once};
+use std::sync::{Arc, Condvar, Mutex, Once, OnceLock};
 use std::time::Instant;
 
 use super::Timers;
 use crate::event::Wakes;
+use crate::sync::Process;
 use crate::thread::body::contain;
-use crate::vp::Shared;
+use crate::vp::{Shared, never_wait_for_machines};
 
 #[cfg(not(loom))]
 static TIMERS: Timers = Timers::new();
 #[cfg(loom)]
 static TIMERS: std::sync::LazyLock<Timers> = std::sync::LazyLock::new(Timers::new);
 static START: Once = Once::new();
+/// The process that has the keeper.
+static KEPT_IN: OnceLock<Process> = OnceLock::new();
 /// Whether a new first timer was inserted.
 static CHANGED: Mutex<bool> = Mutex::new(false);
 static CHANGE: Condvar = Condvar::new();
@@ -73,9 +76,19 @@ fn fire() -> Option<Instant> {
     next
 }
 
+/// Panics if the time was kept in the process that this one was forked from.
+pub(super) fn assert_is_here() {
+    let is_gone = KEPT_IN.get().is_some_and(|process| process.is_parent());
+    assert!(
+        !is_gone,
+        "timers of OS threads have stayed in the process that this one was forked from: `exec`, or fork before the first one"
+    );
+}
+
 /// The first timer has changed.
 pub(super) fn wake() {
     START.call_once(|| {
+        let _ = KEPT_IN.set(Process::here());
         std::thread::Builder::new()
             .name("chanter-time".to_owned())
             .spawn(run)
@@ -86,6 +99,7 @@ pub(super) fn wake() {
 }
 
 fn run() {
+    never_wait_for_machines();
     loop {
         let due = fire();
         let mut changed = CHANGED.lock().unwrap_or_else(|e| e.into_inner());

@@ -28,6 +28,10 @@ use crate::vp::Vp;
 ///
 /// Not chosen: the timer is removed at once.
 ///
+/// # Panics
+/// On an OS thread that drives no virtual processor, when the process was [forked](crate::process#forks) off another one in which such
+/// timers had been used: the OS thread that keeps the time is gone. (When it is synchronized on, or polled, and has to wait.)
+///
 /// ```
 /// # use chanter::prelude::*;
 /// # use std::time::Duration;
@@ -170,7 +174,7 @@ unsafe impl Branch for AfterBranch {
         }
         // Offered again, by a set: where it was, it has fired.
         this.retract();
-        this.place = Place::here();
+        this.place = Place::here_unless_forked();
         // SAFETY: pinned, and removed in `drop` at the latest.
         unsafe { this.place.insert(&this.offer, due, at) };
         Offered::Linked

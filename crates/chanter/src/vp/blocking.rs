@@ -73,7 +73,7 @@ impl Vp {
                     self.budget.set(OPERATIONS);
                     self.end_one_seized() || {
                         let _polls = self.begin_polls();
-                        self.dispatch()
+                        self.forks.outside(|| self.dispatch())
                     }
                 };
                 turns = turns.wrapping_add(1);
@@ -123,12 +123,14 @@ fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
         }
         // ORDER: Acquire pairs with the waker.
         while !nested.woken.swap(false, Ordering::Acquire) {
-            stack_local::apart(|| {
-                if vp.machine().has_crews() {
-                    vp.take_nested_shifts(&|| nested.woken.load(Ordering::Relaxed));
-                } else if !vp.dispatch() {
-                    vp.rest(&|| nested.woken.load(Ordering::Relaxed));
-                }
+            vp.forks.outside(|| {
+                stack_local::apart(|| {
+                    if vp.machine().has_crews() {
+                        vp.take_nested_shifts(&|| nested.woken.load(Ordering::Relaxed));
+                    } else if !vp.dispatch() {
+                        vp.rest(&|| nested.woken.load(Ordering::Relaxed));
+                    }
+                });
             });
         }
     }

@@ -84,8 +84,9 @@ impl Pool {
         calls.into_iter().for_each(|call| contain(|| drop(call)));
     }
 
-    /// The next call, for an OS thread of the pool. `None`: it is to end.
-    fn next(&self) -> Option<Call> {
+    /// The next call, for an OS thread of the pool. `None`: it is to end, since the pool is closed, or nothing has come for
+    /// the time `idle`.
+    fn next(&self, idle: Duration) -> Option<Call> {
         let mut state = self.state();
         loop {
             if let Some(call) = state.calls.pop_front() {
@@ -96,9 +97,10 @@ impl Pool {
                 break;
             }
             state.idle += 1;
-            let (again, wait) = self.change.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            let (again, wait) = self.change.wait_timeout(state, idle).unwrap_or_else(PoisonError::into_inner);
             state = again;
             state.idle -= 1;
+            // (Its time may be over, and yet somebody has counted on it since.)
             if wait.timed_out() && state.calls.is_empty() {
                 break;
             }
@@ -152,7 +154,7 @@ impl Shared {
         let Some(shared) = self.this.upgrade() else { return Ok(()) };
         let thread = std::thread::Builder::new().name(format!("{}-blocking", self.name()));
         let serve = |shared: &SharedRef| {
-            while let Some(Call { run, site }) = shared.pool.next() {
+            while let Some(Call { run, site }) = shared.pool.next(IDLE) {
                 run();
                 shared.pool.ended(site);
             }
@@ -224,7 +226,9 @@ impl<F> Drop for Place<F> {
 /// drops a call that has not begun. A call that has begun goes on to its end, and its value is dropped.
 ///
 /// The call may use the machine: [`spawn`](crate::spawn), [`sync_blocking`](crate::Event::sync_blocking), and channels. The end of
-/// the machine waits for calls that have begun, for [as long as that may](crate::Builder::shutdown_timeout).
+/// the machine waits for calls that have begun, for [as long as that may](crate::Builder::shutdown_timeout). Meanwhile they
+/// find it there. Its timers and I/O go on, its threads end, and threads that a call spawns then are cancelled before they
+/// run. A call may drop the last handle of the machine: the machine ends when the call has.
 /// On a simulated machine the call runs on a [fiber](crate::fiber): events that block in it are simulated as others are.
 ///
 /// # Panics
@@ -301,4 +305,44 @@ pub fn block_in_place<R>(call: impl FnOnce() -> R) -> R {
         vp.leave_seat();
     }
     call()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_comes_while_an_os_thread_gives_up_waiting_is_taken() {
+        const TIME: Duration = Duration::from_millis(20);
+        let pool = Pool::new(1);
+        let is_there = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let taker = scope.spawn(|| {
+                loop {
+                    pool.state().threads = 1;
+                    match pool.next(TIME) {
+                        Some(_) => return true,
+                        None if is_there.load(Ordering::SeqCst) => return false,
+                        None => (),
+                    }
+                }
+            });
+            let mut state = loop {
+                let state = pool.state();
+                if state.idle > 0 {
+                    break state;
+                }
+                drop(state);
+                std::thread::yield_now();
+            };
+            // It waits. Its time goes by, and then it waits for the lock.
+            std::thread::sleep(5 * TIME);
+            state.calls.push_back(Call { run: Box::new(|| ()), site: Location::caller() });
+            is_there.store(true, Ordering::SeqCst);
+            drop(state);
+            assert!(taker.join().unwrap(), "the call is left behind");
+        });
+    }
 }

@@ -16,14 +16,15 @@ use super::hand_over::{self, Record, StandIn};
 use super::linger::cores;
 use super::simulation::{Simulated, SimulatedPolicy};
 use super::worker::{AbortOnUnwind, Driving};
-use super::workers::Workers;
+use super::workers::{Workers, is_waited_for};
 use super::{SharedRef, Stats, Vp, affinity, block_here, dump, quiet};
 use crate::deadlock::Deadlock;
-use crate::event::{Event, block_on_thread};
+use crate::event::{Event, Wakes, block_on_thread};
 use crate::io::Reactor;
 use crate::policy::{Attributes, Ready, WorkStealing};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
-use crate::sync::{Entrance, Lock, fence_pair};
+use crate::sync::{Entrance, Lock, Process, fence_pair};
+use crate::thread::body::contain;
 use crate::thread::frame::{Arena, Header, Kind};
 use crate::thread::genealogy::Genealogy;
 use crate::thread::{self, Dossiers, Seized, Shares, Thread, ThreadBuilder, burial};
@@ -37,8 +38,9 @@ const TAKEOVER: Duration = Duration::from_secs(2);
 ///
 /// Dropping it ends it: threads that have not finished are dropped where they
 /// block, and those who join them get a cancelled
-/// [`JoinError`](crate::JoinError). The drop waits for the polls that are
-/// under way.
+/// [`JoinError`](crate::JoinError). The drop waits for the polls and the
+/// [blocking calls](crate::spawn_blocking) that are under way; but one of these, or a
+/// thread of the machine, that drops it waits for nothing: the machine ends later.
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -62,8 +64,6 @@ pub(crate) struct Shared {
     /// How many cores the process has.
     pub(super) cores: u64,
     /// Crews that are driven and not asleep.
-    /// (For a moment fewer than none, when one that waits for a part of its
-    /// computation is handed over.)
     pub(super) awake: AtomicIsize,
     /// Virtual processors that look for threads of others.
     pub(super) searching: AtomicUsize,
@@ -101,6 +101,8 @@ pub(crate) struct Shared {
     shutdown_timeout: Mutex<Option<Duration>>,
     /// What brings messages from elsewhere.
     pub(super) pump: OnceLock<Arc<dyn super::Pump>>,
+    /// Where its OS threads are.
+    process: Process,
     /// It has ended without some of its OS threads.
     is_abandoned: AtomicBool,
     /// Frames of threads that are spawned from outside.
@@ -197,6 +199,7 @@ impl Machine {
             workers: Workers::default(),
             shutdown_timeout: Mutex::new(builder.shutdown_timeout),
             pump: builder.pump.map(OnceLock::from).unwrap_or_default(),
+            process: Process::here(),
             is_abandoned: AtomicBool::new(false),
             arena: Lock::new(SendArena(Box::new(Arena::new()))),
             next: AtomicUsize::new(0),
@@ -220,9 +223,10 @@ impl Machine {
         }
         let machine = Self { shared };
         for vp in machine.shared.vps.iter().take(crews).skip(1) {
-            let occupied = vp.sleeper.occupy();
-            debug_assert!(occupied, "nobody else knows it yet");
-            machine.shared.try_start_worker(vp)?;
+            // Unless one that drives already, and whose policy has forked or spawned, has started its worker.
+            if vp.sleeper.occupy() {
+                machine.shared.try_start_worker(vp)?;
+            }
         }
         dump::register(&machine.shared);
         Ok(machine)
@@ -252,7 +256,7 @@ impl Machine {
     /// [`Event::sync_blocking`](crate::Event::sync_blocking).
     ///
     /// # Panics
-    /// If `future` panics.
+    /// If `future` panics. In a [forked](crate::process#forks) child of the process that made the machine.
     #[track_caller]
     pub fn block_on<F: IntoFuture>(&self, future: F) -> F::Output {
         let site = Location::caller();
@@ -260,6 +264,11 @@ impl Machine {
         if Vp::current().is_some() {
             return block_here(future);
         }
+        assert!(
+            !self.shared.process.is_parent(),
+            "the OS threads of the machine {:?} have stayed in the process that this one was forked from",
+            self.shared.name
+        );
         burial::before_a_wait();
         let _entered = Entered::new(Arc::clone(&self.shared));
         let vp = &*self.shared.vps[0];
@@ -388,11 +397,16 @@ impl fmt::Debug for Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
+        if shared.process.is_parent() {
+            // Nobody is left to end it, or to be waited for; its locks may be held for ever.
+            return std::mem::forget(shared);
+        }
         dump::forget(&shared);
         // ORDER: Release; workers look at it when they are notified.
         shared.closing.store(true, Ordering::Release);
-        if Vp::current().is_some_and(|vp| ptr::eq(vp.machine(), &*shared)) {
-            // One of its own threads drops the machine: it cannot wait for
+        let is_driving = Vp::current().is_some_and(|vp| ptr::eq(vp.machine(), &*shared));
+        if is_driving || is_waited_for(&shared) {
+            // One of its own threads or blocking calls drops the machine: it cannot wait for
             // itself.
             let closer = std::thread::Builder::new().name(format!("{}-close", shared.name));
             let again = Arc::clone(&shared);
@@ -641,13 +655,16 @@ impl Shared {
             vp.forgo_replacement();
         }
         self.each_vp(&mut Vp::notify);
-        if !self.await_workers() {
+        let until = self.end_of_patience();
+        let drivers_ended = self.workers.join(until);
+        let entered = Entered::new(Arc::clone(self));
+        if !drivers_ended || !self.end_calls(until) {
+            self.give_up_waiting();
             self.is_abandoned.store(true, Ordering::Relaxed);
             // They use it until the process ends.
             std::mem::forget(Arc::clone(self));
             return;
         }
-        let entered = Entered::new(Arc::clone(self));
         self.end_threads();
         self.each_vp(&mut Vp::end_policies);
         // Their destructors may have spawned some.
@@ -707,53 +724,84 @@ impl Shared {
         drop(pollers);
     }
 
-    /// Ends every thread, wherever its token is. No driver is left.
+    /// Waits for the blocking calls that are under way. No driver is left. The calls may use the machine: threads end, those
+    /// too that they spawn now; and somebody looks at I/O and timers for them. False: `until` has passed.
+    fn end_calls(&self, until: Option<Instant>) -> bool {
+        const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
+        let mut nap = NAPS[0];
+        while self.pool.workers.count() > 0 {
+            self.cancel_round(Beside::Calls);
+            let mut wakes = Wakes::new();
+            for vp in &self.vps {
+                vp.reactor.poll(Some(Duration::ZERO));
+                vp.timers.fire(Instant::now(), &mut wakes);
+            }
+            // A foreign waker may panic.
+            contain(|| wakes.queue());
+            let awake = Instant::now() + nap;
+            if !self.pool.workers.join(Some(until.map_or(awake, |until| until.min(awake))))
+                && until.is_some_and(|until| Instant::now() >= until)
+            {
+                return false;
+            }
+            nap = (nap * 2).min(NAPS[1]);
+        }
+        // What they have pushed before their end is here now.
+        self.pool.workers.join(until)
+    }
+
+    /// Ends every thread, wherever its token is. No driver is left, nor a blocking call.
     fn end_threads(&self) {
-        while self.cancel_round() {
+        while self.cancel_round(Beside::Nobody) {
             std::thread::yield_now();
         }
     }
 
     /// Ends what it can find; true: something is left.
-    fn cancel_round(&self) -> bool {
+    ///
+    /// Beside blocking calls it leaves those alone that may just be made from outside, in the arena behind the lock: they
+    /// have not run, and their maker may not have done with them. When it has, their token comes to an inbox, and is found there.
+    fn cancel_round(&self, beside: Beside) -> bool {
+        let is_alone = beside == Beside::Nobody;
         let mut any = false;
         self.each_vp(&mut |vp| any |= vp.drop_queued());
         let mut frames = Vec::new();
         self.each_vp(&mut |vp| {
             // SAFETY: as in `close`.
-            unsafe { vp.arena.each_not_ended(&mut |frame| frames.push(frame)) };
+            unsafe { vp.arena.each_not_ended(&mut |frame| frames.push((frame, true))) };
         });
         // SAFETY: we hold the lock.
-        self.with_arena(|arena| unsafe { arena.each_not_ended(&mut |frame| frames.push(frame)) });
+        self.with_arena(|arena| unsafe { arena.each_not_ended(&mut |frame| frames.push((frame, is_alone))) });
         let mut left = false;
-        for frame in frames {
+        for (frame, delayed) in frames {
             // SAFETY: in use when it was found. It may die meanwhile, but its
             // memory stays until `orphan`, and its state word is atomic.
             let state = unsafe { &frame.as_ref().state };
             if state.in_use() && !state.is_complete() {
                 left = true;
-                // SAFETY: as above.
-                let claimed = unsafe { thread::claim(frame, true) };
+                // SAFETY: its memory, and the machine, stay.
+                let claimed = unsafe { thread::claim(frame, delayed) };
                 any |= claimed.is_some();
                 drop(claimed);
             }
         }
         if left && !any {
             // Somebody has their tokens: a waker elsewhere, a policy, or whoever got them from it.
-            // SAFETY: no driver is left, and this OS thread polls nothing.
-            unsafe { self.seize_threads() };
+            // SAFETY: no driver is left, and this OS thread polls nothing. Nobody else makes threads: beside calls, those
+            // that are made outside are left alone.
+            unsafe { self.seize_threads(is_alone) };
             while self.vps[0].end_one_seized() {}
         }
         left
     }
 
     /// Takes all threads that have not ended from their tokens, for virtual processor 0 to end
-    /// them; whether there were any that had not.
+    /// them; whether there were any that had not. `outside`: those too that were spawned from outside.
     ///
     /// # Safety
     /// No driver is left but the caller, who polls nothing. (Who ends a thread elsewhere, since
     /// it dropped its token, is let alone.)
-    pub(super) unsafe fn seize_threads(&self) -> bool {
+    pub(super) unsafe fn seize_threads(&self, outside: bool) -> bool {
         let (mut seized, mut left) = (Vec::new(), false);
         let mut seize = |frame| {
             left = true;
@@ -762,12 +810,22 @@ impl Shared {
         };
         // SAFETY: nobody else uses the arenas, but the one behind the lock.
         self.each_vp(&mut |vp| unsafe { vp.arena.each_not_ended(&mut seize) });
-        // SAFETY: we hold the lock.
-        self.with_arena(|arena| unsafe { arena.each_not_ended(&mut seize) });
+        if outside {
+            // SAFETY: we hold the lock.
+            self.with_arena(|arena| unsafe { arena.each_not_ended(&mut seize) });
+        }
         // SAFETY: the driver's, who is the caller; the borrow ends here.
         unsafe { &mut *self.vps[0].seized.get() }.extend(seized);
         left
     }
+}
+
+/// Who may use a machine beside the OS thread that ends it, when its drivers have left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// Blocking calls, on OS threads of the machine's pool.
+    Calls,
+    Nobody,
 }
 
 /// See [`Vp::begin_polls`].

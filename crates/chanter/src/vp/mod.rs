@@ -89,8 +89,8 @@ pub(crate) use replace::Replacement;
 use sleep::{Sleeper, Wake};
 use soon::Soon;
 pub(crate) use soon::Turn;
-pub(crate) use stack::pointer as stack_pointer;
 use theft::Thefts;
+pub(crate) use workers::never_wait_for_machines;
 
 /// Attaches may nest this deep.
 pub(crate) const DEPTH: u32 = 24;

@@ -135,8 +135,6 @@ impl Vp {
     pub(crate) fn snapshot(&self, all: bool) -> Snapshot {
         let machine = self.machine();
         let mut snapshot = Snapshot::default();
-        // What those say that run on the stacks of others.
-        let mut on_stacks = Vec::new();
         let living = machine.genealogy().map(Genealogy::living).unwrap_or_default();
         for living in &living {
             let frame = living.frame;
@@ -181,32 +179,7 @@ impl Vp {
             let place = waits.place;
             let state = self.state_of(waits, &mut snapshot.probes);
             snapshot.blocked.push((thread, frame));
-            // It is the innermost thread on a fiber's stack that has answered.
-            let guests = self.fibers.guests_of(frame.as_ptr());
-            let ids = guests.iter().map(|guest| machine.id_of(guest.addr()));
-            let (mut state, mut place) = (state, place);
-            for id in ids {
-                let join = ThreadState::Blocked(vec![Waiting::Join { thread: id }]);
-                let state = std::mem::replace(&mut state, join);
-                on_stacks.extend(id.map(|id| (id, place.take(), state)));
-            }
             snapshot.threads.push(report(is_parasite, place, state));
-        }
-        for (id, place, state) in on_stacks {
-            match snapshot.threads.iter_mut().find(|report| report.id == id) {
-                Some(report) => (report.place, report.state) = (place, state),
-                None => snapshot.threads.extend(living.iter().find(|living| living.id == id).map(|living| {
-                    ThreadReport {
-                        id,
-                        parent: living.parent,
-                        name: living.name.clone(),
-                        site: Some(living.site),
-                        place,
-                        is_parasite: false,
-                        state,
-                    }
-                })),
-            }
         }
         snapshot.threads.sort_by_key(|report| report.id);
         snapshot

@@ -14,7 +14,7 @@ impl Machine {
     /// standard error names who has not; that goes on where it is, its machine's memory stays, and who joins a thread that was left
     /// waits for it for ever.
     ///
-    /// Called by one of the machine's own threads it waits for nothing, and is true: the machine ends later.
+    /// Called by one of the machine's own threads or blocking calls it waits for nothing, and is true: the machine ends later.
     ///
     /// ```
     /// # use chanter::prelude::*;
@@ -34,14 +34,15 @@ impl Machine {
 }
 
 impl Shared {
-    /// Waits for all OS threads of the machine. False: that has taken too long, and who was left has been named.
-    pub(super) fn await_workers(&self) -> bool {
-        let limit = self.shutdown_limit();
+    /// Until when the end of the machine, which begins now, waits for its OS threads.
+    pub(super) fn end_of_patience(&self) -> Option<Instant> {
         // A limit that cannot be represented is none.
-        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
-        if self.workers.join(until) && self.pool.workers.join(until) {
-            return true;
-        }
+        self.shutdown_limit().and_then(|limit| Instant::now().checked_add(limit))
+    }
+
+    /// That has taken too long: names who is left.
+    pub(super) fn give_up_waiting(&self) {
+        let limit = self.shutdown_limit();
         let mut text = format!(
             "chanter: the machine {:?} ended, and after {:?} did not wait any longer for:",
             self.name(),
@@ -57,7 +58,6 @@ impl Shared {
             text.push_str("\n(a machine with `Builder::genealogy` knows its threads by name and site)");
         }
         let _ = writeln!(std::io::stderr(), "{text}");
-        false
     }
 
     fn who_is_left(&self) -> Vec<String> {

@@ -79,35 +79,6 @@ impl<'a> Driving<'a> {
     }
 }
 
-/// A driver that has nothing to run, though it does not sleep.
-pub(crate) struct Hungry<'a> {
-    vp: &'a Vp,
-}
-
-impl Hungry<'_> {
-    /// Runs something after all.
-    pub(crate) fn pause(&self, f: impl FnOnce()) {
-        self.vp.machine().awake.fetch_add(1, Ordering::SeqCst);
-        self.vp.see_whether_watched();
-        f();
-        self.vp.machine().awake.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// Asks the others to share what they have.
-    pub(crate) fn ask(&self) {
-        let others = self.vp.machine().vps.iter().filter(|vp| !ptr::eq(&***vp, self.vp));
-        others.filter(|vp| vp.leader().sleeper.is_awake()).for_each(|vp| vp.ask_closer_look());
-        self.vp.ask_those_away();
-    }
-}
-
-impl Drop for Hungry<'_> {
-    fn drop(&mut self) {
-        self.vp.machine().awake.fetch_add(1, Ordering::SeqCst);
-        self.vp.see_whether_watched();
-    }
-}
-
 /// Bodies, wakers and policies are contained, so nothing unwinds through the scheduler. If it
 /// did, threads would be lost, and `block_on` would return before its future is gone: the process ends.
 pub(super) struct AbortOnUnwind;
@@ -529,10 +500,13 @@ impl Vp {
         }
     }
 
-    /// The driver waits for a part of a computation that another one has.
-    pub(crate) fn be_hungry(&self) -> Hungry<'_> {
-        self.machine().awake.fetch_sub(1, Ordering::SeqCst);
-        Hungry { vp: self }
+    /// The driver waits, in the middle of a turn, for a part of a computation that another one has: asks the others to share
+    /// theirs. (It counts as awake, as in any turn: its turn may be long, and the monitor must not sleep before it has handed the
+    /// virtual processor over.)
+    pub(crate) fn ask_for_parts(&self) {
+        let others = self.machine().vps.iter().filter(|vp| !ptr::eq(&***vp, self));
+        others.filter(|vp| vp.leader().sleeper.is_awake()).for_each(|vp| vp.ask_closer_look());
+        self.ask_those_away();
     }
 
     /// A thread of the others', if that may be stolen, or a job.

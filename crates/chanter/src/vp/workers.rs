@@ -1,12 +1,14 @@
 //! The OS threads that a machine has started, and the wait for their end.
 
+use std::cell::Cell;
 use std::io;
+use std::ptr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::SharedRef;
 use super::machine::Entered;
+use super::{Shared, SharedRef};
 
 #[derive(Debug, Default)]
 pub(super) struct Workers {
@@ -44,6 +46,7 @@ impl Workers {
             return Ok(false);
         }
         let handle = builder.spawn(move || {
+            OWNER.set(SharedRef::as_ptr(&shared));
             let running = Running { shared, which };
             let _entered = Entered::new(SharedRef::clone(&running.shared));
             work(&running.shared);
@@ -86,6 +89,24 @@ impl Workers {
             state = self.state();
         }
     }
+}
+
+thread_local! {
+    /// The machine whose end waits for this OS thread; [`EVERYBODY`]: any machine's may. (Not that in which it is entered now: that changes.)
+    static OWNER: Cell<*const Shared> = const { Cell::new(ptr::null()) };
+}
+
+/// In the place of a machine: this OS thread is one of the library's, and keeps time or hears signals for all.
+const EVERYBODY: *const Shared = ptr::without_provenance(1);
+
+/// From now on this OS thread does not wait for the end of any machine, as others wait for it.
+pub(crate) fn never_wait_for_machines() {
+    OWNER.set(EVERYBODY);
+}
+
+/// Whether the end of `machine` may wait for this OS thread.
+pub(super) fn is_waited_for(machine: &Shared) -> bool {
+    ptr::eq(OWNER.get(), machine) || ptr::eq(OWNER.get(), EVERYBODY)
 }
 
 /// An OS thread that has not ended, and keeps the machine's memory.

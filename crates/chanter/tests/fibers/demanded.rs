@@ -1,13 +1,13 @@
-//! A fiber that has not begun runs on the stack of the fiber that waits for it.
+//! Fibers that have not begun when another fiber waits for them: each gets a stack of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use chanter::fiber;
 use chanter::prelude::*;
 
-use crate::common::{alone, machine, watchdog};
+use crate::common::{alone, machine, until, watchdog};
 
 fn tree(depth: u32) -> u64 {
     if depth == 0 {
@@ -18,7 +18,7 @@ fn tree(depth: u32) -> u64 {
 }
 
 #[test]
-fn it_takes_no_stack_of_its_own() {
+fn each_has_a_stack_of_its_own_which_the_next_one_gets() {
     watchdog!();
     let machine = machine(1);
     machine.block_on(async {
@@ -29,11 +29,12 @@ fn it_takes_no_stack_of_its_own() {
         assert_eq!(fibers.await.unwrap(), 19_900);
     });
     let stats = machine.stats();
-    assert_eq!((stats.fibers_created, stats.stacks_allocated + stats.stacks_reused), (201, 1));
+    assert_eq!((stats.fibers_created, stats.stacks_allocated + stats.stacks_reused), (201, 201));
+    assert_eq!(stats.stacks_allocated, 2, "who waits, and one after the other");
     assert_eq!(machine.block_on(async { spawn_fiber(|| tree(12)).await.unwrap() }), 4096);
     let after = machine.stats();
-    let stacks = after.stacks_allocated + after.stacks_reused - 1;
-    assert_eq!((after.fibers_created - stats.fibers_created, stacks), (8191, 1));
+    assert_eq!(after.fibers_created - stats.fibers_created, 8191);
+    assert_eq!(after.stacks_allocated, 13, "one for each level of the tree");
 }
 
 #[test]
@@ -59,7 +60,7 @@ fn it_may_block_there_and_so_does_who_waits() {
         }
         assert_eq!(outer.await.unwrap(), 122);
     });
-    assert_eq!(machine.stats().stacks_allocated, 1);
+    assert_eq!(machine.stats().stacks_allocated, 2);
 }
 
 #[test]
@@ -123,24 +124,125 @@ fn its_panic_is_its_own() {
 }
 
 #[test]
-fn one_with_a_name_or_a_size_has_its_own() {
+fn its_name_is_its_own() {
     watchdog!();
-    let machine = machine(1);
-    machine.block_on(async {
+    alone(async {
         let outer = fiber::Builder::new().name("outer").spawn(|| {
             let named = fiber::Builder::new().name("inner").spawn(fiber::name);
             assert_eq!(named.join().sync_blocking().unwrap().as_deref(), Some("inner"));
-            let sized = fiber::Builder::new().stack_size(1 << 20).spawn(|| ());
-            sized.join().sync_blocking().unwrap();
-            // One without a name has none, though it is on the stack of one that has.
-            let unnamed = spawn_fiber(fiber::name);
-            assert_eq!(unnamed.join().sync_blocking().unwrap(), None);
+            assert_eq!(spawn_fiber(fiber::name).join().sync_blocking().unwrap(), None);
             assert_eq!(fiber::name().as_deref(), Some("outer"));
         });
         outer.await.unwrap();
     });
-    let stats = machine.stats();
-    assert_eq!(stats.stacks_allocated + stats.stacks_reused, 3);
+}
+
+/// What is asked of it while it blocks, and another fiber waits for it.
+#[test]
+fn it_is_cancelled_terminated_and_suspended_while_a_fiber_waits_for_it() {
+    watchdog!();
+    alone(async {
+        // A fiber that blocks until it is told, one that has begun to wait for it, and whether its end was seen.
+        let pair = || {
+            let (tell, told) = channel::<u32>();
+            let (begin, begun) = mailbox();
+            let dropped = Arc::new(AtomicUsize::new(0));
+            let count = Counts(dropped.clone());
+            let inner = Arc::new(fiber::Builder::new().delay(move || {
+                let _count = count;
+                begin.try_send(()).unwrap();
+                told.recv().sync_blocking().unwrap()
+            }));
+            let joined = inner.clone();
+            let outer = spawn_fiber(move || joined.join().sync_blocking());
+            (tell, begun, dropped, inner, outer)
+        };
+
+        let (_tell, begun, dropped, inner, outer) = pair();
+        begun.recv().await.unwrap();
+        inner.cancel().await.unwrap();
+        assert!(outer.await.unwrap().unwrap_err().is_cancelled());
+        assert_eq!(dropped.load(Ordering::SeqCst), 1);
+
+        let (_tell, begun, dropped, inner, outer) = pair();
+        begun.recv().await.unwrap();
+        inner.terminate(7).await.unwrap();
+        assert_eq!(outer.await.unwrap().unwrap(), 7);
+        assert_eq!(dropped.load(Ordering::SeqCst), 1);
+
+        let (tell, begun, _dropped, inner, outer) = pair();
+        begun.recv().await.unwrap();
+        inner.suspend().await.unwrap();
+        assert_eq!(inner.activity(), chanter::Activity::Suspended);
+        tell.send(8).await.unwrap();
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        assert!(!outer.is_determined(), "it is suspended");
+        inner.resume();
+        assert_eq!(outer.await.unwrap().unwrap(), 8);
+    });
+}
+
+/// Calls `f` when so many bytes of the stack are in use below `from`.
+#[inline(never)]
+fn at_depth<R>(from: usize, bytes: usize, f: &dyn Fn() -> R) -> R {
+    let frame = std::hint::black_box([0_u8; 256]);
+    let result = if from - (&raw const frame).addr() < bytes { at_depth(from, bytes, f) } else { f() };
+    std::hint::black_box(&frame);
+    result
+}
+
+fn here() -> usize {
+    let local = 0_u8;
+    (&raw const local).addr()
+}
+
+/// It needs more room than is left to the one that waits for it, but fits a stack of its own.
+#[test]
+fn it_has_the_room_of_a_whole_stack_wherever_it_is_demanded() {
+    crate::common::apart!();
+    const FITS: usize = 200 << 10;
+    let demand = || {
+        let needs_much = fiber::Builder::new().delay(|| at_depth(here(), FITS, &|| 7));
+        needs_much.join().sync_blocking().unwrap()
+    };
+    alone(async {
+        for used in [0, 40 << 10, 100 << 10, 120 << 10, FITS] {
+            assert_eq!(spawn_fiber(move || at_depth(here(), used, &demand)).await.unwrap(), 7);
+        }
+        let small = fiber::Builder::new().stack_size(32 << 10).spawn(demand);
+        assert_eq!(small.await.unwrap(), 7);
+    });
+}
+
+/// An async thread that blocks on the stack of the fiber that waits for it ends with that fiber. This does not go on
+/// behind the wait as if it had got a value.
+#[test]
+fn a_fiber_that_is_ended_does_not_go_on_when_what_it_waits_for_has_ended_with_it() {
+    watchdog!();
+    alone(async {
+        let goes_on = Arc::new(AtomicBool::new(false));
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let (begin, begun) = mailbox();
+        let (went_on, count) = (goes_on.clone(), Counts(dropped.clone()));
+        let outer = spawn_fiber(move || {
+            let inner = spawn(async move {
+                let _count = count;
+                begin.try_send(()).unwrap();
+                never::<()>().sync_blocking();
+            });
+            let result = inner.join().sync_blocking();
+            went_on.store(true, Ordering::SeqCst);
+            result.is_err()
+        });
+        begun.recv().await.unwrap();
+        until("it blocks", || outer.activity() == chanter::Activity::Blocked).await;
+        outer.cancel().await.unwrap();
+        assert!(outer.await.unwrap_err().is_cancelled());
+        assert_eq!(dropped.load(Ordering::SeqCst), 1);
+        assert!(!goes_on.load(Ordering::SeqCst));
+    });
 }
 
 struct Counts(Arc<AtomicUsize>);

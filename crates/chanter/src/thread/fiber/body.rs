@@ -1,9 +1,8 @@
 //! The body of a fiber, as a future: to poll it is to run the closure on its
 //! stack until it blocks.
 //!
-//! A fiber that has not begun when another one demands its value, and waits for nothing else, needs no stack: the
-//! closure is called on that of its demander. If it blocks, the demander is suspended, which waits for it anyway.
-//! STING, section 4.1.1 (a thread that is stolen runs in the control block of who touches it).
+//! A fiber always has a stack of its own, also when another one demands its value and waits: on that of its demander it
+//! could neither be ended nor suspended alone, and would have only the room that is left there.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -24,8 +23,6 @@ use crate::vp::Vp;
 /// How a fiber is to start.
 pub(super) struct Plan {
     pub(super) size: usize,
-    /// Nobody has asked for a stack of that size, nor for a name.
-    pub(super) is_plain: bool,
     pub(super) name: Option<Arc<str>>,
     pub(super) site: &'static Location<'static>,
 }
@@ -117,12 +114,6 @@ impl<F: FnOnce() -> T, T> Future for Body<F, T> {
         // SAFETY: nothing is moved.
         let this = unsafe { self.get_unchecked_mut() };
         if this.begun.is_none() {
-            let has_room = |vp: &&Vp| this.plan.is_plain && vp.fibers.has_room_for(vp.running.get());
-            if let Some(vp) = Vp::current().filter(has_room) {
-                // SAFETY: it is pinned, and touched by nobody else until the closure has returned.
-                vp.fibers.host(vp.running.get(), || unsafe { perform(this.work.get()) });
-                return this.value();
-            }
             this.begin();
         }
         let Some(Begun { coroutine, head }) = &mut this.begun else { unreachable!("it has begun") };

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
@@ -19,11 +19,13 @@ use super::stack::Stack;
 use crate::policy::Ready;
 use crate::sync::atomic::Ordering;
 use crate::sync::os_thread;
+use crate::thread::Lineage;
+use crate::thread::body::contain;
 use crate::thread::frame::Header;
 use crate::thread::run::{Seized, claim, waker_of};
 use crate::thread::span;
 use crate::thread::stack_local;
-use crate::vp::{DEPTH, Vp, stack_pointer};
+use crate::vp::{DEPTH, Vp};
 use std::cell::{Cell, UnsafeCell};
 
 /// What of a stack a parasite that is nested on it leaves to the fiber.
@@ -51,10 +53,8 @@ pub(crate) struct Head {
     nest_limit: usize,
     /// How deep attaches are nested on it.
     depth: Cell<u32>,
-    /// The thread that it waits for, and for nothing else.
-    demanded: Cell<*const Header>,
-    /// The innermost of those that it waits for and that run on its stack.
-    guests: Cell<*const Guest>,
+    /// While it is suspended: the shared job that runs on its stack; see `Forks::context`.
+    context: Cell<*const Lineage>,
     /// Counts resumptions.
     turns: Cell<u32>,
     /// It is being ended: who would block unwinds.
@@ -119,26 +119,6 @@ impl Fibers {
     pub(super) fn running(&self) -> Option<&Head> {
         // SAFETY: as in `current`.
         unsafe { self.current.get().as_ref() }
-    }
-
-    /// The fiber on whose stack the caller is, if it is on one, is going to wait for the thread in `frame` and nothing
-    /// else, for as long as the result lives.
-    ///
-    /// # Safety
-    /// The frame lives for as long.
-    pub(crate) unsafe fn demand_alone(&self, frame: NonNull<Header>) -> Option<Alone<'_>> {
-        let head = self.current()?;
-        Some(Alone { head, outer: head.demanded.replace(frame.as_ptr()) })
-    }
-
-    /// Whether a thread that begins, polled on the caller's stack, may stay there: a fiber waits for it
-    /// alone, and has room for what it does.
-    pub(super) fn has_room_for(&self, frame: *const Header) -> bool {
-        self.current().is_some_and(|head| {
-            ptr::eq(head.demanded.get(), frame)
-                && !head.ending.get()
-                && stack_pointer() >= head.guard.1 + default_size() / 2
-        })
     }
 
     /// Whether the caller, who drives, is on the stack of a fiber that is being
@@ -272,8 +252,7 @@ impl Head {
                 size: stack.size(),
                 nest_limit: guard.1 + (stack.size() / 4).max(RESERVE),
                 depth: Cell::new(0),
-                demanded: Cell::new(ptr::null()),
-                guests: Cell::new(ptr::null()),
+                context: Cell::new(ptr::null()),
                 turns: Cell::new(0),
                 ending: Cell::new(false),
                 below: Cell::new(ptr::null()),
@@ -327,33 +306,36 @@ impl Head {
         drop(name);
     }
 
-    /// The name of whoever is on the stack: those who share it have none.
-    pub(super) fn name_of_caller(&self) -> Option<&str> {
-        self.name.as_deref().filter(|_| self.guests.get().is_null())
-    }
-
     /// Called on the stack, first of all.
     pub(super) fn arrive(&self, yielder: &Yielder<(), ()>) {
         self.yielder.set(yielder);
     }
 
-    /// Runs `switch`, which switches to the stack and comes back.
+    /// Runs `switch`, which switches to the stack and comes back, and does not unwind.
+    ///
+    /// INV-STACK: while `Fibers::current` names the fiber, the OS thread is on the fiber's stack, but for `switch` itself. So no code
+    /// of a user runs between the two changes of `current`: on this stack it would suspend the fiber where it does not run.
     #[inline(always)]
     pub(super) fn run<R>(&self, switch: impl FnOnce() -> R) -> R {
         debug_assert_eq!(self.os_thread, os_thread(), "a fiber stays on its OS thread");
         // SAFETY: the machine lives while its thread runs.
         let vp = unsafe { &*self.vp };
+        // Subscribers of `tracing` are told here, and on the way back: they are user code.
+        self.parked.resume();
         let outer = vp.fibers.current.replace(self);
         let limit = vp.change_stack(self.nest_limit);
         let depth = vp.depth.replace(self.depth.get());
         self.parked.resume();
         let locals = stack_local::exchange(self.locals.get());
+        let context = vp.forks.change_context(self.context.get());
         let result = switch();
+        self.context.set(vp.forks.change_context(context));
         self.locals.set(stack_local::exchange(locals));
         self.parked.suspend();
         self.depth.set(vp.depth.replace(depth));
         vp.change_stack(limit);
         vp.fibers.current.set(outer);
+        self.parked.suspend();
         result
     }
 
@@ -367,9 +349,15 @@ impl Head {
         let running = Running { vp, outer: vp.running.replace(self.frame.as_ptr()) };
         self.below.set(running.outer);
         self.outer.set(vp.fibers.ending.replace(self));
-        self.run(|| super::super::body::contain(unwind));
+        let unwound = self.run(|| catch_unwind(AssertUnwindSafe(unwind)));
         vp.fibers.ending.set(self.outer.get());
         drop(running);
+        // The report, and the payload, are code of a user: not before the fiber is current no more.
+        contain(|| {
+            if let Err(payload) = unwound {
+                resume_unwind(payload);
+            }
+        });
     }
 
     /// Goes back to the scheduler; returns when it is run again. Unwinds if it
@@ -427,61 +415,6 @@ impl Head {
         } else {
             self.block(crate::thread::yield_now());
         }
-    }
-}
-
-/// A fiber waits for one thread alone.
-pub(crate) struct Alone<'a> {
-    head: &'a Head,
-    outer: *const Header,
-}
-
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        self.head.demanded.set(self.outer);
-    }
-}
-
-/// A fiber without a stack of its own; lies on that of the fiber which waits for it.
-struct Guest {
-    frame: *const Header,
-    outer: *const Guest,
-}
-
-impl Fibers {
-    /// Calls `f`, the fiber in `frame`, on the stack of the fiber that calls, which waits for it.
-    pub(super) fn host<R>(&self, frame: *const Header, f: impl FnOnce() -> R) -> R {
-        struct Restored<'a>(&'a Head, *const Guest);
-        impl Drop for Restored<'_> {
-            fn drop(&mut self) {
-                self.0.guests.set(self.1);
-            }
-        }
-        let Some(head) = self.running() else { return f() };
-        let guest = Guest { frame, outer: head.guests.get() };
-        let _restored = Restored(head, head.guests.replace(&raw const guest));
-        stack_local::apart(f)
-    }
-
-    /// The threads that run on the stack of the fiber in `frame`: it waits for the last one, that for the last
-    /// but one, and the first one blocks. The caller drives.
-    pub(crate) fn guests_of(&self, frame: *const Header) -> Vec<*const Header> {
-        let mut guests = Vec::new();
-        let mut next = self.first.get();
-        // SAFETY: those in the list live, and so do the guests on their stacks; none of them runs now.
-        while let Some(head) = unsafe { next.as_ref() } {
-            if ptr::eq(head.frame.as_ptr(), frame) {
-                let mut guest = head.guests.get();
-                // SAFETY: as above.
-                while let Some(Guest { frame, outer }) = unsafe { guest.as_ref() } {
-                    guests.push(*frame);
-                    guest = *outer;
-                }
-                break;
-            }
-            next = head.next.get();
-        }
-        guests
     }
 }
 

@@ -35,9 +35,8 @@
 //!
 //! Until it begins a fiber is a host like others: the policy decides where it
 //! starts, or [`Builder::on`] does, or who demands its value before (see
-//! [`delay`](crate::delay)) starts it there and then. If that is a fiber, in `join().sync_blocking()`, the closure is
-//! called on its stack: as long as there is half of a usual stack left, and unless a size or a name was asked for. All others get a
-//! stack with their first turn. A fiber that has begun is bound to the OS thread that it runs on, since what lies on a stack need not
+//! [`delay`](crate::delay)) starts it there and then. It gets a
+//! stack with its first turn, and keeps it to its end. A fiber that has begun is bound to the OS thread that it runs on, since what lies on a stack need not
 //! be `Send`. When that OS thread stops driving its virtual processor (a
 //! [`Machine::block_on`](crate::Machine::block_on) returns, or the machine ends) the fiber *is ended*: it
 //! unwinds from where it blocks, its destructors run, and those who join it get
@@ -217,8 +216,8 @@ impl Builder {
     }
 
     /// Makes a fiber that is delayed: it runs when its value is demanded, or when it is
-    /// [scheduled](Thread::run); see [`delay`](crate::delay). A fiber that demands it, in
-    /// `join().sync_blocking()`, calls the closure on its own stack.
+    /// [scheduled](Thread::run); see [`delay`](crate::delay). Who demands it starts it at once, on a stack of
+    /// the fiber's own.
     ///
     /// # Panics
     /// As for [`spawn`](Self::spawn).
@@ -270,8 +269,7 @@ impl Builder {
         site: &'static Location<'static>,
     ) -> (Body<F, T>, &'static Location<'static>) {
         let size = self.size.unwrap_or_else(head::default_size);
-        let is_plain = self.size.is_none() && self.name.is_none();
-        (Body::new(closure, Plan { size, is_plain, name: self.name, site }), site)
+        (Body::new(closure, Plan { size, name: self.name, site }), site)
     }
 }
 
@@ -318,7 +316,7 @@ pub fn is_fiber() -> bool {
 /// The name of the fiber that calls, if it has one.
 pub fn name() -> Option<String> {
     let vp = Vp::current()?;
-    vp.fibers.running()?.name_of_caller().map(str::to_owned)
+    vp.fibers.running()?.name.as_deref().map(str::to_owned)
 }
 
 /// Lets the other threads of the virtual processor run first: the blocking form

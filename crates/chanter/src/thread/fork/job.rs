@@ -1,13 +1,13 @@
 //! Jobs: second halves that nobody has begun, on the stacks of their owners.
 
 use std::cell::{Cell, UnsafeCell};
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::Arc;
 
 use super::exposed::Exposed;
-use super::lineage::{Context, Lineage, Share, enqueue};
+use super::lineage::{Lineage, Share, enqueue};
 use super::wait;
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use crate::sync::order;
@@ -28,8 +28,8 @@ pub(super) struct Job {
     /// Calls it: only for the thread that it is shared with.
     pub(super) run: unsafe fn(*const Self),
     pub(super) share: Shared<Share>,
-    /// Within which shared job it was forked. Set when it is exposed.
-    context: Cell<MaybeUninit<*const Context>>,
+    /// Within which shared job it was forked; null: within none. See [`Forks::context`].
+    context: Cell<*const Lineage>,
 }
 
 /// In the place of an older job: this one is in no list any more, since it is shared.
@@ -80,8 +80,12 @@ pub(crate) struct Forks {
     exposed: Exposed<Job>,
     /// The name of the lineage in which the exposed one was forked, or 0 (a hint).
     within: AtomicUsize,
-    /// What the innermost shared job is that runs here.
-    context: Cell<*const Context>,
+    /// The innermost shared job that runs on the present stack; null: none.
+    ///
+    /// INV-CONTEXT: its `Arc` is in the frame of [`Sent::run`](super::lineage), further up on the same stack. So a fiber that
+    /// is suspended takes its context along (`fiber/head.rs`), and threads that a blocked job lets run above it have
+    /// none ([`Forks::outside`]). A job that is forked ends before the frame does that its context is in.
+    context: Cell<*const Lineage>,
 }
 
 impl Forks {
@@ -107,21 +111,19 @@ impl Forks {
         // SAFETY: the caller's contract.
         unsafe {
             (*job).older.set(older);
+            (*job).context.set(self.context.get());
             if older.is_null() {
-                self.expose(job, self.context.get());
+                self.expose(job);
             }
         }
     }
 
     /// # Safety
-    /// The job is the oldest one, and was forked within `context`; no other one is exposed.
+    /// The job is the oldest one; no other one is exposed.
     #[inline(always)]
-    unsafe fn expose(&self, job: *const Job, context: *const Context) {
-        // SAFETY: what is in the list is alive, and so are the contexts of those who run here.
-        let within = unsafe {
-            (*job).context.set(MaybeUninit::new(context));
-            context.as_ref().map_or(0, Context::name)
-        };
+    unsafe fn expose(&self, job: *const Job) {
+        // SAFETY: what is in the list is alive.
+        let within = unsafe { (*job).context.get() }.addr();
         self.within.store(within, Ordering::Relaxed);
         self.exposed.put(job);
     }
@@ -170,7 +172,6 @@ impl Forks {
         // SAFETY: what is in the list is alive, and the job is in it.
         unsafe {
             let older = (*job).older.replace(OUT);
-            Context::forget_base(self.context.get(), job, older);
             if ptr::eq(self.newest.get(), job) {
                 return self.newest.set(older);
             }
@@ -182,23 +183,17 @@ impl Forks {
         }
     }
 
-    /// The oldest job, and within which shared one it was forked.
+    /// The oldest job, or null.
     ///
     /// # Safety
     /// The caller is the driver.
-    unsafe fn oldest(&self) -> (*const Job, *const Context) {
-        let (mut oldest, mut context) = (self.newest.get(), self.context.get());
-        // SAFETY: what is in the list is alive, and so are the contexts of those who run here.
-        unsafe {
-            while let Some(job) = oldest.as_ref().filter(|job| !job.older.get().is_null()) {
-                oldest = job.older.get();
-                // It was there before the job of that context began.
-                while let Some(inner) = context.as_ref().filter(|inner| inner.is_based_on(oldest)) {
-                    context = inner.outer();
-                }
-            }
+    unsafe fn oldest(&self) -> *const Job {
+        let mut oldest = self.newest.get();
+        // SAFETY: what is in the list is alive.
+        while let Some(job) = unsafe { oldest.as_ref() }.filter(|job| !job.older.get().is_null()) {
+            oldest = job.older.get();
         }
-        (oldest, context)
+        oldest
     }
 
     /// The oldest job has changed, and is not exposed.
@@ -206,11 +201,11 @@ impl Forks {
     /// # Safety
     /// The caller is the driver.
     unsafe fn expose_oldest(&self) {
-        // SAFETY: the caller's contract.
-        let (oldest, context) = unsafe { self.oldest() };
+        // SAFETY: the caller is the driver.
+        let oldest = unsafe { self.oldest() };
         if !oldest.is_null() {
-            // SAFETY: as above.
-            unsafe { self.expose(oldest, context) };
+            // SAFETY: it is the oldest, and the caller says that none is exposed.
+            unsafe { self.expose(oldest) };
         }
     }
 
@@ -222,9 +217,9 @@ impl Forks {
         if self.has_exposed() {
             return;
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller is the driver. The oldest job is in the list, and was stolen, as it is not exposed.
         unsafe {
-            let (oldest, _) = self.oldest();
+            let oldest = self.oldest();
             if !oldest.is_null() {
                 self.unlink(oldest);
                 self.expose_oldest();
@@ -232,12 +227,19 @@ impl Forks {
         }
     }
 
-    pub(super) fn newest(&self) -> *const Job {
-        self.newest.get()
+    /// The driver runs something else from now on: sets the context of that, and returns the one before.
+    #[inline(always)]
+    pub(crate) fn change_context(&self, context: *const Lineage) -> *const Lineage {
+        self.context.replace(context)
     }
 
-    pub(super) fn context(&self) -> &Cell<*const Context> {
-        &self.context
+    /// Calls `f`, which runs threads that the present one does not wait for, on its stack. `f` does not unwind,
+    /// or the whole stack ends.
+    pub(crate) fn outside<R>(&self, f: impl FnOnce() -> R) -> R {
+        let context = self.change_context(ptr::null());
+        let result = f();
+        self.change_context(context);
+        result
     }
 }
 
@@ -302,11 +304,10 @@ fn steal_from(victim: &Vp, thief: &Vp) -> Option<(Thread<()>, Arc<Lineage>)> {
     // ORDER: INV-EXPOSED, the thief's side: the job is gone.
     fence(Ordering::SeqCst);
     victim.ask_closer_look();
-    // SAFETY: INV-EXPOSED: it is ours, and has had its context since it was exposed, which
-    // outlives what was forked within it. The callers drive `thief`.
+    // SAFETY: INV-EXPOSED: it is ours, and alive until its owner sees the share. INV-CONTEXT: so is its
+    // context, which outlives what is forked within it. The callers drive `thief`.
     unsafe {
-        let context = (*job).context.get().assume_init();
-        let share = Share::new(thief, job, context.as_ref());
+        let share = Share::new(thief, job, Lineage::again((*job).context.get()));
         let stolen = (share.thread.again(), Arc::clone(&share.lineage));
         // From here on its owner waits for it, whatever becomes of the thread.
         Shared::set(&raw const (*job).share, Box::new(share));
@@ -331,7 +332,7 @@ impl<B: FnOnce() -> R, R> StackJob<B, R> {
                 older: Cell::new(ptr::null()),
                 run: Self::run,
                 share: Shared::new(),
-                context: Cell::new(MaybeUninit::uninit()),
+                context: Cell::new(ptr::null()),
             },
             body: UnsafeCell::new(ManuallyDrop::new(body)),
             result: UnsafeCell::new(None),

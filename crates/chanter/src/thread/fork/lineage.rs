@@ -1,8 +1,6 @@
 //! Jobs that were shared, and by which other one each was forked.
 
-use std::cell::Cell;
 use std::panic::Location;
-use std::ptr;
 use std::sync::Arc;
 
 use super::job::Job;
@@ -20,6 +18,21 @@ pub(crate) struct Lineage {
 }
 
 impl Lineage {
+    /// Another reference to the lineage that a job has as its context, if it has one.
+    ///
+    /// # Safety
+    /// `context` is null, or an `Arc` of it is alive.
+    pub(super) unsafe fn again(context: *const Self) -> Option<Arc<Self>> {
+        if context.is_null() {
+            return None;
+        }
+        // SAFETY: it is from `Arc::as_ptr`, and that `Arc` is alive: the caller's contract.
+        unsafe {
+            Arc::increment_strong_count(context);
+            Some(Arc::from_raw(context))
+        }
+    }
+
     pub(super) fn is_within(&self, ancestor: &Arc<Self>) -> bool {
         let mut next = self.parent.as_ref();
         while let Some(lineage) = next {
@@ -29,44 +42,6 @@ impl Lineage {
             next = lineage.parent.as_ref();
         }
         false
-    }
-}
-
-/// A shared job that runs on a virtual processor, on the stack of who runs it.
-#[derive(Debug)]
-pub(crate) struct Context {
-    lineage: Arc<Lineage>,
-    /// The newest job when it began: those above are forked by it.
-    base: Cell<*const Job>,
-    outer: *const Self,
-}
-
-impl Context {
-    pub(super) fn is_based_on(&self, job: *const Job) -> bool {
-        ptr::eq(self.base.get(), job)
-    }
-
-    /// No other one that is alive has the same.
-    pub(super) fn name(&self) -> usize {
-        Arc::as_ptr(&self.lineage).addr()
-    }
-
-    pub(super) fn outer(&self) -> *const Self {
-        self.outer
-    }
-
-    /// A job below goes out of the list.
-    ///
-    /// # Safety
-    /// `context` and all outer ones are alive.
-    pub(super) unsafe fn forget_base(mut context: *const Self, job: *const Job, older: *const Job) {
-        // SAFETY: the caller's contract.
-        while let Some(inner) = unsafe { context.as_ref() } {
-            if inner.is_based_on(job) {
-                inner.base.set(older);
-            }
-            context = inner.outer;
-        }
     }
 }
 
@@ -87,22 +62,20 @@ impl Sent {
     /// The job is shared, and this is called once.
     unsafe fn run(self, lineage: Arc<Lineage>) {
         let vp = Vp::current().expect("threads run on virtual processors");
-        let place = vp.forks.context();
-        let context = Context { lineage, base: Cell::new(vp.forks.newest()), outer: place.get() };
-        place.set(&raw const context);
-        // SAFETY: the caller's contract. It does not unwind.
+        let outer = vp.forks.change_context(Arc::as_ptr(&lineage));
+        // SAFETY: the job is shared, and nobody else calls it: the caller's contract. It does not unwind.
         unsafe { ((*self.0).run)(self.0) };
-        place.set(context.outer);
+        // On a fiber's stack it may have been suspended meanwhile, but is on the same OS thread.
+        vp.forks.change_context(outer);
     }
 }
 
 impl Share {
-    /// Makes a thread for `job`, which was forked within `context`.
+    /// Makes a thread for `job`, which was forked within `parent`.
     ///
     /// # Safety
     /// The caller drives `vp`. The job stays until the thread is determined.
-    pub(super) unsafe fn new(vp: &Vp, job: *const Job, context: Option<&Context>) -> Self {
-        let parent = context.map(|context| Arc::clone(&context.lineage));
+    pub(super) unsafe fn new(vp: &Vp, job: *const Job, parent: Option<Arc<Lineage>>) -> Self {
         let lineage = Arc::new(Lineage { parent });
         let (sent, own) = (Sent(job), Arc::clone(&lineage));
         // SAFETY: we drive `vp`; the body is sent by `Sent`'s word, and its job

@@ -22,7 +22,7 @@ use std::mem::ManuallyDrop;
 
 use self::job::StackJob;
 pub(crate) use job::{Forks, steal as steal_job};
-pub(crate) use lineage::Shares;
+pub(crate) use lineage::{Lineage, Shares};
 
 use crate::vp::Vp;
 
@@ -37,6 +37,9 @@ use crate::vp::Vp;
 /// nothing but parts of that: never an unrelated thread. So it is safe to hold a
 /// lock meanwhile which unrelated threads want. It keeps its OS thread; if it waits
 /// for long, its virtual processor is handed over, as with any long turn.
+///
+/// The halves may block. Then the rules of [`sync_blocking`](crate::Event::sync_blocking) hold for the stack that the half runs on: a fiber is
+/// suspended; elsewhere other threads run above it, which are no parts of it. Those may be unrelated.
 ///
 /// Outside of a machine, and on a simulated one, `a` and `b` run one after the
 /// other.

@@ -37,7 +37,6 @@ pub(super) fn until_determined(vp: &Vp, share: &Share) {
     // SAFETY: the handle is a reference.
     unsafe { demand(share.thread.frame()) };
     if !share.thread.is_determined() {
-        let hungry = vp.be_hungry();
         let (mut looks, mut nap, mut seen) = (0, NAP, None);
         while !share.thread.is_determined() {
             let mut part = None;
@@ -51,7 +50,7 @@ pub(super) fn until_determined(vp: &Vp, share: &Share) {
             }
             if let Some(part) = part {
                 // SAFETY: the handle is a reference.
-                hungry.pause(|| unsafe { demand(part.frame()) });
+                unsafe { demand(part.frame()) };
                 (looks, nap, seen) = (0, NAP, None);
                 continue;
             }
@@ -60,7 +59,7 @@ pub(super) fn until_determined(vp: &Vp, share: &Share) {
                 std::hint::spin_loop();
                 continue;
             }
-            hungry.ask();
+            vp.ask_for_parts();
             std::thread::sleep(nap);
             nap = (nap * 2).min(LONGEST_NAP);
         }

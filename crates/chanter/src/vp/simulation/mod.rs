@@ -421,7 +421,7 @@ impl Simulated {
             if !queued && !idle && !outside {
                 // Of others somebody has the token.
                 // SAFETY: no other driver is left, and nothing is being polled.
-                if !unsafe { vp.machine().seize_threads() } {
+                if !unsafe { vp.machine().seize_threads(true) } {
                     break;
                 }
                 if !vp.end_one_seized() {
