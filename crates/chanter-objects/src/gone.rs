@@ -28,9 +28,7 @@ pub enum Gone {
     /// What is asked or answered, or the object that is to move, takes more bytes than one message between the processes may have. If
     /// it is the answer, the method has run.
     TooLong,
-    /// The process where the object should be has as many bytes of objects of this one as it
-    /// [lets in](crate::far::limit_placed).
-    #[cfg(feature = "cluster")]
+    /// The process where the object should be has as many bytes of objects of this one as it lets in (`far::limit_placed`).
     Full,
     /// The object's process does not serve the caller: whom it serves says the `allow` of its [`#[object]`](crate::object).
     Refused,
@@ -62,7 +60,6 @@ impl fmt::Display for Gone {
             Self::TooLong => {
                 "what is asked or answered, or the object, is longer than a message between these processes may be"
             }
-            #[cfg(feature = "cluster")]
             Self::Full => "the process lets in no more bytes of objects from this one",
             Self::Refused => "the object's process does not serve the caller",
         })

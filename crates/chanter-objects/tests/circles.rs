@@ -50,7 +50,8 @@ impl Desk {
     /// Lets the next one wait.
     #[method(mut)]
     async fn let_wait(&mut self, k: Lazy<'_, ()>) {
-        k.fill(self.next.expect("there is one").wait().await.unwrap());
+        self.next.expect("there is one").wait().await.unwrap();
+        k.fill(());
     }
 }
 

@@ -46,6 +46,10 @@ pub(crate) struct FarCall<R> {
 // SAFETY: a place for the answer is used by this alone, which is a part of whoever has it.
 unsafe impl<R> Send for FarCall<R> {}
 
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a call lies in a box of its own, and most are in the large stage"
+)]
 enum Stage<R> {
     /// Too many were under way.
     Paused { request: Request, pause: Pin<Box<dyn Future<Output = ()> + Send>> },

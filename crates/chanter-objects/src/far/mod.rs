@@ -23,6 +23,7 @@
 //! INV-HANDED): that process answers the first caller, and the one in the middle is done.
 
 mod call;
+mod circle;
 mod continuation;
 mod estate;
 #[cfg(all(test, loom))]
@@ -44,6 +45,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use call::FarCall;
 pub use chanter_cluster::__table as table;
+pub use circle::Circle;
 pub(crate) use continuation::FarContinuation;
 pub(crate) use estate::FarOwner;
 pub use estate::limit_placed;
@@ -52,7 +54,7 @@ pub use moves::{Moves, Unplaced, moves, moves_if};
 pub use serve::{Allow, serve, serve_if, serve_lazily, serve_lazily_if};
 pub use space::{Space, enter};
 pub(crate) use space::{is_elsewhere, name_of_here, place_of};
-pub use waits::{Circle, on_circle};
+pub use waits::on_circle;
 pub(crate) use waits::{inside, waits_in_line};
 
 use crate::apart::Far;

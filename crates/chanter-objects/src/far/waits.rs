@@ -30,7 +30,6 @@
 use std::cell::RefCell;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +45,7 @@ use chanter_cluster::wire::{Body, Number};
 use chanter_cluster::{Caller, Here};
 use serde::{Deserialize, Serialize};
 
+use super::circle::{Circle, Step};
 use super::request::Name;
 use super::space::{Space, enter};
 use crate::slot::{self, Slot};
@@ -479,54 +479,6 @@ impl Space {
             Some(handler) => handler(circle),
             None => eprintln!("{circle}"),
         }
-    }
-}
-
-/// A deadlock: calls of objects that wait for each other, or an object that waits for itself. None of the calls can be answered before one
-/// of them gives up.
-#[derive(Clone, Debug)]
-pub struct Circle {
-    process: u32,
-    steps: Vec<Step>,
-}
-
-#[derive(Clone, Debug)]
-struct Step {
-    inside: Option<Name>,
-    to: Name,
-    method: Option<&'static str>,
-}
-
-impl Circle {
-    /// The objects that are waited for, in the order of the circle. Each is named by its process, slot and generation.
-    pub fn objects(&self) -> impl Iterator<Item = (u32, u32, u32)> {
-        self.steps.iter().map(|step| step.to)
-    }
-}
-
-impl fmt::Display for Circle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.steps.len() {
-            1 => write!(
-                f,
-                "deadlock: a call of an object waits for itself (seen by process {}):",
-                self.process
-            )?,
-            many => write!(
-                f,
-                "deadlock: {many} calls of objects wait for each other (seen by process {}):",
-                self.process
-            )?,
-        }
-        let name = |(process, slot, generation): Name| format!("object {process}.{slot}.{generation}");
-        for Step { inside, to, method } in &self.steps {
-            let inside = inside.map_or_else(|| "a thread".to_owned(), name);
-            write!(f, "\n  {inside} waits for {}", name(*to))?;
-            if let Some(method) = method {
-                write!(f, ": a call of {method}")?;
-            }
-        }
-        Ok(())
     }
 }
 

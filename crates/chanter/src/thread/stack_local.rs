@@ -105,8 +105,8 @@ mod tests {
                     assert_eq!(numbers, [2, 1]);
                 });
                 apart(|| assert_eq!(found(), (None, None)));
-                let unwinds = || set(&3_u32, || panic!("it unwinds"));
-                let _ = std::panic::catch_unwind(unwinds).map(|()| ());
+                let unwinds = || set(&3_u32, || assert_eq!(found().0, None, "it unwinds"));
+                assert!(std::panic::catch_unwind(unwinds).is_err());
                 assert_eq!(found(), (Some(1), Some("one")));
             });
         });
