@@ -286,7 +286,9 @@ fn non_blocking(end: &impl AsFd) {
 fn standard_streams_that_do_not_block_are_waited_for() {
     const LINES: u32 = 100_000;
     let [(stdin, mut to), (mut out, stdout), (mut err, stderr)] = [(); 3].map(|()| pipe().unwrap());
-    (non_blocking(&stdin), non_blocking(&stdout), non_blocking(&stderr));
+    non_blocking(&stdin);
+    non_blocking(&stdout);
+    non_blocking(&stderr);
     let script = format!("seq {LINES}; seq {LINES} >&2; echo ready; cat");
     let mut command = launch(&["--stdin", "--no-prefix"], &script);
     command.stdin(stdin).stdout(stdout).stderr(stderr);
