@@ -272,8 +272,8 @@ fn bounded_sends_from_places_end_in_every_way() {
     every_end(|| send_from(|| bounded(1), true));
 }
 
-/// A send from a place that is dropped while its partner takes the message: what the
-/// partner did is seen under the lock, and nowhere else.
+/// INV-PLACED, where the send is dropped while its partner takes the message: the owner sees under the lock
+/// what the partner did.
 fn a_place_is_left() {
     let (tx, rx) = channel::<Message>();
     let mut place = Some(Message::new(1));
@@ -291,8 +291,27 @@ fn a_place_is_left_in_every_way() {
     check(a_place_is_left);
 }
 
+/// INV-PLACED, where nothing is dropped: the owner reads without the lock what its partner has left.
+fn a_place_is_emptied() {
+    let (tx, rx) = channel::<Message>();
+    let receiver = thread::spawn(move || block_on(rx.recv()).map(|message| message.number()));
+    let mut place = Some(Message::new(1));
+    assert_eq!(block_on(tx.send_from(&mut place)), Ok(()));
+    assert!(place.is_none(), "doubled");
+    assert_eq!(receiver.join().unwrap(), Ok(1));
+}
+
 #[test]
-fn the_lock_is_needed_to_leave_a_place() {
-    needs("lock_acquire", Relaxed, a_place_is_left);
-    needs("lock_release", Relaxed, a_place_is_left);
+fn a_place_is_emptied_once() {
+    check(a_place_is_emptied);
+}
+
+#[test]
+fn a_place_needs_publish() {
+    needs("group_publish", Relaxed, a_place_is_emptied);
+}
+
+#[test]
+fn a_place_needs_observe() {
+    needs("group_observe", Relaxed, a_place_is_emptied);
 }
