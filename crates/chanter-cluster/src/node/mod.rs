@@ -24,7 +24,7 @@ pub use outstanding::{Returned, Unknown, Unsent};
 pub(crate) use waiting::Tests;
 use waiting::Waiting;
 pub use window::Send;
-pub(crate) use window::{Lease, Left, State as Windowed, Window};
+pub(crate) use window::{Kept, Lease, Left, State as Windowed, Window};
 use windows::Windows;
 
 use crate::by_peer::ByPeer;
