@@ -6,8 +6,8 @@ mod traffic;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Engine, Fault, Faults, Local, Pace, Reliable, Simulated};
 use chanter_cluster::Here;
+use chanter_cluster::engine::{Engine, Fault, Faults, Local, Pace, Reliable, Simulated};
 use traffic::Traffic;
 
 const PROCESSES: u32 = 3;
@@ -74,8 +74,7 @@ mod connected {
             .zip(listening)
             .map(|(number, (listener, _))| {
                 let (addresses, secret) = (addresses.clone(), Secret::new([7; 32]));
-                let launched =
-                    Launched { number, addresses, listener, secret, segment: None, tls: None };
+                let launched = Launched { number, addresses, listener, secret, segment: None, tls: None };
                 spawn(Sockets::start(launched, Config::default()))
             })
             .collect();
