@@ -119,6 +119,9 @@ impl Node {
     /// A frame cannot be taken, as its sender does not keep to the rules: nothing more is taken from it, and both sides know.
     #[cold]
     fn refuse(&self, from: Peer) -> Option<()> {
+        // What comes before the engine says that it is down would come after what is missing.
+        // ORDER: Relaxed: see `lose`.
+        self.links.get(from).inspect(|link| link.is_down.store(true, Ordering::Relaxed));
         self.give_up_on(from);
         None
     }

@@ -34,6 +34,7 @@ use std::time::Duration;
 use chanter::prelude::*;
 
 use self::frame::LONGEST_BODY;
+pub(super) use self::inbox::Beside;
 use self::inbox::{Happening, Inbox};
 use self::link::Link;
 use self::stream::{Listener, Stream};
@@ -289,6 +290,9 @@ impl Sockets {
         spawn(async move {
             let ended = || beating.ended.get().wrap(|_| true);
             while !choose((ended(), after(beating.config.heartbeat).wrap(|()| false))).await {
+                if beating.inbox.beside.get().is_some_and(|beside| beside.beats()) {
+                    beating.inbox.ring();
+                }
                 for link in beating.links.values() {
                     link.beat(&beating.inbox, &beating.config);
                 }
@@ -302,6 +306,16 @@ impl Sockets {
     pub(super) fn knock(&self, peer: Peer) {
         if let Some(link) = self.shared.links.get(&peer) {
             link.knock(&self.shared.inbox);
+        }
+    }
+
+    /// What another engine says here, and hears, from now on. Once.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(super) fn set_beside(&self, beside: Arc<dyn Beside>) {
+        if self.shared.inbox.beside.set(Arc::clone(&beside)).is_ok() {
+            for (peer, link) in &self.shared.links {
+                link.said_beside().inspect(|said| beside.hears(*peer, *said));
+            }
         }
     }
 
