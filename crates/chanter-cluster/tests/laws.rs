@@ -31,7 +31,10 @@ use threads::{
     a_monitor_is_told_last, a_spawn_that_loses_leaves_no_thread, requests_to_a_thread_are_answered_once,
     who_is_tied_to_the_dead_ends,
 };
-use together::{a_group_ends_what_it_does, a_name_has_one_holder};
+use together::{
+    a_group_ends_what_it_does, a_group_names_who_has_ended_before, a_name_has_one_holder,
+    members_that_disagree_are_told,
+};
 
 fn two() -> [Here; 2] {
     local(2).try_into().unwrap()
@@ -250,7 +253,6 @@ explored!(
     a_monitor_is_told_last,
     who_is_tied_to_the_dead_ends,
     a_name_has_one_holder,
-    a_group_ends_what_it_does,
     a_port_ends_after_its_last_message,
     a_port_ends_when_all_have_gone,
     senders_of_a_dead_port_are_told
@@ -271,6 +273,9 @@ macro_rules! explored_less {
 }
 
 explored_less!(
+    a_group_ends_what_it_does,
+    a_group_names_who_has_ended_before,
+    members_that_disagree_are_told,
     a_sender_outlives_who_has_passed_it_on,
     a_team_survives_a_process,
     a_team_that_cannot_go_on_ends

@@ -4,7 +4,7 @@
 //!   Open --leave--> Leaving --queues empty--> Left --Goodbye--> Closed
 //!     |                 (Leave is said)
 //!     '--Leave came--> Parting --end--> Closed
-//!   any --end, error, silence, given up--> Closed
+//!   any --end, error, silence (but on a Unix socket), given up--> Closed
 //! ```
 //!
 //! INV-LINK-LAST: what is said of a peer's end comes after its last message. One thread pushes both.
@@ -372,7 +372,8 @@ impl Link {
         if silent == config.suspect_after {
             inbox.push(Happening::Changed(self.peer, Change::Suspect));
         }
-        if silent >= config.lost_after {
+        // One of this machine that says nothing is stopped, or in a debugger: its end would be told.
+        if silent >= config.lost_after && !self.stream.tells_of_its_end() {
             self.give_up();
         }
     }

@@ -67,8 +67,9 @@ pub struct Config {
     pub heartbeat: Duration,
     /// After so many heartbeats without a word a peer is suspect. 5 by default.
     pub suspect_after: u32,
-    /// After so many it is unreachable, for good; and so is one that takes nothing of what it was sent for so many while this
-    /// process waits to leave. 150 by default: a process that was stopped for less goes on.
+    /// After so many by TCP it is unreachable, for good; and so is one, by whatever socket, that takes nothing of what it was sent for so
+    /// many while this process waits to leave. 150 by default: a process that was stopped for less goes on. A silent one on a Unix socket
+    /// is waited for: if it had ended, the OS would say so.
     pub lost_after: u32,
     /// TLS on connections by TCP (feature `tls`); if none is given, that of the [launcher](crate::launcher), if it has said so. The hello stays.
     pub tls: Option<Tls>,
