@@ -315,7 +315,7 @@ mod tests {
         for length in 0..LENGTH {
             assert_eq!(Header::decode(&bytes[..length], u32::MAX), Err(BadHeader::Short(length)));
         }
-        for kind in (0..=0).chain(23..=255) {
+        for kind in (0..=0).chain(24..=255) {
             let mut bytes = bytes;
             bytes[0] = kind;
             assert_eq!(Header::decode(&bytes, u32::MAX), Err(BadHeader::Kind(kind)));
