@@ -361,7 +361,8 @@ impl Near {
                 receiving.has_scanned = false;
             }
         }
-        if !receiving.has_scanned && !(receiving.dying.is_empty() && receiving.doubted.is_empty()) {
+        let nobody_asks = receiving.dying.is_empty() && receiving.doubted.is_empty();
+        if !receiving.has_scanned && !nobody_asks {
             receiving.incoming.scan(&*self.memory);
             receiving.has_scanned = true;
         }
