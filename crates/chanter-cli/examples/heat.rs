@@ -1,10 +1,14 @@
 //! Heat spreads over a plate, whose rows are divided among the processes; each exchanges its outer rows with its neighbours
 //! while it computes the inner ones. Process 0 collects the plate and compares it with one that was computed alone:
-//! `chanter launch -n 4 target/release/examples/heat [SIDE] [STEPS]`.
+//! `chanter launch -n 2 target/release/examples/heat [SIDE] [STEPS]`.
+//!
+//! With as many processes as there are processors, and a plate that is not small, it is almost as many times as fast as one thread.
+//! With more processes it gets slower again: a process that waits for its neighbour takes the processor from it.
 
 use std::error::Error;
 use std::ops::Range;
-use std::time::Instant;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
 
 use chanter_cluster::{Here, Inbox, Irecv, Plain, ThreadName, waitall};
 
@@ -105,7 +109,7 @@ async fn part(
 /// The body of each process.
 pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
     let argument = |at, default| std::env::args().nth(at).map_or(Ok(default), |text| text.parse::<usize>());
-    let (side, steps) = (argument(1, 512)?, argument(2, 500)?);
+    let (side, steps) = (argument(1, 1024)?, argument(2, 500)?);
     let (number, count) = (here.number() as usize, here.count() as usize);
     assert!(side >= 2 * count, "each process needs two rows");
     let me = here.open("heat")?;
@@ -135,11 +139,27 @@ pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
         let clock = Instant::now();
         assert!(whole == alone(side, steps), "the processes and one alone have computed different plates");
         println!(
-            "{side} x {side} cells, {steps} steps: {took:.1?} in {count} processes, {:.1?} by one thread; the same, bit for bit",
-            clock.elapsed()
+            "{side} x {side} cells, {steps} steps: {}; the same, bit for bit",
+            gain(took, clock.elapsed(), count)
         );
     }
     Ok(())
+}
+
+/// What the processes have gained, and what was to be expected.
+fn gain(took: Duration, alone: Duration, count: usize) -> String {
+    let ratio = alone.as_secs_f64() / took.as_secs_f64();
+    let cores = available_parallelism().map_or(1, usize::from);
+    let expected = match count {
+        1 => "one process gains nothing".to_owned(),
+        _ if count > cores => {
+            format!("{count} processes on {cores} processors wait for each other: try {cores}")
+        }
+        _ => format!("up to {count} times was to be expected, of a large plate on an idle machine"),
+    };
+    format!(
+        "{took:.1?} in {count} processes, {alone:.1?} by one thread: {ratio:.1} times as fast ({expected})"
+    )
 }
 
 #[chanter_cluster::main]

@@ -74,6 +74,9 @@ fn errors_of_names_groups_and_supervisors() {
     says(&NameError::Full, &["as many names as it may", "let some go"]);
     says(&GroupError::NoSuchRank { rank: 4, size: 4 }, &["a group of 4 has no rank 4"]);
     says(&GroupError::Name(NameError::Taken(thread)), &["taken by"]);
+    says(&GroupError::Size { rank: 1, size: 3 }, &["member 1", "a group of 3", "say the same size"]);
+    let missing = GroupError::Missing { rank: 2, gone: vec![1, 4] };
+    says(&missing, &["member 2", "gone: 1, 4", "make a group without it"]);
     says(&Lost { member: 5 }, &["member 5", "make a group without it"]);
     let spawn = TeamError::Spawn { child: "index".into(), why: SpawnError::Full };
     says(&spawn, &["\"index\" cannot be started", "drop, the handles"]);

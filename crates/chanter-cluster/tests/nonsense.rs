@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Engine, Lane, Local, Peer};
+use chanter_cluster::engine::{Change, Engine, Lane, Local, Peer, Sink, Why};
 use chanter_cluster::wire::{Body, Control, Header, Kind, Number, Slot};
-use chanter_cluster::{Function, Here, Service};
+use chanter_cluster::{Function, Here, RecvError, SendError, Service};
 
 const ADD: Service<(u32, u32), u32> = Service::new("test::add");
 const WAIT: Service<(), ()> = Service::new("test::wait");
@@ -57,6 +57,58 @@ async fn random_requests_break_nothing() {
     assert_eq!(third.at(1).call(ADD.ask(&(1, 2))).await, Ok(3));
     assert_eq!(third.at(1).spawn(AREA.with(&(2.0, 3.0))).await.unwrap().await, Ok(6.0));
     assert!(second.dropped() > 0);
+}
+
+/// Over its window, where the engine gives nobody up: its process is told, whatever it sends afterwards; and hears nothing more.
+#[chanter::test]
+async fn who_is_over_its_window_is_told() {
+    let [hostile, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap();
+    let second = Here::start(second);
+    let inbox = second.inbox().unwrap();
+    let message = Header { to: inbox.name().thread, ..Header::new(Kind::Message) };
+    for _ in 0..=64 {
+        hostile.try_send(Peer(1), Lane::User, frame(message, &[1])).unwrap();
+    }
+    while second.down(0).is_none() {
+        yield_now().await;
+    }
+    assert_eq!((second.down(0), inbox.len(), second.dropped()), (Some(Why::Unreachable), 64, 1));
+    hostile.try_send(Peer(1), Lane::User, frame(message, &[1])).unwrap();
+    while second.dropped() < 2 {
+        yield_now().await;
+    }
+    let mut heard = Heard::default();
+    hostile.poll(9, &mut heard);
+    assert_eq!(heard.0, [Kind::GivenUp; 2]);
+}
+
+/// What has come to a process that only looks.
+#[derive(Default)]
+struct Heard(Vec<Kind>);
+
+impl Sink for Heard {
+    fn arrived(&mut self, _from: Peer, _lane: Lane, frame: Body) {
+        self.0.push(Header::decode(frame.frame(), u32::MAX).unwrap().kind);
+    }
+
+    fn peer(&mut self, _peer: Peer, _change: Change) {}
+}
+
+/// Who is given up by another process has lost it: all that it has sent there is unknown, and nobody waits for an answer.
+#[chanter::test]
+async fn who_hears_that_it_is_given_up_has_lost_that_process() {
+    let [other, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap();
+    let second = Here::start(second);
+    let inbox = second.inbox().unwrap();
+    let mut there = inbox.name();
+    there.process = Peer(0);
+    inbox.send(there, 7, &1).await.unwrap();
+    other.try_send(Peer(1), Lane::Control, frame(Header::new(Kind::GivenUp), &[])).unwrap();
+    let lost = RecvError::Lost(Peer(0), Why::Unreachable);
+    assert_eq!(inbox.recv::<u32>(there, 7).await, Err(lost));
+    let returned = inbox.returned(0).await;
+    assert_eq!((returned.why, returned.unknown.len()), (Why::Unreachable, 1));
+    assert_eq!(inbox.send(there, 7, &1).await, Err(SendError::Lost(Peer(0), Why::Unreachable)));
 }
 
 /// Who does not count what it asks is over its bound, and costs no more than that.

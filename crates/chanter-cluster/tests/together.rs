@@ -221,3 +221,23 @@ fn a_group_without_a_member_does_nothing() {
         }
     });
 }
+
+/// A process that has gone before keeps nobody from a group without it.
+#[chanter::test]
+async fn the_living_are_a_group_without_the_dead() {
+    let mut engines = Local::cluster(3);
+    engines.pop().unwrap().kill();
+    let here: Vec<Here> = engines.into_iter().map(Here::start).collect();
+    while here[0].down(2).is_none() || here[1].down(2).is_none() {
+        yield_now().await;
+    }
+    for _ in 0..3 {
+        let members = [0, 1].map(|rank| {
+            let here = here[rank as usize].clone();
+            spawn(async move { Group::of(&here, "living", rank, 2).await.unwrap().barrier().await })
+        });
+        for member in members {
+            assert_eq!(member.join().await.unwrap(), Ok(()));
+        }
+    }
+}

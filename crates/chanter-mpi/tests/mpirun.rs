@@ -2,6 +2,9 @@
 //! has been
 //! started so, the processes.
 
+#[path = "../../chanter-cluster/tests/all_to_all/traffic.rs"]
+mod traffic;
+
 use std::process::Output;
 
 use chanter_cluster::engine::{
@@ -29,6 +32,8 @@ fn main() {
         }
         succeeds("threads", 2);
         succeeds("threads", 4);
+        succeeds("traffic of 2", 3);
+        succeeds("traffic of 64", 4);
         panics();
         alone();
         return;
@@ -36,6 +41,7 @@ fn main() {
     match engines.iter().find(|(other, ..)| *other == name) {
         Some((.., process)) => process(Mpi::start().unwrap()),
         None if name == "threads" => chanter_mpi::run(threads).unwrap(),
+        None if name.starts_with("traffic") => chanter_mpi::run(traffic).unwrap(),
         None => chanter_mpi::run(async |here: Here| {
             // The others wait for a message that never comes.
             assert!(here.number() != 1, "on purpose");
@@ -232,6 +238,14 @@ fn leaving(engine: Mpi) {
     }
     end(&engine, &mut seen, 3);
     assert_eq!(seen.arrived.len(), 6);
+}
+
+/// All send to all, with so many threads in each process.
+async fn traffic(here: Here) {
+    let senders = std::env::var(RUN).unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    let messages = if senders == 2 { 1000 } else { 40 };
+    traffic::Traffic { senders, messages }.run(here).await;
+    println!("done");
 }
 
 /// Threads of all processes talk with those of the first: short values, and long ones.

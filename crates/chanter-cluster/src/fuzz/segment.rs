@@ -164,7 +164,7 @@ impl Node {
             piece.copy_to(&mut bytes);
             assert_eq!(bytes, self.came.to_le_bytes(), "INV-PULL: once, and in order");
             self.came += 1;
-        } else if let Some((_, frame)) = self.begun.assemble(&piece) {
+        } else if let Ok(Some((_, frame))) = self.begun.assemble(&piece) {
             assert!(frame.frame().len() <= LONGEST);
         }
         true

@@ -22,8 +22,8 @@ use crate::name::{NameError, Registered, ThreadName};
 use crate::wire::decode;
 use crate::{ANY_TAG, Here, OpenError, RecvError, SendError};
 use bytes::Bytes;
-pub(crate) use roll::Rolls;
-use roll::{Seat, take_seat};
+use roll::{Came, Coming, Seat, take_seat};
+pub(crate) use roll::{Rolls, serve};
 use run::{Part, Run};
 
 /// The tag of who leaves. All others are numbers of operations.
@@ -63,6 +63,7 @@ pub struct Group {
     /// Keeps its name, if it is not the one that talks for its run.
     _inbox: Option<Inbox>,
     _registered: Registered,
+    _coming: Coming,
 }
 
 /// A member is there no more, so the group does nothing any more.
@@ -95,6 +96,20 @@ pub enum GroupError {
     Open(OpenError),
     /// Its name, or another one's, is not known. [`Taken`](NameError::Taken): another thread has that rank.
     Name(NameError),
+    /// Another member has come to a group of another size.
+    Size {
+        /// Its rank.
+        rank: u32,
+        /// The size that it has said.
+        size: u32,
+    },
+    /// Processes have gone, and for 10 seconds no member of that rank has come.
+    Missing {
+        /// The first rank that is missing.
+        rank: u32,
+        /// The processes that have gone.
+        gone: Vec<u32>,
+    },
 }
 
 impl fmt::Display for GroupError {
@@ -103,6 +118,18 @@ impl fmt::Display for GroupError {
             Self::NoSuchRank { rank, size } => write!(f, "a group of {size} has no rank {rank}"),
             Self::Open(error) => error.fmt(f),
             Self::Name(error) => error.fmt(f),
+            Self::Size { rank, size } => write!(
+                f,
+                "member {rank} has come to a group of {size}, and this thread to one of another size: let all say the same size"
+            ),
+            Self::Missing { rank, gone } => {
+                let gone: Vec<String> = gone.iter().map(u32::to_string).collect();
+                write!(
+                    f,
+                    "member {rank} of the group has not come, and these processes have gone: {}; make a group without it",
+                    gone.join(", ")
+                )
+            }
         }
     }
 }
@@ -113,10 +140,14 @@ impl Group {
     /// Becomes the member with that rank of a group of `size`, and waits for all others. `name` is the group's, in the whole cluster, as long
     /// as it has members.
     ///
+    /// As long as all processes live, it waits for as long as the others take. If a process of the cluster has gone, each member that
+    /// is missing has 10 seconds to come after the one before: so nobody waits for those who have ended before they came. Who has got such
+    /// an error may try again.
+    ///
     /// **Cancel safety.** Dropped, it is no member.
     ///
     /// # Errors
-    /// See [`GroupError`].
+    /// See [`GroupError`]. Members that have come for different sizes are told of each other.
     ///
     /// # Panics
     /// The caller is no thread of a machine.
@@ -125,8 +156,11 @@ impl Group {
             return Err(GroupError::NoSuchRank { rank, size });
         }
         let inbox = here.inbox().map_err(GroupError::Open)?;
+        let came = Came { rank, size };
+        // Before anybody finds it.
+        let coming = Coming::new(here, inbox.name(), came);
         let registered = here.register(&format!("{name}#{rank}"), &inbox).await.map_err(GroupError::Name)?;
-        let seat = take_seat(here, name, size, (rank, inbox.name())).await.map_err(GroupError::Name)?;
+        let seat = take_seat(here, name, came, inbox.name()).await?;
         let mut inbox = Some(inbox);
         if seat.place == 0
             && let Some(inbox) = inbox.take()
@@ -134,7 +168,16 @@ impl Group {
         {
             tell_all(&seat.run);
         }
-        Ok(Self { seat, rank, size, operations: 0, room: Vec::new(), _inbox: inbox, _registered: registered })
+        Ok(Self {
+            seat,
+            rank,
+            size,
+            operations: 0,
+            room: Vec::new(),
+            _inbox: inbox,
+            _registered: registered,
+            _coming: coming,
+        })
     }
 
     /// This member's rank.

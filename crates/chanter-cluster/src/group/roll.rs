@@ -2,24 +2,68 @@
 //!
 //! Members whose ranks follow each other, in one process, are a *run*: they meet in memory, and one of them talks for all to other
 //! runs. The runs form a [tree](super::tree).
+//!
+//! Whoever finds the first member of another process asks that process for which size it has come. If that is another size, both learn
+//! it, and neither waits for members that the other one does not count.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use chanter::prelude::*;
+use serde::{Deserialize, Serialize};
 
+use super::GroupError;
 use super::run::Run;
 use super::tree::Tree;
-use crate::Here;
-use crate::name::{NameError, ThreadName};
+use crate::name::ThreadName;
+use crate::service::Service;
+use crate::wire::Slot;
+use crate::{Here, Serving};
 
-/// The rolls of a process, by the names of their groups.
+/// If a process has gone, the next member has so long to come.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Asks for which size a thread has come, and says for which the caller's has.
+const SIZE: Service<Asked, Option<Came>> = Service::new("chanter::group");
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Asked {
+    group: String,
+    thread: ThreadName,
+    caller: Came,
+}
+
+/// A member, and the size of its group, as it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Came {
+    pub(super) rank: u32,
+    pub(super) size: u32,
+}
+
+impl Came {
+    fn error(self) -> GroupError {
+        GroupError::Size { rank: self.rank, size: self.size }
+    }
+}
+
+/// The rolls of a process.
 #[derive(Default)]
-pub(crate) struct Rolls(Mutex<HashMap<String, Weak<Roll>>>);
+pub(crate) struct Rolls(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// By the names of their groups.
+    rolls: HashMap<String, Weak<Roll>>,
+    /// The members of this process, and those that wait to be; and a member of another size that one of them was told of.
+    came: HashMap<Slot, (Came, Option<Came>)>,
+}
 
 /// A roll, as soon as it is known.
 pub(super) struct Roll {
-    called: IVar<Result<Arc<Called>, NameError>>,
+    /// Who has begun it.
+    by: Came,
+    called: IVar<Result<Arc<Called>, GroupError>>,
     /// Who calls it, and stops when nobody wants it any more.
     calling: OnceLock<Thread<()>>,
 }
@@ -41,31 +85,88 @@ impl Drop for Roll {
 }
 
 impl Rolls {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Weak<Roll>>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The roll of the group with that name, in which `rank` is `name`. One in which it is not is of a group before.
-    fn get(&self, here: &Here, group: &str, size: u32, (rank, name): (u32, ThreadName)) -> Arc<Roll> {
-        let mut rolls = self.lock();
-        rolls.retain(|_, roll| roll.strong_count() > 0);
+    /// The roll of the group with that name, in which the member is `name`. One in which it is not is of a group before.
+    fn get(&self, here: &Here, group: &str, came: Came, name: ThreadName) -> Result<Arc<Roll>, GroupError> {
+        let mut state = self.lock();
+        if let Some((_, Some(other))) = state.came.get(&name.thread) {
+            return Err(other.error());
+        }
+        state.rolls.retain(|_, roll| roll.strong_count() > 0);
         let is_ours = |roll: &Arc<Roll>| match roll.called.try_get() {
             None => true,
-            Some(Ok(called)) => called.names.get(rank as usize) == Some(&name),
+            Some(Ok(called)) => called.names.get(came.rank as usize) == Some(&name),
             Some(Err(_)) => false,
         };
-        if let Some(roll) = rolls.get(group).and_then(Weak::upgrade).filter(is_ours) {
-            return roll;
+        if let Some(roll) = state.rolls.get(group).and_then(Weak::upgrade).filter(is_ours) {
+            drop(state);
+            return if roll.by.size == came.size { Ok(roll) } else { Err(roll.disagrees(came)) };
         }
-        let roll = Arc::new(Roll { called: IVar::new(), calling: OnceLock::new() });
-        rolls.insert(group.to_owned(), Arc::downgrade(&roll));
-        drop(rolls);
+        let roll = Arc::new(Roll { by: came, called: IVar::new(), calling: OnceLock::new() });
+        state.rolls.insert(group.to_owned(), Arc::downgrade(&roll));
+        drop(state);
         let (here, group, called) = (here.clone(), group.to_owned(), roll.called.clone());
         let calling = spawn(async move {
-            let _ = called.put(call(&here, &group, size).await.map(Arc::new));
+            let result = call(&here, &group, came).await;
+            let _ = called.put(result.map(Arc::new));
         });
         let _ = roll.calling.set(calling);
-        roll
+        Ok(roll)
+    }
+
+    /// What that thread of this process has come for. A member of another process has come to its group, too, as it says.
+    fn came(&self, group: &str, thread: Slot, other: Came) -> Option<Came> {
+        let (came, roll) = {
+            let mut state = self.lock();
+            let (came, disagrees) = state.came.get_mut(&thread)?;
+            // It may not have a roll yet.
+            *disagrees = disagrees.or((came.size != other.size).then_some(other));
+            let came = *came;
+            (came, state.rolls.get(group).and_then(Weak::upgrade))
+        };
+        if let Some(roll) = roll.filter(|roll| came.size != other.size && roll.by.size == came.size) {
+            roll.disagrees(other);
+        }
+        Some(came)
+    }
+}
+
+impl Roll {
+    /// A member has come to a group of another size: whoever waits is told of it. Whom it disagrees with.
+    fn disagrees(&self, other: Came) -> GroupError {
+        let _ = self.called.put(Err(other.error()));
+        self.by.error()
+    }
+}
+
+/// Answers what other processes ask.
+pub(crate) fn serve(here: &Here) {
+    let served = here.serve(SIZE, |caller, asked: Asked| async move {
+        caller.here().node().rolls.came(&asked.group, asked.thread.thread, asked.caller)
+    });
+    // A process has no others when it starts.
+    served.into_iter().for_each(Serving::forever);
+}
+
+/// As long as it lives, its process says for which size the thread has come.
+pub(super) struct Coming {
+    here: Here,
+    thread: Slot,
+}
+
+impl Coming {
+    pub(super) fn new(here: &Here, name: ThreadName, came: Came) -> Self {
+        here.node().rolls.lock().came.insert(name.thread, (came, None));
+        Self { here: here.clone(), thread: name.thread }
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.here.node().rolls.lock().came.remove(&self.thread);
     }
 }
 
@@ -80,11 +181,12 @@ pub(super) struct Seat {
 pub(super) async fn take_seat(
     here: &Here,
     group: &str,
-    size: u32,
-    (rank, name): (u32, ThreadName),
-) -> Result<Seat, NameError> {
+    came: Came,
+    name: ThreadName,
+) -> Result<Seat, GroupError> {
+    let rank = came.rank;
     loop {
-        let roll = here.node().rolls.get(here, group, size, (rank, name));
+        let roll = here.node().rolls.get(here, group, came, name)?;
         let called = roll.called.get().await?;
         // Else it was of a group before, whose members were just leaving.
         if called.names.get(rank as usize) == Some(&name)
@@ -96,11 +198,49 @@ pub(super) async fn take_seat(
     }
 }
 
+/// The event that one of the other processes has gone, and then some time: which have.
+fn some_have_gone(here: &Here) -> impl Event<Output = Vec<u32>> + Send + use<> {
+    let here = here.clone();
+    from_cancel_safe(async move {
+        here.node().some_gone().await;
+        after(PATIENCE).await;
+        (0..here.count()).filter(|process| here.down(*process).is_some()).collect()
+    })
+}
+
+/// The member of that rank, when it has come.
+async fn find(here: &Here, group: &str, rank: u32) -> Result<ThreadName, GroupError> {
+    let found = here.find(&format!("{group}#{rank}")).wrap(|found| found.map_err(GroupError::Name));
+    let missed = some_have_gone(here).wrap(|gone| Err(GroupError::Missing { rank, gone }));
+    choose_biased((found, missed)).await
+}
+
+/// Holds the size that a member has come for against this one's.
+async fn compare(here: &Here, group: &str, thread: ThreadName, caller: Came) -> Result<(), GroupError> {
+    let theirs = if thread.process.0 == here.number() {
+        here.node().rolls.came(group, thread.thread, caller)
+    } else {
+        let asked = Asked { group: group.to_owned(), thread, caller };
+        // Who cannot answer has gone: that is found out by what the group does.
+        here.at(thread.process.0).call(SIZE.ask(&asked)).await.unwrap_or(None)
+    };
+    match theirs {
+        Some(theirs) if theirs.size != caller.size => Err(theirs.error()),
+        _ => Ok(()),
+    }
+}
+
 /// Finds all members, and puts those of this process into runs.
-async fn call(here: &Here, group: &str, size: u32) -> Result<Called, NameError> {
-    let mut names = Vec::with_capacity(size as usize);
+async fn call(here: &Here, group: &str, came: Came) -> Result<Called, GroupError> {
+    let size = came.size;
+    let mut names: Vec<ThreadName> = Vec::new();
     for rank in 0..size {
-        names.push(here.find(&format!("{group}#{rank}")).await?);
+        let name = find(here, group, rank).await?;
+        // Those of one process compare for themselves.
+        if name.process.0 == here.number() || names.iter().all(|other| other.process != name.process) {
+            compare(here, group, name, came).await?;
+        }
+        names.push(name);
     }
     let firsts = firsts(&names);
     let mut runs = Vec::new();

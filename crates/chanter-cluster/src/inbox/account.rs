@@ -1,12 +1,11 @@
 //! What of another process's messages an inbox keeps, and what the process is owed for them.
 
-use crate::node::Window;
+use crate::node::{Kept, Window};
 
 /// What of a process's messages is kept here: it may have sent no more than a [`Window`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
-    messages: u32,
-    bytes: u64,
+    kept: Kept,
     /// What was received since it was told.
     owed: Owed,
     /// The process's link was told that this is worth saying.
@@ -31,15 +30,10 @@ pub(super) enum News {
 }
 
 impl Account {
-    /// A message of so many bytes comes. False: there is no room for it.
+    /// A message of so many bytes comes. False: its sender does not keep within its window.
     #[inline(always)]
     pub(super) fn takes(&mut self, bytes: u64) -> bool {
-        let has_room = Window::has_room(self.messages, self.bytes, bytes);
-        if has_room {
-            self.messages += 1;
-            self.bytes += bytes;
-        }
-        has_room
+        self.kept.takes(bytes)
     }
 
     /// A message of so many bytes was received.
@@ -71,8 +65,7 @@ impl Account {
     /// What it is owed now.
     #[inline(always)]
     fn count(&mut self, bytes: u64) -> Owed {
-        self.messages = self.messages.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(bytes);
+        self.kept.gives(bytes);
         self.owed.messages += 1;
         self.owed.bytes += bytes;
         self.owed
@@ -108,7 +101,7 @@ mod tests {
         assert_eq!(account.take_owed(), Some(Owed { messages: 8, bytes: 80 }));
         assert_eq!(account.take_owed(), None);
         assert_eq!(news(&mut account, 17), [(16, News::WorthSaying)]);
-        assert_eq!((account.messages, account.bytes), (0, 0));
+        assert_eq!(account.kept, Kept::default());
     }
 
     #[test]

@@ -227,7 +227,7 @@ impl Core {
     }
 
     /// A message of another process has come. `None`: the inbox is closed. Whether the sender kept within its window; if not, the
-    /// message is dropped.
+    /// message is dropped, and its sender has to be told.
     #[inline]
     pub(crate) fn arrive(&self, from: ThreadName, tag: u32, body: Body) -> Option<bool> {
         let mut wakes = Wakes::new();

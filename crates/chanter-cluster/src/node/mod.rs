@@ -24,7 +24,7 @@ pub use outstanding::{Returned, Unknown, Unsent};
 pub(crate) use waiting::Tests;
 use waiting::Waiting;
 pub use window::Send;
-pub(crate) use window::{Lease, Left, State as Windowed, Window};
+pub(crate) use window::{Kept, Lease, Left, State as Windowed, Window};
 use windows::Windows;
 
 use crate::by_peer::ByPeer;
@@ -91,6 +91,8 @@ pub(crate) struct Node {
     is_pumped: bool,
     /// The engine has.
     ended: IVar<()>,
+    /// Filled when one of the others has gone.
+    some_gone: IVar<()>,
     /// Frames that were for nobody, or made no sense.
     dropped: AtomicU64,
 }
@@ -235,12 +237,14 @@ impl Node {
             server,
             is_pumped,
             ended: IVar::new(),
+            some_gone: IVar::new(),
             dropped: AtomicU64::new(0),
         });
         let serving = serve::serve(Arc::downgrade(&node), rung);
         let here = crate::Here::of(Arc::clone(&node));
         crate::remote::serve(&here);
         crate::name::serve(&here);
+        crate::group::serve(&here);
         crate::program::serve(&here);
         crate::__table::serve(&here);
         drop(here);
@@ -275,6 +279,11 @@ impl Node {
     /// The event that a process has gone; never for this one, or for one that there is not.
     pub(crate) fn gone(&self, peer: Peer) -> impl Event<Output = Why> + std::marker::Send + use<> {
         self.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone()).get()
+    }
+
+    /// The event that one of the other processes has gone. Stays ready.
+    pub(crate) fn some_gone(&self) -> impl Event<Output = ()> + std::marker::Send + use<> {
+        self.some_gone.get().wrap(drop)
     }
 
     /// Why a process has gone, if it has.
@@ -371,6 +380,7 @@ impl Node {
         self.lose_caller(peer);
         self.lose_spawner(peer);
         let _ = link.gone.put(why);
+        let _ = self.some_gone.put(());
         emptied.map(|emptied| emptied.put(()));
         lock(&self.registry).forget_askers(|asker| asker.peer == peer);
         let windows = self.windows.lock().retain(|name, _| name.process != peer);

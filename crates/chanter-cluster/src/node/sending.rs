@@ -270,11 +270,19 @@ impl Node {
         Ok(())
     }
 
-    /// A process does not do its part.
+    /// A process does not do its part. It is told, if it listens.
     pub(crate) fn give_up_on(&self, peer: Peer) {
+        self.say_given_up(peer);
         if !self.engine.give_up(peer) {
             self.lose(peer, Why::Unreachable);
         }
+    }
+
+    /// Says so to a process that was given up. One that does not take it is told again when something comes from it.
+    pub(super) fn say_given_up(&self, peer: Peer) {
+        let mut body = Body::with_capacity(0);
+        body.set_header(&self.header(Kind::GivenUp));
+        let _ = self.engine.try_send(peer, Lane::Control, body);
     }
 
     /// Sends what the engine would not take before.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{LONGEST_NAME, Node, lock};
-use crate::engine::{Change, Lane, Peer, Sink};
+use crate::engine::{Change, Lane, Peer, Sink, Why};
 use crate::error::{LookupError, SendError};
 use crate::inbox::Core;
 use crate::name::{Asker, ThreadName};
@@ -24,35 +24,51 @@ impl Sink for &Node {
     }
 }
 
+/// The header of a frame that is whole, and of who has sent it.
+#[inline(always)]
+fn whole_header(from: Peer, frame: &Body) -> Option<Header> {
+    let header = Header::decode(frame.frame(), u32::MAX).ok()?;
+    let is_whole = frame.frame().len() - LENGTH == header.length as usize;
+    (header.process == from.0 && is_whole).then_some(header)
+}
+
 impl Node {
-    /// `None`: it made no sense, or was for nobody.
+    /// `None`: it made no sense, or was for nobody. Its sender is told, if that may be a message that somebody has sent: it is given up.
     fn is_understood(&self, from: Peer, mut frame: Body) -> Option<()> {
-        let header = Header::decode(frame.frame(), u32::MAX).ok()?;
-        let is_whole = frame.frame().len() - LENGTH == header.length as usize;
         let link = self.links.get(from)?;
-        if header.process != from.0 || !is_whole || link.is_down.load(Ordering::Relaxed) {
+        let Some(header) = whole_header(from, &frame) else { return self.refuse(from) };
+        // ORDER: Relaxed: see `lose`.
+        if link.is_down.load(Ordering::Relaxed) {
+            // The engine knows nothing of that, and the process perhaps has not heard it.
+            if header.kind != Kind::GivenUp {
+                self.say_given_up(from);
+            }
             return None;
         }
-        if header.flags & CARRIES != 0 {
-            self.unpack(from, &mut frame)?;
+        if header.flags & CARRIES != 0 && self.unpack(from, &mut frame).is_none() {
+            return self.refuse(from);
         }
         match header.kind {
             Kind::Message => {
-                if header.credit > 0 {
+                // What is wrong with that is not the message's fault.
+                let credit = (header.credit > 0).then(|| {
                     let (taken, bytes) =
                         ((header.request >> 32) as u32, header.request & u64::from(u32::MAX));
-                    self.hear_credit(from, &header, taken, bytes)?;
-                }
+                    self.hear_credit(from, &header, taken, bytes)
+                });
                 // ORDER: Relaxed, and no addition at once: an engine hands over by one poll at a time, one after the other.
                 link.taken.store(link.taken.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
                 let sender = ThreadName { pe: link.pe, process: from, thread: header.from };
                 let inbox = self.table.find(header.to).map(Core::of);
                 let has_arrived = inbox.and_then(|inbox| inbox.arrive(sender, header.tag, frame));
-                let Some(has_arrived) = has_arrived else {
-                    self.tell_gone(from, header.to);
-                    return None;
-                };
-                has_arrived.then_some(())
+                match has_arrived {
+                    Some(true) => credit.unwrap_or(Some(())),
+                    Some(false) => self.refuse(from),
+                    None => {
+                        self.tell_gone(from, header.to);
+                        None
+                    }
+                }
             }
             Kind::Acknowledge => self.hear_credit(from, &header, header.tag, header.request),
             Kind::Gone => {
@@ -91,9 +107,23 @@ impl Node {
                 self.hear_word(from, Word::read(&header)?);
                 Some(())
             }
+            Kind::GivenUp => {
+                self.lose(from, Why::Unreachable);
+                Some(())
+            }
             // Of links and engines that are not there yet.
             Kind::Descriptor | Kind::Ready | Kind::Heartbeat | Kind::Leave => None,
         }
+    }
+
+    /// A frame cannot be taken, as its sender does not keep to the rules: nothing more is taken from it, and both sides know.
+    #[cold]
+    fn refuse(&self, from: Peer) -> Option<()> {
+        // What comes before the engine says that it is down would come after what is missing.
+        // ORDER: Relaxed: see `lose`.
+        self.links.get(from).inspect(|link| link.is_down.store(true, Ordering::Relaxed));
+        self.give_up_on(from);
+        None
     }
 
     /// An inbox of `from` has received so much from here, and the process has taken so many messages. `None`: it has not.

@@ -8,6 +8,12 @@
 //! more has its next *tenant*: an inbox of this process, or what goes to one of another. Tenants have numbers that are never
 //! used again. A [`Lease`] says whose the window was, and under the lock it is looked whether it still is. If not, that inbox is
 //! closed (law D5). A receive that still waits in a closed inbox does so in what that tenant has left behind.
+//!
+//! INV-WINDOW: what was sent and not given back is at most `BYTES`, or without its longest message less than `SLACK`. It stays so:
+//! a send goes over `BYTES` only where less than `SLACK` is before it, and while more is under way none is let through. The same then holds
+//! of each part of it, as of what the receiver keeps; and at most one message of a part is longer than `SLACK`, as two of them
+//! are more than `BYTES`. So the receiver can hold its sender to the window in whatever order the messages come: those of several threads
+//! leave in another order than that in which they were let through. [`Kept`] does.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -39,6 +45,9 @@ static VACANT: Mutex<Vec<&'static Window>> = Mutex::new(Vec::new());
 
 /// Nobody's number: of a window without a tenant.
 const NOBODY: u64 = 0;
+// INV-WINDOW counts on it.
+const _: () = assert!(BYTES == 2 * SLACK);
+
 /// Set in the numbers of tenants that are inboxes of other processes.
 const AWAY: u64 = 1 << 63;
 
@@ -61,6 +70,46 @@ pub struct State {
     spare: Option<Box<inbox::State>>,
     /// Those of earlier tenants in which receives wait, in vain. They stay where they are.
     left: Vec<(u64, Box<inbox::State>)>,
+}
+
+/// What is somewhere of that which a process has sent to an inbox: of INV-WINDOW the receiver's side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    messages: u32,
+    /// Of those that are not long.
+    bytes: u64,
+    /// Whether one is long: more than [`SLACK`].
+    has_long: bool,
+}
+
+impl Kept {
+    /// One of that length comes. False: no window has let it through.
+    #[inline(always)]
+    pub(crate) fn takes(&mut self, length: u64) -> bool {
+        let is_long = length > SLACK;
+        let bytes = if is_long { self.bytes } else { self.bytes + length };
+        let has_room = match (is_long, self.has_long) {
+            (true, true) => false,
+            (false, false) => bytes <= BYTES,
+            _ => bytes < SLACK,
+        };
+        if !has_room || self.messages >= MESSAGES {
+            return false;
+        }
+        *self = Self { messages: self.messages + 1, bytes, has_long: self.has_long || is_long };
+        true
+    }
+
+    /// One of that length, which was taken, goes.
+    #[inline(always)]
+    pub(crate) fn gives(&mut self, length: u64) {
+        self.messages = self.messages.saturating_sub(1);
+        if length > SLACK {
+            self.has_long = false;
+        } else {
+            self.bytes = self.bytes.saturating_sub(length);
+        }
+    }
 }
 
 /// A window, as long as a tenant has it.
@@ -551,5 +600,65 @@ mod tests {
         assert!(Window::has_room(MESSAGES - 1, BYTES - 1, 1));
         assert!(!Window::has_room(1, BYTES - 1, 2));
         assert!(!Window::has_room(1, SLACK, BYTES), "a long one waits");
+        let mut kept = Kept::default();
+        assert_eq!((0..2 * MESSAGES).filter(|_| kept.takes(0)).count(), MESSAGES as usize);
+        for (lengths, last) in [
+            (&[SLACK, SLACK - 1][..], 2),
+            (&[SLACK - 1, 10 * BYTES], 1),
+            (&[10 * BYTES], SLACK),
+            (&[10 * BYTES], SLACK + 1),
+            (&[SLACK], SLACK + 1),
+        ] {
+            let mut kept = Kept::default();
+            assert!(lengths.iter().all(|length| kept.takes(*length)), "{lengths:?}");
+            assert!(!kept.takes(last), "{lengths:?}, {last}");
+        }
+    }
+
+    /// INV-WINDOW: whatever a window lets through is taken, in whatever order it comes, is received, and is given back.
+    #[test]
+    fn what_was_let_through_is_taken_in_any_order() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let (mut over, mut most) = (0, 0);
+        for _ in 0..3000 {
+            let (mut messages, mut bytes) = (0, 0);
+            let (mut on_their_way, mut come, mut received) = (Vec::new(), Vec::new(), Vec::new());
+            let mut kept = Kept::default();
+            for _ in 0..300 {
+                let length = match random.u8(..8) {
+                    0..4 => random.u64(..SLACK / 16),
+                    4 => SLACK - 1 + random.u64(..3),
+                    5 => random.u64(..3 * BYTES),
+                    6 => BYTES - bytes.min(BYTES),
+                    _ => random.u64(..SLACK),
+                };
+                match random.u8(..8) {
+                    0..4 if Window::has_room(messages, bytes, length) => {
+                        (messages, bytes) = (messages + 1, bytes + length);
+                        on_their_way.push(length);
+                        over += u32::from(bytes > BYTES);
+                    }
+                    0..6 if !on_their_way.is_empty() => {
+                        let length = on_their_way.swap_remove(random.usize(..on_their_way.len()));
+                        assert!(kept.takes(length), "{length}: {kept:?}, {come:?}");
+                        come.push(length);
+                        most = most.max(come.len());
+                    }
+                    6 if !come.is_empty() => {
+                        let length = come.swap_remove(random.usize(..come.len()));
+                        kept.gives(length);
+                        received.push(length);
+                    }
+                    7 => {
+                        messages -= received.len() as u32;
+                        bytes -= received.drain(..).sum::<u64>();
+                    }
+                    _ => {}
+                }
+            }
+            come.iter().for_each(|length| kept.gives(*length));
+            assert_eq!(kept, Kept::default());
+        }
+        assert!(over > 1000 && most > 10, "{over} over the window, {most} at a time");
     }
 }

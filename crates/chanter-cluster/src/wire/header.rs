@@ -89,6 +89,8 @@ pub enum Kind {
     Seen = 21,
     /// A call that was handed on and comes back: there was no room for it.
     Returned = 22,
+    /// The process has given up the one that gets this, which has not kept to the rules: nothing that is on its way is taken.
+    GivenUp = 23,
 }
 
 impl Kind {
@@ -116,6 +118,7 @@ impl Kind {
             20 => Self::Sees,
             21 => Self::Seen,
             22 => Self::Returned,
+            23 => Self::GivenUp,
             _ => return None,
         })
     }
@@ -312,7 +315,7 @@ mod tests {
         for length in 0..LENGTH {
             assert_eq!(Header::decode(&bytes[..length], u32::MAX), Err(BadHeader::Short(length)));
         }
-        for kind in (0..=0).chain(23..=255) {
+        for kind in (0..=0).chain(24..=255) {
             let mut bytes = bytes;
             bytes[0] = kind;
             assert_eq!(Header::decode(&bytes, u32::MAX), Err(BadHeader::Kind(kind)));

@@ -15,33 +15,46 @@ const MIB: usize = 1 << 20;
 /// So many messages of a process wait in an inbox.
 const WINDOW: usize = 64;
 
-/// More than its window: the rest is dropped, and the receiver is not pressed.
+/// More than its window: what is within it is there, its sender is told and cut off, and the receiver is not pressed.
 #[test]
 fn messages_without_credit() {
-    const COUNT: usize = 100_000;
     let mut job = Job::start(unhurried());
     let inbox = job.open(0);
     let to = inbox.name().thread;
     let flood = message(Header { to, tag: 1, ..header(Kind::Message) }, &[0; 100]).repeat(100);
     let grown = growth(|| {
-        for _ in 0..COUNT / 100 {
-            job.hostile[0].write(&flood);
-        }
-        // When this is answered, all before it has been looked at.
-        job.hostile[0].write(&message(header(Kind::Message), &[]));
-        assert_eq!(job.hostile[0].message().0.kind, Kind::Gone);
+        let honest = job.honest[0].clone();
+        job.hostile[0].flood(&flood, || honest.down(ME).is_some());
+        assert_eq!(job.lost(0), Why::Unreachable);
     });
     assert_eq!(inbox.len(), WINDOW);
-    job.dropped(0, (COUNT - WINDOW + 1) as u64);
+    assert!(job.honest[0].dropped() > 0);
     assert!(grown < 24 * MIB, "{grown}");
     job.goes_on();
-    // It is not cut off: what it sends within its window comes.
     for _ in 0..WINDOW {
         job.machine.block_on(inbox.recv::<[u8; 32]>(ANYONE, 1)).unwrap_err();
     }
+    assert!(inbox.is_empty());
+}
+
+/// One message more than a window: the process that has sent it hears that it was given up.
+#[test]
+fn who_is_over_its_window_is_told() {
+    let mut job = Job::start(unhurried());
+    let inbox = job.open(0);
+    let to = inbox.name().thread;
+    let one = message(Header { to, tag: 1, ..header(Kind::Message) }, &[5]);
+    job.hostile[0].write(&one.repeat(WINDOW));
+    for _ in 0..WINDOW / 2 {
+        job.machine.block_on(inbox.recv::<u8>(ANYONE, 1)).unwrap();
+    }
     assert_eq!(job.hostile[0].message().0.kind, Kind::Acknowledge);
-    job.hostile[0].write(&message(Header { to, tag: 2, ..header(Kind::Message) }, &[5]));
-    assert_eq!(job.machine.block_on(inbox.recv::<u8>(ANYONE, 2)).unwrap().value, 5);
+    assert_eq!(job.honest[0].down(ME), None, "it has kept to the rules");
+    job.hostile[0].write(&one.repeat(WINDOW / 2 + 1));
+    assert_eq!(job.hostile[0].message().0.kind, Kind::GivenUp);
+    assert_eq!(job.lost(0), Why::Unreachable);
+    assert_eq!(inbox.len(), WINDOW);
+    job.goes_on();
 }
 
 /// Messages that begin and do not end: three lanes may hold the longest one each.

@@ -18,16 +18,25 @@ fn lengths_that_are_lies() {
         job.goes_on();
     }
     // What the header says is held against what has come.
+    for length in [0, 1, 3, u32::MAX] {
+        is_cut_off_by(|to| {
+            let header = Header { to, length, ..header(Kind::Message) };
+            frame(LAST, Lane::User, &[&header.encode()[..], b"ab"].concat())
+        });
+    }
+}
+
+/// Who says that to an inbox hears that it is given up, as nobody knows what it has meant; and nothing is received.
+fn is_cut_off_by(words: impl Fn(Slot) -> Vec<u8>) {
     let mut job = Job::start(unhurried());
     let inbox = job.open(0);
-    for length in [0, 1, 3, u32::MAX] {
-        let header = Header { to: inbox.name().thread, length, ..header(Kind::Message) };
-        job.hostile[0].write(&frame(LAST, Lane::User, &[&header.encode()[..], b"ab"].concat()));
-    }
-    job.hostile[0].write(&message(Header { to: inbox.name().thread, ..header(Kind::Message) }, &[7]));
+    let to = inbox.name().thread;
+    job.hostile[0].write(&message(Header { to, ..header(Kind::Message) }, &[7]));
+    job.hostile[0].write(&words(to));
+    assert_eq!(job.hostile[0].message().0.kind, Kind::GivenUp);
+    assert_eq!(job.lost(0), Why::Unreachable);
     let got = job.machine.block_on(inbox.recv::<u8>(ANYONE, 0)).unwrap();
     assert_eq!((got.value, got.from), (7, hostile_name()));
-    job.dropped(0, 4);
     assert!(inbox.is_empty());
     job.goes_on();
 }
@@ -79,20 +88,23 @@ fn stale_names() {
 /// Messages in another's name, of kinds that there are not, or that answer what nobody asked.
 #[test]
 fn words_that_are_not_its_own() {
+    for process in [0, 1, 3, u32::MAX] {
+        is_cut_off_by(|to| message(Header { to, process, ..header(Kind::Message) }, &[9]));
+    }
+    for kind in [0, 99, 255] {
+        is_cut_off_by(|to| {
+            let mut bytes = message(Header { to, ..header(Kind::Message) }, &[9]);
+            bytes[8] = kind;
+            bytes
+        });
+    }
     let mut job = Job::start(unhurried());
     let inbox = job.open(0);
     let to = inbox.name().thread;
     let mut nonsense = 0;
-    for process in [0, 1, 3, u32::MAX] {
-        job.hostile[0].write(&message(Header { to, process, ..header(Kind::Message) }, &[9]));
-        nonsense += 1;
-    }
-    for kind in [0, 10, 99, 255] {
-        let mut bytes = message(Header { to, ..header(Kind::Message) }, &[9]);
-        bytes[8] = kind;
-        job.hostile[0].write(&bytes);
-        nonsense += 1;
-    }
+    // A call without a number.
+    job.hostile[0].write(&message(Header { to, ..header(Kind::Call) }, &[9]));
+    nonsense += 1;
     for kind in [Kind::Descriptor, Kind::Ready, Kind::Heartbeat, Kind::Leave] {
         job.hostile[0].write(&message(header(kind), &[]));
         nonsense += 1;
@@ -180,7 +192,7 @@ fn credit_that_messages_bring() {
     let from = Slot { index: 77, generation: 7 };
     let header = Header { to, from, tag: 1, credit: 1, request: 2 << 32 | 1, ..header(Kind::Message) };
     job.hostile[0].write(&message(header, &[6]));
-    for value in [5, 6] {
+    for value in [5, 5, 6] {
         assert_eq!(job.machine.block_on(inbox.recv::<u8>(ANYONE, 1)).unwrap().value, value);
     }
     job.dropped(0, 1);

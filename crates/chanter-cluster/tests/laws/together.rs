@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chanter::prelude::*;
 use chanter_cluster::engine::Local;
-use chanter_cluster::group::{Group, Lost};
+use chanter_cluster::group::{Group, GroupError, Lost};
 use chanter_cluster::{Here, NameError};
 
 fn mortal(count: u32) -> (Vec<Here>, Vec<Arc<Local>>) {
@@ -80,4 +80,43 @@ pub(super) async fn a_group_ends_what_it_does() {
         assert!(first.is_ok() || second == first, "a broken group stays so");
     }
     killing.join().await.unwrap();
+}
+
+/// A process that is killed before its member comes, at any point, is named by the others; they do not wait for it.
+pub(super) async fn a_group_names_who_has_ended_before() {
+    const SIZE: u32 = 3;
+    let (here, engines) = mortal(SIZE);
+    let killer = Arc::clone(&engines[2]);
+    let killing = spawn(async move { killer.kill() });
+    let members: Vec<_> = [0, 1]
+        .map(|rank| {
+            let here = here[rank as usize].clone();
+            spawn(async move { Group::of(&here, "team", rank, SIZE).await.map(drop) })
+        })
+        .into();
+    for member in members {
+        let error = member.join().await.unwrap().unwrap_err();
+        // Who has been told first takes his name along.
+        assert!(matches!(&error, GroupError::Missing { gone, .. } if gone[..] == [2]), "{error}");
+    }
+    killing.join().await.unwrap();
+}
+
+/// Members that disagree on the size are told so, both, whoever comes first.
+pub(super) async fn members_that_disagree_are_told() {
+    for (other, is_near) in [(1, false), (2, false), (1, true)] {
+        let (here, _engines) = mortal(2);
+        let members: Vec<_> = [(0, 2, 0), (other, 3, u32::from(!is_near))]
+            .map(|(rank, size, process)| {
+                let here = here[process as usize].clone();
+                spawn(async move { Group::of(&here, "team", rank, size).await.map(drop) })
+            })
+            .into();
+        let mut errors = Vec::new();
+        for member in members {
+            errors.push(member.join().await.unwrap().unwrap_err());
+        }
+        let says = |rank, size| GroupError::Size { rank, size };
+        assert_eq!(errors, [says(other, 3), says(0, 2)], "{other}, {is_near}");
+    }
 }

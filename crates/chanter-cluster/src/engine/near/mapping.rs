@@ -5,12 +5,14 @@
 //! ```
 //!
 //! It begins as zeros, which are free slots and empty ports. Only its owner can open it (mode 0600, and no name). Its processes
-//! have to trust each other not to shorten it; against all else that one of them writes the others are safe.
+//! have to trust each other not to shorten it, and not to change bytes of each other's messages. Against all else that one of them writes
+//! the others are safe: what is destroyed is missed ([INV-SAID](super::said)).
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
 use std::mem::size_of;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 
 use memmap2::{MmapOptions, MmapRaw};
 
@@ -50,6 +52,8 @@ pub(crate) fn create(processes: u32) -> io::Result<OwnedFd> {
         Ok(file) => file,
         Err(_) => tempfile::tempfile()?,
     };
+    // Whatever mask the launcher has: nobody else opens it, not by way of a process's descriptors either.
+    file.set_permissions(Permissions::from_mode(0o600))?;
     let head = head(processes);
     let zeros = (length(processes) - head.len()) as u64;
     file.write_all(&head).and_then(|()| io::copy(&mut io::repeat(0).take(zeros), &mut file)).map_err(

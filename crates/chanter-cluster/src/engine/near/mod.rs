@@ -17,6 +17,7 @@ mod mapping;
 mod models;
 mod patience;
 pub(crate) mod pull;
+mod said;
 mod sync;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -36,6 +37,7 @@ use self::mapping::Mapping;
 pub(crate) use self::mapping::create;
 use self::patience::Patience;
 use self::pull::{Found, Incoming, Info, LANES, MOST_WATCHED, Memory, Outgoing, Piece, Quota, Watches};
+use self::said::{Ledger, Said};
 use self::sync::Bytes;
 use super::socket::Sockets;
 use super::{
@@ -61,7 +63,7 @@ const LANE: [Lane; LANES] = [Lane::Control, Lane::User, Lane::Bulk];
 pub struct Near {
     sockets: Sockets,
     me: usize,
-    memory: Mapping,
+    memory: Arc<Mapping>,
     /// Which processes share the memory.
     is_near: Vec<bool>,
     out: Lock<Out>,
@@ -69,8 +71,8 @@ pub struct Near {
     watches: Arc<Watches>,
     /// What was taken last is not freed yet: the next poll does that, and mostly nobody waits for it.
     has_unfreed: AtomicBool,
-    /// Some have gone, and nobody was told.
-    has_dying: AtomicBool,
+    /// What is said of the memory where nobody else writes.
+    ledger: Arc<Ledger>,
     /// How many of those who poll are about to sleep, or do.
     resting: AtomicU32,
     linger: Duration,
@@ -105,8 +107,26 @@ struct Receiving {
     /// Since when a link was missing.
     waits: Option<Instant>,
     dying: VecDeque<(Peer, Change)>,
-    /// All that the dying have sent is in the scan that was made.
+    /// What each process has said last of what it has sent.
+    said: Vec<Option<Said>>,
+    /// Who has said that of more than was found here.
+    doubted: Vec<usize>,
+    /// All that the dying have sent, and the doubted have spoken of, is in the scan that was made.
     has_scanned: bool,
+    /// Of whom something was destroyed: nothing more is taken.
+    broken: Vec<bool>,
+}
+
+impl Receiving {
+    /// Whether that process has sent something that is not here. True of one that has not gone, and was just heard: it may be here, but
+    /// was not looked for.
+    fn misses(&self, from: usize) -> bool {
+        let expected = self.incoming.expected(from);
+        self.said[from].is_some_and(|said| {
+            let has_begun = self.begun[from].iter().any(|begun| !begun.is_empty());
+            said.is_ahead(expected) || said.is_whole_at(expected) && has_begun
+        })
+    }
 }
 
 /// A place in a segment, which a process takes before it connects: so the others know that it reads there.
@@ -146,13 +166,16 @@ impl Near {
         let is_near: Vec<bool> =
             (0..processes).map(|process| process != me && memory.port(process).is_attached()).collect();
         let quota = Quota { names_next: processes <= MOST_WATCHED, ..QUOTA };
-        let incoming = Incoming::new(me, &memory);
+        let memory = Arc::new(memory);
+        let ledger = Arc::new(Ledger::new(me, Arc::clone(&memory)));
+        sockets.set_beside(Arc::clone(&ledger) as _);
+        let incoming = Incoming::new(me, &*memory);
         let crowd = 1 + is_near.iter().filter(|near| **near).count();
         Self {
             me,
             is_near,
             out: Lock::new(Out {
-                outgoing: Outgoing::new(me, quota, &memory),
+                outgoing: Outgoing::new(me, quota, &*memory),
                 begun: (0..processes).map(|_| Default::default()).collect(),
                 count: 0,
                 has_left: false,
@@ -166,9 +189,12 @@ impl Near {
                 begun: (0..processes).map(|_| Default::default()).collect(),
                 waits: None,
                 dying: VecDeque::new(),
+                said: vec![None; processes],
+                doubted: Vec::new(),
                 has_scanned: false,
+                broken: vec![false; processes],
             }),
-            has_dying: AtomicBool::new(false),
+            ledger,
             resting: AtomicU32::new(0),
             // Who spins takes the core of who would answer.
             linger: if crowd <= cores { LINGER } else { Duration::ZERO },
@@ -188,11 +214,14 @@ impl Near {
         while sent < frame.len() {
             let piece = &frame[sent..frame.len().min(sent + Bytes::LENGTH)];
             let has_more = sent + piece.len() < frame.len();
-            match out.outgoing.send(&self.memory, to, Info { length: piece.len(), lane, has_more }, piece) {
+            match out.outgoing.send(&*self.memory, to, Info { length: piece.len(), lane, has_more }, piece) {
                 Ok(()) => sent += piece.len(),
                 // Whoever frees such a slot is to say so; one may be free by now.
                 Err(lack) if self.memory.port(self.me).want_room(lack) => {}
-                Err(_) => break,
+                Err(_) => {
+                    self.ledger.wants_room(true);
+                    break;
+                }
             }
         }
         if sent > from && self.memory.port(to).is_to_be_woken() {
@@ -214,12 +243,20 @@ impl Near {
                     } else {
                         out.count -= 1;
                     }
+                    self.note(&out, to);
                 }
             }
             self.leave_if_done(&mut out);
         }
         drop(out);
         self.sockets.ring();
+    }
+
+    /// Says what was published for that process.
+    #[inline]
+    fn note(&self, out: &Out, to: usize) {
+        let is_begun = out.count > 0 && out.begun[to].iter().any(Option::is_some);
+        self.ledger.publishes(to, out.outgoing.number(to), is_begun);
     }
 
     fn leave_if_done(&self, out: &mut Out) {
@@ -233,7 +270,7 @@ impl Near {
     #[inline]
     fn has_messages(&self) -> bool {
         // The tail first: whoever empties it has written before what is watched.
-        self.memory.port(self.me).has_work() || self.watches.has_work(&self.memory)
+        self.memory.port(self.me).has_work() || self.watches.has_work(&*self.memory)
     }
 
     /// Whether a poll would find something that others have done.
@@ -242,7 +279,7 @@ impl Near {
         self.has_messages()
             || self.memory.port(self.me).is_given_room()
             || self.sockets.has_work()
-            || self.has_dying.load(Ordering::Relaxed)
+            || self.ledger.calls()
     }
 
     /// Takes what lies in slots: how many frames that were, and whether there may be more.
@@ -253,16 +290,21 @@ impl Near {
             if frames == budget {
                 break;
             }
-            match receiving.incoming.take(&self.memory) {
+            match receiving.incoming.take(&*self.memory) {
                 Found::Piece(from, piece) => {
-                    if let Some((lane, frame)) = receiving.begun[from].assemble(&piece) {
-                        frames += 1;
-                        sink.arrived(Peer(from as u32), lane, frame);
-                        has_more = self.has_messages();
-                        if !has_more {
-                            // Who was sent that runs first.
-                            break;
+                    match receiving.begun[from].assemble(&piece) {
+                        _ if receiving.broken[from] => {}
+                        Ok(None) => {}
+                        Ok(Some((lane, frame))) => {
+                            frames += 1;
+                            sink.arrived(Peer(from as u32), lane, frame);
+                            has_more = self.has_messages();
+                            if !has_more {
+                                // Who was sent that runs first.
+                                break;
+                            }
                         }
+                        Err(Nonsense) => self.is_broken(&mut receiving.broken, from),
                     }
                     continue;
                 }
@@ -285,7 +327,7 @@ impl Near {
                 break;
             }
             scans += 1;
-            receiving.incoming.scan(&self.memory);
+            receiving.incoming.scan(&*self.memory);
         }
         // ORDER: Relaxed: for who looks before it sleeps, see `rest`.
         self.has_unfreed.store(has_unfreed, Ordering::Relaxed);
@@ -301,15 +343,59 @@ impl Near {
         }
     }
 
+    /// Something of that process was destroyed, or it does not keep to the rules: it is given up.
+    #[cold]
+    fn is_broken(&self, broken: &mut [bool], from: usize) {
+        if !std::mem::replace(&mut broken[from], true) {
+            self.sockets.give_up(Peer(from as u32));
+        }
+    }
+
+    /// What was said, or who has gone, makes it look at all slots.
+    #[cold]
+    fn listen(&self, receiving: &mut Receiving) {
+        for (from, said) in self.ledger.heard() {
+            receiving.said[from] = Some(said);
+            if (said.waits() || receiving.misses(from)) && !receiving.doubted.contains(&from) {
+                receiving.doubted.push(from);
+                receiving.has_scanned = false;
+            }
+        }
+        let nobody_asks = receiving.dying.is_empty() && receiving.doubted.is_empty();
+        if !receiving.has_scanned && !nobody_asks {
+            receiving.incoming.scan(&*self.memory);
+            receiving.has_scanned = true;
+        }
+    }
+
+    /// What there was has been looked at.
+    fn judge(&self, receiving: &mut Receiving) {
+        let odd: Vec<usize> = receiving.incoming.odd().collect();
+        odd.into_iter().for_each(|from| self.is_broken(&mut receiving.broken, from));
+        if receiving.has_scanned && !receiving.incoming.is_scanning() {
+            for from in std::mem::take(&mut receiving.doubted) {
+                if receiving.misses(from) {
+                    self.is_broken(&mut receiving.broken, from);
+                }
+            }
+        }
+        if !receiving.doubted.is_empty() || !receiving.dying.is_empty() {
+            self.ledger.call();
+        }
+    }
+
     /// Tells the sink of those who have gone, once all that they have sent has been taken. How many.
     fn bury(&self, receiving: &mut Receiving, sink: &mut dyn Sink) -> u32 {
         if receiving.dying.is_empty() || !receiving.has_scanned || receiving.incoming.is_scanning() {
             return 0;
         }
-        let dying = std::mem::take(&mut receiving.dying);
-        self.has_dying.store(false, Ordering::Relaxed);
-        for (peer, change) in &dying {
+        let mut dying = std::mem::take(&mut receiving.dying);
+        for (peer, change) in &mut dying {
             let gone = peer.0 as usize;
+            // It has said before it left what it has sent.
+            if *change == Change::Down(Why::Left) && (receiving.broken[gone] || receiving.misses(gone)) {
+                *change = Change::Down(Why::Unreachable);
+            }
             receiving.begun[gone] = Default::default();
             let mut out = self.out.lock();
             out.has_gone[gone] = true;
@@ -318,7 +404,7 @@ impl Near {
             if *change == Change::Down(Why::Left) {
                 out.outgoing.has_left(gone);
             } else {
-                out.outgoing.forget(&self.memory, gone);
+                out.outgoing.forget(&*self.memory, gone);
             }
             self.leave_if_done(&mut out);
             drop(out);
@@ -339,22 +425,29 @@ impl Near {
 
 /// The beginnings of one sender's messages.
 pub(crate) trait Assemble {
-    /// The message that is whole now, if one is. A piece that makes no sense ends its message, and is thrown away.
-    fn assemble(&mut self, piece: &Piece<'_>) -> Option<(Lane, Body)>;
+    /// The message that is whole now, if one is.
+    ///
+    /// # Errors
+    /// The piece makes no sense: its message is lost.
+    fn assemble(&mut self, piece: &Piece<'_>) -> Result<Option<(Lane, Body)>, Nonsense>;
 }
+
+/// What nobody of ours has sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nonsense;
 
 impl Assemble for [Vec<u8>; LANES] {
     #[inline(always)]
-    fn assemble(&mut self, piece: &Piece<'_>) -> Option<(Lane, Body)> {
-        let Info { length, lane, has_more } = piece.info?;
+    fn assemble(&mut self, piece: &Piece<'_>) -> Result<Option<(Lane, Body)>, Nonsense> {
+        let Info { length, lane, has_more } = piece.info.ok_or(Nonsense)?;
         let begun = &mut self[lane];
         if begun.len() + length > LONGEST {
             *begun = Vec::new();
-            return None;
+            return Err(Nonsense);
         }
         if has_more {
             piece.copy_to(begun);
-            return None;
+            return Ok(None);
         }
         let frame = if begun.is_empty() {
             Body::filled(length, |frame| piece.copy_to(frame))
@@ -362,7 +455,7 @@ impl Assemble for [Vec<u8>; LANES] {
             piece.copy_to(begun);
             Body::of_frame(std::mem::take(begun))
         };
-        frame.map(|frame| (LANE[lane], frame))
+        frame.map(|frame| Some((LANE[lane], frame))).ok_or(Nonsense)
     }
 }
 
@@ -386,7 +479,7 @@ impl Sink for Beneath<'_> {
             self.dying.push_back((peer, change));
             // The next scan sees all that it has published.
             *self.has_scanned = false;
-            self.near.has_dying.store(true, Ordering::Relaxed);
+            self.near.ledger.call();
         } else {
             self.told += 1;
             self.sink.peer(peer, change);
@@ -447,6 +540,7 @@ impl Engine for Near {
             out.begun[to][lane] = Some(Begun { body, sent });
             out.count += 1;
         }
+        self.note(&out, to);
         Ok(())
     }
 
@@ -461,16 +555,20 @@ impl Engine for Near {
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
         let Some(mut receiving) = self.receiving.try_lock() else { return Polled::Nothing };
         if self.memory.port(self.me).take_room() {
+            self.ledger.wants_room(false);
             self.go_on();
         }
         let receiving = &mut *receiving;
-        if !receiving.dying.is_empty() && !receiving.has_scanned {
-            receiving.incoming.scan(&self.memory);
-            receiving.has_scanned = true;
+        let is_called = self.ledger.is_called();
+        if is_called {
+            self.listen(receiving);
         }
         let (frames, has_more) = self.take(receiving, budget, sink);
         self.tell_of_room(receiving);
         let mut told = frames + self.bury(receiving, sink);
+        if is_called || receiving.incoming.is_odd() {
+            self.judge(receiving);
+        }
         if frames < budget && self.sockets.has_work() {
             let Receiving { dying, has_scanned, .. } = receiving;
             let mut beneath = Beneath { near: self, sink, dying, has_scanned, told: 0 };

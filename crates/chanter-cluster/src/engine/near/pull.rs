@@ -30,8 +30,9 @@
 //!   watches the slot, until it has taken what is published there.
 //! * *Taken, if its sender dies* at any point after it has published: the receiver is told of the death, and scans.
 //!
-//! A slot's number is read again by nobody: what a hostile process writes into shared memory can make the receiver scan, lose
-//! that process's messages, or get other bytes from it. Indices and lengths are checked where they are read.
+//! A slot's number is read again by nobody: what a hostile process writes into shared memory can make the receiver scan, destroy
+//! messages, or change their bytes. Indices and lengths are checked where they are read. What it has destroyed is missed, and
+//! costs its sender and its receiver each other ([INV-SAID](super::said)); so does a slot that says that it holds what was taken before.
 //!
 //! INV-BELL: who sends swaps the tail, or publishes in the slot that is watched, then looks whether the receiver is asleep; who
 //! falls asleep says so, then looks at the tail and at the slots that it watches. All are sequentially consistent: one sees
@@ -63,7 +64,8 @@ pub(crate) const LANES: usize = 3;
 pub(crate) const MOST_WATCHED: usize = 16;
 
 const VALID: u64 = 1 << 63;
-const NUMBER: u64 = (1 << 40) - 1;
+/// Bits of a piece's number, which is counted round.
+pub(crate) const NUMBER: u64 = (1 << 40) - 1;
 const FREE: u64 = 0;
 const NOTHING: u64 = 0;
 
@@ -248,6 +250,12 @@ impl Port {
         self.room.load(order::bell_look()) & GIVEN != 0
     }
 
+    /// The process tries again all that waits for room, though nobody has said so: what it wants may have been overwritten.
+    pub(crate) fn look_for_room(&self) {
+        // ORDER: as in `give_room`; the caller rings.
+        self.room.fetch_or(GIVEN, order::room_given());
+    }
+
     /// Whether slots were freed that the process has wanted; once. The caller tries again all that waits for some.
     pub(crate) fn take_room(&self) -> bool {
         // ORDER: Relaxed: the slots themselves say whether they are free, and who finds none wants them again.
@@ -295,6 +303,11 @@ impl Link {
         };
         (bits & VALID != 0 && link.process < memory.processes() && link.slot < memory.slots()).then_some(link)
     }
+}
+
+/// Whether one number comes before the other one: they are not far from each other.
+pub(crate) fn is_before(number: u64, other: u64) -> bool {
+    number.wrapping_sub(other) & NUMBER > NUMBER / 2
 }
 
 /// What a slot says that is published for `receiver`.

@@ -3,16 +3,28 @@
 
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
 
 use chanter::prelude::*;
 
 use super::super::conformance::Kit;
+use super::super::socket::Config;
 use super::super::socket::tests::{On, launched, unhurried};
+use super::mapping::SLOTS;
 use super::*;
+use crate::{Buffer, Here};
 
 /// The engines of processes that share a segment, but for those that do not.
 async fn engines(count: u32, is_near: impl Fn(u32) -> bool) -> Vec<Near> {
-    let segment = create(count).unwrap();
+    engines_in(&create(count).unwrap(), count, is_near, unhurried()).await
+}
+
+async fn engines_in(
+    segment: &OwnedFd,
+    count: u32,
+    is_near: impl Fn(u32) -> bool,
+    config: Config,
+) -> Vec<Near> {
     let (launched, _folder) = launched(count, On::Unix);
     let mut starting = Vec::new();
     for launched in launched {
@@ -21,7 +33,7 @@ async fn engines(count: u32, is_near: impl Fn(u32) -> bool) -> Vec<Near> {
             // As one whose launcher has said nothing of a segment.
             seat.memory.port(seat.me).detach();
         }
-        starting.push((seat, spawn(Sockets::start(launched, unhurried()))));
+        starting.push((seat, spawn(Sockets::start(launched, config.clone()))));
     }
     let mut engines = Vec::new();
     for (seat, starting) in starting {
@@ -52,6 +64,16 @@ fn a_segment_of_another_job_or_build_is_refused() {
     assert!(refused(other.into(), 2).contains("of another build"));
     assert!(Seat::take(create(2).unwrap(), Peer(2), 2).is_err());
     assert!(create(0).is_err() && create(4097).is_err());
+}
+
+/// Whatever the mask of this process is.
+#[test]
+fn a_segment_is_its_owners_alone() {
+    use std::os::unix::fs::MetadataExt;
+
+    let segment = std::fs::File::from(create(2).unwrap());
+    let found = segment.metadata().unwrap();
+    assert_eq!((found.mode() & 0o7777, found.nlink()), (0o600, 0));
 }
 
 /// A process of the tests below: sends numbers to process 0. It shares the memory that is its standard input.
@@ -180,7 +202,7 @@ fn nonsense_in_a_segment_does_no_harm() {
         let mut begun: [Vec<u8>; LANES] = Default::default();
         for _ in 0..2000 {
             match incoming.take(&memory) {
-                Found::Piece(_, piece) => drop(begun.assemble(&piece)),
+                Found::Piece(_, piece) => _ = begun.assemble(&piece),
                 Found::Nothing | Found::Waits | Found::Astray => incoming.scan(&memory),
             }
             let info = Info { length: 9, lane: (next() % 3) as usize, has_more: false };
@@ -228,5 +250,118 @@ fn a_segment_has_all_its_memory() {
     for processes in [1, 5] {
         let segment = std::fs::File::from(create(processes).unwrap()).metadata().unwrap();
         assert!(512 * segment.blocks() >= segment.len(), "{} of {}", 512 * segment.blocks(), segment.len());
+    }
+}
+
+/// What a neighbour does to the memory of the others.
+type Vandal = fn(&Mapping, &mut fastrand::Rng);
+
+/// Two talk while a third one that shares the memory does that to it, again and again. Whether they have talked to the end; else
+/// they have lost each other, and know it.
+async fn talk_beside(vandal: Vandal, seed: u64) -> bool {
+    const TIMES: u32 = 12;
+    const AFTERWARDS: u32 = 20;
+    let segment = create(3).unwrap();
+    let config = Config { heartbeat: Duration::from_millis(5), lost_after: u32::MAX, ..unhurried() };
+    let engines = engines_in(&segment, 3, |_| true, config).await;
+    let [first, second, _third] = <[Near; 3]>::try_from(engines).unwrap();
+    let [first, second] = [first, second].map(Here::start);
+    let (here, there) = (first.inbox().unwrap(), second.inbox().unwrap());
+    let (from, to) = (here.name(), there.name());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let done = Arc::clone(&is_over);
+    let vandalizing = std::thread::spawn(move || {
+        let (memory, mut random) = (Mapping::open(segment, 3).unwrap(), fastrand::Rng::with_seed(seed));
+        for _ in 0..TIMES {
+            std::thread::sleep(Duration::from_micros(random.u64(..2000)));
+            vandal(&memory, &mut random);
+        }
+        done.store(true, Ordering::Release);
+    });
+    let answering = spawn(async move {
+        while let Ok(got) = there.recv_buffer::<u8>(from, 1).await
+            && there.send_buffer(got.from, 2, got.value).await.is_ok()
+        {}
+        second.down(0).expect("it has lost the other one, or that one has ended")
+    });
+    let asking = spawn(async move {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut left = AFTERWARDS;
+        while left > 0 {
+            left -= u32::from(is_over.load(Ordering::Acquire));
+            let length = if random.u8(..) < 50 { random.usize(..40_000) } else { random.usize(..200) };
+            let message = Buffer::copied_from(&vec![0_u8; length]);
+            if here.send_buffer(to, 1, message).await.is_err() || here.recv_buffer::<u8>(to, 2).await.is_err()
+            {
+                assert!(first.down(1).is_some(), "{from} has lost the other one");
+                return false;
+            }
+        }
+        true
+    });
+    let is_done = asking.join().await.unwrap();
+    answering.join().await.unwrap();
+    vandalizing.join().unwrap();
+    is_done
+}
+
+/// All slots of the two.
+fn slots(memory: &Mapping) -> impl Iterator<Item = &pull::Slot> {
+    (0..2).flat_map(move |process| (0..SLOTS).map(move |slot| memory.slot(process, slot)))
+}
+
+const STATE: u8 = 0;
+const NEXT: u8 = 1;
+const INFO: u8 = 2;
+const PORT: std::ops::Range<u8> = 0..4;
+
+/// Hints that are lost are not missed: what lies in the slots is found.
+#[chanter::test(limit = 300)]
+async fn hints_that_a_neighbour_destroys_are_not_missed() {
+    let vandals: [Vandal; 3] = [
+        // As if nothing had been sent, nobody slept, and nobody wanted room.
+        |memory, _| (0..3).for_each(|process| PORT.for_each(|field| memory.port(process).scribble(field, 0))),
+        |memory, random| {
+            let process = random.usize(..2);
+            memory.port(process).scribble(random.u8(PORT), random.u64(..));
+        },
+        |memory, random| slots(memory).for_each(|slot| slot.scribble(NEXT, random.u64(..))),
+    ];
+    for (number, vandal) in (0..).zip(vandals) {
+        for seed in 0..3 {
+            assert!(talk_beside(vandal, seed).await, "vandal {number}, {seed}");
+        }
+    }
+}
+
+/// What was sent and is destroyed is missed: nobody waits for it.
+#[chanter::test(limit = 300)]
+async fn messages_that_a_neighbour_destroys_are_missed() {
+    let vandals: [Vandal; 6] = [
+        // Never sent.
+        |memory, _| slots(memory).for_each(|slot| slot.scribble(STATE, 0)),
+        // Not taken, though they were.
+        |memory, random| {
+            let number = random.u64(1..50);
+            for process in 0..2 {
+                let slot = memory.slot(process, random.usize(..SLOTS));
+                slot.scribble(STATE, pull::stamp(1 - process, number));
+            }
+        },
+        |memory, random| slots(memory).for_each(|slot| slot.scribble(STATE, random.u64(..))),
+        // Of another length, or in another lane; more follows, or not.
+        |memory, random| slots(memory).for_each(|slot| slot.scribble(INFO, random.u64(..))),
+        |memory, random| {
+            let info = Info { length: 100, lane: 1, has_more: random.bool() };
+            slots(memory).for_each(|slot| slot.scribble(INFO, info.bits()));
+        },
+        |memory, random| memory.fill(|| random.u8(..)),
+    ];
+    for (number, vandal) in (0..).zip(vandals) {
+        let mut ended = 0;
+        for seed in 0..3 {
+            ended += u32::from(!talk_beside(vandal, seed).await);
+        }
+        println!("vandal {number}: {ended} of 3 have lost each other");
     }
 }

@@ -45,6 +45,8 @@ pub(crate) enum Word {
     Goodbye = 5,
     /// There is something to look for elsewhere.
     Knock = 6,
+    /// What the process says of what it has sent elsewhere: eight bytes.
+    Beside = 7,
 }
 
 /// What has come.
@@ -55,6 +57,7 @@ pub(crate) enum Frame {
     Leave,
     Goodbye,
     Knock,
+    Beside(u64),
 }
 
 /// Bytes that no engine of ours has sent. The connection is of no use any more.
@@ -64,7 +67,7 @@ pub(crate) enum BadFrame {
     Lane(u8),
     /// Bits that are 0 are not.
     Padding,
-    /// A piece is too long, or a word of the engine's own has one.
+    /// A piece is too long, or a word of the engine's own has one of another length than it should.
     Length(u32),
     /// A message is longer than [`LONGEST`].
     Long,
@@ -98,6 +101,7 @@ fn parse(head: [u8; HEAD]) -> Result<(Word, Lane, usize), BadFrame> {
         4 => Word::Leave,
         5 => Word::Goodbye,
         6 => Word::Knock,
+        7 => Word::Beside,
         word => return Err(BadFrame::Word(word)),
     };
     let lane = *LANE.get(usize::from(head[1])).ok_or(BadFrame::Lane(head[1]))?;
@@ -105,9 +109,13 @@ fn parse(head: [u8; HEAD]) -> Result<(Word, Lane, usize), BadFrame> {
         return Err(BadFrame::Padding);
     }
     let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-    let most = if matches!(word, Word::Piece | Word::Last) { PIECE } else { 0 };
+    let right = match word {
+        Word::Piece | Word::Last => 0..=PIECE,
+        Word::Beside => size_of::<u64>()..=size_of::<u64>(),
+        _ => 0..=0,
+    };
     match usize::try_from(length) {
-        Ok(bytes) if bytes <= most => Ok((word, lane, bytes)),
+        Ok(bytes) if right.contains(&bytes) => Ok((word, lane, bytes)),
         _ => Err(BadFrame::Length(length)),
     }
 }
@@ -202,6 +210,7 @@ impl Frames {
                 }
                 Word::Goodbye => Some(Frame::Goodbye),
                 Word::Knock => Some(Frame::Knock),
+                Word::Beside => piece.first_chunk().map(|said| Frame::Beside(u64::from_le_bytes(*said))),
             };
             self.start += HEAD + length;
             if frame.is_some() {
@@ -262,6 +271,7 @@ mod tests {
             frame(Word::Piece, Lane::Bulk, &[]),
             frame(Word::Last, Lane::Control, &[3; 100]),
             frame(Word::Last, Lane::Bulk, &[4; 5]),
+            frame(Word::Beside, Lane::Control, &[1, 2, 0, 0, 0, 0, 0, 0]),
             frame(Word::Leave, Lane::Control, &[]),
             frame(Word::Goodbye, Lane::Control, &[]),
         ]
@@ -272,6 +282,7 @@ mod tests {
             Frame::Alive,
             Frame::Message(Lane::Control, vec![3; 100]),
             Frame::Message(Lane::Bulk, bulk),
+            Frame::Beside(0x201),
             Frame::Leave,
             Frame::Goodbye,
         ];
@@ -293,7 +304,8 @@ mod tests {
             read(&bytes, &[1000]).1
         };
         assert_eq!(with(0, 0), Err(BadFrame::Word(0)));
-        assert_eq!(with(0, 7), Err(BadFrame::Word(7)));
+        assert_eq!(with(0, 8), Err(BadFrame::Word(8)));
+        assert_eq!(with(0, 7), Err(BadFrame::Length(48)));
         assert_eq!(with(0, 6), Err(BadFrame::Length(48)));
         assert_eq!(with(1, 3), Err(BadFrame::Lane(3)));
         assert_eq!(with(2, 1), Err(BadFrame::Padding));

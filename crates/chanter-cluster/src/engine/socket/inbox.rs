@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chanter::prelude::*;
 
@@ -36,6 +36,19 @@ pub(super) struct Inbox {
     news: Sender<()>,
     pub(super) heard: Receiver<()>,
     pub(super) bell: OnceLock<Bell>,
+    pub(super) beside: OnceLock<Arc<dyn Beside>>,
+}
+
+/// An engine that sends what it can by other ways, and says here what it has sent.
+pub(in crate::engine) trait Beside: Send + Sync {
+    /// What a peer is to be told, if there is news.
+    fn says(&self, to: Peer) -> Option<u64>;
+
+    /// Once in each beat. Whether the bell is to be rung.
+    fn beats(&self) -> bool;
+
+    /// A peer has said that. The bell is rung afterwards.
+    fn hears(&self, from: Peer, said: u64);
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -45,7 +58,14 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Inbox {
     pub(super) fn new() -> Self {
         let (news, heard) = bounded(1);
-        Self { happened: Mutex::default(), count: AtomicUsize::new(0), news, heard, bell: OnceLock::new() }
+        Self {
+            happened: Mutex::default(),
+            count: AtomicUsize::new(0),
+            news,
+            heard,
+            bell: OnceLock::new(),
+            beside: OnceLock::new(),
+        }
     }
 
     pub(super) fn push(&self, happening: Happening) {
@@ -67,6 +87,19 @@ impl Inbox {
         let _ = self.news.try_send(());
         if let Some(bell) = self.bell.get() {
             bell.ring();
+        }
+    }
+
+    /// What a peer is to be told of what was sent elsewhere, if there is news.
+    pub(super) fn says(&self, to: Peer) -> Option<u64> {
+        self.beside.get()?.says(to)
+    }
+
+    /// A peer has said that of what it has sent elsewhere.
+    pub(super) fn hears(&self, from: Peer, said: u64) {
+        if let Some(beside) = self.beside.get() {
+            beside.hears(from, said);
+            self.ring();
         }
     }
 

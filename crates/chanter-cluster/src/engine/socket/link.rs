@@ -4,7 +4,7 @@
 //!   Open --leave--> Leaving --queues empty--> Left --Goodbye--> Closed
 //!     |                 (Leave is said)
 //!     '--Leave came--> Parting --end--> Closed
-//!   any --end, error, silence, given up--> Closed
+//!   any --end, error, silence (but on a Unix socket), given up--> Closed
 //! ```
 //!
 //! INV-LINK-LAST: what is said of a peer's end comes after its last message. One thread pushes both.
@@ -14,7 +14,7 @@
 use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use chanter::prelude::*;
 
@@ -46,6 +46,8 @@ pub(super) struct Link {
     silent: AtomicU32,
     /// Bytes written, at the last beat.
     written: Mutex<u64>,
+    /// What the peer has said last of what it has sent elsewhere; 0: nothing.
+    beside: AtomicU64,
     /// Beats in which the peer took nothing, though this process waits to leave.
     stuck: AtomicU32,
 }
@@ -77,6 +79,7 @@ impl Link {
             listens: AtomicBool::new(false),
             silent: AtomicU32::new(0),
             written: Mutex::new(0),
+            beside: AtomicU64::new(0),
             stuck: AtomicU32::new(0),
         }
     }
@@ -201,6 +204,11 @@ impl Link {
                     }
                     Ok(Some(Frame::Alive)) => {}
                     Ok(Some(Frame::Knock)) => inbox.ring(),
+                    Ok(Some(Frame::Beside(said))) => {
+                        // ORDER: before it is looked whether somebody is there to hear it, who looks here when it comes.
+                        self.beside.store(said, Ordering::SeqCst);
+                        inbox.hears(self.peer, said);
+                    }
                     Ok(Some(Frame::Leave)) if !*parted => {
                         *parted = true;
                         self.part(inbox);
@@ -253,6 +261,12 @@ impl Link {
         }
     }
 
+    /// Who hears what is said of what was sent elsewhere is there now: what was said before?
+    pub(super) fn said_beside(&self) -> Option<u64> {
+        // ORDER: see `read_frames`.
+        Some(self.beside.load(Ordering::SeqCst)).filter(|said| *said != 0)
+    }
+
     pub(super) fn certificate(&self) -> Option<Certificate> {
         match &self.stream {
             Stream::Tls(session) => session.certificate(),
@@ -298,6 +312,8 @@ impl Link {
 
     pub(super) fn leave(&self, how: Leave, inbox: &Inbox) {
         let mut outbox = lock(&self.outbox);
+        // Nothing is said after the leave.
+        inbox.says(self.peer).inspect(|said| outbox.say_beside(*said));
         if outbox.phase == Phase::Open {
             outbox.phase = Phase::Leaving;
         }
@@ -334,8 +350,12 @@ impl Link {
             self.give_up();
             return;
         }
+        let said = inbox.says(self.peer);
+        said.inspect(|said| outbox.say_beside(*said));
         if quiet {
             outbox.say_alive();
+        }
+        if quiet || said.is_some() {
             self.flush(outbox, inbox);
         } else {
             drop(outbox);
@@ -352,7 +372,8 @@ impl Link {
         if silent == config.suspect_after {
             inbox.push(Happening::Changed(self.peer, Change::Suspect));
         }
-        if silent >= config.lost_after {
+        // One of this machine that says nothing is stopped, or in a debugger: its end would be told.
+        if silent >= config.lost_after && !self.stream.tells_of_its_end() {
             self.give_up();
         }
     }

@@ -36,6 +36,7 @@ use chanter::prelude::*;
 
 use self::accepting::{Accepting, Cancelled};
 use self::frame::LONGEST_BODY;
+pub(super) use self::inbox::Beside;
 use self::inbox::{Happening, Inbox};
 use self::link::Link;
 use self::stream::{Listener, Stream};
@@ -65,8 +66,9 @@ pub struct Config {
     pub heartbeat: Duration,
     /// After so many heartbeats without a word a peer is suspect. 5 by default.
     pub suspect_after: u32,
-    /// After so many it is unreachable, for good; and so is one that takes nothing of what it was sent for so many while this
-    /// process waits to leave. 150 by default: a process that was stopped for less goes on.
+    /// After so many by TCP it is unreachable, for good; and so is one, by whatever socket, that takes nothing of what it was sent for so
+    /// many while this process waits to leave. 150 by default: a process that was stopped for less goes on. A silent one on a Unix socket
+    /// is waited for: if it had ended, the OS would say so.
     pub lost_after: u32,
     /// TLS on connections by TCP (feature `tls`); if none is given, that of the [launcher](crate::launcher), if it has said so. The hello stays.
     pub tls: Option<Tls>,
@@ -288,6 +290,9 @@ impl Sockets {
         spawn(async move {
             let ended = || beating.ended.get().wrap(|_| true);
             while !choose((ended(), after(beating.config.heartbeat).wrap(|()| false))).await {
+                if beating.inbox.beside.get().is_some_and(|beside| beside.beats()) {
+                    beating.inbox.ring();
+                }
                 for link in beating.links.values() {
                     link.beat(&beating.inbox, &beating.config);
                 }
@@ -301,6 +306,16 @@ impl Sockets {
     pub(super) fn knock(&self, peer: Peer) {
         if let Some(link) = self.shared.links.get(&peer) {
             link.knock(&self.shared.inbox);
+        }
+    }
+
+    /// What another engine says here, and hears, from now on. Once.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(super) fn set_beside(&self, beside: Arc<dyn Beside>) {
+        if self.shared.inbox.beside.set(Arc::clone(&beside)).is_ok() {
+            for (peer, link) in &self.shared.links {
+                link.said_beside().inspect(|said| beside.hears(*peer, *said));
+            }
         }
     }
 

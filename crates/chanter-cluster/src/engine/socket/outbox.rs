@@ -57,6 +57,7 @@ pub(super) struct Outbox {
     has_room: bool,
     alive: bool,
     knock: bool,
+    beside: Option<u64>,
     goodbye: bool,
     /// The writer waits until the socket takes more.
     pub(super) blocked: bool,
@@ -78,6 +79,7 @@ impl Outbox {
             has_room: false,
             alive: false,
             knock: false,
+            beside: None,
             goodbye: false,
             blocked: false,
             broken: false,
@@ -112,6 +114,13 @@ impl Outbox {
     /// Says that there is something to look for elsewhere, unless it may say nothing.
     pub(super) fn say_knock(&mut self) {
         self.knock = matches!(self.phase, Phase::Open | Phase::Leaving);
+    }
+
+    /// Says that of what was sent elsewhere, unless it may say nothing: the last that was to be said.
+    pub(super) fn say_beside(&mut self, said: u64) {
+        if matches!(self.phase, Phase::Open | Phase::Leaving) {
+            self.beside = Some(said);
+        }
     }
 
     /// Says that all has been taken that has come, after what is in the queues.
@@ -193,6 +202,9 @@ impl Outbox {
                 self.put(Word::Alive, Lane::Control, 0..0);
             } else if std::mem::take(&mut self.knock) {
                 self.put(Word::Knock, Lane::Control, 0..0);
+            } else if let Some(said) = self.beside.take() {
+                self.staged.extend_from_slice(&head(Word::Beside, Lane::Control, size_of::<u64>()));
+                self.staged.extend_from_slice(&said.to_le_bytes());
             } else if let Some(lane) = self.next_lane() {
                 self.put_piece(lane);
             } else if self.phase == Phase::Leaving {

@@ -55,6 +55,11 @@ impl Stream {
         }
     }
 
+    /// Whether the OS tells of the end of the other process, whatever happens: it is on this machine. Silence says nothing then.
+    pub(super) fn tells_of_its_end(&self) -> bool {
+        matches!(self, Self::Unix(_))
+    }
+
     #[cfg(test)]
     pub(super) fn unix(socket: std::os::unix::net::UnixStream) -> io::Result<Self> {
         UnixStream::from_std(socket).map(Self::Unix)

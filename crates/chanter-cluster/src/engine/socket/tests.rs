@@ -196,7 +196,11 @@ async fn a_long_body_does_not_keep_other_lanes_waiting() {
 
 /// Process 1 of a job of two, of which the test is the other: it has said hello, and says what it likes.
 async fn rogue(config: Config) -> (Process, Stream) {
-    let (launched, _folder) = launched(2, On::Unix);
+    rogue_on(On::Unix, config).await
+}
+
+async fn rogue_on(on: On, config: Config) -> (Process, Stream) {
+    let (launched, _folder) = launched(2, on);
     let mut launched = launched.into_iter();
     let (honest, me) = (launched.next().unwrap(), launched.next().unwrap());
     let starting = spawn(Sockets::start(honest, config));
@@ -273,10 +277,36 @@ async fn a_silent_peer_is_suspect_and_well_when_it_speaks() {
 #[chanter::test]
 async fn a_peer_that_is_silent_for_too_long_is_unreachable() {
     let heartbeat = Duration::from_millis(1);
-    let (mut honest, _stream) = rogue(Config { heartbeat, lost_after: 20, ..unhurried() }).await;
+    let (mut honest, _stream) = rogue_on(On::Tcp, Config { heartbeat, lost_after: 20, ..unhurried() }).await;
     honest.until_ended().await;
     let changes = [(Peer(1), Change::Suspect), (Peer(1), Change::Down(Why::Unreachable))];
     assert_eq!(honest.seen.changes, changes);
+}
+
+/// A process of this machine may be stopped for as long as it likes: it is suspect, and goes on where it was.
+#[chanter::test]
+async fn a_silent_process_of_this_machine_is_waited_for() {
+    let heartbeat = Duration::from_millis(1);
+    let config = Config { heartbeat, suspect_after: 2, lost_after: 4, ..unhurried() };
+    let (mut honest, stream) = rogue(config).await;
+    honest.until(|seen| seen.changes.len() == 1).await;
+    honest.send(1, Lane::User, message(100, 1));
+    // Beats of this process are words of it that the other one finds.
+    let mut said = [0; HEAD];
+    let mut beats = 0;
+    while beats < 20 {
+        stream.read_exact(&mut said).await.unwrap();
+        let length = u32::from_le_bytes([said[4], said[5], said[6], said[7]]);
+        stream.read_exact(&mut vec![0; length as usize]).await.unwrap();
+        beats += u32::from(said[0] == Word::Alive as u8);
+    }
+    stream.write_all(&frame(Word::Last, Lane::User, &[0; 1000])).await.unwrap();
+    honest.until(|seen| seen.arrived.len() == 1).await;
+    honest.until(|seen| seen.changes.len() == 2).await;
+    assert_eq!(honest.seen.changes, [(Peer(1), Change::Suspect), (Peer(1), Change::Well)]);
+    drop(stream);
+    honest.until_ended().await;
+    assert_eq!(honest.seen.changes[2], (Peer(1), Change::Down(Why::Died)), "its end is told at once");
 }
 
 #[chanter::test]

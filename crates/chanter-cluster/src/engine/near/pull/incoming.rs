@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::super::sync::{AtomicU64, Ordering, order};
-use super::{Info, Link, MOST_SLOTS, Memory, NEXT, NOTHING, NUMBER, Slot, free, stamp};
+use super::{Info, Link, MOST_SLOTS, Memory, NEXT, NOTHING, NUMBER, Slot, free, is_before, stamp};
 
 /// What a receiver has found.
 #[derive(Debug)]
@@ -94,6 +94,8 @@ pub(crate) struct Incoming {
     /// Which process's piece is looked for first: what is linked, after all of them.
     turn: usize,
     freed: Vec<usize>,
+    /// In whose slots a scan has found what makes no sense.
+    odd: Vec<usize>,
     #[cfg(test)]
     pub(crate) rules: Rules,
 }
@@ -121,6 +123,7 @@ impl Incoming {
             }),
             turn: 0,
             freed: Vec::new(),
+            odd: Vec::new(),
             #[cfg(test)]
             rules: Rules { numbers: true, scans: true, passes: true },
         }
@@ -307,6 +310,11 @@ impl Incoming {
                 let state = memory.slot(process, slot).state.load(order::pull_take());
                 let number = state & NUMBER;
                 if state == stamp(self.me, number) {
+                    if is_before(number, self.expected[process]) {
+                        // What was taken is free, and stays so.
+                        self.odd.push(process);
+                        continue;
+                    }
                     let ahead = number.wrapping_sub(self.expected[process]) & NUMBER;
                     found.push((process, ahead, Link { process, slot, number }));
                 }
@@ -314,6 +322,22 @@ impl Incoming {
         }
         found.sort_unstable_by_key(|(process, ahead, _)| (*process, *ahead));
         self.scanned.extend(found.into_iter().map(|(.., link)| link));
+    }
+
+    /// Whether scans have found what makes no sense.
+    #[inline]
+    pub(crate) fn is_odd(&self) -> bool {
+        !self.odd.is_empty()
+    }
+
+    /// In whose slots scans have found what makes no sense, since this was asked.
+    pub(crate) fn odd(&mut self) -> impl Iterator<Item = usize> {
+        self.odd.drain(..)
+    }
+
+    /// The number of the next piece from that process.
+    pub(crate) fn expected(&self, from: usize) -> u64 {
+        self.expected[from]
     }
 
     /// Whether there is more of what the last scan has found.

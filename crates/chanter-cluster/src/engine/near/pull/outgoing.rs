@@ -129,6 +129,12 @@ impl Outgoing {
         Ok(())
     }
 
+    /// The number of the last piece that was published for that receiver.
+    #[inline]
+    pub(crate) fn number(&self, to: usize) -> u64 {
+        self.links[to].number
+    }
+
     /// Looks for a slot.
     ///
     /// # Errors
