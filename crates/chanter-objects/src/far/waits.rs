@@ -16,8 +16,9 @@
 //!
 //! INV-WAITS:
 //!
-//! 1. A process tells what a request waits for to any process that knows the number of that request. Only the caller and the
-//!    holders of a request know its number. The answer is believed for a report alone: no call ends by it.
+//! 1. A process tells what a request waits for to any process that knows the [`Mark`] of that request. The caller and the
+//!    holders of a request know its number, and so its mark. Others learn marks from answers, and no number follows from a
+//!    mark: a number gives the right to answer its request. The answer is believed for a report alone: no call ends by it.
 //! 2. Only the call that waits asks. It asks at most [`MOST_ASKED`] questions at a time, and [`LOOKS`] times, at intervals that double. A
 //!    process that is asked asks nobody else.
 //! 3. A circle is reported when the same call has found it twice. A call in a circle cannot end before the next one has. So all
@@ -44,6 +45,7 @@ use chanter_cluster::__table::{SERVICES, Service, holder, linkme, raw_here, read
 use chanter_cluster::wire::{Body, Number};
 use chanter_cluster::{Caller, Here};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::circle::{Circle, Step};
 use super::request::Name;
@@ -63,8 +65,21 @@ const MOST_TOLD: usize = 64;
 /// Questions for one request at a time, at most.
 const MOST_ASKERS: usize = 16;
 
-/// A request: the process that has made it, and its number there.
-type Key = (u32, u64);
+/// A request: the process that has made it, and its mark.
+type Key = (u32, Mark);
+
+/// Name of a request for those who may not answer it: a one-way function of its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+struct Mark([u8; 16]);
+
+impl Mark {
+    fn of(request: u64) -> Self {
+        let digest = Sha256::new().chain_update(WAITS).chain_update(request.to_le_bytes()).finalize();
+        let mut mark = [0; 16];
+        mark.copy_from_slice(&digest[..16]);
+        Self(mark)
+    }
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -226,14 +241,15 @@ impl Drop for Waiting {
 /// A request's method that answers questions about what it waits for.
 pub(super) struct Told<F> {
     space: Weak<Space>,
-    key: Key,
-    blocked: Option<Arc<Blocked>>,
+    /// The process that has made the request, and its number there.
+    request: (u32, u64),
+    blocked: Option<(Key, Arc<Blocked>)>,
     method: F,
 }
 
-/// Runs the method of a request. `key`: that of the request.
-pub(super) fn told<F: Future>(space: &Arc<Space>, key: Key, method: F) -> Told<F> {
-    Told { space: Arc::downgrade(space), key, blocked: None, method }
+/// Runs the method of a request: that process's, of that number.
+pub(super) fn told<F: Future>(space: &Arc<Space>, request: (u32, u64), method: F) -> Told<F> {
+    Told { space: Arc::downgrade(space), request, blocked: None, method }
 }
 
 impl<F: Future> Future for Told<F> {
@@ -244,7 +260,7 @@ impl<F: Future> Future for Told<F> {
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: see above.
         let method = unsafe { Pin::new_unchecked(&mut this.method) };
-        let Some(blocked) = &this.blocked else {
+        let Some((_, blocked)) = &this.blocked else {
             let poll = method.poll(cx);
             if poll.is_pending()
                 && let Some(space) = this.space.upgrade()
@@ -252,8 +268,9 @@ impl<F: Future> Future for Told<F> {
                 let waker = Mutex::new(cx.waker().clone());
                 let blocked =
                     Arc::new(Blocked { is_told: AtomicBool::new(false), waker, asked: Mutex::default() });
-                lock(&space.waits.requests).insert(this.key, Arc::clone(&blocked));
-                this.blocked = Some(blocked);
+                let key = (this.request.0, Mark::of(this.request.1));
+                lock(&space.waits.requests).insert(key, Arc::clone(&blocked));
+                this.blocked = Some((key, blocked));
             }
             return poll;
         };
@@ -280,10 +297,10 @@ impl<F: Future> Future for Told<F> {
 
 impl<F> Drop for Told<F> {
     fn drop(&mut self) {
-        if self.blocked.is_some()
+        if let Some((key, _)) = self.blocked
             && let Some(space) = self.space.upgrade()
         {
-            let blocked = lock(&space.waits.requests).remove(&self.key);
+            let blocked = lock(&space.waits.requests).remove(&key);
             drop(blocked);
         }
     }
@@ -312,7 +329,7 @@ enum Wait {
 /// A call of the process that tells of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Made {
-    request: u64,
+    request: Mark,
     /// The process that has it now.
     holder: u32,
     /// The object inside of which it was made, if one, and the object that was called.
@@ -355,7 +372,7 @@ impl Space {
     fn made(&self, here: &Here, request: u64, call: &Call, holding: Option<(u32, u32)>) -> Option<Made> {
         let holder = holder(here, request)?;
         let inside = holding.or(call.inside.first().copied()).map(|name| self.named(name));
-        Some(Made { request, holder, inside, to: call.to, method: call.method.0 })
+        Some(Made { request: Mark::of(request), holder, inside, to: call.to, method: call.method.0 })
     }
 
     fn waits_of_leaf(&self, here: &Here, leaf: Leaf, waits: &mut Vec<Wait>) {
@@ -384,9 +401,9 @@ impl Space {
 
 /// Asks a process what a request there waits for.
 async fn ask(here: &Here, process: u32, (of, request): Key) -> Vec<Wait> {
-    let mut body = Body::with_capacity(12);
+    let mut body = Body::with_capacity(20);
     body.extend_from_slice(&of.to_le_bytes());
-    body.extend_from_slice(&request.to_le_bytes());
+    body.extend_from_slice(&request.0);
     // If too many are under way, the next look may find more.
     let Ok(called) = here.at(process).call_raw(WAITS, Number::of(WAITS), body) else { return Vec::new() };
     let Ok(answer) = called.await else { return Vec::new() };
@@ -397,7 +414,7 @@ async fn ask(here: &Here, process: u32, (of, request): Key) -> Vec<Wait> {
 
 /// Follows the waits of a call, and tells if they lead to it.
 async fn look_around(here: Here, space: Arc<Space>, request: u64, found: Arc<Mutex<Found>>) {
-    let start = (space.number, request);
+    let start = (space.number, Mark::of(request));
     let Some(call) = lock(&space.waits.calls).get(&request).cloned() else { return };
     let Some(first) = space.made(&here, request, &call, None) else { return };
     // How each call was reached: from which other, and what was told there.
@@ -494,7 +511,7 @@ pub fn on_circle(here: &Here, handler: impl Fn(&Circle) + Send + Sync + 'static)
 async fn asked(caller: Caller, body: Body) -> Result<Body, String> {
     let read = || {
         let (of, request) = body.split_first_chunk::<4>()?;
-        Some((u32::from_le_bytes(*of), u64::from_le_bytes(<[u8; 8]>::try_from(request).ok()?)))
+        Some((u32::from_le_bytes(*of), Mark(<[u8; 16]>::try_from(request).ok()?)))
     };
     let key = read().ok_or("this names no request")?;
     let here = caller.here();
@@ -523,3 +540,19 @@ impl Space {
 static ASKED: Service = Service::new(WAITS, || {
     raw_here(WAITS, |_, _| None, |caller, body| enter(&caller.here(), asked(caller.clone(), body)))
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_names_its_request_alone_and_does_not_tell_its_number() {
+        let numbers = [0, 1, u64::MAX, 0x0123_4567_89AB_CDEF];
+        for number in numbers {
+            assert_eq!(Mark::of(number), Mark::of(number));
+            let mark = Mark::of(number).0;
+            assert!(!mark.windows(8).any(|bytes| bytes == number.to_le_bytes()));
+            assert!(numbers.iter().all(|other| *other == number || Mark::of(*other).0 != mark));
+        }
+    }
+}
