@@ -57,25 +57,27 @@ pub mod bridge;
 pub mod channel;
 #[cfg(all(test, not(loom)))]
 mod child;
-pub mod deadlock;
 pub mod event;
+mod frame;
+mod inspect;
 pub mod io;
 pub mod lock;
+mod machine;
 pub mod policy;
 #[cfg(unix)]
 pub mod process;
+mod sched;
 mod select;
 #[cfg(unix)]
 pub mod signal;
 mod sync;
 mod thread;
 mod time;
-mod vp;
 
 /// Simulated machines: what explorers of schedules are built on, such as the
 /// crate `chanter-explore`.
 pub mod simulation {
-    pub use crate::vp::{Note, Outcome, Simulation};
+    pub use crate::inspect::{Note, Outcome, Simulation};
 }
 
 pub use channel::{
@@ -91,18 +93,21 @@ pub use event::{
     from_future, gather, gather_k, gather_on_hosts, guard, guard_later, guard_now, never, optional, repeat,
     resumable, with_nack, wrap_abort,
 };
+pub use frame::{Activity, JoinError, Progress};
+pub use inspect::deadlock;
+pub use inspect::{Kin, Threads, current_thread};
+#[doc(hidden)]
+pub use machine::entry as __main;
 #[doc(hidden)]
 pub use select::arms as __arms;
 pub use thread::fiber::{self, spawn_fiber, spawn_fiber_on};
 pub use thread::{
-    Activity, Demand, Inflate, Join, JoinError, Kin, LocalThread, Par, Progress, ReadyPar, Refused, Reify,
-    Request, Scope, ScopedThread, Speculation, Thread, ThreadBuilder, Threads, Yield, attach, current_thread,
-    delay, fork_join, inflate, prepare, reify, scope, scope_blocking, spawn, spawn_local, spawn_named,
-    spawn_near, spawn_on, spawn_parasite, spawn_with, speculate, yield_now,
+    Demand, Inflate, Join, LocalThread, Par, ReadyPar, Refused, Reify, Request, Scope, ScopedThread,
+    Speculation, Thread, ThreadBuilder, Yield, attach, delay, fork_join, inflate, prepare, reify, scope,
+    scope_blocking, spawn, spawn_local, spawn_named, spawn_near, spawn_on, spawn_parasite, spawn_with,
+    speculate, yield_now,
 };
 pub use time::{After, after, at, now};
-#[doc(hidden)]
-pub use vp::entry as __main;
 /// What other crates of Chanter's build on, and nobody else: it may change with any version.
 #[doc(hidden)]
 pub mod base {
@@ -114,10 +119,11 @@ pub mod base {
         //! Values that hold for what runs within a call, on the stack of that call: a fiber takes its own along.
         pub use crate::thread::stack_local::{all, set, with};
     }
+    pub use crate::inspect::choose;
+    pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
     #[cfg(tally)]
     pub use crate::sync::tally;
     pub use crate::sync::{BiasedGuard, BiasedLock, Guard, Lock};
-    pub use crate::vp::{Pump, PumpRest, attach_pump, choose, is_wanted, wake_first};
 
     /// The synchronization on an event: what its `IntoFuture` gives.
     #[inline(always)]
@@ -126,10 +132,10 @@ pub mod base {
     }
 }
 
-pub use vp::{
-    Builder, Checkpoint, Machine, MachineHandle, Neighbours, Stats, Topology, VirtualProcessor,
-    block_in_place, block_on, checkpoint, current_vp, spawn_blocking, yield_if_asked,
+pub use machine::{
+    Builder, Machine, MachineHandle, VirtualProcessor, block_in_place, block_on, current_vp, spawn_blocking,
 };
+pub use sched::{Checkpoint, Neighbours, Stats, Topology, checkpoint, yield_if_asked};
 
 /// Everything that most programs need.
 pub mod prelude {

@@ -30,8 +30,8 @@ use signal_hook::iterator::{Handle, Signals};
 
 use crate::channel::{Receiver, Sender, bounded};
 use crate::event::Event;
+use crate::sched::never_wait_for_machines;
 use crate::sync::Process;
-use crate::vp::never_wait_for_machines;
 
 /// Listens for one kind of signal. A clone shares what this one hears.
 #[derive(Clone)]

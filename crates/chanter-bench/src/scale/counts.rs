@@ -230,10 +230,10 @@ mod tests {
 
     #[test]
     fn what_the_counting_program_prints_is_read() {
-        let said = "0.1 s, 2 ns a trip\noperations 10 read-modify-writes 30 shared 20 fences 1\nword vp/mod.rs:7 3\n";
+        let said = "0.1 s, 2 ns a trip\noperations 10 read-modify-writes 30 shared 20 fences 1\nword sched/mod.rs:7 3\n";
         let tally = parse(said).unwrap();
         assert_eq!((tally.operations, tally.counts), (10.0, [30.0, 20.0, 1.0]));
-        assert_eq!(tally.words["vp/mod.rs:7"], 3);
+        assert_eq!(tally.words["sched/mod.rs:7"], 3);
         assert!(parse("0.1 s").is_none());
     }
 }

@@ -43,7 +43,7 @@ use std::task::{Context, Poll};
 use tokio::runtime::{Builder, Handle};
 
 use crate::event::{Bound, Event, from_cancel_safe, guard, is_blocked};
-use crate::thread::JoinError;
+use crate::frame::JoinError;
 
 /// The event that commits when `future`, run as a task of the [shared runtime](shared_handle), has ended: its output.
 ///

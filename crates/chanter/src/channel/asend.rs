@@ -22,11 +22,11 @@ use super::send::Sender;
 use super::state::Slot;
 use crate::event::protocol::Group;
 use crate::event::{Offered, Offering, Verdict, Wakes};
-use crate::thread::body::{contain, fits};
-use crate::thread::frame::{self, Header, Kind};
-use crate::thread::slab::class_of;
-use crate::thread::state::State;
-use crate::vp::Vp;
+use crate::frame::body::fits;
+use crate::frame::slab::class_of;
+use crate::frame::state::State;
+use crate::frame::{Header, Kind, contain, header};
+use crate::sched::Vp;
 
 /// A reified send: a frame without a body.
 #[repr(C)]
@@ -120,7 +120,7 @@ impl<T> Reified<T> {
         let this = unsafe {
             place.write(Self {
                 // Complete, with one reference: the scheduler leaves it alone.
-                header: Header::new(State::new_complete(), crate::thread::body::NONE, Kind::Parasite, home),
+                header: Header::new(State::new_complete(), crate::frame::body::NONE, Kind::Parasite, home),
                 group: Group::new_detached(waker),
                 slot: Slot::new(Some(message)),
             });
@@ -166,7 +166,7 @@ impl<T> Reified<T> {
         // SAFETY: the caller's contract; made in `offer`.
         unsafe {
             if in_arena {
-                frame::free(this.cast());
+                header::free(this.cast());
             } else {
                 drop(Box::from_raw(this.cast::<std::mem::MaybeUninit<Self>>().as_ptr()));
             }

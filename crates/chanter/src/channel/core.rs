@@ -29,10 +29,10 @@ use super::handle::Share;
 use super::left::Left;
 use super::meet::{Meet, commit, meet};
 use super::state::{CLOSED, End, RECEIVABLE, SENDABLE, Side, Slot, State, Unread, WATCHED};
-use crate::deadlock::Census;
 use crate::event::{Offer, Offered, Offering, Verdict, Wakes};
+use crate::frame::report::Census;
+use crate::sched::{Turn, Vp};
 use crate::sync::{BiasedGuard, BiasedLock, History};
-use crate::vp::{Turn, Vp};
 
 /// What the handles and events of a channel share.
 ///

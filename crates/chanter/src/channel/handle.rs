@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 
 use super::core::Core;
 use super::state::End;
-use crate::deadlock::{Held, Probe};
 use crate::event::Wakes;
+use crate::frame::report::{Held, Probe};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::os_thread;
 

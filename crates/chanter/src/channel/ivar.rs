@@ -4,8 +4,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::OnceLock;
 
-use crate::deadlock::{Waiting, Waits};
 use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use crate::frame::report::{Waiting, Waits};
 use crate::sync::Arc;
 
 /// A write-once variable; clones share it.

@@ -18,10 +18,10 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Offer, OfferList, Offered, Offering, Verdict, Wakes};
+use crate::frame::report::{Waiting, Waits};
+use crate::sched::Turn;
 use crate::sync::UnsafeCell;
-use crate::vp::Turn;
 
 /// A share of a place at which operations wait.
 ///

@@ -10,9 +10,9 @@ use super::error::{Closed, TryRecvError};
 use super::handle::{Borrowed, Handle, Lent, RX, Share};
 use super::state::End;
 use super::wait::Wait;
-use crate::deadlock::Waits;
 use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, Wakes, into_future};
-use crate::vp::budget;
+use crate::frame::report::Waits;
+use crate::sched::budget;
 
 /// The receiving end of a channel; clones share it, and each message goes to
 /// one of them.
@@ -32,7 +32,7 @@ unsafe impl<T: Send> std::marker::Sync for Receiver<T> {}
 
 impl<T> Receiver<T> {
     /// For a report: its share of the channel.
-    pub(crate) fn held(&self) -> crate::deadlock::Held {
+    pub(crate) fn held(&self) -> crate::frame::report::Held {
         self.handle.held()
     }
 

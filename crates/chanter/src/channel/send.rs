@@ -10,8 +10,8 @@ use super::handle::{Borrowed, Handle, Lent, Share, TX};
 use super::send_from::{Giving, put_back};
 use super::state::{End, Slot};
 use super::wait::Wait;
-use crate::deadlock::Waits;
 use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, Verdict, Wakes, into_future};
+use crate::frame::report::Waits;
 
 /// The sending end of a channel; clones share it.
 pub struct Sender<T> {
@@ -26,7 +26,7 @@ unsafe impl<T: Send> Sync for Sender<T> {}
 
 impl<T> Sender<T> {
     /// For a report: its share of the channel.
-    pub(crate) fn held(&self) -> crate::deadlock::Held {
+    pub(crate) fn held(&self) -> crate::frame::report::Held {
         self.handle.held()
     }
 

@@ -52,8 +52,8 @@ use super::error::{Closed, SendError};
 use super::mvar::MVar;
 use super::send::{SendRef, Sender};
 use super::swap::{Swap, SwapChannel};
-use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::frame::report::{Waiting, Waits};
 
 /// An event that gives a message away.
 ///

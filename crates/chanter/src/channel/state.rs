@@ -7,9 +7,9 @@ use super::buffer::Buffer;
 use super::left::Left;
 use super::returned::Ticket;
 use crate::event::{Offer, OfferList, Verdict, Wakes};
+use crate::frame::contain;
+use crate::sched::Turn;
 use crate::sync::UnsafeCell;
-use crate::thread::body::contain;
-use crate::vp::Turn;
 
 /// The hint of the lock: a send, or a receive, may commit now.
 pub(super) const SENDABLE: u8 = 1;

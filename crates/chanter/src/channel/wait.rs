@@ -7,8 +7,8 @@ use std::ptr::NonNull;
 use super::core::Core;
 use super::handle::{Share, TX};
 use super::state::{End, Slot};
-use crate::deadlock::Waits;
 use crate::event::{Offer, Offered, Offering, Verdict, Wakes};
+use crate::frame::report::Waits;
 
 /// The offer, its message, and the share of the channel that it holds.
 pub(super) struct Wait<T, S: Share<T>, const END: bool> {

@@ -6,8 +6,8 @@ use std::pin::Pin;
 
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
-use crate::deadlock::Waits;
-use crate::thread::JoinError;
+use crate::frame::JoinError;
+use crate::frame::report::Waits;
 
 /// [`Event::on_abort`] under its name in Concurrent ML.
 pub fn wrap_abort<E: Event, F: FnOnce()>(event: E, action: F) -> OnAbort<E, F> {

@@ -11,7 +11,7 @@ use super::asynchronous_choose::{AsyncChoices, ChooseLater, ChooseNow};
 use super::gather::Kind;
 use super::{Event, always, guard};
 use crate::channel::{Receiver, RecvEvent, bounded};
-use crate::vp::budget;
+use crate::sched::budget;
 
 /// An asynchronous event: an operation with two results.
 ///

@@ -4,7 +4,7 @@ use super::asynchronous::{AsyncEvent, Asynchronously, WHAT, asynchronously};
 use super::gather::Kind;
 use super::{Event, always, guard};
 use crate::channel::{SendError, SendEvent, Sender};
-use crate::thread::body::contain;
+use crate::frame::contain;
 
 /// The asynchronous event of sending `message`: the caller goes on at once.
 ///

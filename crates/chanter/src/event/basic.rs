@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
-use crate::deadlock::{Waiting, Waits};
+use crate::frame::report::{Waiting, Waits};
 
 /// The event that is always ready, with `value`.
 ///

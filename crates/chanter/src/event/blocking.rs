@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use super::Event;
-use crate::thread::burial;
-use crate::vp;
+use crate::frame::burial;
+use crate::sched;
 
 /// Wakes an OS thread.
 struct Unpark {
@@ -43,7 +43,7 @@ thread_local! {
 /// Whether the calling OS thread polls for the sake of a wait that keeps it from everything else.
 #[cfg(feature = "tokio")]
 pub(crate) fn is_blocked() -> bool {
-    WAITS.get() > 0 || vp::Vp::current().is_some()
+    WAITS.get() > 0 || sched::Vp::current().is_some()
 }
 
 /// While it lives, the fiber that the caller runs on may not be suspended: something of this OS thread is as the fiber left it.
@@ -55,7 +55,8 @@ pub(crate) struct Bound {
 #[cfg(feature = "tokio")]
 impl Bound {
     pub(crate) fn new() -> Self {
-        let fiber = vp::Vp::current().and_then(|vp| vp.fibers.current()).map_or(ptr::null(), ptr::from_ref);
+        let fiber =
+            sched::Vp::current().and_then(|vp| vp.fibers.current()).map_or(ptr::null(), ptr::from_ref);
         Self { outer: BOUND.replace(fiber.cast()) }
     }
 }
@@ -139,5 +140,5 @@ pub(crate) fn block_on_thread<F: Future>(future: F) -> F::Output {
 #[inline]
 pub(super) fn sync_blocking<E: Event>(event: E) -> E::Output {
     let sync = event.sync();
-    if vp::Vp::current().is_some() { vp::block_here(sync) } else { block_on_thread(sync) }
+    if sched::Vp::current().is_some() { sched::block_here(sync) } else { block_on_thread(sync) }
 }

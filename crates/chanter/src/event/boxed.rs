@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
-use crate::deadlock::Waits;
+use crate::frame::report::Waits;
 
 /// An event of any kind that yields `T`; see [`Event::boxed`].
 #[must_use = "events do nothing unless synchronized"]

@@ -7,7 +7,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Offer, Offered, Offering, Wakes};
-use crate::deadlock::{Waiting, Waits};
+use crate::frame::report::{Waiting, Waits};
 
 /// The state of one synchronization on an event: its base events are *leaves*,
 /// numbered from 0 in the order of the source.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
-use crate::deadlock::Waits;
+use crate::frame::report::Waits;
 
 /// Several events of one output type: a tuple of up to 12, an array or a
 /// vector. An empty vector is [`never`](super::never()).

@@ -8,8 +8,8 @@ use super::choose::choose_biased;
 use super::ordered::{Order, OrderedBranch};
 use super::walk::{Walk, What};
 use super::{Branch, Choices, Choose, Event, Offered, Offering, Wakes, Wrap, into_future};
-use crate::deadlock::Waits;
-use crate::thread::random;
+use crate::frame::report::Waits;
+use crate::sync::random::random;
 use crate::time::{After, at};
 
 /// The event that commits one of `events`: of those that are ready, the one

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use super::choose::{Choices, ListBranch};
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes};
-use crate::deadlock::Waits;
+use crate::frame::report::Waits;
 
 // SAFETY: `Event`'s contract, for each of them.
 unsafe impl<E: Event> Choices for Vec<E> {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
-use crate::deadlock::{Waiting, Waits};
+use crate::frame::report::{Waiting, Waits};
 
 /// The event that commits when `future` is ready, polled in place: its output.
 ///

@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
-use crate::deadlock::Waits;
+use crate::frame::report::Waits;
 
 /// The event that `make` returns, made anew by each synchronization.
 ///

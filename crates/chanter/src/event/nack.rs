@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
-use crate::deadlock::{Waiting, Waits};
+use crate::frame::report::{Waiting, Waits};
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{Arc, order};
 

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use super::choice_set::kept;
 use super::protocol::{Group, Offer};
-use crate::thread;
+use crate::frame;
 
 /// What happened to an offer at once.
 #[must_use]
@@ -119,7 +119,7 @@ impl Offering<'_> {
             self.group.become_single();
         }
         if let Some(waker) = self.waker {
-            self.group.arm(thread::clone_ours(waker));
+            self.group.arm(frame::clone_ours(waker));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
-use crate::deadlock::Waits;
+use crate::frame::report::Waits;
 
 /// `event` if there is one, else [`never`](super::never()): a branch of a
 /// choice that is switched on and off.

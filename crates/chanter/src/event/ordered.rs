@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use super::walk::{Walk, What};
 use super::{Branch, Offered, Offering, Wakes};
-use crate::deadlock::Waits;
+use crate::frame::report::Waits;
 
 /// A choice policy: in which order the leaves are tried.
 pub(super) trait Order {

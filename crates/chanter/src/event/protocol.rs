@@ -66,10 +66,10 @@ use std::task::Waker;
 use super::choice_set::kept;
 use super::countdown::Countdown;
 use super::offering::Offering;
+use crate::frame;
+use crate::sched::Turn;
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{Cell, UnsafeCell, aliased, order, spin};
-use crate::thread;
-use crate::vp::Turn;
 
 const WAITING: u8 = 0;
 const CLAIMED: u8 = 1;
@@ -177,7 +177,7 @@ impl Group {
     /// brings along, if the group has no copy of it yet.
     #[inline(always)]
     pub(crate) fn open<'a>(&self, waker: &'a Waker) -> Option<&'a Waker> {
-        if thread::is_ours(waker) {
+        if frame::is_ours(waker) {
             return Some(waker);
         }
         self.arm(waker.clone());

@@ -12,9 +12,11 @@ use std::task::{Context, Poll, Waker};
 use super::protocol::{Group, Phase};
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offered, Offering, Wakes};
-use crate::deadlock::{Place, Waits};
-use crate::thread::{self, random_one_of};
-use crate::vp::{Simulated, Vp, budget};
+use crate::frame;
+use crate::frame::report::{Place, Waits};
+use crate::inspect::Simulated;
+use crate::sched::{Vp, budget};
+use crate::sync::random::random_one_of;
 
 /// The future of one synchronization; made by `.await` or [`Event::sync`].
 ///
@@ -223,7 +225,7 @@ impl<E, B: Branch> Synchronization<E, B> {
                 branch.waits(waits);
             });
         }
-        let unmasked = thread::unmasked(waker);
+        let unmasked = frame::unmasked(waker);
         let waker = unmasked.as_deref().unwrap_or(waker);
         // A single leaf that retries has no partner who would wake.
         if !(B::SINGLE && B::RETRIES) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::choose::shifted;
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes, into_future};
-use crate::deadlock::Waits;
+use crate::frame::report::Waits;
 use crate::time::{After, after};
 
 /// An event with a time limit; see [`Event::timeout`].

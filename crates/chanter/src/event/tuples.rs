@@ -5,7 +5,7 @@ use std::pin::Pin;
 use super::choose::{Choices, shifted};
 use super::walk::Walk;
 use super::{Branch, Event, Offered, Offering, Wakes};
-use crate::deadlock::Waits;
+use crate::frame::report::Waits;
 
 #[doc(hidden)]
 #[derive(Debug)]

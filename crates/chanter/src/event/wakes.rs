@@ -4,9 +4,8 @@ use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
-use crate::thread;
-use crate::thread::body::contain;
-use crate::vp::Turn;
+use crate::frame::{self, contain};
+use crate::sched::Turn;
 
 /// The owners of completed offers, to be woken when no lock is held.
 #[derive(Debug)]
@@ -60,7 +59,7 @@ impl Wakes {
     fn queue_now(&mut self) {
         match self.turn {
             Turn::Soon => self.each(Waker::wake),
-            turn => self.each(|waker| thread::wake_next(waker, turn)),
+            turn => self.each(|waker| frame::wake_next(waker, turn)),
         }
     }
 
@@ -78,10 +77,10 @@ impl Wakes {
     fn deliver_now(&mut self, owner: &Waker) {
         if self.rest.is_none() {
             if let Some(only) = self.first.take() {
-                thread::wake_at(only, owner, self.turn);
+                frame::wake_at(only, owner, self.turn);
             }
-        } else if thread::is_own(owner) {
-            self.each(thread::wake_attached);
+        } else if frame::is_own(owner) {
+            self.each(frame::wake_attached);
         } else {
             // The caller has a result to deliver, whatever a foreign waker does.
             contain(|| self.each(Waker::wake));

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::walk::Walk;
 use super::{BaseEvent, Branch, Event, Offered, Offering, Wakes, into_future};
-use crate::deadlock::Waits;
+use crate::frame::report::Waits;
 
 /// An event with an action after its commit; see [`Event::wrap`].
 #[derive(Clone)]

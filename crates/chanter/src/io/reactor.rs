@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::poller::{Happenings, Poller};
 use super::source::Direction;
 use crate::event::Wakes;
+use crate::frame::contain;
 use crate::sync::{Entrance, Lock};
-use crate::thread::body::contain;
 
 /// A poller with edge-triggered sources.
 pub(crate) struct Reactor {

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::reactor::Watched;
-use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use crate::frame::report::{Waiting, Waits};
+use crate::sched::pool::SharedRef;
+use crate::sched::{Vp, budget, entered};
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use crate::vp::{SharedRef, Vp, budget, entered};
 
 const READY: usize = 1;
 /// A short read may leave something behind of which no edge will tell (the end, an error, bytes behind urgent

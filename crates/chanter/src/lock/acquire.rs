@@ -5,8 +5,8 @@ use std::pin::Pin;
 
 use super::line::Waiter;
 use super::permits::{Attempt, Outcome, Permits};
-use crate::deadlock::{Waits, Wanted};
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::frame::report::{Waits, Wanted};
 
 /// What is acquired, and how it is handed out. Implemented by this crate only.
 #[allow(private_interfaces, reason = "sealed: the protocol's types stay inside")]

@@ -9,8 +9,8 @@ use super::line::{Stage, Waiter};
 use super::mutex::{Mutex, MutexGuard, OwnedMutexGuard};
 use super::permits::copy;
 use super::watch::{LazyQueue, Queue};
-use crate::deadlock::{Waiting, Waits};
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::frame::report::{Waiting, Waits};
 use crate::sync::const_unless_loom;
 
 /// A condition variable for a [`Mutex`].

@@ -39,13 +39,13 @@ use std::fmt;
 
 use super::acquire::{Acquire, Request};
 use super::permits::{BYPASSES, MAX, Outcome, Permits};
-use crate::deadlock::Wanted;
+use crate::frame::report::Wanted;
+use crate::sched::{Vp, budget};
 use crate::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{
     Entrance, Lock, const_unless_loom, count, fence_pair, full_fence, order, os_thread,
     os_thread_as_upper_half, os_thread_if_numbered,
 };
-use crate::vp::{Vp, budget};
 
 /// In `owner`: nobody's. Half of it is no number of an OS thread, nor what one without has.
 const UNBIASED: u64 = 1 << 63;

@@ -23,12 +23,11 @@ use std::task::Waker;
 
 use super::line::Waiter;
 use super::watch::{LazyQueue, Queue};
-use crate::deadlock::{LockProbe, Waiting, Waits, Wanted};
 use crate::event::{Offering, Wakes};
+use crate::frame::report::{LockProbe, Waiting, Waits, Wanted};
+use crate::frame::{self, contain};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{const_unless_loom, order};
-use crate::thread;
-use crate::thread::body::contain;
 
 const QUEUED: usize = 1;
 const BARRED: usize = 2;
@@ -336,5 +335,5 @@ impl Permits {
 /// lock is taken: a copy may be user code.
 pub(super) fn copy(at: &Offering<'_>) -> Waker {
     let task = at.task.expect("a combinator passes on `RETRIES` and `retry_leaf`");
-    if thread::is_ours(task) { thread::clone_ours(task) } else { task.clone() }
+    if frame::is_ours(task) { frame::clone_ours(task) } else { task.clone() }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::acquire::{Acquire, Request};
 use super::permits::{BYPASSES, MAX, Outcome, Permits};
-use crate::deadlock::Wanted;
+use crate::frame::report::Wanted;
 use crate::sync::const_unless_loom;
 
 /// A value that many threads may read at a time, or one may write.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::acquire::{Acquire, Request};
 use super::permits::{BYPASSES, MAX, Outcome, Permits};
-use crate::deadlock::Wanted;
+use crate::frame::report::Wanted;
 use crate::sync::const_unless_loom;
 
 /// A number of permits that are acquired and given back.

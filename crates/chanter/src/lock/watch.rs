@@ -15,11 +15,11 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::line::{Line, Waiter};
-use crate::deadlock::{Gauge, Gauged};
 use crate::event::Wakes;
+use crate::frame::contain;
+use crate::frame::report::{Gauge, Gauged};
 use crate::sync::atomic::{AtomicBool, AtomicPtr};
 use crate::sync::{self, Guard, Lock, const_unless_loom, order};
-use crate::thread::body::contain;
 use crate::time::{Alarm, MayHelp};
 
 /// Those who wait for one lock.

@@ -27,10 +27,9 @@ use std::ptr;
 
 use super::slot::{Held, Visit};
 use super::{Others, Policy, QUANTUM, Ready, Reason, WorkStealing};
+use crate::frame::{JoinError, contain};
+use crate::sched::{Replacement, Vp};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::thread::JoinError;
-use crate::thread::body::contain;
-use crate::vp::{Replacement, Vp};
 
 /// What a policy panicked with.
 pub(crate) type Payload = Box<dyn Any + Send>;

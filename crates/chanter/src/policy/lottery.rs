@@ -2,7 +2,7 @@
 
 use super::{Policy, Ready, Reason};
 use crate::sync::Lock;
-use crate::thread::random;
+use crate::sync::random::random;
 
 /// Each turn goes to a ready thread by lot; a thread has as many lots as it has
 /// [`tickets`](super::Attributes::tickets). So over time a thread with three

@@ -25,7 +25,6 @@ mod lottery;
 mod priority;
 mod queue;
 mod round_robin;
-mod short_lock;
 mod slot;
 mod work_stealing;
 
@@ -36,6 +35,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
+pub use crate::sync::short_lock::{ShortGuard, ShortLock};
 pub use crate::thread::attributed::set_attributes;
 pub use attributes::Attributes;
 pub use bands::Bands;
@@ -49,13 +49,12 @@ pub use lottery::Lottery;
 pub use priority::Priority;
 pub use queue::ReadyQueue;
 pub use round_robin::RoundRobin;
-pub use short_lock::{ShortGuard, ShortLock};
 pub(crate) use slot::{Held, Retired, Slot};
 pub use work_stealing::WorkStealing;
 
+use crate::frame::{Header, Kind};
+use crate::sync::random::random;
 use crate::thread::attributed::attributes_of;
-use crate::thread::frame::{Header, Kind};
-use crate::thread::random;
 
 /// Operations of a turn, unless the policy says otherwise: about ten
 /// microseconds.
@@ -263,7 +262,7 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 /// The other virtual processors of the machine, as seen by a hungry one.
 pub struct Others<'a> {
     pub(crate) thief: &'a dyn Policy,
-    pub(crate) vps: &'a [Box<crate::vp::Vp>],
+    pub(crate) vps: &'a [Box<crate::sched::Vp>],
     pub(crate) index: usize,
 }
 
@@ -305,7 +304,7 @@ impl fmt::Debug for Others<'_> {
 }
 
 /// A thread that is ready to run: the right, held once, to run it
-/// (INV-TOKEN of `thread/state.rs`).
+/// (INV-TOKEN of `frame/state.rs`).
 ///
 /// Dropping it ends the thread: its future is dropped, and who joins it gets
 /// a cancelled [`JoinError`](crate::JoinError). Dropped where its thread may not
@@ -389,6 +388,6 @@ impl fmt::Debug for Ready {
 impl Drop for Ready {
     fn drop(&mut self) {
         // SAFETY: the token is given up here, and nowhere else.
-        crate::thread::give_up(unsafe { Self::from_frame(self.frame) });
+        crate::frame::give_up(unsafe { Self::from_frame(self.frame) });
     }
 }

@@ -5,9 +5,9 @@ use std::mem::{ManuallyDrop, replace, take};
 use std::ptr::{self, NonNull};
 
 use super::{Policy, Ready, Reason};
+use crate::frame::Header;
+use crate::sched::Vp;
 use crate::sync::Linked;
-use crate::thread::frame::Header;
-use crate::vp::Vp;
 
 /// A first-in first-out queue of ready threads; pushing to the front makes it
 /// a stack. The links are inside the threads, so it never allocates.

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::channel::IVar;
 use crate::io::Source;
+use crate::sched::never_wait_for_machines;
 use crate::thread::spawn_parasite;
-use crate::vp::never_wait_for_machines;
 
 /// A child, and how it ended. The process is reaped under the lock only, so
 /// that nobody kills another one with the same number.

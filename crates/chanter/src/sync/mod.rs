@@ -6,6 +6,10 @@
 //! the orderings that the models weaken one by one to show that each is
 //! needed.
 
+pub(crate) mod counter;
+pub(crate) mod random;
+pub(crate) mod short_lock;
+
 mod aliased;
 mod biased;
 mod cell;

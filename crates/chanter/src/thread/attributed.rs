@@ -7,16 +7,16 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::task::Context;
 
-use super::body::{Evaluated, HostFrame, Vtable, fits};
-use super::frame::{Arena, Header, Kind};
 use super::join::Thread;
-use super::slab::class_of;
 use super::spawn::{OUTSIDE, new_host};
-use super::state::State;
+use crate::frame::body::{Evaluated, HostFrame, Vtable, fits};
+use crate::frame::slab::class_of;
+use crate::frame::state::State;
+use crate::frame::{Arena, Header, Kind, Site};
 use crate::policy::{Attributes, Ready, Reason};
+use crate::sched::{Shared, Vp, entered};
 use crate::sync::Lock;
 use crate::sync::atomic::Ordering;
-use crate::vp::{Shared, Site, Vp, entered};
 
 /// A host's frame, and what is said of its thread. Behind a lock: a policy may
 /// hold a token that is stale, while a thief runs the thread.

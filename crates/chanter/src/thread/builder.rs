@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::Thread;
 use super::attributed::{Said, delay_said_in, spawn_said_in};
 use super::spawn::OUTSIDE;
-use crate::Machine;
+use crate::frame::Site;
 use crate::policy::Attributes;
-use crate::vp::{Site, entered};
+use crate::sched::entered;
 
 /// How a host is to be spawned: with a name, attributes for its policy, a place.
 ///
@@ -31,7 +31,7 @@ use crate::vp::{Site, entered};
 #[derive(Clone, Default)]
 #[must_use = "a builder spawns nothing by itself"]
 pub struct ThreadBuilder {
-    said: Said,
+    pub(crate) said: Said,
 }
 
 impl ThreadBuilder {
@@ -79,21 +79,6 @@ impl ThreadBuilder {
         F::Output: Send + 'static,
     {
         spawn_said_in(&entered().expect(OUTSIDE), self.said, future, site)
-    }
-
-    /// Spawns the thread on `machine`, from any OS thread.
-    ///
-    /// # Panics
-    /// If it has no virtual processor as asked for.
-    #[track_caller]
-    pub fn spawn_in<F>(self, machine: &Machine, future: F) -> Thread<F::Output>
-    where
-        F: IntoFuture,
-        F::IntoFuture: Send + 'static,
-        F::Output: Send + 'static,
-    {
-        let future = future.into_future();
-        spawn_said_in(machine.shared(), self.said, future, Location::caller())
     }
 
     /// Creates a delayed thread; see [`delay`](crate::delay).

@@ -6,10 +6,11 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::join::{Join, JoinError, Thread};
-use super::run::evaluate;
+use super::join::{Join, Thread};
 use crate::event::{Event, Sync};
-use crate::vp::budget;
+use crate::frame::JoinError;
+use crate::frame::run::evaluate;
+use crate::sched::budget;
 
 /// The future of awaiting a [`Thread`]: demands its value, then joins it.
 ///

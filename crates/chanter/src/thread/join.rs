@@ -1,23 +1,19 @@
 //! Handles of threads, and the event of their completion.
 
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::pin::Pin;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 use std::task::Waker;
 
 use super::demand::Demand;
-use super::frame::Header;
-use super::panic_place;
-use super::run::{demand, release, schedule};
-use super::state::{Progress, State};
-use crate::deadlock::Waits;
 use crate::event::{BaseEvent, Branch, Event, Offer, Offered, Offering, WaitQueue, Wakes, into_future};
+use crate::frame::report::Waits;
+use crate::frame::run::{demand, schedule};
+use crate::frame::state::State;
+use crate::frame::{Header, JoinError, Progress, release};
 use crate::sync::Cell;
-use crate::vp::{Site, Vp};
 
 /// A handle of a thread that yields a `T`.
 ///
@@ -42,7 +38,7 @@ impl<T> Thread<T> {
     }
 
     #[inline(always)]
-    pub(super) fn frame(&self) -> NonNull<Header> {
+    pub(crate) fn frame(&self) -> NonNull<Header> {
         self.frame
     }
 
@@ -198,7 +194,7 @@ impl<T> IntoFuture for Thread<T> {
 /// the offer, which is its last use of the frame.
 #[derive(Debug)]
 pub(crate) struct Joiners {
-    pub(super) queue: WaitQueue,
+    pub(crate) queue: WaitQueue,
     /// The handle's owner's, until it sets HEIR; then the completer's.
     heir: Cell<*const Offer>,
 }
@@ -215,7 +211,7 @@ impl Joiners {
     /// The caller owns the handle. The offer is pinned, and retracted by
     /// [`Joiners::disinherit`] before its end.
     #[inline(always)]
-    pub(super) unsafe fn inherit(&self, state: &State, offer: &Offer, at: &Offering<'_>) -> Offered {
+    pub(crate) unsafe fn inherit(&self, state: &State, offer: &Offer, at: &Offering<'_>) -> Offered {
         if state.is_complete() {
             return at.commit_alone();
         }
@@ -230,7 +226,7 @@ impl Joiners {
     }
 
     /// The handle's owner waits no longer. `won`: it has seen the completion.
-    pub(super) fn disinherit(state: &State, offer: &Offer, won: bool) {
+    pub(crate) fn disinherit(state: &State, offer: &Offer, won: bool) {
         if !offer.was_made() {
             return;
         }
@@ -241,7 +237,7 @@ impl Joiners {
     }
 
     /// Runs `f` while the completer cannot touch the offer's group.
-    pub(super) fn locked_heir(state: &State, offer: &Offer, f: &mut dyn FnMut()) {
+    pub(crate) fn locked_heir(state: &State, offer: &Offer, f: &mut dyn FnMut()) {
         if !state.forgo_inheritance() {
             offer.await_partner();
             return;
@@ -257,14 +253,14 @@ impl Joiners {
     /// The caller completed the thread and found HEIR; once. Afterwards the
     /// frame may be gone.
     #[inline(always)]
-    pub(super) unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
+    pub(crate) unsafe fn complete_heir(this: *const Self) -> Option<Waker> {
         // SAFETY: HEIR says that the offer waits.
         unsafe { Offer::complete_prepared((*this).heir.get()) }
     }
 
     /// # Safety
     /// As for `complete_heir` if `inherited`; the caller has a reference.
-    pub(super) unsafe fn complete_all(&self, inherited: bool, wakes: &mut Wakes) {
+    pub(crate) unsafe fn complete_all(&self, inherited: bool, wakes: &mut Wakes) {
         if inherited {
             // SAFETY: the caller's contract.
             wakes.push(unsafe { Self::complete_heir(self) });
@@ -419,205 +415,3 @@ impl<T> Drop for JoinBranch<T> {
         }
     }
 }
-
-/// How a thread ended without a value for you.
-pub struct JoinError {
-    cause: Cause,
-}
-
-enum Cause {
-    Panicked(Box<Panicked>),
-    Cancelled(Option<Box<About>>),
-    Taken,
-}
-
-struct Panicked {
-    payload: Box<dyn Any + Send>,
-    place: Option<String>,
-    about: About,
-}
-
-/// What is known of a thread that has failed.
-#[derive(Default)]
-pub(crate) struct About {
-    pub(crate) name: Option<Arc<str>>,
-    pub(crate) site: Option<Site>,
-    pub(crate) body: Option<&'static str>,
-}
-
-impl JoinError {
-    /// The payload has just been caught on this OS thread.
-    #[cold]
-    pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> Self {
-        Self::panicked_in(payload, About::default())
-    }
-
-    /// As [`panicked`](Self::panicked), by a thread.
-    #[cold]
-    pub(crate) fn panicked_in(payload: Box<dyn Any + Send>, about: About) -> Self {
-        let place = panic_place::of(&*payload);
-        Self { cause: Cause::Panicked(Box::new(Panicked { payload, place, about })) }
-    }
-
-    pub(crate) fn cancelled() -> Self {
-        Self { cause: Cause::Cancelled(None) }
-    }
-
-    /// A thread was cancelled, of which something is known.
-    pub(crate) fn cancelled_in(about: About) -> Self {
-        let is_known = about.name.is_some() || about.site.is_some();
-        Self { cause: Cause::Cancelled(is_known.then(|| Box::new(about))) }
-    }
-
-    pub(crate) fn taken() -> Self {
-        Self { cause: Cause::Taken }
-    }
-
-    /// The thread panicked.
-    pub fn is_panic(&self) -> bool {
-        matches!(self.cause, Cause::Panicked(_))
-    }
-
-    /// The thread was dropped before its end, because its machine ended or
-    /// its policy dropped it.
-    pub fn is_cancelled(&self) -> bool {
-        matches!(self.cause, Cause::Cancelled(_))
-    }
-
-    /// Somebody else took the value.
-    pub fn is_taken(&self) -> bool {
-        matches!(self.cause, Cause::Taken)
-    }
-
-    /// What the thread panicked with.
-    ///
-    /// # Errors
-    /// Gives the error back if it is not a panic.
-    pub fn into_panic(self) -> Result<Box<dyn Any + Send>, Self> {
-        match self.cause {
-            Cause::Panicked(panicked) => Ok(panicked.payload),
-            _ => Err(self),
-        }
-    }
-
-    /// The panic's message, if it is a panic with one.
-    pub fn message(&self) -> Option<&str> {
-        let Cause::Panicked(panicked) = &self.cause else { return None };
-        panic_place::message_of(&*panicked.payload)
-    }
-
-    /// Where the panic happened, as `file:line:column`, if it is one, and that is known: the panic hook that the library
-    /// sets when the first machine is built has to be there still. (A program that sets its own hook does so before.)
-    ///
-    /// ```
-    /// # use chanter::prelude::*;
-    /// # chanter::block_on(async {
-    /// let error = spawn_named("parser", async { panic!("no more input") }).await.unwrap_err();
-    /// assert_eq!(error.name(), Some("parser"));
-    /// assert_eq!(error.message(), Some("no more input"));
-    /// assert!(error.location().unwrap().contains(".rs:"));
-    /// # });
-    /// ```
-    pub fn location(&self) -> Option<&str> {
-        match &self.cause {
-            Cause::Panicked(panicked) => panicked.place.as_deref(),
-            _ => None,
-        }
-    }
-
-    /// The thread's name, if it was given one.
-    pub fn name(&self) -> Option<&str> {
-        self.about()?.name.as_deref()
-    }
-
-    /// Where the thread was spawned, if its machine [keeps genealogy](crate::Builder::genealogy).
-    pub fn site(&self) -> Option<Site> {
-        self.about()?.site
-    }
-
-    /// The path of the function in which the body of the thread that panicked was written, as the compiler names its type: for people
-    /// to read, and not always there.
-    pub fn body(&self) -> Option<&'static str> {
-        self.about()?.body
-    }
-
-    fn about(&self) -> Option<&About> {
-        match &self.cause {
-            Cause::Panicked(panicked) => Some(&panicked.about),
-            Cause::Cancelled(about) => about.as_deref(),
-            Cause::Taken => None,
-        }
-    }
-
-    /// Raises a panic once more, maybe on another OS thread than before.
-    pub(crate) fn resume(self) -> ! {
-        match self.cause {
-            Cause::Panicked(panicked) => {
-                panic_place::pass_on(panicked.place, &*panicked.payload);
-                std::panic::resume_unwind(panicked.payload)
-            }
-            _ => panic!("{self}"),
-        }
-    }
-
-    /// Reports a panic that nobody will see otherwise. Never panics, even if
-    /// the payload's destructor does.
-    #[cold]
-    pub(crate) fn report(self, whose: &str) {
-        use std::io::Write;
-        let message = self.message().unwrap_or("no message");
-        if let (Cause::Panicked(panicked), Some(simulated)) =
-            (&self.cause, Vp::current().and_then(|vp| vp.simulated.as_ref()))
-        {
-            simulated.panicked(whose, &*panicked.payload, message);
-            return self.forget();
-        }
-        if self.message().is_none() && Vp::current().is_some_and(|vp| vp.fibers.is_ending()) {
-            // A parasite on the stack of a fiber that is unwound: no panic.
-            return self.forget();
-        }
-        let _ = match self.location() {
-            Some(place) => writeln!(std::io::stderr(), "chanter: {whose} panicked at {place}: {message}"),
-            None => writeln!(std::io::stderr(), "chanter: {whose} panicked: {message}"),
-        };
-        self.forget();
-    }
-
-    /// Drops the payload, whose destructor may panic.
-    fn forget(self) {
-        if let Cause::Panicked(panicked) = self.cause {
-            let drop_it = std::panic::AssertUnwindSafe(|| drop(panicked));
-            if let Err(worse) = std::panic::catch_unwind(drop_it) {
-                std::mem::forget(worse);
-            }
-        }
-    }
-}
-
-impl fmt::Debug for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.name().map(|name| format!(" '{name}'")).unwrap_or_default();
-        match &self.cause {
-            Cause::Panicked(panicked) => {
-                write!(f, "the thread{name} panicked")?;
-                if let Some(place) = &panicked.place {
-                    write!(f, " at {place}")?;
-                }
-                write!(f, ": {}", self.message().unwrap_or("no message"))
-            }
-            Cause::Cancelled(_) => write!(f, "the thread{name} was cancelled"),
-            Cause::Taken => f.write_str("the thread's value has been taken"),
-        }
-    }
-}
-
-impl std::error::Error for JoinError {}
-
-// SAFETY: a shared `JoinError` shows the payload only as text.
-unsafe impl std::marker::Sync for JoinError {}

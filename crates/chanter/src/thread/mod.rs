@@ -1,135 +1,32 @@
 //! Threads: hosts, which a policy schedules, and parasites, which run where
 //! they are spawned and are resumed by whoever unblocks them.
 //!
-//! `state.rs` holds the rules: who may touch a frame when. `frame.rs` is the
-//! memory, `body.rs` what lies in it, `run.rs` the code that polls; `ask.rs` polls
-//! for a report.
+//! A thread's memory, its rules and the code that polls it are in `frame/`.
 
-mod ask;
 pub(crate) mod attributed;
-pub(crate) mod body;
 mod builder;
-pub(crate) mod burial;
 mod demand;
 pub mod fiber;
 mod fork;
-pub(crate) mod frame;
-pub(crate) mod genealogy;
-mod join;
-pub(crate) mod panic_place;
+pub(crate) mod join;
 mod par;
-mod request;
-mod rest;
-pub(crate) mod run;
-mod scope;
-pub(crate) mod slab;
-#[cfg(feature = "tracing")]
-pub(crate) mod span;
-#[cfg(not(feature = "tracing"))]
-#[path = "no_span.rs"]
-pub(crate) mod span;
-mod spawn;
+pub(crate) mod request;
+pub(crate) mod scope;
+pub(crate) mod spawn;
 pub(crate) mod stack_local;
-pub(crate) mod state;
 
-use std::cell::Cell;
 
-use crate::vp::Vp;
 
-#[cfg(all(test, loom))]
-mod models;
-#[cfg(all(test, loom))]
-mod rest_models;
-pub(crate) use ask::{ask, let_go, unmasked};
 pub use attributed::{spawn_near, spawn_with};
 pub use builder::{ThreadBuilder, spawn_named};
 pub use demand::Demand;
 pub use fork::fork_join;
 pub(crate) use fork::{Forks, Lineage, Shares, steal_job};
-pub use genealogy::{Kin, Threads, current_thread};
-pub(crate) use genealogy::{here_panicked, name_of};
-pub use join::{Join, JoinError, Thread};
+pub use join::{Join, Thread};
 pub(crate) use par::inflate_frame;
 pub use par::{Inflate, Par, ReadyPar, Reify, Yield, attach, inflate, prepare, reify, yield_now};
 pub(crate) use request::Dossiers;
-pub use request::{Activity, Refused, Request, Speculation, speculate};
-pub(crate) use rest::Home;
-pub(crate) use run::{
-    Seized, cancel, claim, clone_ours, forget_if_stale, give_up, is_ours, is_own, release, run, wake_at,
-    wake_attached, wake_next,
-};
+pub use request::{Refused, Request, Speculation, speculate};
 pub use scope::{Scope, ScopedThread, scope, scope_blocking};
 pub use spawn::{LocalThread, delay, spawn, spawn_local, spawn_on, spawn_parasite};
 pub(crate) use spawn::{OUTSIDE, spawn_body, spawn_in};
-pub use state::Progress;
-
-thread_local! {
-    /// 0: not seeded, or never to be, since a simulation wants to be asked.
-    static RANDOM: Cell<u64> = const { Cell::new(0) };
-}
-
-/// A random number below `bound`, from a generator of the OS thread's own
-/// (xorshift64*, seeded from the address of its state and the time); on a
-/// simulated machine what the simulation chooses.
-#[inline]
-pub(crate) fn random(bound: usize) -> usize {
-    random_one_of(bound, || u64::MAX)
-}
-
-/// A random number below `bound`. Only those whose bit is set in `hints` make
-/// a difference, and a simulation tries only them.
-#[inline(always)]
-pub(crate) fn random_one_of(bound: usize, hints: impl FnOnce() -> u64) -> usize {
-    let mut x = RANDOM.get();
-    if x == 0 {
-        match seed(bound, hints) {
-            Seed::New(seed) => x = seed,
-            Seed::Chosen(number) => return number,
-        }
-    }
-    x ^= x >> 12;
-    x ^= x << 25;
-    x ^= x >> 27;
-    RANDOM.set(x);
-    let high = x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
-    // Multiply and shift: no division, and a bias below 2^-32 x bound.
-    ((high * bound as u64) >> 32) as usize
-}
-
-enum Seed {
-    New(u64),
-    Chosen(usize),
-}
-
-#[cold]
-fn seed(bound: usize, hints: impl FnOnce() -> u64) -> Seed {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let Some(simulated) = Vp::current().and_then(|vp| vp.simulated.as_ref()) else {
-        return Seed::New(RandomState::new().build_hasher().finish() | 1);
-    };
-    if bound > 64 {
-        return Seed::Chosen(simulated.choose(bound));
-    }
-    let hints = hints() & (u64::MAX >> (64 - bound));
-    let mut choices = (0..bound).filter(|bit| hints & (1 << bit) != 0);
-    let chosen = match hints.count_ones() {
-        0 | 1 => 0,
-        several => simulated.choose(several as usize),
-    };
-    Seed::Chosen(choices.nth(chosen).unwrap_or(0))
-}
-
-/// While it lives, random numbers on this OS thread come from the simulation.
-pub(crate) struct RandomGuard(u64);
-
-impl RandomGuard {
-    pub(crate) fn new() -> Self {
-        Self(RANDOM.replace(0))
-    }
-}
-
-impl Drop for RandomGuard {
-    fn drop(&mut self) {
-        RANDOM.set(self.0);
-    }
-}

@@ -7,10 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::frame::{Header, Kind};
-use crate::deadlock::Waiting;
+use crate::frame::report::Waiting;
+use crate::frame::{Header, Kind};
+use crate::sched::Vp;
 use crate::sync::Lock;
-use crate::vp::Vp;
 
 /// Blocks the calling thread until somebody attaches it with a value.
 ///
@@ -176,7 +176,7 @@ pub fn attach<T>(ready: ReadyPar<T>) {
         cell.waiter.take()
     };
     if let Some(waiter) = waiter {
-        super::wake_attached(waiter);
+        crate::frame::wake_attached(waiter);
     }
 }
 

@@ -12,16 +12,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::attributed::{Said, spawn_said_in};
-use super::body::{HostFrame, ParasiteFrame, Vtable, fits};
-use super::frame::{Arena, Header, Kind};
-use super::join::{JoinError, Thread};
-use super::run::{polling, settle};
-use super::slab::class_of;
-use super::span;
-use super::state::State;
+use super::join::Thread;
 use crate::event::Event;
+use crate::frame::body::{HostFrame, ParasiteFrame, Vtable, fits};
+use crate::frame::run::{polling, settle};
+use crate::frame::slab::class_of;
+use crate::frame::state::State;
+use crate::frame::{Arena, Header, JoinError, Kind, Site, span};
 use crate::policy::{Ready, Reason};
-use crate::vp::{Shared, Site, Spawn, Vp, entered};
+use crate::sched::{Shared, Spawn, Vp, entered};
 
 pub(crate) const OUTSIDE: &str =
     "threads are spawned on a machine: use `#[chanter::main]`, `Machine::block_on` or `Machine::spawn`";
@@ -93,7 +92,7 @@ where
 }
 
 /// Spawns a fiber on `machine` from anywhere.
-pub(super) fn spawn_fiber_in<F>(machine: &Shared, on: Option<usize>, body: F, site: Site) -> Thread<F::Output>
+pub(crate) fn spawn_fiber_in<F>(machine: &Shared, on: Option<usize>, body: F, site: Site) -> Thread<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -103,7 +102,7 @@ where
 }
 
 /// Spawns a fiber with a name on `machine` from anywhere.
-pub(super) fn spawn_named_fiber<F>(
+pub(crate) fn spawn_named_fiber<F>(
     machine: &Shared,
     name: Arc<str>,
     on: Option<usize>,

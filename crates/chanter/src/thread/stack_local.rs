@@ -118,16 +118,16 @@ mod tests {
     fn a_fiber_takes_its_values_along() {
         use crate::prelude::*;
         let found = || with(|number: Option<&u32>| number.copied());
-        crate::block_on(async move {
+        crate::machine::block_on(async move {
             let fiber = |number: u32, turns: u32| {
-                crate::fiber::Builder::new().on(0).spawn(move || {
+                crate::thread::fiber::Builder::new().on(0).spawn(move || {
                     assert_eq!(found(), None, "a fiber begins with none");
                     set(&number, || {
                         for _ in 0..turns {
-                            crate::fiber::yield_now();
+                            crate::thread::fiber::yield_now();
                             assert_eq!(found(), Some(number));
                             // What blocks is polled on the fiber's stack.
-                            crate::block_on(async { yield_now().await });
+                            crate::machine::block_on(async { yield_now().await });
                             assert_eq!(found(), Some(number));
                         }
                     });
@@ -147,7 +147,7 @@ mod tests {
     fn a_fiber_that_is_ended_leaves_nothing() {
         use crate::prelude::*;
         let found = || with(|number: Option<&u32>| number.copied());
-        let machine = crate::Machine::builder().vps(1).build().unwrap();
+        let machine = crate::machine::Machine::builder().vps(1).build().unwrap();
         machine.block_on(async {
             struct Looks(fn() -> Option<u32>);
             impl Drop for Looks {

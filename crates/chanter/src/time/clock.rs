@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::vp::Vp;
+use crate::sched::Vp;
 
 /// From this duration on a timer may be late by a tick of the kernel's clock:
 /// less than one part in a hundred.

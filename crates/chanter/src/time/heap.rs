@@ -17,9 +17,9 @@ use std::time::Instant;
 use super::keeper;
 use crate::event::protocol::Group;
 use crate::event::{Offering, Wakes};
+use crate::sched::Vp;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, BiasedLock, aliased, const_unless_loom};
-use crate::vp::Vp;
 
 const OUT: usize = usize::MAX;
 

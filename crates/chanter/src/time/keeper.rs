@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::Timers;
 use crate::event::Wakes;
+use crate::frame::contain;
+use crate::sched::{Shared, never_wait_for_machines};
 use crate::sync::Process;
-use crate::thread::body::contain;
-use crate::vp::{Shared, never_wait_for_machines};
 
 #[cfg(not(loom))]
 static TIMERS: Timers = Timers::new();

@@ -17,9 +17,9 @@ pub(crate) use heap::{MayHelp, Timers};
 use heap::{Place, TimerOffer};
 pub(crate) use keeper::{adopt, idle_keepers};
 
-use crate::deadlock::{Waiting, Waits};
 use crate::event::{BaseEvent, Branch, Event, Offered, Offering, Wakes, into_future};
-use crate::vp::Vp;
+use crate::frame::report::{Waiting, Waits};
+use crate::sched::Vp;
 
 /// The event that is ready when `duration` has passed since somebody began to
 /// synchronize on it. A duration that is too long for the clock never passes.

@@ -5,8 +5,8 @@ use std::pin::Pin;
 
 use super::Key;
 use super::kept::{Header, Kept};
-use crate::deadlock::Waits;
 use crate::event::{Branch, Event, Offered, Offering, Wakes};
+use crate::frame::report::Waits;
 
 /// An event that a [`ChoiceSet`](super::ChoiceSet) can keep: a base event, or
 /// one with a [`wrap`](Event::wrap).

@@ -17,8 +17,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 
 use crate::event::Wakes;
+use crate::frame::contain;
 use crate::sync::AliasedBox;
-use crate::thread::body::contain;
 use kept::Kept;
 pub use member::BaseEvent;
 use member::{Member, Source};

@@ -4,8 +4,8 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::{ChoiceSet, Key, member};
-use crate::deadlock::Waits;
 use crate::event::{Branch, Event, Offered, Offering, Wakes, into_future};
+use crate::frame::report::Waits;
 
 /// The event of the member that commits next; see [`ChoiceSet::next`].
 #[must_use = "events do nothing unless synchronized"]

@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::task::Waker;
 
 use super::shapes::Gathers;
-use crate::deadlock::Waits;
 use crate::event::{Branch, Countdown, Offered, Offering, Wakes};
+use crate::frame::report::Waits;
 
 /// The branches of what is gathered, in its shape.
 ///

@@ -5,7 +5,7 @@ use std::mem;
 use std::time::Instant;
 
 use crate::event::{Event, choose, from_cancel_safe};
-use crate::thread::body::contain;
+use crate::frame::contain;
 
 /// The first `k` of `events` to commit; the rest never happen.
 ///

@@ -31,8 +31,8 @@ use self::place::Place;
 use self::shared::{Share, Slots, reclaim};
 use super::walk::{Walk, What};
 use super::{Branch, Event, Offer, Offered, Offering, Wakes, into_future};
-use crate::deadlock::{Waiting, Waits};
-use crate::vp::Vp;
+use crate::frame::report::{Waiting, Waits};
+use crate::sched::Vp;
 
 /// The event that commits when *all* of `events` have: their results, in
 /// order. The paper's `chooseAll`.

@@ -11,10 +11,11 @@ use std::task::{Context, Poll, Waker};
 
 use super::slot::{Slot, Step};
 use crate::event::{WaitQueue, Wakes};
+use crate::frame::JoinError;
+use crate::sched::{Vp, entered};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
 use crate::sync::{Cell, Lock, order, os_thread};
-use crate::thread::{self, JoinError};
-use crate::vp::{Vp, entered};
+use crate::thread;
 
 /// What a member runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

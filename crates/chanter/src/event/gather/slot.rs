@@ -24,9 +24,9 @@ use std::pin::Pin;
 use std::ptr;
 use std::task::{Context, Poll, Waker};
 
+use crate::frame::contain;
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{UnsafeCell, order};
-use crate::thread::body::contain;
 
 const IDLE: u8 = 0;
 const BUSY: u8 = 1;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::Family;
 use super::threads::Threads;
+use crate::machine::current_vp;
 use crate::policy::{Fifo, Policy, Reason, WorkStealing};
 use crate::prelude::*;
-use crate::vp::current_vp;
 
 type Found = Result<(), String>;
 

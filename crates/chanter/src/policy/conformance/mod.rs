@@ -39,7 +39,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Policy, call};
-use crate::thread::JoinError;
+use crate::frame::JoinError;
 #[cfg(all(test, not(loom)))]
 pub(crate) use threads::Threads;
 

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::machine::Machine;
 use crate::policy::{Attributes, Policy, Ready, Reason};
 use crate::thread::Thread;
-use crate::vp::Machine;
 
 /// A source of ready threads, which wait for ever when they are run. A machine
 /// makes them, and its policy catches them.

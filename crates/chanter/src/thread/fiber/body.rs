@@ -18,7 +18,7 @@ use corosensei::{Coroutine, CoroutineResult};
 
 use super::head::Head;
 use super::stack::Stack;
-use crate::vp::Vp;
+use crate::sched::Vp;
 
 /// How a fiber is to start.
 pub(super) struct Plan {
@@ -29,7 +29,7 @@ pub(super) struct Plan {
 
 /// The future of a fiber. The closure is taken from its place in the frame, and
 /// the value put there, by the code on the fiber's stack.
-pub(super) struct Body<F, T> {
+pub(crate) struct Body<F, T> {
     work: UnsafeCell<Work<F, T>>,
     begun: Option<Begun>,
     plan: Plan,

@@ -16,16 +16,13 @@ use corosensei::Yielder;
 use super::overflow;
 use super::pool::Pool;
 use super::stack::Stack;
+use crate::frame::run::waker_of;
+use crate::frame::{Header, Seized, claim, contain, span};
 use crate::policy::Ready;
+use crate::sched::{DEPTH, Vp};
 use crate::sync::atomic::Ordering;
 use crate::sync::os_thread;
-use crate::thread::Lineage;
-use crate::thread::body::contain;
-use crate::thread::frame::Header;
-use crate::thread::run::{Seized, claim, waker_of};
-use crate::thread::span;
-use crate::thread::stack_local;
-use crate::vp::{DEPTH, Vp};
+use crate::thread::{Lineage, stack_local};
 use std::cell::{Cell, UnsafeCell};
 
 /// What of a stack a parasite that is nested on it leaves to the fiber.
@@ -274,7 +271,7 @@ impl Head {
         // stack need not be `Send`.
         // SAFETY: we are its runner.
         let header = unsafe { frame.as_ref() };
-        header.kind.set(crate::thread::frame::Kind::Local);
+        header.kind.set(crate::frame::Kind::Local);
         // A stand-in that drives keeps it.
         header.vp.store(ptr::from_ref(vp).cast_mut(), Ordering::Relaxed);
         vp.has_locals.set(true);

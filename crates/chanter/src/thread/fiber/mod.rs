@@ -78,12 +78,11 @@ use std::future::Future;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::spawn::{OUTSIDE, spawn_fiber_here, spawn_fiber_in, spawn_named_fiber};
+use super::spawn::{OUTSIDE, spawn_fiber_here, spawn_named_fiber};
 use super::{Thread, ThreadBuilder};
-use crate::Machine;
 #[allow(unused_imports, reason = "for the documentation")]
 use crate::event::Event;
-use crate::vp::{Vp, entered};
+use crate::sched::{Vp, entered};
 use body::{Body, Plan};
 pub(crate) use head::{Fibers, YIELDED};
 
@@ -94,7 +93,7 @@ pub(crate) use head::{Fibers, YIELDED};
 /// has no memory for its stack the fiber panics before it begins.
 ///
 /// # Panics
-/// Outside of a machine (use [`Machine::spawn_fiber`] there).
+/// Outside of a machine (use [`Machine::spawn_fiber`](crate::Machine::spawn_fiber) there).
 ///
 /// ```
 /// # use chanter::prelude::*;
@@ -144,9 +143,9 @@ where
 #[derive(Clone, Default)]
 #[must_use = "a builder spawns nothing by itself"]
 pub struct Builder {
-    name: Option<Arc<str>>,
+    pub(crate) name: Option<Arc<str>>,
     size: Option<usize>,
-    on: Option<usize>,
+    pub(crate) on: Option<usize>,
 }
 
 impl Builder {
@@ -197,24 +196,6 @@ impl Builder {
         }
     }
 
-    /// Spawns the fiber on `machine`, from any OS thread.
-    ///
-    /// # Panics
-    /// If it has no virtual processor as asked for.
-    #[track_caller]
-    pub fn spawn_in<F, T>(self, machine: &Machine, closure: F) -> Thread<T>
-    where
-        F: FnOnce() -> T + Send + 'static,
-        T: Send + 'static,
-    {
-        let (name, on) = (self.name.clone(), self.on);
-        let (body, site) = self.body(closure, Location::caller());
-        match name {
-            None => spawn_fiber_in(machine.shared(), on, body, site),
-            Some(name) => spawn_named_fiber(machine.shared(), name, on, body, site),
-        }
-    }
-
     /// Makes a fiber that is delayed: it runs when its value is demanded, or when it is
     /// [scheduled](Thread::run); see [`delay`](crate::delay). Who demands it starts it at once, on a stack of
     /// the fiber's own.
@@ -250,7 +231,7 @@ impl Builder {
             None => entered().expect(OUTSIDE).outside.fibers.add_one_shared(),
         }
         if name.is_none() && on.is_none() {
-            return crate::delay(body);
+            return super::spawn::delay(body);
         }
         let mut builder = ThreadBuilder::new();
         if let Some(name) = name {
@@ -263,7 +244,7 @@ impl Builder {
     }
 
     #[inline]
-    fn body<F: FnOnce() -> T, T>(
+    pub(crate) fn body<F: FnOnce() -> T, T>(
         self,
         closure: F,
         site: &'static Location<'static>,
@@ -280,19 +261,6 @@ impl fmt::Debug for Builder {
             .field("stack_size", &self.size)
             .field("on", &self.on)
             .finish()
-    }
-}
-
-impl Machine {
-    /// Spawns a fiber; see [`spawn_fiber`](crate::spawn_fiber). From any OS
-    /// thread. [`fiber::Builder::spawn_in`](Builder::spawn_in) knows more.
-    #[track_caller]
-    pub fn spawn_fiber<F, T>(&self, closure: F) -> Thread<T>
-    where
-        F: FnOnce() -> T + Send + 'static,
-        T: Send + 'static,
-    {
-        Builder::new().spawn_in(self, closure)
     }
 }
 
@@ -334,7 +302,7 @@ pub fn yield_now() {
     let Some(vp) = Vp::current() else { return std::thread::yield_now() };
     match vp.fibers.current() {
         Some(head) => head.yield_now(),
-        None => crate::vp::block_here(super::yield_now()),
+        None => crate::sched::block_here(super::yield_now()),
     }
 }
 
@@ -357,9 +325,9 @@ pub fn yield_now() {
 /// ```
 #[inline]
 pub fn yield_if_asked() -> bool {
-    let is_asked = crate::checkpoint();
+    let is_asked = crate::sched::checkpoint();
     if is_asked {
-        crate::vp::end_long_turn();
+        crate::sched::end_long_turn();
         yield_now();
     }
     is_asked

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::{Once, OnceLock};
 
 use super::head::Head;
-use crate::vp::Vp;
+use crate::sched::Vp;
 
 /// For the handler, on an OS thread that has no other place for it.
 const HANDLERS_STACK: usize = 64 * 1024;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use super::exposed::Exposed;
 use super::lineage::{Lineage, Share, enqueue};
 use super::wait;
+use crate::frame::contain;
+use crate::sched::Vp;
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use crate::sync::order;
-use crate::thread::body::contain;
 use crate::thread::join::Thread;
-use crate::vp::Vp;
 
 /// A second half, whose types are forgotten.
 ///

@@ -4,12 +4,12 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::job::Job;
+use crate::frame::run;
+use crate::sched::Vp;
 use crate::sync::Lock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::thread::join::Thread;
-use crate::thread::run;
 use crate::thread::spawn::delay_body;
-use crate::vp::Vp;
 
 /// A shared job, and those within which it was forked.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use self::job::StackJob;
 pub(crate) use job::{Forks, steal as steal_job};
 pub(crate) use lineage::{Lineage, Shares};
 
-use crate::vp::Vp;
+use crate::sched::Vp;
 
 /// Runs `a` and `b`, perhaps beside each other, and returns both results.
 ///

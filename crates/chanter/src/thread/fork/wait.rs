@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::job::{Job, steal_within};
 use super::lineage::Share;
-use crate::thread::run::demand;
-use crate::vp::Vp;
+use crate::frame::run::demand;
+use crate::sched::Vp;
 
 /// How often a waiter looks before it sleeps in between.
 const LOOKS: u32 = 2_048;

@@ -30,8 +30,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::ptr::NonNull;
 
+use crate::frame::state::State;
 use crate::sync::{Guard, Lock};
-use crate::thread::state::State;
 
 /// What a thread waits for while it is held; nothing: for its resumption.
 pub(super) type Hold = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;

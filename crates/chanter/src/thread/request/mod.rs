@@ -2,7 +2,7 @@
 //! the scheduler (STING, section 3).
 
 mod dossier;
-mod serve;
+pub(crate) mod serve;
 mod speculation;
 
 #[cfg(all(test, loom))]
@@ -13,17 +13,18 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 pub(crate) use dossier::Dossiers;
-pub(super) use serve::{close, serve};
+pub(crate) use serve::{close, serve};
 pub use speculation::{Speculation, speculate};
 
 use super::join::Thread;
-use super::run::{schedule, wake_by};
 use super::spawn::LocalThread;
-use super::state::State;
 use crate::channel::{MVar, Take};
 use crate::event::{Event, into_future};
+use crate::frame::Activity;
+use crate::frame::run::{schedule, wake_by};
+use crate::frame::state::State;
+use crate::sched::Shared;
 use crate::time::after;
-use crate::vp::Shared;
 use dossier::{Ask, Hold, Pending, Rank, Refused as Refusal, Why};
 
 /// A request to a thread: the event of its answer.
@@ -104,40 +105,6 @@ impl<T> fmt::Display for Refused<T> {
 }
 
 impl<T> std::error::Error for Refused<T> {}
-
-/// What a thread does right now: its dynamic state, as far as it can be seen
-/// from outside. It may be another one at any moment; only
-/// [`Activity::Terminated`] is final.
-///
-/// ```text
-///   Progress:  Delayed ──run──► Scheduled ──turn──► Evaluating ──────► Determined
-///                 └──demand──────────┴──demand──►  Stolen ──────────────►┘
-///
-///   Activity:  Initialized ──► Ready ◄──────► Running ──────────► Terminated
-///                                ▲               │ waits              ▲
-///                                ├─── Blocked ◄──┤                    │ terminate
-///                                │   (on an event, or `block`)        │
-///                                └── Suspended ◄─┘ `suspend` ─────────┘
-///                                     `resume`, or its time is up
-/// ```
-///
-/// STING, section 3.1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activity {
-    /// Nothing of it has run: it is delayed or scheduled.
-    Initialized,
-    /// It waits for its turn, or lends its stack to a thread that it has
-    /// attached.
-    Ready,
-    /// A virtual processor runs it.
-    Running,
-    /// It waits on an event; or for a condition, see [`Thread::block`].
-    Blocked,
-    /// It waits for its resumption, see [`Thread::suspend`].
-    Suspended,
-    /// It has its value, or has failed.
-    Terminated,
-}
 
 /// A request for nothing but an answer.
 struct Plain(MVar<Result<(), Refused>>);

@@ -7,11 +7,11 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::dossier::{Ask, Dossiers, Pending, Rank, Step, Why};
+use crate::frame::state::{Begun, Completed, Ended, State, Woken};
 use crate::sync::Cell;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::sync::models::{check, check_wide, needs};
-use crate::thread::state::{Begun, Completed, Ended, State, Woken};
 
 /// A thread that completes when it has been told something.
 struct Target {

@@ -8,12 +8,10 @@ use std::task::{Context, Poll};
 
 use super::dossier::{Pending, Step};
 use super::refuse;
-use crate::deadlock::Waiting;
-use crate::thread::body::contain;
-use crate::thread::frame::Header;
-use crate::thread::join::JoinError;
-use crate::thread::run::{complete, polling, settle};
-use crate::vp::Vp;
+use crate::frame::report::Waiting;
+use crate::frame::run::{complete, polling, settle};
+use crate::frame::{Header, JoinError, contain};
+use crate::sched::Vp;
 
 /// Takes the requests that have been made to a thread. True: the caller, its
 /// runner, polls the body. False: the caller must not touch the frame any more.
@@ -22,7 +20,7 @@ use crate::vp::Vp;
 /// The caller is the frame's runner and drives `vp`, where the thread is.
 #[cold]
 #[inline(never)]
-pub(in crate::thread) unsafe fn serve(vp: &Vp, frame: NonNull<Header>) -> bool {
+pub(crate) unsafe fn serve(vp: &Vp, frame: NonNull<Header>) -> bool {
     // SAFETY: the caller is the runner, until `settle` or `complete`.
     let header = unsafe { frame.as_ref() };
     let dossiers = &vp.machine().dossiers;
@@ -91,7 +89,7 @@ fn poll_contained(hold: Pin<&mut (dyn Future<Output = ()> + Send)>, cx: &mut Con
 /// The caller keeps the frame.
 #[cold]
 #[inline(never)]
-pub(in crate::thread) unsafe fn close(frame: NonNull<Header>) {
+pub(crate) unsafe fn close(frame: NonNull<Header>) {
     // SAFETY: the caller's contract.
     let header = unsafe { frame.as_ref() };
     let (refused, hold) = header.machine().dossiers.close(&header.state);

@@ -6,8 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::event::{ChoiceSet, Event};
+use crate::frame::JoinError;
 use crate::thread::demand::Demand;
-use crate::thread::join::{JoinError, Thread};
+use crate::thread::join::Thread;
 use crate::thread::spawn::spawn;
 
 /// The winner and its value.

@@ -84,7 +84,7 @@ impl Crowd {
         let mut state = self.state.lock();
         let spare = if state.panic.is_none() { state.panic.replace(payload) } else { Some(payload) };
         drop(state);
-        super::super::body::contain(|| drop(spare));
+        crate::frame::contain(|| drop(spare));
     }
 
     pub(super) fn take_panic(&self) -> Option<Payload> {
@@ -147,7 +147,7 @@ impl<C: std::ops::Deref<Target = Crowd>> Drop for Member<C> {
         drop(waker);
         if let Some(owner) = owner {
             // It may be foreign, and panic; the member's thread is not to blame.
-            super::super::body::contain(|| owner.wake());
+            crate::frame::contain(|| owner.wake());
         }
     }
 }

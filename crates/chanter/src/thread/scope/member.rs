@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::crowd::{Crowd, Member};
-use crate::JoinError;
+use crate::frame::JoinError;
+use crate::inspect::genealogy::here_panicked;
 use crate::sync::Lock;
-use crate::thread::here_panicked;
 
 /// What a scope lends to its threads, if that is the scope's own.
 pub(super) type Home = Arc<dyn Any + Send + Sync>;

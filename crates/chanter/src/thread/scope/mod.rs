@@ -39,14 +39,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use super::body::contain;
-use super::genealogy::Kin;
-use super::join::{JoinError, Thread};
+use super::join::Thread;
 use super::request::Request;
 use super::spawn::{OUTSIDE, spawn_borrowing};
-use crate::Machine;
 use crate::event::Event;
-use crate::vp::{SharedRef, Site, Vp, entered};
+use crate::frame::{JoinError, Site, contain};
+use crate::inspect::Kin;
+use crate::sched::pool::SharedRef;
+use crate::sched::{Vp, entered};
 use crowd::Crowd;
 use member::{Home, Packet, Parcel, Scoped};
 
@@ -281,27 +281,7 @@ where
     blocking(None, body)
 }
 
-impl Machine {
-    /// A [`scope_blocking`](crate::scope_blocking) whose threads run on this machine,
-    /// for OS threads.
-    ///
-    /// ```
-    /// # use chanter::prelude::*;
-    /// let machine = Machine::new()?;
-    /// let mut list = vec![3, 1, 2];
-    /// machine.scope_blocking(|s| drop(s.spawn(async { list.sort() })));
-    /// assert_eq!(list, [1, 2, 3]);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn scope_blocking<'env, F, T>(&'env self, body: F) -> T
-    where
-        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
-    {
-        blocking(Some(Arc::clone(self.shared())), body)
-    }
-}
-
-fn blocking<'env, F, T>(machine: Option<SharedRef>, body: F) -> T
+pub(crate) fn blocking<'env, F, T>(machine: Option<SharedRef>, body: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {

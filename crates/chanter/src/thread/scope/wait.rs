@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::crowd::{Crowd, Payload};
 use crate::event::block_on_thread;
-use crate::vp::{Vp, block_here};
+use crate::sched::{Vp, block_here};
 
 /// Ends the process rather than unwinding past threads that borrow.
 struct NoWayOut;

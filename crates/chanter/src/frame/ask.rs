@@ -1,0 +1,89 @@
+//! Polling a thread to ask it something, without letting go of it.
+//!
+//! Its waker is *masked*: the same thread's, but no future can have seen it
+//! before. So a future that waits for something foreign takes a copy, as its
+//! contract demands ("only the waker of the latest poll should be woken"), and
+//! that is noticed. The copy is an ordinary waker; our own synchronizations
+//! look behind the mask and copy nothing.
+
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+
+use super::run::{WAKER, arrive, settle};
+use super::state::Begun;
+use crate::policy::Ready;
+use crate::sched::Vp;
+use crate::thread::request::serve;
+
+/// A borrowed waker: only its copies are owned.
+static MASKED: RawWakerVTable = RawWakerVTable::new(clone_masked, wake_masked, wake_masked, |_| ());
+
+unsafe fn clone_masked(data: *const ()) -> RawWaker {
+    if let Some(vp) = Vp::current() {
+        vp.answer(|waits| waits.strangers = true);
+    }
+    // SAFETY: the data is that of a waker of ours, and the runner's right to the
+    // frame stands for its reference. The copy is counted as any is.
+    let copy = unsafe { ManuallyDrop::new(Waker::new(data, &WAKER)) }.clone();
+    let copy = ManuallyDrop::new(copy);
+    RawWaker::new(copy.data(), copy.vtable())
+}
+
+unsafe fn wake_masked(data: *const ()) {
+    // SAFETY: as above; the reference stays.
+    unsafe { ManuallyDrop::new(Waker::new(data, &WAKER)) }.wake_by_ref();
+}
+
+/// The waker behind a mask, if it wears one.
+pub(crate) fn unmasked(waker: &Waker) -> Option<ManuallyDrop<Waker>> {
+    let masked = ptr::eq(waker.vtable(), &MASKED);
+    // SAFETY: the same thread's; borrowed, as the mask is.
+    masked.then(|| unsafe { ManuallyDrop::new(Waker::new(waker.data(), &WAKER)) })
+}
+
+/// Polls a thread with a masked waker. `Some`: it still blocks, and the caller
+/// has its token, hence the right to look into its frame; to be given to
+/// [`let_go`]. `None`: it has been woken, or has ended.
+///
+/// # Safety
+/// `vp` is the current virtual processor.
+pub(crate) unsafe fn ask(vp: &Vp, thread: Ready) -> Option<Ready> {
+    let frame = thread.into_frame();
+    // SAFETY: the token is ours until `settle`.
+    let header = unsafe { frame.as_ref() };
+    arrive(vp, header);
+    match header.state.begin() {
+        Begun::Run => (),
+        // SAFETY: we are the runner now.
+        Begun::Requested => unsafe {
+            if !serve(vp, frame) {
+                return None;
+            }
+        },
+        Begun::Stale | Begun::Free => unreachable!("who blocks has begun, and cannot be demanded"),
+    }
+    let poll = header.vtable.get().poll;
+    let outer = vp.running.replace(frame.as_ptr());
+    // SAFETY: `MASKED`'s functions take such pointers.
+    let waker = ManuallyDrop::new(unsafe { Waker::new(frame.as_ptr().cast(), &MASKED) });
+    // SAFETY: we are the runner now; bodies do not unwind.
+    let result = unsafe { poll(frame, &mut Context::from_waker(&waker)) };
+    vp.running.set(outer);
+    if result.is_pending() && !header.state.is_notified() {
+        // SAFETY: still ours: nothing has moved the state word.
+        return Some(unsafe { Ready::from_frame(frame) });
+    }
+    // SAFETY: we are the runner, for the last time.
+    unsafe { settle(vp, frame, result) };
+    None
+}
+
+/// Gives a thread back to whoever wakes it, or has woken it meanwhile.
+///
+/// # Safety
+/// `vp` is the current virtual processor, and the token comes from [`ask`].
+pub(crate) unsafe fn let_go(vp: &Vp, thread: Ready) {
+    // SAFETY: the token's holder is its runner.
+    unsafe { settle(vp, thread.into_frame(), Poll::Pending) };
+}

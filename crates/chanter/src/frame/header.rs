@@ -1,0 +1,594 @@
+//! Frames: the memory of threads, and the arenas that they come from.
+//!
+//! A frame is a [`Header`] followed by the thread's body. It is born in its
+//! final place and never moves. Each virtual processor owns an [`Arena`]
+//! with a free list per size class: taking and giving back a frame there
+//! costs a load and a store. A frame that dies elsewhere goes home through
+//! the arena's return list (INV-STACK), which the owner empties when a free
+//! list runs dry.
+//!
+//! Frames may outlive their machine, because wakers and handles refer to
+//! them. [`Arena::orphan`] then counts what is missing, and the frame that
+//! comes home last frees the slabs.
+
+use std::collections::HashSet;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use super::body::Vtable;
+use super::rest::Rest;
+use super::slab::{CLASSES, SLAB_HEADER, Slab, Slabs, class_size, room};
+use super::span;
+use super::state::{Activity, State};
+use crate::inspect::genealogy::Genealogy;
+use crate::sched::{Shared, Vp};
+use crate::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use crate::sync::counter::Counter;
+use crate::sync::{Cell, Linked, Stack, UnsafeCell, order};
+
+/// The part of a frame that every thread has.
+#[repr(C)]
+pub(crate) struct Header {
+    /// Who may touch what: see [`super::state`].
+    pub(crate) state: State,
+    pub(crate) vtable: Cell<&'static Vtable>,
+    /// Links the frame into a queue, an inbox, a return or a free list.
+    next: UnsafeCell<*mut Header>,
+    /// Where the thread ran last, or is to run.
+    pub(crate) vp: AtomicPtr<Vp>,
+    /// The policy's word.
+    pub(crate) tag: Cell<u64>,
+    /// References handed out by the runner during the present poll.
+    pub(crate) borrowed: Cell<i32>,
+    pub(crate) kind: KindCell,
+    /// Parasites that this thread must spawn as hosts.
+    pub(crate) penalty: Cell<u8>,
+    /// What the thread does at home.
+    pub(crate) rest: Rest,
+    pub(super) span: span::Place,
+}
+
+/// What the scheduler has to know of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Attached by whoever unblocks it.
+    Parasite,
+    /// Queued by whoever unblocks it.
+    Host,
+    /// A host that stays on its virtual processor.
+    Pinned,
+    /// A host that stays on its OS thread, because its body is not `Send`.
+    Local,
+}
+
+/// A thread's kind. Written by its runner; read by whoever holds its token,
+/// and by a shutdown that looks through the arenas.
+#[derive(Debug)]
+pub(crate) struct KindCell(AtomicU8);
+
+impl KindCell {
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Kind {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Kind::Parasite,
+            1 => Kind::Host,
+            2 => Kind::Pinned,
+            _ => Kind::Local,
+        }
+    }
+
+    pub(crate) fn set(&self, kind: Kind) {
+        self.0.store(kind as u8, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: `next` is used by lists alone, one at a time (INV-STACK).
+unsafe impl Linked for Header {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.next
+    }
+}
+
+/// Where frames come from and go back to.
+#[repr(C)]
+pub(crate) struct Arena {
+    owner: UnsafeCell<Owner>,
+    /// The virtual processor that owns the arena, if one does.
+    home: Cell<*const Vp>,
+    returns: Stack<Header>,
+    /// Frames still out after the owner left; see [`Arena::orphan`].
+    missing: Missing,
+    /// Keeps the machine's memory while frames are out after its end.
+    keep: Cell<*const Shared>,
+    /// Frames made, and frames that came home; the owner counts.
+    pub(crate) carved: Counter,
+    pub(crate) returned: Counter,
+    /// Where births and deaths are written down, if they are.
+    genealogy: Cell<*const Genealogy>,
+}
+
+/// How many frames of an orphaned arena are still out.
+///
+/// INV-HOME: exactly one caller is told that none is left, after the owner has
+/// left and every frame has come home.
+#[derive(Debug)]
+pub(super) struct Missing(AtomicIsize);
+
+impl Missing {
+    pub(super) fn new() -> Self {
+        Self(AtomicIsize::new(0))
+    }
+
+    /// The owner leaves while `out` frames were not at home when it closed the
+    /// return list; those that came since have subtracted themselves already.
+    #[must_use]
+    pub(super) fn leave(&self, out: isize) -> bool {
+        // ORDER: Release publishes the owner's part, Acquire sees every use
+        // of the slabs end, for whoever is last.
+        self.0.fetch_add(out, order::frame_missing()) + out == 0
+    }
+
+    /// A frame comes home after the owner closed the return list.
+    #[must_use]
+    pub(super) fn come_home(&self) -> bool {
+        // ORDER: as in `leave`. Below zero the owner has not left yet.
+        self.0.fetch_sub(1, order::frame_missing()) == 1
+    }
+}
+
+/// The owner's part. The lists of small frames come first, near to what else
+/// a spawn touches.
+#[repr(C)]
+struct Owner {
+    free: [*mut Header; CLASSES],
+    /// Never used memory at the end of each class's newest slab.
+    fresh: [*mut u8; CLASSES],
+    slabs: Slabs,
+}
+
+impl Header {
+    #[inline(always)]
+    pub(crate) fn new(state: State, vtable: &'static Vtable, kind: Kind, vp: *const Vp) -> Self {
+        Self {
+            state,
+            vtable: Cell::new(vtable),
+            next: UnsafeCell::new(ptr::null_mut()),
+            vp: AtomicPtr::new(vp.cast_mut()),
+            tag: Cell::new(0),
+            borrowed: Cell::new(0),
+            kind: KindCell(AtomicU8::new(kind as u8)),
+            penalty: Cell::new(0),
+            rest: Rest::new(),
+            span: span::Place::new(),
+        }
+    }
+
+    /// The machine that the frame belongs to; the caller keeps the frame.
+    pub(crate) fn machine(&self) -> &Shared {
+        // SAFETY: a frame keeps its machine, whatever virtual processor it names.
+        unsafe { &*self.vp.load(Ordering::Relaxed) }.machine()
+    }
+
+    /// What the thread does, unless a request holds it.
+    pub(crate) fn activity(&self) -> Activity {
+        // SAFETY: as above.
+        let vp = unsafe { &*self.vp.load(Ordering::Relaxed) };
+        match self.state.activity() {
+            Activity::Ready if self.rest.seems_to_rest() => Activity::Blocked,
+            Activity::Ready if vp.seems_to_run(self) => Activity::Running,
+            activity => activity,
+        }
+    }
+
+    /// INV-FRESH, for a header that may say anything. Plain writes, which the
+    /// compiler puts together.
+    ///
+    /// # Safety
+    /// The frame is dead, and the caller's.
+    #[inline(always)]
+    unsafe fn freshen(frame: NonNull<Self>, home: *const Vp) {
+        let header = frame.as_ptr();
+        // SAFETY: the caller's contract.
+        unsafe {
+            (*header).state.freshen();
+            (&raw mut (*header).vp).write(AtomicPtr::new(home.cast_mut()));
+            (&raw mut (*header).tag).write(Cell::new(0));
+            (&raw mut (*header).borrowed).write(Cell::new(0));
+            (&raw mut (*header).kind).write(KindCell(AtomicU8::new(Kind::Parasite as u8)));
+            (&raw mut (*header).penalty).write(Cell::new(0));
+            (&raw mut (*header).rest).write(Rest::new());
+        }
+    }
+
+    /// Whether the header of a parasite that has ended in place is still as it
+    /// was (INV-FRESH).
+    #[inline(always)]
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.state.is_private() && self.borrowed.get() == 0 && self.penalty.get() == 0
+    }
+}
+
+impl Arena {
+    pub(crate) fn new() -> Self {
+        Self {
+            owner: UnsafeCell::new(Owner {
+                free: [ptr::null_mut(); CLASSES],
+                fresh: [ptr::null_mut(); CLASSES],
+                slabs: Slabs::default(),
+            }),
+            home: Cell::new(ptr::null()),
+            returns: Stack::new(),
+            missing: Missing::new(),
+            keep: Cell::new(ptr::null()),
+            carved: Counter::default(),
+            returned: Counter::default(),
+            genealogy: Cell::new(ptr::null()),
+        }
+    }
+
+    /// Writes down when threads die, from before anything is taken.
+    pub(crate) fn tell(&self, genealogy: &Genealogy) {
+        self.genealogy.set(genealogy);
+    }
+
+    /// Makes `vp` the owner, before anything is taken.
+    pub(crate) fn belong_to(&self, vp: &Vp) {
+        self.home.set(vp);
+    }
+
+    /// Takes a frame, whose header is as INV-FRESH says.
+    ///
+    /// # Safety
+    /// Only the arena's owner calls it: the worker that drives its virtual
+    /// processor, or the holder of the lock of a shared arena.
+    #[inline(always)]
+    pub(crate) unsafe fn take(&self, class: usize) -> NonNull<Header> {
+        self.owner.with_mut(|owner| {
+            // SAFETY: the caller is the owner, and this borrow is the only one.
+            let owner = unsafe { &mut *owner };
+            match NonNull::new(owner.free[class]) {
+                Some(frame) => {
+                    // SAFETY: a free frame belongs to the owner.
+                    owner.free[class] = unsafe { frame.as_ref().next.with(|next| *next) };
+                    frame
+                }
+                None => self.refill(owner, class),
+            }
+        })
+    }
+
+    #[cold]
+    fn refill(&self, owner: &mut Owner, class: usize) -> NonNull<Header> {
+        for frame in self.returns.take_all() {
+            owner.put(frame, self.home.get());
+            self.returned.add_one();
+        }
+        if let Some(frame) = NonNull::new(owner.free[class]) {
+            // SAFETY: as in `take`.
+            owner.free[class] = unsafe { frame.as_ref().next.with(|next| *next) };
+            return frame;
+        }
+        owner.carve(self, class);
+        // SAFETY: `carve` leaves at least one frame, which is the owner's.
+        unsafe {
+            let frame = NonNull::new_unchecked(owner.free[class]);
+            owner.free[class] = frame.as_ref().next.with(|next| *next);
+            frame
+        }
+    }
+
+    /// Gives back a dead frame on its owner's thread.
+    ///
+    /// # Safety
+    /// As for [`Arena::take`]; the frame is from this arena, and dead.
+    #[inline]
+    unsafe fn put_back(&self, frame: NonNull<Header>) {
+        // SAFETY: the caller is the owner; the frame is dead.
+        self.owner.with_mut(|owner| unsafe { (*owner).put(frame, self.home.get()) });
+    }
+
+    /// Gives back a frame that has been taken, and is fresh again.
+    ///
+    /// # Safety
+    /// As for [`Arena::take`]; the frame is of `class` and from this arena, its
+    /// body is gone, and its header [is fresh](Header::is_fresh).
+    #[inline(always)]
+    pub(crate) unsafe fn put_back_fresh(&self, frame: NonNull<Header>, class: usize) {
+        self.owner.with_mut(|owner| {
+            // SAFETY: the caller is the owner, and the frame is its own.
+            unsafe {
+                let head = &raw mut (*owner).free[class];
+                frame.as_ref().next.with_mut(|next| {
+                    // Mostly it says so already, and stores are what a
+                    // parasite's cost is made of.
+                    if *next != *head {
+                        *next = *head;
+                    }
+                });
+                *head = frame.as_ptr();
+            }
+        });
+    }
+
+    /// The frames in use, for the shutdown.
+    ///
+    /// # Safety
+    /// As for [`Arena::take`]. Frames may die meanwhile, none may be born.
+    pub(crate) unsafe fn frames_in_use(&self) -> Vec<NonNull<Header>> {
+        self.owner.with(|owner| {
+            // SAFETY: the caller is the owner.
+            let owner = unsafe { &*owner };
+            let free = owner.free_frames();
+            let mut frames = Vec::new();
+            for slab in owner.slabs.iter() {
+                // SAFETY: slabs live as long as the arena.
+                let class = unsafe { slab.as_ref().class };
+                let start = slab.as_ptr() as usize;
+                let end = start + owner.used(slab);
+                let size = class_size(class);
+                let mut at = start + SLAB_HEADER;
+                while at + size <= end {
+                    // SAFETY: inside the slab; its state word is initialized.
+                    let frame = unsafe {
+                        NonNull::new_unchecked(slab.as_ptr().cast::<u8>().add(at - start).cast::<Header>())
+                    };
+                    // SAFETY: as above.
+                    if unsafe { frame.as_ref() }.state.in_use() && !free.contains(&frame) {
+                        frames.push(frame);
+                    }
+                    at += size;
+                }
+            }
+            frames
+        })
+    }
+
+    /// Calls `f` with the frame of every thread that has not ended. `f` must not run user code.
+    ///
+    /// # Safety
+    /// As for [`Arena::take`]. Frames may die meanwhile, none may be born.
+    pub(crate) unsafe fn each_not_ended(&self, f: &mut dyn FnMut(NonNull<Header>)) {
+        // Free frames look as if they had not: mostly there are no others.
+        let mut count = 0;
+        // SAFETY: the caller is the owner, and the frames' memory stays.
+        unsafe {
+            let not_ended = |frame: NonNull<Header>| {
+                let state = &frame.as_ref().state;
+                state.in_use() && !state.is_complete()
+            };
+            self.each_in_use(&mut |frame| {
+                count += usize::from(not_ended(frame));
+                false
+            });
+            let free = self.owner.with(|owner| (*owner).count_free());
+            if count > free {
+                self.frames_in_use().into_iter().filter(|frame| not_ended(*frame)).for_each(f);
+            }
+        }
+    }
+
+    /// Calls `f` with every frame that was ever used; whether any call returned
+    /// true. Free frames are among them, and `f` may free frames and take new
+    /// ones.
+    ///
+    /// # Safety
+    /// As for [`Arena::take`].
+    pub(crate) unsafe fn each_in_use(&self, f: &mut dyn FnMut(NonNull<Header>) -> bool) -> bool {
+        let mut any = false;
+        let mut index = 0;
+        loop {
+            let slab = self.owner.with(|owner| {
+                // SAFETY: the caller is the owner; the borrow ends here.
+                let owner = unsafe { &*owner };
+                owner.slabs.get(index).map(|slab| (slab, owner.used(slab)))
+            });
+            let Some((slab, used)) = slab else { return any };
+            // SAFETY: slabs live as long as the arena.
+            let size = class_size(unsafe { slab.as_ref().class });
+            let mut at = SLAB_HEADER;
+            while at + size <= used {
+                // SAFETY: inside the used part of the slab.
+                let frame = unsafe { NonNull::new_unchecked(slab.as_ptr().cast::<u8>().add(at).cast()) };
+                any |= f(frame);
+                at += size;
+            }
+            index += 1;
+        }
+    }
+
+    /// The owner leaves for good: frames that are still out keep `machine`
+    /// alive, and the last of them to come home frees the slabs.
+    ///
+    /// # Safety
+    /// As for [`Arena::take`], and the owner never calls anything again.
+    pub(crate) unsafe fn orphan(&self, machine: Arc<Shared>) {
+        self.keep.set(Arc::into_raw(machine));
+        let at_home = self.owner.with_mut(|owner| {
+            // SAFETY: the caller is the owner.
+            let owner = unsafe { &mut *owner };
+            for frame in self.returns.close() {
+                owner.put(frame, self.home.get());
+            }
+            owner.count_free() as isize
+        });
+        let born = self.owner.with(|owner| {
+            // SAFETY: the caller is the owner.
+            let owner = unsafe { &*owner };
+            owner.slabs.iter().map(|slab| owner.born_in(slab)).sum::<isize>()
+        });
+        let out = born - at_home;
+        if self.missing.leave(out) {
+            // SAFETY: nothing is out, and the owner is gone.
+            unsafe { self.demolish() };
+        }
+    }
+
+    /// # Safety
+    /// Nothing is out and the owner is gone; called once.
+    unsafe fn demolish(&self) {
+        let slabs = self.owner.with_mut(|owner| {
+            // SAFETY: nobody else is left.
+            let owner = unsafe { &mut *owner };
+            owner.free = [ptr::null_mut(); CLASSES];
+            std::mem::take(&mut owner.slabs)
+        });
+        // SAFETY: the caller's contract.
+        unsafe { slabs.free() };
+        // SAFETY: `orphan` left this reference for us.
+        drop(unsafe { Arc::from_raw(self.keep.get()) });
+    }
+}
+
+impl Owner {
+    fn put(&mut self, frame: NonNull<Header>, home: *const Vp) {
+        // SAFETY: frames are inside slabs, aligned to their size.
+        let class = unsafe { Slab::of(frame).as_ref().class };
+        // SAFETY: the frame is dead and came home: it is the owner's.
+        unsafe {
+            Header::freshen(frame, home);
+            frame.as_ref().next.with_mut(|next| *next = self.free[class]);
+        }
+        self.free[class] = frame.as_ptr();
+    }
+
+    /// How many are on the free lists.
+    fn count_free(&self) -> usize {
+        let mut count = 0;
+        for mut next in self.free {
+            while let Some(frame) = NonNull::new(next) {
+                count += 1;
+                // SAFETY: a free frame belongs to the owner.
+                next = unsafe { frame.as_ref().next.with(|next| *next) };
+            }
+        }
+        count
+    }
+
+    /// What is on the free lists.
+    fn free_frames(&self) -> HashSet<NonNull<Header>> {
+        let mut frames = HashSet::new();
+        for mut next in self.free {
+            while let Some(frame) = NonNull::new(next) {
+                frames.insert(frame);
+                // SAFETY: a free frame belongs to the owner.
+                next = unsafe { frame.as_ref().next.with(|next| *next) };
+            }
+        }
+        frames
+    }
+
+    /// Turns never used memory into a few free frames: few, so that pages
+    /// are touched only as they are needed.
+    fn carve(&mut self, arena: &Arena, class: usize) {
+        const BATCH: usize = 16;
+        let size = class_size(class);
+        let mut fresh = self.fresh[class];
+        if fresh.is_null() || room(fresh) < size {
+            let slab = self.slabs.add(arena, class, !arena.genealogy.get().is_null());
+            // SAFETY: the header is smaller than the slab.
+            fresh = unsafe { slab.as_ptr().cast::<u8>().add(SLAB_HEADER) };
+        }
+        let batch = (room(fresh) / size).min(BATCH);
+        arena.carved.add_many(batch as u64);
+        for index in (0..batch).rev() {
+            // SAFETY: `batch` frames fit into the slab.
+            unsafe {
+                let frame = fresh.add(index * size).cast::<Header>();
+                let home = arena.home.get();
+                frame.write(Header::new(State::new_parasite(), super::body::NONE, Kind::Parasite, home));
+                self.put(NonNull::new_unchecked(frame), home);
+            }
+        }
+        // SAFETY: at most one past the end, less one byte (see `room`).
+        self.fresh[class] = unsafe { fresh.add(batch * size) };
+    }
+
+    /// Bytes of a slab that hold frames, its header included.
+    fn used(&self, slab: NonNull<Slab>) -> usize {
+        // SAFETY: slabs live as long as the arena.
+        let class = unsafe { slab.as_ref().class };
+        Slab::used(slab, class, self.fresh[class])
+    }
+
+    fn born_in(&self, slab: NonNull<Slab>) -> isize {
+        // SAFETY: slabs live as long as the arena.
+        let class = unsafe { slab.as_ref().class };
+        ((self.used(slab) - SLAB_HEADER) / class_size(class)) as isize
+    }
+}
+
+/// Gives a dead frame back to its arena, from wherever the caller is.
+///
+/// # Safety
+/// The frame is dead: the caller was told `Free` by its state word.
+pub(crate) unsafe fn free(frame: NonNull<Header>) {
+    // SAFETY: the frame lies in a slab; the slab names its arena, which lives
+    // while frames are out.
+    let arena = unsafe { Slab::of(frame).as_ref().arena };
+    if Vp::current().is_some_and(|vp| ptr::eq(&vp.arena, arena)) {
+        // SAFETY: the current worker owns the arena; the frame is dead.
+        unsafe { (*arena).put_back(frame) };
+        return;
+    }
+    if arena.is_null() {
+        // SAFETY: as above.
+        return unsafe { free_written(frame) };
+    }
+    // SAFETY: the frame is dead, so it is ours to push; the arena lives.
+    unsafe {
+        frame.as_ref().state.clear();
+        if (*arena).returns.push(frame).is_err() && (*arena).missing.come_home() {
+            (*arena).demolish();
+        }
+    }
+}
+
+/// As [`free`], for a frame whose thread's death is written down first.
+///
+/// # Safety
+/// As for [`free`].
+#[inline(never)]
+unsafe fn free_written(frame: NonNull<Header>) {
+    // SAFETY: as in `free`; the machine owns the genealogy.
+    unsafe {
+        let arena = Slab::of(frame).as_ref().owner;
+        if let Some(genealogy) = (*arena).genealogy.get().as_ref() {
+            genealogy.died(frame);
+        }
+        if Vp::current().is_some_and(|vp| ptr::eq(&vp.arena, arena)) {
+            return (*arena).put_back(frame);
+        }
+        frame.as_ref().state.clear();
+        if (*arena).returns.push(frame).is_err() && (*arena).missing.come_home() {
+            (*arena).demolish();
+        }
+    }
+}
+
+/// The place of the number of the thread in this frame.
+///
+/// # Safety
+/// The frame is of an arena that [tells](Arena::tell), and its slab lives.
+pub(crate) unsafe fn number<'a>(frame: NonNull<Header>) -> &'a AtomicU64 {
+    // SAFETY: the caller's contract.
+    let slab = unsafe { Slab::of(frame).as_ref() };
+    let offset = frame.as_ptr() as usize - ptr::from_ref(slab) as usize - SLAB_HEADER;
+    &slab.numbers[offset / class_size(slab.class)]
+}
+
+/// As [`free`], on the driver of `vp`, where most frames come from.
+///
+/// # Safety
+/// As for [`free`]; the caller drives `vp`.
+#[inline(always)]
+pub(crate) unsafe fn free_here(vp: &Vp, frame: NonNull<Header>) {
+    // SAFETY: as in `free`.
+    unsafe {
+        if ptr::eq(Slab::of(frame).as_ref().arena, &vp.arena) {
+            vp.arena.put_back(frame);
+        } else {
+            free(frame);
+        }
+    }
+}

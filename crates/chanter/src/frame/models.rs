@@ -1,0 +1,1042 @@
+//! Loom models of the state word and of the way home for frames.
+//!
+//! They run the transitions of [`State`] on a small frame, whose fields loom
+//! checks: the runner's part is a [`Cell`], and freeing counts as a write.
+//! How to run them: see `sync/models.rs`. The models of whole threads are in
+//! `sched/models.rs`.
+
+use std::ptr::NonNull;
+use std::task::Waker;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::header::Missing;
+use super::state::{Begun, Completed, Demanded, Ended, Left, State, Woken};
+use crate::event::protocol::Group;
+use crate::event::{Offer, Offered, Offering, Wakes};
+use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::models::{check, check_wide, needs};
+use crate::sync::{Cell, Linked, Stack, UnsafeCell};
+use crate::thread::join::Joiners;
+
+/// A thread that completes when it has been told often enough.
+struct Frame {
+    state: State,
+    link: UnsafeCell<*mut Frame>,
+    /// The runner's: its future, and the count of borrowed references.
+    polls: Cell<u32>,
+    borrowed: Cell<i32>,
+    /// What anyone who has a reference may look at.
+    shared: Cell<u32>,
+    /// How often it has been told.
+    told: AtomicU32,
+    enough: u32,
+    /// Loom reports it if it is dropped twice, or never.
+    life: Arc<()>,
+}
+
+// SAFETY: `link` is for stacks alone.
+unsafe impl Linked for Frame {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.link
+    }
+}
+
+/// A pointer to a frame: a token, a reference, or a borrowed one.
+#[derive(Clone, Copy)]
+struct To(NonNull<Frame>);
+
+// SAFETY: what may be done with it is what the models are about.
+unsafe impl Send for To {}
+
+impl To {
+    fn new(state: State, enough: u32) -> Self {
+        Self(NonNull::from(Box::leak(Box::new(Frame {
+            state,
+            link: UnsafeCell::new(std::ptr::null_mut()),
+            polls: Cell::new(0),
+            borrowed: Cell::new(0),
+            shared: Cell::new(0),
+            told: AtomicU32::new(0),
+            enough,
+            life: Arc::new(()),
+        }))))
+    }
+
+    fn frame(&self) -> &Frame {
+        // SAFETY: the model's claim is that it is alive.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// INV-FREE: whoever is told to.
+    fn free(self) {
+        // SAFETY: made in `new`; the model's claim is that nobody else uses it.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+
+    /// As `run::run` does with a token; true: the runner has it again.
+    fn run(self, during: impl FnOnce(&Frame)) -> bool {
+        match self.frame().state.begin() {
+            Begun::Run => self.poll(during),
+            Begun::Requested => unreachable!("nothing is asked"),
+            Begun::Stale => false,
+            Begun::Free => {
+                self.free();
+                false
+            }
+        }
+    }
+
+    /// The poll and its end.
+    fn poll(self, during: impl FnOnce(&Frame)) -> bool {
+        let frame = self.frame();
+        // INV-RUN: loom sees two runners.
+        frame.polls.set(frame.polls.get() + 1);
+        during(frame);
+        let complete = frame.told.load(Relaxed) == frame.enough;
+        let borrowed = frame.borrowed.replace(0);
+        if !complete {
+            return frame.state.end(borrowed, 0) == Ended::Token;
+        }
+        match frame.state.complete(borrowed) {
+            Completed::Free => self.free(),
+            Completed::Kept => (),
+            Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
+            Completed::Requested => unreachable!("nothing is asked"),
+        }
+        false
+    }
+
+    /// Tells the thread and wakes it, giving a reference up; true: the caller
+    /// has its token.
+    fn tell(self) -> bool {
+        self.frame().told.fetch_add(1, Relaxed);
+        match self.frame().state.wake(true, 0) {
+            Woken::Token => true,
+            Woken::Already => false,
+            Woken::Elsewhere(_) => unreachable!("nothing is biased"),
+            Woken::Free => {
+                self.free();
+                false
+            }
+        }
+    }
+
+    /// Runs it until it has no token here.
+    fn run_on(self) {
+        while self.run(|_| ()) {}
+    }
+}
+
+/// INV-TOKEN, INV-RUN, INV-WAKE, INV-FREE: a parasite lends two wakers during
+/// its first poll. Two others tell it something, wake it with them, and attach
+/// it: run it themselves if the token is theirs. It is polled by one at a time,
+/// sees all that it was told, and is freed once.
+fn attached_by_two() {
+    let to = To::new(State::new_parasite(), 2);
+    let life = Arc::clone(&to.frame().life);
+    let mut wakers = Vec::new();
+    let again = to.poll(|frame| {
+        for _ in 0..2 {
+            frame.borrowed.set(frame.borrowed.get() + 1);
+            wakers.push(thread::spawn(move || {
+                if to.tell() {
+                    to.run_on();
+                }
+            }));
+        }
+    });
+    if again {
+        to.run_on();
+    }
+    for waker in wakers {
+        waker.join().unwrap();
+    }
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn woken_threads_are_polled_once_more() {
+    check(attached_by_two);
+}
+
+#[test]
+fn wakes_must_release() {
+    needs("state_wake", Acquire, attached_by_two);
+}
+
+#[test]
+fn wakes_must_acquire() {
+    needs("state_wake", Release, attached_by_two);
+}
+
+#[test]
+fn begin_acquire_is_needed() {
+    needs("state_begin", Relaxed, attached_by_two);
+}
+
+#[test]
+fn end_release_is_needed() {
+    needs("state_end", Relaxed, attached_by_two);
+}
+
+/// The same through a queue, as hosts are woken: the waker pushes the token,
+/// and the driver runs what it finds.
+#[test]
+fn woken_threads_are_queued_once() {
+    check(|| {
+        let to = To::new(State::new_host(), 1);
+        let life = Arc::clone(&to.frame().life);
+        let inbox = Arc::new(Stack::new());
+        let waker = {
+            let inbox = Arc::clone(&inbox);
+            thread::spawn(move || {
+                if to.tell() {
+                    // SAFETY: the token is ours to give.
+                    assert!(unsafe { inbox.push(to.0) }.is_ok());
+                }
+            })
+        };
+        // The first token is the spawner's, here; the handle goes to the waker.
+        if to.run(|_| ()) {
+            to.run_on();
+        }
+        while Arc::strong_count(&life) > 1 {
+            thread::yield_now();
+            inbox.take_all().for_each(|frame| To(frame).run_on());
+        }
+        waker.join().unwrap();
+        assert!(inbox.is_empty(), "INV-TOKEN: a token is left");
+    });
+}
+
+/// INV-FREE: a thread completes while a handle and a waker are given up, each
+/// after a last look at the frame. One of the three frees it, after all looks.
+fn completed_among_references() {
+    let to = To::new(State::new_host(), 0);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    let others = [false, true].map(|wakes| {
+        thread::spawn(move || {
+            to.frame().shared.get();
+            let free = if wakes {
+                to.frame().state.wake(true, 0) == Woken::Free
+            } else {
+                to.frame().state.release()
+            };
+            if free {
+                to.free();
+            }
+        })
+    });
+    to.run_on();
+    for other in others {
+        other.join().unwrap();
+    }
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn frames_are_freed_once_after_every_use() {
+    check(completed_among_references);
+}
+
+#[test]
+fn release_must_release() {
+    needs("state_release", Acquire, completed_among_references);
+}
+
+#[test]
+fn release_must_acquire() {
+    needs("state_release", Release, completed_among_references);
+}
+
+#[test]
+fn last_acquire_is_needed() {
+    needs("state_last", Relaxed, completed_among_references);
+}
+
+#[test]
+fn complete_must_release() {
+    needs("state_complete", Acquire, completed_among_references);
+}
+
+#[test]
+fn complete_must_acquire() {
+    needs("state_complete", Release, completed_among_references);
+}
+
+/// INV-TOKEN: a shutdown that claims a thread and one that wakes it get one
+/// token between them; whoever has it runs it, and sees the frame as its last
+/// runner left it.
+fn claimed_while_woken() {
+    let to = To::new(State::new_host(), u32::MAX);
+    // A waker's reference; the handle's keeps the frame for the shutdown.
+    to.frame().state.retain();
+    let runner = thread::spawn(move || assert!(!to.run(|_| ()), "nobody woke it"));
+    let mut tokens = 0;
+    while !to.frame().state.claim(true) {
+        thread::yield_now();
+    }
+    tokens += 1;
+    let waker = thread::spawn(move || to.tell());
+    // The claimer is the runner now.
+    let again = to.poll(|_| ());
+    tokens += u32::from(again) + u32::from(waker.join().unwrap());
+    runner.join().unwrap();
+    assert_eq!(tokens, 2, "INV-TOKEN: one for the claim, one for the wake");
+    assert!(!to.frame().state.claim(true), "INV-TOKEN: it is active");
+    to.free();
+}
+
+#[test]
+fn claims_and_wakes_share_one_token() {
+    check(claimed_while_woken);
+}
+
+#[test]
+fn claims_must_acquire() {
+    needs("state_wake", Release, claimed_while_woken);
+}
+
+/// INV-STEAL, INV-STALE, and all others: a queued thread is demanded by one,
+/// told something by another, and its token is found by a third. It is polled
+/// by one at a time, sees what it was told, and is freed once.
+fn stolen_while_queued() {
+    let to = To::new(State::new_host(), 1);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    let thief = thread::spawn(move || {
+        if to.frame().state.demand(true) == Demanded::Stolen && to.poll(|_| ()) {
+            to.run_on();
+        }
+        if to.frame().state.release() {
+            to.free();
+        }
+    });
+    let teller = thread::spawn(move || {
+        if to.tell() {
+            to.run_on();
+        }
+    });
+    to.run_on();
+    thief.join().unwrap();
+    teller.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn stolen_threads_have_one_token() {
+    check_wide(stolen_while_queued);
+}
+
+#[test]
+fn revived_tokens_need_to_acquire() {
+    needs("state_revived", Relaxed, stolen_while_queued);
+}
+
+/// INV-STALE, INV-FREE: a queued thread is stolen and completes, while its
+/// token is found, and looked at. Whoever is last frees it, after every use.
+fn found_after_the_end() {
+    let to = To::new(State::new_host(), 0);
+    let life = Arc::clone(&to.frame().life);
+    let thief = thread::spawn(move || {
+        if to.frame().state.demand(true) == Demanded::Stolen {
+            assert!(!to.poll(|_| ()), "it is complete");
+        }
+        to.frame().shared.get();
+        if to.frame().state.release() {
+            to.free();
+        }
+    });
+    to.frame().shared.get();
+    to.run_on();
+    thief.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn stale_tokens_keep_the_frame() {
+    check(found_after_the_end);
+}
+
+#[test]
+fn stale_tokens_must_release() {
+    needs("state_stale", Acquire, found_after_the_end);
+}
+
+impl To {
+    /// As `run::cancel` does with a token that is given up; whether it has ended the thread.
+    fn give_up(self) -> bool {
+        match self.frame().state.begin_to_end() {
+            Begun::Run => {
+                self.end();
+                true
+            }
+            Begun::Requested => unreachable!("nothing is asked"),
+            Begun::Stale => false,
+            Begun::Free => {
+                self.free();
+                false
+            }
+        }
+    }
+
+    /// As `run::end_now`.
+    fn end(self) {
+        let frame = self.frame();
+        // INV-RUN: loom sees two runners.
+        frame.polls.set(frame.polls.get() + 1);
+        match frame.state.complete(frame.borrowed.replace(0)) {
+            Completed::Free => self.free(),
+            Completed::Kept => (),
+            Completed::Inherited | Completed::Awaited { .. } => unreachable!("nobody joins"),
+            Completed::Requested => unreachable!("nothing is asked"),
+        }
+    }
+}
+
+/// INV-SEIZE: a thread has run, and is woken. Who has its token keeps it for a while, and gives
+/// it up; another one, who has not got it from anybody, seizes the thread. One of them ends it, and
+/// sees it as its last runner left it; it is freed after all uses.
+fn seized_while_given_up() {
+    let to = To::new(State::new_host(), u32::MAX);
+    let life = Arc::clone(&to.frame().life);
+    // A waker's reference, beside the handle's.
+    to.frame().state.retain();
+    assert!(!to.run(|_| ()), "nobody has woken it");
+    let holder = thread::spawn(move || to.tell() && to.give_up());
+    // As a machine that ends: claims what is idle, else seizes.
+    let claimed = to.frame().state.claim(true);
+    let ended = if claimed {
+        to.give_up()
+    } else {
+        let seized = to.frame().state.seize(false);
+        if seized {
+            to.end();
+        }
+        seized
+    };
+    let ended_there = holder.join().unwrap();
+    assert!(ended != ended_there, "INV-SEIZE: {ended} {ended_there}");
+    if to.frame().state.release() {
+        to.free();
+    }
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn a_thread_is_seized_or_given_up() {
+    check(seized_while_given_up);
+}
+
+/// INV-SEIZE: a thread runs, and is woken by one who hides its token. The seizer, whom nobody has handed
+/// anything, sees what the runner and the waker did. (That it is not polled any more the
+/// seizer knows by other ways, here by its count of those who were told.)
+fn seized_from_who_hides_it() {
+    let to = To::new(State::new_host(), u32::MAX);
+    to.frame().state.retain();
+    let waker = thread::spawn(move || {
+        assert!(!to.run(|_| ()), "nobody has woken it");
+        assert!(to.tell(), "it was idle");
+    });
+    while to.frame().told.load(Relaxed) == 0 || !to.frame().state.seize(false) {
+        thread::yield_now();
+    }
+    to.end();
+    waker.join().unwrap();
+    assert!(!to.frame().state.release(), "INV-FREE: a dead token is left");
+    assert_eq!(to.frame().state.begin_to_end(), Begun::Free, "INV-FREE: it was the last");
+    to.free();
+}
+
+#[test]
+fn hidden_threads_are_seized() {
+    check(seized_from_who_hides_it);
+}
+
+#[test]
+fn seizing_must_acquire() {
+    needs("state_wake", Release, seized_from_who_hides_it);
+}
+
+/// INV-STALE, INV-FREE: as before, and the token is found by another OS thread, which may be the last.
+fn found_by_another() {
+    let to = To::new(State::new_host(), 0);
+    let life = Arc::clone(&to.frame().life);
+    let finder = thread::spawn(move || to.run_on());
+    if to.frame().state.demand(true) == Demanded::Stolen {
+        assert!(!to.poll(|_| ()), "it is complete");
+    }
+    to.frame().shared.get();
+    if to.frame().state.release() {
+        to.free();
+    }
+    finder.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn stale_tokens_may_be_the_last() {
+    check(found_by_another);
+}
+
+/// INV-STALE: a thread is stolen, blocks, and is woken, so that its first token is good again: who finds
+/// that sees the frame as the thief left it.
+fn revived_for_another() {
+    let to = To::new(State::new_host(), 1);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    let finder = thread::spawn(move || to.run_on());
+    if to.frame().state.demand(true) == Demanded::Stolen && to.poll(|_| ()) {
+        to.run_on();
+    }
+    if to.tell() {
+        to.run_on();
+    }
+    if to.frame().state.release() {
+        to.free();
+    }
+    finder.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-WAKE, INV-FREE: it is complete and gone");
+}
+
+#[test]
+fn revived_tokens_are_found() {
+    check(revived_for_another);
+}
+
+#[test]
+fn revived_tokens_must_be_acquired() {
+    needs("state_found", Relaxed, revived_for_another);
+}
+
+/// INV-STEAL, INV-FREE: a thread waits in a queue, out of which its demander takes the token, while
+/// another finds it there. `handles`: with another one, whose holder looks at the thread and gives it up.
+fn withdrawn_while_found(handles: usize) {
+    let to = To::new(State::new_host(), 0);
+    let life = Arc::clone(&to.frame().life);
+    let queue = Arc::new(crate::sync::Lock::new(Some(to)));
+    let thief = {
+        let queue = Arc::clone(&queue);
+        thread::spawn(move || {
+            let found = queue.lock().take();
+            if let Some(token) = found {
+                token.run_on();
+            }
+        })
+    };
+    let holder = (handles > 1).then(|| {
+        to.frame().state.retain();
+        thread::spawn(move || {
+            to.frame().shared.get();
+            if to.frame().state.release() {
+                to.free();
+            }
+        })
+    });
+    let token = queue.lock().take();
+    let is_runner = match token {
+        Some(token) => token.frame().state.steal_with_token(true),
+        None => to.frame().state.demand(true) == Demanded::Stolen,
+    };
+    assert!(is_runner || token.is_none(), "nobody else demands it");
+    if is_runner {
+        assert!(!to.poll(|_| ()), "it is complete");
+        to.frame().state.take_result();
+    }
+    if to.frame().state.release() {
+        to.frame().shared.set(1);
+        to.free();
+    }
+    thief.join().unwrap();
+    holder.into_iter().for_each(|holder| holder.join().unwrap());
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn withdrawn_threads_run_once() {
+    check(|| withdrawn_while_found(1));
+    check(|| withdrawn_while_found(2));
+}
+
+/// INV-STEAL: two demand a thread, one of them with its token: one is the runner, the other's token or
+/// demand is dead.
+fn withdrawn_while_demanded() {
+    let to = To::new(State::new_host(), 0);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    let give_up = move || {
+        if to.frame().state.release() {
+            to.free();
+        }
+    };
+    let other = thread::spawn(move || {
+        if to.frame().state.demand(true) == Demanded::Stolen {
+            assert!(!to.poll(|_| ()), "it is complete");
+        }
+        give_up();
+    });
+    if to.frame().state.steal_with_token(true) {
+        assert!(!to.poll(|_| ()), "it is complete");
+    } else {
+        // As it is queued again, and found.
+        to.run_on();
+    }
+    give_up();
+    other.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+/// INV-SEIZE: a thread is demanded with its token, while the machine ends and another seizes it.
+fn withdrawn_while_seized() {
+    let to = To::new(State::new_host(), 0);
+    let life = Arc::clone(&to.frame().life);
+    let seizer = thread::spawn(move || {
+        if to.frame().state.seize(true) {
+            to.end();
+        }
+    });
+    if to.frame().state.steal_with_token(false) {
+        assert!(!to.poll(|_| ()), "it is complete");
+    } else {
+        to.run_on();
+    }
+    if to.frame().state.release() {
+        to.free();
+    }
+    seizer.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn threads_that_are_withdrawn_and_seized_end_once() {
+    check(withdrawn_while_seized);
+}
+
+#[test]
+fn threads_that_are_withdrawn_and_demanded_run_once() {
+    check(withdrawn_while_demanded);
+}
+
+#[test]
+fn withdrawals_must_see_the_uses_end() {
+    needs("state_withdraw", Relaxed, || withdrawn_while_found(2));
+}
+
+/// INV-STEAL of a delayed thread: two demand its value, one runs it; both are
+/// gone before it is freed. If `told` is 0 nobody demands it, and it never runs.
+fn demanded_by_two(demands: bool) {
+    let to = To::new(State::new_delayed(), 0);
+    let life = Arc::clone(&to.frame().life);
+    to.frame().state.retain();
+    let demand = move || {
+        if demands && to.frame().state.demand(true) == Demanded::Stolen {
+            assert!(!to.poll(|_| ()), "it is complete");
+        }
+        if to.frame().state.release() {
+            to.free();
+        }
+    };
+    let other = thread::spawn(demand);
+    demand();
+    other.join().unwrap();
+    assert_eq!(Arc::strong_count(&life), 1, "INV-FREE");
+}
+
+#[test]
+fn delayed_threads_run_once() {
+    check(|| demanded_by_two(true));
+}
+
+#[test]
+fn delayed_threads_that_nobody_wants_are_freed() {
+    check(|| demanded_by_two(false));
+}
+
+/// INV-STEAL, INV-FREE: a shutdown claims a delayed thread while its last handles go: one of
+/// them ends it. (Its memory stays meanwhile.)
+fn claimed_while_nobody_wants_it(handles: usize) {
+    let to = To::new(State::new_delayed(), 0);
+    let bury = move || {
+        to.frame().polls.set(to.frame().polls.get() + 1);
+        to.frame().state.clear();
+    };
+    let release = move || {
+        to.frame().shared.get();
+        match to.frame().state.release() {
+            true if to.frame().state.left() == Left::Future => bury(),
+            true => to.frame().state.clear(),
+            false => (),
+        }
+    };
+    (1..handles).for_each(|_| to.frame().state.retain());
+    let holders: Vec<_> = (0..handles).map(|_| thread::spawn(release)).collect();
+    if to.frame().state.claim(true) {
+        assert_eq!(to.frame().state.begin(), Begun::Run);
+        to.frame().polls.set(to.frame().polls.get() + 1);
+        match to.frame().state.complete(0) {
+            Completed::Free => to.frame().state.clear(),
+            Completed::Kept => (),
+            other => unreachable!("nobody joins: {other:?}"),
+        }
+    }
+    holders.into_iter().for_each(|holder| holder.join().unwrap());
+    assert_eq!(to.frame().polls.get(), 1, "INV-STEAL: it ends once");
+    assert!(!to.frame().state.in_use(), "INV-FREE: it is freed");
+    to.frame().shared.set(1);
+    to.free();
+}
+
+#[test]
+fn delayed_threads_end_once_in_a_shutdown() {
+    check(|| claimed_while_nobody_wants_it(1));
+    check(|| claimed_while_nobody_wants_it(2));
+}
+
+/// INV-FREE without a read-modify-write: a parasite lends a waker, another
+/// thread copies it and looks at the frame through the copy; the lent one comes
+/// back. Once the word says that nobody else is left, the frame is recycled.
+fn recycled_in_place() {
+    let to = To::new(State::new_parasite(), 0);
+    let back = Arc::new(crate::sync::Lock::new(false));
+    let frame = to.frame();
+    frame.borrowed.set(1);
+    let other = {
+        let back = Arc::clone(&back);
+        thread::spawn(move || {
+            // The copy, while we have the one that was lent.
+            to.frame().state.retain();
+            *back.lock() = true;
+            to.frame().shared.get();
+            if to.frame().state.release() {
+                to.free();
+            }
+        })
+    };
+    if *back.lock() {
+        frame.borrowed.set(0);
+    }
+    if frame.state.is_private() && frame.borrowed.get() == 0 {
+        to.free();
+    } else {
+        // It is the slow path's: see the other models.
+        other.join().unwrap();
+        return to.free();
+    }
+    other.join().unwrap();
+}
+
+#[test]
+fn frames_are_recycled_after_every_use() {
+    check(recycled_in_place);
+}
+
+#[test]
+fn private_acquire_is_needed() {
+    needs("state_private", Relaxed, recycled_in_place);
+}
+
+/// A thread is determined for those who look: what it did is seen.
+fn determined() {
+    let to = To::new(State::new_host(), 0);
+    let runner = thread::spawn(move || {
+        assert_eq!(to.frame().state.begin(), Begun::Run);
+        to.frame().shared.set(7);
+        assert_eq!(to.frame().state.complete(0), Completed::Kept);
+    });
+    while !to.frame().state.is_complete() {
+        thread::yield_now();
+    }
+    assert_eq!(to.frame().shared.get(), 7);
+    assert!(to.frame().state.take_result() && !to.frame().state.take_result());
+    runner.join().unwrap();
+    assert!(to.frame().state.release());
+    to.free();
+}
+
+#[test]
+fn determined_threads_have_results() {
+    check(determined);
+}
+
+#[test]
+fn observe_acquire_is_needed() {
+    needs("state_observe", Relaxed, determined);
+}
+
+/// What a joiner and the thread share: as `Thread` and `HostFrame` do.
+struct Joined {
+    state: State,
+    joiners: Joiners,
+    result: Cell<u32>,
+    /// What the thread did before its end.
+    deed: Cell<u32>,
+}
+
+// SAFETY: the state word says who may touch what; loom checks.
+unsafe impl Sync for Joined {}
+// SAFETY: as above.
+unsafe impl Send for Joined {}
+
+impl Joined {
+    /// As `run::complete`.
+    fn complete(&self) {
+        assert_eq!(self.state.begin(), Begun::Run);
+        self.deed.set(1);
+        self.result.set(7);
+        match self.state.complete(0) {
+            Completed::Free => unreachable!("there are handles"),
+            Completed::Requested => unreachable!("nothing is asked"),
+            Completed::Kept => (),
+            Completed::Inherited => {
+                // SAFETY: as in `run::complete`.
+                let waker = unsafe { Joiners::complete_heir(&self.joiners) };
+                waker.into_iter().for_each(Waker::wake);
+            }
+            Completed::Awaited { inherited } => {
+                let mut wakes = Wakes::new();
+                // SAFETY: as in `run::complete`.
+                unsafe { self.joiners.complete_all(inherited, &mut wakes) };
+                wakes.queue();
+                let _ = self.state.release();
+            }
+        }
+    }
+
+    fn take(&self) -> bool {
+        assert_eq!(self.deed.get(), 1, "who sees the end sees what came before");
+        let won = self.state.take_result();
+        if won {
+            assert_eq!(self.result.replace(0), 7);
+        }
+        won
+    }
+
+    fn run(joined: &Arc<Self>) -> thread::JoinHandle<()> {
+        let joined = Arc::clone(joined);
+        thread::spawn(move || joined.complete())
+    }
+
+    /// As a single synchronization on `JoinBranch`; true: it took the result.
+    fn join(&self) -> bool {
+        let (group, offer) = (Group::new(), Offer::new());
+        let at = Offering {
+            group: &group,
+            leaf: 0,
+            single: true,
+            waker: group.open(Waker::noop()),
+            task: None,
+            kept: None,
+        };
+        // SAFETY: neither moves, and the offer is unlinked before its end.
+        match unsafe { self.joiners.queue.offer(&offer, &at, || !self.state.await_completion()) } {
+            Offered::Linked => {
+                // A lost completion is a thread that waits for ever.
+                while group.outcome().is_none() {
+                    thread::yield_now();
+                }
+            }
+            offered => assert_eq!(offered, Offered::Committed),
+        }
+        self.joiners.queue.retract(&offer, true);
+        self.take()
+    }
+
+    /// As a synchronization on the handle itself, alone or in a choice, which
+    /// is polled again with another waker if `renews`, and dropped before its
+    /// end if `drops`.
+    fn inherit(&self, single: bool, renews: bool, drops: bool) -> bool {
+        let (group, offer) = (Group::new(), Offer::new());
+        let (waker, other) = (count_waker(), count_waker());
+        let at =
+            Offering { group: &group, leaf: 0, single, waker: group.open(&waker.1), task: None, kept: None };
+        // SAFETY: neither moves, and the offer is retracted before its end.
+        if unsafe { self.joiners.inherit(&self.state, &offer, &at) } == Offered::Committed {
+            return self.take();
+        }
+        if renews {
+            drop(group.renew(&other.1, |f| Joiners::locked_heir(&self.state, &offer, f)));
+            if group.outcome().is_none() {
+                // Whoever completes it now wakes the other.
+                while other.0.load(Acquire) == 0 {
+                    thread::yield_now();
+                }
+            }
+        }
+        let won = if drops {
+            group.withdraw().is_some()
+        } else {
+            while group.outcome().is_none() {
+                thread::yield_now();
+            }
+            true
+        };
+        Joiners::disinherit(&self.state, &offer, won);
+        won && self.take()
+    }
+}
+
+/// A waker that counts.
+fn count_waker() -> (Arc<AtomicU32>, Waker) {
+    struct Count(Arc<AtomicU32>);
+    impl std::task::Wake for Count {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.fetch_add(1, Release);
+        }
+    }
+    let count = Arc::new(AtomicU32::new(0));
+    (Arc::clone(&count), Waker::from(std::sync::Arc::new(Count(count))))
+}
+
+fn joined() -> Arc<Joined> {
+    Arc::new(Joined {
+        state: State::new_host(),
+        joiners: Joiners::new(),
+        result: Cell::new(0),
+        deed: Cell::new(0),
+    })
+}
+
+/// The handle's owner waits: it is told by the last access to its offer, and
+/// sees the result.
+fn inherited(single: bool) {
+    let joined = joined();
+    let runner = Joined::run(&joined);
+    assert!(joined.inherit(single, false, false));
+    runner.join().unwrap();
+    assert!(joined.state.release(), "INV-FREE");
+}
+
+#[test]
+fn heirs_are_told_and_take_the_result() {
+    check(|| inherited(true));
+    check(|| inherited(false));
+}
+
+#[test]
+fn heirs_must_publish_and_observe() {
+    needs("state_inherit", Relaxed, || inherited(true));
+    needs("state_inherit", Acquire, || inherited(true));
+    needs("state_inherit", Release, || inherited(true));
+}
+
+/// The handle's owner drops its synchronization at any time: the completer is
+/// done with the offer when it is freed.
+fn disinherited(single: bool) {
+    let joined = joined();
+    let runner = Joined::run(&joined);
+    joined.inherit(single, false, true);
+    runner.join().unwrap();
+    assert_eq!(joined.state.is_complete(), joined.state.release());
+}
+
+#[test]
+fn completers_are_done_with_dropped_heirs() {
+    check(|| disinherited(true));
+    check(|| disinherited(false));
+}
+
+#[test]
+fn dropped_heirs_need_to_see_the_end() {
+    needs("offer_observe", Relaxed, || disinherited(false));
+    needs("offer_unlink", Relaxed, || disinherited(false));
+}
+
+/// The handle's owner moves to another task: that one is told.
+fn moved_heir() {
+    let joined = joined();
+    let runner = Joined::run(&joined);
+    assert!(joined.inherit(true, true, false));
+    runner.join().unwrap();
+    assert!(joined.state.release(), "INV-FREE");
+}
+
+#[test]
+fn heirs_that_move_are_told() {
+    check(moved_heir);
+}
+
+/// The announcement of a joiner and the completion meet under the queue's lock:
+/// the joiner is told, sees the result, and takes it; who comes later does not.
+fn joined_twice() {
+    let joined = joined();
+    let runner = Joined::run(&joined);
+    assert!(joined.join());
+    assert!(!joined.join(), "it has been taken");
+    runner.join().unwrap();
+    assert!(joined.state.release(), "INV-FREE");
+}
+
+#[test]
+fn joiners_are_told_and_the_first_takes_the_result() {
+    check(joined_twice);
+}
+
+#[test]
+fn joins_need_to_observe() {
+    needs("state_observe", Relaxed, joined_twice);
+}
+
+#[test]
+fn joins_need_to_see_the_publication() {
+    needs("group_observe", Relaxed, joined_twice);
+}
+
+/// What is left of an arena when its owner goes: the return list, the count of
+/// what is out, and the slabs, which whoever is last frees.
+struct Orphan {
+    returns: Stack<Frame>,
+    missing: Missing,
+    slabs: Cell<u32>,
+}
+
+/// INV-HOME: two frames come home while the owner leaves. Exactly one of the
+/// three is told that it is the last, and frees the slabs after every use.
+fn orphaned() {
+    let arena = Arc::new(Orphan { returns: Stack::new(), missing: Missing::new(), slabs: Cell::new(0) });
+    let frames = [(); 2].map(|()| {
+        let arena = Arc::clone(&arena);
+        thread::spawn(move || {
+            let to = To::new(State::new_host(), 0);
+            // A use of the slab that the frame lies in.
+            arena.slabs.get();
+            // SAFETY: the frame is ours.
+            let closed = unsafe { arena.returns.push(to.0) }.is_err();
+            let last = closed && arena.missing.come_home();
+            if last {
+                arena.slabs.set(1);
+            }
+            if closed {
+                to.free();
+            }
+            last
+        })
+    });
+    let at_home = arena.returns.close().map(|frame| To(frame).free()).count();
+    let mut last = u32::from(arena.missing.leave(2 - at_home as isize));
+    if last == 1 {
+        arena.slabs.set(1);
+    }
+    for frame in frames {
+        last += u32::from(frame.join().unwrap());
+    }
+    assert_eq!(last, 1, "INV-HOME");
+}
+
+#[test]
+fn orphaned_arenas_are_freed_once() {
+    check(orphaned);
+}
+
+#[test]
+fn missing_must_release() {
+    needs("frame_missing", Acquire, orphaned);
+}
+
+#[test]
+fn missing_must_acquire() {
+    needs("frame_missing", Release, orphaned);
+}

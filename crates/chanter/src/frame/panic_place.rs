@@ -1,0 +1,84 @@
+//! Where a panic happened. The payload that is caught does not say; the panic hook is told.
+//!
+//! Our hook runs behind the one that was there when the first machine was built. It notes the place for whoever
+//! catches the panic on the same OS thread, and tells the name of the thread, which the one before
+//! it takes for the OS thread's. A hook that a program sets later replaces it: then places are not known.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::io::Write;
+use std::panic::PanicHookInfo;
+use std::sync::Once;
+
+use crate::inspect::current_thread;
+use crate::sched::Vp;
+
+/// The latest panic of this OS thread.
+struct Latest {
+    place: String,
+    message: Option<String>,
+}
+
+thread_local! {
+    static LATEST: RefCell<Option<Latest>> = const { RefCell::new(None) };
+}
+
+/// Sets the hook, once a process.
+pub(crate) fn watch() {
+    static ONCE: Once = Once::new();
+    if std::thread::panicking() {
+        // The hook cannot be changed now: the next machine does it.
+        return;
+    }
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            note(info);
+            before(info);
+            name_thread();
+        }));
+    });
+}
+
+fn note(info: &PanicHookInfo<'_>) {
+    let Some(location) = info.location() else { return };
+    let latest =
+        Latest { place: location.to_string(), message: message_of(info.payload()).map(str::to_owned) };
+    keep(Some(latest));
+}
+
+fn keep(latest: Option<Latest>) -> Option<Latest> {
+    // In the destructor of another thread-local there may be no place any more.
+    LATEST
+        .try_with(|place| {
+            place.try_borrow_mut().ok().and_then(|mut place| std::mem::replace(&mut *place, latest))
+        })
+        .ok()?
+}
+
+fn name_thread() {
+    if Vp::current().is_none_or(|vp| vp.machine().is_in_test()) {
+        return;
+    }
+    let Some(thread) = current_thread() else { return };
+    if thread.name().is_some() || thread.id().is_some() {
+        let _ = writeln!(std::io::stderr(), "chanter: this OS thread runs {}", thread.called());
+    }
+}
+
+/// Where the panic happened whose payload has just been caught on this OS thread, if that is known.
+pub(crate) fn of(payload: &(dyn Any + Send)) -> Option<String> {
+    let latest = keep(None)?;
+    // It may be another one's: of a panic that was caught and passed on by hand.
+    (latest.message.as_deref() == message_of(payload)).then_some(latest.place)
+}
+
+/// For one who is going to raise a panic again that happened on another OS thread.
+pub(crate) fn pass_on(place: Option<String>, payload: &(dyn Any + Send)) {
+    keep(place.map(|place| Latest { place, message: message_of(payload).map(str::to_owned) }));
+}
+
+/// The message of a panic, if it has one.
+pub(crate) fn message_of<'a>(payload: &'a (dyn Any + 'static)) -> Option<&'a str> {
+    payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+}

@@ -1,0 +1,228 @@
+//! Births and deaths are written into journals, one for each virtual processor
+//! and one for everybody else, and carried over to the tree when a journal is
+//! full, or somebody asks. So those who spawn meet in a lock once in a while
+//! only, and a thread that is born and dies in a row is never carried over.
+//!
+//! Journals are taken all at one moment: then what is in them is *closed*: with a
+//! child's birth its parent's is there, or has been carried over, and with a death
+//! the birth. (Whoever spawns has been born, and whoever dies too, and the writer
+//! holds one of the locks that the reader takes.)
+//!
+//! The lock of the tree is taken before those of the journals, and those in order.
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use super::tree::{Birth, Node, Tree};
+use crate::frame::{Header, Site, header};
+use crate::sched::Vp;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Guard, Lock};
+
+/// So many entries, and a journal is carried over. Until then the dead are
+/// remembered.
+pub(super) const FULL: usize = if cfg!(loom) { 2 } else { 128 };
+
+/// In a frame's number: it has spawned a thread.
+const IS_PARENT: u64 = 1 << 63;
+
+/// Who begot whom on a machine that [keeps](crate::Builder::genealogy) it.
+#[derive(Debug)]
+pub(crate) struct Genealogy {
+    /// The number of the next thread; see [`Genealogy::first`].
+    next: AtomicU64,
+    /// The number of the first thread since the last [`Genealogy::clear`].
+    first: AtomicU64,
+    journals: Box<[Journal]>,
+    books: Lock<Books>,
+}
+
+/// Far enough from its neighbours that their writers do not meet.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Journal(Lock<Vec<Entry>>);
+
+#[derive(Debug)]
+enum Entry {
+    Born(Birth),
+    Died(u64),
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    tree: Tree,
+    /// Being carried over.
+    entries: Vec<Entry>,
+}
+
+impl Books {
+    fn carry_over(&mut self) {
+        // Parents first, the dead last.
+        self.entries.sort_unstable_by_key(|entry| match entry {
+            Entry::Born(birth) => (false, birth.id),
+            Entry::Died(id) => (true, *id),
+        });
+        for entry in self.entries.drain(..) {
+            match entry {
+                Entry::Born(birth) => self.tree.born(birth),
+                Entry::Died(id) => self.tree.died(id),
+            }
+        }
+    }
+}
+
+impl Genealogy {
+    pub(crate) fn new(vps: usize) -> Self {
+        let journal = |_| Journal(Lock::new(Vec::with_capacity(FULL)));
+        Self {
+            next: AtomicU64::new(1),
+            first: AtomicU64::new(1),
+            journals: (0..=vps).map(journal).collect(),
+            books: Lock::new(Books::default()),
+        }
+    }
+
+    /// Forgets all that was, and counts from 0 again.
+    pub(crate) fn clear(&self) {
+        let mut books = self.books.lock();
+        for journal in &self.journals {
+            journal.0.lock().clear();
+        }
+        books.tree.clear();
+        self.first.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// A thread has been made in `frame`, and nobody else knows it. Returns its
+    /// number.
+    pub(crate) fn born(&self, frame: NonNull<Header>, site: Site) -> u64 {
+        let here = self.here();
+        let spawner = here.and_then(|vp| NonNull::new(vp.running.get()));
+        let parent = spawner.map(|spawner| {
+            // SAFETY: it is being polled, by us.
+            let number = unsafe { header::number(spawner) };
+            // ORDER: Relaxed: its runner alone, and who frees it, look at that.
+            let id = number.load(Ordering::Relaxed);
+            if id != 0 {
+                number.store(id | IS_PARENT, Ordering::Relaxed);
+            }
+            id & !IS_PARENT
+        });
+        // SAFETY: the new frame is ours.
+        let name = unsafe { (frame.as_ref().vtable.get().name)(frame).map(|name| Arc::clone(name.as_ref())) };
+        let mut journal = self.journal(here).lock();
+        // ORDER: Relaxed: whoever spawns has its own number already, and the
+        // counter has one order. Under the lock, so that a journal is in order.
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { header::number(frame) }.store(id, Ordering::Relaxed);
+        journal.push(Entry::Born(Birth { id, parent: parent.filter(|id| *id != 0), frame, site, name }));
+        let is_full = journal.len() >= FULL;
+        drop(journal);
+        if is_full {
+            self.carry_over();
+        }
+        self.since_first(id)
+    }
+
+    /// The thread in `frame` is no more, and nobody refers to it.
+    pub(crate) fn died(&self, frame: NonNull<Header>) {
+        // SAFETY: the dead frame is ours.
+        let number = unsafe { header::number(frame) };
+        let number = number.swap(0, Ordering::Relaxed);
+        let id = number & !IS_PARENT;
+        if id == 0 {
+            // A frame without a thread, or that of an earlier simulation.
+            return;
+        }
+        let mut journal = self.journal(self.here()).lock();
+        let erased = match journal.last() {
+            // As if it had never been; no child asks for it.
+            Some(Entry::Born(birth)) if birth.id == id && number & IS_PARENT == 0 => journal.pop(),
+            _ => {
+                journal.push(Entry::Died(id));
+                None
+            }
+        };
+        let is_full = journal.len() >= FULL;
+        drop(journal);
+        drop(erased);
+        if is_full {
+            self.carry_over();
+        }
+    }
+
+    /// The thread's number, counted from 0.
+    ///
+    /// # Safety
+    /// The caller keeps the frame, which is of this machine.
+    pub(crate) unsafe fn id(&self, frame: NonNull<Header>) -> Option<u64> {
+        // SAFETY: the caller's contract.
+        let id = unsafe { header::number(frame) }.load(Ordering::Relaxed) & !IS_PARENT;
+        (id >= self.first.load(Ordering::Relaxed)).then(|| self.since_first(id))
+    }
+
+    /// As numbers are shown.
+    pub(super) fn since_first(&self, id: u64) -> u64 {
+        id.wrapping_sub(self.first.load(Ordering::Relaxed))
+    }
+
+    /// The number that is shown as `id`.
+    pub(super) fn number_of(&self, id: u64) -> u64 {
+        id.wrapping_add(self.first.load(Ordering::Relaxed))
+    }
+
+    /// Looks at the tree as it is now. Meanwhile no thread is born or dies: the
+    /// frames that nodes name are alive. `f` is not to do either.
+    pub(super) fn read<R>(&self, f: impl FnOnce(&Tree) -> R) -> R {
+        let mut books = self.books.lock();
+        let journals = self.take(&mut books.entries);
+        books.carry_over();
+        let result = f(&books.tree);
+        drop(journals);
+        result
+    }
+
+    fn carry_over(&self) {
+        let mut books = self.books.lock();
+        drop(self.take(&mut books.entries));
+        books.carry_over();
+    }
+
+    /// Empties the journals, all at one moment; they stay closed until what is
+    /// returned is dropped.
+    fn take(&self, entries: &mut Vec<Entry>) -> Vec<Guard<'_, Vec<Entry>>> {
+        let mut journals: Vec<_> = self.journals.iter().map(|journal| journal.0.lock()).collect();
+        journals.iter_mut().for_each(|journal| entries.append(journal));
+        journals
+    }
+
+    /// The caller's virtual processor, if it is of this machine.
+    fn here(&self) -> Option<&'static Vp> {
+        Vp::current().filter(|vp| vp.machine().genealogy().is_some_and(|own| ptr::eq(own, self)))
+    }
+
+    fn journal(&self, here: Option<&Vp>) -> &Lock<Vec<Entry>> {
+        let outside = self.journals.len() - 1;
+        &self.journals[here.map_or(outside, |vp| vp.index)].0
+    }
+
+    /// What is known of those that have not died, in the order of their births.
+    pub(crate) fn living(&self) -> Vec<Living> {
+        let living = |node: &Node| {
+            let parent = node.parent.as_ref().map(|parent| self.since_first(parent.id));
+            let (site, name) = (node.site, node.name.clone());
+            node.frame.map(|frame| Living { id: self.since_first(node.id), parent, frame, site, name })
+        };
+        self.read(|tree| tree.by_age().into_iter().filter_map(living).collect())
+    }
+}
+
+/// A thread that had not died, when that was asked.
+#[derive(Debug)]
+pub(crate) struct Living {
+    pub(crate) id: u64,
+    pub(crate) parent: Option<u64>,
+    pub(crate) frame: NonNull<Header>,
+    pub(crate) site: Site,
+    pub(crate) name: Option<Arc<str>>,
+}

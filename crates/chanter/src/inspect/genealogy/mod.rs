@@ -1,0 +1,313 @@
+//! Genealogy: who a thread is, who spawned it and where, and whom it spawned.
+//!
+//! A machine keeps it if it is asked to ([`Builder::genealogy`](crate::Builder::genealogy)):
+//! `journal.rs` writes births and deaths down, `tree.rs` is what can be asked, and
+//! `kin.rs` the answers. Names are the threads' own, and cost those that have none
+//! nothing.
+//!
+//! STING, section 3: a thread has "genealogy information indicating T's parent,
+//! children and sibling threads ... used for debugging and analysis".
+
+mod journal;
+mod kin;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod tree;
+
+use std::any::Any;
+use std::fmt::Write;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::frame::error::About;
+use crate::frame::{Header, JoinError, Kind, Progress, Site};
+use crate::machine::Machine;
+use crate::sched::{Shared, Vp};
+use crate::sync::atomic::Ordering;
+use crate::thread::Thread;
+pub(crate) use journal::{Genealogy, Living};
+pub use kin::{Kin, Threads};
+use tree::{Node, Tree};
+
+/// So many ancestors are named when a panic is reported.
+const NAMED: usize = 8;
+
+/// Who runs here: `None` outside of a machine's threads. Without a genealogy it has
+/// no number and no site, but its name, and the path of the function in which its body was written.
+///
+/// It works in a panic hook: there it is the thread that panics. So a program's own hook can say which of
+/// its threads it was; std's message names the OS thread. (Set such a hook before the first machine is built: the
+/// library puts one of its own behind it, which tells [`JoinError`](crate::JoinError) where a panic happened, and
+/// prints the thread's name if it has one.)
+///
+/// ```standalone_crate
+/// # use chanter::prelude::*;
+/// std::panic::set_hook(Box::new(|info| {
+///     let thread = current_thread();
+///     let name = thread.as_ref().and_then(|thread| thread.name()).unwrap_or("nobody's");
+///     eprintln!("{name} panic: {info}");
+/// }));
+/// # chanter::block_on(async {
+/// assert!(spawn_named("parser", async { panic!("no more input") }).await.is_err());
+/// # });
+/// ```
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let thread = spawn_named("parser", async { current_thread().unwrap() });
+/// assert_eq!(thread.join().await.unwrap().name(), Some("parser"));
+/// # });
+/// ```
+pub fn current_thread() -> Option<Kin> {
+    let frame = NonNull::new(Vp::current()?.running.get())?;
+    // SAFETY: it is being polled, here.
+    Some(unsafe { kin_of(frame) })
+}
+
+impl<T> Thread<T> {
+    /// What is known of it, as a value: number, name, site, and what has become of it.
+    pub fn kin(&self) -> Kin {
+        // SAFETY: the handle keeps the frame.
+        unsafe { kin_of(self.frame()) }
+    }
+
+    /// Its number: threads of a machine are counted from 0 in the order of their
+    /// births. `None`: the machine [keeps no genealogy](crate::Builder::genealogy).
+    pub fn id(&self) -> Option<u64> {
+        // SAFETY: the handle keeps the frame.
+        unsafe { genealogy_of(self.frame())?.id(self.frame()) }
+    }
+
+    /// Its name, if it was given one; see [`ThreadBuilder`](crate::ThreadBuilder).
+    pub fn name(&self) -> Option<&str> {
+        // SAFETY: the handle keeps the frame, and the frame its name.
+        unsafe { name_of(self.frame()) }.map(|name| &**name)
+    }
+
+    /// Where it was spawned, if its machine keeps genealogy.
+    pub fn site(&self) -> Option<Site> {
+        self.look(|_, _, node| node.site)
+    }
+
+    /// Who spawned it, and whether that still lives. `None`: nobody, if it was
+    /// spawned from outside of the machine's threads, or its machine keeps no genealogy.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let machine = Machine::builder().vps(1).genealogy(true).build()?;
+    /// machine.block_on(async {
+    ///     let child = spawn_named("parent", async { spawn(async {}) }).await.unwrap();
+    ///     let parent = child.parent().unwrap();
+    ///     assert_eq!(parent.name(), Some("parent"));
+    ///     assert!(!parent.is_alive());
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn parent(&self) -> Option<Kin> {
+        self.look(parent_of).flatten()
+    }
+
+    /// The threads that it has spawned and that live, oldest first.
+    pub fn children(&self) -> Vec<Kin> {
+        self.look(|genealogy, tree, node| living(genealogy, tree.children_of(Some(node.id))))
+            .unwrap_or_default()
+    }
+
+    /// Its parent's other children that live, oldest first: also if the parent does
+    /// not. Those that were spawned from outside have each other.
+    pub fn siblings(&self) -> Vec<Kin> {
+        self.look(|genealogy, tree, node| living(genealogy, tree.siblings_of(node))).unwrap_or_default()
+    }
+
+    /// Its parent, and of the ancestors before that all that live, and the dead ones
+    /// that two or more living threads descend from on ways of their own. Nearest
+    /// first; [`Kin::generation`] shows gaps.
+    pub fn ancestors(&self) -> Vec<Kin> {
+        self.look(|genealogy, tree, node| ancestors(genealogy, tree, node).collect()).unwrap_or_default()
+    }
+
+    fn look<R>(&self, f: impl FnOnce(&Genealogy, &Tree, &Node) -> R) -> Option<R> {
+        // SAFETY: the handle keeps the frame.
+        unsafe { look(self.frame(), f) }
+    }
+}
+
+impl Machine {
+    /// The threads that live, as a tree; it prints. The dead ones that two or more
+    /// of them descend from are there too, and marked as ended. `None`: the machine
+    /// [keeps no genealogy](crate::Builder::genealogy).
+    ///
+    /// Takes time in proportion to their number, and nobody spawns meanwhile.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let machine = Machine::builder().vps(1).genealogy(true).build()?;
+    /// machine.block_on(async {
+    ///     spawn_named("clock", async { never::<()>().await });
+    ///     spawn_named("server", async { spawn(async { never::<()>().await }).await });
+    ///     yield_now().await;
+    /// });
+    /// let threads = machine.threads().unwrap();
+    /// println!("{threads}");
+    /// // The main thread has ended.
+    /// assert_eq!(threads.living(), 3);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn threads(&self) -> Option<Threads> {
+        self.shared().threads()
+    }
+}
+
+impl Shared {
+    pub(crate) fn threads(&self) -> Option<Threads> {
+        self.genealogy().map(Threads::of)
+    }
+}
+
+/// # Safety
+/// The caller keeps the frame, and so its machine.
+unsafe fn genealogy_of<'a>(frame: NonNull<Header>) -> Option<&'a Genealogy> {
+    // SAFETY: the caller's contract.
+    unsafe { (*frame.as_ref().vp.load(Ordering::Relaxed)).machine().genealogy() }
+}
+
+/// # Safety
+/// As for [`genealogy_of`].
+#[cfg(feature = "tracing")]
+pub(crate) unsafe fn id_of(frame: NonNull<Header>) -> Option<u64> {
+    // SAFETY: the caller's contract.
+    unsafe { genealogy_of(frame)?.id(frame) }
+}
+
+/// # Safety
+/// The caller keeps the frame.
+pub(crate) unsafe fn name_of<'a>(frame: NonNull<Header>) -> Option<&'a Arc<str>> {
+    // SAFETY: the caller's contract.
+    unsafe { (frame.as_ref().vtable.get().name)(frame).map(|name| name.as_ref()) }
+}
+
+/// # Safety
+/// As for [`genealogy_of`].
+unsafe fn look<R>(frame: NonNull<Header>, f: impl FnOnce(&Genealogy, &Tree, &Node) -> R) -> Option<R> {
+    // SAFETY: the caller's contract.
+    let (genealogy, id) = unsafe {
+        let genealogy = genealogy_of(frame)?;
+        (genealogy, genealogy.number_of(genealogy.id(frame)?))
+    };
+    genealogy.read(|tree| tree.get(id).map(|node| f(genealogy, tree, node)))
+}
+
+/// # Safety
+/// As for [`genealogy_of`].
+unsafe fn kin_of(frame: NonNull<Header>) -> Kin {
+    // SAFETY: the caller's contract.
+    let mut kin = unsafe {
+        look(frame, |genealogy, _, node| Kin::of_node(genealogy, node)).unwrap_or_else(|| Kin {
+            id: None,
+            name: name_of(frame).cloned(),
+            site: None,
+            generation: None,
+            progress: frame.as_ref().state.progress(),
+            is_parasite: frame.as_ref().kind.get() == Kind::Parasite,
+            body: None,
+        })
+    };
+    // SAFETY: the caller's contract.
+    kin.body = unsafe { body_of(frame) };
+    kin
+}
+
+fn living(genealogy: &Genealogy, nodes: Vec<&Node>) -> Vec<Kin> {
+    nodes.into_iter().map(|node| Kin::of_node(genealogy, node)).filter(Kin::is_alive).collect()
+}
+
+fn parent_of(genealogy: &Genealogy, tree: &Tree, node: &Node) -> Option<Kin> {
+    let parent = node.parent.as_ref()?;
+    Some(match tree.get(parent.id) {
+        Some(node) => Kin::of_node(genealogy, node),
+        None => Kin::of_late(genealogy, parent, node.generation.saturating_sub(1)),
+    })
+}
+
+fn ancestors<'a>(
+    genealogy: &'a Genealogy,
+    tree: &'a Tree,
+    node: &'a Node,
+) -> impl Iterator<Item = Kin> + use<'a> {
+    // What is known by heart of a parent that has no node.
+    let known = |node: &'a Node| {
+        let late = node.parent.as_ref().filter(|parent| tree.get(parent.id).is_none());
+        late.map(|parent| Kin::of_late(genealogy, parent, node.generation.saturating_sub(1)))
+    };
+    let above = std::iter::successors(tree.above(node), |node| tree.above(node));
+    let kept = above.flat_map(move |node| [Some(Kin::of_node(genealogy, node)), known(node)]).flatten();
+    known(node).into_iter().chain(kept)
+}
+
+/// What a thread's error says of it.
+///
+/// # Safety
+/// The caller keeps the frame.
+#[cold]
+pub(crate) unsafe fn about(frame: NonNull<Header>) -> About {
+    // SAFETY: the caller's contract.
+    let kin = unsafe { kin_of(frame) };
+    About { name: kin.name, site: kin.site, body: kin.body }
+}
+
+/// The error of the thread that is polled here, whose body has its panics caught before it gets to its frame.
+#[cold]
+pub(crate) fn here_panicked(payload: Box<dyn Any + Send>) -> JoinError {
+    let frame = Vp::current().and_then(|vp| NonNull::new(vp.running.get()));
+    // SAFETY: it is being polled.
+    JoinError::panicked_in(payload, frame.map_or_else(About::default, |frame| unsafe { about(frame) }))
+}
+
+/// Where the body of the thread in `frame` was written, as far as its type tells.
+///
+/// # Safety
+/// The caller keeps the frame.
+pub(crate) unsafe fn body_of(frame: NonNull<Header>) -> Option<&'static str> {
+    // SAFETY: the caller's contract.
+    path_of(unsafe { (frame.as_ref().vtable.get().body)() })
+}
+
+/// The path of the function in which a body of this type was written.
+pub(crate) fn path_of(name: &'static str) -> Option<&'static str> {
+    let name = name.trim_end_matches("::{{closure}}");
+    // Of one that was wrapped the type is that of the wrapping.
+    (!name.is_empty() && !name.contains('<')).then_some(name)
+}
+
+/// `whose`, and what is known of the thread in `frame`: for reports of panics.
+///
+/// # Safety
+/// As for [`genealogy_of`].
+#[cold]
+pub(crate) unsafe fn describe(whose: &str, frame: NonNull<Header>) -> String {
+    // SAFETY: the caller's contract.
+    let (kin, ancestry) = unsafe {
+        let ancestry = look(frame, |genealogy, tree, node| {
+            ancestors(genealogy, tree, node).take(NAMED).collect::<Vec<_>>()
+        });
+        (kin_of(frame), ancestry.unwrap_or_default())
+    };
+    let mut text = whose.to_owned();
+    // Writing to a string does not fail.
+    let _ = match (kin.id, &kin.name, kin.site) {
+        (Some(id), Some(name), Some(site)) => write!(text, " ({id} '{name}', spawned at {site}"),
+        (Some(id), None, Some(site)) => write!(text, " ({id}, spawned at {site}"),
+        (_, Some(name), _) => write!(text, " ('{name}'"),
+        _ => match kin.body {
+            Some(body) => write!(text, " (of {body}"),
+            None => return text,
+        },
+    };
+    for ancestor in ancestry {
+        text.push_str(", by ");
+        let _ = ancestor.call(&mut text);
+    }
+    text.push(')');
+    text
+}

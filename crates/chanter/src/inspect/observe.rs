@@ -1,0 +1,230 @@
+//! What can be said of a machine's threads: a snapshot of what those that block
+//! wait on.
+//!
+//! An *observed* machine keeps the genealogy of its threads, and no other books: a
+//! snapshot claims each idle thread, as a wake-up would, and polls it with no budget
+//! and with `Vp::asking` set. A synchronization that still waits answers with
+//! what it waits on; one that would begin answers that the thread went on.
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use super::deadlock::{ThreadReport, ThreadState};
+use super::genealogy::Genealogy;
+use crate::frame::report::{Holder, LockProbe, Place, Probe, Resource, Waiting, Waits};
+use crate::frame::{self, Header, Kind, Site};
+use crate::policy::Ready;
+use crate::sched::{Shared, Vp};
+use crate::sync::atomic::Ordering;
+
+impl Shared {
+    /// Who begot whom, if the machine writes that down: *observed* ones do.
+    #[inline(always)]
+    pub(crate) fn genealogy(&self) -> Option<&Genealogy> {
+        self.genealogy.as_deref()
+    }
+
+    /// A thread has been made, and has not run.
+    #[inline(always)]
+    pub(crate) fn born(&self, frame: NonNull<Header>, site: Site) {
+        self.note_birth(frame, site);
+        // SAFETY: the caller has made it.
+        unsafe { frame::span::open(frame, site) };
+    }
+
+    /// As [`born`](Self::born), of a thread whose frame does not know its type yet.
+    #[inline(always)]
+    pub(crate) fn note_birth(&self, frame: NonNull<Header>, site: Site) {
+        if let Some(genealogy) = &self.genealogy {
+            self.write_birth(genealogy, frame, site);
+        }
+    }
+
+    #[cold]
+    fn write_birth(&self, genealogy: &Genealogy, frame: NonNull<Header>, site: Site) {
+        let id = genealogy.born(frame, site);
+        // SAFETY: nobody else knows the new thread.
+        let header = unsafe { frame.as_ref() };
+        let vtable = header.vtable.get();
+        // A parasite that begins in place has no table of its own yet, and one
+        // that is promoted is no host to `Stats`: nobody can join it.
+        // SAFETY: as above; where the kind says so, the table is the body's.
+        let is_host = header.kind.get() != Kind::Parasite && unsafe { (vtable.joiners)(frame) }.is_some();
+        if is_host {
+            self.host_bytes.add_many_shared((vtable.size - size_of::<Header>()) as u64);
+        }
+        let vp = &self.vps[0];
+        if let Some(simulated) = &vp.simulated {
+            header.tag.set(id);
+            // SAFETY: the new thread is nobody else's.
+            let name = unsafe { (vtable.name)(frame).map(|name| Arc::clone(name.as_ref())) };
+            simulated.note_birth(vp, id, site, name);
+        }
+    }
+
+    /// The number of a thread that somebody waits for, by its frame's address.
+    pub(super) fn id_of(&self, frame: usize) -> Option<u64> {
+        let (genealogy, frame) = (self.genealogy()?, NonNull::new(frame as *mut Header)?);
+        // A thread of another machine has none here.
+        // SAFETY: who waits keeps the frame.
+        let is_ours = unsafe { ptr::eq((*frame.as_ref().vp.load(Ordering::Relaxed)).machine(), self) };
+        // SAFETY: as above.
+        is_ours.then(|| unsafe { genealogy.id(frame) }).flatten()
+    }
+}
+
+/// What threads that block wait on, each once.
+#[derive(Default)]
+pub(super) struct Probes {
+    pub(super) channels: Vec<Probe>,
+    pub(super) locks: Vec<LockProbe>,
+}
+
+/// What a snapshot found.
+#[derive(Default)]
+pub(crate) struct Snapshot {
+    pub(crate) threads: Vec<ThreadReport>,
+    /// The frames of those that block, in the same order as their ids.
+    pub(crate) blocked: Vec<(u64, NonNull<Header>)>,
+    /// What they wait on.
+    pub(super) probes: Probes,
+    /// What threads have said to [hold](super::deadlock::holding).
+    pub(crate) holders: Vec<Holder>,
+}
+
+impl Vp {
+    /// The time, by the clock of the machine.
+    #[inline]
+    pub(crate) fn now(&self) -> std::time::Instant {
+        match &self.simulated {
+            None => std::time::Instant::now(),
+            Some(simulated) => simulated.now(),
+        }
+    }
+
+    /// Whether a snapshot is being taken.
+    pub(crate) fn is_asking(&self) -> bool {
+        !self.asking.get().is_null()
+    }
+
+    /// Whom the next answers go to; returns whom they went to before.
+    pub(super) fn replace_asking(&self, waits: *mut Waits) -> *mut Waits {
+        self.asking.replace(waits)
+    }
+
+    /// Called by what may be polled for a snapshot. True: it is, and the thread
+    /// goes on.
+    pub(crate) fn answer(&self, answer: impl FnOnce(&mut Waits)) -> bool {
+        // SAFETY: set by `ask` on this OS thread, for the time of a poll; the
+        // borrow ends with the call, which runs no other answer.
+        let Some(waits) = (unsafe { self.asking.get().as_mut() }) else { return false };
+        answer(waits);
+        waits.went_on
+    }
+
+    /// Asks every thread of this virtual processor's machine that blocks what
+    /// it waits on; those that are bound to another one are left out. `all`:
+    /// names the others too, as ready, and those that have ended.
+    ///
+    /// The caller drives this one, and no thread is being polled for a
+    /// snapshot.
+    pub(crate) fn snapshot(&self, all: bool) -> Snapshot {
+        let machine = self.machine();
+        let mut snapshot = Snapshot::default();
+        let living = machine.genealogy().map(Genealogy::living).unwrap_or_default();
+        for living in &living {
+            let frame = living.frame;
+            // SAFETY: frames' memory stays while the machine lives.
+            let header = unsafe { frame.as_ref() };
+            let report = |is_parasite, place: Option<Place>, state| ThreadReport {
+                id: living.id,
+                parent: living.parent,
+                name: living.name.clone(),
+                site: Some(living.site),
+                place,
+                is_parasite,
+                state,
+            };
+            // Before the claim, so that those elsewhere are left in peace; after
+            // it, because until then the frame might become another's.
+            // A delayed thread waits for nothing.
+            let thread = if header.state.is_fresh() || self.is_bound_elsewhere(header) {
+                None
+            } else {
+                // SAFETY: as above.
+                unsafe { frame::claim(frame, false) }
+            };
+            let Some(thread) = thread else {
+                if all {
+                    let is_parasite = header.kind.get() == Kind::Parasite;
+                    snapshot.threads.push(report(is_parasite, None, ThreadState::Ready));
+                }
+                continue;
+            };
+            if self.is_bound_elsewhere(header) {
+                Self::send_home(thread);
+                continue;
+            }
+            let is_parasite = thread.is_parasite();
+            let waits = self.ask(thread);
+            let thread = living.id;
+            snapshot.holders.extend(waits.held.iter().flat_map(|(_, held)| held).map(|held| {
+                let resource = Resource::end(held.channel, held.sends);
+                Holder { resource, thread }
+            }));
+            let place = waits.place;
+            let state = self.state_of(waits, &mut snapshot.probes);
+            snapshot.blocked.push((thread, frame));
+            snapshot.threads.push(report(is_parasite, place, state));
+        }
+        snapshot.threads.sort_by_key(|report| report.id);
+        snapshot
+    }
+
+    /// Whether a thread may run on another virtual processor only.
+    pub(super) fn is_bound_elsewhere(&self, header: &Header) -> bool {
+        matches!(header.kind.get(), Kind::Pinned | Kind::Local)
+            && !ptr::eq(header.vp.load(Ordering::Relaxed), self)
+    }
+
+    /// Polls a thread to learn what it waits on.
+    pub(super) fn ask(&self, thread: Ready) -> Waits {
+        let mut waits = Waits::default();
+        let budget = self.budget.replace(0);
+        let outer = self.asking.replace(&raw mut waits);
+        let frame = thread.header() as *const Header;
+        // SAFETY: the caller drives us. The thread is its own until it is woken.
+        unsafe { frame::run(self, thread) };
+        self.asking.set(outer);
+        self.budget.set(budget);
+        // SAFETY: as in `snapshot`. Complete, or queued again: it went on.
+        let header = unsafe { &*frame };
+        waits.went_on |= !header.state.is_idle() && !header.state.rests(&header.rest, &self.home);
+        waits
+    }
+
+    pub(super) fn state_of(&self, mut waits: Waits, probes: &mut Probes) -> ThreadState {
+        if waits.went_on {
+            return ThreadState::Missed;
+        }
+        self.name_joined(&mut waits);
+        for probe in waits.channels {
+            if !probes.channels.iter().any(|known| known.channel == probe.channel) {
+                probes.channels.push(probe);
+            }
+        }
+        for probe in waits.locks {
+            if !probes.locks.iter().any(|known| known.lock == probe.lock) {
+                probes.locks.push(probe);
+            }
+        }
+        ThreadState::Blocked(waits.list)
+    }
+
+    /// Says which threads are joined.
+    pub(super) fn name_joined(&self, waits: &mut Waits) {
+        for (place, frame) in std::mem::take(&mut waits.joins) {
+            waits.list[place] = Waiting::Join { thread: self.machine().id_of(frame) };
+        }
+    }
+}

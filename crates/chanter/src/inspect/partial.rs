@@ -1,0 +1,148 @@
+//! Threads that can never run again while others do: what `inspect/deadlock/groups.rs`
+//! needs to know, all of it true at one moment.
+//!
+//! Every thread that blocks is claimed and asked, and its token is kept until
+//! the end: from its answer on it does not run. When all have been asked, each
+//! channel is looked at under its lock. If the offers of those who were asked
+//! still wait there, and all shares are theirs, then nobody could have touched
+//! the channel since that look, and nobody ever will: who has no share cannot
+//! send, receive, close, or make a handle. So what was seen of such channels
+//! one after the other is true of all of them when the last has been seen.
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+
+use super::deadlock::groups::{Channel, Member, stuck};
+use super::deadlock::{Deadlock, ThreadReport, ThreadState};
+use super::genealogy::Living;
+use crate::event::Offer;
+use crate::frame;
+use crate::frame::report::{Held, Look, Waiting, Waits};
+use crate::policy::Ready;
+use crate::sched::Vp;
+
+/// Gives the threads back, whatever happens.
+struct Asked<'a> {
+    vp: &'a Vp,
+    tokens: Vec<Ready>,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        for token in self.tokens.drain(..) {
+            // SAFETY: the driver asks, and the tokens come from `ask`.
+            unsafe { frame::let_go(self.vp, token) };
+        }
+    }
+}
+
+impl Vp {
+    /// See [`partial`](super::deadlock::partial). The caller drives this one.
+    #[cold]
+    pub(crate) fn stuck_groups(&self) -> Vec<Deadlock> {
+        let machine = self.machine();
+        let genealogy = machine.genealogy().expect("the machine was built with `Builder::report_deadlocks`");
+        assert!(!self.is_asking(), "asked by a thread that is being asked");
+        let mut asked = Asked { vp: self, tokens: Vec::new() };
+        let mut answers = Vec::new();
+        for living in genealogy.living() {
+            let frame = living.frame;
+            // SAFETY: frames' memory stays while the machine lives.
+            if unsafe { frame.as_ref() }.state.is_fresh() {
+                // A delayed thread waits for nothing, and is not to run.
+                continue;
+            }
+            // SAFETY: as above.
+            let Some(token) = (unsafe { frame::claim(frame, false) }) else { continue };
+            if self.is_bound_elsewhere(token.header()) {
+                Self::send_home(token);
+                continue;
+            }
+            let mut waits = Waits::default();
+            let budget = self.budget.replace(0);
+            let outer = self.replace_asking(&mut waits);
+            // SAFETY: the caller drives us.
+            let still = unsafe { frame::ask(self, token) };
+            self.replace_asking(outer);
+            self.budget.set(budget);
+            if let Some(token) = still {
+                asked.tokens.push(token);
+                answers.push((living, waits));
+            }
+        }
+        // Who was woken after its answer, by one who was asked later, say. (If its
+        // waker is late, its offer does not wait any more.)
+        // SAFETY: we hold their tokens.
+        answers.retain(|(living, _)| !unsafe { living.frame.as_ref() }.state.is_notified());
+        let channels = look_at_channels(&answers);
+        let members = answers.into_iter().filter_map(|(living, waits)| self.member(living, waits)).collect();
+        let groups = stuck(members, &channels);
+        drop(asked);
+        groups
+    }
+
+    /// `None`: it may be woken by something that is not known here.
+    fn member(&self, living: Living, mut waits: Waits) -> Option<Member> {
+        let frame = living.frame;
+        let is_known = |wait: &Waiting| {
+            matches!(
+                wait,
+                Waiting::Send { .. } | Waiting::Receive { .. } | Waiting::Join { .. } | Waiting::Never
+            )
+        };
+        // SAFETY: its token is held.
+        let header = unsafe { frame.as_ref() };
+        let is_blind = waits.went_on
+            || waits.strangers
+            || waits.list.is_empty()
+            || !waits.list.iter().all(is_known)
+            // A stream watches, and leaves no offer.
+            || waits.offers.len() != waits.channels.len();
+        if is_blind {
+            return None;
+        }
+        // What lies in the frame is reached by its thread alone.
+        let inside = frame.as_ptr() as usize..frame.as_ptr() as usize + header.vtable.get().size;
+        let held: Vec<Held> =
+            waits.held.into_iter().filter(|(at, _)| inside.contains(at)).flat_map(|(_, held)| held).collect();
+        for (place, frame) in &waits.joins {
+            waits.list[*place] = Waiting::Join { thread: self.machine().id_of(*frame) };
+        }
+        Some(Member {
+            frame: frame.as_ptr() as usize,
+            report: ThreadReport {
+                id: living.id,
+                parent: living.parent,
+                site: Some(living.site),
+                name: living.name,
+                place: waits.place,
+                is_parasite: header.kind.get() == frame::Kind::Parasite,
+                state: ThreadState::Blocked(waits.list),
+            },
+            joins: waits.joins.into_iter().map(|(_, frame)| frame).collect(),
+            waiters: waits.offers,
+            held,
+        })
+    }
+}
+
+/// The channels at which all who were asked still wait.
+fn look_at_channels(answers: &[(Living, Waits)]) -> Vec<Channel> {
+    let mut offers = HashMap::<usize, (Option<Look>, Vec<NonNull<Offer>>)>::new();
+    for (_, waits) in answers {
+        for waiter in &waits.offers {
+            offers.entry(waiter.channel).or_default().1.push(waiter.offer);
+        }
+        for probe in &waits.channels {
+            offers.entry(probe.channel.as_ptr() as usize).or_default().0 = Some(probe.census);
+        }
+    }
+    let look = |(address, (look, offers)): (usize, (Option<Look>, Vec<_>))| {
+        let channel = NonNull::new(address as *mut ())?;
+        // SAFETY: those who wait there have a share of it, and we have their
+        // tokens: neither they nor their offers go away.
+        let sides = unsafe { look?(channel, &offers) }?;
+        Some(Channel { address, sides })
+    };
+    offers.into_iter().filter_map(look).collect()
+}

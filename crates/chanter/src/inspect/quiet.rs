@@ -1,0 +1,154 @@
+//! Deadlock reports of a machine that is not simulated.
+//!
+//! A machine that was asked to report them is *quiet* when all its drivers
+//! sleep, its queues are empty, and no timer and no I/O could wake it. (The alarm
+//! of a lock that only looks whether waiters are alive is no such timer. Before a
+//! report it rings once, and the machine is looked at again.) Then
+//! only another OS thread could: one that holds a handle, or a waker, and
+//! there is no telling which do. So a deadlock is reported only if there is no
+//! other OS thread in the process: each one that the OS lists drives a quiet
+//! machine, or is the idle keeper of the time, or a watchdog's, or, in a test that says so, the
+//! harness's own, which only waits. With one OS thread more, or on a system
+//! that does not list them, nothing is ever reported.
+//!
+//! Quiet machines count each other as quiet: if all the OS threads of a process
+//! sleep in them, no one is left to wake any.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use super::deadlock::{Deadlock, ThreadState};
+use crate::event::Wakes;
+use crate::frame::contain;
+use crate::machine::os_threads::os_threads;
+use crate::sched::{Shared, Vp};
+use crate::sync::atomic::Ordering;
+
+/// How long a quiet machine waits before it looks, and between looks.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// A machine that was quiet at its last look.
+struct Quiet {
+    machine: Weak<Shared>,
+    /// The alarms that help nobody have rung since it became quiet.
+    has_rung: bool,
+}
+
+static QUIET: Mutex<Vec<Quiet>> = Mutex::new(Vec::new());
+
+fn quiet_machines() -> MutexGuard<'static, Vec<Quiet>> {
+    QUIET.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Whether nothing on the machine can run, or become ready by itself.
+    /// `risen`: how many of its drivers are awake to ask.
+    fn is_quiet(&self, risen: usize) -> bool {
+        let idle = |vp: &Vp| {
+            vp.inbox.is_empty() && vp.gives() == 0 && !vp.timers.may_help() && !vp.reactor.has_sources()
+        };
+        // ORDER: SeqCst, as where sleepers count themselves.
+        self.pump.get().is_none()
+            && self.awake.load(Ordering::SeqCst) == risen as isize
+            && self.vps.iter().all(|vp| idle(vp))
+    }
+
+    /// Rings the alarms of a quiet machine, which help nobody: whoever waits for a lock shows that it is alive. False: there
+    /// are none.
+    fn ring_alarms(&self) -> bool {
+        let mut any = false;
+        let mut wakes = Wakes::new();
+        for vp in &self.vps {
+            if let Some(due) = vp.timers.last_due() {
+                any = true;
+                vp.timers.fire(due, &mut wakes);
+            }
+        }
+        contain(|| wakes.queue());
+        any
+    }
+
+    /// The OS threads that drive it, and those that wait for blocking calls.
+    fn drivers(&self) -> usize {
+        1 + self.workers.count() + self.pool.idle()
+    }
+}
+
+impl Vp {
+    /// How long the driver may sleep before it looks for a deadlock.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.looks_for_deadlocks().then_some(PATIENCE)
+    }
+
+    /// The driver of a machine's main thread does, when it is not nested.
+    fn looks_for_deadlocks(&self) -> bool {
+        let machine = self.machine();
+        machine.reports_deadlocks && self.index == 0 && self.running.get().is_null() && machine.has_main()
+    }
+
+    /// The driver has slept and risen. If the machine has been quiet since its
+    /// last look, and no one is left to wake it, leaves a report with it.
+    #[cold]
+    pub(crate) fn look_for_deadlock(&self) {
+        if !self.looks_for_deadlocks() {
+            return;
+        }
+        let machine = self.machine();
+        let is_quiet = machine.is_quiet(1) && !self.has_soon();
+        let before = {
+            let mut quiet = quiet_machines();
+            quiet.retain(|other| other.machine.strong_count() > 0);
+            let place = quiet.iter().position(|other| Weak::ptr_eq(&other.machine, &machine.this));
+            let before = place.map(|place| quiet.swap_remove(place));
+            if is_quiet {
+                let has_rung = before.as_ref().is_some_and(|before| before.has_rung);
+                quiet.push(Quiet { machine: machine.this.clone(), has_rung });
+            }
+            before.filter(|_| is_quiet)
+        };
+        let Some(before) = before else { return };
+        if !is_alone(machine) {
+            return;
+        }
+        if !before.has_rung {
+            let is_this = |other: &&mut Quiet| Weak::ptr_eq(&other.machine, &machine.this);
+            quiet_machines().iter_mut().find(is_this).expect("it is quiet").has_rung = true;
+            if machine.ring_alarms() {
+                return;
+            }
+        }
+        let snapshot = self.snapshot(false);
+        let threads = snapshot.threads;
+        let went_on = threads.iter().any(|thread| thread.state == ThreadState::Missed);
+        // To poll a thread may have woken others: they run now. And the last
+        // word is that of the OS.
+        if went_on || self.dispatch() || !machine.is_quiet(1) || !is_alone(machine) {
+            return;
+        }
+        machine.leave_deadlock(Deadlock::new(threads, &snapshot.holders));
+    }
+}
+
+/// The driver is about to leave, still awake: it is nobody's sleeper any more.
+pub(crate) fn forget(machine: &Shared) {
+    if machine.reports_deadlocks {
+        quiet_machines().retain(|other| !Weak::ptr_eq(&other.machine, &machine.this));
+    }
+}
+
+/// Whether every OS thread of the process is accounted for.
+fn is_alone(machine: &Shared) -> bool {
+    let Some(threads) = os_threads(machine.is_in_test) else { return false };
+    // Policies are asked below, and machines may go: not under the lock.
+    let others: Vec<_> = quiet_machines().iter().filter_map(|other| other.machine.upgrade()).collect();
+    let known: usize = others
+        .iter()
+        .filter(|other| std::ptr::eq(&***other, machine) || other.is_quiet(0))
+        .map(|other| other.drivers())
+        .sum();
+    threads
+        <= known
+            + crate::time::idle_keepers()
+            + super::deadlock::watchdog::watchers()
+            + super::dump::listeners()
+}

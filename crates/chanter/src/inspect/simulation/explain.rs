@@ -1,0 +1,94 @@
+//! Who could have helped, when nothing can run any more.
+//!
+//! Nobody writes down who holds what. So the threads that block are ended, one by one,
+//! and what is let go then was theirs.
+
+use super::Simulated;
+use crate::frame;
+use crate::frame::report::{Gauge, Holder, Probe, Resource};
+use crate::inspect::deadlock::Deadlock;
+use crate::inspect::observe::Probes;
+use crate::sched::Vp;
+
+impl Vp {
+    /// Who waits on what; with `holders`, ends the threads one by one to see
+    /// what each of them holds.
+    pub(super) fn explain(&self, simulated: &Simulated, holders: bool) -> Deadlock {
+        let snapshot = self.snapshot(false);
+        if !holders {
+            return simulated.report(snapshot.threads, &snapshot.holders);
+        }
+        // What destructors begin does not matter any more.
+        simulated.ended.set(true);
+        let watched = Watched::new(snapshot.probes);
+        // All are taken before the first ends: what it lets go would wake others.
+        // SAFETY: frames' memory stays while the machine lives.
+        let claim = |(thread, frame)| unsafe { frame::claim(frame, true) }.map(|token| (thread, token));
+        let tokens: Vec<_> = snapshot.blocked.into_iter().filter_map(claim).collect();
+        let mut found = Vec::new();
+        // The youngest first: who lends to others, in a scope, waits for their end.
+        for (thread, token) in tokens.into_iter().rev() {
+            let before = watched.levels();
+            frame::cancel(token);
+            found.extend(watched.freed_since(&before).map(|resource| Holder { resource, thread }));
+        }
+        simulated.report(snapshot.threads, &found)
+    }
+}
+
+/// What threads wait on, kept while they end.
+struct Watched {
+    channels: Vec<Probe>,
+    locks: Vec<(usize, Box<dyn Gauge>)>,
+}
+
+/// How many senders and receivers each channel has, and how many free permits each
+/// lock.
+struct Levels {
+    channels: Vec<[u32; 2]>,
+    locks: Vec<usize>,
+}
+
+impl Watched {
+    fn new(probes: Probes) -> Self {
+        // SAFETY: those who wait there have not gone on: a share each.
+        probes.channels.iter().for_each(|probe| unsafe { (probe.retain)(probe.channel) });
+        let locks = probes.locks.into_iter().map(|probe| (probe.lock, probe.line.gauge())).collect();
+        Self { channels: probes.channels, locks }
+    }
+
+    fn levels(&self) -> Levels {
+        // SAFETY: our shares.
+        let handles = |probe: &Probe| unsafe { (probe.handles)(probe.channel) };
+        Levels {
+            channels: self.channels.iter().map(handles).collect(),
+            locks: self.locks.iter().map(|(_, gauge)| gauge.free()).collect(),
+        }
+    }
+
+    /// What somebody has let go since.
+    fn freed_since(&self, before: &Levels) -> impl Iterator<Item = Resource> {
+        let now = self.levels();
+        let mut freed = Vec::new();
+        for (index, probe) in self.channels.iter().enumerate() {
+            for (side, sends) in [(0, true), (1, false)] {
+                if now.channels[index][side] < before.channels[index][side] {
+                    freed.push(Resource::end(probe.channel.as_ptr() as usize, sends));
+                }
+            }
+        }
+        for (index, (lock, _)) in self.locks.iter().enumerate() {
+            if now.locks[index] > before.locks[index] {
+                freed.push(Resource::Lock(*lock));
+            }
+        }
+        freed.into_iter()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // SAFETY: taken in `new`.
+        self.channels.iter().for_each(|probe| unsafe { (probe.release)(probe.channel) });
+    }
+}

@@ -1,0 +1,533 @@
+//! Simulation: a machine that one OS thread drives, whose policy decides
+//! everything that is left to chance, and whose clock jumps.
+//!
+//! A [`Simulation`] is a policy with a few questions more. It is asked before
+//! each synchronization of a thread whether the thread goes on, and for each
+//! random number. So the budget is always 0 on a simulated machine: every
+//! operation takes the cold path of `budget.rs`, which leads here, and the hot
+//! paths of other machines stay as they are.
+//!
+//! Time stands still while threads are ready, unless the simulation says
+//! otherwise. When none is, the clock jumps to the next timer; when there is none
+//! either, nothing can ever run again: the future that is simulated, and
+//! everything that it started, is a closed world, without I/O and without help
+//! from other OS threads.
+
+mod explain;
+mod note;
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::panic::{Location, resume_unwind};
+use std::ptr;
+use std::sync::{Arc, OnceLock};
+use std::task::Context;
+use std::time::Instant;
+
+pub use note::Note;
+
+use super::deadlock::numbers::Numbers;
+use super::deadlock::{Deadlock, ThreadReport};
+use crate::event::Wakes;
+use crate::frame::report::Holder;
+use crate::frame::{self, Header, Kind, contain};
+use crate::machine::Machine;
+use crate::policy::{Payload, Policy, Ready, Reason, call};
+use crate::sched::Vp;
+use crate::sched::pool::Entered;
+use crate::sched::replace::Cause;
+use crate::sched::worker::{AbortOnUnwind, Driving};
+use crate::sync::random::RandomGuard;
+use crate::thread;
+
+/// A policy that explores: it decides all that could happen one way or
+/// another. One object serves one machine, built with
+/// [`Builder::simulation`](crate::Builder::simulation), in one simulation at a
+/// time. Threads are named by numbers that count up from 0, the main thread;
+/// [`Ready::tag`] tells them.
+///
+/// No lock of the runtime is held during any call. If one panics, the schedule ends:
+/// [`Machine::simulate`] goes on with the panic, when every thread has ended.
+pub trait Simulation: Policy {
+    /// Thread `thread` is about to begin an operation that may block. True: it
+    /// lets others go first; it comes back through
+    /// [`enqueue`](Policy::enqueue), and is asked again when it runs.
+    ///
+    /// `nested`: it is a parasite that another thread has spawned or
+    /// attached, and runs on that thread's stack; it goes on whatever the
+    /// answer is, unless the schedule [is over](Simulation::is_over).
+    fn point(&self, thread: u64, nested: bool) -> bool;
+
+    /// A number below `alternatives`: where a fair choice begins to look.
+    fn choose(&self, alternatives: usize) -> usize;
+
+    /// What [`choose`](Simulation::choose) has chosen last could not be taken: it was
+    /// not ready. The next that was ready has been, counted round; `None`: none was.
+    fn came_to(&self, _alternative: Option<usize>) {}
+
+    /// A timer is set, or none is any more: told before a [`point`](Simulation::point),
+    /// if it has changed since the last one. A schedule begins without any.
+    fn has_timer(&self, _is_set: bool) {}
+
+    /// Whether the clock jumps to the next timer although threads may be ready. Asked
+    /// before each turn while a timer is set. (It jumps in any case when none is.)
+    fn jumps(&self) -> bool {
+        false
+    }
+
+    /// Whether [`note`](Simulation::note) is to be told what happens.
+    fn takes_notes(&self) -> bool {
+        false
+    }
+
+    /// Something has happened.
+    fn note(&self, _note: Note) {}
+
+    /// Whether a parasite starts in its spawner's place; if not, as a host.
+    fn is_in_place(&self) -> bool {
+        true
+    }
+
+    /// A thread panicked and nobody joined it, or a destructor panicked.
+    fn panicked(&self, whose: &str, message: &str);
+
+    /// Whether the schedule ends here, before its main thread does.
+    fn is_over(&self) -> bool;
+
+    /// The schedule has ended: threads that are left come through `next` now,
+    /// in any order, and are dropped.
+    fn end(&self);
+}
+
+/// How a simulated schedule ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome<T> {
+    /// The main thread returned.
+    Done(T),
+    /// The main thread panicked.
+    Panicked(Box<dyn Any + Send>),
+    /// Nothing could run any more.
+    Deadlocked(Deadlock),
+    /// The simulation ended it; what the threads that block wait on. Those that
+    /// had ended are among them, as if they were ready.
+    Stopped(Deadlock),
+}
+
+/// What a simulated virtual processor has besides.
+pub(crate) struct Simulated {
+    /// A user's: its end may panic.
+    simulation: ManuallyDrop<Arc<dyn Simulation>>,
+    /// What it has panicked with, if it has.
+    failure: Cell<Option<Payload>>,
+    has_failed: Cell<bool>,
+    now: Cell<Instant>,
+    /// The thread that the present turn began with: others that run are
+    /// nested in it.
+    turn: Cell<*const Header>,
+    /// Its number.
+    turn_of: Cell<Option<u64>>,
+    /// It has been told to pause in this turn.
+    paused: Cell<bool>,
+    /// Nothing runs any more: who would begin an operation pauses.
+    ended: Cell<bool>,
+    /// Found in the middle of a turn, in a thread that blocks its processor.
+    stuck: Cell<Option<Deadlock>>,
+    /// The simulation takes notes of this schedule.
+    takes_notes: Cell<bool>,
+    /// The numbers of what notes, and the report, name.
+    numbers: RefCell<Numbers>,
+    /// A timer is set, as the simulation knows.
+    has_timer: Cell<bool>,
+    /// How many choices have been made.
+    choices: Cell<u64>,
+    /// Alarms that help nobody have rung since an operation has begun: see [`last_look`](Self::last_look).
+    has_rung: Cell<bool>,
+}
+
+impl fmt::Debug for Simulated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulated").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+/// The policy of a simulated virtual processor.
+pub(crate) struct SimulatedPolicy(pub(crate) Arc<dyn Simulation>);
+
+impl Policy for SimulatedPolicy {
+    fn enqueue(&self, thread: Ready, reason: Reason) -> Option<Ready> {
+        if matches!(reason, Reason::Woken { .. } | Reason::Timer | Reason::Remote)
+            && let Some((vp, simulated)) = Vp::current().and_then(|vp| Some((vp, vp.simulated.as_ref()?)))
+        {
+            // At its end a thread wakes others when it does not run any more.
+            let by = vp.running_tag().or(simulated.turn_of.get());
+            simulated.note(|| Note::Woken { thread: thread.tag(), by });
+        }
+        self.0.enqueue(thread, reason)
+    }
+
+    fn next(&self) -> Option<Ready> {
+        self.0.next()
+    }
+}
+
+/// Thrown through a thread that blocks its processor when the schedule ends.
+struct Ended;
+
+/// A number below `alternatives` that the simulation chooses; `None`: the calling OS thread drives no simulated
+/// machine.
+///
+/// # Panics
+/// There are no alternatives.
+pub fn choose(alternatives: usize) -> Option<usize> {
+    assert!(alternatives > 0, "a choice has alternatives");
+    Vp::current()?.simulated.as_ref().map(|simulated| simulated.choose(alternatives))
+}
+
+/// When every simulation begins: the same instant, so that schedules can be
+/// repeated.
+fn epoch() -> Instant {
+    static EPOCH: OnceLock<Instant> = OnceLock::new();
+    *EPOCH.get_or_init(Instant::now)
+}
+
+impl Simulated {
+    pub(crate) fn new(simulation: Arc<dyn Simulation>) -> Self {
+        Self {
+            simulation: ManuallyDrop::new(simulation),
+            failure: Cell::new(None),
+            has_failed: Cell::new(false),
+            now: Cell::new(epoch()),
+            turn: Cell::new(ptr::null()),
+            turn_of: Cell::new(None),
+            paused: Cell::new(false),
+            ended: Cell::new(false),
+            stuck: Cell::new(None),
+            takes_notes: Cell::new(false),
+            numbers: RefCell::default(),
+            has_timer: Cell::new(false),
+            choices: Cell::new(0),
+            has_rung: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.now.get()
+    }
+
+    pub(crate) fn choose(&self, alternatives: usize) -> usize {
+        self.choices.set(self.choices.get() + 1);
+        self.ask(0, |simulation| simulation.choose(alternatives)).min(alternatives - 1)
+    }
+
+    /// How many choices have been made so far.
+    pub(crate) fn choices(&self) -> u64 {
+        self.choices.get()
+    }
+
+    /// What was chosen last was not ready; another was taken, or none.
+    pub(crate) fn came_to(&self, alternative: Option<usize>) {
+        self.ask((), |simulation| simulation.came_to(alternative));
+    }
+
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.ask(false, |simulation| simulation.is_in_place())
+    }
+
+    /// A panic that nobody will see otherwise.
+    pub(crate) fn panicked(&self, whose: &str, payload: &(dyn Any + Send), message: &str) {
+        if !payload.is::<Ended>() {
+            self.ask((), |simulation| simulation.panicked(whose, message));
+        }
+    }
+
+    /// Asks the simulation; `nothing` is the answer when it has ended, or panics.
+    fn ask<R>(&self, nothing: R, question: impl FnOnce(&dyn Simulation) -> R) -> R {
+        if self.ended.get() {
+            return nothing;
+        }
+        call(|| question(&**self.simulation)).unwrap_or_else(|payload| {
+            self.fail(payload);
+            nothing
+        })
+    }
+
+    /// The simulation has panicked: the schedule ends.
+    pub(crate) fn fail(&self, payload: Payload) {
+        self.ended.set(true);
+        if self.has_failed.replace(true) {
+            contain(|| drop(payload));
+        } else {
+            self.failure.set(Some(payload));
+        }
+    }
+
+    /// Whether the schedule ends here.
+    fn is_over(&self) -> bool {
+        self.ask(true, |simulation| simulation.is_over()) || self.ended.get()
+    }
+
+    /// An operation is about to begin; true: it has been woken and must return
+    /// `Pending`.
+    pub(crate) fn pause(&self, vp: &Vp, cx: &Context<'_>) -> bool {
+        let own = frame::is_own(cx.waker());
+        let point = |nested| {
+            let thread = vp.running_tag().unwrap_or(0);
+            self.ask(true, |simulation| {
+                self.has_rung.set(false);
+                let has_timer = vp.timers.may_help();
+                if self.has_timer.replace(has_timer) != has_timer {
+                    simulation.has_timer(has_timer);
+                }
+                simulation.point(thread, nested)
+            })
+        };
+        let pauses = if self.is_over() {
+            // Also for another executor, which may poll again at once: it is
+            // thrown out of when it blocks, or ends at the next pause.
+            own || !self.paused.replace(true)
+        } else if !ptr::eq(vp.running.get(), self.turn.get()) {
+            point(true) && self.is_over()
+        } else if self.paused.get() {
+            // Other operations of a thread that has been told to pause.
+            own
+        } else {
+            let pauses = point(false);
+            self.paused.set(pauses);
+            pauses
+        };
+        if pauses {
+            cx.waker().wake_by_ref();
+        }
+        pauses
+    }
+
+    /// One turn of a ready thread, or one jump of the clock; false: nothing
+    /// will ever run again.
+    fn step(&self, vp: &Vp) -> bool {
+        vp.drain_inbox();
+        let is_early = vp.timers.may_help() && self.ask(false, |simulation| simulation.jumps());
+        if is_early {
+            return self.jump(vp, true);
+        }
+        let Some(thread) = vp.policy().next() else { return self.jump(vp, false) };
+        let Some(thread) = vp.admit(thread) else { return true };
+        let (frame, tag) = (ptr::from_ref(thread.header()), thread.tag());
+        let turn = self.turn.replace(thread.header());
+        let turn_of = self.turn_of.replace(Some(tag));
+        let paused = self.paused.replace(false);
+        let budget = vp.budget.replace(0);
+        vp.counters.polls.add_one();
+        // SAFETY: this OS thread drives `vp`.
+        unsafe { frame::run(vp, thread) };
+        vp.budget.set(budget);
+        self.paused.set(paused);
+        self.turn.set(turn);
+        self.turn_of.set(turn_of);
+        self.note_turn(vp, frame, tag);
+        true
+    }
+
+    fn jump(&self, vp: &Vp, is_early: bool) -> bool {
+        if !vp.timers.may_help() {
+            return self.last_look(vp);
+        }
+        self.has_rung.set(false);
+        let Some(due) = vp.timers.next_due() else { return false };
+        self.jump_to(vp, due, is_early);
+        true
+    }
+
+    /// Nothing is left but alarms that help nobody: they ring once, since a thread may have turned away from what it waited
+    /// for. If that changes nothing, nothing will.
+    fn last_look(&self, vp: &Vp) -> bool {
+        let last = vp.timers.last_due().filter(|_| !self.has_rung.replace(true));
+        if let Some(due) = last {
+            self.jump_to(vp, due, false);
+        }
+        last.is_some()
+    }
+
+    fn jump_to(&self, vp: &Vp, due: Instant, is_early: bool) {
+        let by = due.saturating_duration_since(self.now.get());
+        self.note(|| Note::Jumped { by, is_early });
+        self.now.set(due.max(self.now.get()));
+        let mut wakes = Wakes::new();
+        vp.timers.fire(self.now.get(), &mut wakes);
+        let outer = vp.cause.replace(Cause::Timer);
+        contain(|| wakes.queue());
+        vp.cause.set(outer);
+    }
+
+    /// A thread blocks its processor, and waits to be woken.
+    ///
+    /// # Panics
+    /// If the schedule ends before.
+    pub(crate) fn step_nested(&self, vp: &Vp) {
+        if self.is_over() {
+            resume_unwind(Box::new(Ended));
+        }
+        if !self.step(vp) {
+            let snapshot = vp.snapshot(false);
+            self.stuck.set(Some(self.report(snapshot.threads, &snapshot.holders)));
+            resume_unwind(Box::new(Ended));
+        }
+    }
+
+    /// Whether the thread that blocks its processor was told to pause.
+    pub(crate) fn take_pause(&self) -> bool {
+        self.paused.replace(false)
+    }
+
+    /// The report of a deadlock: what has a number in notes keeps it.
+    fn report(&self, threads: Vec<ThreadReport>, holders: &[Holder]) -> Deadlock {
+        Deadlock::numbered(threads, holders, &mut self.numbers.borrow_mut())
+    }
+
+    /// A schedule begins; the one before may have ended with a panic of the simulation's.
+    fn begin(&self, vp: &Vp) {
+        self.takes_notes.set(self.simulation.takes_notes());
+        self.numbers.replace(Numbers::default());
+        self.choices.set(0);
+        self.has_timer.set(false);
+        self.has_rung.set(false);
+        if self.has_failed.replace(false) {
+            vp.put_in_force_again(Box::new(SimulatedPolicy(Arc::clone(&self.simulation))));
+        }
+    }
+
+    /// Ends every thread that is left.
+    fn end(&self, vp: &Vp) {
+        self.ended.set(true);
+        if !self.has_failed.get()
+            && let Err(payload) = call(|| self.simulation.end())
+        {
+            self.fail(payload);
+        }
+        loop {
+            let queued = vp.drop_queued();
+            // SAFETY: this OS thread drives `vp`, and nothing is being polled.
+            let idle = unsafe { vp.arena.each_in_use(&mut |frame| vp.cancel_idle(frame)) };
+            let outside = vp.machine().with_arena(|arena| {
+                let mut frames = Vec::new();
+                // SAFETY: the lock's holder owns the arena.
+                unsafe {
+                    arena.each_in_use(&mut |frame| {
+                        frames.push(frame);
+                        false
+                    })
+                };
+                frames
+            });
+            let outside = outside.into_iter().filter(|frame| vp.cancel_idle(*frame)).count() > 0;
+            if !queued && !idle && !outside {
+                // Of others somebody has the token.
+                // SAFETY: no other driver is left, and nothing is being polled.
+                if !unsafe { vp.machine().seize_threads(true) } {
+                    break;
+                }
+                if !vp.end_one_seized() {
+                    // It is ended elsewhere.
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        // SAFETY: dropped once, here.
+        contain(|| unsafe { ManuallyDrop::drop(&mut self.simulation) });
+    }
+}
+
+impl Vp {
+    /// Ends a thread that nobody runs or is about to run.
+    fn cancel_idle(&self, frame: ptr::NonNull<Header>) -> bool {
+        // SAFETY: a frame's memory stays while its machine lives.
+        unsafe { frame::claim(frame, true) }.map(frame::cancel).is_some()
+    }
+}
+
+impl Machine {
+    /// Runs one schedule of `future` as this simulated machine's
+    /// [`Simulation`] decides, on the calling OS thread, and ends every thread
+    /// that it leaves behind. The machine can be used again.
+    ///
+    /// `explains`: if the schedule fails, find out also which threads could
+    /// have helped (it costs microseconds for each).
+    ///
+    /// # Panics
+    /// If the machine was not built with a simulation, if it is running one,
+    /// or on a thread of a machine. With what the simulation panics with.
+    #[track_caller]
+    pub fn simulate<F: IntoFuture>(&self, future: F, explains: bool) -> Outcome<F::Output> {
+        let site = Location::caller();
+        let shared = self.shared();
+        let vp = &*shared.vps[0];
+        let simulated = vp.simulated.as_ref().expect("the machine was built with `Builder::simulation`");
+        assert!(Vp::current().is_none(), "a simulation begins outside of every machine");
+        let future = future.into_future();
+        assert!(vp.sleeper.occupy(), "one simulation at a time");
+        let _entered = Entered::new(Arc::clone(shared));
+        if let Some(genealogy) = shared.genealogy() {
+            genealogy.clear();
+        }
+        simulated.now.set(epoch());
+        simulated.ended.set(false);
+        simulated.stuck.set(None);
+        simulated.begin(vp);
+        let outcome = 'outcome: {
+            let _driving = Driving::new(vp);
+            let _random = RandomGuard::new();
+            let output = Cell::new(None);
+            let body = async { output.set(Some(future.await)) };
+            // What runs below borrows from this frame.
+            let bomb = AbortOnUnwind;
+            // SAFETY: we drive `vp`. The body borrows from this frame: `end`
+            // ends it before we return.
+            let main = unsafe { thread::spawn_body(vp, body, Kind::Local, site) };
+            let stop = loop {
+                if main.is_determined() || simulated.is_over() {
+                    break None;
+                }
+                if !simulated.step(vp) {
+                    break Some(vp.explain(simulated, explains));
+                }
+            };
+            let stop = match (stop, simulated.stuck.take()) {
+                (_, Some(stuck)) => Some(Outcome::Deadlocked(stuck)),
+                (Some(deadlock), _) => Some(Outcome::Deadlocked(deadlock)),
+                (None, None) if !main.is_determined() => {
+                    Some(Outcome::Stopped(simulated.report(vp.snapshot(true).threads, &[])))
+                }
+                (None, None) => None,
+            };
+            simulated.end(vp);
+            std::mem::forget(bomb);
+            if let Some(payload) = simulated.failure.take() {
+                drop(main);
+                break 'outcome Err(payload);
+            }
+            Ok(match (stop, main.join().try_determined()) {
+                (Some(stop), result) => {
+                    drop(result);
+                    stop
+                }
+                (None, Ok(())) => {
+                    Outcome::Done(output.take().expect("a thread that returned left its output"))
+                }
+                (None, Err(error)) => match error.into_panic() {
+                    Ok(payload) => Outcome::Panicked(payload),
+                    // Its token was dropped.
+                    Err(_) => Outcome::Stopped(Deadlock::new(Vec::new(), &[])),
+                },
+            })
+        };
+        vp.sleeper.vacate();
+        outcome.unwrap_or_else(|payload| resume_unwind(payload))
+    }
+}

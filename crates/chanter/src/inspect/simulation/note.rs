@@ -1,0 +1,157 @@
+//! Notes of what happens in a schedule, for people.
+
+use std::panic::Location;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Simulated;
+use crate::event::is_of_user;
+use crate::frame::report::{Place, Waiting, Waits};
+use crate::frame::{Header, Site};
+use crate::sched::Vp;
+
+/// Something that happened in a schedule. Threads have their [tags](crate::policy::Ready::tag),
+/// channels and locks numbers in the order in which they are named, and also in the
+/// report of a deadlock. (Their memory tells them apart: what is made where another one
+/// was has its number.)
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Note {
+    /// A thread has been spawned.
+    #[non_exhaustive]
+    Spawned {
+        /// The new thread.
+        thread: u64,
+        /// The thread that spawned it.
+        by: Option<u64>,
+        /// Its name, if it was given one.
+        name: Option<Arc<str>>,
+        /// Where it was spawned.
+        site: &'static Location<'static>,
+    },
+    /// A thread has synchronized, or begun to wait.
+    #[non_exhaustive]
+    Synchronized {
+        /// The thread.
+        thread: u64,
+        /// What it synchronizes on: several for a choice.
+        on: Vec<Waiting>,
+        /// It has committed, rather than begun to wait.
+        is_done: bool,
+        /// Which of `on` has committed, if that is known.
+        chosen: Option<usize>,
+        /// Where, if that is known.
+        place: Option<&'static Location<'static>>,
+    },
+    /// A thread polls what is no event, and is about to see whether it is ready: a
+    /// stream.
+    #[non_exhaustive]
+    Looked {
+        /// The thread.
+        thread: u64,
+        /// What it polls.
+        on: Vec<Waiting>,
+    },
+    /// A thread's turn has ended, and it waits: for what it has begun to wait for, or
+    /// for a future that is no event.
+    #[non_exhaustive]
+    Blocked {
+        /// The thread.
+        thread: u64,
+    },
+    /// A thread that waited is ready.
+    #[non_exhaustive]
+    Woken {
+        /// The thread.
+        thread: u64,
+        /// The thread that woke it; `None`: a timer, or nobody of the machine.
+        by: Option<u64>,
+    },
+    /// The clock has jumped to the next timer.
+    #[non_exhaustive]
+    Jumped {
+        /// So far.
+        by: Duration,
+        /// Although threads were ready.
+        is_early: bool,
+    },
+    /// A thread has ended.
+    #[non_exhaustive]
+    Ended {
+        /// The thread.
+        thread: u64,
+    },
+}
+
+impl Simulated {
+    pub(crate) fn takes_notes(&self) -> bool {
+        self.takes_notes.get() && !self.ended.get()
+    }
+
+    /// Tells the simulation what has happened, if it wants to know.
+    pub(super) fn note(&self, note: impl FnOnce() -> Note) {
+        if self.takes_notes() {
+            let note = note();
+            self.ask((), |simulation| simulation.note(note));
+        }
+    }
+
+    /// A thread has been born.
+    pub(crate) fn note_birth(&self, vp: &Vp, thread: u64, site: Site, name: Option<Arc<str>>) {
+        self.note(|| Note::Spawned { thread, by: vp.running_tag(), name, site });
+    }
+
+    /// The running thread has begun a synchronization, and committed to `winner`.
+    pub(crate) fn note_synchronization(
+        &self,
+        vp: &Vp,
+        mut waits: Waits,
+        winner: Option<usize>,
+        place: Option<Place>,
+    ) {
+        let Some(thread) = vp.running_tag() else { return };
+        self.note(|| {
+            vp.name_joined(&mut waits);
+            let mut on = waits.list;
+            self.numbers.borrow_mut().number(&mut on);
+            let chosen = winner.filter(|winner| *winner < on.len());
+            Note::Synchronized {
+                thread,
+                on,
+                is_done: winner.is_some(),
+                chosen,
+                place: place.filter(is_of_user),
+            }
+        });
+    }
+
+    /// The running thread polls something that says what it waits for.
+    pub(crate) fn note_look(&self, vp: &Vp, waits: Waits) {
+        let Some(thread) = vp.running_tag() else { return };
+        let mut on = waits.list;
+        if !on.is_empty() {
+            self.numbers.borrow_mut().number(&mut on);
+            self.note(|| Note::Looked { thread, on });
+        }
+    }
+
+    /// A turn is over: notes what has become of its thread, if it is not ready.
+    pub(super) fn note_turn(&self, vp: &Vp, frame: *const Header, thread: u64) {
+        // SAFETY: frames' memory stays while the machine lives.
+        let header = unsafe { &*frame };
+        let lives = header.state.in_use() && !header.state.is_complete() && header.tag.get() == thread;
+        if !lives {
+            self.note(|| Note::Ended { thread });
+        } else if header.state.is_idle() || header.state.rests(&header.rest, &vp.home) {
+            self.note(|| Note::Blocked { thread });
+        }
+    }
+}
+
+impl Vp {
+    /// The number of the thread that runs here.
+    pub(super) fn running_tag(&self) -> Option<u64> {
+        // SAFETY: the running thread is being polled by us.
+        unsafe { self.running.get().as_ref() }.map(|header| header.tag.get())
+    }
+}

@@ -1,0 +1,280 @@
+//! What a machine is to be like.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(doc)]
+use super::Stats;
+use super::blocking_calls::BLOCKING_THREADS;
+use super::{Machine, hand_over};
+use crate::inspect::Simulation;
+use crate::policy::Policy;
+#[cfg(doc)]
+use crate::policy::WorkStealing;
+use crate::sched::Pump;
+#[cfg(doc)]
+use crate::thread::Thread;
+
+/// Configures a [`Machine`].
+pub struct Builder {
+    pub(super) vps: usize,
+    pub(super) workers: Option<usize>,
+    pub(crate) name: String,
+    pub(super) policy: Option<PolicyMaker>,
+    pub(super) simulation: Option<Arc<dyn Simulation>>,
+    pub(super) inflates: bool,
+    pub(super) keeps_genealogy: bool,
+    pub(super) reports_deadlocks: bool,
+    pub(super) is_in_test: bool,
+    pub(super) hand_over_after: Option<Duration>,
+    pub(super) blocking_threads: usize,
+    pub(super) shutdown_timeout: Option<Duration>,
+    pub(super) pump: Option<Arc<dyn Pump>>,
+}
+
+/// Makes the policy of the virtual processor with the given index.
+type PolicyMaker = Box<dyn Fn(usize) -> Box<dyn Policy>>;
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("vps", &self.vps).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// How many virtual processors: 1 or more. The default is one for each
+    /// processor that the OS grants.
+    pub fn vps(mut self, vps: usize) -> Self {
+        self.vps = vps;
+        self
+    }
+
+    /// How many OS threads drive the virtual processors, if there are more of
+    /// these: at least 1. The default is one for each.
+    ///
+    /// Worker `w` of `n` drives the virtual processors `w`, `w + n`, `w + 2n`, … in
+    /// shifts of a few dozen turns, or a millisecond; `block_on` drives those of
+    /// worker 0. It sleeps once for all of them. So a program may have as many
+    /// virtual processors as its topology wants, and no more OS threads than there
+    /// are cores. Bind virtual processors to cores only if each has a worker of
+    /// its own.
+    ///
+    /// Nothing is [handed over](Self::hand_over_after) on a machine whose workers
+    /// drive several: a computation stalls all of its worker's. Let it yield
+    /// ([`yield_if_asked`](crate::yield_if_asked) does not know when, there).
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let machine = Machine::builder().vps(64).workers(2).build()?;
+    /// assert_eq!(machine.vps(), 64);
+    /// let at = machine.spawn_on(63, async { chanter::current_vp().map(|vp| vp.index()) });
+    /// assert_eq!(at.join().sync_blocking().unwrap(), Some(63));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// STING, section 4: a virtual machine may have more virtual processors than
+    /// there are physical ones.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers.max(1));
+        self
+    }
+
+    /// The machine's name: OS threads are called `name-0`, `name-1`, …, and
+    /// `name-0+` if they stand in for a [worker](Self::hand_over_after).
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// What brings messages from elsewhere; see [`Pump`]. The default is nothing.
+    #[doc(hidden)]
+    pub fn pump(mut self, pump: Arc<dyn Pump>) -> Self {
+        self.pump = Some(pump);
+        self
+    }
+
+    /// The policy of each virtual processor, given its index. The default is
+    /// [`WorkStealing`].
+    pub fn policy(mut self, policy: impl Fn(usize) -> Box<dyn Policy> + 'static) -> Self {
+        self.policy = Some(Box::new(policy));
+        self
+    }
+
+    /// How long a thread may keep its OS thread busy in one turn, before the
+    /// others of its virtual processor go on without it: 10 milliseconds by
+    /// default, `None` for as long as it likes, and at least 1 millisecond.
+    ///
+    /// A turn lasts from one entry to the scheduler to the next: until the
+    /// thread awaits something that is not ready, or has used up its
+    /// operations. One that computes for longer, or blocks its OS thread in a
+    /// call of the system, keeps the OS thread that it has; the virtual
+    /// processor is *handed over* to another one within a second quantum, and
+    /// back when the computation ends its turn. No signals are used, and
+    /// nothing changes for the computation; the OS shares its cores among the
+    /// two. (While the computation uses its core, the other one runs what becomes ready on this
+    /// virtual processor, and takes nothing from others. If that computes, too, its turn may last four times
+    /// as long before it is handed over, the next one sixteen times, up to 256: so the cores are shared among
+    /// few.) Threads that are bound to the OS thread (`spawn_local`, fibers that
+    /// have begun, the future of [`Machine::block_on`]) wait for it. A machine
+    /// has at most 128 such OS threads, which end when they have had nothing to do
+    /// for a few seconds; [`Stats::hand_overs`] counts.
+    ///
+    /// It needs a system with `membarrier` (Linux): elsewhere nothing is
+    /// handed over. Neither is anything by a machine that is simulated, or that
+    /// [reports deadlocks](Self::report_deadlocks).
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// let machine =
+    ///     Machine::builder().vps(1).hand_over_after(Some(Duration::from_millis(5))).build()?;
+    /// let (tx, rx) = channel();
+    /// machine.spawn(async {
+    ///     // A call that blocks the OS thread.
+    ///     std::thread::sleep(Duration::from_millis(50));
+    /// });
+    /// machine.spawn(async move { tx.send("not delayed by it").await });
+    /// assert!(rx.recv().sync_blocking().is_ok());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// STING, section 4: virtual processors are multiplexed on physical ones.
+    pub fn hand_over_after(mut self, quantum: Option<Duration>) -> Self {
+        self.hand_over_after = quantum.map(|quantum| quantum.max(Duration::from_millis(1)));
+        self
+    }
+
+    /// How many OS threads [`spawn_blocking`](crate::spawn_blocking) may use at a time: at least 1, and 64 by
+    /// default. They are started as they are needed, and end when they have had nothing to do for ten seconds.
+    pub fn blocking_threads(mut self, most: usize) -> Self {
+        self.blocking_threads = most.max(1);
+        self
+    }
+
+    /// How long the end of the machine waits for polls and [blocking calls](crate::spawn_blocking) that are under way:
+    /// `None`, the default, for as long as they take. (`#[chanter::main]` has 10 seconds.) Who has not come back then is named on the
+    /// standard error, and left behind: its OS thread goes on, the machine's memory stays, and who
+    /// joins such a thread waits for ever. See [`Machine::shutdown_timeout`].
+    pub fn shutdown_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.shutdown_timeout = limit.into();
+        self
+    }
+
+    /// Whether the machine makes hosts of parasites that turn out to be long,
+    /// and of those that a hungry virtual processor could run; by default it
+    /// does. If not, only [`inflate`](crate::inflate) does: every parasite
+    /// begins where it is spawned, and a spawner waits for each until that ends
+    /// or blocks. For programs that rely on it, and for comparison.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let machine = Machine::builder().vps(2).inflation(false).build()?;
+    /// machine.block_on(async {
+    ///     for _ in 0..1000 {
+    ///         spawn_parasite(async { (1..=20).product::<u64>(); });
+    ///     }
+    /// });
+    /// assert_eq!(machine.stats().finished_in_place, 1000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// Featherweight Threads, sections 2.3.1 and 5.3.
+    pub fn inflation(mut self, yes: bool) -> Self {
+        self.inflates = yes;
+        self
+    }
+
+    /// Whether [`Machine::block_on`] ends with a panic that says who waits on
+    /// what, when nothing on the machine can ever run again: no thread is
+    /// ready, no timer runs, no socket is open, and the process has no other
+    /// OS thread that could wake one. It is never reported wrongly, and not
+    /// always when it is there: an OS thread that merely exists is taken for one
+    /// that may help, and only Linux says how many there are. (A program
+    /// whose threads may run elsewhere is tested with `chanter-explore`.)
+    ///
+    /// Includes [`genealogy`](Self::genealogy), and its price. Not set, it costs
+    /// nothing.
+    ///
+    /// ```should_panic,standalone_crate
+    /// # use chanter::prelude::*;
+    /// # // Where nothing can be known, the example has nothing to show.
+    /// # if !cfg!(target_os = "linux") { panic!() }
+    /// let machine = Machine::builder().vps(1).report_deadlocks(true).build().unwrap();
+    /// machine.block_on(async {
+    ///     let (tx, rx) = channel::<u32>();
+    ///     let thread = spawn(async move { rx.recv().await });
+    ///     // Waits for a thread that waits for us to send.
+    ///     thread.join().await.unwrap().unwrap();
+    ///     drop(tx);
+    /// });
+    /// ```
+    pub fn report_deadlocks(mut self, yes: bool) -> Self {
+        self.reports_deadlocks = yes;
+        self
+    }
+
+    /// Whether the machine knows its threads: who spawned whom, and where. Then
+    /// [`Machine::threads`] shows all that live, as a tree, and [`Thread::parent`],
+    /// [`children`](Thread::children), [`siblings`](Thread::siblings),
+    /// [`id`](Thread::id) and [`site`](Thread::site) have answers; a panic that
+    /// nobody sees is reported with the thread's ancestry.
+    ///
+    /// It outlives ancestors: a dead thread is remembered while two or more branches
+    /// of living descendants hang on it, so there are always fewer than twice as
+    /// many entries as there are threads (or handles of them) of about 130 bytes, and a few
+    /// hundred more. Not set, it costs nothing.
+    pub fn genealogy(mut self, yes: bool) -> Self {
+        self.keeps_genealogy = yes;
+        self
+    }
+
+    /// For `#[chanter::test]`: the process's first OS thread, if it is not the
+    /// one that runs this, is a test harness's and wakes nobody.
+    #[doc(hidden)]
+    pub fn in_test(mut self) -> Self {
+        self.is_in_test = true;
+        self
+    }
+
+    /// Makes the machine one for [`Machine::simulate`]: one virtual processor
+    /// without poller and workers, whose policy is `simulation`. What was asked
+    /// for with `vps` and `policy` does not matter then.
+    pub fn simulation(mut self, simulation: Arc<dyn Simulation>) -> Self {
+        self.simulation = Some(simulation);
+        self
+    }
+
+    /// Builds the machine and starts its workers; virtual processor 0 waits
+    /// for [`Machine::block_on`].
+    ///
+    /// # Errors
+    /// No virtual processor was asked for, or the OS refuses a poller or an
+    /// OS thread.
+    pub fn build(self) -> io::Result<Machine> {
+        Machine::assemble(self)
+    }
+}
+
+impl Machine {
+    /// A machine to be configured.
+    pub fn builder() -> Builder {
+        Builder {
+            vps: std::thread::available_parallelism().map_or(1, usize::from),
+            workers: None,
+            name: "chanter".to_owned(),
+            policy: None,
+            simulation: None,
+            inflates: true,
+            keeps_genealogy: false,
+            reports_deadlocks: false,
+            is_in_test: false,
+            hand_over_after: Some(hand_over::AFTER),
+            blocking_threads: BLOCKING_THREADS,
+            shutdown_timeout: None,
+            pump: None,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The machine that one is on, as a value.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Machine, SharedRef, Stats, VirtualProcessor};
+use crate::inspect::Threads;
+use crate::sched::entered;
+
+/// The machine that this code runs on: what can be asked of it, and its virtual processors.
+///
+/// It does not keep the machine from ending; afterwards what it says does not change any more.
+/// Threads are spawned with [`spawn`](crate::spawn) and its like.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let machine = Machine::current().unwrap();
+/// let before = machine.stats().hosts_created;
+/// spawn(async {}).await.unwrap();
+/// assert_eq!(machine.stats().hosts_created, before + 1);
+/// # });
+/// assert!(Machine::current().is_none());
+/// ```
+#[derive(Clone)]
+pub struct MachineHandle {
+    machine: SharedRef,
+}
+
+impl Machine {
+    /// The machine that this code runs on: that of the present thread, or of the `block_on` or the
+    /// [blocking call](crate::spawn_blocking) around it. `None` elsewhere.
+    pub fn current() -> Option<MachineHandle> {
+        entered().map(|machine| MachineHandle { machine })
+    }
+}
+
+impl MachineHandle {
+    /// Its name; see [`Builder::name`](crate::Builder::name).
+    pub fn name(&self) -> &str {
+        self.machine.name()
+    }
+
+    /// How many virtual processors it has.
+    pub fn vps(&self) -> usize {
+        self.machine.vps.len()
+    }
+
+    /// The virtual processor `index`, if there is one.
+    pub fn vp(&self, index: usize) -> Option<VirtualProcessor> {
+        VirtualProcessor::of(&self.machine, index)
+    }
+
+    /// What has happened so far.
+    pub fn stats(&self) -> Stats {
+        self.machine.stats()
+    }
+
+    /// The threads that live, as a tree; see [`Machine::threads`].
+    pub fn threads(&self) -> Option<Threads> {
+        self.machine.threads()
+    }
+}
+
+impl PartialEq for MachineHandle {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.machine, &other.machine)
+    }
+}
+
+impl Eq for MachineHandle {}
+
+impl fmt::Debug for MachineHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MachineHandle").field("name", &self.name()).field("vps", &self.vps()).finish()
+    }
+}

@@ -1,0 +1,552 @@
+//! Machines: a set of virtual processors and the OS threads that drive them.
+
+pub(crate) mod blocking_calls;
+pub(crate) mod builder;
+pub mod entry;
+pub(crate) mod handle;
+pub(crate) mod os_threads;
+pub(crate) mod processor;
+pub(crate) mod shutdown;
+pub(crate) mod spawn;
+
+pub use blocking_calls::{block_in_place, spawn_blocking};
+pub use builder::Builder;
+pub use handle::MachineHandle;
+pub use processor::{VirtualProcessor, current_vp};
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, Write};
+use std::panic::Location;
+use std::ptr::{self};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::event::{Event, Wakes, block_on_thread};
+use crate::frame::{self, Arena, Kind, Seized, burial, contain};
+use crate::inspect::deadlock::Deadlock;
+use crate::inspect::genealogy::Genealogy;
+use crate::inspect::simulation::SimulatedPolicy;
+use crate::inspect::{Simulated, dump};
+use crate::io::Reactor;
+use crate::policy::{Attributes, Ready, WorkStealing};
+use crate::sched::counters::Counters;
+use crate::sched::hand_over::{self, Record};
+use crate::sched::linger::cores;
+use crate::sched::pool::{Entered, SendArena, SharedRef};
+use crate::sched::worker::{AbortOnUnwind, Driving};
+use crate::sched::workers::{Workers, is_waited_for};
+use crate::sched::{Shared, Stats, Vp, affinity, block_here};
+use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use crate::sync::counter::Counter;
+use crate::sync::{Entrance, Lock, Process, fence_pair};
+use crate::thread::{self, Dossiers, Shares, Thread, ThreadBuilder};
+use blocking_calls::Pool;
+
+/// How long `block_on` waits for a worker to leave virtual processor 0.
+const TAKEOVER: Duration = Duration::from_secs(2);
+
+/// A machine: virtual processors that run threads.
+///
+/// Dropping it ends it: threads that have not finished are dropped where they
+/// block, and those who join them get a cancelled
+/// [`JoinError`](crate::JoinError). The drop waits for the polls and the
+/// [blocking calls](crate::spawn_blocking) that are under way; but one of these, or a
+/// thread of the machine, that drops it waits for nothing: the machine ends later.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// let machine = Machine::builder().vps(2).build().unwrap();
+/// let answer = machine.block_on(async {
+///     let (tx, rx) = channel();
+///     spawn(async move { tx.send(42).await });
+///     rx.recv().await
+/// });
+/// assert_eq!(answer.unwrap(), 42);
+/// ```
+pub struct Machine {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Machine {
+    /// Makes the machine that was configured, and starts its workers.
+    pub(super) fn assemble(builder: Builder) -> io::Result<Self> {
+        if builder.vps == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a machine needs a virtual processor"));
+        }
+        // The kernel answers at once while there is one OS thread, else after 20 ms.
+        if crate::machine::os_threads::os_threads(false) == Some(1) {
+            fence_pair::is_available();
+        }
+        frame::panic_place::watch();
+        Entrance::set_reminder(Vp::remind);
+        let crews = builder.workers.unwrap_or(builder.vps).min(if builder.simulation.is_some() {
+            1
+        } else {
+            builder.vps
+        });
+        let policy = builder.policy.unwrap_or_else(|| Box::new(|_| Box::new(WorkStealing::new())));
+        let counts_workers = builder.simulation.is_some() || builder.reports_deadlocks;
+        let vps = match builder.simulation {
+            Some(simulation) => {
+                let policy = Box::new(SimulatedPolicy(Arc::clone(&simulation)));
+                let simulated = Some(Simulated::new(simulation));
+                Box::from([Box::new(Vp::new(0, policy, Reactor::without_poller(), simulated))])
+            }
+            None => (0..builder.vps)
+                .map(|index| {
+                    let leads = index < crews;
+                    let reactor = if leads { Reactor::new()? } else { Reactor::without_poller() };
+                    Ok(Box::new(Vp::new(index, policy(index), reactor, None)))
+                })
+                .collect::<io::Result<Box<[_]>>>()?,
+        };
+        let count = vps.len();
+        let genealogy =
+            (counts_workers || builder.keeps_genealogy).then(|| Box::new(Genealogy::new(vps.len())));
+        let shared = Arc::new_cyclic(|this| Shared {
+            vps,
+            genealogy,
+            host_bytes: Counter::default(),
+            inflates: builder.inflates,
+            crews,
+            cores: cores(),
+            awake: AtomicIsize::new(0),
+            searching: AtomicUsize::new(0),
+            unwatched: AtomicBool::new(false),
+            hungry: AtomicUsize::new(0),
+            main_waits: AtomicUsize::new(0),
+            main_refused: AtomicBool::new(false),
+            has_main: AtomicBool::new(false),
+            outside: Counters::default(),
+            outside_parasites: Counter::default(),
+            closing: AtomicBool::new(false),
+            pollers: Mutex::new(0),
+            name: builder.name,
+            hand_over_after: builder.hand_over_after,
+            hands_over: builder.hand_over_after.is_some() && !counts_workers && crews == count && !cfg!(loom),
+            is_watched: AtomicBool::new(false),
+            stand_ins: Mutex::new(Vec::new()),
+            has_stand_ins: AtomicBool::new(false),
+            record: Mutex::new(Record::default()),
+            this: this.clone(),
+            workers: Workers::default(),
+            shutdown_timeout: Mutex::new(builder.shutdown_timeout),
+            pump: builder.pump.map(OnceLock::from).unwrap_or_default(),
+            process: Process::here(),
+            is_abandoned: AtomicBool::new(false),
+            arena: Lock::new(SendArena(Box::new(Arena::new()))),
+            next: AtomicUsize::new(0),
+            reports_deadlocks: builder.reports_deadlocks,
+            is_in_test: builder.is_in_test,
+            is_deadlocked: AtomicBool::new(false),
+            deadlock: Mutex::new(None),
+            dossiers: Dossiers::new(),
+            shares: Shares::new(),
+            pool: Pool::new(builder.blocking_threads),
+        });
+        for vp in &shared.vps {
+            vp.machine.set(Arc::as_ptr(&shared));
+            vp.principal.set(&**vp);
+            vp.leader.set(&*shared.vps[vp.index % crews]);
+            vp.arena.belong_to(vp);
+        }
+        if let Some(genealogy) = shared.genealogy() {
+            shared.vps.iter().for_each(|vp| vp.arena.tell(genealogy));
+            shared.with_arena(|arena| arena.tell(genealogy));
+        }
+        let machine = Self { shared };
+        for vp in machine.shared.vps.iter().take(crews).skip(1) {
+            // Unless one that drives already, and whose policy has forked or spawned, has started its worker.
+            if vp.sleeper.occupy() {
+                machine.shared.try_start_worker(vp)?;
+            }
+        }
+        dump::register(&machine.shared);
+        Ok(machine)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// A machine with the defaults.
+    ///
+    /// # Errors
+    /// As for [`Builder::build`].
+    pub fn new() -> io::Result<Self> {
+        Self::builder().build()
+    }
+
+    /// Runs a future (or an event) to its end and drives virtual processor 0 meanwhile, on
+    /// the calling OS thread. Other threads go on afterwards, but those that
+    /// the future started with [`spawn_local`](crate::spawn_local) are
+    /// dropped, since they cannot leave this OS thread, and so are
+    /// [fibers](crate::fiber) that have begun on it.
+    ///
+    /// If another `block_on` drives virtual processor 0, or its worker is busy
+    /// with a turn that does not end, or runs fibers, the calling OS thread only
+    /// polls `future`. On a thread of a machine it is nested as in
+    /// [`Event::sync_blocking`](crate::Event::sync_blocking).
+    ///
+    /// # Panics
+    /// If `future` panics. In a [forked](crate::process#forks) child of the process that made the machine.
+    #[track_caller]
+    pub fn block_on<F: IntoFuture>(&self, future: F) -> F::Output {
+        let site = Location::caller();
+        let future = future.into_future();
+        if Vp::current().is_some() {
+            return block_here(future);
+        }
+        assert!(
+            !self.shared.process.is_parent(),
+            "the OS threads of the machine {:?} have stayed in the process that this one was forked from",
+            self.shared.name
+        );
+        burial::before_a_wait();
+        let _entered = Entered::new(Arc::clone(&self.shared));
+        let vp = &*self.shared.vps[0];
+        assert!(vp.simulated.is_none(), "a simulated machine runs in `Machine::simulate` only");
+        if !self.shared.occupy_main(vp) {
+            return block_on_thread(future);
+        }
+        self.shared.has_main.store(true, Ordering::Relaxed);
+        drop(self.shared.take_deadlock());
+        // What runs below borrows from this frame.
+        let bomb = AbortOnUnwind;
+        let result = {
+            let driving = Driving::new(vp);
+            let output = Cell::new(None);
+            let main = async { output.set(Some(future.await)) };
+            // SAFETY: we drive `vp`. The body may borrow from this frame: it
+            // is gone when the thread is determined, and we wait for that.
+            let main = unsafe { thread::spawn_body(vp, main, Kind::Local, site) };
+            if self.shared.reports_deadlocks {
+                driving.run_until(&|| main.is_determined() || self.shared.is_deadlocked());
+            } else {
+                driving.run_until(&|| main.is_determined());
+            }
+            crate::inspect::quiet::forget(&self.shared);
+            if !main.is_determined() {
+                // It blocks for ever: it ends here.
+                vp.has_locals.set(true);
+            }
+            driving.end_local_threads();
+            main.join().try_determined().map(|()| output.take())
+        };
+        self.shared.has_main.store(false, Ordering::Relaxed);
+        std::mem::forget(bomb);
+        vp.leave();
+        match result {
+            Ok(output) => output.expect("a thread that returned has left its output"),
+            Err(error) => match error.into_panic() {
+                Ok(payload) => std::panic::resume_unwind(payload),
+                Err(error) => match self.shared.take_deadlock() {
+                    Some(deadlock) => panic!("deadlock: nothing on the machine can run any more\n{deadlock}"),
+                    None => panic!("the main thread ended early: {error}"),
+                },
+            },
+        }
+    }
+
+    /// Spawns a host; see [`spawn`](crate::spawn). From any OS thread.
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> Thread<F::Output>
+    where
+        F: IntoFuture,
+        F::IntoFuture: Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let future = future.into_future();
+        thread::spawn_in(&self.shared, None, future, Location::caller())
+    }
+
+    /// Spawns a host and tells policies of it; see
+    /// [`spawn_with`](crate::spawn_with). From any OS thread.
+    #[track_caller]
+    pub fn spawn_with<F>(&self, attributes: Attributes, future: F) -> Thread<F::Output>
+    where
+        F: IntoFuture,
+        F::IntoFuture: Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let future = future.into_future();
+        ThreadBuilder::new().attributes(attributes).spawn_in(self, future)
+    }
+
+    /// Spawns a host on the virtual processor `vp`, where it stays; see
+    /// [`spawn_on`](crate::spawn_on). From any OS thread.
+    ///
+    /// # Panics
+    /// If there is no virtual processor `vp`.
+    #[track_caller]
+    pub fn spawn_on<F>(&self, vp: usize, future: F) -> Thread<F::Output>
+    where
+        F: IntoFuture,
+        F::IntoFuture: Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let future = future.into_future();
+        thread::spawn_in(&self.shared, Some(vp), future, Location::caller())
+    }
+
+    /// How many virtual processors there are.
+    pub fn vps(&self) -> usize {
+        self.shared.vps.len()
+    }
+
+    /// Finds groups of threads that can never run again, while others go on; see
+    /// [`partial`](crate::inspect::deadlock::partial) for what it can see, and what it
+    /// costs. On a thread of this machine it looks at once. Elsewhere it blocks
+    /// the OS thread until a thread on virtual processor 0 has had its turn and
+    /// looked (and a caller on a virtual processor of another machine runs its
+    /// threads meanwhile).
+    ///
+    /// # Panics
+    /// If the machine was not built with [`Builder::report_deadlocks`].
+    #[track_caller]
+    pub fn partial_deadlocks(&self) -> Vec<Deadlock> {
+        assert!(self.shared.genealogy.is_some(), "the machine was built with `Builder::report_deadlocks`");
+        match Vp::current() {
+            Some(vp) if ptr::eq(vp.machine(), &*self.shared) => vp.stuck_groups(),
+            _ => {
+                let looking = self.spawn_on(0, async { crate::inspect::deadlock::partial() });
+                looking.join().sync_blocking().expect("the machine looks, and lives while it is borrowed")
+            }
+        }
+    }
+
+    /// What has happened so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine").field("name", &self.shared.name).field("vps", &self.vps()).finish()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        if shared.process.is_parent() {
+            // Nobody is left to end it, or to be waited for; its locks may be held for ever.
+            return std::mem::forget(shared);
+        }
+        dump::forget(&shared);
+        // ORDER: Release; workers look at it when they are notified.
+        shared.closing.store(true, Ordering::Release);
+        let is_driving = Vp::current().is_some_and(|vp| ptr::eq(vp.machine(), &*shared));
+        if is_driving || is_waited_for(&shared) {
+            // One of its own threads or blocking calls drops the machine: it cannot wait for
+            // itself.
+            let closer = std::thread::Builder::new().name(format!("{}-close", shared.name));
+            let again = Arc::clone(&shared);
+            if closer.spawn(move || again.close()).is_err() {
+                // A stderr that fails is no reason to panic.
+                let _ = writeln!(
+                    io::stderr(),
+                    "chanter: no OS thread to close the machine {:?}; it leaks",
+                    shared.name
+                );
+            }
+        } else {
+            shared.close();
+        }
+    }
+}
+
+impl Shared {
+    /// `block_on` takes virtual processor 0 over, from its worker if need be.
+    fn occupy_main(&self, vp: &Vp) -> bool {
+        if vp.sleeper.occupy() {
+            return true;
+        }
+        if self.has_main.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.main_waits.fetch_add(1, Ordering::SeqCst);
+        let patience = Instant::now() + TAKEOVER;
+        let mut occupied = false;
+        self.main_refused.store(false, Ordering::Relaxed);
+        let in_vain = || {
+            self.has_main.load(Ordering::Relaxed)
+                || self.main_refused.load(Ordering::Relaxed)
+                // Its worker is busy with a turn that does not end.
+                || vp.is_handed_over()
+        };
+        while !occupied && !in_vain() && Instant::now() < patience {
+            vp.reactor.notify();
+            std::thread::sleep(Duration::from_micros(50));
+            occupied = vp.sleeper.occupy();
+        }
+        self.main_waits.fetch_sub(1, Ordering::SeqCst);
+        if !occupied {
+            // The worker may have left for us meanwhile, without a successor:
+            // `leave` vacates, fences, and looks at `main_waits`; we have
+            // lowered it, and `notify` fences and looks at the state.
+            vp.notify();
+        }
+        occupied
+    }
+
+    /// Ends every thread, then gives the memory back. Called once.
+    fn close(self: &Arc<Self>) {
+        // Frames that were put off would be waited for.
+        burial::before_a_wait();
+        // Nothing is handed over from now on.
+        hand_over::monitor::forget(self);
+        self.pool.close();
+        for vp in &self.vps {
+            vp.forgo_replacement();
+        }
+        self.each_vp(&mut Vp::notify);
+        let until = self.end_of_patience();
+        let drivers_ended = self.workers.join(until);
+        let entered = Entered::new(Arc::clone(self));
+        if !drivers_ended || !self.end_calls(until) {
+            self.give_up_waiting();
+            self.is_abandoned.store(true, Ordering::Relaxed);
+            // They use it until the process ends.
+            std::mem::forget(Arc::clone(self));
+            return;
+        }
+        self.end_threads();
+        self.each_vp(&mut Vp::end_policies);
+        // Their destructors may have spawned some.
+        self.end_threads();
+        drop(entered);
+        self.each_vp(&mut |vp| {
+            for frame in vp.inbox.close() {
+                // Their threads have ended: the tokens are dead.
+                // SAFETY: inboxes hold tokens.
+                drop(unsafe { Ready::from_frame(frame) });
+            }
+        });
+        crate::time::adopt(self);
+        self.each_vp(&mut |vp| {
+            vp.fibers.clear();
+            // SAFETY: no driver is left, and none starts while closing.
+            unsafe { vp.arena.orphan(Arc::clone(self)) };
+        });
+        let arena = self.arena.lock();
+        // SAFETY: we hold the lock; `Machine` was the last to spawn.
+        unsafe { arena.0.orphan(Arc::clone(self)) };
+    }
+
+    /// Waits for the blocking calls that are under way. No driver is left. The calls may use the machine: threads end, those
+    /// too that they spawn now; and somebody looks at I/O and timers for them. False: `until` has passed.
+    fn end_calls(&self, until: Option<Instant>) -> bool {
+        const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
+        let mut nap = NAPS[0];
+        while self.pool.workers.count() > 0 {
+            self.cancel_round(Beside::Calls);
+            let mut wakes = Wakes::new();
+            for vp in &self.vps {
+                vp.reactor.poll(Some(Duration::ZERO));
+                vp.timers.fire(Instant::now(), &mut wakes);
+            }
+            // A foreign waker may panic.
+            contain(|| wakes.queue());
+            let awake = Instant::now() + nap;
+            if !self.pool.workers.join(Some(until.map_or(awake, |until| until.min(awake))))
+                && until.is_some_and(|until| Instant::now() >= until)
+            {
+                return false;
+            }
+            nap = (nap * 2).min(NAPS[1]);
+        }
+        // What they have pushed before their end is here now.
+        self.pool.workers.join(until)
+    }
+
+    /// Ends every thread, wherever its token is. No driver is left, nor a blocking call.
+    fn end_threads(&self) {
+        while self.cancel_round(Beside::Nobody) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends what it can find; true: something is left.
+    ///
+    /// Beside blocking calls it leaves those alone that may just be made from outside, in the arena behind the lock: they
+    /// have not run, and their maker may not have done with them. When it has, their token comes to an inbox, and is found there.
+    fn cancel_round(&self, beside: Beside) -> bool {
+        let is_alone = beside == Beside::Nobody;
+        let mut any = false;
+        self.each_vp(&mut |vp| any |= vp.drop_queued());
+        let mut frames = Vec::new();
+        self.each_vp(&mut |vp| {
+            // SAFETY: as in `close`.
+            unsafe { vp.arena.each_not_ended(&mut |frame| frames.push((frame, true))) };
+        });
+        // SAFETY: we hold the lock.
+        self.with_arena(|arena| unsafe { arena.each_not_ended(&mut |frame| frames.push((frame, is_alone))) });
+        let mut left = false;
+        for (frame, delayed) in frames {
+            // SAFETY: in use when it was found. It may die meanwhile, but its
+            // memory stays until `orphan`, and its state word is atomic.
+            let state = unsafe { &frame.as_ref().state };
+            if state.in_use() && !state.is_complete() {
+                left = true;
+                // SAFETY: its memory, and the machine, stay.
+                let claimed = unsafe { frame::claim(frame, delayed) };
+                any |= claimed.is_some();
+                drop(claimed);
+            }
+        }
+        if left && !any {
+            // Somebody has their tokens: a waker elsewhere, a policy, or whoever got them from it.
+            // SAFETY: no driver is left, and this OS thread polls nothing. Nobody else makes threads: beside calls, those
+            // that are made outside are left alone.
+            unsafe { self.seize_threads(is_alone) };
+            while self.vps[0].end_one_seized() {}
+        }
+        left
+    }
+
+    /// Takes all threads that have not ended from their tokens, for virtual processor 0 to end
+    /// them; whether there were any that had not. `outside`: those too that were spawned from outside.
+    ///
+    /// # Safety
+    /// No driver is left but the caller, who polls nothing. (Who ends a thread elsewhere, since
+    /// it dropped its token, is let alone.)
+    pub(super) unsafe fn seize_threads(&self, outside: bool) -> bool {
+        let (mut seized, mut left) = (Vec::new(), false);
+        let mut seize = |frame| {
+            left = true;
+            // SAFETY: the frame is in use; the caller's contract.
+            seized.extend(unsafe { Seized::take(frame) });
+        };
+        // SAFETY: nobody else uses the arenas, but the one behind the lock.
+        self.each_vp(&mut |vp| unsafe { vp.arena.each_not_ended(&mut seize) });
+        if outside {
+            // SAFETY: we hold the lock.
+            self.with_arena(|arena| unsafe { arena.each_not_ended(&mut seize) });
+        }
+        // SAFETY: the driver's, who is the caller; the borrow ends here.
+        unsafe { &mut *self.vps[0].seized.get() }.extend(seized);
+        left
+    }
+}
+
+/// Who may use a machine beside the OS thread that ends it, when its drivers have left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// Blocking calls, on OS threads of the machine's pool.
+    Calls,
+    Nobody,
+}
+
+/// Runs `future` on a machine of its own with the defaults.
+///
+/// # Panics
+/// If the OS refuses what the machine needs, or if `future` panics.
+pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
+    if Vp::current().is_some() {
+        return block_here(future.into_future());
+    }
+    Machine::new().expect("the OS refuses what a machine needs").block_on(future)
+}

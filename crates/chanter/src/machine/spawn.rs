@@ -1,0 +1,80 @@
+//! Spawning on a machine, from any OS thread.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use super::Machine;
+use crate::thread::attributed::spawn_said_in;
+use crate::thread::scope::{Scope, blocking};
+use crate::thread::spawn::{spawn_fiber_in, spawn_named_fiber};
+use crate::thread::{Thread, ThreadBuilder, fiber};
+
+impl Machine {
+    /// Spawns a fiber; see [`spawn_fiber`](crate::spawn_fiber). From any OS
+    /// thread. [`fiber::Builder::spawn_in`] knows more.
+    #[track_caller]
+    pub fn spawn_fiber<F, T>(&self, closure: F) -> Thread<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        fiber::Builder::new().spawn_in(self, closure)
+    }
+}
+
+impl Machine {
+    /// A [`scope_blocking`](crate::scope_blocking) whose threads run on this machine,
+    /// for OS threads.
+    ///
+    /// ```
+    /// # use chanter::prelude::*;
+    /// let machine = Machine::new()?;
+    /// let mut list = vec![3, 1, 2];
+    /// machine.scope_blocking(|s| drop(s.spawn(async { list.sort() })));
+    /// assert_eq!(list, [1, 2, 3]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn scope_blocking<'env, F, T>(&'env self, body: F) -> T
+    where
+        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+    {
+        blocking(Some(Arc::clone(self.shared())), body)
+    }
+}
+
+impl ThreadBuilder {
+    /// Spawns the thread on `machine`, from any OS thread.
+    ///
+    /// # Panics
+    /// If it has no virtual processor as asked for.
+    #[track_caller]
+    pub fn spawn_in<F>(self, machine: &Machine, future: F) -> Thread<F::Output>
+    where
+        F: IntoFuture,
+        F::IntoFuture: Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let future = future.into_future();
+        spawn_said_in(machine.shared(), self.said, future, Location::caller())
+    }
+}
+
+impl fiber::Builder {
+    /// Spawns the fiber on `machine`, from any OS thread.
+    ///
+    /// # Panics
+    /// If it has no virtual processor as asked for.
+    #[track_caller]
+    pub fn spawn_in<F, T>(self, machine: &Machine, closure: F) -> Thread<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let (name, on) = (self.name.clone(), self.on);
+        let (body, site) = self.body(closure, Location::caller());
+        match name {
+            None => spawn_fiber_in(machine.shared(), on, body, site),
+            Some(name) => spawn_named_fiber(machine.shared(), name, on, body, site),
+        }
+    }
+}

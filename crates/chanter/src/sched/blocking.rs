@@ -1,0 +1,139 @@
+//! Blocking on a virtual processor: it goes on with other threads, nested on
+//! the present stack, until the awaited future is ready.
+
+use std::future::Future;
+use std::pin::pin;
+use std::ptr;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::Vp;
+use super::budget::OPERATIONS;
+use super::pool::SharedRef;
+use crate::event::before_a_fiber_blocks;
+use crate::frame::burial;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::thread::stack_local;
+
+struct Nested {
+    woken: AtomicBool,
+    /// Keeps `vp`.
+    _machine: SharedRef,
+    vp: *const Vp,
+}
+
+// SAFETY: anybody may notify a virtual processor, whose machine stays.
+unsafe impl Send for Nested {}
+// SAFETY: as above.
+unsafe impl Sync for Nested {}
+
+impl Wake for Nested {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // ORDER: Release pairs with the swap in `block_here`; the sleeper's
+        // fences order it with the sleep.
+        if !self.woken.swap(true, Ordering::Release) {
+            // SAFETY: its machine stays.
+            unsafe { &*self.vp }.notify();
+        }
+    }
+}
+
+/// Polls `future` on the current virtual processor and runs its threads in
+/// between. On a fiber's stack the fiber is suspended instead.
+///
+/// # Panics
+/// If the stack is nearly used up by threads that are nested in this way, or if the fiber is bound to what it is in the middle of.
+#[inline]
+pub(crate) fn block_here<F: Future>(future: F) -> F::Output {
+    let vp = Vp::current().expect("the caller drives a virtual processor");
+    burial::before_a_wait();
+    match vp.fibers.current() {
+        Some(fiber) => {
+            before_a_fiber_blocks(fiber);
+            fiber.block(future)
+        }
+        None => nest(vp, future),
+    }
+}
+
+impl Vp {
+    /// Runs threads on this stack until `over`, though the machine, the fiber or the
+    /// simulation that the caller belongs to is being ended. The caller drives.
+    #[cold]
+    pub(crate) fn run_to_the_end(&self, over: &dyn Fn() -> bool) {
+        self.fibers.without(|| {
+            let mut turns = 0_u32;
+            while !over() {
+                let has_run = if self.simulated.is_some() {
+                    // Nothing of a simulation runs after its end.
+                    self.drop_queued()
+                } else {
+                    self.budget.set(OPERATIONS);
+                    self.end_one_seized() || {
+                        let _polls = self.begin_polls();
+                        self.forks.outside(|| self.dispatch())
+                    }
+                };
+                turns = turns.wrapping_add(1);
+                if !has_run || turns.is_multiple_of(64) {
+                    // Some may lie in queues that nobody looks at any more.
+                    self.machine().drop_left_behind(self);
+                    if !has_run {
+                        self.seize_hidden();
+                    }
+                    std::thread::yield_now();
+                }
+            }
+        });
+    }
+}
+
+#[inline(never)]
+fn nest<F: Future>(vp: &Vp, future: F) -> F::Output {
+    let nested =
+        Arc::new(Nested { woken: AtomicBool::new(false), _machine: vp.machine_ref(), vp: ptr::from_ref(vp) });
+    let waker = Waker::from(Arc::clone(&nested));
+    let mut cx = Context::from_waker(&waker);
+    assert!(
+        vp.has_stack(),
+        "too many threads block the OS thread of one virtual processor: await instead of blocking"
+    );
+    let mut future = pin!(future);
+    let _polls = vp.begin_polls();
+    if let Some(simulated) = &vp.simulated {
+        loop {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+                return value;
+            }
+            // Paused rather than blocked: others go first.
+            if simulated.take_pause() {
+                stack_local::apart(|| simulated.step_nested(vp));
+            }
+            while !nested.woken.swap(false, Ordering::Acquire) {
+                stack_local::apart(|| simulated.step_nested(vp));
+            }
+        }
+    }
+    loop {
+        vp.budget.set(OPERATIONS);
+        if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+            return value;
+        }
+        // ORDER: Acquire pairs with the waker.
+        while !nested.woken.swap(false, Ordering::Acquire) {
+            vp.forks.outside(|| {
+                stack_local::apart(|| {
+                    if vp.machine().has_crews() {
+                        vp.take_nested_shifts(&|| nested.woken.load(Ordering::Relaxed));
+                    } else if !vp.dispatch() {
+                        vp.rest(&|| nested.woken.load(Ordering::Relaxed));
+                    }
+                });
+            });
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The budget of a poll: how many operations a thread, and everything that it
+//! attaches, may complete before its virtual processor looks at its queue and
+//! its I/O again.
+
+use std::task::Context;
+
+use super::Vp;
+use crate::frame;
+use crate::frame::report::Waits;
+
+/// Operations for each entry to the scheduler, where no policy is asked.
+pub(crate) const OPERATIONS: u32 = crate::policy::QUANTUM;
+
+/// Takes one operation from the budget. False: it is spent; ask
+/// [`is_refused`].
+#[inline(always)]
+pub(crate) fn pay() -> bool {
+    let Some(vp) = Vp::current() else { return true };
+    let left = vp.budget.get();
+    if left == 0 {
+        return false;
+    }
+    vp.budget.set(left - 1);
+    true
+}
+
+/// The budget is spent. True: the caller has been woken and must return
+/// `Pending`.
+pub(crate) fn is_refused(cx: &Context<'_>) -> bool {
+    Vp::current().is_some_and(|vp| look_up(vp, cx, |waits| waits.went_on = true))
+}
+
+/// Takes one operation from the budget. True: it is spent, the caller has
+/// been woken and must return `Pending`.
+#[inline(always)]
+pub(crate) fn is_spent(cx: &Context<'_>) -> bool {
+    !pay() && is_refused(cx)
+}
+
+/// As `is_spent`, by an operation that is polled again from its beginning if it
+/// blocks: it can say what it waits on.
+#[inline(always)]
+pub(crate) fn is_spent_by(cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
+    !pay() && Vp::current().is_some_and(|vp| look_up(vp, cx, waits))
+}
+
+/// Spent; or somebody watches, and has taken the budget away to be asked.
+#[cold]
+fn look_up(vp: &Vp, cx: &Context<'_>, waits: impl FnOnce(&mut Waits)) -> bool {
+    if vp.is_asking() {
+        if vp.answer(waits) {
+            // It is about to begin an operation, which can wait.
+            cx.waker().wake_by_ref();
+        }
+        return true;
+    }
+    if let Some(simulated) = &vp.simulated {
+        let pauses = simulated.pause(vp, cx);
+        if !pauses && simulated.takes_notes() {
+            let mut told = Waits::default();
+            waits(&mut told);
+            simulated.note_look(vp, told);
+        }
+        return pauses;
+    }
+    if !frame::is_own(cx.waker()) {
+        // Another executor polls inside of a thread: it may come back without
+        // passing through our scheduler, so it yields once and gets on.
+        vp.budget.set(OPERATIONS);
+    }
+    cx.waker().wake_by_ref();
+    true
+}

@@ -1,0 +1,172 @@
+//! Checkpoints: places where a long computation can make way for others.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::Vp;
+use crate::sync::atomic::Ordering;
+use crate::sync::process;
+use crate::{frame, thread};
+
+/// Somebody in the process is asked something.
+static ASKED: process::AtomicBool = process::AtomicBool::new(false);
+
+/// Whether the present turn should end: it has lasted for a quantum
+/// ([`Builder::hand_over_after`](crate::Builder::hand_over_after)), or a hungry
+/// virtual processor asks for work and the thread keeps some from it. A thread
+/// that computes for long calls it now and then, and yields when it says so;
+/// [`yield_if_asked`] does both. On a fiber,
+/// [`fiber::yield_if_asked`](crate::fiber::yield_if_asked) does.
+///
+/// It costs one load while nobody in the process is asked anything. Never true
+/// outside of machines, on simulated ones, and where nothing is handed over.
+///
+/// A computation without checkpoints stalls nobody either, since its virtual
+/// processor is handed over; checkpoints make this cheaper, and let
+/// policies see it, as [`Reason::Spent`](crate::policy::Reason::Spent).
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// let mut sum = 0_u64;
+/// for n in 0..100_000 {
+///     sum += n;
+///     if checkpoint() {
+///         yield_if_asked().await;
+///     }
+/// }
+/// assert_eq!(sum, 4_999_950_000);
+/// # });
+/// ```
+///
+/// Featherweight Threads, section 5.3 (a quantum of work, and inflation);
+/// STING, section 4.2 (preemption takes place at safe points).
+#[inline(always)]
+pub fn checkpoint() -> bool {
+    // ORDER: Relaxed: a request that is seen late is served late.
+    ASKED.load(process::Ordering::Relaxed) && is_asked()
+}
+
+#[cold]
+#[inline(never)]
+fn is_asked() -> bool {
+    Vp::current().is_some_and(Vp::is_asked_to_yield)
+}
+
+/// The monitor has looked at everybody.
+pub(super) fn tell(asked: bool) {
+    if ASKED.load(process::Ordering::Relaxed) != asked {
+        ASKED.store(asked, process::Ordering::Relaxed);
+    }
+}
+
+/// Yields if [`checkpoint`] says so; else it is ready at once, at the cost of
+/// the one load. The policy sees the thread as
+/// [`Reason::Spent`](crate::policy::Reason::Spent), and threads that wait in its
+/// queue go first. A parasite that has used up its quantum becomes a host
+/// (is inflated), which another virtual processor may take.
+///
+/// **Cancel safety.** Nothing happens if it is dropped.
+///
+/// ```
+/// # use chanter::prelude::*;
+/// # chanter::block_on(async {
+/// for _ in 0..1000 {
+///     // A part of a long computation.
+///     yield_if_asked().await;
+/// }
+/// # });
+/// ```
+///
+/// Featherweight Threads, section 5.3.
+pub fn yield_if_asked() -> Checkpoint {
+    Checkpoint { done: false }
+}
+
+/// The future of [`yield_if_asked`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Checkpoint {
+    done: bool,
+}
+
+impl Future for Checkpoint {
+    type Output = ();
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.done || !checkpoint() {
+            return Poll::Ready(());
+        }
+        self.done = true;
+        if frame::is_own(cx.waker())
+            && let Some(vp) = Vp::current()
+        {
+            vp.end_long_turn(true);
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// Of a fiber: the same, by one that has been asked. It must yield then.
+pub(crate) fn end_long_turn() {
+    if let Some(vp) = Vp::current() {
+        vp.end_long_turn(false);
+    }
+}
+
+impl Vp {
+    #[cold]
+    fn is_asked_to_yield(&self) -> bool {
+        if self.simulated.is_some() {
+            return false;
+        }
+        if self.has_long_turn() {
+            return true;
+        }
+        // A hungry one asks: is there anything that it cannot take itself?
+        if !self.is_asked_to_share.load(Ordering::Relaxed) || !self.enter() {
+            return false;
+        }
+        let has_soon = self.has_soon();
+        self.exit();
+        // SAFETY: the running thread is polled on this stack.
+        let runs_parasite = unsafe { self.running.get().as_ref() }
+            .is_some_and(|header| header.kind.get() == frame::Kind::Parasite);
+        has_soon || runs_parasite
+    }
+
+    /// Whether the present turn has been asked to end.
+    fn has_long_turn(&self) -> bool {
+        self.asked_turn.load(Ordering::Relaxed) == self.counters.polls.get()
+    }
+
+    /// The running thread is about to yield, as it was asked to.
+    fn end_long_turn(&self, inflates: bool) {
+        // SAFETY: the running thread is polled on this stack.
+        if let Some(header) = unsafe { self.running.get().as_ref() }
+            && inflates
+            && self.machine().inflates
+        {
+            thread::inflate_frame(self, header);
+        }
+        self.is_asked_to_share.store(false, Ordering::Relaxed);
+        self.budget.set(0);
+        if self.enter() {
+            self.ask_policy_next();
+            self.exit();
+        }
+    }
+
+    /// Asks for a parasite, and for threads that are to run soon here.
+    pub(super) fn ask_for_work(&self) {
+        self.ask_closer_look();
+        if self.machine().hands_over {
+            self.is_asked_to_share.store(true, Ordering::Relaxed);
+            // The monitor, which is awake, takes it back.
+            tell(true);
+        }
+    }
+}

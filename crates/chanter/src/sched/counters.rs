@@ -1,0 +1,152 @@
+//! Counters that cost next to nothing: each virtual processor has its own,
+//! written by its driver with plain stores.
+
+use std::time::Duration;
+
+use crate::frame::Arena;
+use crate::sync::counter::Counter;
+
+/// What a virtual processor counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// But those that were created delayed.
+    pub(crate) hosts: Counter,
+    pub(crate) queued: Counter,
+    /// Turns of tokens that were dead.
+    pub(crate) stale: Counter,
+    pub(crate) promoted: Counter,
+    pub(crate) reified: Counter,
+    pub(crate) reified_bytes: Counter,
+    pub(crate) left: Counter,
+    pub(crate) attached: Counter,
+    pub(crate) inflated: Counter,
+    pub(crate) migrated: Counter,
+    pub(crate) delayed: Counter,
+    pub(crate) stolen: Counter,
+    pub(crate) shared: Counter,
+    pub(crate) polls: Counter,
+    pub(crate) sleeps: Counter,
+    pub(crate) fibers: Counter,
+    pub(crate) stacks_allocated: Counter,
+    pub(crate) stacks_reused: Counter,
+    /// Anybody counts.
+    pub(crate) failed: Counter,
+    pub(crate) seized: Counter,
+}
+
+/// What has happened on a machine (or on one virtual processor) so far.
+///
+/// Read while the machine runs, the numbers may be a moment apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Hosts spawned.
+    pub hosts_created: u64,
+    /// Parasites spawned.
+    pub parasites_created: u64,
+    /// Parasites that ran to their end where they were spawned.
+    pub finished_in_place: u64,
+    /// Parasites that blocked, and so became objects.
+    pub reified: u64,
+    /// Bytes of the bodies of those, beside their headers: divided by
+    /// [`reified`](Self::reified), what a parasite keeps while it blocks. (One
+    /// that is too large for a frame counts as a pointer.)
+    pub reified_bytes: u64,
+    /// Asynchronous sends of those whose message was left in its channel: they took no frame.
+    pub left: u64,
+    /// Times a reified parasite was resumed on the stack of whoever
+    /// unblocked it.
+    pub attached: u64,
+    /// Parasites that became hosts.
+    pub inflated: u64,
+    /// Parasites that were spawned as hosts, for a hungry virtual processor
+    /// or because of a penalty count.
+    pub promoted: u64,
+    /// Parasites that were queued at their spawn, because the stack was nearly
+    /// used up. Once all is quiet, every parasite created has finished in
+    /// place, or was reified, promoted or queued.
+    pub queued: u64,
+    /// Times a thread went on on another virtual processor.
+    pub migrated: u64,
+    /// Hosts created delayed; they count as created, too.
+    pub delayed: u64,
+    /// Threads that were run on the stack of whoever demanded their value.
+    pub stolen: u64,
+    /// Second halves of a [`fork_join`](crate::fork_join) that were given away: became hosts.
+    pub shared: u64,
+    /// Threads taken from queues and polled.
+    pub dispatched: u64,
+    /// Times a virtual processor went to sleep.
+    pub sleeps: u64,
+    /// Fibers spawned; they are hosts too.
+    pub fibers_created: u64,
+    /// Stacks that fibers got from the OS, with their first turn.
+    pub stacks_allocated: u64,
+    /// Stacks that fibers got from others that had ended.
+    pub stacks_reused: u64,
+    /// Frames made of new memory, a few at a time: at most 16 for each size of
+    /// frame and virtual processor have not been a thread's yet.
+    pub frames_created: u64,
+    /// Frames whose threads died on other virtual processors, and which are
+    /// back in the cache of the one that made them. One that goes out again
+    /// and comes back counts again.
+    pub frames_returned: u64,
+    /// Threads whose frame another one had left in the cache: all but those
+    /// that took a frame counted above.
+    pub frames_reused: u64,
+    /// Policies that panicked, and in whose place the built-in one came: see
+    /// [`Policy`](crate::policy::Policy).
+    pub policies_failed: u64,
+    /// Threads that had to end while somebody kept their tokens: mostly a policy that did not hand
+    /// them over.
+    pub tokens_kept: u64,
+    /// Bytes of the bodies of hosts, beside their headers, on a machine that
+    /// keeps a [genealogy](crate::Builder::genealogy): divided by
+    /// [`hosts_created`](Self::hosts_created), what a host takes. Elsewhere 0.
+    pub host_bytes: u64,
+    /// Times a virtual processor was passed to a stand-in, because its worker
+    /// stayed in one turn for longer than a quantum
+    /// ([`Builder::hand_over_after`](crate::Builder::hand_over_after)).
+    pub hand_overs: u64,
+    /// For how long stand-ins had virtual processors, in total, those that they
+    /// have now included.
+    pub handed_over: Duration,
+}
+
+impl Stats {
+    pub(crate) fn add(&mut self, counters: &Counters, parasites: &Counter) {
+        self.hosts_created += counters.hosts.get() + counters.delayed.get();
+        self.parasites_created += parasites.get();
+        self.reified += counters.reified.get() + counters.left.get();
+        self.reified_bytes += counters.reified_bytes.get();
+        self.left += counters.left.get();
+        self.attached += counters.attached.get();
+        self.inflated += counters.inflated.get();
+        self.promoted += counters.promoted.get();
+        self.queued += counters.queued.get();
+        self.migrated += counters.migrated.get();
+        self.delayed += counters.delayed.get();
+        self.stolen += counters.stolen.get();
+        self.shared += counters.shared.get();
+        self.dispatched += counters.polls.get();
+        self.sleeps += counters.sleeps.get();
+        self.fibers_created += counters.fibers.get();
+        self.stacks_allocated += counters.stacks_allocated.get();
+        self.stacks_reused += counters.stacks_reused.get();
+        self.policies_failed += counters.failed.get();
+        self.tokens_kept += counters.seized.get();
+        // Derived: the fast path counts one thing only.
+        let reified = counters.reified.get() + counters.left.get();
+        let elsewhere = reified + counters.promoted.get() + counters.queued.get();
+        self.finished_in_place += parasites.get().saturating_sub(elsewhere);
+    }
+
+    /// After [`add`](Self::add): each thread but those that were left has taken a frame, and
+    /// only the rare ways by which frames come into a cache count.
+    pub(crate) fn add_frames(&mut self, arena: &Arena) {
+        self.frames_created += arena.carved.get();
+        self.frames_returned += arena.returned.get();
+        let threads = (self.hosts_created + self.parasites_created).saturating_sub(self.left);
+        self.frames_reused = threads.saturating_sub(self.frames_created + self.frames_returned);
+    }
+}

@@ -1,0 +1,391 @@
+//! The monitor: one OS thread of the process, which looks after long turns.
+//!
+//! It is started when a machine becomes busy for the first time, looks twice a
+//! quantum while virtual processors are awake, and sleeps while all of them do:
+//! who rises then, wakes it. A turn is known by the number that its driver
+//! counts anyway (`Counters::polls`), so turns pay nothing for being watched.
+//!
+//! A turn that is still the same after a quantum is asked to end at its next
+//! checkpoint; if it has not a moment later, its virtual processor is handed
+//! over. Not if the driver uses its seat, is about to wake up, waits for a core, or,
+//! as a stand-in, has not begun: another one would wait too.
+//!
+//! The more of a virtual processor's OS threads compute without a seat, the longer the next turn may last
+//! ([`quantum_beside`]): each is one more for the kernel to multiplex, which is slower than to compute one after the other. So a
+//! program that only computes has few of them, and one with endless computations still gets to all others.
+//!
+//! From the time that OS threads get it also knows whether those that have lost their seats
+//! compute; it does not sleep before they have stopped. A stand-in that goes to sleep, and finds that it has enough, is notified when
+//! it has not any more: as in INV-SLEEP, the flag in the queue's place.
+//!
+//! Falling asleep is store buffering, as in INV-SLEEP of `sched/sleep.rs`: the
+//! monitor says that it sleeps and looks at the machines' counts of who is
+//! awake; who rises counts itself first and looks for the monitor's sleep. Both
+//! are SeqCst.
+
+use std::ptr;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::super::{Shared, Vp, checkpoint};
+use super::os_thread;
+use crate::sync::atomic::Ordering;
+use crate::sync::{fence_pair, process};
+
+/// After so many looks at nothing, the monitor falls asleep.
+const PATIENCE: u32 = 4;
+/// How long a turn has for a checkpoint once it was asked, at most.
+const GRACE: Duration = Duration::from_millis(1);
+/// Turns are not longer than a quantum times 4 to this number.
+const MOST_BESIDE: u32 = 4;
+/// The monitor's own stack.
+const STACK: usize = 128 << 10;
+
+static WATCH: Mutex<Watch> = Mutex::new(Watch { machines: Vec::new(), asked: Vec::new(), is_started: false });
+static CHANGE: Condvar = Condvar::new();
+/// The monitor waits to be woken, or has not been started.
+static IS_ASLEEP: process::AtomicBool = process::AtomicBool::new(true);
+
+struct Watch {
+    machines: Vec<Watched>,
+    /// Turns that were asked to end, and may go on.
+    asked: Vec<(*const Vp, u64)>,
+    is_started: bool,
+}
+
+// SAFETY: the pointers are to machines that have not ended, and to virtual
+// processors of theirs: they are removed in `forget`, under the lock.
+unsafe impl Send for Watch {}
+
+struct Watched {
+    machine: *const Shared,
+    turns: Vec<Turn>,
+    /// The same of stand-ins that have no seat.
+    aside: Vec<Turn>,
+    /// What the workers had used at the last look, of those who have lost their seats.
+    workers: Vec<Usage>,
+    /// How many computed without a seat then, of each virtual processor.
+    beside: Vec<u32>,
+    /// How often somebody had gone to sleep at the last look.
+    sleeps: u64,
+}
+
+/// How long a turn may last if so many of the same virtual processor compute without a seat.
+fn quantum_beside(quantum: Duration, beside: u32) -> Duration {
+    quantum.saturating_mul(4_u32.pow(beside.min(MOST_BESIDE)))
+}
+
+/// What was seen of a virtual processor last.
+#[derive(Clone, Copy)]
+struct Turn {
+    holder: *const Vp,
+    number: u64,
+    since: Instant,
+    asked: Option<Instant>,
+    /// What its OS thread had used then; of one without a seat, at the last look.
+    usage: Usage,
+    /// A stand-in that was given the seat has this number until it begins.
+    unbegun: bool,
+}
+
+/// How long an OS thread had had a core at some moment; `None`: nobody knows.
+#[derive(Clone, Copy)]
+struct Usage {
+    at: Instant,
+    used: Option<Duration>,
+}
+
+fn watch() -> MutexGuard<'static, Watch> {
+    WATCH.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Somebody on `machine` has become busy.
+#[inline]
+pub(crate) fn wake(machine: &Shared) {
+    // ORDER: SeqCst: see above; the caller has counted itself as awake.
+    let is_watched = machine.is_watched.load(Ordering::Relaxed);
+    if is_watched && !IS_ASLEEP.load(process::Ordering::SeqCst) {
+        return;
+    }
+    if machine.hands_over {
+        wake_now(machine);
+    }
+}
+
+#[cold]
+fn wake_now(machine: &Shared) {
+    let mut watch = watch();
+    if machine.is_closing() {
+        // It says so before it has itself forgotten, under the lock: it would
+        // stay here for ever.
+        return;
+    }
+    if !machine.is_watched.swap(true, Ordering::Relaxed) {
+        let turns = vec![Turn::none(); machine.vps.len()];
+        let workers = vec![Usage::unknown(Instant::now()); machine.vps.len()];
+        let beside = vec![0; machine.vps.len()];
+        watch.machines.push(Watched { machine, turns, aside: Vec::new(), workers, beside, sleeps: 0 });
+    }
+    IS_ASLEEP.store(false, process::Ordering::SeqCst);
+    if watch.is_started {
+        CHANGE.notify_one();
+        return;
+    }
+    fence_pair::will_be_known();
+    let monitor = std::thread::Builder::new().name("chanter-monitor".to_owned()).stack_size(STACK);
+    // If the OS refuses, the next one to rise tries again.
+    watch.is_started = monitor.spawn(run).is_ok();
+    IS_ASLEEP.store(!watch.is_started, process::Ordering::SeqCst);
+}
+
+/// The machine ends: nothing is handed over from now on.
+pub(crate) fn forget(machine: &Shared) {
+    let mut watch = watch();
+    watch.machines.retain(|watched| !ptr::eq(watched.machine, machine));
+    // SAFETY: they belong to machines that have not ended.
+    watch.asked.retain(|(vp, _)| !ptr::eq(unsafe { &**vp }.machine(), machine));
+}
+
+fn run() {
+    if !fence_pair::is_available() {
+        // Nobody wakes who is awake.
+        return;
+    }
+    let mut watch = watch();
+    let mut idle = 0;
+    loop {
+        let (next, is_busy) = watch.look();
+        idle = if is_busy { 0 } else { idle + 1 };
+        let doze = next.filter(|_| idle < PATIENCE);
+        watch = match doze {
+            Some(time) => CHANGE.wait_timeout(watch, time).unwrap_or_else(PoisonError::into_inner).0,
+            None => sleep(watch),
+        };
+        if doze.is_none() {
+            idle = 0;
+        }
+    }
+}
+
+/// Waits until somebody rises.
+fn sleep(mut watch: MutexGuard<'static, Watch>) -> MutexGuard<'static, Watch> {
+    IS_ASLEEP.store(true, process::Ordering::SeqCst);
+    // SAFETY: registered machines have not ended.
+    let is_awake = |watched: &Watched| unsafe { &*watched.machine }.awake.load(Ordering::SeqCst) > 0;
+    if watch.machines.iter().any(is_awake) {
+        IS_ASLEEP.store(false, process::Ordering::SeqCst);
+        return watch;
+    }
+    while IS_ASLEEP.load(process::Ordering::SeqCst) {
+        watch = CHANGE.wait(watch).unwrap_or_else(PoisonError::into_inner);
+    }
+    watch
+}
+
+impl Vp {
+    fn ask_to_yield(&self, turn: u64, asked: &mut Vec<(*const Self, u64)>) {
+        // ORDER: Relaxed: a request that is seen late is served late.
+        self.asked_turn.store(turn, Ordering::Relaxed);
+        asked.push((self, turn));
+    }
+}
+
+impl Watch {
+    /// Looks at all machines: when to look again, and whether anything runs.
+    fn look(&mut self) -> (Option<Duration>, bool) {
+        let now = Instant::now();
+        let mut next: Option<Duration> = None;
+        let mut is_busy = false;
+        let Self { machines, asked, .. } = self;
+        for watched in machines {
+            // SAFETY: registered machines have not ended, and `forget` waits
+            // for the lock.
+            let machine = unsafe { &*watched.machine };
+            let Some(quantum) = machine.hand_over_after else { continue };
+            let sleeps = machine.vps.iter().map(|vp| vp.counters.sleeps.get()).sum();
+            is_busy |= machine.awake.load(Ordering::SeqCst) > 0 || sleeps != watched.sleeps;
+            watched.sleeps = sleeps;
+            let mut wait = quantum / 2;
+            let Watched { turns, workers, beside, .. } = watched;
+            for (((vp, turn), worker), beside) in machine.vps.iter().zip(turns).zip(workers).zip(beside) {
+                let patience = quantum_beside(quantum, *beside);
+                wait = wait.min(turn.look(vp, now, (quantum, patience), worker, asked));
+            }
+            watched.look_aside(machine, now, quantum, asked);
+            // Who stands in for one that computes waits to hear that it does not any more.
+            is_busy |= watched.beside.iter().any(|beside| *beside > 0);
+            next = Some(next.map_or(wait, |next| next.min(wait)));
+        }
+        // SAFETY: they belong to machines that have not ended.
+        asked.retain(|(vp, turn)| unsafe { &**vp }.counters.polls.get() == *turn);
+        checkpoint::tell(!asked.is_empty());
+        (next, is_busy)
+    }
+}
+
+impl Watched {
+    /// Those who have lost the seat in the middle of a turn.
+    fn look_aside(
+        &mut self,
+        machine: &Shared,
+        now: Instant,
+        quantum: Duration,
+        asked: &mut Vec<(*const Vp, u64)>,
+    ) {
+        let stand_ins = machine.stand_ins();
+        self.aside.resize(stand_ins.len(), Turn::none());
+        for ((beside, vp), worker) in self.beside.iter_mut().zip(&machine.vps).zip(&mut self.workers) {
+            *beside = u32::from(worker.look_aside(vp, now));
+        }
+        for (stand_in, turn) in stand_ins.iter().zip(&mut self.aside) {
+            let vp = &*stand_in.vp;
+            turn.look_aside(vp, now, quantum, asked);
+            self.beside[vp.index] += u32::from(!turn.holder.is_null() && turn.usage.look_aside(vp, now));
+        }
+        drop(stand_ins);
+        for (vp, beside) in machine.vps.iter().zip(&self.beside) {
+            let computes = *beside > 0;
+            if vp.computes_aside.load(Ordering::Relaxed) != computes {
+                vp.computes_aside.store(computes, Ordering::Relaxed);
+                if !computes {
+                    // The core is free: there may be work elsewhere.
+                    vp.notify();
+                }
+            }
+        }
+    }
+}
+
+impl Usage {
+    fn unknown(at: Instant) -> Self {
+        Self { at, used: None }
+    }
+
+    fn of(vp: &Vp, at: Instant) -> Self {
+        Self { at, used: os_thread::used(vp.os_thread.load(Ordering::Relaxed)) }
+    }
+
+    /// How long the thread has had a core between the two moments.
+    fn until(&self, later: &Self) -> Option<Duration> {
+        Some(later.used?.saturating_sub(self.used?))
+    }
+
+    /// Whether it had one for half of that time and more.
+    fn computed_until(&self, later: &Self) -> bool {
+        self.until(later).is_some_and(|used| used >= later.at.saturating_duration_since(self.at) / 2)
+    }
+
+    /// Whether `vp`, if it has lost its seat, has computed since the last look, or waits for a core to do so.
+    fn look_aside(&mut self, vp: &Vp, now: Instant) -> bool {
+        if !vp.principal().seat.is_taken_from(&vp.sitter) {
+            return false;
+        }
+        if self.at == now {
+            // It has just been looked at.
+            return vp.principal().computes_aside.load(Ordering::Relaxed);
+        }
+        let later = Self::of(vp, now);
+        let computes =
+            self.computed_until(&later) || os_thread::is_runnable(vp.os_thread.load(Ordering::Relaxed));
+        *self = later;
+        computes
+    }
+}
+
+impl Turn {
+    fn none() -> Self {
+        Self {
+            holder: ptr::null(),
+            number: 0,
+            since: Instant::now(),
+            asked: None,
+            usage: Usage::unknown(Instant::now()),
+            unbegun: false,
+        }
+    }
+
+    /// Asks a long turn of one without a seat to end, so that it rejoins.
+    fn look_aside(&mut self, vp: &Vp, now: Instant, quantum: Duration, asked: &mut Vec<(*const Vp, u64)>) {
+        let number = vp.counters.polls.get();
+        if !vp.is_away() || !vp.sleeper.is_awake() {
+            self.holder = ptr::null();
+        } else if self.holder.is_null() || self.number != number {
+            *self = Self { holder: vp, number, since: now, usage: Usage::of(vp, now), ..Self::none() };
+        } else if self.asked.is_none() && now.duration_since(self.since) >= quantum {
+            vp.ask_to_yield(number, asked);
+            self.asked = Some(now);
+        }
+    }
+
+    /// How long until the next look. A turn is asked to end after the quantum, and handed over after the
+    /// patience.
+    fn look(
+        &mut self,
+        vp: &Vp,
+        now: Instant,
+        (quantum, patience): (Duration, Duration),
+        worker: &mut Usage,
+        asked: &mut Vec<(*const Vp, u64)>,
+    ) -> Duration {
+        let seen = if vp.sleeper.is_awake() && !vp.is_down.load(Ordering::Relaxed) {
+            vp.with_holder(|holder| (ptr::from_ref(holder), holder.counters.polls.get()))
+        } else {
+            None
+        };
+        let Some((holder, number)) = seen else {
+            self.holder = ptr::null();
+            return quantum / 2;
+        };
+        if !ptr::eq(self.holder, holder) || self.number != number {
+            *self = Self { holder, number, since: now, ..Self::none() };
+            return quantum / 2;
+        }
+        // SAFETY: it holds the seat of a machine that has not ended.
+        let holder = unsafe { &*holder };
+        if self.unbegun || now.duration_since(self.since) < quantum {
+            return quantum / 2;
+        }
+        let grace = GRACE.min(quantum / 8);
+        let Some(when) = self.asked else {
+            holder.ask_to_yield(number, asked);
+            self.asked = Some(now);
+            self.usage = Usage::of(holder, now);
+            return grace;
+        };
+        if now.duration_since(when) < grace {
+            return grace;
+        }
+        if now.duration_since(self.since) < patience {
+            return quantum / 2;
+        }
+        let usage = Usage::of(holder, now);
+        if self.usage.until(&usage).is_some_and(|used| used < grace / 8)
+            && os_thread::is_runnable(holder.os_thread.load(Ordering::Relaxed))
+        {
+            // It waits for a core.
+            (self.asked, self.usage) = (Some(now), usage);
+            return grace;
+        }
+        if let Some((stand_in, number)) = vp.hand_over(holder, self.usage.computed_until(&usage)) {
+            if ptr::eq(holder, vp) {
+                *worker = usage;
+            }
+            *self = Self { holder: stand_in, number, since: now, unbegun: true, ..Self::none() };
+        }
+        quantum / 2
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_compute_without_a_seat_the_longer_a_turn_may_last() {
+        let quantum = Duration::from_millis(10);
+        let lasts = |beside| quantum_beside(quantum, beside).as_millis();
+        assert_eq!([0, 1, 2, 3].map(lasts), [10, 40, 160, 640]);
+        assert_eq!(lasts(5), lasts(4), "but it ends");
+        assert_eq!(quantum_beside(Duration::MAX, 3), Duration::MAX);
+    }
+}

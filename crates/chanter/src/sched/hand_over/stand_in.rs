@@ -1,0 +1,143 @@
+//! Stand-ins: who drives a virtual processor while its worker does not.
+
+use std::time::{Duration, Instant};
+
+use super::super::Vp;
+use super::super::worker::Driving;
+use super::MOST;
+use crate::frame::Home;
+use crate::io::Reactor;
+use crate::policy::Fifo;
+use crate::sync::AliasedBox;
+use crate::sync::atomic::Ordering;
+
+/// An OS thread that has had nothing to stand in for ends after so long.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// One who stands in for the same virtual processor all its life.
+pub(crate) struct StandIn {
+    /// It is its own leader, and its threads point to it.
+    pub(crate) vp: AliasedBox<Vp>,
+}
+
+impl StandIn {
+    /// One more for `principal`. It sleeps in its principal's poller while it has the seat; its own
+    /// watches nothing, so that no descriptors are kept for those that have been needed once.
+    fn new(principal: &Vp) -> Self {
+        // Never asked: a stand-in calls its principal's.
+        let policy = Box::new(Fifo::new());
+        let vp = Vp::new(principal.index, policy, Reactor::parker(), None);
+        let vp = AliasedBox::new(Vp { home: Home::nowhere(), ..vp });
+        vp.machine.set(principal.machine.get());
+        vp.principal.set(principal);
+        vp.leader.set(vp.as_ptr());
+        vp.is_free.store(true, Ordering::Relaxed);
+        // Its frames are the principal's.
+        vp.arena.belong_to(principal);
+        if let Some(genealogy) = principal.machine().genealogy() {
+            vp.arena.tell(genealogy);
+        }
+        Self { vp }
+    }
+}
+
+impl Vp {
+    /// Passes the seat of a virtual processor from `holder`, who does not come
+    /// back, perhaps since it `computes`, to a stand-in. Returns that, and the number
+    /// of its last turn. The caller keeps the machine from ending.
+    pub(super) fn hand_over(&self, holder: &Self, computes: bool) -> Option<(&Self, u64)> {
+        if holder.sitter.is_inside() {
+            return None;
+        }
+        let machine = self.machine();
+        let stand_in = self.free_stand_in()?;
+        // It is free: it stays at that.
+        let number = stand_in.counters.polls.get();
+        let mut slept = false;
+        let is_passed = self.seat.pass(&holder.sitter, &stand_in.sitter, || {
+            stand_in.is_free.store(false, Ordering::Relaxed);
+            self.computes_aside.store(computes, Ordering::Relaxed);
+            slept = stand_in.take_over(holder);
+        });
+        if !is_passed {
+            return None;
+        }
+        machine.record().pass(self.index);
+        if slept {
+            self.reactor.notify();
+        }
+        stand_in.notify();
+        Some((stand_in, number))
+    }
+
+    fn free_stand_in(&self) -> Option<&Self> {
+        let mut stand_ins = self.machine().stand_ins();
+        let is_free = |other: &StandIn| {
+            // ORDER: Acquire: it has done what it had to do.
+            std::ptr::eq(other.vp.principal(), self) && other.vp.is_free.load(Ordering::Acquire)
+        };
+        let index = match stand_ins.iter().position(is_free) {
+            Some(index) => index,
+            None if stand_ins.len() >= MOST => return None,
+            None => {
+                stand_ins.push(StandIn::new(self));
+                self.machine().has_stand_ins.store(true, Ordering::Relaxed);
+                stand_ins.len() - 1
+            }
+        };
+        let stand_in: *const Self = stand_ins[index].vp.as_ptr();
+        // SAFETY: stand-ins stay until the machine's memory goes.
+        Some(unsafe { &*stand_in })
+    }
+
+    /// Runs on the OS thread of a stand-in.
+    pub(crate) fn stand_in(&self) {
+        loop {
+            self.is_over.set(false);
+            {
+                let driving = Driving::new(self);
+                driving.run_until(&|| self.machine().is_closing() || self.is_over.get());
+                if self.machine().is_closing() {
+                    // What is left in the queues goes to the worker, or ends
+                    // with the machine.
+                    driving.end_local_threads();
+                }
+            }
+            self.fibers.shrink();
+            self.channels.shrink();
+            self.sleeper.vacate();
+            // INV-SLEEP: the seat is given to us before we are woken.
+            if self.machine().is_closing() || !self.is_needed() || !self.sleeper.occupy() {
+                return;
+            }
+        }
+    }
+
+    /// Driver of a stand-in without a seat: waits for one, or for one of its own
+    /// threads. If there was neither for long, it is over.
+    #[cold]
+    pub(crate) fn rest_aside(&self, over: &dyn Fn() -> bool) {
+        // Nested, it has the thread below.
+        let has_own = !self.running.get().is_null() || self.has_own();
+        if !has_own {
+            // ORDER: Release: what we did comes before what is given to us.
+            self.is_free.store(true, Ordering::Release);
+        }
+        self.sleeper.announce();
+        let begun = Instant::now();
+        if !over() && !self.is_needed() {
+            self.counters.sleeps.add_one();
+            self.reactor.poll(if has_own { None } else { Some(IDLE) });
+        }
+        self.sleeper.rise();
+        if !has_own && begun.elapsed() >= IDLE && !self.is_needed() {
+            self.is_over.set(true);
+        } else {
+            self.begin_to_be_busy();
+        }
+    }
+
+    fn is_needed(&self) -> bool {
+        !self.inbox.is_empty() || !self.is_away()
+    }
+}

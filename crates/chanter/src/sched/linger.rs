@@ -1,0 +1,148 @@
+//! Lingering: who has run out of threads stays awake for a moment, as its partner may answer.
+//!
+//! To sleep and be woken takes ten times as long as what threads on two processors have to say to each
+//! other. So a driver that was sent something from elsewhere since it last rested, beside others that
+//! are awake, looks at its inbox for a while before it goes to sleep. Nothing in vain pays for
+//! that: after each time that nothing came, twice as many rests pass without. On a machine that is idle nobody is awake,
+//! nobody sends, and nobody lingers.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use super::{HEARTBEAT, Shared, Vp};
+use crate::sync::pause;
+
+/// Long enough that a partner who has gone to sleep is woken and answers: or else two who have once missed
+/// each other would not meet again.
+const LINGER: Duration = HEARTBEAT;
+/// At most 2 to this number rests pass without.
+const MOST_VAIN: u32 = 4;
+
+/// A driver's part.
+#[derive(Debug, Default)]
+pub(super) struct Linger {
+    /// Something was sent from elsewhere since the last rest.
+    was_sent: Cell<bool>,
+    /// How often in a row nothing came.
+    vain: Cell<u32>,
+    /// So many rests pass without.
+    pass: Cell<u32>,
+}
+
+impl Linger {
+    pub(super) fn was_sent(&self) {
+        self.was_sent.set(true);
+    }
+
+    /// The driver has nothing to run: whether it may linger, if somebody else is awake.
+    fn begins(&self) -> bool {
+        let was_sent = self.was_sent.replace(false);
+        let pass = self.pass.get();
+        self.pass.set(pass.saturating_sub(u32::from(was_sent)));
+        was_sent && pass == 0
+    }
+
+    /// It has lingered; did something come?
+    fn ends(&self, came: bool) {
+        let vain = if came { 0 } else { (self.vain.get() + 1).min(MOST_VAIN) };
+        self.vain.set(vain);
+        self.pass.set((1 << vain) - 1);
+    }
+}
+
+impl Shared {
+    /// Whether others are awake, and all have a core.
+    fn has_company(&self) -> bool {
+        self.awake.load(Relaxed) > 1 && self.has_cores_for(0)
+    }
+
+    /// Whether all that are awake have a core, and so many more would. An estimate.
+    pub(super) fn has_cores_for(&self, more: isize) -> bool {
+        u64::try_from(self.awake.load(Relaxed) + more).is_ok_and(|awake| awake <= self.cores)
+    }
+}
+
+impl Vp {
+    /// There is nothing to run: waits a moment for what others may send, if they have lately. Ends when there is something to take from others, too. Whether something
+    /// has come. The caller is inside.
+    pub(super) fn linger(&self, over: &dyn Fn() -> bool) -> bool {
+        if self.simulated.is_some() || !self.linger.begins() || !self.machine().has_company() {
+            return false;
+        }
+        let due = self.principal().timers.next_due();
+        let time = due.map_or(LINGER, |due| due.saturating_duration_since(Instant::now()).min(LINGER));
+        let came = self.linger_for(time, &|| over() || self.others_wait());
+        self.linger.ends(came || self.others_wait());
+        came
+    }
+
+    /// Waits so long for what others may send, or until `over`. Whether something has come.
+    pub(super) fn linger_for(&self, time: Duration, over: &dyn Fn() -> bool) -> bool {
+        let from = Instant::now();
+        loop {
+            for _ in 0..16 {
+                pause();
+                self.entrance.get().agree();
+                if !self.inbox.is_empty() {
+                    return true;
+                }
+            }
+            if over() || from.elapsed() >= time {
+                return false;
+            }
+        }
+    }
+}
+
+/// How many cores the process has, as far as the system says: when the first machine is made, as an OS thread that is bound to one would be told
+/// of that one.
+pub(crate) fn cores() -> u64 {
+    static CORES: OnceLock<u64> = OnceLock::new();
+    *CORES.get_or_init(|| available_parallelism().map_or(u64::MAX, |cores| cores.get() as u64))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_sent_nothing_does_not_linger() {
+        let linger = Linger::default();
+        assert!(!linger.begins());
+        linger.was_sent();
+        assert!(linger.begins());
+        assert!(!linger.begins(), "nothing was sent since");
+    }
+
+    #[test]
+    fn a_machine_that_is_made_in_a_bound_thread_has_all_cores() {
+        let all = available_parallelism().unwrap().get() as u64;
+        let machine = || crate::machine::Machine::builder().vps(1).build().unwrap();
+        let first = machine();
+        drop(first.vp(0).bind(0));
+        first.block_on(async { assert_eq!(machine().shared().cores, all) });
+    }
+
+    #[test]
+    fn what_was_in_vain_becomes_rare_and_what_pays_does_not() {
+        let linger = Linger::default();
+        let mut rests = 0;
+        let mut lingers = 0;
+        while rests < 10_000 {
+            linger.was_sent();
+            rests += 1;
+            if linger.begins() {
+                lingers += 1;
+                linger.ends(false);
+            }
+        }
+        assert!((600..=640).contains(&lingers), "{lingers} of {rests}");
+        // Once it pays, the next rest lingers.
+        linger.ends(true);
+        linger.was_sent();
+        assert!(linger.begins());
+    }
+}

@@ -1,0 +1,723 @@
+//! Virtual processors: what a thread runs on.
+//!
+//! A [`Vp`] holds a policy, an arena of frames, a poller, timers and an inbox.
+//! One OS thread at a time *drives* it: a worker of the machine, or the caller
+//! of `block_on`. The driver alone touches the fields marked so; everything
+//! else is safe to reach from anywhere.
+
+pub(crate) mod binding;
+pub(crate) mod pool;
+
+pub(crate) mod affinity;
+mod blocking;
+pub(crate) mod budget;
+pub(crate) mod checkpoint;
+pub(crate) mod counters;
+mod crew;
+pub(crate) mod hand_over;
+mod idle;
+pub(crate) mod linger;
+mod long_turn;
+mod partners;
+mod price;
+pub(crate) mod pump;
+pub(crate) mod replace;
+mod sleep;
+mod soon;
+pub(crate) mod stack;
+mod theft;
+pub(crate) mod topology;
+pub(crate) mod worker;
+pub(crate) mod workers;
+
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::time::{Duration, Instant};
+
+use binding::Binding;
+pub(crate) use blocking::block_here;
+pub(crate) use checkpoint::end_long_turn;
+pub use checkpoint::{Checkpoint, checkpoint, yield_if_asked};
+pub use counters::Stats;
+pub(crate) use pool::{Shared, entered};
+pub use pump::{Pump, Rest as PumpRest, attach_pump, is_wanted, wake_first};
+pub use topology::{Neighbours, Topology};
+
+use crate::channel::Spares;
+use crate::frame::report::Waits;
+use crate::frame::{self, Arena, Header, Home, Seized};
+use crate::inspect::Simulated;
+use crate::io::Reactor;
+use crate::policy::{Policy, Ready, ReadyQueue, Reason, Slot, Terms, introduce, policy_panicked};
+use crate::sched::pool::SharedRef;
+use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::counter::Counter;
+use crate::sync::{Entrance, PeekPtr, Stack};
+use crate::thread::Forks;
+use crate::thread::fiber::Fibers;
+use crate::time::Timers;
+use counters::Counters;
+use hand_over::{Seat, Sitter};
+use idle::Idle;
+use linger::Linger;
+use long_turn::LongTurns;
+use replace::Cause;
+pub(crate) use replace::Replacement;
+use sleep::{Sleeper, Wake};
+use soon::Soon;
+pub(crate) use soon::Turn;
+use theft::Thefts;
+pub(crate) use workers::never_wait_for_machines;
+
+/// Attaches may nest this deep.
+pub(crate) const DEPTH: u32 = 24;
+/// A guard that every stack pointer is below: the next spawn looks closer.
+const LOOK_CLOSER: usize = usize::MAX;
+/// The same, only because the end of a bias is to be agreed to.
+const AGREE: usize = LOOK_CLOSER - 1;
+/// A spawner whose parasites compute for long spawns so many hosts in their place, before it looks again.
+const PROMOTED: u32 = 32;
+/// A parasite that computes for so long: a host in its place costs next to nothing.
+const LONG_PARASITE: Duration = Duration::from_micros(20);
+/// How often at most a hungry virtual processor asks for a parasite.
+const HEARTBEAT: Duration = Duration::from_micros(100);
+
+/// A virtual processor.
+#[repr(C, align(128))]
+pub(crate) struct Vp {
+    // What spawning a parasite touches comes first, on one cache line.
+    /// Below this address nothing more is nested; [`LOOK_CLOSER`] asks the
+    /// next spawn of a parasite to take the slow path.
+    guard: AtomicUsize,
+    /// Driver: the innermost thread being polled.
+    pub(crate) running: PeekPtr<Header>,
+    /// Driver: operations left before the scheduler is entered again.
+    pub(crate) budget: Cell<u32>,
+    /// Driver: how deep attaches are nested.
+    pub(crate) depth: Cell<u32>,
+    /// Driver: second halves that nobody has begun.
+    pub(crate) forks: Forks,
+    /// Parasites spawned here: counted apart, beside what else a spawn writes.
+    pub(crate) parasites: Counter,
+    /// Where threads rest that stay here.
+    pub(crate) home: Home,
+    /// The driver's, of its OS thread.
+    entrance: Cell<&'static Entrance>,
+    /// Driver: where frames come from.
+    pub(crate) arena: Arena,
+    /// Driver: where channels come from.
+    pub(crate) channels: Spares,
+    /// Driver: the real stack limit.
+    stack_limit: Cell<usize>,
+    /// Driver: whether threads were spawned here that cannot leave.
+    pub(crate) has_locals: Cell<bool>,
+    /// Driver: how many of its runs are [counted](Vp::begin_polls).
+    pub(crate) polls: Cell<u32>,
+    /// Driver: as holder of a seat.
+    sitter: Sitter,
+    /// Who uses what is ready here: INV-SEAT. "Holder" below is that one.
+    seat: Seat,
+    /// Whom this one stands in for; itself.
+    pub(crate) principal: Cell<*const Self>,
+    /// The first of its crew; mostly itself.
+    pub(crate) leader: Cell<*const Self>,
+    /// Holder: threads to run soon, before the policy is asked.
+    soon: Soon,
+    /// Driver: who is woken now goes before those.
+    wakes_first: Cell<bool>,
+    /// Driver: the last turn of one that went first, as counted in `polls`.
+    goes_first: Cell<u64>,
+    /// Driver: whether to linger before it sleeps.
+    linger: Linger,
+    /// Holder: since when it has had nothing to run.
+    idle: Idle,
+    /// What it has stolen, and whether that has paid.
+    thefts: Thefts,
+    long_turns: LongTurns,
+    /// Driver: turns until it looks around.
+    pub(crate) until_look: Cell<u32>,
+    /// Driver: turns until it looks at the clock then, if it looks around at each turn; else 0.
+    until_clock: Cell<u32>,
+    /// Driver: when timers and I/O were looked at last.
+    looked: Cell<Instant>,
+    /// Driver: when it last began to be busy.
+    risen: Cell<Instant>,
+    /// Driver: the busy period in which it was last asked for a parasite, and
+    /// when that happened first in it.
+    asked_in: Cell<Instant>,
+    asked_since: Cell<Instant>,
+    /// Driver: when it was last looked how long parasites take, and how many had been
+    /// spawned then.
+    sampled: Cell<(Instant, u64)>,
+    /// Driver: so many are promoted next.
+    to_promote: Cell<u32>,
+    pub(crate) counters: Counters,
+    /// Who runs next. See [`Vp::policy`].
+    pub(crate) policies: Slot<dyn Policy, Replacement>,
+    /// Holder: what the policy has said when it came into force.
+    terms: Cell<Terms>,
+    /// Driver: tokens that are dropped now go home, since a policy that has panicked ends.
+    saves_tokens: Cell<bool>,
+    /// Driver: threads that were taken from their tokens, and end next.
+    pub(crate) seized: std::cell::UnsafeCell<Vec<Seized>>,
+    /// Driver: why those are woken who are woken now.
+    pub(crate) cause: Cell<Cause>,
+    pub(crate) binding: Binding,
+    pub(crate) index: usize,
+    pub(crate) machine: Cell<*const Shared>,
+
+    // What others touch.
+    pub(crate) inbox: Stack<Header>,
+    pub(crate) sleeper: Sleeper,
+    pub(crate) timers: Timers,
+    pub(crate) reactor: Reactor,
+    /// Driver: when this one last asked the others for a parasite.
+    asked: Cell<Option<Instant>>,
+    /// Driver: how long the next watch lasts.
+    watch: Cell<Duration>,
+    /// Driver: where what is polled for a snapshot says what it waits on.
+    pub(crate) asking: Cell<*mut Waits>,
+    /// Set if the machine is simulated.
+    pub(crate) simulated: Option<Simulated>,
+    /// Driver: the fibers that it runs, and their stacks.
+    pub(crate) fibers: Fibers,
+    /// Holder: it has not been counted as awake since it went to sleep.
+    is_down: AtomicBool,
+    /// Of a worker's: whoever has lost the seat computes on, as far as the monitor knows.
+    computes_aside: AtomicBool,
+    /// Driver: how many threads it has spawned since it last looked for its seat, which it had lost, and when that was.
+    spawned_away: Cell<(u32, Instant)>,
+    /// Holder, if it is a stand-in: threads of the worker that it stands in for.
+    kept: std::cell::UnsafeCell<ReadyQueue>,
+    /// Driver of a stand-in: ready threads that are bound to its OS thread.
+    own: std::cell::UnsafeCell<ReadyQueue>,
+    /// Driver of a stand-in: their turn was the last.
+    own_turn: Cell<bool>,
+    /// A stand-in without a seat and without threads of its own.
+    is_free: AtomicBool,
+    /// Driver of a stand-in: it has been free for long.
+    is_over: Cell<bool>,
+    /// The OS's number for the driver's thread.
+    os_thread: AtomicI32,
+    /// The turn that was asked to end at a checkpoint, as counted in `polls`.
+    asked_turn: AtomicU64,
+    /// A hungry virtual processor asks for work at a checkpoint.
+    is_asked_to_share: AtomicBool,
+}
+
+// SAFETY: fields marked "Driver" are touched by the OS thread that drives the
+// virtual processor alone; `Sleeper` hands the role over with Release and
+// Acquire. `machine` is set before the first driver. The rest is `Sync`.
+unsafe impl Sync for Vp {}
+// SAFETY: as above.
+unsafe impl Send for Vp {}
+
+thread_local! {
+    static CURRENT: Cell<*const Vp> = const { Cell::new(ptr::null()) };
+}
+
+impl Vp {
+    pub(crate) fn new(index: usize, policy: Box<dyn Policy>, reactor: Reactor, simulated: Option<Simulated>) -> Self {
+        let (policy, terms, panic) = introduce(policy);
+        let vp = Self {
+            guard: AtomicUsize::new(0),
+            running: PeekPtr::new(ptr::null_mut()),
+            budget: Cell::new(0),
+            depth: Cell::new(0),
+            polls: Cell::new(0),
+            forks: Forks::new(),
+            stack_limit: Cell::new(0),
+            has_locals: Cell::new(false),
+            soon: Soon::new(),
+            linger: Linger::default(),
+            idle: Idle::new(),
+            thefts: Thefts::new(),
+            long_turns: LongTurns::new(),
+            wakes_first: Cell::new(false),
+            goes_first: Cell::new(u64::MAX),
+            until_look: Cell::new(1),
+            until_clock: Cell::new(0),
+            looked: Cell::new(Instant::now()),
+            risen: Cell::new(Instant::now()),
+            asked_in: Cell::new(Instant::now()),
+            asked_since: Cell::new(Instant::now()),
+            sampled: Cell::new((Instant::now(), 0)),
+            to_promote: Cell::new(0),
+            counters: Counters::default(),
+            parasites: Counter::default(),
+            home: Home::new(index),
+            entrance: Cell::new(Entrance::nobodys()),
+            arena: Arena::new(),
+            channels: Spares::new(),
+            terms: Cell::new(terms),
+            policies: Slot::new(policy),
+            saves_tokens: Cell::new(false),
+            seized: std::cell::UnsafeCell::new(Vec::new()),
+            cause: Cell::new(Cause::Thread),
+            binding: Binding::new(),
+            index,
+            machine: Cell::new(ptr::null()),
+            inbox: Stack::new(),
+            sleeper: Sleeper::new_vacant(),
+            timers: Timers::new(),
+            reactor,
+            asked: Cell::new(None),
+            watch: Cell::new(HEARTBEAT),
+            asking: Cell::new(ptr::null_mut()),
+            simulated,
+            fibers: Fibers::new(),
+            sitter: Sitter::new(),
+            seat: Seat::new(),
+            principal: Cell::new(ptr::null()),
+            leader: Cell::new(ptr::null()),
+            is_down: AtomicBool::new(false),
+            computes_aside: AtomicBool::new(false),
+            spawned_away: Cell::new((0, Instant::now())),
+            kept: std::cell::UnsafeCell::new(ReadyQueue::new()),
+            own: std::cell::UnsafeCell::new(ReadyQueue::new()),
+            own_turn: Cell::new(false),
+            is_free: AtomicBool::new(false),
+            is_over: Cell::new(false),
+            os_thread: AtomicI32::new(0),
+            asked_turn: AtomicU64::new(u64::MAX),
+            is_asked_to_share: AtomicBool::new(false),
+        };
+        if let Some(payload) = panic {
+            policy_panicked(&vp, true, payload);
+        }
+        vp
+    }
+
+    /// The virtual processor that this OS thread drives.
+    #[inline(always)]
+    pub(crate) fn current() -> Option<&'static Self> {
+        // SAFETY: set while this OS thread drives it, and the driver keeps
+        // the machine alive. Nobody keeps the reference for longer.
+        unsafe { CURRENT.get().as_ref() }
+    }
+
+    /// How many biases of its driver's locks others have revoked, modulo 2^32.
+    #[inline(always)]
+    pub(crate) fn revoked(&self) -> u32 {
+        self.entrance.get().revoked()
+    }
+
+    #[inline(always)]
+    pub(crate) fn machine(&self) -> &Shared {
+        // SAFETY: the machine owns us.
+        unsafe { &*self.machine.get() }
+    }
+
+    /// A reference that keeps the machine's memory.
+    pub(crate) fn machine_ref(&self) -> SharedRef {
+        self.machine().this.upgrade().expect("a driver keeps its machine")
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_of_same_machine(&self, other: &Self) -> bool {
+        ptr::eq(self, other) || ptr::eq(self.machine.get(), other.machine.get())
+    }
+
+    /// The homes of all virtual processors of the machine.
+    pub(crate) fn homes(&self) -> impl Iterator<Item = &Home> {
+        self.machine().vps.iter().map(|vp| &vp.home)
+    }
+
+    /// The home of virtual processor `index` of the machine.
+    pub(crate) fn home_of(&self, index: usize) -> &Home {
+        &self.machine().vps[index].home
+    }
+
+    /// Whether this OS thread drives the virtual processor that `header`'s
+    /// thread lives on.
+    pub(crate) fn is_driving(header: &Header) -> bool {
+        ptr::eq(CURRENT.get(), header.vp.load(Ordering::Relaxed))
+    }
+
+    /// Sends a thread to the virtual processor that it must run on, or ran on last.
+    pub(crate) fn send_home(thread: Ready) {
+        let frame = thread.into_frame();
+        // SAFETY: the token is ours, and keeps the frame, which keeps its machine; so does our
+        // reference when the token is gone.
+        unsafe {
+            frame.as_ref().state.retain();
+            let home = &*frame.as_ref().vp.load(Ordering::Relaxed);
+            home.push(Ready::from_frame(frame));
+            frame::release(frame);
+        }
+    }
+
+    /// Whether a woken parasite may run on this stack, now.
+    #[inline]
+    pub(crate) fn may_attach(&self) -> bool {
+        self.depth.get() < DEPTH && (self.budget.get() > 0 || self.attaches_unpaid()) && self.has_stack()
+    }
+
+    /// On a simulated machine budgets are always spent, and mean nothing.
+    #[cold]
+    #[inline(never)]
+    fn attaches_unpaid(&self) -> bool {
+        self.simulated.is_some() && !self.is_asking()
+    }
+
+    /// Whether the stack has room for another nested thread.
+    pub(crate) fn has_stack(&self) -> bool {
+        stack::pointer() > self.stack_limit.get()
+    }
+
+    /// The driver goes to another stack, on which nothing nests below `limit`.
+    /// Returns the limit of the one that it leaves.
+    #[inline(always)]
+    pub(crate) fn change_stack(&self, limit: usize) -> usize {
+        let outer = self.stack_limit.replace(limit);
+        // ORDER: Relaxed: a request that is overwritten comes again.
+        if self.guard.load(Ordering::Relaxed) != LOOK_CLOSER {
+            self.guard.store(limit, Ordering::Relaxed);
+        }
+        outer
+    }
+
+    /// Whether a parasite may simply be polled where it is spawned.
+    #[inline(always)]
+    pub(crate) fn may_spawn_in_place(&self) -> bool {
+        // ORDER: Relaxed: a request that is seen late is served late.
+        stack::pointer() > self.guard.load(Ordering::Relaxed)
+    }
+
+    /// The same for a thread that was demanded, when the guard asks for a closer
+    /// look: it cannot be given away, so the look waits for the next spawn.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn may_evaluate_in_place(&self) -> bool {
+        self.entrance.get().agree_outside();
+        self.has_stack() && self.simulated.is_none() && self.machine().genealogy.is_none()
+    }
+
+    /// The slow path of a spawn: what has the guard asked for?
+    #[cold]
+    pub(crate) fn look_closer(&self) -> Spawn {
+        let is_all = self.agree_if_asked();
+        if !self.has_stack() {
+            return Spawn::Queue;
+        }
+        if is_all {
+            return Spawn::InPlace;
+        }
+        if let Some(simulated) = &self.simulated {
+            return if simulated.is_in_place() { Spawn::InPlace } else { Spawn::Promote };
+        }
+        if !self.machine().inflates {
+            self.trust_guard();
+            return Spawn::InPlace;
+        }
+        // SAFETY: the running thread is being polled below us on this stack.
+        if let Some(spawner) = unsafe { self.running.get().as_ref() }
+            && spawner.penalty.get() > 0
+        {
+            spawner.penalty.set(spawner.penalty.get() - 1);
+            if spawner.penalty.get() == 0 {
+                self.trust_guard();
+            }
+            return Spawn::Promote;
+        }
+        if self.to_promote.get() > 0 {
+            self.to_promote.set(self.to_promote.get() - 1);
+            self.ask_closer_look();
+            if self.to_promote.get() == 0 {
+                self.begin_sample();
+            }
+            return Spawn::Promote;
+        }
+        if !self.is_to_share() {
+            return Spawn::InPlace;
+        }
+        if self.sample().is_some_and(|mean| mean >= LONG_PARASITE) {
+            // Whoever is hungry has enough for a while.
+            self.to_promote.set(PROMOTED);
+            self.ask_closer_look();
+        }
+        Spawn::Promote
+    }
+
+    fn begin_sample(&self) {
+        self.sampled.set((Instant::now(), self.parasites.get()));
+    }
+
+    /// How long parasites took since the last sample, on average, if there were any.
+    fn sample(&self) -> Option<Duration> {
+        let (from, before) = self.sampled.get();
+        self.begin_sample();
+        let spawned = u32::try_from(self.parasites.get() - before).unwrap_or(u32::MAX);
+        from.elapsed().checked_div(spawned)
+    }
+
+    /// The guard has asked for a closer look: is somebody hungry, and has the
+    /// heartbeat passed?
+    fn is_to_share(&self) -> bool {
+        let now = Instant::now();
+        if self.machine().is_unwatched() {
+            // Only who stays busy is worth a watch.
+            if now.duration_since(self.risen.get()) >= HEARTBEAT {
+                self.machine().wake_one(self);
+                self.trust_guard();
+            }
+            return false;
+        }
+        self.trust_guard();
+        if self.asked_in.replace(self.risen.get()) != self.risen.get() {
+            // The first request in this busy period: the heartbeat begins.
+            self.asked_since.set(now);
+        }
+        let promote =
+            now.duration_since(self.asked_since.get()) >= HEARTBEAT && self.machine().has_sleepers();
+        if promote && self.machine().genealogy().is_some() {
+            // Every birth comes here, asked for or not: one in a heartbeat.
+            self.asked_since.set(now);
+        }
+        promote
+    }
+
+    /// The next spawns and forks need only look at the stack.
+    pub(crate) fn trust_guard(&self) {
+        if self.machine().genealogy().is_some() {
+            // Every birth is to be seen.
+            return;
+        }
+        // ORDER: Relaxed: a request that is overwritten comes again.
+        self.guard.store(self.stack_limit.get(), Ordering::Relaxed);
+    }
+
+    /// In the slow path of a spawn, fork or demand: agrees to the end of biases. True: that was all that was asked for.
+    pub(crate) fn agree_if_asked(&self) -> bool {
+        self.entrance.get().agree_outside();
+        // ORDER: Relaxed: a request that is overwritten comes again.
+        let is_all = self.guard.load(Ordering::Relaxed) == AGREE;
+        if is_all {
+            self.guard.store(self.stack_limit.get(), Ordering::Relaxed);
+        }
+        is_all
+    }
+
+    /// As such a slow path, of the driver, in the middle of a turn.
+    #[inline(always)]
+    pub(crate) fn agree_if_reminded(&self) {
+        // ORDER: as above.
+        if self.guard.load(Ordering::Relaxed) >= AGREE {
+            self.agree_aside();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn agree_aside(&self) {
+        self.agree_if_asked();
+    }
+
+    /// Reminds the driver with that entrance, if it drives a virtual processor of the machine that the caller is in.
+    pub(super) fn remind(entrance: &'static Entrance) {
+        let Some(vp) = Self::current() else { return };
+        for other in vp.machine().vps.iter().filter(|other| other.home.is_of(entrance)) {
+            // ORDER: Relaxed, as in `ask_closer_look`. What else is asked for says more.
+            let guard = other.guard.load(Ordering::Relaxed);
+            if guard < AGREE {
+                let _ = other.guard.compare_exchange(guard, AGREE, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Sends the next spawn of a parasite, or fork, here through the slow path.
+    pub(crate) fn ask_closer_look(&self) {
+        // ORDER: Relaxed: only a request.
+        self.guard.store(LOOK_CLOSER, Ordering::Relaxed);
+    }
+
+    /// Where a new thread is to run, if the policy says so.
+    #[inline]
+    pub(crate) fn place(&self, vps: usize) -> Option<usize> {
+        if self.terms.get().places { self.ask_for_place(vps) } else { None }
+    }
+
+    fn ask_for_place(&self, vps: usize) -> Option<usize> {
+        // If we are away, or stand in, it runs where it is spawned.
+        if !self.enter() {
+            return None;
+        }
+        let place = self.policy().place(vps).filter(|index| *index < vps);
+        self.exit();
+        place
+    }
+
+    /// A thread became ready; the caller is the driver.
+    #[inline]
+    pub(crate) fn enqueue(&self, thread: Ready, reason: Reason) {
+        if self.enter() {
+            self.enqueue_inside(self, thread, reason);
+            self.exit();
+        } else {
+            self.enqueue_slowly(thread, reason);
+        }
+    }
+
+    /// `of`: its principal.
+    #[inline(always)]
+    fn enqueue_inside(&self, of: &Self, thread: Ready, reason: Reason) {
+        let id = thread.id();
+        match self.policy_of(of).enqueue(thread, reason) {
+            Some(thread) if reason == Reason::Yielded => self.run_yielded(thread, id),
+            Some(thread) => self.run_soon(thread, Turn::Soon),
+            None => {
+                self.policy_has_some();
+                self.offer_to_others();
+            }
+        }
+    }
+
+    /// The token of a thread whose value is demanded here, if it is at hand; the caller is the driver.
+    #[inline]
+    pub(crate) fn withdraw(&self, frame: NonNull<Header>) -> Option<Ready> {
+        if !self.enter() {
+            return None;
+        }
+        let id = frame.as_ptr() as usize as u64;
+        // SAFETY: we are the driver.
+        let thread = unsafe { self.soon() }.withdraw(id).or_else(|| self.policy().withdraw(id));
+        self.exit();
+        let thread = thread?;
+        if thread.id() != id {
+            // The policy errs.
+            self.enqueue(thread, Reason::Yielded);
+            return None;
+        }
+        Some(thread)
+    }
+
+    /// A thread was woken by its neighbour; the caller is the driver.
+    #[inline(always)]
+    pub(crate) fn enqueue_woken(&self, thread: Ready, turn: Turn) {
+        if self.enter() {
+            self.enqueue_woken_inside(self, thread, turn);
+            self.exit();
+        } else {
+            self.enqueue_woken_slowly(thread);
+        }
+    }
+
+    #[inline(always)]
+    fn enqueue_woken_inside(&self, of: &Self, thread: Ready, turn: Turn) {
+        if self.terms.get().lets_woken_run {
+            self.run_soon(thread, turn);
+        } else {
+            self.enqueue_inside(of, thread, self.why_woken());
+        }
+    }
+
+    fn why_woken(&self) -> Reason {
+        match self.cause.get() {
+            Cause::Thread => {
+                let by = self.running.get();
+                Reason::Woken { by: (!by.is_null()).then_some(by as usize as u64) }
+            }
+            Cause::Timer => Reason::Timer,
+            Cause::Io => Reason::Io,
+        }
+    }
+
+    /// Something was queued. One thread alone is left to whoever watches, as
+    /// it is often awaited at once; more of them, or one that nobody watches,
+    /// wake a sleeper.
+    #[inline]
+    fn offer_to_others(&self) {
+        let machine = self.machine();
+        if machine.crews == 1 {
+            return;
+        }
+        let waiting = self.policy().waiting();
+        if waiting > 1 || (waiting == 1 && machine.is_unwatched()) {
+            machine.wake_one(self);
+        }
+    }
+
+    /// A thread became ready; anyone may call.
+    ///
+    /// The caller keeps the machine's memory alive: it drives one of its
+    /// virtual processors, holds the machine, or a reference to a frame.
+    pub(crate) fn push(&self, thread: Ready) {
+        let frame = thread.into_frame();
+        // SAFETY: the token is ours to give.
+        if unsafe { self.inbox.push(frame) }.is_ok() {
+            return self.notify();
+        }
+        // The machine has ended, and its threads with it.
+        // SAFETY: the token is ours still.
+        let alive = frame::forget_if_stale(unsafe { Ready::from_frame(frame) });
+        debug_assert!(alive.is_none(), "INV-SEIZE: a machine ends when its threads have");
+        std::mem::forget(alive);
+    }
+
+    /// Whether the driver sleeps. A hint.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.leader().sleeper.is_asleep()
+    }
+
+    /// Wakes the driver, or starts one.
+    pub(crate) fn notify(&self) {
+        let leader = self.leader();
+        match leader.sleeper.wake() {
+            Wake::Nothing => (),
+            Wake::Notify => {
+                if self.is_stand_in() {
+                    // It sleeps in its principal's poller, or its own.
+                    self.principal().reactor.notify();
+                }
+                leader.reactor.notify();
+            }
+            Wake::Start => self.machine().start_worker(leader),
+        }
+    }
+
+    /// The OS thread's virtual processor, if it has one, has changed what
+    /// another one may be waiting for that schedules for it.
+    pub(crate) fn notify_if_away() {
+        if let Some(vp) = Self::current().filter(|vp| vp.is_away()) {
+            vp.principal().notify();
+        }
+    }
+
+    /// Whether the thread may run here; if not it is sent where it may.
+    #[inline(always)]
+    pub(crate) fn admit(&self, thread: Ready) -> Option<Ready> {
+        let home = thread.header().vp.load(Ordering::Relaxed);
+        if ptr::eq(home, self) {
+            return Some(thread);
+        }
+        // A policy may have brought it from anywhere.
+        // SAFETY: a thread with a token keeps its machine alive.
+        if thread.may_move() && self.is_of_same_machine(unsafe { &*home }) {
+            return Some(thread);
+        }
+        if self.is_stand_in() && ptr::eq(home, self.principal()) {
+            return self.admit_for_principal(thread);
+        }
+        // SAFETY: as above.
+        self.has_woken_for(unsafe { &*home });
+        Self::send_home(thread);
+        None
+    }
+}
+
+/// How a parasite starts.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Spawn {
+    /// Polled in place.
+    InPlace,
+    /// In the queue, as a parasite: the stack is nearly used up.
+    Queue,
+    /// In the queue, as a host: somebody else is hungry, or its spawner's
+    /// parasites tend to be long.
+    Promote,
+}

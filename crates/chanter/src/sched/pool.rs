@@ -1,0 +1,513 @@
+//! What the processors of a machine share.
+
+use std::cell::Cell;
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::time::Duration;
+
+use super::counters::Counters;
+use super::hand_over::{Record, StandIn};
+use super::sleep::Wake;
+use super::worker::Driving;
+use super::workers::Workers;
+use super::{Stats, Vp, affinity};
+use crate::frame::{Arena, Header, Seized};
+use crate::inspect::deadlock::Deadlock;
+use crate::inspect::genealogy::Genealogy;
+use crate::machine::blocking_calls::Pool;
+use crate::policy::Ready;
+use crate::sync::Lock;
+use crate::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use crate::sync::counter::Counter;
+use crate::thread::{Dossiers, Shares};
+
+/// The stack of a worker: reserved, not used, until threads nest.
+const WORKER_STACK: usize = 8 << 20;
+
+/// What a machine's parts share.
+pub(crate) struct Shared {
+    pub(crate) vps: Box<[Box<Vp>]>,
+    /// How many OS threads drive them: see `crew.rs`.
+    pub(crate) crews: usize,
+    /// How many cores the process has.
+    pub(crate) cores: u64,
+    /// Crews that are driven and not asleep.
+    pub(crate) awake: AtomicIsize,
+    /// Virtual processors that look for threads of others.
+    pub(crate) searching: AtomicUsize,
+    /// Every virtual processor sleeps without a watch: who becomes busy must
+    /// wake one that watches.
+    pub(crate) unwatched: AtomicBool,
+    /// How many of them have nothing to run, and take what they are given.
+    pub(crate) hungry: AtomicUsize,
+    /// Callers of `block_on` that wait for virtual processor 0.
+    pub(crate) main_waits: AtomicUsize,
+    /// Its worker does not leave for them: fibers are bound to it.
+    pub(crate) main_refused: AtomicBool,
+    /// A `block_on` drives virtual processor 0, and will not leave it soon.
+    pub(crate) has_main: AtomicBool,
+    /// What was spawned from outside.
+    pub(crate) outside: Counters,
+    pub(crate) outside_parasites: Counter,
+    pub(crate) closing: AtomicBool,
+    /// How many drivers run threads from queues now, those that wait for them in the middle of a turn included.
+    pub(crate) pollers: Mutex<usize>,
+    pub(crate) name: String,
+    /// How long a turn may last before its virtual processor is handed over.
+    pub(crate) hand_over_after: Option<Duration>,
+    /// Whether virtual processors change hands here at all.
+    pub(crate) hands_over: bool,
+    /// The monitor knows the machine.
+    pub(crate) is_watched: AtomicBool,
+    pub(crate) stand_ins: Mutex<Vec<StandIn>>,
+    /// There are some.
+    pub(crate) has_stand_ins: AtomicBool,
+    pub(crate) record: Mutex<Record>,
+    pub(crate) this: Weak<Self>,
+    /// Who drives.
+    pub(crate) workers: Workers,
+    pub(crate) shutdown_timeout: Mutex<Option<Duration>>,
+    /// What brings messages from elsewhere.
+    pub(crate) pump: OnceLock<Arc<dyn crate::sched::Pump>>,
+    /// Where its OS threads are.
+    pub(crate) process: crate::sync::Process,
+    /// It has ended without some of its OS threads.
+    pub(crate) is_abandoned: AtomicBool,
+    /// Frames of threads that are spawned from outside.
+    pub(crate) arena: Lock<SendArena>,
+    pub(crate) next: AtomicUsize,
+    /// Who begot whom, if that is written down.
+    pub(crate) genealogy: Option<Box<Genealogy>>,
+    /// Counted where births are.
+    pub(crate) host_bytes: Counter,
+    /// Parasites may become hosts without being asked to.
+    pub(crate) inflates: bool,
+    pub(crate) reports_deadlocks: bool,
+    /// The process's first OS thread is a test harness's.
+    pub(crate) is_in_test: bool,
+    /// What `block_on` is to report, and that there is something.
+    pub(crate) is_deadlocked: AtomicBool,
+    pub(crate) deadlock: Mutex<Option<Deadlock>>,
+    /// What has been asked of threads.
+    pub(crate) dossiers: Dossiers,
+    /// Halves of computations that were given away.
+    pub(crate) shares: Shares,
+    /// Who runs calls that block.
+    pub(crate) pool: Pool,
+}
+
+pub(crate) type SharedRef = Arc<Shared>;
+
+/// An arena whose owner is whoever holds its lock.
+pub(crate) struct SendArena(pub(crate) Box<Arena>);
+
+// SAFETY: owned by the lock's holder.
+unsafe impl Send for SendArena {}
+
+impl Shared {
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        stats.add(&self.outside, &self.outside_parasites);
+        self.vps.iter().for_each(|vp| vp.add_to(&mut stats));
+        self.with_arena(|arena| stats.add_frames(arena));
+        (stats.hand_overs, stats.handed_over) = self.record().sum();
+        stats.host_bytes = self.host_bytes.get();
+        stats
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether a `block_on` drives virtual processor 0.
+    pub(crate) fn has_main(&self) -> bool {
+        self.has_main.load(Ordering::Relaxed)
+    }
+
+    /// Those who have stood in for a virtual processor, and may again.
+    pub(super) fn stand_ins(&self) -> MutexGuard<'_, Vec<StandIn>> {
+        self.stand_ins.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A stand-in of which `is_wanted` holds, which is code of ours.
+    pub(crate) fn find_stand_in(&self, is_wanted: impl Fn(&Vp) -> bool) -> Option<&Vp> {
+        // ORDER: Relaxed: a hint: most machines never had one.
+        if !self.has_stand_ins.load(Ordering::Relaxed) {
+            return None;
+        }
+        let stand_ins = self.stand_ins();
+        let found: *const Vp = stand_ins.iter().find(|other| is_wanted(&other.vp))?.vp.as_ptr();
+        // SAFETY: stand-ins stay until the machine's memory goes.
+        Some(unsafe { &*found })
+    }
+
+    /// Whether somebody sits in for a worker that is away.
+    pub(super) fn has_stand_ins_at_work(&self) -> bool {
+        // ORDER: Relaxed: a hint.
+        self.stand_ins().iter().any(|stand_in| !stand_in.vp.is_free.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Calls `f` with all virtual processors, stand-ins too.
+    pub(crate) fn each_vp(&self, f: &mut dyn FnMut(&Vp)) {
+        self.vps.iter().for_each(|vp| f(vp));
+        let mut index = 0;
+        loop {
+            // `f` may run code of the user's: not under the lock.
+            let stand_in: *const Vp = match self.stand_ins().get(index) {
+                Some(stand_in) => &raw const *stand_in.vp,
+                None => return,
+            };
+            // SAFETY: stand-ins stay until the machine's memory goes.
+            f(unsafe { &*stand_in });
+            index += 1;
+        }
+    }
+
+    /// Whether a test harness runs it.
+    pub(crate) fn is_in_test(&self) -> bool {
+        self.is_in_test
+    }
+
+    pub(crate) fn shutdown_limit(&self) -> Option<Duration> {
+        *self.shutdown_timeout.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub(crate) fn limit_shutdown(&self, limit: Option<Duration>) {
+        *self.shutdown_timeout.lock().unwrap_or_else(|e| e.into_inner()) = limit;
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Relaxed)
+    }
+
+    /// What the OS thread is called that drives `vp`.
+    pub(crate) fn os_thread_name(&self, vp: &Vp) -> String {
+        format!("{}-{}{}", self.name, vp.index, if vp.is_stand_in() { "+" } else { "" })
+    }
+
+    /// Left by the driver of virtual processor 0, for itself.
+    pub(crate) fn leave_deadlock(&self, deadlock: Deadlock) {
+        *self.deadlock.lock().unwrap_or_else(|e| e.into_inner()) = Some(deadlock);
+        self.is_deadlocked.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_deadlocked(&self) -> bool {
+        self.is_deadlocked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_deadlock(&self) -> Option<Deadlock> {
+        self.is_deadlocked.store(false, Ordering::Relaxed);
+        self.deadlock.lock().unwrap_or_else(|e| e.into_inner()).take()
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// The next virtual processor for a thread from outside.
+    pub(crate) fn any_vp(&self) -> &Vp {
+        &self.vps[self.next.fetch_add(1, Ordering::Relaxed) % self.vps.len()]
+    }
+
+    /// Uses the arena for threads from outside, as its owner.
+    pub(crate) fn with_arena<R>(&self, f: impl FnOnce(&Arena) -> R) -> R {
+        f(&self.arena.lock().0)
+    }
+
+    /// Starts the worker of a virtual processor that was VACANT and has just
+    /// been moved to AWAKE by the caller.
+    pub(super) fn start_worker(&self, vp: &Vp) {
+        if self.is_closing() || vp.simulated.is_some() {
+            vp.sleeper.vacate();
+            return;
+        }
+        if self.is_reserved(vp) {
+            // `block_on` is about to occupy it. If it has just given up, its
+            // `notify` may have found our AWAKE: then it is ours again.
+            vp.sleeper.vacate();
+            if self.is_reserved(vp) || !vp.sleeper.occupy() {
+                return;
+            }
+        }
+        if let Err(error) = self.try_start_worker(vp) {
+            // It stays vacant: the next push tries again. A stderr that fails is no reason to panic.
+            let _ = writeln!(io::stderr(), "chanter: cannot start an OS thread: {error}");
+            vp.sleeper.vacate();
+        }
+    }
+
+    /// Whether a `block_on` waits for `vp`.
+    pub(super) fn is_reserved(&self, vp: &Vp) -> bool {
+        vp.index == 0 && !vp.is_stand_in() && self.main_waits.load(Ordering::SeqCst) > 0
+    }
+
+    pub(crate) fn try_start_worker(&self, vp: &Vp) -> io::Result<()> {
+        let Some(shared) = self.this.upgrade() else { return Ok(()) };
+        let index = vp.index;
+        let cores = affinity::own();
+        let thread = std::thread::Builder::new().name(self.os_thread_name(vp)).stack_size(WORKER_STACK);
+        let driven = SharedVp(vp);
+        let has_started = self.workers.start(
+            shared,
+            |shared| &shared.workers,
+            thread,
+            move |shared| {
+                let driven = driven;
+                affinity::adopt(cores);
+                // SAFETY: `shared` keeps it.
+                match unsafe { &*driven.0 } {
+                    vp if vp.is_stand_in() => vp.stand_in(),
+                    _ => shared.work(index),
+                }
+            },
+        )?;
+        if !has_started {
+            vp.sleeper.vacate();
+        }
+        Ok(())
+    }
+
+    fn work(&self, index: usize) {
+        let vp = &*self.vps[index];
+        let is_main = index == 0;
+        {
+            let driving = Driving::new(vp);
+            let main_waits = || is_main && self.main_waits.load(Ordering::Relaxed) > 0;
+            driving.run_until(&|| self.is_closing() || main_waits() && !self.refuses_main(vp));
+            driving.end_local_threads();
+        }
+        vp.leave();
+    }
+
+    /// A worker with fibers stays: they would end with its leaving.
+    fn refuses_main(&self, vp: &Vp) -> bool {
+        let refuses = self.crew(vp).any(|vp| !vp.fibers.is_empty());
+        // ORDER: Relaxed: it only spares the caller a wait.
+        self.main_refused.store(refuses, Ordering::Relaxed);
+        refuses
+    }
+
+    /// Ends what lies in the queues of virtual processors whose drivers have left for
+    /// good, for one who cannot wait until `close` does.
+    pub(super) fn drop_left_behind(&self, driven: &Vp) {
+        if !self.is_closing() {
+            return;
+        }
+        for vp in &self.vps {
+            if vp.sleeper.occupy() {
+                if !vp.drop_queued() && !driven.fibers.is_polled_below(driven.running.get()) {
+                    // SAFETY: nobody else drives it.
+                    self.seize_hidden(driven, |seize| unsafe { vp.arena.each_not_ended(seize) });
+                }
+                vp.sleeper.vacate();
+            }
+        }
+    }
+
+    fn pollers(&self) -> MutexGuard<'_, usize> {
+        self.pollers.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Takes threads from their tokens for `vp` to end, which ends the threads that are its own while the
+    /// machine ends, and polls nothing: if no other driver runs any from its queues. `each`
+    /// calls its argument with the frames.
+    pub(super) fn seize_hidden(&self, vp: &Vp, each: impl FnOnce(&mut dyn FnMut(NonNull<Header>))) {
+        // Nobody begins meanwhile; and who begins afterwards sees what has been done here.
+        let pollers = self.pollers();
+        if *pollers == 0 {
+            // SAFETY: `vp`'s driver calls; the borrow ends here, and nothing below is user code.
+            let seized = unsafe { &mut *vp.seized.get() };
+            // SAFETY: the frame is in use; nobody polls, as the count says.
+            each(&mut |frame| seized.extend(unsafe { Seized::take_hidden(frame, vp) }));
+        }
+        drop(pollers);
+    }
+
+    /// Whether some crew of the machine has nothing to do.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        self.awake.load(Ordering::Relaxed) < self.crews as isize
+    }
+
+    /// Whether all slept, and nobody watches those that are busy since.
+    #[inline(always)]
+    pub(crate) fn is_unwatched(&self) -> bool {
+        self.unwatched.load(Ordering::Relaxed)
+    }
+
+    /// Threads wait on `busy`, who is awake: wakes a sleeping virtual processor, unless one is on its way already.
+    ///
+    /// The usual case, nobody sleeps, costs a look, and no fence. So somebody who is falling asleep may be missed, who in turn
+    /// misses what has just been queued. He watches, as somebody is awake ([`Vp::watch_for`]), and finds it when he looks
+    /// again. INV-SLEEP is for what nobody else would run.
+    #[inline]
+    pub(crate) fn wake_one(&self, busy: &Vp) {
+        // ORDER: Relaxed: hints, see above.
+        if self.has_sleepers() && self.searching.load(Ordering::Relaxed) == 0 {
+            self.wake_a_sleeper(busy);
+        }
+    }
+
+    #[inline(never)]
+    fn wake_a_sleeper(&self, busy: &Vp) {
+        if self.is_unwatched() {
+            self.unwatched.store(false, Ordering::Relaxed);
+        }
+        let count = self.vps.len();
+        for step in 1..count {
+            let vp = self.vps[(busy.index + step) % count].leader();
+            let is_pausing = vp.thefts.is_pausing() && !busy.forks.has_exposed();
+            if self.is_reserved(vp) || vp.computes_aside.load(Ordering::Relaxed) || is_pausing {
+                continue;
+            }
+            match vp.sleeper.wake_fenced() {
+                Wake::Nothing => continue,
+                Wake::Notify => vp.reactor.notify(),
+                Wake::Start => self.start_worker(vp),
+            }
+            return;
+        }
+    }
+}
+
+/// See [`Vp::begin_polls`].
+pub(super) struct Polls<'a>(&'a Vp);
+
+impl Drop for Polls<'_> {
+    fn drop(&mut self) {
+        self.0.polls.set(self.0.polls.get() - 1);
+        *self.0.machine().pollers() -= 1;
+    }
+}
+
+impl Vp {
+    /// The driver is about to run threads from its queues, until the result is dropped. Nobody seizes
+    /// threads meanwhile whose tokens others have.
+    pub(super) fn begin_polls(&self) -> Polls<'_> {
+        *self.machine().pollers() += 1;
+        self.polls.set(self.polls.get() + 1);
+        Polls(self)
+    }
+
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        stats.add(&self.counters, &self.parasites);
+        stats.add_frames(&self.arena);
+        let stand_ins = self.machine().stand_ins();
+        for other in stand_ins.iter().filter(|other| ptr::eq(other.vp.principal(), self)) {
+            stats.add(&other.vp.counters, &other.vp.parasites);
+            stats.add_frames(&other.vp.arena);
+        }
+    }
+
+    /// The driver leaves; a worker takes over if there is anything to do. The
+    /// caller is inside, and so it is of all of its crew.
+    pub(crate) fn leave(&self) {
+        let machine = self.machine();
+        let mut busy = false;
+        for vp in machine.crew(self) {
+            // Asks the policy, which is to be where it belongs: so are tokens that it drops.
+            busy |= vp.on_shift(Self::is_busy);
+            // The next driver takes it.
+            vp.seat.vacate();
+            vp.stand_up();
+        }
+        self.sleeper.vacate();
+        if machine.is_closing() || machine.is_reserved(self) {
+            return;
+        }
+        let is_needed = |vp: &Self| !vp.inbox.is_empty() || vp.policies.is_asked();
+        if (busy || machine.crew(self).any(is_needed)) && self.sleeper.occupy() {
+            machine.start_worker(self);
+        }
+    }
+
+    /// Whether there is anything to do for the next driver.
+    fn is_busy(&self) -> bool {
+        self.fibers.shrink();
+        match self.policy().next() {
+            Some(thread) => {
+                self.push(thread);
+                true
+            }
+            None => {
+                self.has_soon()
+                    || self.has_replacement()
+                    || !self.timers.is_empty()
+                    || self.reactor.has_sources()
+            }
+        }
+    }
+
+    /// Shutdown: ends the threads in the queues; false: there were none.
+    pub(crate) fn drop_queued(&self) -> bool {
+        let mut any = false;
+        for frame in self.inbox.take_all() {
+            // SAFETY: we are the driver, or none is left. Inboxes hold tokens.
+            unsafe { self.soon().push_back(Ready::from_frame(frame)) };
+        }
+        self.drain_policies();
+        // One by one: who is ended may wait for another one to be.
+        for queue in [self.soon.get(), self.kept.get(), self.own.get()] {
+            // SAFETY: as above.
+            while let Some(thread) = unsafe { &mut *queue }.pop_front() {
+                any = true;
+                if ptr::eq(thread.header().machine(), self.machine()) {
+                    drop(thread);
+                } else {
+                    // It has strayed to here, and its own machine goes on.
+                    Self::send_home(thread);
+                }
+            }
+        }
+        while self.end_one_seized() {
+            any = true;
+        }
+        any
+    }
+}
+
+/// Goes to the OS thread of the virtual processor.
+struct SharedVp(*const Vp);
+
+// SAFETY: `Vp` is `Sync`, and its machine goes with it.
+unsafe impl Send for SharedVp {}
+
+thread_local! {
+    /// Without a destructor: machines are entered in those of others, too. Who enters, leaves.
+    static ENTERED: Cell<ManuallyDrop<Option<SharedRef>>> = const { Cell::new(ManuallyDrop::new(None)) };
+}
+
+/// The machine that `spawn` means on an OS thread that drives none.
+pub(crate) fn entered() -> Option<SharedRef> {
+    let entered = exchange_entered(None);
+    let copy = entered.clone();
+    exchange_entered(entered);
+    copy
+}
+
+fn exchange_entered(entered: Option<SharedRef>) -> Option<SharedRef> {
+    ManuallyDrop::into_inner(ENTERED.replace(ManuallyDrop::new(entered)))
+}
+
+/// While it lives, its machine is entered.
+pub(crate) struct Entered {
+    outer: Option<SharedRef>,
+}
+
+impl Entered {
+    pub(crate) fn new(shared: SharedRef) -> Self {
+        Self { outer: exchange_entered(Some(shared)) }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // Dropped behind the exchange: it may be the last reference.
+        drop(exchange_entered(self.outer.take()));
+    }
+}

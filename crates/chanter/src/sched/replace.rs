@@ -1,0 +1,254 @@
+//! Replacing a policy while the machine runs, without losing a thread.
+//!
+//! The request waits in the virtual processor's [`Slot`](crate::policy::Slot)
+//! until its driver looks: between two turns, every few of them and before it
+//! rests. So turns that do not replace anything pay nothing. The driver puts the
+//! new policy in force, and hands it the threads that were to run soon and those
+//! that the old one held, as [`Reason::Replaced`]. Others who were stealing
+//! from the old one meanwhile may still put some back; it is drained again until
+//! they have left, and freed then (INV-VISIT, INV-MOVE of `policy/slot.rs`).
+
+use std::time::Duration;
+
+use super::{HEARTBEAT, Vp};
+use crate::channel::CVar;
+use crate::frame::contain;
+use crate::policy::{
+    Door, Held, Payload, Policy, ReadyQueue, Reason, Retired, Terms, built_in, drain, introduce,
+    policy_panicked,
+};
+
+/// Why a thread is woken by the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The thread that runs, or nothing that is known.
+    Thread,
+    Timer,
+    Io,
+}
+
+/// A policy that is to come into force.
+pub(crate) struct Replacement {
+    policy: Option<Box<dyn Policy>>,
+    /// Set when it has, or never will.
+    done: CVar,
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        // Foreign wakers may panic, and so may a policy that is not used.
+        contain(|| drop(self.policy.take()));
+        contain(|| {
+            self.done.set();
+        });
+    }
+}
+
+impl Vp {
+    /// The policy in force, for a call of the driver's. A stand-in's is its principal's.
+    #[inline(always)]
+    pub(crate) fn policy(&self) -> Door<'_> {
+        self.policy_of(self.principal())
+    }
+
+    /// As [`policy`](Self::policy), where it is known who the principal is: it saves a load.
+    #[inline(always)]
+    pub(super) fn policy_of<'a>(&'a self, principal: &'a Self) -> Door<'a> {
+        debug_assert!(std::ptr::eq(principal, self.principal()));
+        // SAFETY: the caller drives us (or nobody does, and the machine ends), and has the
+        // seat. Nothing is freed during the call, which is counted.
+        Door::new(self, unsafe { principal.policies.get() })
+    }
+
+    #[inline(always)]
+    pub(crate) fn begin_call(&self) {
+        self.sitter.begin_call();
+    }
+
+    #[inline(always)]
+    pub(crate) fn end_call(&self) {
+        self.sitter.end_call();
+    }
+
+    /// Whether a token that is dropped here and now goes home, since a policy has panicked.
+    pub(crate) fn saves_tokens(&self) -> bool {
+        self.saves_tokens.get() || (self.sitter.is_in_call() && std::thread::panicking())
+    }
+
+    /// A policy has panicked in a call of the driver's.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn policy_failed(&self, policy: *const dyn Policy, payload: Payload) {
+        // SAFETY: we are the driver. The policy is not freed before the call is over.
+        let is_first = unsafe { self.principal().policies.fail(policy) };
+        policy_panicked(self, is_first, payload);
+        self.replace_failed();
+    }
+
+    /// If the policy in force has panicked, the built-in one takes its place. Its threads follow when
+    /// the driver next looks around: this may be in the middle of one of its calls.
+    fn replace_failed(&self) {
+        let vp = self.principal();
+        // SAFETY: we are the driver.
+        if unsafe { vp.policies.is_to_be_replaced() } {
+            let (policy, terms) = built_in();
+            self.put_in_force(policy, terms);
+            self.until_look.set(1);
+        }
+    }
+
+    fn put_in_force(&self, policy: Box<dyn Policy>, terms: Terms) {
+        self.terms.set(terms);
+        // SAFETY: we are the driver.
+        unsafe { self.principal().policies.replace(policy) };
+    }
+
+    /// Driver of a simulation: nothing is in the policies.
+    pub(crate) fn put_in_force_again(&self, policy: Box<dyn Policy>) {
+        let terms = Terms { lets_woken_run: false, places: false, quantum: 1 };
+        self.put_in_force(policy, terms);
+        self.reclaim_policies();
+    }
+
+    /// Asks the driver to put `policy` in force; anyone may call. `done` is set
+    /// when it is, or when it never will be.
+    pub(crate) fn ask_replacement(&self, policy: Box<dyn Policy>, done: CVar) {
+        if self.simulated.is_some() || self.machine().is_closing() {
+            // A simulation is its machine's only policy.
+            return drop(Replacement { policy: Some(policy), done });
+        }
+        let superseded = self.policies.ask(Replacement { policy: Some(policy), done });
+        if self.machine().is_closing() {
+            // `forgo_replacement` may have come before us.
+            self.forgo_replacement();
+        }
+        if Self::current().is_some_and(|vp| std::ptr::eq(vp, self)) {
+            // At the next entry to the scheduler.
+            self.until_look.set(1);
+        } else {
+            self.notify();
+        }
+        drop(superseded);
+    }
+
+    /// Driver: puts the policy in force that was asked for, and frees those that
+    /// nobody can see any more.
+    #[inline]
+    pub(super) fn serve_replacement(&self) {
+        if self.has_replacement() {
+            self.replace_now();
+        }
+    }
+
+    #[cold]
+    fn replace_now(&self) {
+        let vp = self.principal();
+        if vp.policies.is_asked() {
+            // INV-FAIL: the request first.
+            let request = vp.policies.take_request();
+            self.replace_failed();
+            if let Some(mut request) = request
+                && let Some(policy) = request.policy.take()
+            {
+                let (policy, terms, panic) = introduce(policy);
+                if let Some(payload) = panic {
+                    policy_panicked(self, true, payload);
+                }
+                // SAFETY: we are the driver; the borrow ends here.
+                let mut soon = std::mem::take(unsafe { self.soon() });
+                self.put_in_force(policy, terms);
+                while let Some(thread) = soon.pop_front() {
+                    self.enqueue(thread, Reason::Replaced);
+                }
+                // The old policy first: `done` says that its threads have moved.
+                self.move_threads();
+                drop(request);
+            }
+        }
+        self.move_threads();
+        self.reclaim_policies();
+    }
+
+    /// Frees the policies that nobody can see any more.
+    pub(super) fn reclaim_policies(&self) {
+        if self.sitter.is_in_call() {
+            return;
+        }
+        let reclaim = |old: Retired<dyn Policy>| {
+            self.move_from(&old);
+            let outer = self.saves_tokens.replace(old.has_failed());
+            drop(old);
+            self.saves_tokens.set(outer);
+        };
+        // SAFETY: we are the driver, and none of our calls is under way.
+        unsafe { self.principal().policies.reclaim(reclaim) };
+    }
+
+    fn move_threads(&self) {
+        // SAFETY: we are the driver.
+        unsafe { self.principal().policies.drain(|old| self.move_from(old)) };
+    }
+
+    fn move_from(&self, old: &Held<dyn Policy>) {
+        // All of them first: a policy may hand its threads to one that it
+        // shares with the new one.
+        let mut moved = ReadyQueue::new();
+        {
+            let _call = self.policy();
+            while let Some(thread) = drain(self, old) {
+                moved.push_back(thread);
+            }
+        }
+        while let Some(thread) = moved.pop_front() {
+            self.enqueue(thread, Reason::Replaced);
+        }
+    }
+
+    /// How long the driver may sleep while a policy that it has replaced has
+    /// visitors. (What its own calls leave there it finds when they return.)
+    pub(super) fn patience_for_visitors(&self) -> Option<Duration> {
+        let vp = self.principal();
+        // SAFETY: we are the driver.
+        (unsafe { vp.policies.has_retired() } && !self.sitter.is_in_call()).then_some(HEARTBEAT)
+    }
+
+    /// Shutdown: no policy comes into force any more. It says that it closes
+    /// before it takes the request's lock: so it finds the request, or who asks
+    /// finds that it closes.
+    pub(crate) fn forgo_replacement(&self) {
+        drop(self.policies.take_request());
+    }
+
+    /// Whether there is something to do for the next driver.
+    pub(super) fn has_replacement(&self) -> bool {
+        let vp = self.principal();
+        // SAFETY: we are the driver.
+        vp.policies.is_asked() || unsafe { vp.policies.has_retired() }
+    }
+
+    /// Shutdown: takes every thread out of the policies, to be run soon.
+    pub(super) fn drain_policies(&self) {
+        let queue = |old: &Held<dyn Policy>| {
+            while let Some(thread) = drain(self, old) {
+                // SAFETY: we are the driver, or none is left.
+                unsafe { self.soon() }.push_back(thread);
+            }
+        };
+        let _call = self.policy();
+        // SAFETY: as above.
+        unsafe {
+            self.policies.drain(queue);
+            self.policies.with_current(queue);
+        }
+    }
+
+    /// The machine ends, and no driver is left: so do its policies.
+    pub(crate) fn end_policies(&self) {
+        let (policy, terms) = built_in();
+        self.put_in_force(policy, terms);
+        // SAFETY: no driver is left. (Visitors are: those who look for deadlocks.)
+        while !unsafe { self.policies.reclaim(drop) } {
+            std::thread::yield_now();
+        }
+    }
+}

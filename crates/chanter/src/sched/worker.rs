@@ -1,0 +1,658 @@
+//! The scheduler: what the driver of a virtual processor does.
+
+use std::ptr::{self, NonNull};
+use std::time::{Duration, Instant};
+
+use super::hand_over::monitor;
+use super::pump::rest_of_pump;
+use super::replace::Cause;
+use super::{CURRENT, DEPTH, HEARTBEAT, Vp, stack};
+use crate::event::Wakes;
+use crate::frame::{self, Header, Kind, Seized, contain};
+use crate::policy::{Others, Ready, ReadyQueue, Reason, Thief};
+use crate::sync::Entrance;
+use crate::sync::atomic::Ordering;
+use crate::thread;
+
+/// Timers and I/O are looked at about this often while threads run.
+pub(super) const LOOK: Duration = Duration::from_micros(100);
+/// The clock is looked at every so many turns: a nanosecond each.
+const LOOK_TURNS: u32 = 32;
+/// The longest watch of a sleeper while others are busy.
+const LONGEST_WATCH: Duration = Duration::from_millis(2);
+
+/// The role of driving a virtual processor, held by this OS thread.
+pub(crate) struct Driving<'a> {
+    vp: &'a Vp,
+    outer: *const Vp,
+}
+
+impl<'a> Driving<'a> {
+    /// Starts to drive `vp`, which the caller has occupied.
+    pub(crate) fn new(vp: &'a Vp) -> Self {
+        if vp.is_stand_in() {
+            // It counts for its principal, while it has the seat.
+            vp.drive();
+        } else {
+            vp.machine().awake.fetch_add(1, Ordering::SeqCst);
+            for vp in vp.machine().crew(vp) {
+                vp.drive();
+                vp.seat.assign(&vp.sitter);
+            }
+        }
+        Self { vp, outer: CURRENT.replace(vp) }
+    }
+
+    /// Ends the threads that are bound to this OS thread, before it stops
+    /// driving.
+    pub(crate) fn end_local_threads(&self) {
+        if self.vp.is_stand_in() {
+            return self.vp.end_local_threads();
+        }
+        for vp in self.vp.machine().crew(self.vp) {
+            vp.on_shift(|vp| {
+                vp.sit();
+                vp.end_local_threads();
+            });
+        }
+    }
+
+    /// Runs threads until `over`; sleeps when there are none.
+    ///
+    pub(crate) fn run_until(&self, over: &dyn Fn() -> bool) {
+        let bomb = AbortOnUnwind;
+        let _polls = self.vp.begin_polls();
+        if self.vp.machine().has_crews() {
+            while !over() {
+                if !self.vp.take_shifts(over) {
+                    self.vp.rest_crew(over);
+                }
+            }
+        }
+        while !over() {
+            if !self.vp.dispatch() {
+                self.vp.rest(over);
+            }
+        }
+        std::mem::forget(bomb);
+    }
+}
+
+/// Bodies, wakers and policies are contained, so nothing unwinds through the scheduler. If it
+/// did, threads would be lost, and `block_on` would return before its future is gone: the process ends.
+pub(crate) struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        eprintln!("chanter: the scheduler panicked; its threads cannot go on");
+        std::process::abort();
+    }
+}
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        self.vp.entrance.get().set_attentive(false);
+        self.vp.home.set_driver(None);
+        self.vp.binding.leave();
+        if !self.vp.is_stand_in() {
+            for vp in self.vp.machine().crew(self.vp) {
+                vp.home.set_driver(None);
+                vp.binding.leave();
+            }
+            self.vp.machine().awake.fetch_sub(1, Ordering::SeqCst);
+        }
+        CURRENT.set(self.outer);
+    }
+}
+
+/// So often a pump may have something in a row that makes no thread ready, before a driver looks elsewhere.
+const PUMPS: u32 = 4;
+
+impl Vp {
+    /// This OS thread begins to drive us.
+    fn drive(&self) {
+        let limit = stack::limit();
+        self.stack_limit.set(limit);
+        let entrance = Entrance::mine();
+        self.home.set_driver(entrance);
+        self.entrance.set(entrance.unwrap_or(Entrance::nobodys()));
+        self.forget_theft();
+        self.channels.begin(self.revoked());
+        self.entrance.get().set_attentive(true);
+        self.guard.store(limit, Ordering::Relaxed);
+        if self.machine().genealogy().is_some() {
+            self.ask_closer_look();
+        }
+        self.be_known();
+        self.begin_to_be_busy();
+        self.serve_binding();
+    }
+
+    /// Runs one thread, if one is ready.
+    pub(crate) fn dispatch(&self) -> bool {
+        if !self.enter() {
+            return self.dispatch_slowly();
+        }
+        let found = self.find(self);
+        self.exit();
+        let Some(thread) = found else { return false };
+        self.run(thread);
+        true
+    }
+
+    #[inline]
+    pub(super) fn run(&self, thread: Ready) {
+        self.budget.set(self.quantum());
+        self.counters.polls.add_one();
+        // SAFETY: this OS thread drives us.
+        unsafe { frame::run(self, thread) };
+    }
+
+    /// How many operations a turn has, as the policy says.
+    #[inline(always)]
+    pub(crate) fn quantum(&self) -> u32 {
+        self.terms.get().quantum
+    }
+
+    /// The next thread. The caller is inside, as in what follows; `of`: its principal.
+    #[inline(always)]
+    fn find(&self, of: &Self) -> Option<Ready> {
+        let left = self.until_look.get() - 1;
+        self.until_look.set(left);
+        if left == 0 {
+            self.sitter.hold(|| self.look_around());
+        }
+        self.entrance.get().agree();
+        self.drain_inbox();
+        self.share();
+        loop {
+            let thread = self.next(of)?;
+            if let Some(thread) = self.admit(thread) {
+                return Some(thread);
+            }
+        }
+    }
+
+    /// As [`find`](Self::find), where that is not to be repeated.
+    #[cold]
+    pub(super) fn find_slowly(&self) -> Option<Ready> {
+        self.find(self.principal())
+    }
+
+    #[inline(always)]
+    pub(crate) fn drain_inbox(&self) {
+        if !self.inbox.is_empty() {
+            self.drain_inbox_now();
+        }
+    }
+
+    #[inline(never)]
+    fn drain_inbox_now(&self) {
+        self.linger.was_sent();
+        self.sitter.hold(|| {
+            for frame in self.take_sent() {
+                // SAFETY: inboxes hold tokens.
+                let thread = unsafe { Ready::from_frame(frame) };
+                if let Some(thread) = self.admit(thread) {
+                    self.enqueue(thread, Reason::Remote);
+                }
+            }
+        });
+    }
+
+    /// Looks at the clock; if it is time, at timers and I/O, without waiting.
+    #[cold]
+    fn look_around(&self) {
+        self.serve_requests();
+        if self.pump_at_a_turn() {
+            self.until_look.set(1);
+            let left = self.until_clock.get().saturating_sub(1);
+            self.until_clock.set(if left > 0 { left } else { LOOK_TURNS });
+            if left > 0 {
+                return;
+            }
+        } else {
+            self.until_look.set(LOOK_TURNS);
+        }
+        let now = Instant::now();
+        if now.duration_since(self.looked.get()) >= LOOK {
+            self.looked.set(now);
+            self.review_theft(now);
+            self.fire_timers(now);
+            self.poll_io();
+        }
+    }
+
+    /// The pump was asked just now: if it is asked at each turn, then not before this one, nor before the next. The clock is looked at
+    /// as often as ever, however often the pump has something.
+    fn put_off_pump(&self) {
+        const TURNS: u32 = 2;
+        if let Some(left) = self.until_clock.get().checked_sub(TURNS).filter(|left| *left > 0) {
+            self.until_clock.set(left);
+            self.until_look.set(self.until_look.get() + TURNS);
+        }
+    }
+
+    /// Polls I/O, without waiting. The caller is inside.
+    fn poll_io(&self) {
+        self.wait_io(Some(Duration::ZERO));
+        self.machine().pump();
+    }
+
+    /// Polls I/O, waiting for as long as `timeout` says.
+    pub(super) fn wait_io(&self, timeout: Option<Duration>) {
+        let outer = self.cause.replace(Cause::Io);
+        // A stand-in's principal leads itself.
+        self.principal().leader().reactor.poll_for(&self.reactor, timeout);
+        self.cause.set(outer);
+    }
+
+    /// What was asked of the driver.
+    #[inline]
+    pub(super) fn serve_requests(&self) {
+        self.serve_replacement();
+        self.serve_binding();
+    }
+
+    fn serve_binding(&self) {
+        self.binding.serve(&self.principal().binding);
+    }
+
+    pub(super) fn fire_timers(&self, now: Instant) {
+        let mut wakes = Wakes::new();
+        self.principal().timers.fire(now, &mut wakes);
+        let outer = self.cause.replace(Cause::Timer);
+        // A foreign waker may panic: the driver goes on.
+        contain(|| wakes.queue());
+        self.cause.set(outer);
+    }
+
+    /// Nothing is ready: looks elsewhere, then sleeps until woken, until a
+    /// timer or I/O is due, or until `over`.
+    #[cold]
+    pub(super) fn rest(&self, over: &dyn Fn() -> bool) {
+        if self.enter() {
+            self.rest_inside(over);
+        } else if !self.is_stand_in() {
+            self.regain();
+        } else if self.enter_slowly() {
+            self.rest_inside(over);
+        } else {
+            self.rest_aside(over);
+        }
+    }
+
+    /// The caller is inside, and it is its last act there.
+    fn rest_inside(&self, over: &dyn Fn() -> bool) {
+        if self.machine().pump.get().is_some() {
+            // Who waits for an answer that comes soon pays for nothing else.
+            for _ in 0..PUMPS {
+                let has_come = self.wait_for_pump(over);
+                self.put_off_pump();
+                if let Some(thread) = self.find_slowly() {
+                    self.exit();
+                    return self.run(thread);
+                }
+                if !has_come {
+                    break;
+                }
+            }
+        }
+        let vp = self.principal();
+        let now = Instant::now();
+        self.looked.set(now);
+        // A pump may be asked at each turn.
+        self.until_look.set(if self.machine().pump.get().is_some() { 1 } else { LOOK_TURNS });
+        self.sitter.hold(|| {
+            self.fire_timers(now);
+            self.poll_io();
+            self.serve_requests();
+        });
+        if let Some(thread) = self.find_slowly() {
+            self.exit();
+            return self.run(thread);
+        }
+        let thread = self.wait_for_work(now, over);
+        vp.idle.end(Instant::now());
+        if let Some(thread) = thread {
+            self.run(thread);
+        }
+    }
+
+    /// Waits for something to run: there is something afterwards, perhaps. A thread that it has found elsewhere. The caller is inside, and
+    /// it is its last act there.
+    fn wait_for_work(&self, now: Instant, over: &dyn Fn() -> bool) -> Option<Ready> {
+        let vp = self.principal();
+        let may_steal = self.may_steal(now);
+        if may_steal {
+            vp.idle.begin(now);
+            self.ask_for_half();
+        }
+        if self.look_at_long_turns(over) {
+            self.exit();
+            return None;
+        }
+        if self.linger(over) {
+            self.stop_asking();
+            self.exit();
+            return None;
+        }
+        if !self.has_enough()
+            && let Some(thread) = self.search(may_steal)
+        {
+            self.stop_asking();
+            self.watch.set(HEARTBEAT);
+            let thread = self.admit(thread);
+            self.exit();
+            return thread;
+        }
+        self.policy().idle();
+        let machine = self.machine();
+        // Before `announce`, whose fence orders both for `wake_one`.
+        machine.awake.fetch_sub(1, Ordering::SeqCst);
+        vp.is_down.store(true, Ordering::Relaxed);
+        if self.is_stand_in() {
+            self.sleeper.announce();
+        }
+        vp.sleeper.announce();
+        let mut is_asleep = false;
+        let pumps = machine.pump.get();
+        let rest = rest_of_pump(pumps);
+        if let Some(pump) = rest
+            && !over()
+            && !self.has_local_work()
+            && !self.others_wait()
+        {
+            is_asleep = true;
+            let due = vp.timers.next_due().map(|due| due.saturating_duration_since(Instant::now()));
+            let timeout = match (due, self.watch_for()) {
+                (Some(due), Some(watch)) => Some(due.min(watch)),
+                (due, watch) => due.or(watch),
+            };
+            let stacks = self.fibers.patience();
+            let visitors = self.patience_for_visitors();
+            let pause = self.thefts.rest_of_pause(now);
+            let timeout =
+                [timeout, self.patience(), stacks, visitors, pause, pump].into_iter().flatten().min();
+            self.counters.sleeps.add_one();
+            // The seat may be taken while we wait.
+            self.exit();
+            self.wait_io(timeout);
+            if stacks.is_some() {
+                self.fibers.slept(now.elapsed());
+            }
+        }
+        if is_asleep && vp.sleeper.is_awake() {
+            self.was_woken();
+        }
+        self.stop_asking();
+        pumps.inspect(|pump| pump.rise());
+        if self.is_stand_in() {
+            self.sleeper.rise();
+        }
+        if is_asleep && !self.enter_again() {
+            // It was; who took it counts as awake. The notification that ended
+            // our wait may have been meant for it.
+            vp.reactor.notify();
+            return None;
+        }
+        vp.is_down.store(false, Ordering::Relaxed);
+        vp.sleeper.rise();
+        machine.awake.fetch_add(1, Ordering::SeqCst);
+        self.exit();
+        self.begin_to_be_busy();
+        if machine.reports_deadlocks {
+            self.look_for_deadlock();
+        }
+        None
+    }
+
+    /// Behind a wait: whether nobody has taken the seat.
+    fn enter_again(&self) -> bool {
+        if self.is_stand_in() {
+            return self.enter_slowly();
+        }
+        self.sitter.enter_unless_taken(&self.seat)
+    }
+
+    /// Whether others have something for us.
+    pub(super) fn others_wait(&self) -> bool {
+        let vp = self.principal();
+        let exposes = |other: &Self| !ptr::eq(other, self) && other.forks.has_exposed();
+        let may_steal = !self.thefts.is_pausing();
+        // (Who sleeps has nothing; to look into a policy costs all who look there a shared word.)
+        let gives = |other: &Self| !other.is_asleep() && other.gives() > 1;
+        let waits = |other: &Self| (may_steal && !ptr::eq(other, vp) && gives(other)) || exposes(other);
+        let machine = self.machine();
+        !self.has_enough()
+            && (machine.vps.iter().any(|other| waits(other)) || machine.find_stand_in(exposes).is_some())
+    }
+
+    /// If nobody watches the machine, parasites and forks are counted on to say so.
+    pub(super) fn begin_to_be_busy(&self) {
+        self.risen.set(Instant::now());
+        monitor::wake(self.machine());
+        self.see_whether_watched();
+    }
+
+    /// The driver has counted itself as awake.
+    fn see_whether_watched(&self) {
+        // ORDER: SeqCst: `watch_for`, or we, see the other.
+        if self.machine().unwatched.load(Ordering::SeqCst) {
+            self.ask_closer_look();
+        }
+    }
+
+    pub(super) fn has_local_work(&self) -> bool {
+        let vp = self.principal();
+        !vp.inbox.is_empty()
+            || !self.inbox.is_empty()
+            || self.has_soon()
+            || vp.policies.is_asked()
+            || self.binding.is_asked(&vp.binding)
+            || self.policy().waiting() > 0
+            || self.long_turns.is_called()
+    }
+
+    /// While others are busy, a sleeper keeps watch: it asks the busy ones for
+    /// a parasite (heartbeat scheduling), wakes up soon, and takes what lies
+    /// in their queues. The watches get longer while nothing comes of them.
+    /// On an idle machine nobody watches; nor, for long, one where somebody has lost his
+    /// seat, as he may wait for something rather than compute; nor who has enough.
+    pub(super) fn watch_for(&self) -> Option<Duration> {
+        let machine = self.machine();
+        if machine.crews == 1 {
+            return None;
+        }
+        let may_come_back = || self.watch.get() < LONGEST_WATCH && machine.has_stand_ins_at_work();
+        if machine.awake.load(Ordering::SeqCst) <= 0 && !may_come_back() {
+            // ORDER: SeqCst, as in INV-SLEEP: either we see who has become
+            // busy, or it sees that it is not watched.
+            machine.unwatched.store(true, Ordering::SeqCst);
+            if machine.awake.load(Ordering::SeqCst) <= 0 {
+                self.watch.set(HEARTBEAT);
+                self.ask_those_away();
+                return None;
+            }
+        }
+        if self.has_enough() {
+            return None;
+        }
+        let now = Instant::now();
+        if self.asked.get().is_none_or(|asked| now.duration_since(asked) >= HEARTBEAT) {
+            self.asked.set(Some(now));
+            for vp in machine.vps.iter().filter(|vp| vp.leader().sleeper.is_awake()) {
+                vp.with_holder(Self::ask_for_work);
+            }
+            self.ask_those_away();
+        }
+        let watch = self.watch.get();
+        self.watch.set((watch * 2).min(LONGEST_WATCH));
+        Some(watch)
+    }
+
+    /// Asks those for a parasite who compute without a seat: they are not awake, as far
+    /// as anybody knows.
+    fn ask_those_away(&self) {
+        if self.machine().has_stand_ins_at_work() {
+            self.machine().vps.iter().filter(|vp| vp.is_away()).for_each(|vp| vp.ask_closer_look());
+        }
+    }
+
+    /// The driver waits, in the middle of a turn, for a part of a computation that another one has: asks the others to share
+    /// theirs. (It counts as awake, as in any turn: its turn may be long, and the monitor must not sleep before it has handed the
+    /// virtual processor over.)
+    pub(crate) fn ask_for_parts(&self) {
+        let others = self.machine().vps.iter().filter(|vp| !ptr::eq(&***vp, self));
+        others.filter(|vp| vp.leader().sleeper.is_awake()).for_each(|vp| vp.ask_closer_look());
+        self.ask_those_away();
+    }
+
+    /// A thread of the others', if that may be stolen, or a job.
+    pub(super) fn search(&self, may_steal: bool) -> Option<Ready> {
+        let machine = self.machine();
+        if machine.vps.len() == 1 {
+            return None;
+        }
+        machine.searching.fetch_add(1, Ordering::SeqCst);
+        let found = if may_steal { self.search_policies() } else { None };
+        let found = found.or_else(|| {
+            let has_stolen = self.sitter.hold(|| thread::steal_job(self));
+            has_stolen.then(|| self.next(self.principal())).flatten()
+        });
+        machine.searching.fetch_sub(1, Ordering::SeqCst);
+        found
+    }
+
+    fn search_policies(&self) -> Option<Ready> {
+        let machine = self.machine();
+        let visit = self.principal().policies.visit();
+        // SAFETY: the visit lasts for longer than the call.
+        let thief = unsafe { Thief::new(self.principal(), &visit) };
+        let found = self.policy().need_thread(Others { thief: &thief, vps: &machine.vps, index: self.index });
+        // Those who give may return nothing, or panic, and yet have left some with us: then nobody else tells us.
+        let found = if thief.has_loot() {
+            self.policy_has_some();
+            found.or_else(|| self.policy().next())
+        } else {
+            found
+        };
+        drop(visit);
+        if let Some(thread) = &found {
+            self.linger.was_sent();
+            // SAFETY: a thread with a token keeps its machine alive.
+            self.has_stolen_from(unsafe { &*thread.header().vp.load(Ordering::Relaxed) });
+        }
+        found
+    }
+
+    /// Ends the `Local` threads, whose bodies belong to this OS thread, before
+    /// it stops driving. The caller is inside, or drives a stand-in.
+    pub(super) fn end_local_threads(&self) {
+        // What destructors wake is queued, not attached: it might be seized (see `seize_hidden`).
+        let depth = self.depth.replace(DEPTH);
+        self.end_all_local_threads();
+        self.depth.set(depth);
+    }
+
+    fn end_all_local_threads(&self) {
+        while self.has_locals.get() {
+            self.drain_inbox();
+            let mut any = if self.is_stand_in() { self.drop_own() } else { self.drop_local() };
+            let frames = self.local_threads();
+            if frames.is_empty() && self.fibers.is_empty() {
+                self.has_locals.set(false);
+                return;
+            }
+            for frame in frames {
+                // SAFETY: a frame of our arena. It may have ended meanwhile.
+                let claimed = unsafe { frame::claim(frame, true) };
+                any |= claimed.is_some();
+                drop(claimed);
+            }
+            while let Some(fiber) = self.fibers.claim_one() {
+                any = true;
+                drop(fiber);
+            }
+            if !any {
+                // Others have their tokens: wakers elsewhere, and policies.
+                self.seize_local_threads();
+                while self.end_one_seized() {}
+            }
+        }
+    }
+
+    /// The frames of the `Local` threads that were spawned here and have not ended. The caller drives us.
+    fn local_threads(&self) -> Vec<NonNull<Header>> {
+        // SAFETY: this OS thread drives us, hence owns the arena.
+        let mut frames = unsafe { self.arena.frames_in_use() };
+        frames.retain(|frame| {
+            // SAFETY: in use, and `Local` frames are freed by us alone
+            // while they are not complete.
+            let header = unsafe { frame.as_ref() };
+            // A fiber that was spawned here may have begun elsewhere.
+            let is_ours = ptr::eq(header.vp.load(Ordering::Relaxed), self);
+            header.kind.get() == Kind::Local && is_ours && !header.state.is_complete()
+        });
+        frames
+    }
+
+    fn seize_local_threads(&self) {
+        // SAFETY: the driver's; the borrow ends here, and nothing below is user code.
+        let seized = unsafe { &mut *self.seized.get() };
+        // SAFETY: they are bound to this OS thread, which polls nothing now.
+        seized.extend(self.local_threads().into_iter().filter_map(|frame| unsafe { Seized::take(frame) }));
+        self.fibers.seize(seized);
+    }
+
+    /// The machine ends, and the driver, who ends its threads, waits for some that do not come: somebody
+    /// hides their tokens. Takes those that it can reach from them, if nobody polls threads any
+    /// more. (What is out of reach is within that of another driver, or of the machine's end.)
+    pub(super) fn seize_hidden(&self) {
+        let machine = self.machine();
+        if machine.is_closing() && !self.fibers.is_polled_below(self.running.get()) {
+            // SAFETY: this OS thread drives us, hence owns the arena.
+            machine.seize_hidden(self, |seize| unsafe { self.arena.each_not_ended(seize) });
+            machine.seize_hidden(self, |seize| {
+                // SAFETY: we hold the lock.
+                machine.with_arena(|arena| unsafe { arena.each_not_ended(seize) });
+            });
+        }
+    }
+
+    /// Ends one of the threads that were taken from their tokens. One by one: who is ended may wait for
+    /// another one to be. The caller drives us, or no driver is left.
+    pub(crate) fn end_one_seized(&self) -> bool {
+        // SAFETY: the driver's; the borrow ends here.
+        let Some(seized) = unsafe { &mut *self.seized.get() }.pop() else { return false };
+        self.counters.seized.add_one();
+        seized.end();
+        true
+    }
+
+    /// Drops the tokens of `Local` threads: one by one, with all others in their
+    /// queues, as a fiber's end may wait for that of its scope's threads. Whether there were any.
+    fn drop_local(&self) -> bool {
+        self.serve_replacement();
+        let mut any = false;
+        let (mut locals, mut others) = (ReadyQueue::new(), ReadyQueue::new());
+        while let Some(thread) = self.next(self.principal()) {
+            let queue = if thread.kind() == Kind::Local { &mut locals } else { &mut others };
+            queue.push_back(thread);
+        }
+        while let Some(thread) = others.pop_front() {
+            self.enqueue(thread, Reason::Remote);
+        }
+        while let Some(thread) = locals.pop_front() {
+            // SAFETY: we are the driver.
+            unsafe { self.soon() }.push_back(thread);
+        }
+        let is_local = |thread: &Ready| thread.kind() == Kind::Local;
+        // SAFETY: as above.
+        while let Some(local) = unsafe { self.soon() }.take_first(is_local) {
+            any = true;
+            drop(local);
+        }
+        any
+    }
+}

@@ -1,0 +1,41 @@
+//! A counter that costs next to nothing.
+
+use super::atomic::{AtomicU64, Ordering};
+
+/// A counter with one writer.
+#[derive(Debug)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self(AtomicU64::new(0))
+    }
+}
+
+impl Counter {
+    /// The driver counts; no read-modify-write.
+    #[inline(always)]
+    pub(crate) fn add_one(&self) {
+        // ORDER: Relaxed: a statistic, and one writer.
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Anyone counts, on a counter that has no driver.
+    pub(crate) fn add_one_shared(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// As [`add_one`](Self::add_one), many times.
+    pub(crate) fn add_many(&self, count: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+
+    /// As [`add_one_shared`](Self::add_one_shared), many times.
+    pub(crate) fn add_many_shared(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,76 @@
+//! Random numbers, from a generator of the OS thread's own.
+
+use std::cell::Cell;
+
+use crate::sched::Vp;
+
+thread_local! {
+    /// 0: not seeded, or never to be, since a simulation wants to be asked.
+    static RANDOM: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A random number below `bound`, from a generator of the OS thread's own
+/// (xorshift64*, seeded from the address of its state and the time); on a
+/// simulated machine what the simulation chooses.
+#[inline]
+pub(crate) fn random(bound: usize) -> usize {
+    random_one_of(bound, || u64::MAX)
+}
+
+/// A random number below `bound`. Only those whose bit is set in `hints` make
+/// a difference, and a simulation tries only them.
+#[inline(always)]
+pub(crate) fn random_one_of(bound: usize, hints: impl FnOnce() -> u64) -> usize {
+    let mut x = RANDOM.get();
+    if x == 0 {
+        match seed(bound, hints) {
+            Seed::New(seed) => x = seed,
+            Seed::Chosen(number) => return number,
+        }
+    }
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    RANDOM.set(x);
+    let high = x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+    // Multiply and shift: no division, and a bias below 2^-32 x bound.
+    ((high * bound as u64) >> 32) as usize
+}
+
+enum Seed {
+    New(u64),
+    Chosen(usize),
+}
+
+#[cold]
+fn seed(bound: usize, hints: impl FnOnce() -> u64) -> Seed {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let Some(simulated) = Vp::current().and_then(|vp| vp.simulated.as_ref()) else {
+        return Seed::New(RandomState::new().build_hasher().finish() | 1);
+    };
+    if bound > 64 {
+        return Seed::Chosen(simulated.choose(bound));
+    }
+    let hints = hints() & (u64::MAX >> (64 - bound));
+    let mut choices = (0..bound).filter(|bit| hints & (1 << bit) != 0);
+    let chosen = match hints.count_ones() {
+        0 | 1 => 0,
+        several => simulated.choose(several as usize),
+    };
+    Seed::Chosen(choices.nth(chosen).unwrap_or(0))
+}
+
+/// While it lives, random numbers on this OS thread come from the simulation.
+pub(crate) struct RandomGuard(u64);
+
+impl RandomGuard {
+    pub(crate) fn new() -> Self {
+        Self(RANDOM.replace(0))
+    }
+}
+
+impl Drop for RandomGuard {
+    fn drop(&mut self) {
+        RANDOM.set(self.0);
+    }
+}
