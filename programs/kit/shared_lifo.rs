@@ -90,7 +90,7 @@ impl Policy for Member {
 
 #[cfg(test)]
 mod tests {
-    use chanter::policy::conformance::Kit;
+    use chanter_conformance::policy::Kit;
 
     use super::*;
 

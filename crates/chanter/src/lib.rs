@@ -120,10 +120,16 @@ pub mod base {
         pub use crate::thread::stack_local::{all, set, with};
     }
     pub use crate::inspect::choose;
+    pub use crate::machine::threads::{Random, Threads};
     pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
     #[cfg(tally)]
     pub use crate::sync::tally;
     pub use crate::sync::{BiasedGuard, BiasedLock, Guard, Lock};
+
+    /// What a [`JoinError`](crate::JoinError) says of a thread that has panicked with `payload`.
+    pub fn describe_panic(payload: Box<dyn std::any::Any + Send>) -> String {
+        crate::frame::JoinError::panicked(payload).to_string()
+    }
 
     /// The synchronization on an event: what its `IntoFuture` gives.
     #[inline(always)]

@@ -9,11 +9,11 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use chanter::policy::conformance::{Check, Kit, Violation};
 use chanter::policy::{
     Bands, Deque, EarliestDeadline, Fifo, GlobalQueue, Lifo, Lottery, Others, Policy, Priority, Ready,
     ReadyQueue, Reason, RoundRobin, WorkStealing,
 };
+use chanter_conformance::policy::{Check, Kit, Violation};
 use common::watchdog;
 
 struct Counting;
@@ -245,7 +245,7 @@ fn the_whole_kit_stops_at_the_first_failure() {
 #[should_panic(expected = "the policy fails: Keeps: ")]
 fn check_panics() {
     let _alone = one_at_a_time();
-    chanter::policy::conformance::check(|| Wrong::new(Fault::Withholds));
+    chanter_conformance::policy::check(|| Wrong::new(Fault::Withholds));
 }
 
 #[test]

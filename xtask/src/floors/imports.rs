@@ -352,10 +352,7 @@ mod tests {
     fn super_and_bare_paths_are_followed() {
         assert_eq!(with("frame/run.rs", "use super::state::Word;"), ["thread/run > thread/state"]);
         assert_eq!(with("frame/run.rs", "use super::W;"), ["thread/run > thread/state"]);
-        assert_eq!(
-            with("frame/run.rs", "mod os { use super::super::helper; }"),
-            ["thread/run > thread/mod"]
-        );
+        assert_eq!(with("frame/run.rs", "mod os { use super::super::helper; }"), ["thread/run > thread/mod"]);
         assert_eq!(with("frame/run.rs", "use std::thread; fn f() { thread::park() }"), [""; 0]);
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod os_threads;
 pub(crate) mod processor;
 pub(crate) mod shutdown;
 pub(crate) mod spawn;
+pub(crate) mod threads;
 
 pub use blocking_calls::{block_in_place, spawn_blocking};
 pub use builder::Builder;

@@ -137,7 +137,7 @@ impl Generations {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::policy::conformance::Threads;
+    use crate::machine::threads::Threads;
 
     fn take(queue: &mut Generations) -> (Ready, u64) {
         let thread = queue.take().unwrap();

@@ -112,7 +112,7 @@ fn draw(total: u64) -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::policy::conformance::Threads;
+    use crate::machine::threads::Threads;
 
     /// The tree's sums against additions, over draws of every ticket.
     #[test]

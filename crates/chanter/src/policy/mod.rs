@@ -8,12 +8,11 @@
 //!
 //! Ours are [`WorkStealing`] (the default), [`Fifo`], [`Lifo`], [`RoundRobin`],
 //! [`Priority`], [`EarliestDeadline`], [`Lottery`], [`Deque`], [`GlobalQueue`],
-//! and [`Bands`], which combines others. [`conformance`] is a kit that yours
+//! and [`Bands`], which combines others. The crate `chanter-conformance` has a kit that yours
 //! should pass, and the book's chapter on policies writes one in forty lines.
 
 mod attributes;
 mod bands;
-pub mod conformance;
 mod deadline;
 mod deque;
 mod door;

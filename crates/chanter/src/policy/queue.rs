@@ -252,7 +252,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use crate::policy::conformance::{Random, Threads};
+    use crate::machine::threads::{Random, Threads};
 
     /// Against a deque of numbers.
     #[test]

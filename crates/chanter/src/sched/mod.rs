@@ -222,7 +222,12 @@ thread_local! {
 }
 
 impl Vp {
-    pub(crate) fn new(index: usize, policy: Box<dyn Policy>, reactor: Reactor, simulated: Option<Simulated>) -> Self {
+    pub(crate) fn new(
+        index: usize,
+        policy: Box<dyn Policy>,
+        reactor: Reactor,
+        simulated: Option<Simulated>,
+    ) -> Self {
         let (policy, terms, panic) = introduce(policy);
         let vp = Self {
             guard: AtomicUsize::new(0),

@@ -15,8 +15,6 @@ pub(crate) mod scope;
 pub(crate) mod spawn;
 pub(crate) mod stack_local;
 
-
-
 pub use attributed::{spawn_near, spawn_with};
 pub use builder::{ThreadBuilder, spawn_named};
 pub use demand::Demand;

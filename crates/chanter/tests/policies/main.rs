@@ -7,11 +7,11 @@ mod order;
 mod processors;
 mod replacing;
 
-use chanter::policy::conformance::Kit;
 use chanter::policy::{
     Bands, Deque, EarliestDeadline, Fifo, GlobalQueue, Lifo, Lottery, Policy, Priority, Ready, Reason,
     RoundRobin, WorkStealing,
 };
+use chanter_conformance::policy::Kit;
 use common::watchdog;
 
 macro_rules! conform {

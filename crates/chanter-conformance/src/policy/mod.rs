@@ -1,7 +1,8 @@
 //! A kit that any policy should pass, yours too.
 //!
 //! ```
-//! use chanter::policy::{Policy, Ready, ReadyQueue, Reason, conformance};
+//! use chanter::policy::{Policy, Ready, ReadyQueue, Reason};
+//! use chanter_conformance::policy;
 //! use std::sync::Mutex;
 //!
 //! #[derive(Default)]
@@ -18,7 +19,7 @@
 //! }
 //!
 //! // In a test:
-//! conformance::check(Mine::default);
+//! policy::check(Mine::default);
 //! ```
 //!
 //! The kit handles the policy as a virtual processor would, with threads of its
@@ -28,20 +29,18 @@
 //! but a test.
 //!
 //! What a wrong policy cannot do is no subject: threads are neither duplicated
-//! nor run twice, whatever it does, since [`Ready`](super::Ready) cannot be
+//! nor run twice, whatever it does, since [`Ready`](chanter::policy::Ready) cannot be
 //! copied.
 
 mod alone;
 mod machines;
-mod threads;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::{Policy, call};
-use crate::frame::JoinError;
-#[cfg(all(test, not(loom)))]
-pub(crate) use threads::Threads;
+use chanter::base::describe_panic;
+use chanter::policy::Policy;
 
 /// What the kit looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +52,7 @@ pub enum Check {
     Keeps,
     /// `enqueue` returns all that are woken, if the policy says so.
     LetsWokenRun,
-    /// `enqueue` keeps what is [`Displaced`](super::Reason::Displaced).
+    /// `enqueue` keeps what is [`Displaced`](chanter::policy::Reason::Displaced).
     Displaced,
     /// `drain` hands over everything, and an empty policy has nothing.
     Drains,
@@ -136,8 +135,8 @@ pub(super) type Family = Box<dyn Fn(usize) -> Box<dyn Policy> + Send + Sync>;
 /// The kit, to be told more about the policy than [`check`] can know.
 ///
 /// ```
-/// use chanter::policy::conformance::Kit;
 /// use chanter::policy::{GlobalQueue, Policy};
+/// use chanter_conformance::policy::Kit;
 ///
 /// // One queue for each machine; in it nobody is passed over by more threads
 /// // than wait already.
@@ -222,7 +221,8 @@ impl Kit {
         Check::ALL.into_iter().filter(|check| self.only.contains(check)).try_for_each(|check| {
             let violated = |what| Violation { check, what };
             let run = || self.run_one(check);
-            let found = call(run).unwrap_or_else(|payload| Err(JoinError::panicked(payload).to_string()));
+            let found =
+                catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| Err(describe_panic(payload)));
             found.map_err(violated)
         })
     }
@@ -259,22 +259,5 @@ impl Kit {
 impl fmt::Debug for Kit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kit").field("seed", &self.seed).field("only", &self.only).finish_non_exhaustive()
-    }
-}
-
-/// Random numbers from a seed (xorshift64*).
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
-        ((high * bound as u64) >> 32) as usize
     }
 }

@@ -5,10 +5,10 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use super::Family;
-use super::threads::Threads;
-use crate::machine::current_vp;
-use crate::policy::{Fifo, Policy, Reason, WorkStealing};
-use crate::prelude::*;
+use chanter::base::Threads;
+use chanter::current_vp;
+use chanter::policy::{Fifo, Policy, Reason, WorkStealing};
+use chanter::prelude::*;
 
 type Found = Result<(), String>;
 

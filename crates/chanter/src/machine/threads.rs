@@ -1,15 +1,15 @@
-//! Threads to be queued and never run.
+//! Threads to be queued and never run: what tests handle policies with.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::machine::Machine;
+use super::Machine;
 use crate::policy::{Attributes, Policy, Ready, Reason};
 use crate::thread::Thread;
 
 /// A source of ready threads, which wait for ever when they are run. A machine
 /// makes them, and its policy catches them.
-pub(crate) struct Threads {
+pub struct Threads {
     machine: Machine,
     caught: Arc<Caught>,
     ended: Arc<AtomicUsize>,
@@ -52,9 +52,15 @@ impl Drop for End {
     }
 }
 
+impl Default for Threads {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Threads {
     /// A source that has made none.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let caught = Arc::new(Caught::default());
         let catch = Arc::clone(&caught);
         let machine = Machine::builder()
@@ -69,17 +75,17 @@ impl Threads {
     }
 
     /// New threads that may move.
-    pub(crate) fn take(&self, count: usize) -> Vec<Ready> {
+    pub fn take(&self, count: usize) -> Vec<Ready> {
         self.make(count, |body| self.machine.spawn(body))
     }
 
     /// New threads with attributes.
-    pub(crate) fn take_with(&self, count: usize, attributes: Attributes) -> Vec<Ready> {
+    pub fn take_with(&self, count: usize, attributes: Attributes) -> Vec<Ready> {
         self.make(count, |body| self.machine.spawn_with(attributes, body))
     }
 
     /// New threads that may not move.
-    pub(crate) fn take_pinned(&self, count: usize) -> Vec<Ready> {
+    pub fn take_pinned(&self, count: usize) -> Vec<Ready> {
         self.make(count, |body| self.machine.spawn_on(0, body))
     }
 
@@ -96,12 +102,12 @@ impl Threads {
     }
 
     /// Those that a policy has sent home rather than kept.
-    pub(crate) fn sent_home(&self) -> Vec<Ready> {
+    pub fn sent_home(&self) -> Vec<Ready> {
         std::mem::take(&mut *self.caught.threads())
     }
 
     /// How many have ended.
-    pub(crate) fn ended(&self) -> usize {
+    pub fn ended(&self) -> usize {
         self.ended.load(Ordering::SeqCst)
     }
 }
@@ -113,5 +119,25 @@ impl std::future::Future for Body {
 
     fn poll(self: std::pin::Pin<&mut Self>, _cx: &mut std::task::Context<'_>) -> std::task::Poll<()> {
         std::task::Poll::Pending
+    }
+}
+
+/// Random numbers from a seed (xorshift64*).
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator; the seed may be any.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+        ((high * bound as u64) >> 32) as usize
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::threads::Threads;
-use super::{Family, Random};
-use crate::policy::{Attributes, Policy, Ready, Reason};
+use super::Family;
+use chanter::base::{Random, Threads};
+use chanter::policy::{Attributes, Policy, Ready, Reason};
 
 type Found = Result<(), String>;
 
