@@ -1,12 +1,23 @@
 //! Random numbers, from a generator of the OS thread's own.
 
 use std::cell::Cell;
-
-use crate::sched::Vp;
+use std::sync::OnceLock;
 
 thread_local! {
     /// 0: not seeded, or never to be, since a simulation wants to be asked.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A number below the argument that stands for a random one; `None` where the generator makes them. For 1 it
+/// tells no more than that.
+type Choose = fn(usize) -> Option<usize>;
+
+/// Asked before a generator is seeded.
+static CHOOSE: OnceLock<Choose> = OnceLock::new();
+
+/// On OS threads without a seed, `choose` is asked first from now on. The first of these calls counts.
+pub(crate) fn ask_first(choose: Choose) {
+    CHOOSE.get_or_init(|| choose);
 }
 
 /// A random number below `bound`, from a generator of the OS thread's own
@@ -45,17 +56,18 @@ enum Seed {
 #[cold]
 fn seed(bound: usize, hints: impl FnOnce() -> u64) -> Seed {
     use std::hash::{BuildHasher, Hasher, RandomState};
-    let Some(simulated) = Vp::current().and_then(|vp| vp.simulated.as_ref()) else {
+    let Some(choose) = CHOOSE.get().filter(|choose| choose(1).is_some()) else {
         return Seed::New(RandomState::new().build_hasher().finish() | 1);
     };
+    let choose = |bound| choose(bound).unwrap_or(0);
     if bound > 64 {
-        return Seed::Chosen(simulated.choose(bound));
+        return Seed::Chosen(choose(bound));
     }
     let hints = hints() & (u64::MAX >> (64 - bound));
     let mut choices = (0..bound).filter(|bit| hints & (1 << bit) != 0);
     let chosen = match hints.count_ones() {
         0 | 1 => 0,
-        several => simulated.choose(several as usize),
+        several => choose(several as usize),
     };
     Seed::Chosen(choices.nth(chosen).unwrap_or(0))
 }

@@ -39,7 +39,7 @@ use crate::sched::Vp;
 use crate::sched::pool::Entered;
 use crate::sched::replace::Cause;
 use crate::sched::worker::{AbortOnUnwind, Driving};
-use crate::sync::random::RandomGuard;
+use crate::sync::random::{self, RandomGuard};
 use crate::thread;
 
 /// A policy that explores: it decides all that could happen one way or
@@ -186,6 +186,12 @@ pub fn choose(alternatives: usize) -> Option<usize> {
     Vp::current()?.simulated.as_ref().map(|simulated| simulated.choose(alternatives))
 }
 
+/// What stands for a random number on a simulated machine.
+fn chosen(bound: usize) -> Option<usize> {
+    let simulated = Vp::current()?.simulated.as_ref()?;
+    Some(if bound > 1 { simulated.choose(bound) } else { 0 })
+}
+
 /// When every simulation begins: the same instant, so that schedules can be
 /// repeated.
 fn epoch() -> Instant {
@@ -195,6 +201,7 @@ fn epoch() -> Instant {
 
 impl Simulated {
     pub(crate) fn new(simulation: Arc<dyn Simulation>) -> Self {
+        random::ask_first(chosen);
         Self {
             simulation: ManuallyDrop::new(simulation),
             failure: Cell::new(None),
