@@ -36,16 +36,16 @@ mod common {
 }
 
 #[allow(dead_code, reason = "shared with `chanter`")]
-#[path = "../../chanter/tests/guarantees/channels.rs"]
+#[path = "../../chanter/tests/it/guarantees/channels.rs"]
 mod channels;
 #[allow(dead_code, reason = "shared with `chanter`")]
-#[path = "../../chanter/tests/guarantees/kit.rs"]
+#[path = "../../chanter/tests/it/guarantees/kit.rs"]
 mod kit;
 #[allow(dead_code, reason = "shared with `chanter`")]
-#[path = "../../chanter/tests/guarantees/others.rs"]
+#[path = "../../chanter/tests/it/guarantees/others.rs"]
 mod others;
 #[allow(dead_code, reason = "shared with `chanter`")]
-#[path = "../../chanter/tests/guarantees/shapes.rs"]
+#[path = "../../chanter/tests/it/guarantees/shapes.rs"]
 mod shapes;
 
 use std::any::Any;

@@ -8,17 +8,17 @@
 
 mod common;
 
-#[allow(dead_code, reason = "shared with `guarantees/main.rs`")]
-#[path = "guarantees/channels.rs"]
+#[allow(dead_code, reason = "shared with `it/guarantees/mod.rs`")]
+#[path = "it/guarantees/channels.rs"]
 mod channels;
-#[allow(dead_code, reason = "shared with `guarantees/main.rs`")]
-#[path = "guarantees/kit.rs"]
+#[allow(dead_code, reason = "shared with `it/guarantees/mod.rs`")]
+#[path = "it/guarantees/kit.rs"]
 mod kit;
-#[allow(dead_code, reason = "shared with `guarantees/main.rs`")]
-#[path = "guarantees/others.rs"]
+#[allow(dead_code, reason = "shared with `it/guarantees/mod.rs`")]
+#[path = "it/guarantees/others.rs"]
 mod others;
-#[allow(dead_code, reason = "shared with `guarantees/main.rs`")]
-#[path = "guarantees/shapes.rs"]
+#[allow(dead_code, reason = "shared with `it/guarantees/mod.rs`")]
+#[path = "it/guarantees/shapes.rs"]
 mod shapes;
 
 use std::task::Poll;

@@ -1,0 +1,3 @@
+//! Tests of other runtimes.
+
+mod tokio_runtime;

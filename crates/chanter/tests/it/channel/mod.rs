@@ -1,0 +1,13 @@
+//! Tests of what threads talk through.
+
+mod asend;
+mod barriers;
+mod borrowed;
+mod calls;
+mod closing;
+mod kept_receives;
+mod many_receives;
+mod multicasts;
+mod mvars;
+mod swaps;
+mod watches;

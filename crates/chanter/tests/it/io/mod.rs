@@ -1,0 +1,3 @@
+//! Tests of sockets.
+
+mod tcp_edges;

@@ -1,0 +1,3 @@
+//! Tests of locks.
+
+mod locks;

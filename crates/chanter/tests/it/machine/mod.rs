@@ -1,0 +1,4 @@
+//! Tests of machines, and calls that block.
+
+mod blocking_calls;
+mod shutdown;

@@ -1,0 +1,17 @@
+//! Tests of threads of all kinds.
+
+mod crowds;
+mod delayed;
+mod fibers;
+mod fork_join;
+mod genealogy;
+mod lifecycle;
+mod long_chains;
+mod nesting;
+mod panics;
+mod parasites;
+mod requests;
+mod scopes;
+mod spawnable;
+mod stealing;
+mod thread_locals;
