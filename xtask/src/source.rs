@@ -422,32 +422,41 @@ pub(crate) struct Member {
 /// The files of the crate that begins with `entry` in `root`, without those for tests or models alone.
 pub(crate) fn members(root: &Path, entry: &str) -> Result<Vec<Member>, String> {
     let mut found = Vec::new();
-    let mut waiting = vec![(Vec::new(), entry.to_owned())];
-    while let Some((module, file)) = waiting.pop() {
+    let mut waiting = vec![(Vec::new(), entry.to_owned(), String::new())];
+    while let Some((module, file, folder)) = waiting.pop() {
         let text = read(&root.join(&file))?;
         for child in declared(&shipped(&tokens(&text))) {
             let mut path = module.clone();
-            path.push(child.name);
-            let file = locate(root, &file, &path, child.path.as_deref())?;
-            waiting.push((path, file));
+            path.push(child.name.clone());
+            let (file, folder) = locate(root, &file, &folder, &child)?;
+            waiting.push((path, file, folder));
         }
         found.push(Member { module, file, text });
     }
     Ok(found)
 }
 
-/// The file of the module `path`, which `parent` declares.
-fn locate(root: &Path, parent: &str, path: &[String], given: Option<&str>) -> Result<String, String> {
-    let candidates = match given {
-        Some(given) => vec![match parent.rsplit_once('/') {
-            Some((folder, _)) => format!("{folder}/{given}"),
-            None => given.to_owned(),
-        }],
-        None => vec![format!("{}.rs", path.join("/")), format!("{}/mod.rs", path.join("/"))],
+/// The file of a module that `parent` declares, and the folder of the module's own modules. `folder` is that of `parent`.
+fn locate(root: &Path, parent: &str, folder: &str, child: &Declared) -> Result<(String, String), String> {
+    let beside = |folder: &str, name: &str| {
+        if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
     };
-    let found = candidates.iter().find(|file| root.join(file).is_file());
-    let name = path.join("::");
-    found.cloned().ok_or_else(|| format!("{parent} declares {name}, and there is no {}", candidates[0]))
+    let folder_of = |file: &str| file.rsplit_once('/').map_or(String::new(), |(folder, _)| folder.to_owned());
+    let candidates = match &child.path {
+        // The modules of a file that is named by its path lie beside it.
+        Some(given) => {
+            let file = beside(&folder_of(parent), given);
+            vec![(file.clone(), folder_of(&file))]
+        }
+        None => {
+            let inner = beside(folder, &child.name);
+            vec![(format!("{inner}.rs"), inner.clone()), (format!("{inner}/mod.rs"), inner)]
+        }
+    };
+    let found = candidates.iter().find(|(file, _)| root.join(file).is_file());
+    found
+        .cloned()
+        .ok_or_else(|| format!("{parent} declares {}, and there is no {}", child.name, candidates[0].0))
 }
 
 /// The files below `folder` whose names end with one of `endings`, in order; `skip` names folders to leave out.
@@ -549,5 +558,31 @@ mod tests {
         let found = declared(&all);
         let names: Vec<_> = found.iter().map(|d| (d.name.as_str(), d.is_public, d.path.as_deref())).collect();
         assert_eq!(names, [("a", true, None), ("span", false, Some("no_span.rs")), ("c", false, None)]);
+    }
+
+    #[test]
+    fn modules_of_a_file_that_is_named_by_its_path_lie_beside_it() {
+        let folder = tempfile();
+        let write = |name: &str, text: &str| {
+            let file = folder.join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        write("lib.rs", "mod a; #[path = \"far/b/mod.rs\"] mod b;");
+        write("a.rs", "mod inner;");
+        write("a/inner.rs", "");
+        write("far/b/mod.rs", "mod inner;");
+        write("far/b/inner.rs", "");
+        let mut files: Vec<_> = members(&folder, "lib.rs").unwrap().into_iter().map(|m| m.file).collect();
+        files.sort_unstable();
+        assert_eq!(files, ["a.rs", "a/inner.rs", "far/b/inner.rs", "far/b/mod.rs", "lib.rs"]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// An empty folder of this test's own.
+    fn tempfile() -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("xtask-modules-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
     }
 }

@@ -303,7 +303,7 @@ mod tests {
     const BASE: [(&str, &str); 3] = [
         ("lib.rs", "pub mod thread; mod vp; pub use thread::Thread;"),
         ("thread/mod.rs", "mod state; mod run; pub(crate) use state::{Thread, Word as W}; fn helper() {}"),
-        ("frame/state.rs", "pub struct Thread; pub struct Word;"),
+        ("thread/state.rs", "pub struct Thread; pub struct Word;"),
     ];
 
     fn with(file: &str, text: &str) -> Vec<String> {
@@ -350,10 +350,13 @@ mod tests {
 
     #[test]
     fn super_and_bare_paths_are_followed() {
-        assert_eq!(with("frame/run.rs", "use super::state::Word;"), ["thread/run > thread/state"]);
-        assert_eq!(with("frame/run.rs", "use super::W;"), ["thread/run > thread/state"]);
-        assert_eq!(with("frame/run.rs", "mod os { use super::super::helper; }"), ["thread/run > thread/mod"]);
-        assert_eq!(with("frame/run.rs", "use std::thread; fn f() { thread::park() }"), [""; 0]);
+        assert_eq!(with("thread/run.rs", "use super::state::Word;"), ["thread/run > thread/state"]);
+        assert_eq!(with("thread/run.rs", "use super::W;"), ["thread/run > thread/state"]);
+        assert_eq!(
+            with("thread/run.rs", "mod os { use super::super::helper; }"),
+            ["thread/run > thread/mod"]
+        );
+        assert_eq!(with("thread/run.rs", "use std::thread; fn f() { thread::park() }"), [""; 0]);
     }
 
     #[test]
