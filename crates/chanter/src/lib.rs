@@ -113,18 +113,15 @@ pub use time::{After, after, at, now};
 pub mod base {
     pub use crate::channel::place::{Operation, Place, PlaceBranch, Queue};
     pub use crate::event::wakes::Wakes;
+    pub use crate::inspect::choose;
     pub use crate::lock::Acquire;
     pub use crate::lock::gate::{Entering, Gate, Key, Mode, Noted};
-    pub mod stack_local {
-        //! Values that hold for what runs within a call, on the stack of that call: a fiber takes its own along.
-        pub use crate::thread::stack_local::{all, set, with};
-    }
-    pub use crate::inspect::choose;
     pub use crate::machine::threads::{Random, Threads};
     pub use crate::sched::{Pump, PumpRest, attach_pump, is_wanted, wake_first};
     #[cfg(tally)]
     pub use crate::sync::tally;
     pub use crate::sync::{BiasedGuard, BiasedLock, Guard, Lock};
+    pub use crate::thread::stack_local;
 
     /// What a [`JoinError`](crate::JoinError) says of a thread that has panicked with `payload`.
     pub fn describe_panic(payload: Box<dyn std::any::Any + Send>) -> String {

@@ -13,7 +13,7 @@ mod par;
 pub(crate) mod request;
 pub(crate) mod scope;
 pub(crate) mod spawn;
-pub(crate) mod stack_local;
+pub mod stack_local;
 
 pub use attributed::{spawn_near, spawn_with};
 pub use builder::{ThreadBuilder, spawn_named};

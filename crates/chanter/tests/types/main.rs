@@ -43,7 +43,7 @@ fn each_public_type_is_in_the_table() {
             wrong.extend(listed.difference(&public).map(|name| format!("{module}::{name} is not public")));
         }
         // Hidden: for crates of Chanter's, which are checked as a whole.
-        public.remove("chanter::base");
+        public.retain(|module, _| !module.starts_with("chanter::base"));
         for (module, names) in public {
             wrong.push(format!("no section {module}, with {names:?}"));
         }

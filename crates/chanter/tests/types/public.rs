@@ -49,12 +49,17 @@ fn read(module: &str, file: &Path, folder: &Path, names: &mut Names) {
                 used.push_str(lines.next().expect("a `use` ends"));
             }
             // A module that is re-exported itself.
-            if let Some((path, _)) = used.split_once("::{self") {
+            let alone =
+                used.strip_suffix(';').filter(|path| path.contains("::") && !path.contains(['{', ' ']));
+            let path = used.split_once("::{self").map(|(path, _)| path).or(alone);
+            if let Some(path) = path.map(|path| path.trim_start_matches("crate::")) {
                 let name = path.rsplit("::").next().expect("the last");
                 let parent = path.split("::").take(path.matches("::").count());
                 let (file, folder) =
                     room(&parent.fold(folder.to_owned(), |folder, name| folder.join(name)), name);
-                read(&format!("{here}::{name}"), &file, &folder, names);
+                if file.exists() {
+                    read(&format!("{here}::{name}"), &file, &folder, names);
+                }
             }
             // What lies in a public module is public there.
             let from = used.split("::").next().expect("the first");

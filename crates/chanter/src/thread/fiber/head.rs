@@ -322,13 +322,11 @@ impl Head {
         let outer = vp.fibers.current.replace(self);
         let limit = vp.change_stack(self.nest_limit);
         let depth = vp.depth.replace(self.depth.get());
-        self.parked.resume();
         let locals = stack_local::exchange(self.locals.get());
         let context = vp.forks.change_context(self.context.get());
         let result = switch();
         self.context.set(vp.forks.change_context(context));
         self.locals.set(stack_local::exchange(locals));
-        self.parked.suspend();
         self.depth.set(vp.depth.replace(depth));
         vp.change_stack(limit);
         vp.fibers.current.set(outer);

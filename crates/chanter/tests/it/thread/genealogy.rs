@@ -352,7 +352,7 @@ fn an_unseen_panic_is_reported_with_name_and_ancestry() {
         }
         return;
     }
-    let name = "an_unseen_panic_is_reported_with_name_and_ancestry";
+    let name = "thread::genealogy::an_unseen_panic_is_reported_with_name_and_ancestry";
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(CHILD, "1")
