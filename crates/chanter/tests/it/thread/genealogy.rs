@@ -386,7 +386,7 @@ fn an_unseen_panic_is_reported_with_name_and_ancestry() {
         "{parasite}"
     );
     // Names are known anyway.
-    let body = "genealogy::an_unseen_panic_is_reported_with_name_and_ancestry";
+    let body = "it::thread::genealogy::an_unseen_panic_is_reported_with_name_and_ancestry";
     let at = "panicked at crates/chanter/tests/it/thread/genealogy.rs:LINE";
     assert_eq!(report(1, "ah"), format!("chanter: a parasite (of {body}) {at}: ah"));
     assert_eq!(report(1, "oh"), format!("chanter: a thread that nobody joined ('worker') {at}: oh"));

@@ -156,7 +156,7 @@ fn an_error_says_who_panicked_and_where() {
         let line = line!() + 1;
         let error = spawn_named("parser", async { panic!("no more input") }).await.unwrap_err();
         assert_eq!(error.name(), Some("parser"));
-        assert_eq!(error.body(), Some("thread::panics::an_error_says_who_panicked_and_where"));
+        assert_eq!(error.body(), Some("it::thread::panics::an_error_says_who_panicked_and_where"));
         assert_eq!(error.site().unwrap().line(), line);
         let place = error.location().unwrap().to_owned();
         assert!(place.contains(&format!("panics.rs:{line}:")), "{place}");
