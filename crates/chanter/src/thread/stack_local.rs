@@ -4,8 +4,8 @@
 //! the OS thread finds the value, and the two set it back in the wrong order. The values here lie in a list, on the stack
 //! that they hold for. A fiber takes its list along when it is suspended.
 //!
-//! INV-STACK-LOCAL: [`INNERMOST`] is the list of the stack that runs. Its nodes lie on that stack, and live until their calls
-//! return or unwind. Each switch of stacks exchanges the lists ([`exchange`]); a fiber begins with none.
+//! INV-STACK-LOCAL: `INNERMOST` is the list of the stack that runs. Its nodes lie on that stack, and live until their calls
+//! return or unwind. Each switch of stacks exchanges the lists (`exchange`); a fiber begins with none.
 //!
 //! A program that does not use these values pays for the exchange alone: one load and one store of a thread-local, each way.
 
