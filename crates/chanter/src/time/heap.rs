@@ -19,7 +19,7 @@ use crate::event::protocol::Group;
 use crate::event::{Offering, Wakes};
 use crate::sched::Vp;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Arc, BiasedLock, aliased, const_unless_loom};
+use crate::sync::{BiasedLock, aliased, const_unless_loom};
 
 const OUT: usize = usize::MAX;
 
@@ -47,7 +47,9 @@ impl TimerOffer {
 
 /// Whether the ring of an alarm may help somebody who waits, as its owner sees it. The ring of another only looks whether
 /// those are alive who were alive at its last look: a machine where nothing else is left to happen is stuck.
-pub(crate) type MayHelp = Arc<AtomicBool>;
+///
+/// The standard library's `Arc`: it publishes nothing, and models leak locks on purpose.
+pub(crate) type MayHelp = std::sync::Arc<AtomicBool>;
 
 #[derive(Clone, Copy)]
 struct Entry {
