@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::{ANYONE, Process};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,7 +16,7 @@ const JOIN: u32 = 1;
 ///
 /// # Errors
 /// If a process is lost, or the name is taken.
-pub async fn meet<T>(here: &Here, name: &str, mine: T) -> Result<Option<Vec<T>>, JobFailure>
+pub async fn meet<T>(here: &Process, name: &str, mine: T) -> Result<Option<Vec<T>>, JobFailure>
 where
     T: Serialize + DeserializeOwned + Send + Sync + 'static,
 {

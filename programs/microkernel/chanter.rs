@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use chanter::prelude::*;
-use chanter_cluster::Here;
+use chanter_cluster::Process;
 use chanter_objects::{Continuation, Counter, Gone, Owner, Promise, Ref, conc, conc_for, object};
 
 use super::serial::{self, compute, steps, values};
@@ -189,7 +189,7 @@ where
 /// # Errors
 /// If a process is lost, or a sum is wrong.
 pub async fn process(
-    here: &Here,
+    here: &Process,
     specs: &[Spec],
     rounds: usize,
     pull: bool,

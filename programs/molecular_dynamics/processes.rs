@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter_cluster::Here;
+use chanter_cluster::Process;
 use chanter_objects::{Continuation, Gone, Owner, Promise, Ref, object};
 use serde::{Deserialize, Serialize};
 
@@ -322,7 +322,7 @@ impl Run {
 }
 
 impl Domain {
-    fn new(system: &System, threads: Threads, here: &Here, over: Continuation<()>) -> (Self, Ear) {
+    fn new(system: &System, threads: Threads, here: &Process, over: Continuation<()>) -> (Self, Ear) {
         let (grid, chain) = (Grid::new(system.side), Arc::new(system.chain.clone()));
         let owners: Vec<_> =
             (0..grid.cells()).map(|number| Owner::new(Cell::new(number, grid, Arc::clone(&chain)))).collect();
@@ -397,7 +397,7 @@ impl Domain {
 /// # Errors
 /// If a process is lost.
 pub async fn process(
-    here: &Here,
+    here: &Process,
     system: &System,
     motion: Motion,
     threads: Threads,

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter_cluster::Here;
+use chanter_cluster::Process;
 use chanter_objects::{Continuation, Gone, Owner, Promise, Ref, object};
 
 use super::chanter::{World, collect, refine, resolve};
@@ -55,7 +55,7 @@ impl Domain {
         scene: Arc<Scene>,
         accuracy: Accuracy,
         threads: Threads,
-        here: &Here,
+        here: &Process,
         over: Continuation<()>,
     ) -> Self {
         let plan = Plan::of(&scene, accuracy);
@@ -181,7 +181,7 @@ where
 /// # Errors
 /// If a process is lost, or the light is another one.
 pub async fn process(
-    here: &Here,
+    here: &Process,
     scene: Arc<Scene>,
     accuracy: Accuracy,
     threads: Threads,

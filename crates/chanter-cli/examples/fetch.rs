@@ -7,7 +7,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chanter::lock::Mutex as Turns;
-use chanter_cluster::{Here, Service};
+use chanter_cluster::{Process, Service};
 
 /// A word's value, for a copy of it.
 const FETCH: Service<u32, u64> = Service::new("example::fetch");
@@ -36,7 +36,7 @@ struct Copy {
 
 /// The memory, as one process has it.
 struct Memory {
-    here: Here,
+    here: Process,
     words: Vec<Turns<Word>>,
     copies: Mutex<BTreeMap<u32, Copy>>,
 }
@@ -110,7 +110,7 @@ impl Memory {
 }
 
 /// The body of each process.
-pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
+pub(crate) async fn process(here: &Process) -> Result<(), Failure> {
     let rounds: u32 = std::env::args().nth(1).map_or(Ok(2000), |rounds| rounds.parse())?;
     let memory = Arc::new(Memory {
         here: here.clone(),
@@ -168,6 +168,6 @@ pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
 }
 
 #[chanter_cluster::main]
-async fn main(here: Here) -> Result<(), Failure> {
+async fn main(here: Process) -> Result<(), Failure> {
     process(&here).await
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use chanter_cluster::{Here, Inbox, Irecv, Plain, ThreadName, waitall};
+use chanter_cluster::{Inbox, Irecv, Plain, Process, ThreadName, waitall};
 
 const FROM_ABOVE: u32 = 1;
 const FROM_BELOW: u32 = 2;
@@ -107,7 +107,7 @@ async fn part(
 }
 
 /// The body of each process.
-pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
+pub(crate) async fn process(here: &Process) -> Result<(), Failure> {
     let argument = |at, default| std::env::args().nth(at).map_or(Ok(default), |text| text.parse::<usize>());
     let (side, steps) = (argument(1, 1024)?, argument(2, 500)?);
     let (number, count) = (here.number() as usize, here.count() as usize);
@@ -163,6 +163,6 @@ fn gain(took: Duration, alone: Duration, count: usize) -> String {
 }
 
 #[chanter_cluster::main]
-async fn main(here: Here) -> Result<(), Failure> {
+async fn main(here: Process) -> Result<(), Failure> {
     process(&here).await
 }

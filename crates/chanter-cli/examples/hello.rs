@@ -5,7 +5,7 @@ use chanter_cluster::prelude::*;
 const HELLO: u32 = 1;
 
 /// The body of each process.
-pub(crate) async fn process(here: &Here) -> Result<(), ClusterError> {
+pub(crate) async fn process(here: &Process) -> Result<(), ClusterError> {
     if here.number() == 0 {
         let me = here.open("greeter")?;
         for _ in 1..here.count() {
@@ -20,6 +20,6 @@ pub(crate) async fn process(here: &Here) -> Result<(), ClusterError> {
 }
 
 #[chanter_cluster::main]
-async fn main(here: Here) -> Result<(), ClusterError> {
+async fn main(here: Process) -> Result<(), ClusterError> {
     process(&here).await
 }

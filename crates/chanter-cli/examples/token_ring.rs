@@ -3,14 +3,14 @@
 use std::error::Error;
 use std::time::Instant;
 
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::{ANYONE, Process};
 
 const TOKEN: u32 = 1;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// The body of each process.
-pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
+pub(crate) async fn process(here: &Process) -> Result<(), Failure> {
     let rounds: u64 = std::env::args().nth(1).map_or(Ok(10_000), |rounds| rounds.parse())?;
     let (number, count) = (here.number(), here.count());
     let me = here.open("ring")?;
@@ -33,6 +33,6 @@ pub(crate) async fn process(here: &Here) -> Result<(), Failure> {
 }
 
 #[chanter_cluster::main]
-async fn main(here: Here) -> Result<(), Failure> {
+async fn main(here: Process) -> Result<(), Failure> {
     process(&here).await
 }

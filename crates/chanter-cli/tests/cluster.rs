@@ -12,11 +12,11 @@ use std::time::Instant;
 
 use chanter::prelude::*;
 use chanter_cluster::engine::socket::{Config, Sockets};
-use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink, Why};
+use chanter_cluster::engine::{Change, Engine, Lane, Leave, Polled, ProcessId, Sink, Why};
 use chanter_cluster::launcher::Launched;
 use chanter_cluster::supervise::{Place, Restart, Supervisor};
 use chanter_cluster::wire::{Body, Header, Kind};
-use chanter_cluster::{Begun, CallError, Context, Down, Here, remote, service};
+use chanter_cluster::{Begun, CallError, Context, Down, Process, remote, service};
 use nix::sys::signal::{Signal, raise};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
@@ -143,7 +143,7 @@ async fn die() {
     raise(Signal::SIGKILL).unwrap();
 }
 
-async fn supervisor(here: Here) {
+async fn supervisor(here: Process) {
     let me = here.open("me").unwrap();
     if here.number() > 0 {
         let first = here.lookup("me@0").await.unwrap();
@@ -163,15 +163,15 @@ async fn supervisor(here: Here) {
         .start(&here)
         .await
         .unwrap();
-    assert_eq!(team.child("next").unwrap().process, Peer(1), "by turns");
+    assert_eq!(team.child("next").unwrap().process, ProcessId(1), "by turns");
     let clock = Instant::now();
     let killed = here.at(1).call(die()).await;
-    let lost = CallError::Lost { process: Peer(1), why: Why::Died, begun: Begun::Unknown };
+    let lost = CallError::Lost { process: ProcessId(1), why: Why::Died, begun: Begun::Unknown };
     assert_eq!(killed, Err(lost));
-    assert_eq!(watched.down().await, Down::ProcessLost(Peer(1), Why::Died));
+    assert_eq!(watched.down().await, Down::ProcessLost(ProcessId(1), Why::Died));
     let known = clock.elapsed();
     assert_eq!(linked.down().await, Down::Cancelled);
-    while team.child("next").is_none_or(|thread| thread.process == Peer(1)) {
+    while team.child("next").is_none_or(|thread| thread.process == ProcessId(1)) {
         yield_now().await;
     }
     println!(
@@ -195,17 +195,17 @@ fn alone() {
 struct Seen {
     /// From whom, and the number in its header.
     came: Vec<(u32, u64)>,
-    changes: Vec<(Peer, Change)>,
+    changes: Vec<(ProcessId, Change)>,
     /// How many had come before the first change.
     before: usize,
 }
 
 impl Sink for Seen {
-    fn arrived(&mut self, from: Peer, _lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, _lane: Lane, frame: Body) {
         self.came.push((from.0, Header::decode(frame.frame(), 0).unwrap().request));
     }
 
-    fn peer(&mut self, peer: Peer, change: Change) {
+    fn peer(&mut self, peer: ProcessId, change: Change) {
         // A machine that is slow makes peers suspect.
         if matches!(change, Change::Down(_)) {
             if self.changes.is_empty() {
@@ -216,16 +216,16 @@ impl Sink for Seen {
     }
 }
 
-struct Process {
+struct ChildProcess {
     engine: Sockets,
     seen: Seen,
 }
 
-impl Process {
+impl ChildProcess {
     fn send(&self, to: u32, request: u64) {
         let mut body = Body::with_capacity(0);
         body.set_header(&Header { request, ..Header::new(Kind::Message) });
-        self.engine.try_send(Peer(to), Lane::User, body).unwrap();
+        self.engine.try_send(ProcessId(to), Lane::User, body).unwrap();
     }
 
     async fn until(&mut self, what: impl Fn(&Seen) -> bool) {
@@ -248,7 +248,7 @@ impl Process {
 fn process(name: &str) {
     if name == "supervised" || name == "objects" {
         return block_on(async {
-            let here = Here::launched().await.unwrap();
+            let here = Process::launched().await.unwrap();
             match name {
                 "objects" => objects::process(&here).await,
                 _ => supervisor(here.clone()).await,
@@ -259,7 +259,7 @@ fn process(name: &str) {
     block_on(async {
         let engine = Sockets::from_launcher(Config::default()).await.unwrap().expect("there is a launcher");
         assert!(Launched::from_env().unwrap().is_none(), "the listener is given once");
-        let mut process = Process { engine, seen: Seen::default() };
+        let mut process = ChildProcess { engine, seen: Seen::default() };
         let me = process.engine.me().0;
         match name {
             "ring" => {
@@ -286,7 +286,7 @@ fn process(name: &str) {
                 }
                 process.send(3, u64::from(me));
                 process.until(|seen| !seen.changes.is_empty()).await;
-                assert_eq!(process.seen.changes, [(Peer(3), Change::Down(Why::Died))]);
+                assert_eq!(process.seen.changes, [(ProcessId(3), Change::Down(Why::Died))]);
                 let last = process.seen.came.iter().position(|(from, _)| *from == 3).unwrap();
                 assert!(last < process.seen.before);
                 let said = process.seen.came[last].1;

@@ -1,11 +1,11 @@
 //! What there is of each process.
 
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 
 /// Something of each process, in the order of their numbers: found at once where all of them have it, as their numbers begin with 0;
 /// else by halves.
 pub(crate) struct ByPeer<V> {
-    list: Vec<(Peer, V)>,
+    list: Vec<(ProcessId, V)>,
 }
 
 impl<V> Default for ByPeer<V> {
@@ -14,9 +14,9 @@ impl<V> Default for ByPeer<V> {
     }
 }
 
-impl<V> FromIterator<(Peer, V)> for ByPeer<V> {
+impl<V> FromIterator<(ProcessId, V)> for ByPeer<V> {
     /// Of the last, if there are several of one process.
-    fn from_iter<I: IntoIterator<Item = (Peer, V)>>(iter: I) -> Self {
+    fn from_iter<I: IntoIterator<Item = (ProcessId, V)>>(iter: I) -> Self {
         let mut all = Self::default();
         iter.into_iter().for_each(|(peer, value)| drop(all.insert(peer, value)));
         all
@@ -26,7 +26,7 @@ impl<V> FromIterator<(Peer, V)> for ByPeer<V> {
 impl<V> ByPeer<V> {
     /// Where it is, or would be.
     #[inline(always)]
-    fn at(&self, peer: Peer) -> Result<usize, usize> {
+    fn at(&self, peer: ProcessId) -> Result<usize, usize> {
         let guess = peer.0 as usize;
         if self.list.get(guess).is_some_and(|(other, _)| *other == peer) {
             Ok(guess)
@@ -36,24 +36,24 @@ impl<V> ByPeer<V> {
     }
 
     #[inline]
-    fn find(&self, peer: Peer) -> Result<usize, usize> {
+    fn find(&self, peer: ProcessId) -> Result<usize, usize> {
         self.list.binary_search_by_key(&peer, |(other, _)| *other)
     }
 
     #[inline(always)]
-    pub(crate) fn get(&self, peer: Peer) -> Option<&V> {
+    pub(crate) fn get(&self, peer: ProcessId) -> Option<&V> {
         Some(&self.list[self.at(peer).ok()?].1)
     }
 
     #[inline(always)]
-    pub(crate) fn get_mut(&mut self, peer: Peer) -> Option<&mut V> {
+    pub(crate) fn get_mut(&mut self, peer: ProcessId) -> Option<&mut V> {
         let at = self.at(peer).ok()?;
         Some(&mut self.list[at].1)
     }
 
     /// That of the process, which begins if there is none.
     #[inline(always)]
-    pub(crate) fn of(&mut self, peer: Peer) -> &mut V
+    pub(crate) fn of(&mut self, peer: ProcessId) -> &mut V
     where
         V: Default,
     {
@@ -68,7 +68,7 @@ impl<V> ByPeer<V> {
     }
 
     #[cold]
-    fn begin(&mut self, at: usize, peer: Peer)
+    fn begin(&mut self, at: usize, peer: ProcessId)
     where
         V: Default,
     {
@@ -76,7 +76,7 @@ impl<V> ByPeer<V> {
     }
 
     /// What was there before.
-    pub(crate) fn insert(&mut self, peer: Peer, value: V) -> Option<V> {
+    pub(crate) fn insert(&mut self, peer: ProcessId, value: V) -> Option<V> {
         match self.find(peer) {
             Ok(at) => Some(std::mem::replace(&mut self.list[at].1, value)),
             Err(at) => {
@@ -86,15 +86,15 @@ impl<V> ByPeer<V> {
         }
     }
 
-    pub(crate) fn remove(&mut self, peer: Peer) -> Option<V> {
+    pub(crate) fn remove(&mut self, peer: ProcessId) -> Option<V> {
         self.find(peer).ok().map(|at| self.list.remove(at).1)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Peer, &V)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ProcessId, &V)> {
         self.list.iter().map(|(peer, value)| (*peer, value))
     }
 
-    pub(crate) fn peers(&self) -> impl Iterator<Item = Peer> {
+    pub(crate) fn peers(&self) -> impl Iterator<Item = ProcessId> {
         self.list.iter().map(|(peer, _)| *peer)
     }
 
@@ -104,7 +104,7 @@ impl<V> ByPeer<V> {
     }
 
     /// Forgets all: of whom there was something.
-    pub(crate) fn drain(&mut self) -> Vec<Peer> {
+    pub(crate) fn drain(&mut self) -> Vec<ProcessId> {
         self.list.drain(..).map(|(peer, _)| peer).collect()
     }
 }
@@ -127,7 +127,7 @@ mod tests {
             };
             let (mut list, mut map) = (ByPeer::<u64>::default(), BTreeMap::new());
             for value in 0..3000 {
-                let peer = Peer(next(40) as u32 * step);
+                let peer = ProcessId(next(40) as u32 * step);
                 match next(4) {
                     0 => assert_eq!(list.remove(peer), map.remove(&peer)),
                     1 => assert_eq!(list.insert(peer, value), map.insert(peer, value)),

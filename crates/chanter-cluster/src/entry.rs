@@ -5,16 +5,16 @@ use std::process::{ExitCode, Termination};
 
 pub use chanter;
 
-use crate::Here;
+use crate::Process;
 
 /// A program's body, from its begin to the process's leave. What it returns is made into an exit code before, since errors are
 /// seldom `Send`.
 pub async fn program<F, R>(body: F) -> ExitCode
 where
-    F: FnOnce(Here) -> R,
+    F: FnOnce(Process) -> R,
     R: Future<Output: Termination>,
 {
-    let here = match Here::launched().await {
+    let here = match Process::launched().await {
         Ok(here) => here,
         Err(error) => {
             eprintln!("chanter: this process is not part of its job: {error}");
@@ -29,10 +29,10 @@ where
 /// Another function's.
 pub async fn within<F, R>(body: F) -> R::Output
 where
-    F: FnOnce(Here) -> R,
+    F: FnOnce(Process) -> R,
     R: Future,
 {
-    let here = match Here::launched().await {
+    let here = match Process::launched().await {
         Ok(here) => here,
         Err(error) => panic!("this process is not part of its job: {error}"),
     };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::{Peer, Why};
+use crate::engine::{ProcessId, Why};
 use crate::name::ThreadName;
 
 /// Why a message was not sent. Whoever sent it has the value still.
@@ -10,9 +10,9 @@ use crate::name::ThreadName;
 #[non_exhaustive]
 pub enum SendError {
     /// There is no process of that number in the cluster.
-    NoSuchProcess(Peer),
+    NoSuchProcess(ProcessId),
     /// Its process has gone.
-    Lost(Peer, Why),
+    Lost(ProcessId, Why),
     /// The thread's inbox is closed, or there never was one.
     Gone(ThreadName),
     /// The value cannot be written: what its serializer says.
@@ -49,10 +49,10 @@ impl fmt::Display for SendError {
     }
 }
 
-fn no_such_process(f: &mut fmt::Formatter<'_>, peer: Peer) -> fmt::Result {
+fn no_such_process(f: &mut fmt::Formatter<'_>, peer: ProcessId) -> fmt::Result {
     write!(
         f,
-        "there is no process {} in this cluster: numbers go from 0 to one less than `Here::count`",
+        "there is no process {} in this cluster: numbers go from 0 to one less than `Process::count`",
         peer.0
     )
 }
@@ -64,7 +64,7 @@ impl std::error::Error for SendError {}
 #[non_exhaustive]
 pub enum RecvError {
     /// The process of the thread from which a message was wanted has gone, and none is left.
-    Lost(Peer, Why),
+    Lost(ProcessId, Why),
     /// No sender of the [port](crate::port) is left, and no message.
     Closed,
     /// A message has come whose bytes are no such value. It has been taken out; here it is.
@@ -140,9 +140,9 @@ pub enum LookupError {
     /// `name` or `name@process`, where the process is a number.
     Bad(String),
     /// There is no process of that number in the cluster.
-    NoSuchProcess(Peer),
+    NoSuchProcess(ProcessId),
     /// The process has gone.
-    Lost(Peer, Why),
+    Lost(ProcessId, Why),
     /// Too many wait for names there.
     Full,
 }

@@ -159,7 +159,7 @@ pub struct Launched {
     pub listener: OwnedFd,
     /// What the processes know each other by.
     pub secret: Secret,
-    /// The memory that they share, if they do: see [`Seat`](crate::engine::near::Seat).
+    /// The memory that they share, if they do: see [`ShmSlot`](crate::engine::shm::ShmSlot).
     pub segment: Option<OwnedFd>,
     /// What it needs for TLS, if it is to talk so over TCP.
     pub tls: Option<TlsFiles>,
@@ -170,7 +170,7 @@ pub struct Launched {
 /// # Errors
 /// The OS grants no such file, or has no room for all of it: 1 MiB for each process.
 pub fn segment(processes: u32) -> std::io::Result<OwnedFd> {
-    crate::engine::near::create(processes)
+    crate::engine::shm::create(processes)
 }
 
 impl Launched {

@@ -24,13 +24,13 @@ mod error;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod group;
-mod here;
 mod inbox;
 #[cfg(unix)]
 pub mod launcher;
 mod name;
 mod node;
 pub mod port;
+mod process;
 mod program;
 mod pump;
 pub mod remote;
@@ -39,13 +39,13 @@ pub mod supervise;
 pub mod wire;
 
 pub use error::{ClusterError, LookupError, OpenError, RecvError, SendError, Undecoded};
-pub use here::{Here, local};
 pub use inbox::{
-    ANY_TAG, ANYONE, AsBuffer, AsValue, Form, Inbox, Irecv, Read, Received, Recv, Source, Tags, testany,
+    ANY_TAG, ANYONE, AsBuffer, AsValue, Inbox, Irecv, PollMode, Read, Received, Recv, Source, Tags, testany,
     waitall,
 };
 pub use name::{NameError, Registered, ThreadName};
-pub use node::{Returned, Send, Unknown, Unsent};
+pub use node::{Returned, SendEvent, Unknown, Unsent};
+pub use process::{Process, local};
 pub use program::Disagreement;
 pub use pump::Pump;
 pub use remote::{
@@ -56,7 +56,7 @@ pub use wire::{Buffer, Plain};
 
 /// Runs an `async fn` as a process of a cluster, on a machine of its own.
 ///
-/// The function takes its process, a [`Here`]: one of the job that `chanter launch` has started, or a process alone. It
+/// The function takes its process, a [`Process`]: one of the job that `chanter launch` has started, or a process alone. It
 /// leaves the cluster when the body returns, so all that was sent arrives; unless the body panics. Everything else is as with
 /// [`#[chanter::main]`](chanter::main), and so are the arguments: `vps = 2`, `policy = ..`, `local`, `crate = path`.
 ///
@@ -66,7 +66,7 @@ pub use wire::{Buffer, Plain};
 /// const HELLO: u32 = 1;
 ///
 /// #[chanter_cluster::main]
-/// async fn main(here: Here) -> Result<(), ClusterError> {
+/// async fn main(here: Process) -> Result<(), ClusterError> {
 ///     let me = here.open("greeter")?;
 ///     if here.number() == 0 {
 ///         for _ in 1..here.count() {
@@ -160,7 +160,7 @@ pub mod prelude {
     pub use chanter::prelude::*;
 
     pub use crate::{
-        ANY_TAG, ANYONE, CallError, Caller, ClusterError, Here, Inbox, Irecv, LookupError, OpenError,
+        ANY_TAG, ANYONE, CallError, Caller, ClusterError, Inbox, Irecv, LookupError, OpenError, Process,
         Received, RecvError, SendError, Service, Source, Tags, ThreadName, local, testany, waitall,
     };
 }

@@ -22,10 +22,10 @@ use std::fmt;
 use chanter::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::service::{Caller, Service};
 use crate::wire::Number;
-use crate::{__table, Here, Serving};
+use crate::{__table, Process, Serving};
 
 const FIRST: u32 = 0;
 
@@ -90,16 +90,16 @@ impl std::error::Error for Disagreement {}
 pub(crate) struct Program {
     names: BTreeSet<String>,
     /// Of each other process, as the first one: filled when it has asked.
-    heard: BTreeMap<Peer, IVar<Option<Difference>>>,
+    heard: BTreeMap<ProcessId, IVar<Option<Difference>>>,
 }
 
 impl Program {
     /// That of this build.
-    pub(crate) fn new(peers: impl Iterator<Item = Peer>) -> Self {
+    pub(crate) fn new(peers: impl Iterator<Item = ProcessId>) -> Self {
         Self::with(__table::names().map(str::to_owned), peers)
     }
 
-    fn with(names: impl Iterator<Item = String>, peers: impl Iterator<Item = Peer>) -> Self {
+    fn with(names: impl Iterator<Item = String>, peers: impl Iterator<Item = ProcessId>) -> Self {
         // The first does not ask itself.
         let others = peers.filter(|peer| peer.0 != FIRST);
         Self { names: names.collect(), heard: others.map(|peer| (peer, IVar::new())).collect() }
@@ -112,7 +112,7 @@ impl Program {
     }
 
     /// The first process is asked.
-    fn judge(&self, peer: Peer, asked: Asked) -> Verdict {
+    fn judge(&self, peer: ProcessId, asked: Asked) -> Verdict {
         let difference = match asked {
             Asked::Hash(hash) if hash == self.hash() => None,
             Asked::Hash(_) => return Verdict::Say,
@@ -150,14 +150,14 @@ fn difference(first: &BTreeSet<String>, other: &BTreeSet<String>) -> Option<Diff
 }
 
 /// A process says whether its program agrees with another's.
-pub(crate) fn serve(here: &Here) {
+pub(crate) fn serve(here: &Process) {
     let judged = |caller: Caller, asked| async move { caller.node().program.judge(caller.peer(), asked) };
     // A process has no others when it starts.
     here.serve(COMPARE, judged).into_iter().for_each(Serving::forever);
 }
 
-/// See [`Here::agree`].
-pub(crate) async fn agree(here: &Here) -> Result<(), Disagreement> {
+/// See [`Process::agree`].
+pub(crate) async fn agree(here: &Process) -> Result<(), Disagreement> {
     let program = &here.node().program;
     if here.number() != FIRST {
         return match ask(here, program).await {
@@ -182,16 +182,16 @@ pub(crate) async fn agree(here: &Here) -> Result<(), Disagreement> {
 
 /// Those of whom it has not been heard.
 #[cfg(unix)]
-pub(crate) fn unheard(here: &Here) -> Vec<Peer> {
+pub(crate) fn unheard(here: &Process) -> Vec<ProcessId> {
     if here.number() != FIRST {
-        return vec![Peer(FIRST)];
+        return vec![ProcessId(FIRST)];
     }
     let heard = here.node().program.heard.iter();
     heard.filter(|(_, heard)| heard.try_get().is_none()).map(|(peer, _)| *peer).collect()
 }
 
 /// `None`: they agree; or the first process has gone, as is seen otherwise.
-async fn ask(here: &Here, program: &Program) -> Option<Difference> {
+async fn ask(here: &Process, program: &Program) -> Option<Difference> {
     let first = here.at(FIRST);
     let mut asked = Asked::Hash(program.hash());
     loop {
@@ -240,15 +240,15 @@ mod tests {
     }
 
     /// A process of a build that has these.
-    fn started(engine: Local, names: &[&str]) -> Here {
-        let peers: Vec<Peer> = engine.roster().into_iter().map(|(peer, _)| peer).collect();
+    fn started(engine: Local, names: &[&str]) -> Process {
+        let peers: Vec<ProcessId> = engine.roster().into_iter().map(|(peer, _)| peer).collect();
         let program = Program::with(names.iter().map(|&name| name.to_owned()), peers.into_iter());
-        Here::of(Node::start_as(reliable(engine), false, program))
+        Process::of(Node::start_as(reliable(engine), false, program))
     }
 
     #[chanter::test]
     async fn processes_of_the_same_build_join() {
-        let job: Vec<Here> =
+        let job: Vec<Process> =
             Local::cluster(3).into_iter().map(|engine| started(engine, &[AREA, REFINE])).collect();
         let joins: Vec<_> =
             job.iter().cloned().map(|here| spawn(async move { agree(&here).await })).collect();

@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use chanter::Builder;
 use chanter::base::{Pump as Polling, PumpRest, attach_pump};
 
-use crate::engine::{Engine, Rest};
+use crate::engine::{Engine, Idle};
 use crate::node::Node;
 
 /// Lets the drivers of a machine poll an engine (Chant, section 4.2: the scheduler polls): while they look around, and before
 /// they sleep. It is made before the machine, which it is [attached to](Self::attached_to); then an engine is
-/// [started](crate::Here::start_polled) on it. Clones are the same pump.
+/// [started](crate::Process::start_polled) on it. Clones are the same pump.
 #[derive(Clone, Default)]
 pub struct Pump {
     served: Arc<Served>,
@@ -60,9 +60,9 @@ impl Serving {
         self.tested.load(Ordering::Relaxed) > 0 || self.engine.wait(is_over)
     }
 
-    fn rest(&self) -> Rest {
+    fn park(&self) -> Idle {
         // ORDER: Relaxed: as in `has_work`.
-        if self.tested.load(Ordering::Relaxed) > 0 { Rest::Work } else { self.engine.rest() }
+        if self.tested.load(Ordering::Relaxed) > 0 { Idle::Work } else { self.engine.park() }
     }
 }
 
@@ -93,15 +93,15 @@ impl Polling for Served {
     }
 
     fn rest(&self) -> PumpRest {
-        match self.0.get().map_or(Rest::Notified, Serving::rest) {
-            Rest::Work => PumpRest::Work,
-            Rest::For(time) => PumpRest::For(time),
-            Rest::Notified => PumpRest::Notified,
+        match self.0.get().map_or(Idle::Notified, Serving::park) {
+            Idle::Work => PumpRest::Work,
+            Idle::For(time) => PumpRest::For(time),
+            Idle::Notified => PumpRest::Notified,
         }
     }
 
     fn rise(&self) {
-        self.0.get().inspect(|serving| serving.engine.rise());
+        self.0.get().inspect(|serving| serving.engine.unpark());
     }
 }
 

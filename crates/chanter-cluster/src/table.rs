@@ -8,14 +8,14 @@ use serde::de::DeserializeOwned;
 
 pub use linkme;
 
-use crate::engine::{Peer, Why};
+use crate::engine::{ProcessId, Why};
 use crate::node::Node;
 use crate::remote::{Offer, make};
 use crate::service::raw;
 pub use crate::service::raw::{Called, Duty, Elsewhere, read, write};
 use crate::service::{Start, start};
 use crate::wire::{Body, Number};
-use crate::{Caller, Context, Here};
+use crate::{Caller, Context, Process};
 
 /// What `#[service]` has made.
 #[linkme::distributed_slice]
@@ -64,7 +64,7 @@ impl Function {
     }
 }
 
-/// See [`Here::serve_if`].
+/// See [`Process::serve_if`].
 pub fn service<Q, A, F, R>(allow: fn(&Caller) -> bool, handler: F) -> Begin
 where
     Q: DeserializeOwned + Send + 'static,
@@ -75,7 +75,7 @@ where
     Begin(start(allow, handler))
 }
 
-/// Requests of bytes, which may be handed on to other processes: see `service/raw.rs`.
+/// Requests of bytes, which may be forwarded to other processes: see `service/raw.rs`.
 pub fn raw<R>(
     name: &'static str,
     route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
@@ -87,7 +87,7 @@ where
     Begin(raw::start(Number::of(name), route, handler))
 }
 
-/// As `raw`, of requests that come from their callers alone: one that was handed on is refused.
+/// As `raw`, of requests that come from their callers alone: one that was forwarded is refused.
 pub fn raw_here<R>(
     name: &'static str,
     route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
@@ -99,7 +99,7 @@ where
     Begin(raw::start_here(Number::of(name), false, route, handler))
 }
 
-/// As `raw`, of requests that may have been handed on, and are not once they have begun.
+/// As `raw`, of requests that may have been forwarded, and are not once they have begun.
 pub fn raw_forwarded<R>(
     name: &'static str,
     route: impl Fn(&Caller, &Body) -> Option<Elsewhere> + Send + Sync + 'static,
@@ -111,7 +111,7 @@ where
     Begin(raw::start_here(Number::of(name), true, route, handler))
 }
 
-/// See [`Here::offer_if`].
+/// See [`Process::offer_if`].
 pub fn function<Q, T, F, R>(name: &'static str, allow: fn(&Caller) -> bool, body: F) -> Bodies
 where
     Q: DeserializeOwned,
@@ -126,7 +126,7 @@ where
 static IN_USE: Mutex<Vec<Weak<Node>>> = Mutex::new(Vec::new());
 
 /// The process, if there is one in this program's process, and no other.
-pub fn only() -> Option<Here> {
+pub fn only() -> Option<Process> {
     let in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut live = in_use.iter().filter_map(Weak::upgrade);
     let first = live.next()?;
@@ -134,38 +134,38 @@ pub fn only() -> Option<Here> {
     // What is dropped here may be the last: not under the lock.
     drop(live);
     drop(in_use);
-    second.is_none().then(|| Here::of(first))
+    second.is_none().then(|| Process::of(first))
 }
 
 /// A process, as long as somebody else uses it.
 #[derive(Clone, Debug)]
-pub struct WeakHere(Weak<Node>);
+pub struct WeakProcess(Weak<Node>);
 
-impl WeakHere {
+impl WeakProcess {
     /// That one.
-    pub fn of(here: &Here) -> Self {
+    pub fn of(here: &Process) -> Self {
         Self(Arc::downgrade(here.node()))
     }
 
     /// The process, if it is in use.
-    pub fn upgrade(&self) -> Option<Here> {
-        self.0.upgrade().map(Here::of)
+    pub fn upgrade(&self) -> Option<Process> {
+        self.0.upgrade().map(Process::of)
     }
 }
 
 /// The event that a process has gone.
-pub fn gone(here: &Here, process: u32) -> impl Event<Output = Why> + Send + use<> {
-    here.node().gone(Peer(process))
+pub fn gone(here: &Process, process: u32) -> impl Event<Output = Why> + Send + use<> {
+    here.node().gone(ProcessId(process))
 }
 
 /// The process that has a call of this one, as far as that is known; `None`: the call has ended.
-pub fn holder(here: &Here, request: u64) -> Option<u32> {
+pub fn holder(here: &Process, request: u64) -> Option<u32> {
     here.node().holder(request).map(|holder| holder.0)
 }
 
 /// How many bytes a message to a process may have at most; `None`: there is no such process.
-pub fn longest(here: &Here, process: u32) -> Option<u32> {
-    let to = Peer(process);
+pub fn longest(here: &Process, process: u32) -> Option<u32> {
+    let to = ProcessId(process);
     if to == here.node().me() { Some(u32::MAX) } else { here.node().longest(to) }
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 ///
 /// # Panics
 /// Two names have the same hash: one has to be changed.
-pub(crate) fn serve(here: &Here) {
+pub(crate) fn serve(here: &Process) {
     let node = here.node();
     {
         let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);

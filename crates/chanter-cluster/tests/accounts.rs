@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Fault, Faults, Local, Pace, Peer, Reliable, Simulated, Why};
-use chanter_cluster::{ANYONE, Here, Returned, SendError};
+use chanter_cluster::engine::{Fault, Faults, Local, Pace, ProcessId, Reliable, Simulated, Why};
+use chanter_cluster::{ANYONE, Process, Returned, SendError};
 
 /// Two processes, and what kills the second.
-fn mortal() -> (Here, Here, Arc<Local>) {
+fn mortal() -> (Process, Process, Arc<Local>) {
     let [first, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-    (Here::start(first), Here::start(Arc::clone(&second)), second)
+    (Process::start(first), Process::start(Arc::clone(&second)), second)
 }
 
 fn tags(returned: &Returned) -> (Vec<u32>, Vec<u32>) {
@@ -38,7 +38,7 @@ async fn what_is_acknowledged_was_taken_and_what_is_not_is_unknown() {
     let returned = here.returned(1).await;
     assert_eq!((returned.why, tags(&returned)), (Why::Died, (vec![32, 33], vec![])));
     assert_eq!(tags(&here.returned(1).await), (vec![], vec![]), "told twice");
-    assert_eq!(here.send(there.name(), 34, "").await, Err(SendError::Lost(Peer(1), Why::Died)));
+    assert_eq!(here.send(there.name(), 34, "").await, Err(SendError::Lost(ProcessId(1), Why::Died)));
 }
 
 /// The news that an inbox is closed acknowledges, too: who only meets closed ones has no accounts that grow.
@@ -65,10 +65,10 @@ async fn what_was_not_sent_comes_back_whole_and_in_order() {
     let network = Simulated::cluster(2, Faults::of(&[Fault::Cut], 0));
     let [first, second] = <[_; 2]>::try_from(network).unwrap().map(Arc::new);
     let pace = Pace { window: 2, ..Pace::default() };
-    first.cut(Peer(1));
-    let first = Here::start(Reliable::over(first, pace.clone()));
+    first.cut(ProcessId(1));
+    let first = Process::start(Reliable::over(first, pace.clone()));
     let (me, other) = (first.inbox().unwrap(), first.inbox().unwrap());
-    let there = Here::start(Reliable::over(Arc::clone(&second), pace));
+    let there = Process::start(Reliable::over(Arc::clone(&second), pace));
     let to = there.inbox().unwrap();
     for tag in 0..6 {
         let from = if tag % 2 == 0 { &me } else { &other };
@@ -110,8 +110,8 @@ fn a_peer_that_acknowledges_nothing_is_unreachable() {
     let program = || async {
         let network = Simulated::cluster(2, Faults::of(&[Fault::Cut], 0));
         let [first, second] = <[_; 2]>::try_from(network).unwrap().map(Arc::new);
-        first.cut(Peer(1));
-        let (first, second) = (Here::start(first), Here::start(second));
+        first.cut(ProcessId(1));
+        let (first, second) = (Process::start(first), Process::start(second));
         let (here, there) = (first.inbox().unwrap(), second.inbox().unwrap());
         let begun = chanter::now();
         here.send(there.name(), 3, "").await.unwrap();

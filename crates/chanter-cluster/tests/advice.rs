@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use chanter_cluster::engine::{Pe, Peer, Why};
+use chanter_cluster::engine::{NodeId, ProcessId, Why};
 use chanter_cluster::group::{GroupError, Lost};
 use chanter_cluster::supervise::TeamError;
 use chanter_cluster::wire::Slot;
@@ -20,20 +20,23 @@ fn says(error: &impl Display, parts: &[&str]) {
 }
 
 fn lost(begun: Begun) -> CallError {
-    CallError::Lost { process: Peer(3), why: Why::Died, begun }
+    CallError::Lost { process: ProcessId(3), why: Why::Died, begun }
 }
 
 #[test]
 fn errors_of_requests() {
-    says(&CallError::NoSuchProcess(Peer(9)), &["no process 9", "`Here::count`"]);
+    says(&CallError::NoSuchProcess(ProcessId(9)), &["no process 9", "`Process::count`"]);
     says(&lost(Begun::No), &["process 3 has died", "never sent", "made elsewhere"]);
     says(&lost(Begun::Unknown), &["process 3 has died", "may have run, or not"]);
-    says(&CallError::Full(Peer(3)), &["16384 requests", "4 MiB", "process 3", "wait for some answers first"]);
+    says(
+        &CallError::Full(ProcessId(3)),
+        &["16384 requests", "4 MiB", "process 3", "wait for some answers first"],
+    );
     says(&CallError::Encode("why".into()), &["the request cannot be written: why"]);
     says(&CallError::TooLong { length: 20, longest: 10 }, &["20 bytes", "at most 10", "in parts"]);
-    let no_service = CallError::NoService { process: Peer(3), name: "a::b" };
+    let no_service = CallError::NoService { process: ProcessId(3), name: "a::b" };
     says(&no_service, &["process 3", "\"a::b\"", "another version", "not that far yet"]);
-    let refused = CallError::Refused { process: Peer(3), name: "a::b" };
+    let refused = CallError::Refused { process: ProcessId(3), name: "a::b" };
     says(&refused, &["process 3", "\"a::b\"", "to this one", "`allow`"]);
     says(&CallError::BadRequest("why".into()), &["cannot read the request (why)", "another version"]);
     says(&CallError::BadAnswer("why".into()), &["no use in it: why"]);
@@ -62,13 +65,17 @@ fn errors_of_threads_of_other_processes() {
     says(&AskError::Determined, &["determined"]);
     says(&AskError::NoThread, &["no such thread", "detached and has ended"]);
     says(&AskError::Full, &["as many threads are blocked", "resume some, or drop their handles"]);
-    says(&Down::ProcessLost(Peer(3), Why::Unreachable), &["process 3", "cannot be reached"]);
-    says(&Down::Unknown(CallError::Full(Peer(3))), &["cannot be watched", "wait for some answers first"]);
+    says(&Down::ProcessLost(ProcessId(3), Why::Unreachable), &["process 3", "cannot be reached"]);
+    says(
+        &Down::Unknown(CallError::Full(ProcessId(3))),
+        &["cannot be watched", "wait for some answers first"],
+    );
 }
 
 #[test]
 fn errors_of_names_groups_and_supervisors() {
-    let thread = ThreadName { pe: Pe(0), process: Peer(3), thread: Slot { index: 1, generation: 2 } };
+    let thread =
+        ThreadName { pe: NodeId(0), process: ProcessId(3), thread: Slot { index: 1, generation: 2 } };
     says(&NameError::Taken(thread), &["taken by", &thread.to_string()]);
     says(&NameError::Bad(String::new()), &["\"\" is no name", "1 to 255 bytes"]);
     says(&NameError::Full, &["as many names as it may", "let some go"]);

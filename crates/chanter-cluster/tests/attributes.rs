@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use chanter_cluster::{ANYONE, CallError, Caller, Context, Here, SpawnError, local, remote, service};
+use chanter_cluster::{ANYONE, CallError, Caller, Context, Process, SpawnError, local, remote, service};
 
 /// Counts those who ask.
 #[service]
@@ -77,14 +77,14 @@ async fn functions_are_services_of_every_process() {
     let refused = here[2].at(1).call(private()).await;
     assert!(matches!(refused, Err(CallError::Refused { .. })), "{refused:?}");
     // Who expects a state that there is not fails alone.
-    let other = <[Here; 2]>::try_from(local(2)).unwrap();
+    let other = <[Process; 2]>::try_from(local(2)).unwrap();
     let failed = other[0].at(1).call(count(1)).await;
     assert_eq!(failed, Err(CallError::Panicked("it was provided".into())));
 }
 
 #[chanter::test]
 async fn functions_are_threads_of_every_process() {
-    let [first, second] = <[Here; 2]>::try_from(local(2)).unwrap();
+    let [first, second] = <[Process; 2]>::try_from(local(2)).unwrap();
     let thread = first.at(1).spawn(area(3.0, 4.0)).await.unwrap();
     assert_eq!(thread.await, Ok(12.0));
     let thread = first.at(1).spawn(inner::area(3.0, 4.0).named("inner")).await.unwrap();

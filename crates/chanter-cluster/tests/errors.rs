@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 
 use chanter::prelude::*;
 use chanter_cluster::engine::socket::{Config, Sockets, StartError};
-use chanter_cluster::engine::{Engine, Local, Peer, Why};
+use chanter_cluster::engine::{Engine, Local, ProcessId, Why};
 use chanter_cluster::launcher::{self, Address, BadEnvironment, Launched, Secret};
 use chanter_cluster::wire::{BadHeader, Header, Kind, LENGTH};
 use chanter_cluster::{
-    ANYONE, ClusterError, Here, LookupError, OpenError, RecvError, SendError, Undecoded, local,
+    ANYONE, ClusterError, LookupError, OpenError, Process, RecvError, SendError, Undecoded, local,
 };
 use serde::{Serialize, Serializer};
 
@@ -26,7 +26,7 @@ fn says(error: &impl Display, parts: &[&str]) {
     }
 }
 
-fn two() -> [Here; 2] {
+fn two() -> [Process; 2] {
     local(2).try_into().unwrap()
 }
 
@@ -46,12 +46,12 @@ async fn sends() {
 
     let nobody = {
         let mut nobody = name;
-        nobody.process = Peer(9);
+        nobody.process = ProcessId(9);
         nobody
     };
     let error = me.send(nobody, TAG, &1).await.unwrap_err();
-    assert_eq!(error, SendError::NoSuchProcess(Peer(9)));
-    says(&error, &["no process 9", "`Here::count`"]);
+    assert_eq!(error, SendError::NoSuchProcess(ProcessId(9)));
+    says(&error, &["no process 9", "`Process::count`"]);
 
     // postcard does not pass on what a serializer says.
     let error = me.send(name, TAG, &Unwritable).await.unwrap_err();
@@ -71,7 +71,7 @@ async fn sends() {
     second.leave().await;
     assert_eq!(me.returned(1).await.why, Why::Left);
     let error = me.send(name, TAG, &1).await.unwrap_err();
-    assert_eq!(error, SendError::Lost(Peer(1), Why::Left));
+    assert_eq!(error, SendError::Lost(ProcessId(1), Why::Left));
     says(&error, &["process 1 has left the cluster", "not sent", "`Inbox::returned`"]);
 }
 
@@ -90,7 +90,7 @@ async fn receives() {
     drop(there);
     second.leave().await;
     let error = me.recv::<u64>(name, TAG).await.unwrap_err();
-    assert_eq!(error, RecvError::Lost(Peer(1), Why::Left));
+    assert_eq!(error, RecvError::Lost(ProcessId(1), Why::Left));
     says(&error, &["process 1 has left the cluster", "no message of it is left"]);
 }
 
@@ -127,8 +127,8 @@ async fn lookups() {
         says(&error, &[&format!("{bad:?}"), "`name@process`"]);
     }
     let error = first.lookup("a@7").await.unwrap_err();
-    assert_eq!(error, LookupError::NoSuchProcess(Peer(7)));
-    says(&error, &["no process 7", "`Here::count`"]);
+    assert_eq!(error, LookupError::NoSuchProcess(ProcessId(7)));
+    says(&error, &["no process 7", "`Process::count`"]);
 
     // One who gives up leaves room for another: as many as may wait, again and again.
     for _ in 0..40_000 {
@@ -148,10 +148,10 @@ async fn lookups() {
 
     second.leave().await;
     for _ in 0..1 << 14 {
-        assert_eq!(answered.recv().await.unwrap(), LookupError::Lost(Peer(1), Why::Left));
+        assert_eq!(answered.recv().await.unwrap(), LookupError::Lost(ProcessId(1), Why::Left));
     }
     let error = first.lookup("a@1").await.unwrap_err();
-    assert_eq!(error, LookupError::Lost(Peer(1), Why::Left));
+    assert_eq!(error, LookupError::Lost(ProcessId(1), Why::Left));
     says(&error, &["process 1 has left the cluster", "its names with it"]);
 }
 
@@ -159,13 +159,13 @@ async fn lookups() {
 #[chanter::test]
 async fn ends() {
     let [first, second] = <[Local; 2]>::try_from(Local::cluster(2)).unwrap();
-    let here = Here::start(first);
+    let here = Process::start(first);
     let me = here.inbox().unwrap();
     second.kill();
     assert_eq!(me.returned(1).await.why, Why::Died);
     let there = {
         let mut there = me.name();
-        there.process = Peer(1);
+        there.process = ProcessId(1);
         there
     };
     says(&me.send(there, TAG, &1).await.unwrap_err(), &["process 1 has died"]);
@@ -179,8 +179,8 @@ fn all_of_them() {
         assert_eq!(error.to_string(), inner.to_string());
         assert_eq!(std::error::Error::source(&error).unwrap().to_string(), inner.to_string());
     };
-    same(SendError::NoSuchProcess(Peer(1)).into(), &SendError::NoSuchProcess(Peer(1)));
-    same(RecvError::Lost(Peer(1), Why::Died).into(), &RecvError::Lost(Peer(1), Why::Died));
+    same(SendError::NoSuchProcess(ProcessId(1)).into(), &SendError::NoSuchProcess(ProcessId(1)));
+    same(RecvError::Lost(ProcessId(1), Why::Died).into(), &RecvError::Lost(ProcessId(1), Why::Died));
     same(OpenError::Full.into(), &OpenError::Full);
     same(LookupError::Full.into(), &LookupError::Full);
 }
@@ -217,7 +217,10 @@ async fn starts() {
     config.start = std::time::Duration::from_millis(20);
     let (launched, _folder) = alone(3);
     let error = Sockets::start(launched, config.clone()).await.unwrap_err();
-    assert!(matches!(&error, StartError::Missing(peers) if peers[..] == [Peer(1), Peer(2)]), "{error:?}");
+    assert!(
+        matches!(&error, StartError::Missing(peers) if peers[..] == [ProcessId(1), ProcessId(2)]),
+        "{error:?}"
+    );
     says(&error, &["have not connected in time: 1, 2", "have not started", "another job"]);
 
     // Nobody listens at the address of the other.
@@ -225,13 +228,13 @@ async fn starts() {
     let addresses = launched.addresses.iter().rev().cloned().collect();
     let error =
         Sockets::start(Launched { number: 1, addresses, ..launched }, config.clone()).await.unwrap_err();
-    assert!(matches!(error, StartError::Unreachable(Peer(0), ..)), "{error:?}");
+    assert!(matches!(error, StartError::Unreachable(ProcessId(0), ..)), "{error:?}");
     says(&error, &["cannot reach process 0", &folder.path().join("1").display().to_string(), "has ended"]);
 
     let (launched, _folder) = alone(1);
     let sockets = Sockets::start(launched, config).await.unwrap();
     assert_eq!(sockets.roster().len(), 1);
-    let me = Here::start(sockets).inbox().unwrap();
+    let me = Process::start(sockets).inbox().unwrap();
     me.send(me.name(), TAG, &vec![0_u8; 20 << 20]).await.unwrap();
 }
 
@@ -240,15 +243,15 @@ async fn starts() {
 async fn too_long() {
     let network = chanter_cluster::engine::Simulated::cluster(2, Default::default());
     let [first, second] = <[_; 2]>::try_from(network).unwrap();
-    let longest = first.caps(Peer(1)).eager;
-    let (first, _second) = (Here::start(first), Here::start(second));
+    let longest = first.caps(ProcessId(1)).eager;
+    let (first, _second) = (Process::start(first), Process::start(second));
     if longest > 64 << 20 {
         return;
     }
     let me = first.inbox().unwrap();
     let there = {
         let mut there = me.name();
-        there.process = Peer(1);
+        there.process = ProcessId(1);
         there
     };
     let value = vec![1_u8; longest as usize + 1];

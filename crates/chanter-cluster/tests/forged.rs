@@ -7,10 +7,11 @@ use std::time::Duration;
 use chanter::prelude::*;
 use chanter_cluster::__table::{self, Called, linkme};
 use chanter_cluster::engine::{
-    Bell, Caps, Certificate, Change, Engine, Full, Lane, Leave, Local, Pe, Peer, Polled, Rest, Sink,
+    Caps, Certificate, Change, Engine, Full, Idle, Lane, Leave, Local, NodeId, Notifier, Polled, ProcessId,
+    Sink,
 };
 use chanter_cluster::wire::{Body, Control, Ended, Header, Kind, Number};
-use chanter_cluster::{CallError, Caller, Here, Service};
+use chanter_cluster::{CallError, Caller, Process, Service};
 
 const DISMISS: Service<u32, u32> = Service::new("test::dismiss");
 const CLERK: &str = "clerk.example";
@@ -21,15 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(300);
 struct Certified(Local);
 
 impl Engine for Certified {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.0.me()
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         self.0.roster()
     }
 
-    fn caps(&self, to: Peer) -> Caps {
+    fn caps(&self, to: ProcessId) -> Caps {
         self.0.caps(to)
     }
 
@@ -37,11 +38,11 @@ impl Engine for Certified {
         self.0.has_ended()
     }
 
-    fn attach(&self, bell: Bell) {
-        self.0.attach(bell);
+    fn attach(&self, notifier: Notifier) {
+        self.0.attach(notifier);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         self.0.try_send(to, lane, body)
     }
 
@@ -53,24 +54,24 @@ impl Engine for Certified {
         self.0.poll(budget, sink)
     }
 
-    fn rest(&self) -> Rest {
-        self.0.rest()
+    fn park(&self) -> Idle {
+        self.0.park()
     }
 
-    fn rise(&self) {
-        self.0.rise();
+    fn unpark(&self) {
+        self.0.unpark();
     }
 
     fn leave(&self, how: Leave) {
         self.0.leave(how);
     }
 
-    fn certificate(&self, peer: Peer) -> Option<Certificate> {
-        (peer == Peer(0)).then(|| Certificate::new(&[1], [CLERK.to_owned()]))
+    fn certificate(&self, peer: ProcessId) -> Option<Certificate> {
+        (peer == ProcessId(0)).then(|| Certificate::new(&[1], [CLERK.to_owned()]))
     }
 }
 
-/// A service whose requests may be handed on, as those of objects are.
+/// A service whose requests may be forwarded, as those of objects are.
 #[linkme::distributed_slice(__table::SERVICES)]
 #[linkme(crate = linkme)]
 static WHO: __table::Service = __table::Service::new("forged::who", || {
@@ -99,7 +100,7 @@ fn seen(caller: &Caller) -> Body {
     Body::copied_from(&seen.map(|number| number as u8))
 }
 
-fn call(from: &Here, to: u32, name: &'static str) -> Called {
+fn call(from: &Process, to: u32, name: &'static str) -> Called {
     match from.at(to).call_raw(name, Number::of(name), Body::with_capacity(0)) {
         Ok(called) => called,
         Err(_) => panic!("there is room for a call"),
@@ -107,9 +108,9 @@ fn call(from: &Here, to: u32, name: &'static str) -> Called {
 }
 
 /// Processes 0 and 1, and the engine of 2, which says what it likes.
-fn job() -> (Here, Here, Arc<Local>) {
+fn job() -> (Process, Process, Arc<Local>) {
     let [first, second, hostile] = <[Local; 3]>::try_from(Local::cluster(3)).unwrap();
-    (Here::start(Certified(first)), Here::start(Certified(second)), Arc::new(hostile))
+    (Process::start(Certified(first)), Process::start(Certified(second)), Arc::new(hostile))
 }
 
 async fn say(hostile: &Local, to: u32, control: Control, bytes: &[u8]) {
@@ -117,7 +118,7 @@ async fn say(hostile: &Local, to: u32, control: Control, bytes: &[u8]) {
     frame.set_header(&Header { process: 2, length: bytes.len() as u32, ..control.header() });
     let mut unsent = Some(frame);
     while let Some(frame) = unsent.take() {
-        if let Err(Full { body }) = hostile.try_send(Peer(to), Lane::User, frame) {
+        if let Err(Full { body }) = hostile.try_send(ProcessId(to), Lane::User, frame) {
             unsent = Some(body);
             yield_now().await;
         }
@@ -126,19 +127,19 @@ async fn say(hostile: &Local, to: u32, control: Control, bytes: &[u8]) {
 
 /// The frames that have come to the hostile process.
 #[derive(Default)]
-struct Heard(Vec<(Peer, Header, Vec<u8>)>);
+struct Heard(Vec<(ProcessId, Header, Vec<u8>)>);
 
 impl Sink for Heard {
-    fn arrived(&mut self, from: Peer, _lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, _lane: Lane, frame: Body) {
         self.0.push((from, Header::decode(frame.frame(), u32::MAX).unwrap(), frame.to_vec()));
     }
 
-    fn peer(&mut self, _peer: Peer, _change: Change) {}
+    fn peer(&mut self, _peer: ProcessId, _change: Change) {}
 }
 
 impl Heard {
     /// Waits for a frame of that kind.
-    async fn next(&mut self, hostile: &Local, kind: Kind) -> (Peer, Header, Vec<u8>) {
+    async fn next(&mut self, hostile: &Local, kind: Kind) -> (ProcessId, Header, Vec<u8>) {
         loop {
             hostile.poll(64, self);
             if let Some(at) = self.0.iter().position(|(_, header, _)| header.kind == kind) {
@@ -150,7 +151,7 @@ impl Heard {
 }
 
 fn forward(name: &str, request: u64, origin: u32) -> Control {
-    Control::Forward { service: Number::of(name), request, origin, hops: 1 }
+    Control::Forward { service: Number::of(name), request, origin, forwarded: 1 }
 }
 
 /// A service serves those alone who have proved what it wants; a name in a frame proves nothing.
@@ -182,7 +183,7 @@ async fn nobody_asks_a_service_in_anothers_name() {
     assert_eq!(*ran.lock().unwrap(), [(0, 5)]);
 }
 
-/// A request that was handed on is judged by what its sender has proved. The caller that it names is shown as a claim.
+/// A request that was forwarded is judged by what its sender has proved. The caller that it names is shown as a claim.
 #[chanter::test]
 async fn a_request_that_was_handed_on_has_its_senders_proof() {
     let (first, _second, hostile) = job();
@@ -191,10 +192,10 @@ async fn a_request_that_was_handed_on_has_its_senders_proof() {
     assert_eq!(*own, [0, 0, 0, 1]);
     say(&hostile, 1, forward("forged::who", 1, 2), &[]).await;
     assert_eq!(heard.next(&hostile, Kind::Answer).await.2, [2, 2, 0, 0]);
-    // Process 0 has made a call to the sender, which hands it on: so it gets the answer.
+    // Process 0 has made a call to the sender, which forwards it: so it gets the answer.
     let claimed = call(&first, 2, "forged::who");
     let (from, asked, _) = heard.next(&hostile, Kind::Call).await;
-    assert_eq!(from, Peer(0));
+    assert_eq!(from, ProcessId(0));
     say(&hostile, 1, forward("forged::who", asked.request, 0), &[]).await;
     assert_eq!(*claimed.await.unwrap(), [2, 0, 1, 0]);
 }
@@ -208,8 +209,8 @@ async fn nobody_answers_anothers_call() {
     for round in 0..4 {
         let called = call(&first, 1, "forged::slow");
         for request in 1..=500 {
-            say(&hostile, 0, Control::Answer { request, ended: Ended::Well, hops: 1 }, b"forged").await;
-            say(&hostile, 0, Control::Moved { request, to: 2, hops: 7 }, &[]).await;
+            say(&hostile, 0, Control::Answer { request, ended: Ended::Well, forwarded: 1 }, b"forged").await;
+            say(&hostile, 0, Control::Moved { request, to: 2, forwarded: 7 }, &[]).await;
         }
         // It has read all of that.
         while first.dropped() < 500 * (round + 1) {
@@ -254,11 +255,11 @@ async fn a_call_is_not_handed_on_to_nobody() {
     let mut heard = Heard::default();
     let called = call(&first, 2, "forged::slow");
     let (_, asked, _) = heard.next(&hostile, Kind::Call).await;
-    say(&hostile, 0, Control::Moved { request: asked.request, to: 77, hops: 1 }, &[]).await;
+    say(&hostile, 0, Control::Moved { request: asked.request, to: 77, forwarded: 1 }, &[]).await;
     while first.dropped() < 1 {
         yield_now().await;
     }
     hostile.kill();
     let ended = from_cancel_safe(called).timeout(PATIENCE).await.expect("it ends");
-    assert!(matches!(ended, Err(CallError::Lost { process: Peer(2), .. })), "{ended:?}");
+    assert!(matches!(ended, Err(CallError::Lost { process: ProcessId(2), .. })), "{ended:?}");
 }

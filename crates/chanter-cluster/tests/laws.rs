@@ -21,7 +21,7 @@ use std::sync::Arc;
 use calls::{a_call_that_loses_is_withdrawn, a_request_runs_at_most_once, requests_begin_in_order};
 use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Why};
-use chanter_cluster::{ANY_TAG, ANYONE, Buffer, Here, LookupError, RecvError, SendError, local};
+use chanter_cluster::{ANY_TAG, ANYONE, Buffer, LookupError, Process, RecvError, SendError, local};
 use ports::{
     a_port_ends_after_its_last_message, a_port_ends_when_all_have_gone,
     a_sender_outlives_who_has_passed_it_on, a_team_survives_a_process, a_team_that_cannot_go_on_ends,
@@ -36,16 +36,16 @@ use together::{
     members_that_disagree_are_told,
 };
 
-fn two() -> [Here; 2] {
+fn two() -> [Process; 2] {
     local(2).try_into().unwrap()
 }
 
 /// Two processes, and what kills the first.
-fn mortal() -> (Here, Here, Arc<Local>) {
+fn mortal() -> (Process, Process, Arc<Local>) {
     let mut engines = Local::cluster(2);
     let second = engines.pop().unwrap();
     let first = Arc::new(engines.pop().unwrap());
-    (Here::start(Arc::clone(&first)), Here::start(second), first)
+    (Process::start(Arc::clone(&first)), Process::start(second), first)
 }
 
 /// D1: each message once, in order per thread and tag, whoever else sends.

@@ -7,7 +7,7 @@ use chanter_cluster::prelude::*;
 const TAG: u32 = 1;
 
 #[chanter_cluster::main(vps = 1, name = "alone")]
-async fn talks_to_itself(here: Here) -> Result<u32, ClusterError> {
+async fn talks_to_itself(here: Process) -> Result<u32, ClusterError> {
     let me = here.open("me")?;
     let there = here.lookup("me@0").await?;
     me.send(there, TAG, &41_u32).await?;
@@ -15,7 +15,7 @@ async fn talks_to_itself(here: Here) -> Result<u32, ClusterError> {
 }
 
 #[chanter_cluster::main(local)]
-async fn stays(here: Here) -> Rc<u32> {
+async fn stays(here: Process) -> Rc<u32> {
     let number = Rc::new(here.number());
     // To leave twice is to leave.
     here.leave().await;
@@ -23,13 +23,13 @@ async fn stays(here: Here) -> Rc<u32> {
 }
 
 #[chanter_cluster::main]
-async fn fails(here: Here) -> Result<(), ClusterError> {
+async fn fails(here: Process) -> Result<(), ClusterError> {
     here.lookup("nobody@7").await?;
     Ok(())
 }
 
 #[chanter_cluster::main]
-async fn panics(_here: Here) {
+async fn panics(_here: Process) {
     panic!("as planned");
 }
 

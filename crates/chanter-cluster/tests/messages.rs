@@ -5,7 +5,7 @@ use std::time::Duration;
 use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Why};
 use chanter_cluster::{
-    ANY_TAG, ANYONE, Here, Inbox, LookupError, OpenError, RecvError, SendError, Undecoded, local, testany,
+    ANY_TAG, ANYONE, Inbox, LookupError, OpenError, Process, RecvError, SendError, Undecoded, local, testany,
     waitall,
 };
 
@@ -13,7 +13,7 @@ const TAG: u32 = 7;
 const OTHER: u32 = 8;
 
 /// Runs `body` in a cluster of two processes, each with an inbox, once on one virtual processor and once on two.
-fn with_two<F, R>(body: fn(Here, Here) -> F) -> Vec<R>
+fn with_two<F, R>(body: fn(Process, Process) -> F) -> Vec<R>
 where
     F: Future<Output = R> + Send + 'static,
     R: Send + 'static,
@@ -21,14 +21,14 @@ where
     let on = |vps| {
         let machine = Machine::builder().vps(vps).build().unwrap();
         machine.block_on(async move {
-            let [first, second] = <[Here; 2]>::try_from(local(2)).unwrap();
+            let [first, second] = <[Process; 2]>::try_from(local(2)).unwrap();
             body(first, second).await
         })
     };
     vec![on(1), on(2)]
 }
 
-fn inboxes(first: &Here, second: &Here) -> (Inbox, Inbox) {
+fn inboxes(first: &Process, second: &Process) -> (Inbox, Inbox) {
     (first.inbox().unwrap(), second.inbox().unwrap())
 }
 
@@ -195,7 +195,7 @@ fn bad_names_are_refused() {
         for bad in ["", "@0", "a@", "a@b", "a@-1"] {
             assert_eq!(first.lookup(bad).await, Err(LookupError::Bad(bad.to_owned())));
         }
-        let none = chanter_cluster::engine::Peer(2);
+        let none = chanter_cluster::engine::ProcessId(2);
         assert_eq!(first.lookup("a@2").await, Err(LookupError::NoSuchProcess(none)));
     });
 }
@@ -302,11 +302,11 @@ fn a_value_that_cannot_be_written_is_an_error_of_its_send() {
 }
 
 /// Two processes, the first of which is killed by hand.
-async fn with_a_killer() -> (Here, Here, std::sync::Arc<Local>) {
+async fn with_a_killer() -> (Process, Process, std::sync::Arc<Local>) {
     let mut engines = Local::cluster(2);
     let second = engines.pop().unwrap();
     let first = std::sync::Arc::new(engines.pop().unwrap());
-    (Here::start(std::sync::Arc::clone(&first)), Here::start(second), first)
+    (Process::start(std::sync::Arc::clone(&first)), Process::start(second), first)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Names that are given away again: what is meant for the dead does not reach the living (law D5, INV-TENANT).
+//! Names that are given away again: what is meant for the dead does not reach the living (law D5, INV-EPOCH).
 
 use std::future::{IntoFuture, poll_fn};
 use std::pin::{Pin, pin};

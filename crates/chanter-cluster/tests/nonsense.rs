@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Change, Engine, Lane, Local, Peer, Sink, Why};
+use chanter_cluster::engine::{Change, Engine, Lane, Local, ProcessId, Sink, Why};
 use chanter_cluster::wire::{Body, Control, Header, Kind, Number, Slot};
-use chanter_cluster::{Function, Here, RecvError, SendError, Service};
+use chanter_cluster::{Function, Process, RecvError, SendError, Service};
 
 const ADD: Service<(u32, u32), u32> = Service::new("test::add");
 const WAIT: Service<(), ()> = Service::new("test::wait");
@@ -22,7 +22,7 @@ fn frame(header: Header, bytes: &[u8]) -> Body {
 #[chanter::test]
 async fn random_requests_break_nothing() {
     let [hostile, second, third] = <[_; 3]>::try_from(Local::cluster(3)).unwrap();
-    let (second, third) = (Here::start(second), Here::start(third));
+    let (second, third) = (Process::start(second), Process::start(third));
     let _serving = second.serve(ADD, |_, (a, b): (u32, u32)| async move { a.wrapping_add(b) }).unwrap();
     let _offering = second.offer(AREA, |_, (w, h)| async move { w * h }).unwrap();
     let names = ["test::add", "test::no", "chanter::spawn", "chanter::order", "chanter::register"];
@@ -49,7 +49,7 @@ async fn random_requests_break_nothing() {
                 Header { request, to, tag: random.u32(..), ..Header::new(kind) }
             }
         };
-        match hostile.try_send(Peer(1), Lane::User, frame(header, &bytes)) {
+        match hostile.try_send(ProcessId(1), Lane::User, frame(header, &bytes)) {
             Ok(()) => sent += 1,
             Err(_) => yield_now().await,
         }
@@ -63,17 +63,17 @@ async fn random_requests_break_nothing() {
 #[chanter::test]
 async fn who_is_over_its_window_is_told() {
     let [hostile, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap();
-    let second = Here::start(second);
+    let second = Process::start(second);
     let inbox = second.inbox().unwrap();
     let message = Header { to: inbox.name().thread, ..Header::new(Kind::Message) };
     for _ in 0..=64 {
-        hostile.try_send(Peer(1), Lane::User, frame(message, &[1])).unwrap();
+        hostile.try_send(ProcessId(1), Lane::User, frame(message, &[1])).unwrap();
     }
     while second.down(0).is_none() {
         yield_now().await;
     }
     assert_eq!((second.down(0), inbox.len(), second.dropped()), (Some(Why::Unreachable), 64, 1));
-    hostile.try_send(Peer(1), Lane::User, frame(message, &[1])).unwrap();
+    hostile.try_send(ProcessId(1), Lane::User, frame(message, &[1])).unwrap();
     while second.dropped() < 2 {
         yield_now().await;
     }
@@ -87,35 +87,35 @@ async fn who_is_over_its_window_is_told() {
 struct Heard(Vec<Kind>);
 
 impl Sink for Heard {
-    fn arrived(&mut self, _from: Peer, _lane: Lane, frame: Body) {
+    fn arrived(&mut self, _from: ProcessId, _lane: Lane, frame: Body) {
         self.0.push(Header::decode(frame.frame(), u32::MAX).unwrap().kind);
     }
 
-    fn peer(&mut self, _peer: Peer, _change: Change) {}
+    fn peer(&mut self, _peer: ProcessId, _change: Change) {}
 }
 
 /// Who is given up by another process has lost it: all that it has sent there is unknown, and nobody waits for an answer.
 #[chanter::test]
 async fn who_hears_that_it_is_given_up_has_lost_that_process() {
     let [other, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap();
-    let second = Here::start(second);
+    let second = Process::start(second);
     let inbox = second.inbox().unwrap();
     let mut there = inbox.name();
-    there.process = Peer(0);
+    there.process = ProcessId(0);
     inbox.send(there, 7, &1).await.unwrap();
-    other.try_send(Peer(1), Lane::Control, frame(Header::new(Kind::GivenUp), &[])).unwrap();
-    let lost = RecvError::Lost(Peer(0), Why::Unreachable);
+    other.try_send(ProcessId(1), Lane::Control, frame(Header::new(Kind::GivenUp), &[])).unwrap();
+    let lost = RecvError::Lost(ProcessId(0), Why::Unreachable);
     assert_eq!(inbox.recv::<u32>(there, 7).await, Err(lost));
     let returned = inbox.returned(0).await;
     assert_eq!((returned.why, returned.unknown.len()), (Why::Unreachable, 1));
-    assert_eq!(inbox.send(there, 7, &1).await, Err(SendError::Lost(Peer(0), Why::Unreachable)));
+    assert_eq!(inbox.send(there, 7, &1).await, Err(SendError::Lost(ProcessId(0), Why::Unreachable)));
 }
 
 /// Who does not count what it asks is over its bound, and costs no more than that.
 #[chanter::test]
 async fn a_flood_of_requests_is_bounded() {
     let [hostile, second, third] = <[_; 3]>::try_from(Local::cluster(3)).unwrap().map(Arc::new);
-    let (second, third) = (Here::start(second), Here::start(third));
+    let (second, third) = (Process::start(second), Process::start(third));
     let begun = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let begins = Arc::clone(&begun);
     let _waiting = second.serve(WAIT, move |_, ()| {
@@ -125,7 +125,7 @@ async fn a_flood_of_requests_is_bounded() {
     let _adding = second.serve(ADD, |_, (a, b): (u32, u32)| async move { a + b }).unwrap();
     for request in 1..=40_000 {
         let ask = Control::Ask { service: Number::of("test::wait"), request, is_post: false };
-        while hostile.try_send(Peer(1), Lane::User, frame(ask.header(), &[])).is_err() {
+        while hostile.try_send(ProcessId(1), Lane::User, frame(ask.header(), &[])).is_err() {
             yield_now().await;
         }
     }

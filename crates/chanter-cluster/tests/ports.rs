@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Why};
 use chanter_cluster::port::{Port, PortSender};
-use chanter_cluster::{ANYONE, Function, Here, RecvError, SendError, Service, local};
+use chanter_cluster::{ANYONE, Function, Process, RecvError, SendError, Service, local};
 
 type Numbers = PortSender<u32>;
 
@@ -22,15 +22,15 @@ async fn has_ended(port: &Port<u32>) {
 }
 
 /// It has not, as somebody has a sender. (What would end it has come by the time of this answer, if it was on its way.)
-async fn is_open(port: &Port<u32>, from: &Here, of: u32) {
+async fn is_open(port: &Port<u32>, from: &Process, of: u32) {
     let _ = from.at(of).call(PING.ask(&())).await;
     assert_eq!(port.recv().try_sync(), None);
 }
 
 const PING: Service<(), ()> = Service::new("ports::ping");
 
-fn cluster<const N: usize>() -> [Here; N] {
-    let all = <[Here; N]>::try_from(local(N as u32)).unwrap();
+fn cluster<const N: usize>() -> [Process; N] {
+    let all = <[Process; N]>::try_from(local(N as u32)).unwrap();
     all.iter().for_each(|here| here.serve(PING, |_, ()| async {}).unwrap().forever());
     all
 }
@@ -229,7 +229,7 @@ fn senders_travel_through_ports() {
 fn a_death_takes_its_senders_along() {
     on_machines(|| async {
         let engines: Vec<Arc<Local>> = Local::cluster(4).into_iter().map(Arc::new).collect();
-        let here: Vec<Here> = engines.iter().map(|engine| Here::start(Arc::clone(engine))).collect();
+        let here: Vec<Process> = engines.iter().map(|engine| Process::start(Arc::clone(engine))).collect();
         let port = here[0].port::<u32>().unwrap();
         let outlets: Vec<_> = here.iter().skip(1).map(|here| here.connect(port.sender()).unwrap()).collect();
         let (me, there) = (here[0].inbox().unwrap(), here[3].inbox().unwrap());

@@ -2,26 +2,28 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chanter_cluster::engine::{Bell, Caps, Engine, Full, Lane, Leave, Local, Pe, Peer, Polled, Rest, Sink};
+use chanter_cluster::engine::{
+    Caps, Engine, Full, Idle, Lane, Leave, Local, NodeId, Notifier, Polled, ProcessId, Sink,
+};
 use chanter_cluster::wire::Body;
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::{ANYONE, Process};
 
-/// Refuses one message; there is room again before anybody has noted that, so the bell was rung too early to be of use.
+/// Refuses one message; there is room again before anybody has noted that, so the notifier was called too early to be of use.
 struct Hasty {
     engine: Local,
     has_refused: AtomicBool,
 }
 
 impl Engine for Hasty {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.engine.me()
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         self.engine.roster()
     }
 
-    fn caps(&self, to: Peer) -> Caps {
+    fn caps(&self, to: ProcessId) -> Caps {
         self.engine.caps(to)
     }
 
@@ -29,11 +31,11 @@ impl Engine for Hasty {
         self.engine.has_ended()
     }
 
-    fn attach(&self, bell: Bell) {
-        self.engine.attach(bell);
+    fn attach(&self, notifier: Notifier) {
+        self.engine.attach(notifier);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         if lane == Lane::User && !self.has_refused.swap(true, Ordering::Relaxed) {
             return Err(Full { body });
         }
@@ -48,12 +50,12 @@ impl Engine for Hasty {
         self.engine.poll(budget, sink)
     }
 
-    fn rest(&self) -> Rest {
-        self.engine.rest()
+    fn park(&self) -> Idle {
+        self.engine.park()
     }
 
-    fn rise(&self) {
-        self.engine.rise();
+    fn unpark(&self) {
+        self.engine.unpark();
     }
 
     fn leave(&self, how: Leave) {
@@ -65,8 +67,8 @@ impl Engine for Hasty {
 #[chanter::test]
 async fn what_was_refused_goes_though_nobody_tells_of_room_afterwards() {
     let [first, second] = <[Local; 2]>::try_from(Local::cluster(2)).unwrap();
-    let first = Here::start(Hasty { engine: first, has_refused: AtomicBool::new(false) });
-    let second = Here::start(second);
+    let first = Process::start(Hasty { engine: first, has_refused: AtomicBool::new(false) });
+    let second = Process::start(second);
     let (from, to) = (first.inbox().unwrap(), second.inbox().unwrap());
     from.send(to.name(), 1, &7).await.unwrap();
     assert_eq!(to.recv::<i32>(ANYONE, 1).await.unwrap().value, 7);

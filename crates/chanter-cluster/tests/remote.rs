@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use chanter::prelude::*;
 use chanter::{Activity, JoinError};
-use chanter_cluster::engine::{Local, Peer, Why};
+use chanter_cluster::engine::{Local, ProcessId, Why};
 use chanter_cluster::wire::Slot;
 use chanter_cluster::{
-    ANYONE, AskError, CallError, Context, Down, EndError, Function, GlobalThread, Here, Offering, Plain,
+    ANYONE, AskError, CallError, Context, Down, EndError, Function, GlobalThread, Offering, Plain, Process,
     Service, SpawnError, ThreadName, Unended, local,
 };
 
@@ -17,7 +17,7 @@ const AREA: Function<(f64, f64), f64> = Function::new("test::area");
 const STATE: Function<u32, u32> = Function::new("test::state");
 const ECHO: Function<ThreadName, u32> = Function::new("test::echo");
 
-fn with_two<F, R>(body: fn(Here, Here) -> F) -> [R; 2]
+fn with_two<F, R>(body: fn(Process, Process) -> F) -> [R; 2]
 where
     F: Future<Output = R> + Send + 'static,
     R: Send + 'static,
@@ -25,7 +25,7 @@ where
     [1, 2].map(|vps| {
         let machine = Machine::builder().vps(vps).build().unwrap();
         machine.block_on(async move {
-            let [first, second] = <[Here; 2]>::try_from(local(2)).unwrap();
+            let [first, second] = <[Process; 2]>::try_from(local(2)).unwrap();
             body(first, second).await
         })
     })
@@ -43,7 +43,7 @@ async fn body(kind: u32) -> u32 {
     }
 }
 
-fn offer_state(here: &Here) -> Offering {
+fn offer_state(here: &Process) -> Offering {
     here.offer(STATE, |_, kind| body(kind)).unwrap()
 }
 
@@ -53,7 +53,7 @@ fn a_thread_is_spawned_and_joined_there_and_here() {
         let _offering = second.offer(AREA, |_, (w, h)| async move { w * h }).unwrap();
         for here in [&first, &second] {
             let thread = here.at(1).spawn(AREA.with(&(3.0, 4.0)).named("area").on_vp(0)).await.unwrap();
-            assert_eq!(thread.name().process, Peer(1));
+            assert_eq!(thread.name().process, ProcessId(1));
             for _ in 0..3 {
                 assert_eq!(thread.join().await, Ok(12.0), "a value may be asked for again");
             }
@@ -81,7 +81,7 @@ fn what_is_not_offered_is_not_run() {
         drop(offering);
         assert!(first.at(1).spawn(plan()).await.is_err());
         let error = first.at(9).spawn(plan()).await.unwrap_err();
-        assert_eq!(error, SpawnError::Call(CallError::NoSuchProcess(Peer(9))));
+        assert_eq!(error, SpawnError::Call(CallError::NoSuchProcess(ProcessId(9))));
     });
 }
 
@@ -409,7 +409,7 @@ fn a_thread_of_a_process_that_dies_is_down() {
     for vps in [1, 2] {
         Machine::builder().vps(vps).build().unwrap().block_on(async {
             let [first, killer] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-            let (first, second) = (Here::start(first), Here::start(Arc::clone(&killer)));
+            let (first, second) = (Process::start(first), Process::start(Arc::clone(&killer)));
             let _offering = offer_state(&second);
             let thread = first.at(1).spawn(STATE.with(&1)).await.unwrap();
             let down =
@@ -417,20 +417,20 @@ fn a_thread_of_a_process_that_dies_is_down() {
             // Its calls are under way, or not: both are right.
             killer.kill();
             let (down, joined, cancelled) = down.await.unwrap();
-            assert_eq!(down, Down::ProcessLost(Peer(1), Why::Died));
+            assert_eq!(down, Down::ProcessLost(ProcessId(1), Why::Died));
             assert!(matches!(joined, Err(EndError::Call(CallError::Lost { .. }))), "{joined:?}");
             assert!(matches!(cancelled, Err(AskError::Call(CallError::Lost { .. }))), "{cancelled:?}");
         });
     }
 }
 
-/// A condition whose keeper has died counts as if it held.
+/// A condition whose leader has died counts as if it held.
 #[test]
 fn a_thread_does_not_wait_for_the_dead() {
     for vps in [1, 2] {
         Machine::builder().vps(vps).build().unwrap().block_on(async {
             let [killer, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-            let (first, second) = (Here::start(Arc::clone(&killer)), Here::start(second));
+            let (first, second) = (Process::start(Arc::clone(&killer)), Process::start(second));
             let (run, runs) = mailbox::<()>();
             let spin: Function<(), ()> = Function::new("test::spin");
             let _spinning = second.offer(spin, move |_, ()| {
@@ -467,7 +467,7 @@ fn is_over(target: Target) -> bool {
 }
 
 /// A thread of the second process, in that state.
-async fn brought_into(first: &Here, target: Target) -> GlobalThread<u32> {
+async fn brought_into(first: &Process, target: Target) -> GlobalThread<u32> {
     let far = first.at(1).spawn(STATE.with(&target.kind())).await.unwrap();
     if matches!(target, Target::Ended | Target::Panicked) {
         far.down().await;
@@ -537,7 +537,7 @@ fn each_request_to_the_dead_is_lost() {
     for vps in [1, 2] {
         Machine::builder().vps(vps).build().unwrap().block_on(async {
             let [first, killer] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-            let (first, second) = (Here::start(first), Here::start(Arc::clone(&killer)));
+            let (first, second) = (Process::start(first), Process::start(Arc::clone(&killer)));
             let _offering = [offer_state(&second), offer_state(&first)];
             let far = first.at(1).spawn(STATE.with(&1)).await.unwrap();
             let near = first.at(0).spawn(STATE.with(&1)).await.unwrap();
@@ -556,7 +556,7 @@ fn each_request_to_the_dead_is_lost() {
             // It is tied to one that has gone.
             lost(near.link(&far).await);
             assert_eq!(near.down().await, Down::Cancelled);
-            assert_eq!(far.down().await, Down::ProcessLost(Peer(1), Why::Died));
+            assert_eq!(far.down().await, Down::ProcessLost(ProcessId(1), Why::Died));
             assert!(matches!(far.join().await, Err(EndError::Call(CallError::Lost { .. }))));
             assert!(matches!(far.await, Err(EndError::Call(CallError::Lost { .. }))));
         });
@@ -569,7 +569,7 @@ fn what_a_process_holds_in_another_one_is_bounded() {
     const KEEP: Function<Plain<u8>, Plain<u8>> = Function::new("test::keep");
     let machine = Machine::builder().vps(2).build().unwrap();
     machine.block_on(async {
-        let [first, second, third] = <[Here; 3]>::try_from(local(3)).unwrap();
+        let [first, second, third] = <[Process; 3]>::try_from(local(3)).unwrap();
         let _offering = second.offer(KEEP, |_, bytes| async { bytes }).unwrap();
         const MIB: usize = 1 << 20;
         let plan = |length: usize| KEEP.with(&Plain(vec![1_u8; length]));
@@ -594,7 +594,7 @@ fn what_a_process_holds_in_another_one_is_bounded() {
 /// Whoever may not spawn threads of a function may not ask anything of them: they go on.
 #[chanter::test]
 async fn a_thread_obeys_those_alone_who_may_spawn_it() {
-    let [first, second, third] = <[Here; 3]>::try_from(local(3)).unwrap();
+    let [first, second, third] = <[Process; 3]>::try_from(local(3)).unwrap();
     let offered = second.offer_if(STATE, |caller| caller.process() == 0, |_, kind| crate::body(kind));
     let _offering = offered.unwrap();
     let refused = third.at(1).spawn(STATE.with(&1)).await.unwrap_err();
@@ -629,7 +629,7 @@ async fn nobody_takes_or_detaches_anothers_thread() {
     // As `remote/order.rs` has them; the answer is the number of what is said.
     let order: Service<(Slot, u32), u32> = Service::new("chanter::order");
     let (take, detach, not_allowed) = (1, 9, 6);
-    let [first, second, third] = <[Here; 3]>::try_from(local(3)).unwrap();
+    let [first, second, third] = <[Process; 3]>::try_from(local(3)).unwrap();
     let _offering = offer_state(&second);
     for kind in [1, 2] {
         let thread = first.at(1).spawn(STATE.with(&kind)).await.unwrap();

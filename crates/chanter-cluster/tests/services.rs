@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Local, Peer, Why};
-use chanter_cluster::{Begun, CallError, Here, Plain, ServeError, Service, local};
+use chanter_cluster::engine::{Local, ProcessId, Why};
+use chanter_cluster::{Begun, CallError, Plain, Process, ServeError, Service, local};
 
 const ADD: Service<(u32, u32), u32> = Service::new("test::add");
 const ECHO: Service<Plain<u8>, Plain<u8>> = Service::new("test::echo");
@@ -15,7 +15,7 @@ const WAIT: Service<u32, u32> = Service::new("test::wait");
 const NOTE: Service<u32, ()> = Service::new("test::note");
 
 /// Runs `body` in a cluster of two processes, once on one virtual processor and once on two.
-fn with_two<F, R>(body: fn(Here, Here) -> F) -> [R; 2]
+fn with_two<F, R>(body: fn(Process, Process) -> F) -> [R; 2]
 where
     F: Future<Output = R> + Send + 'static,
     R: Send + 'static,
@@ -23,7 +23,7 @@ where
     [1, 2].map(|vps| {
         let machine = Machine::builder().vps(vps).build().unwrap();
         machine.block_on(async move {
-            let [first, second] = <[Here; 2]>::try_from(local(2)).unwrap();
+            let [first, second] = <[Process; 2]>::try_from(local(2)).unwrap();
             body(first, second).await
         })
     })
@@ -72,14 +72,14 @@ fn the_service_knows_who_asks() {
 fn what_is_not_served_is_refused_by_name() {
     with_two(|first, second| async move {
         let unserved = || first.at(1).call(ADD.ask(&(1, 2)));
-        let error = CallError::NoService { process: Peer(1), name: "test::add" };
+        let error = CallError::NoService { process: ProcessId(1), name: "test::add" };
         assert_eq!(unserved().await, Err(error.clone()));
         let serving = second.serve(ADD, |_, (a, b)| async move { a + b }).unwrap();
         assert_eq!(second.serve(ADD, |_, _| async { 0 }).unwrap_err(), ServeError::Taken("test::add"));
         assert_eq!(unserved().await, Ok(3));
         drop(serving);
         assert_eq!(unserved().await, Err(error));
-        assert_eq!(first.at(7).call(ADD.ask(&(1, 2))).await, Err(CallError::NoSuchProcess(Peer(7))));
+        assert_eq!(first.at(7).call(ADD.ask(&(1, 2))).await, Err(CallError::NoSuchProcess(ProcessId(7))));
     });
 }
 
@@ -96,7 +96,7 @@ fn whom_a_service_does_not_know_it_refuses() {
                 async move { a + b }
             },
         );
-        let refused = CallError::Refused { process: Peer(1), name: "test::add" };
+        let refused = CallError::Refused { process: ProcessId(1), name: "test::add" };
         assert_eq!(first.at(1).call(ADD.ask(&(1, 2))).await, Err(refused));
         assert!(!ran.load(Ordering::SeqCst));
         assert_eq!(second.at(1).call(ADD.ask(&(1, 2))).await, Ok(3));
@@ -227,7 +227,7 @@ fn a_call_that_loses_is_dropped_where_it_waits() {
             let call = first.at(1).call(WAIT.ask(&1)).wrap(Some);
             match choose_biased((call, always(None))).await {
                 None => {}
-                Some(Err(CallError::Full(Peer(1)))) => yield_now().await,
+                Some(Err(CallError::Full(ProcessId(1)))) => yield_now().await,
                 other => panic!("{other:?}"),
             }
         }
@@ -264,9 +264,9 @@ fn what_is_under_way_is_bounded() {
         for n in 0..1 << 14 {
             first.at(1).post(WAIT.ask(&n)).unwrap();
         }
-        assert_eq!(first.at(1).post(WAIT.ask(&0)), Err(CallError::Full(Peer(1))));
-        assert_eq!(first.at(1).call(WAIT.ask(&0)).await, Err(CallError::Full(Peer(1))));
-        let text = CallError::Full(Peer(1)).to_string();
+        assert_eq!(first.at(1).post(WAIT.ask(&0)), Err(CallError::Full(ProcessId(1))));
+        assert_eq!(first.at(1).call(WAIT.ask(&0)).await, Err(CallError::Full(ProcessId(1))));
+        let text = CallError::Full(ProcessId(1)).to_string();
         assert!(text.contains("wait for some answers first"), "{text}");
         gate.set();
         while first.at(1).call(WAIT.ask(&5)).await != Ok(5) {
@@ -274,7 +274,7 @@ fn what_is_under_way_is_bounded() {
         }
         let _echoing = second.serve(ECHO, |_, bytes| async { bytes });
         let long = Plain(vec![7; 8 << 20]);
-        while first.at(1).call(ECHO.ask(&long)).await == Err(CallError::Full(Peer(1))) {
+        while first.at(1).call(ECHO.ask(&long)).await == Err(CallError::Full(ProcessId(1))) {
             yield_now().await;
         }
         assert_eq!(first.at(1).call(ECHO.ask(&long)).await, Ok(long));
@@ -286,7 +286,7 @@ fn a_call_of_a_process_that_dies_is_lost() {
     for vps in [1, 2] {
         Machine::builder().vps(vps).build().unwrap().block_on(async {
             let [first, killer] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-            let (first, second) = (Here::start(first), Here::start(Arc::clone(&killer)));
+            let (first, second) = (Process::start(first), Process::start(Arc::clone(&killer)));
             let begun = CVar::new();
             let begins = begun.clone();
             let _serving = second.serve(WAIT, move |_, _| {
@@ -299,7 +299,7 @@ fn a_call_of_a_process_that_dies_is_lost() {
             });
             begun.wait().await;
             killer.kill();
-            let lost = |begun| CallError::Lost { process: Peer(1), why: Why::Died, begun };
+            let lost = |begun| CallError::Lost { process: ProcessId(1), why: Why::Died, begun };
             assert_eq!(call.await.unwrap(), Err(lost(Begun::Unknown)));
             assert_eq!(first.at(1).call(WAIT.ask(&1)).await, Err(lost(Begun::No)));
             assert_eq!(first.at(1).post(WAIT.ask(&1)), Err(lost(Begun::No)));
@@ -313,7 +313,7 @@ fn what_the_dead_have_posted_is_done() {
     for vps in [1, 2] {
         Machine::builder().vps(vps).build().unwrap().block_on(async {
             let [killer, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-            let (first, second) = (Here::start(Arc::clone(&killer)), Here::start(second));
+            let (first, second) = (Process::start(Arc::clone(&killer)), Process::start(second));
             let told = Arc::new(CVarAndCount::default());
             let (begun, gate, done) = (CVar::new(), CVar::new(), CVar::new());
             let (tells, begins) = (Arc::clone(&told), begun.clone());
@@ -367,6 +367,6 @@ fn who_leaves_while_a_request_runs_answers_it_first() {
         assert_eq!(first.at(1).call(WAIT.ask(&7)).await, Ok(7));
         leaver.await.unwrap();
         let why = first.at(1).call(WAIT.ask(&7)).await;
-        assert!(matches!(why, Err(CallError::Lost { process: Peer(1), why: Why::Left, .. })), "{why:?}");
+        assert!(matches!(why, Err(CallError::Lost { process: ProcessId(1), why: Why::Left, .. })), "{why:?}");
     });
 }

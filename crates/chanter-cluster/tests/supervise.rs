@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Local, Peer, Why};
+use chanter_cluster::engine::{Local, ProcessId, Why};
 use chanter_cluster::supervise::{Place, Restart, Supervisor, TeamError};
-use chanter_cluster::{Down, Function, Here, Offering, SpawnError, local};
+use chanter_cluster::{Down, Function, Offering, Process, SpawnError, local};
 
 /// Waits, or ends as it is told.
 const WORK: Function<u32, ()> = Function::new("test::work");
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Offers it; each begin is told of: what it was given, and in which process.
-fn offer(here: &Here, tell: &Sender<(u32, u32)>) -> Offering {
+fn offer(here: &Process, tell: &Sender<(u32, u32)>) -> Offering {
     let tell = tell.clone();
     let offering = here.offer(WORK, move |context, n| {
         let _ = tell.try_send((n, context.here().number()));
@@ -28,7 +28,7 @@ fn offer(here: &Here, tell: &Sender<(u32, u32)>) -> Offering {
     offering.unwrap()
 }
 
-async fn end(here: &Here, team: &chanter_cluster::supervise::Team, child: &str) {
+async fn end(here: &Process, team: &chanter_cluster::supervise::Team, child: &str) {
     let thread = team.child(child).expect("it runs");
     here.thread::<()>(thread).cancel().await.unwrap();
 }
@@ -42,7 +42,7 @@ fn on_machines<F: Future<Output = ()> + Send + 'static>(body: fn() -> F) {
 #[test]
 fn a_link_ends_the_other_one() {
     on_machines(|| async {
-        let [first, second] = <[Here; 2]>::try_from(local(2)).unwrap();
+        let [first, second] = <[Process; 2]>::try_from(local(2)).unwrap();
         let (tell, _told) = mailbox();
         let _offering = [offer(&first, &tell), offer(&second, &tell)];
         for round in 0..4 {
@@ -73,7 +73,7 @@ fn a_link_ends_the_other_one() {
 fn a_link_outlives_no_process() {
     on_machines(|| async {
         let [first, killer] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-        let (first, second) = (Here::start(first), Here::start(Arc::clone(&killer)));
+        let (first, second) = (Process::start(first), Process::start(Arc::clone(&killer)));
         let (tell, _told) = mailbox();
         let _offering = [offer(&first, &tell), offer(&second, &tell)];
         let here = first.at(0).spawn(WORK.with(&1)).await.unwrap();
@@ -81,7 +81,7 @@ fn a_link_outlives_no_process() {
         here.link(&there).await.unwrap();
         killer.kill();
         assert_eq!(here.down().await, Down::Cancelled);
-        assert_eq!(there.down().await, Down::ProcessLost(Peer(1), Why::Died));
+        assert_eq!(there.down().await, Down::ProcessLost(ProcessId(1), Why::Died));
     });
 }
 
@@ -89,7 +89,7 @@ fn a_link_outlives_no_process() {
 #[test]
 fn strategies_start_again_whom_they_should() {
     on_machines(|| async {
-        let [first, second] = <[Here; 2]>::try_from(local(2)).unwrap();
+        let [first, second] = <[Process; 2]>::try_from(local(2)).unwrap();
         let (tell, told) = mailbox();
         let _offering = offer(&second, &tell);
         let strategies = [
@@ -134,7 +134,7 @@ fn strategies_start_again_whom_they_should() {
 #[test]
 fn who_ends_well_is_started_again_only_if_that_was_said() {
     on_machines(|| async {
-        let [first, second] = <[Here; 2]>::try_from(local(2)).unwrap();
+        let [first, second] = <[Process; 2]>::try_from(local(2)).unwrap();
         let (tell, told) = mailbox();
         let _offering = offer(&second, &tell);
         let there = Place::Process(1);
@@ -166,7 +166,7 @@ fn who_ends_well_is_started_again_only_if_that_was_said() {
 #[test]
 fn a_team_that_is_stopped_or_dropped_ends() {
     on_machines(|| async {
-        let [first, second] = <[Here; 2]>::try_from(local(2)).unwrap();
+        let [first, second] = <[Process; 2]>::try_from(local(2)).unwrap();
         let (tell, _told) = mailbox();
         let _offering = offer(&second, &tell);
         let start = || {
@@ -202,7 +202,7 @@ fn a_child_survives_its_process() {
     on_machines(|| async {
         let [first, second, third] = <[_; 3]>::try_from(Local::cluster(3)).unwrap().map(Arc::new);
         let killers = [Arc::clone(&second), Arc::clone(&third)];
-        let here: Vec<Here> = [first, second, third].into_iter().map(Here::start).collect();
+        let here: Vec<Process> = [first, second, third].into_iter().map(Process::start).collect();
         let (tell, told) = mailbox();
         let _offerings: Vec<Offering> = here.iter().map(|here| offer(here, &tell)).collect();
         let team = Supervisor::one_for_one()
@@ -229,7 +229,7 @@ fn a_child_survives_its_process() {
         while [1, 2, 3]
             .iter()
             .zip(["first", "second", "third"])
-            .any(|(_, name)| team.child(name).is_none_or(|thread| thread.process != Peer(0)))
+            .any(|(_, name)| team.child(name).is_none_or(|thread| thread.process != ProcessId(0)))
         {
             yield_now().await;
         }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Local, Peer, Why};
+use chanter_cluster::engine::{Local, ProcessId, Why};
 use chanter_cluster::group::{Group, GroupError, Lost};
 use chanter_cluster::port::{PortSender, Unsent};
-use chanter_cluster::{ANYONE, Here, NameError, SendError, local};
+use chanter_cluster::{ANYONE, NameError, Process, SendError, local};
 
 fn on_machines<F: Future<Output = ()> + Send + 'static>(body: fn() -> F) {
     for vps in [1, 2] {
@@ -14,15 +14,15 @@ fn on_machines<F: Future<Output = ()> + Send + 'static>(body: fn() -> F) {
     }
 }
 
-fn mortal(count: u32) -> (Vec<Here>, Vec<Arc<Local>>) {
+fn mortal(count: u32) -> (Vec<Process>, Vec<Arc<Local>>) {
     let engines: Vec<Arc<Local>> = Local::cluster(count).into_iter().map(Arc::new).collect();
-    (engines.iter().map(|engine| Here::start(Arc::clone(engine))).collect(), engines)
+    (engines.iter().map(|engine| Process::start(Arc::clone(engine))).collect(), engines)
 }
 
 #[test]
 fn a_name_is_one_threads_in_the_whole_cluster() {
     on_machines(|| async {
-        let [first, second] = <[Here; 2]>::try_from(local(2)).unwrap();
+        let [first, second] = <[Process; 2]>::try_from(local(2)).unwrap();
         let finding = spawn({
             let first = first.clone();
             async move { first.find("clerk").await }
@@ -45,7 +45,7 @@ fn a_name_is_one_threads_in_the_whole_cluster() {
     });
 }
 
-/// The keeper dies, and the next one, and each time the names are known still.
+/// The leader dies, and the next one, and each time the names are known still.
 #[test]
 fn names_survive_their_keepers() {
     on_machines(|| async {
@@ -143,7 +143,7 @@ fn a_send_to_a_port_takes_part_in_choices() {
         assert_eq!(port.recv().await, Ok(64), "what lost is not there");
         engines[1].kill();
         assert_eq!(outlet.returned().await.why, Why::Died);
-        let lost = Unsent { message: 9, why: SendError::Lost(Peer(1), Why::Died) };
+        let lost = Unsent { message: 9, why: SendError::Lost(ProcessId(1), Why::Died) };
         assert_eq!(outlet.send(9).await, Err(lost));
     });
 }
@@ -227,7 +227,7 @@ fn a_group_without_a_member_does_nothing() {
 async fn the_living_are_a_group_without_the_dead() {
     let mut engines = Local::cluster(3);
     engines.pop().unwrap().kill();
-    let here: Vec<Here> = engines.into_iter().map(Here::start).collect();
+    let here: Vec<Process> = engines.into_iter().map(Process::start).collect();
     while here[0].down(2).is_none() || here[1].down(2).is_none() {
         yield_now().await;
     }

@@ -98,7 +98,7 @@ fn check(kind: Kind, function: &ItemFn) -> Result<()> {
         if signature.inputs.len() != 1 {
             return Err(Error::new(
                 signature.paren_token.span.join(),
-                format!("a function with `{attribute}` takes its process: `here: Here`"),
+                format!("a function with `{attribute}` takes its process: `here: Process`"),
             ));
         }
     } else if !signature.inputs.is_empty() {

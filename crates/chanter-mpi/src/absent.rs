@@ -2,7 +2,9 @@
 
 use std::convert::Infallible;
 
-use chanter_cluster::engine::{Bell, Caps, Engine, Full, Lane, Leave, Pe, Peer, Polled, Rest, Sink};
+use chanter_cluster::engine::{
+    Caps, Engine, Full, Idle, Lane, Leave, NodeId, Notifier, Polled, ProcessId, Sink,
+};
 use chanter_cluster::wire::Body;
 
 use crate::detect::{StartError, detect};
@@ -77,7 +79,7 @@ impl Mpi {
     /// # Errors
     /// None.
     #[doc(hidden)]
-    pub fn raw_round_trips(&self, _: Peer, _: usize, _: u32) -> Result<u32, MpiError> {
+    pub fn raw_round_trips(&self, _: ProcessId, _: usize, _: u32) -> Result<u32, MpiError> {
         match self.0 {}
     }
 
@@ -106,15 +108,15 @@ impl Mpi {
 }
 
 impl Engine for Mpi {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         match self.0 {}
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         match self.0 {}
     }
 
-    fn caps(&self, _: Peer) -> Caps {
+    fn caps(&self, _: ProcessId) -> Caps {
         match self.0 {}
     }
 
@@ -122,11 +124,11 @@ impl Engine for Mpi {
         match self.0 {}
     }
 
-    fn attach(&self, _: Bell) {
+    fn attach(&self, _: Notifier) {
         match self.0 {}
     }
 
-    fn try_send(&self, _: Peer, _: Lane, _: Body) -> Result<(), Full> {
+    fn try_send(&self, _: ProcessId, _: Lane, _: Body) -> Result<(), Full> {
         match self.0 {}
     }
 
@@ -138,11 +140,11 @@ impl Engine for Mpi {
         match self.0 {}
     }
 
-    fn rest(&self) -> Rest {
+    fn park(&self) -> Idle {
         match self.0 {}
     }
 
-    fn rise(&self) {
+    fn unpark(&self) {
         match self.0 {}
     }
 

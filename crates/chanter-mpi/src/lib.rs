@@ -3,12 +3,12 @@
 //! [`run`] runs a program as a process of the job that `mpirun` has started:
 //!
 //! ```no_run
-//! use chanter_cluster::{ANYONE, Here};
+//! use chanter_cluster::{ANYONE, Process};
 //!
 //! const HELLO: u32 = 1;
 //!
 //! fn main() -> Result<(), chanter_mpi::StartError> {
-//!     chanter_mpi::run(async |here: Here| {
+//!     chanter_mpi::run(async |here: Process| {
 //!         if here.number() == 0 {
 //!             let me = here.open("greeter").unwrap();
 //!             for _ in 1..here.count() {

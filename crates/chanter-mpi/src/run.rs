@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use chanter::{Builder, Machine};
-use chanter_cluster::{Here, Pump};
+use chanter_cluster::{Process, Pump};
 
 use crate::detect::{Detected, StartError, detect};
 use crate::engine::Mpi;
@@ -20,7 +20,7 @@ use crate::engine::Mpi;
 ///
 /// # Panics
 /// As `main`.
-pub fn run<T>(main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
+pub fn run<T>(main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
     run_on(Machine::builder(), main)
 }
 
@@ -31,7 +31,7 @@ pub fn run<T>(main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
+pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
     if detect_launcher()? == Detected::Launched { over_mpi(builder, main) } else { without(builder, main) }
 }
 
@@ -43,13 +43,13 @@ fn detect_launcher() -> Result<Detected, StartError> {
     }
 }
 
-fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
+fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
     let engine = Arc::new(Mpi::start()?);
     let pump = Pump::new();
     let machine = pump.attached_to(builder).build().map_err(machine_error)?;
     let ran = catch_unwind(AssertUnwindSafe(|| {
         machine.block_on(async {
-            let here = Here::start_polled(Arc::clone(&engine), &pump);
+            let here = Process::start_polled(Arc::clone(&engine), &pump);
             let value = match here.agree().await {
                 Ok(()) => Ok(main(here.clone()).await),
                 Err(disagreement) => Err(StartError::Program(disagreement)),
@@ -68,13 +68,13 @@ fn over_mpi<T>(builder: Builder, main: impl AsyncFnOnce(Here) -> T) -> Result<T,
     value
 }
 
-fn without<T>(builder: Builder, main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
+fn without<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
     let machine = builder.build().map_err(machine_error)?;
     machine.block_on(async {
         #[cfg(unix)]
-        let here = Here::launched().await.map_err(|error| StartError::Sockets(error.to_string()))?;
+        let here = Process::launched().await.map_err(|error| StartError::Sockets(error.to_string()))?;
         #[cfg(not(unix))]
-        let here = Here::start(chanter_cluster::engine::Local::alone());
+        let here = Process::start(chanter_cluster::engine::Local::alone());
         let value = main(here.clone()).await;
         here.leave().await;
         Ok(value)

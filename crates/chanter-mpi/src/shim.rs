@@ -1,7 +1,7 @@
 //! MPI, by way of the shim in C: no function here is called by two threads at once.
 //!
 //! A [`Right`] is the right to call. There is one in a process, and it is inside a
-//! [`Turn`](chanter_cluster::engine::turn::Turn).
+//! [`CombiningLock`](chanter_cluster::engine::combining_lock::CombiningLock).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;

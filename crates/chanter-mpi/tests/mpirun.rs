@@ -8,19 +8,19 @@ mod traffic;
 use std::process::Output;
 
 use chanter_cluster::engine::{
-    Caps, Change, Death, Engine, Lane, Leave, Order, Peer, Polled, Rest, Sink, Why,
+    Caps, Change, Death, Engine, Idle, Lane, Leave, Order, Polled, ProcessId, Sink, Why,
 };
 use chanter_cluster::wire::{Body, Header, Kind, LENGTH};
-use chanter_cluster::{ANYONE, Here, Plain};
+use chanter_cluster::{ANYONE, Plain, Process};
 use chanter_mpi::{Detected, Mpi, detect, mpirun};
 
 const RUN: &str = "CHANTER_TEST_RUN";
 const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
 
-type Process = fn(Mpi);
+type Program = fn(Mpi);
 
 fn main() {
-    let engines: [(&str, u32, Process); 4] =
+    let engines: [(&str, u32, Program); 4] =
         [("sizes", 2, sizes), ("order", 3, order), ("flood", 2, flood), ("leaving", 4, leaving)];
     let Ok(name) = std::env::var(RUN) else {
         if mpirun(1).is_none() {
@@ -42,7 +42,7 @@ fn main() {
         Some((.., process)) => process(Mpi::start().unwrap()),
         None if name == "threads" => chanter_mpi::run(threads).unwrap(),
         None if name.starts_with("traffic") => chanter_mpi::run(traffic).unwrap(),
-        None => chanter_mpi::run(async |here: Here| {
+        None => chanter_mpi::run(async |here: Process| {
             // The others wait for a message that never comes.
             assert!(here.number() != 1, "on purpose");
             here.inbox().unwrap().recv::<()>(ANYONE, 1).await.unwrap();
@@ -76,24 +76,24 @@ fn panics() {
 /// Without `mpirun` a program runs alone.
 fn alone() {
     assert_eq!(detect(), Ok(Detected::Alone));
-    assert_eq!(chanter_mpi::run(async |here: Here| (here.number(), here.count())), Ok((0, 1)));
+    assert_eq!(chanter_mpi::run(async |here: Process| (here.number(), here.count())), Ok((0, 1)));
     println!("test alone ... ok");
 }
 
 /// Events of an engine.
 #[derive(Default)]
 struct Seen {
-    arrived: Vec<(Peer, Lane, Body)>,
-    changes: Vec<(Peer, Change)>,
+    arrived: Vec<(ProcessId, Lane, Body)>,
+    changes: Vec<(ProcessId, Change)>,
 }
 
 impl Sink for Seen {
-    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
         assert!(!self.changes.iter().any(|(peer, _)| *peer == from), "after it had gone");
         self.arrived.push((from, lane, frame));
     }
 
-    fn peer(&mut self, peer: Peer, change: Change) {
+    fn peer(&mut self, peer: ProcessId, change: Change) {
         self.changes.push((peer, change));
     }
 }
@@ -117,7 +117,7 @@ fn frame(length: usize, number: u64) -> Body {
 /// Sends, and receives meanwhile what keeps it from that.
 fn send(engine: &Mpi, to: u32, lane: Lane, body: Body, seen: &mut Seen) {
     let mut body = Some(body);
-    while let Some(full) = engine.try_send(Peer(to), lane, body.take().unwrap()).err() {
+    while let Some(full) = engine.try_send(ProcessId(to), lane, body.take().unwrap()).err() {
         body = Some(full.body);
         engine.poll(16, seen);
     }
@@ -130,7 +130,7 @@ fn end(engine: &Mpi, seen: &mut Seen, others: usize) {
     assert!(seen.changes.iter().all(|(_, change)| *change == Change::Down(Why::Left)));
     engine.finish().unwrap();
     assert!(engine.has_ended());
-    assert_eq!(engine.rest(), Rest::Notified);
+    assert_eq!(engine.park(), Idle::Notified);
     println!("done");
 }
 
@@ -140,7 +140,7 @@ fn sizes(engine: Mpi) {
     // About the size up to which a frame is one message.
     sizes.extend((8 * 1024 + 14)..(8 * 1024 + 19));
     sizes.extend([8 * 1024 - LENGTH, 8 * 1024, 8 * 1024 + 1, 65_536, 1 << 20]);
-    let Caps { order, death, eager, .. } = engine.caps(Peer(1));
+    let Caps { order, death, eager, .. } = engine.caps(ProcessId(1));
     assert_eq!((order, death), (Order::PerPeer, Death::Aborts));
     assert!(eager >= 16 << 20);
     let other = 1 - engine.me().0;
@@ -176,7 +176,7 @@ fn order(engine: Mpi) {
     until(&engine, &mut seen, |seen| seen.arrived.len() as u64 == 2 * FRAMES);
     for from in (0..3).filter(|from| *from != me) {
         for (at, lane) in (0..).zip(LANES) {
-            let came = seen.arrived.iter().filter(|(of, on, _)| *of == Peer(from) && *on == lane);
+            let came = seen.arrived.iter().filter(|(of, on, _)| *of == ProcessId(from) && *on == lane);
             let mut wanted = (at..FRAMES).step_by(3);
             for (.., body) in came {
                 let number = wanted.next().unwrap();
@@ -192,7 +192,7 @@ fn order(engine: Mpi) {
 fn flood(engine: Mpi) {
     const FRAMES: u64 = 20_000;
     let mut seen = Seen::default();
-    if engine.me() == Peer(0) {
+    if engine.me() == ProcessId(0) {
         std::thread::scope(|scope| {
             for thread in 0..2 {
                 let engine = &engine;
@@ -231,8 +231,8 @@ fn leaving(engine: Mpi) {
     }
     if me > 0 {
         // The first leaves before anybody else.
-        until(&engine, &mut seen, |seen| seen.changes.iter().any(|(peer, _)| *peer == Peer(0)));
-        let of_first = seen.arrived.iter().filter(|(from, ..)| *from == Peer(0)).count();
+        until(&engine, &mut seen, |seen| seen.changes.iter().any(|(peer, _)| *peer == ProcessId(0)));
+        let of_first = seen.arrived.iter().filter(|(from, ..)| *from == ProcessId(0)).count();
         assert_eq!(of_first, 2);
         send(&engine, 0, Lane::User, frame(100_000, 0), &mut seen);
     }
@@ -241,7 +241,7 @@ fn leaving(engine: Mpi) {
 }
 
 /// All send to all, with so many threads in each process.
-async fn traffic(here: Here) {
+async fn traffic(here: Process) {
     let senders = std::env::var(RUN).unwrap().rsplit(' ').next().unwrap().parse().unwrap();
     let messages = if senders == 2 { 1000 } else { 40 };
     traffic::Traffic { senders, messages }.run(here).await;
@@ -249,7 +249,7 @@ async fn traffic(here: Here) {
 }
 
 /// Threads of all processes talk with those of the first: short values, and long ones.
-async fn threads(here: Here) {
+async fn threads(here: Process) {
     const ROUNDS: u64 = 200;
     let me = here.open("threads").unwrap();
     if here.number() == 0 {

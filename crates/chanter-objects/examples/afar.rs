@@ -8,7 +8,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use chanter::prelude::*;
-use chanter_cluster::{ANYONE, Here, local, service};
+use chanter_cluster::{ANYONE, Process, local, service};
 use chanter_objects::far::enter;
 use chanter_objects::{Gone, Lazy, Owner, Ref, object};
 
@@ -98,7 +98,7 @@ fn print(name: &str, figure: &Figure, over: Option<(&str, &Figure)>) {
 }
 
 /// The first process: calls.
-async fn call(here: &Here, calls: u64, first: Ref<Stage>, last: Ref<Stage>) {
+async fn call(here: &Process, calls: u64, first: Ref<Stage>, last: Ref<Stage>) {
     let [mut service, mut object, mut forwarded, mut through] = <[Figure; 4]>::default();
     let at = here.at(1);
     for _ in 0..ROUNDS {
@@ -119,7 +119,7 @@ async fn call(here: &Here, calls: u64, first: Ref<Stage>, last: Ref<Stage>) {
 }
 
 /// The processes from the second on: each has a stage, the second's is the first of two if there is a third.
-async fn process(here: Here, calls: u64) -> Result<(), Failure> {
+async fn process(here: Process, calls: u64) -> Result<(), Failure> {
     let me = here.open("stage")?;
     if here.number() == 0 {
         let first = me.recv::<[Ref<Stage>; 2]>(ANYONE, STAGE).await?.value;
@@ -141,7 +141,7 @@ async fn process(here: Here, calls: u64) -> Result<(), Failure> {
 }
 
 #[chanter_cluster::main]
-async fn main(here: Here) -> Result<(), Failure> {
+async fn main(here: Process) -> Result<(), Failure> {
     let calls = std::env::args().nth(1).map_or(Ok(200), |calls| calls.parse())?;
     if here.count() > 1 {
         return process(here, calls).await;

@@ -22,7 +22,7 @@ pub struct Owner<T: Send + 'static> {
 /// What it owns.
 enum What {
     /// An object that was born here, of that generation.
-    Here(&'static Slot, u32),
+    Process(&'static Slot, u32),
     /// One that was born in another process.
     #[cfg(feature = "cluster")]
     There(FarOwner),
@@ -38,7 +38,7 @@ impl<T: Send + 'static> Owner<T> {
     /// If there are four billion objects.
     pub fn new(value: T) -> Self {
         let (slot, generation) = slot::put(value);
-        Self { what: What::Here(slot, generation), of: PhantomData }
+        Self { what: What::Process(slot, generation), of: PhantomData }
     }
 
     #[cfg(feature = "cluster")]
@@ -49,7 +49,7 @@ impl<T: Send + 'static> Owner<T> {
     /// The object's name.
     pub fn refer(&self) -> Ref<T> {
         match &self.what {
-            What::Here(slot, generation) => Ref::new(slot, *generation),
+            What::Process(slot, generation) => Ref::new(slot, *generation),
             #[cfg(feature = "cluster")]
             What::There(owner) => {
                 let place = Place { space: owner.space(), process: owner.process, slot: owner.slot };
@@ -62,7 +62,7 @@ impl<T: Send + 'static> Owner<T> {
     /// this is false.
     pub fn is_poisoned(&self) -> bool {
         match &self.what {
-            What::Here(slot, generation) => slot.is_poisoned(*generation),
+            What::Process(slot, generation) => slot.is_poisoned(*generation),
             #[cfg(feature = "cluster")]
             What::There(_) => false,
         }
@@ -72,7 +72,7 @@ impl<T: Send + 'static> Owner<T> {
     /// is told.
     pub fn forgive(&self) {
         match &self.what {
-            What::Here(slot, generation) => {
+            What::Process(slot, generation) => {
                 #[cfg(feature = "cluster")]
                 {
                     // As long as the table is locked, it does not move.
@@ -94,7 +94,7 @@ impl<T: Send + 'static> Owner<T> {
 impl<T: Send + 'static> Drop for Owner<T> {
     fn drop(&mut self) {
         match &self.what {
-            What::Here(slot, generation) => {
+            What::Process(slot, generation) => {
                 slot.end(*generation);
                 #[cfg(feature = "cluster")]
                 {

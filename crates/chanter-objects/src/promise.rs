@@ -25,7 +25,7 @@ pub struct Continuation<T>(What<T>);
 
 /// Where its promise is.
 pub(crate) enum What<T> {
-    Here(Sender<T>),
+    Process(Sender<T>),
     /// In another process.
     #[cfg(feature = "cluster")]
     There(FarContinuation<T>),
@@ -38,7 +38,7 @@ impl<T> Promise<T> {
     /// A promise, and its continuation. Allocates a cell.
     pub fn new() -> (Self, Continuation<T>) {
         let (tx, rx) = chanter::bounded(1);
-        (Self(rx), Continuation(What::Here(tx)))
+        (Self(rx), Continuation(What::Process(tx)))
     }
 
     /// The event that it is determined. Commits when the value is there, and takes it; not chosen, or dropped: it is left.
@@ -72,7 +72,7 @@ impl<T> Continuation<T> {
     /// cannot be carried there.)
     pub fn fill(self, value: T) -> Result<(), T> {
         match self.0 {
-            What::Here(promise) => promise.try_send(value).map_err(|unread| match unread {
+            What::Process(promise) => promise.try_send(value).map_err(|unread| match unread {
                 chanter::TrySendError::Full(value) | chanter::TrySendError::Closed(value) => value,
             }),
             #[cfg(feature = "cluster")]

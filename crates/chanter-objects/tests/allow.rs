@@ -3,7 +3,7 @@
 #![cfg(all(feature = "cluster", not(miri)))]
 
 use chanter::prelude::*;
-use chanter_cluster::{Caller, Here, local};
+use chanter_cluster::{Caller, Process, local};
 use chanter_objects::far::enter;
 use chanter_objects::{Gone, Lazy, Owner, Ref, object};
 use serde::{Deserialize, Serialize};
@@ -47,20 +47,20 @@ impl File {
 }
 
 /// As the processes `from` and `to` see it after it has been sent.
-async fn sent<T: 'static + Send>(object: Ref<T>, from: &Here, to: &Here) -> Ref<T> {
+async fn sent<T: 'static + Send>(object: Ref<T>, from: &Process, to: &Process) -> Ref<T> {
     let bytes = enter(from, async { postcard::to_allocvec(&object).unwrap() }).await;
     enter(to, async { postcard::from_bytes(&bytes).unwrap() }).await
 }
 
 /// The answers of three methods.
-async fn asked(file: Ref<File>, by: &Here) -> (Result<u32, Gone>, Result<u32, Gone>, Result<bool, Gone>) {
+async fn asked(file: Ref<File>, by: &Process) -> (Result<u32, Gone>, Result<u32, Gone>, Result<bool, Gone>) {
     enter(by, async { (file.add(1).await, file.ask().await, file.is_there().await) }).await
 }
 
 const REFUSED: (Result<u32, Gone>, Result<u32, Gone>, Result<bool, Gone>) =
     (Err(Gone::Refused), Err(Gone::Refused), Ok(true));
 
-fn four() -> [Here; 4] {
+fn four() -> [Process; 4] {
     local(4).try_into().unwrap()
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use chanter::prelude::*;
-use chanter_cluster::{Here, local};
+use chanter_cluster::{Process, local};
 use chanter_objects::far::{enter, on_circle};
 use chanter_objects::{Gone, Lazy, Owner, Ref, object};
 
@@ -64,13 +64,13 @@ fn desks<const N: usize>(wanted: u32) -> ([Owner<Desk>; N], Sender<()>) {
 }
 
 /// As the processes `from` and `to` see it after it has been sent.
-async fn sent<T: 'static + Send>(object: Ref<T>, from: &Here, to: &Here) -> Ref<T> {
+async fn sent<T: 'static + Send>(object: Ref<T>, from: &Process, to: &Process) -> Ref<T> {
     let bytes = enter(from, async { postcard::to_allocvec(&object).unwrap() }).await;
     enter(to, async { postcard::from_bytes(&bytes).unwrap() }).await
 }
 
 /// The reports of a process.
-fn told(here: &Here) -> Receiver<String> {
+fn told(here: &Process) -> Receiver<String> {
     let (tx, rx) = mailbox();
     on_circle(here, move |circle| tx.try_send(circle.to_string()).unwrap());
     rx
@@ -87,7 +87,7 @@ fn is_of(told: &str, names: &[String]) -> bool {
         })
 }
 
-fn name(of: Ref<Desk>, here: &Here) -> String {
+fn name(of: Ref<Desk>, here: &Process) -> String {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     let named = std::pin::pin!(enter(here, async move { format!("{of:?}") }));
     let std::task::Poll::Ready(name) = named.poll(&mut cx) else { unreachable!("it does not block") };
@@ -96,7 +96,7 @@ fn name(of: Ref<Desk>, here: &Here) -> String {
 
 /// One object in each process, each of which calls the one in the next process.
 async fn in_a_circle<const N: usize>() {
-    let all: [Here; N] = local(N as u32).try_into().unwrap();
+    let all: [Process; N] = local(N as u32).try_into().unwrap();
     let tells = all.each_ref().map(told);
     let (owners, _open) = desks::<N>(N as u32);
     let mut calls = Vec::new();

@@ -6,7 +6,7 @@ use chanter::prelude::*;
 use std::sync::Arc;
 
 use chanter_cluster::engine::Local;
-use chanter_cluster::{Here, local};
+use chanter_cluster::{Process, local};
 use chanter_objects::far::enter;
 use chanter_objects::{Begun, Continuation, Gone, Lazy, Owner, Promise, Ref, conc, object};
 
@@ -129,12 +129,12 @@ fn account(balance: i64) -> Owner<Account> {
 }
 
 /// As the processes `from` and `to` see it after it has been sent.
-async fn sent<T: 'static + Send>(object: Ref<T>, from: &Here, to: &Here) -> Ref<T> {
+async fn sent<T: 'static + Send>(object: Ref<T>, from: &Process, to: &Process) -> Ref<T> {
     let bytes = enter(from, async { postcard::to_allocvec(&object).unwrap() }).await;
     enter(to, async { postcard::from_bytes(&bytes).unwrap() }).await
 }
 
-fn two() -> [Here; 2] {
+fn two() -> [Process; 2] {
     local(2).try_into().unwrap()
 }
 
@@ -242,7 +242,7 @@ async fn a_call_that_is_dropped_holds_nothing() {
 async fn continuations_are_arguments() {
     let [first, second, third] = <[_; 3]>::try_from(Local::cluster(3)).unwrap().map(Arc::new);
     let killer = Arc::clone(&third);
-    let [first, second, third] = [first, second, third].map(Here::start);
+    let [first, second, third] = [first, second, third].map(Process::start);
     let last = account(7);
     let next = sent(last.refer(), &third, &second).await;
     let owner = Owner::new(Account { balance: 1, next: Some(next) });
@@ -312,12 +312,12 @@ async fn floods_that_are_handed_on_wait() {
     assert_eq!(end.refer().balance().await, Ok(32 << 18));
 }
 
-/// One that has been given back, and cannot be handed on again, has not begun.
+/// One that has been given back, and cannot be forwarded again, has not begun.
 #[chanter::test]
 async fn what_cannot_be_handed_on_has_not_begun() {
     let [caller, middle, last] = <[_; 3]>::try_from(Local::cluster(3)).unwrap().map(Arc::new);
     let killer = Arc::clone(&last);
-    let [caller, middle, last] = [caller, middle, last].map(Here::start);
+    let [caller, middle, last] = [caller, middle, last].map(Process::start);
     let end = account(0);
     let next = sent(end.refer(), &last, &middle).await;
     let between = Owner::new(Account { balance: 0, next: Some(next) });
@@ -350,7 +350,7 @@ async fn two_fibers_speak_for_their_own_processes() {
     let owner = account(1);
     let object = owner.refer();
     let named = move || format!("{object:?}").split('.').next().unwrap().to_owned();
-    let fiber = move |here: Here, name: &'static str, turns: u32| {
+    let fiber = move |here: Process, name: &'static str, turns: u32| {
         chanter::fiber::Builder::new().on(0).spawn(move || {
             let within = enter(&here, async move {
                 for _ in 0..turns {

@@ -10,7 +10,7 @@ use chanter::prelude::*;
 use chanter_cluster::__table::{Called, SERVICES};
 use chanter_cluster::engine::Local;
 use chanter_cluster::wire::{Body, Number};
-use chanter_cluster::{CallError, Here};
+use chanter_cluster::{CallError, Process};
 use chanter_objects::far::enter;
 use chanter_objects::{Continuation, Gone, Lazy, Owner, Ref, object};
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,7 @@ fn request((slot, generation): (u32, u32), how: u8, home: Option<Name>, argument
     bytes
 }
 
-fn call(from: &Here, to: u32, service: &'static str, bytes: &[u8]) -> Option<Called> {
+fn call(from: &Process, to: u32, service: &'static str, bytes: &[u8]) -> Option<Called> {
     from.at(to).call_raw(service, Number::of(service), Body::copied_from(bytes)).ok()
 }
 
@@ -103,13 +103,13 @@ fn services() -> Vec<&'static str> {
 }
 
 /// The numbers of an object's name, as that process sees it.
-fn numbers<T: Send + 'static>(of: Ref<T>, here: &Here) -> Name {
+fn numbers<T: Send + 'static>(of: Ref<T>, here: &Process) -> Name {
     let bytes = now(enter(here, async { postcard::to_allocvec(&of).unwrap() }));
     postcard::from_bytes(&bytes).unwrap()
 }
 
 /// As that process sees the object of that name.
-fn seen<T: Send + 'static>(name: Name, here: &Here) -> Ref<T> {
+fn seen<T: Send + 'static>(name: Name, here: &Process) -> Ref<T> {
     let bytes = postcard::to_allocvec(&name).unwrap();
     now(enter(here, async { postcard::from_bytes(&bytes).unwrap() }))
 }
@@ -124,10 +124,10 @@ fn now<F: Future>(future: F) -> F::Output {
 }
 
 /// Three processes, and one more that has gone.
-async fn three_and_one_that_has_gone() -> [Here; 3] {
+async fn three_and_one_that_has_gone() -> [Process; 3] {
     let [first, second, third, last] = <[_; 4]>::try_from(Local::cluster(4)).unwrap().map(Arc::new);
     let killer = Arc::clone(&last);
-    let [first, second, third, last] = [first, second, third, last].map(Here::start);
+    let [first, second, third, last] = [first, second, third, last].map(Process::start);
     killer.kill();
     while [&first, &second, &third].iter().any(|here| here.down(3).is_none()) {
         yield_now().await;

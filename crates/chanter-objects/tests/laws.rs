@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use chanter::prelude::*;
-use chanter_cluster::Here;
+use chanter_cluster::Process;
 use chanter_cluster::engine::Local;
 use chanter_objects::far::enter;
 use chanter_objects::{Begun, Gone, Lazy, Owner, Ref, object};
 use serde::{Deserialize, Serialize};
 
 /// So many processes, and what kills each.
-fn mortals<const N: usize>() -> ([Here; N], [Arc<Local>; N]) {
+fn mortals<const N: usize>() -> ([Process; N], [Arc<Local>; N]) {
     let engines = <[_; N]>::try_from(Local::cluster(N as u32)).unwrap().map(Arc::new);
-    (engines.each_ref().map(|engine| Here::start(Arc::clone(engine))), engines)
+    (engines.each_ref().map(|engine| Process::start(Arc::clone(engine))), engines)
 }
 
 /// As the processes `from` and `to` see it after it has been sent.
-fn sent<T: 'static + Send>(object: Ref<T>, from: &Here, to: &Here) -> Ref<T> {
+fn sent<T: 'static + Send>(object: Ref<T>, from: &Process, to: &Process) -> Ref<T> {
     let bytes = now(enter(from, async { postcard::to_allocvec(&object).unwrap() }));
     now(enter(to, async { postcard::from_bytes(&bytes).unwrap() }))
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Bell, Caps, Engine, Full, Lane, Leave, Local, Pe, Peer, Polled, Rest, Sink};
+use chanter_cluster::engine::{
+    Caps, Engine, Full, Idle, Lane, Leave, Local, NodeId, Notifier, Polled, ProcessId, Sink,
+};
 use chanter_cluster::wire::Body;
-use chanter_cluster::{Here, local};
+use chanter_cluster::{Process, local};
 use chanter_objects::far::{enter, limit_placed};
 use chanter_objects::{Continuation, Gone, Lazy, Owner, Promise, Ref, object};
 use serde::{Deserialize, Serialize};
@@ -61,12 +63,12 @@ fn page(text: &str) -> Page {
 }
 
 /// As the processes `from` and `to` see it after it has been sent.
-async fn sent<T: 'static + Send>(object: Ref<T>, from: &Here, to: &Here) -> Ref<T> {
+async fn sent<T: 'static + Send>(object: Ref<T>, from: &Process, to: &Process) -> Ref<T> {
     let bytes = enter(from, async { postcard::to_allocvec(&object).unwrap() }).await;
     enter(to, async { postcard::from_bytes(&bytes).unwrap() }).await
 }
 
-fn three() -> [Here; 3] {
+fn three() -> [Process; 3] {
     local(3).try_into().unwrap()
 }
 
@@ -209,7 +211,7 @@ async fn callers_do_not_notice() {
 #[chanter::test]
 async fn an_object_goes_with_its_process() {
     let [first, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-    let (first, second, killer) = (Here::start(first), Here::start(Arc::clone(&second)), second);
+    let (first, second, killer) = (Process::start(first), Process::start(Arc::clone(&second)), second);
     let owner = enter(&first, Owner::new_on(1, page("a"))).await.unwrap();
     let moved = Owner::new(page("b"));
     enter(&first, moved.refer().migrate(1)).await.unwrap();
@@ -225,7 +227,7 @@ async fn an_object_goes_with_its_process() {
 #[chanter::test]
 async fn an_object_goes_with_its_owners_process() {
     let [first, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-    let (first, second, killer) = (Here::start(Arc::clone(&first)), Here::start(second), first);
+    let (first, second, killer) = (Process::start(Arc::clone(&first)), Process::start(second), first);
     let owner = enter(&first, Owner::new_on(1, page("a"))).await.unwrap();
     let there = sent(owner.refer(), &first, &second).await;
     assert_eq!(there.into_read().await.as_deref(), Ok("a"));
@@ -308,7 +310,7 @@ async fn what_others_place_is_bounded() {
     let [first, second, third] = three();
     limit_placed(&second, MIB as u64);
     let text = "x".repeat(MIB / 4);
-    let place = async |on: &Here| enter(on, Owner::new_on(1, page(&text))).await;
+    let place = async |on: &Process| enter(on, Owner::new_on(1, page(&text))).await;
     let mut placed = Vec::new();
     for _ in 0..3 {
         placed.push(place(&first).await.unwrap());
@@ -347,15 +349,15 @@ struct Short(Local);
 const SHORT: usize = 4096;
 
 impl Engine for Short {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.0.me()
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         self.0.roster()
     }
 
-    fn caps(&self, to: Peer) -> Caps {
+    fn caps(&self, to: ProcessId) -> Caps {
         Caps { eager: SHORT as u32, ..self.0.caps(to) }
     }
 
@@ -363,11 +365,11 @@ impl Engine for Short {
         self.0.has_ended()
     }
 
-    fn attach(&self, bell: Bell) {
-        self.0.attach(bell);
+    fn attach(&self, notifier: Notifier) {
+        self.0.attach(notifier);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         self.0.try_send(to, lane, body)
     }
 
@@ -379,12 +381,12 @@ impl Engine for Short {
         self.0.poll(budget, sink)
     }
 
-    fn rest(&self) -> Rest {
-        self.0.rest()
+    fn park(&self) -> Idle {
+        self.0.park()
     }
 
-    fn rise(&self) {
-        self.0.rise();
+    fn unpark(&self) {
+        self.0.unpark();
     }
 
     fn leave(&self, how: Leave) {
@@ -395,7 +397,8 @@ impl Engine for Short {
 /// What is longer than a message gets an error that says so, and an object that cannot be carried stays where it is.
 #[chanter::test]
 async fn what_is_too_long_for_a_message_is_told() {
-    let [first, second, third] = <[_; 3]>::try_from(Local::cluster(3)).unwrap().map(Short).map(Here::start);
+    let [first, second, third] =
+        <[_; 3]>::try_from(Local::cluster(3)).unwrap().map(Short).map(Process::start);
     let text = "x".repeat(SHORT);
     let unplaced = enter(&first, Owner::new_on(1, page(&text))).await.unwrap_err();
     assert_eq!((unplaced.value.text.len(), unplaced.why), (SHORT, Gone::TooLong));

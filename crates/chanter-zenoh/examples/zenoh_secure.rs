@@ -1,15 +1,15 @@
 //! A process of four that prove who they are: `zenoh_secure NUMBER CA CERTIFICATE KEY`, with the certificate of `heat-NUMBER`.
 
 use chanter::Machine;
-use chanter_cluster::Here;
+use chanter_cluster::Process;
 use chanter_zenoh::{Access, Config, StartError, Tls, Zenoh};
 
-async fn start(number: u32, tls: Tls) -> Result<Here, StartError> {
+async fn start(number: u32, tls: Tls) -> Result<Process, StartError> {
     let config = Config::new("heat", number, 4)
         .connect(["tls/head.example:7447"])
         .tls(tls)
         .access(Access::new(|number| format!("heat-{number}")));
-    Ok(Here::start(Zenoh::start(config).await?))
+    Ok(Process::start(Zenoh::start(config).await?))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use chanter_cluster::engine::{
-    Bell, Caps, Engine, Full, Lane, Leave, Pe, Peer, Polled, Reliable, Rest, Sink,
+    Caps, Engine, Full, Idle, Lane, Leave, NodeId, Notifier, Polled, ProcessId, Reliable, Sink,
 };
 use chanter_cluster::wire::Body;
 
@@ -53,15 +53,15 @@ impl Zenoh {
 }
 
 impl Engine for Zenoh {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.engine.me()
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         self.engine.roster()
     }
 
-    fn caps(&self, to: Peer) -> Caps {
+    fn caps(&self, to: ProcessId) -> Caps {
         self.engine.caps(to)
     }
 
@@ -69,11 +69,11 @@ impl Engine for Zenoh {
         self.engine.has_ended()
     }
 
-    fn attach(&self, bell: Bell) {
-        self.engine.attach(bell);
+    fn attach(&self, notifier: Notifier) {
+        self.engine.attach(notifier);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         self.engine.try_send(to, lane, body)
     }
 
@@ -89,19 +89,19 @@ impl Engine for Zenoh {
         self.engine.linger()
     }
 
-    fn rest(&self) -> Rest {
-        self.engine.rest()
+    fn park(&self) -> Idle {
+        self.engine.park()
     }
 
-    fn rise(&self) {
-        self.engine.rise();
+    fn unpark(&self) {
+        self.engine.unpark();
     }
 
     fn leave(&self, how: Leave) {
         self.engine.leave(how);
     }
 
-    fn give_up(&self, peer: Peer) -> bool {
+    fn give_up(&self, peer: ProcessId) -> bool {
         self.engine.give_up(peer)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chanter_cluster::engine::Peer;
+use chanter_cluster::engine::ProcessId;
 
 /// Why a process is not part of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,9 +15,9 @@ pub enum StartError {
     /// Zenoh refuses, in its words.
     Zenoh(String),
     /// These have not come in time.
-    Missing(Vec<Peer>),
+    Missing(Vec<ProcessId>),
     /// Two processes say that they have this number.
-    Twice(Peer),
+    Twice(ProcessId),
     /// The OS refuses what a machine needs.
     Machine(String),
     /// The processes that `chanter launch` has started have not found each other.

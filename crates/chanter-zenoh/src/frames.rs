@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread;
 
 use chanter_cluster::engine::{
-    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why,
+    Caps, Change, Death, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId,
+    Sink, Why,
 };
 use chanter_cluster::wire::{Body, LENGTH};
 use zenoh::Wait;
@@ -32,8 +33,8 @@ pub(crate) struct Frames {
 pub(crate) struct Shared {
     pub(crate) session: zenoh::Session,
     pub(crate) job: String,
-    pub(crate) me: (Peer, Once),
-    pub(crate) peers: BTreeMap<Peer, Remote>,
+    pub(crate) me: (ProcessId, Once),
+    pub(crate) peers: BTreeMap<ProcessId, Remote>,
     pub(crate) mailbox: Arc<Mailbox>,
     polling: Mutex<()>,
     /// Liveliness token of this process; dropped when it leaves.
@@ -65,8 +66,8 @@ impl Remote {
     pub(crate) fn declare(
         session: &zenoh::Session,
         job: &str,
-        me: (Peer, Once),
-        to: (Peer, Once),
+        me: (ProcessId, Once),
+        to: (ProcessId, Once),
         silence: Arc<AtomicU32>,
     ) -> zenoh::Result<Self> {
         let [control, user, bulk] = LANES.map(|lane| {
@@ -81,8 +82,8 @@ impl Shared {
     pub(crate) fn new(
         session: zenoh::Session,
         job: String,
-        me: (Peer, Once),
-        peers: BTreeMap<Peer, Remote>,
+        me: (ProcessId, Once),
+        peers: BTreeMap<ProcessId, Remote>,
         mailbox: Arc<Mailbox>,
         tokens: Vec<LivelinessToken>,
     ) -> Self {
@@ -133,7 +134,7 @@ impl Shared {
         if how == Leave::Now {
             // ORDER: Release pairs with the Acquire in `has_ended`.
             self.has_left.store(true, Ordering::Release);
-            self.mailbox.ring();
+            self.mailbox.notify();
         }
         let this = Arc::clone(self);
         let closing = move || {
@@ -153,7 +154,7 @@ impl Shared {
         let _ = self.session.close().wait();
         // ORDER: Release pairs with the Acquire in `has_ended`.
         self.has_left.store(true, Ordering::Release);
-        self.mailbox.ring();
+        self.mailbox.notify();
     }
 }
 
@@ -172,19 +173,19 @@ impl Frames {
 }
 
 impl Engine for Frames {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.shared.me.0
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         let me = self.me();
         let others = self.shared.peers.keys().copied();
-        let mut all: Vec<_> = others.chain([me]).map(|peer| (peer, Pe(0))).collect();
+        let mut all: Vec<_> = others.chain([me]).map(|peer| (peer, NodeId(0))).collect();
         all.sort_unstable();
         all
     }
 
-    fn caps(&self, _to: Peer) -> Caps {
+    fn caps(&self, _to: ProcessId) -> Caps {
         Caps { order: Order::None, loss: Loss::Any, death: Death::Reports, eager: EAGER as u32 + 64 }
     }
 
@@ -192,11 +193,11 @@ impl Engine for Frames {
         self.shared.has_ended()
     }
 
-    fn attach(&self, bell: Bell) {
-        self.shared.mailbox.attach(bell);
+    fn attach(&self, notifier: Notifier) {
+        self.shared.mailbox.attach(notifier);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         if body.frame().len() > LONGEST {
             return Err(Full { body });
         }
@@ -225,33 +226,33 @@ impl Engine for Frames {
         let (mut frames, mut polled) = (0, Polled::Nothing);
         while frames < budget {
             let Some((once, happening)) = mailbox.take() else { return polled };
-            let is_ours = |peer: &Peer| peers.get(peer).is_some_and(|peer| peer.once == once);
+            let is_ours = |peer: &ProcessId| peers.get(peer).is_some_and(|peer| peer.once == once);
             match happening {
                 Happening::Frame(from, lane, frame) if is_ours(&from) && frame.len() <= LONGEST => {
                     let Some(frame) = Body::of_frame(frame) else { continue };
                     frames += 1;
                     sink.arrived(from, lane, frame);
                 }
-                Happening::Peer(peer, change) if is_ours(&peer) => sink.peer(peer, change),
+                Happening::ProcessId(peer, change) if is_ours(&peer) => sink.peer(peer, change),
                 // Of another job, or no frame at all.
-                Happening::Frame(..) | Happening::Peer(..) => continue,
+                Happening::Frame(..) | Happening::ProcessId(..) => continue,
             }
             polled = Polled::Some;
         }
         if mailbox.has_work() { Polled::More } else { polled }
     }
 
-    fn rest(&self) -> Rest {
-        if self.has_work() { Rest::Work } else { Rest::Notified }
+    fn park(&self) -> Idle {
+        if self.has_work() { Idle::Work } else { Idle::Notified }
     }
 
-    fn rise(&self) {}
+    fn unpark(&self) {}
 
     fn leave(&self, how: Leave) {
         self.shared.leave(how);
     }
 
-    fn give_up(&self, peer: Peer) -> bool {
+    fn give_up(&self, peer: ProcessId) -> bool {
         let known = self.shared.peers.get(&peer);
         known.inspect(|known| {
             self.shared.mailbox.put_change((peer, known.once), Change::Down(Why::Unreachable));

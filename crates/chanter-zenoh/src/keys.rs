@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-use chanter_cluster::engine::{Lane, Peer};
+use chanter_cluster::engine::{Lane, ProcessId};
 
 /// A number that a process draws when it starts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,7 +49,7 @@ pub(crate) enum Says {
 /// A token, as its key says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
-    pub(crate) peer: Peer,
+    pub(crate) peer: ProcessId,
     pub(crate) once: Once,
     pub(crate) says: Says,
 }
@@ -67,16 +67,16 @@ pub(crate) fn is_job(job: &str) -> bool {
     (1..=64).contains(&job.len()) && job.bytes().all(is_plain)
 }
 
-pub(crate) fn frames(job: &str, from: (Peer, Once), to: (Peer, Once), lane: Lane) -> String {
+pub(crate) fn frames(job: &str, from: (ProcessId, Once), to: (ProcessId, Once), lane: Lane) -> String {
     format!("{}/f/{}/{}/{}/{}/{}", root(job), from.0.0, from.1, to.0.0, to.1, lane as u8)
 }
 
 /// All frames for a process.
-pub(crate) fn frames_to(job: &str, to: (Peer, Once)) -> String {
+pub(crate) fn frames_to(job: &str, to: (ProcessId, Once)) -> String {
     format!("{}/f/*/*/{}/{}/*", root(job), to.0.0, to.1)
 }
 
-pub(crate) fn beats(job: &str, from: (Peer, Once)) -> String {
+pub(crate) fn beats(job: &str, from: (ProcessId, Once)) -> String {
     format!("{}/b/{}/{}", root(job), from.0.0, from.1)
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn all_tokens(job: &str) -> String {
 }
 
 /// Sender and lane of a frame. The key has matched [`frames_to`]; it comes from another process still.
-pub(crate) fn sender_of_frame(key: &str) -> Option<(Peer, Once, Lane)> {
+pub(crate) fn sender_of_frame(key: &str) -> Option<(ProcessId, Once, Lane)> {
     let mut parts = key.rsplit('/');
     let lane = match parts.next()? {
         "0" => Lane::Control,
@@ -109,14 +109,14 @@ pub(crate) fn sender_of_frame(key: &str) -> Option<(Peer, Once, Lane)> {
     };
     let _to = (parts.next()?, parts.next()?);
     let (once, from) = (Once::parse(parts.next()?)?, parts.next()?.parse().ok()?);
-    Some((Peer(from), once, lane))
+    Some((ProcessId(from), once, lane))
 }
 
 /// Sender of a heartbeat.
-pub(crate) fn sender_of_beat(key: &str) -> Option<(Peer, Once)> {
+pub(crate) fn sender_of_beat(key: &str) -> Option<(ProcessId, Once)> {
     let mut parts = key.rsplit('/');
     let (once, from) = (Once::parse(parts.next()?)?, parts.next()?.parse().ok()?);
-    Some((Peer(from), once))
+    Some((ProcessId(from), once))
 }
 
 pub(crate) fn read_token(key: &str) -> Option<Token> {
@@ -127,15 +127,15 @@ pub(crate) fn read_token(key: &str) -> Option<Token> {
         other => Says::With(u64::from_str_radix(other.strip_prefix("with-")?, 16).ok()?),
     };
     let (once, from) = (Once::parse(parts.next()?)?, parts.next()?.parse().ok()?);
-    Some(Token { peer: Peer(from), once, says })
+    Some(Token { peer: ProcessId(from), once, says })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ME: (Peer, Once) = (Peer(3), Once(0xabc));
-    const OTHER: (Peer, Once) = (Peer(12), Once(u64::MAX));
+    const ME: (ProcessId, Once) = (ProcessId(3), Once(0xabc));
+    const OTHER: (ProcessId, Once) = (ProcessId(12), Once(u64::MAX));
 
     #[test]
     fn what_a_key_says_is_read_again() {

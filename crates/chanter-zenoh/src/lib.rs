@@ -3,12 +3,12 @@
 //! [`run`] runs a program as a process of a job; the same program runs under `chanter launch`, or alone:
 //!
 //! ```no_run
-//! use chanter_cluster::{ANYONE, Here};
+//! use chanter_cluster::{ANYONE, Process};
 //!
 //! const HELLO: u32 = 1;
 //!
 //! fn main() -> Result<(), chanter_zenoh::StartError> {
-//!     chanter_zenoh::run(async |here: Here| {
+//!     chanter_zenoh::run(async |here: Process| {
 //!         if here.number() == 0 {
 //!             let me = here.open("greeter").unwrap();
 //!             for _ in 1..here.count() {

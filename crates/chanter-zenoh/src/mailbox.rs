@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use chanter_cluster::engine::{Bell, Change, Lane, Peer};
+use chanter_cluster::engine::{Change, Lane, Notifier, ProcessId};
 
 use crate::keys::Once;
 
@@ -25,32 +25,32 @@ const STRANGERS: usize = 4096;
 
 /// Item that a poll hands over.
 pub(crate) enum Happening {
-    Frame(Peer, Lane, Vec<u8>),
-    Peer(Peer, Change),
+    Frame(ProcessId, Lane, Vec<u8>),
+    ProcessId(ProcessId, Change),
 }
 
 #[derive(Default)]
 pub(crate) struct Mailbox {
     inside: Mutex<Inside>,
     has_work: AtomicBool,
-    bell: OnceLock<Bell>,
+    notifier: OnceLock<Notifier>,
 }
 
 #[derive(Default)]
 struct Inside {
     queue: VecDeque<(Once, Happening)>,
     /// Frames in the queue, by sender and lane.
-    frames: BTreeMap<(Peer, Once), [u16; 3]>,
+    frames: BTreeMap<(ProcessId, Once), [u16; 3]>,
     /// The processes of the job, once that is known.
-    known: Option<BTreeMap<Peer, Once>>,
+    known: Option<BTreeMap<ProcessId, Once>>,
     /// Peers that have gone: nothing comes from them any more.
-    gone: Vec<Peer>,
+    gone: Vec<ProcessId>,
     /// Nothing is taken in any more.
     is_closed: bool,
 }
 
 impl Inside {
-    fn may_come_from(&self, from: (Peer, Once)) -> bool {
+    fn may_come_from(&self, from: (ProcessId, Once)) -> bool {
         match &self.known {
             Some(known) => known.get(&from.0) == Some(&from.1),
             None => self.queue.len() < STRANGERS,
@@ -63,19 +63,19 @@ impl Mailbox {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn attach(&self, bell: Bell) {
-        let _ = self.bell.set(bell);
-        self.ring();
+    pub(crate) fn attach(&self, notifier: Notifier) {
+        let _ = self.notifier.set(notifier);
+        self.notify();
     }
 
-    pub(crate) fn ring(&self) {
-        if let Some(bell) = self.bell.get() {
-            bell.ring();
+    pub(crate) fn notify(&self) {
+        if let Some(notifier) = self.notifier.get() {
+            notifier.notify();
         }
     }
 
     /// A frame has come. Dropped, if there are too many of its sender.
-    pub(crate) fn put_frame(&self, from: (Peer, Once), lane: Lane, frame: Vec<u8>) {
+    pub(crate) fn put_frame(&self, from: (ProcessId, Once), lane: Lane, frame: Vec<u8>) {
         let is_first = {
             let mut inside = self.lock();
             if inside.is_closed || inside.gone.contains(&from.0) || !inside.may_come_from(from) {
@@ -93,12 +93,12 @@ impl Mailbox {
             was_empty
         };
         if is_first {
-            self.ring();
+            self.notify();
         }
     }
 
     /// Something is known of a peer. Its end once: nothing more is put there for it.
-    pub(crate) fn put_change(&self, (peer, once): (Peer, Once), change: Change) {
+    pub(crate) fn put_change(&self, (peer, once): (ProcessId, Once), change: Change) {
         {
             let mut inside = self.lock();
             if inside.is_closed || inside.gone.contains(&peer) {
@@ -107,11 +107,11 @@ impl Mailbox {
             if matches!(change, Change::Down(_)) {
                 inside.gone.push(peer);
             }
-            inside.queue.push_back((once, Happening::Peer(peer, change)));
+            inside.queue.push_back((once, Happening::ProcessId(peer, change)));
             // ORDER: as in `put_frame`.
             self.has_work.store(true, Ordering::Release);
         }
-        self.ring();
+        self.notify();
     }
 
     /// Forgets all, and takes nothing in any more.
@@ -127,12 +127,12 @@ impl Mailbox {
     }
 
     /// These are the processes of the job: what has come from others is forgotten.
-    pub(crate) fn know(&self, peers: BTreeMap<Peer, Once>) {
+    pub(crate) fn know(&self, peers: BTreeMap<ProcessId, Once>) {
         let mut inside = self.lock();
         let inside = &mut *inside;
-        let is_of = |peer: &Peer, once: &Once| peers.get(peer) == Some(once);
+        let is_of = |peer: &ProcessId, once: &Once| peers.get(peer) == Some(once);
         inside.queue.retain(|(once, happening)| match happening {
-            Happening::Frame(peer, ..) | Happening::Peer(peer, _) => is_of(peer, once),
+            Happening::Frame(peer, ..) | Happening::ProcessId(peer, _) => is_of(peer, once),
         });
         inside.frames.retain(|(peer, once), _| is_of(peer, once));
         inside.known = Some(peers);
@@ -179,12 +179,12 @@ mod tests {
 
     use super::*;
 
-    const PEER: (Peer, Once) = (Peer(1), Once(7));
+    const PEER: (ProcessId, Once) = (ProcessId(1), Once(7));
 
-    fn rung() -> (Mailbox, Arc<AtomicU32>) {
+    fn notified() -> (Mailbox, Arc<AtomicU32>) {
         let (mailbox, rings) = (Mailbox::default(), Arc::new(AtomicU32::new(0)));
         let count = Arc::clone(&rings);
-        mailbox.attach(Bell::new(move || {
+        mailbox.attach(Notifier::new(move || {
             count.fetch_add(1, Ordering::SeqCst);
         }));
         rings.store(0, Ordering::SeqCst);
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn who_sees_that_nothing_is_there_is_rung_for_the_next() {
-        let (mailbox, rings) = rung();
+        let (mailbox, rings) = notified();
         for round in 1..=3 {
             mailbox.put_frame(PEER, Lane::User, vec![1]);
             mailbox.put_frame(PEER, Lane::User, vec![2]);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_dropped_lane_by_lane() {
-        let (mailbox, _) = rung();
+        let (mailbox, _) = notified();
         for lane in [Lane::User, Lane::Bulk] {
             (0..2 * MOST).for_each(|_| mailbox.put_frame(PEER, lane, Vec::new()));
         }
@@ -221,15 +221,15 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_strangers() {
-        let (mailbox, rings) = rung();
+        let (mailbox, rings) = notified();
         for stranger in 0..10_000 {
-            mailbox.put_frame((Peer(1), Once(stranger)), Lane::User, vec![1]);
+            mailbox.put_frame((ProcessId(1), Once(stranger)), Lane::User, vec![1]);
         }
         assert_eq!(mailbox.lock().queue.len(), STRANGERS);
         mailbox.know([PEER].into());
         assert_eq!(mailbox.lock().queue.len(), 1);
         assert_eq!(mailbox.lock().frames.len(), 1);
-        mailbox.put_frame((Peer(1), Once(8)), Lane::User, vec![2]);
+        mailbox.put_frame((ProcessId(1), Once(8)), Lane::User, vec![2]);
         assert!(matches!(mailbox.take(), Some((once, Happening::Frame(..))) if once == PEER.1));
         assert!(mailbox.take().is_none() && !mailbox.has_work());
         let before = rings.load(Ordering::SeqCst);
@@ -239,25 +239,25 @@ mod tests {
 
     #[test]
     fn after_the_end_of_a_peer_nothing_comes_from_it() {
-        let (mailbox, _) = rung();
+        let (mailbox, _) = notified();
         mailbox.put_frame(PEER, Lane::User, vec![1]);
         mailbox.put_change(PEER, Change::Down(Why::Died));
         mailbox.put_frame(PEER, Lane::User, vec![2]);
         mailbox.put_change(PEER, Change::Well);
         mailbox.put_change(PEER, Change::Down(Why::Left));
         assert!(matches!(mailbox.take(), Some((_, Happening::Frame(..)))));
-        assert!(matches!(mailbox.take(), Some((_, Happening::Peer(_, Change::Down(Why::Died))))));
+        assert!(matches!(mailbox.take(), Some((_, Happening::ProcessId(_, Change::Down(Why::Died))))));
         assert!(mailbox.take().is_none());
         assert_eq!(mailbox.count_gone(), 1);
     }
 
-    /// INV-MAIL-2 with threads: a taker that sleeps until it is rung gets all.
+    /// INV-MAIL-2 with threads: a taker that sleeps until it is notified gets all.
     #[test]
     fn nothing_lies_there_unheard() {
         const EACH: usize = 20_000;
-        let (mailbox, bell) = (Arc::new(Mailbox::default()), std::sync::mpsc::sync_channel(1));
-        let (ring, heard) = bell;
-        mailbox.attach(Bell::new(move || {
+        let (mailbox, notifier) = (Arc::new(Mailbox::default()), std::sync::mpsc::sync_channel(1));
+        let (ring, heard) = notifier;
+        mailbox.attach(Notifier::new(move || {
             let _ = ring.try_send(());
         }));
         let putting = [1, 2].map(|peer| {
@@ -268,12 +268,12 @@ mod tests {
                     while mailbox
                         .lock()
                         .frames
-                        .get(&(Peer(peer), Once(0)))
+                        .get(&(ProcessId(peer), Once(0)))
                         .is_some_and(|waiting| waiting[1] >= MOST)
                     {
                         thread::yield_now();
                     }
-                    mailbox.put_frame((Peer(peer), Once(0)), Lane::User, Vec::new());
+                    mailbox.put_frame((ProcessId(peer), Once(0)), Lane::User, Vec::new());
                 }
             })
         });

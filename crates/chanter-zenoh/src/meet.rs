@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Change, Peer, Why};
+use chanter_cluster::engine::{Change, ProcessId, Why};
 use zenoh::Wait;
 use zenoh::liveliness::LivelinessToken;
 use zenoh::qos::{CongestionControl, Priority};
@@ -26,7 +26,7 @@ use crate::mailbox::Mailbox;
 type Heard = (Token, bool);
 
 /// How long each of the other processes has been silent, as far as something was heard of it.
-type Silences = Arc<Mutex<BTreeMap<(Peer, Once), Arc<AtomicU32>>>>;
+type Silences = Arc<Mutex<BTreeMap<(ProcessId, Once), Arc<AtomicU32>>>>;
 
 /// Zenoh says no: why, in its words.
 fn refused(error: zenoh::Error) -> StartError {
@@ -41,7 +41,7 @@ pub(crate) async fn start(config: Config) -> Result<Frames, StartError> {
     let (tell, heard) = mailbox();
     let (job, suspect_after, lost_after) = (config.job.clone(), config.suspect_after, config.lost_after);
     let reconnect = config.reconnect;
-    let me = (Peer(config.number), once);
+    let me = (ProcessId(config.number), once);
     // Zenoh waits for connections, and for answers: not on a virtual processor.
     let opening = spawn_blocking(move || Opened::new(settings, &job, me, suspect_after, tell));
     let opened = opening.join().await.map_err(|error| StartError::Zenoh(error.to_string()))??;
@@ -88,7 +88,7 @@ pub(crate) async fn start(config: Config) -> Result<Frames, StartError> {
 /// Passes on what is heard of tokens. One that ends without a good-bye has `reconnect` to come back: its connection has broken, or
 /// its process has died.
 async fn listen(shared: Weak<Shared>, heard: Receiver<Heard>, reconnect: Duration) {
-    let mut ended: BTreeMap<(Peer, Once), Instant> = BTreeMap::new();
+    let mut ended: BTreeMap<(ProcessId, Once), Instant> = BTreeMap::new();
     loop {
         let next = heard.recv().wrap(Some);
         let said = match ended.values().min() {
@@ -165,7 +165,7 @@ impl Opened {
     fn new(
         settings: zenoh::Config,
         job: &str,
-        me: (Peer, Once),
+        me: (ProcessId, Once),
         suspect_after: u32,
         tell: Sender<Heard>,
     ) -> Result<Self, StartError> {
@@ -209,7 +209,7 @@ impl Opened {
         self.session.liveliness().declare_token(keys::token(&self.job, token)).wait().map_err(refused)
     }
 
-    fn silence_of(&self, of: (Peer, Once)) -> Arc<AtomicU32> {
+    fn silence_of(&self, of: (ProcessId, Once)) -> Arc<AtomicU32> {
         let mut silences = self.silences.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(silences.entry(of).or_default())
     }
@@ -227,7 +227,7 @@ struct Hearing {
 const MOST: usize = 2 * chanter_cluster::launcher::MOST as usize;
 
 impl Hearing {
-    fn hears(&self, from: (Peer, Once)) {
+    fn hears(&self, from: (ProcessId, Once)) {
         let silence = {
             let mut silences = self.silences.lock().unwrap_or_else(PoisonError::into_inner);
             if silences.len() >= MOST && !silences.contains_key(&from) {
@@ -248,9 +248,9 @@ const NAMESAKES: usize = 16;
 /// The known processes of the job, before all are known.
 struct Meeting<'a> {
     config: &'a Config,
-    me: (Peer, Once),
+    me: (ProcessId, Once),
     /// Processes under each number, and the hash of each.
-    present: BTreeMap<Peer, BTreeMap<Once, Option<u64>>>,
+    present: BTreeMap<ProcessId, BTreeMap<Once, Option<u64>>>,
     /// Hash that this process has published.
     hash: Option<u64>,
 }
@@ -326,19 +326,19 @@ impl Meeting<'_> {
         Some(fnv(all.into_iter().flat_map(|(number, once)| [u64::from(number), once.0])))
     }
 
-    fn others(&self) -> impl Iterator<Item = (Peer, Once)> {
+    fn others(&self) -> impl Iterator<Item = (ProcessId, Once)> {
         self.present.iter().flat_map(|(peer, onces)| onces.keys().map(|once| (*peer, *once)))
     }
 
     fn who_is_missing(&self) -> StartError {
-        let numbers = (0..self.config.count).map(Peer);
-        let twice = |peer: &Peer| {
+        let numbers = (0..self.config.count).map(ProcessId);
+        let twice = |peer: &ProcessId| {
             self.present.get(peer).is_some_and(|peers| peers.len() > usize::from(*peer != self.me.0))
         };
         if let Some(peer) = numbers.clone().find(twice) {
             return StartError::Twice(peer);
         }
-        let is_ready = |peer: &Peer| {
+        let is_ready = |peer: &ProcessId| {
             let said = self.present.get(peer).and_then(|peers| peers.values().next());
             *peer == self.me.0 || said.is_some_and(|said| said.is_some() && *said == self.hash)
         };

@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use chanter_cluster::engine::{
-    Bell, Caps, Change, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink,
+    Caps, Change, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId, Sink,
 };
 use chanter_cluster::wire::{Body, Header, Kind, LENGTH};
 
@@ -32,12 +32,12 @@ const POLLS: u32 = 64;
 /// An engine that takes bodies up to [`LONGEST`], above one that loses nothing and keeps the order.
 pub(crate) struct Pieces<E> {
     engine: E,
-    peers: BTreeMap<Peer, [Mutex<Outgoing>; 3]>,
+    peers: BTreeMap<ProcessId, [Mutex<Outgoing>; 3]>,
     /// How many lanes hold a frame.
     held: AtomicUsize,
     /// Held by the one who polls.
-    coming: Mutex<BTreeMap<(Peer, u8), Vec<u8>>>,
-    bell: OnceLock<Bell>,
+    coming: Mutex<BTreeMap<(ProcessId, u8), Vec<u8>>>,
+    notifier: OnceLock<Notifier>,
     is_leaving: AtomicBool,
     /// The engine below has been told to leave.
     has_left: AtomicBool,
@@ -74,7 +74,7 @@ impl<E: Engine> Pieces<E> {
             peers,
             held: AtomicUsize::new(0),
             coming: Mutex::default(),
-            bell: OnceLock::new(),
+            notifier: OnceLock::new(),
             is_leaving: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
         }
@@ -84,14 +84,14 @@ impl<E: Engine> Pieces<E> {
         &self.engine
     }
 
-    fn ring(&self) {
-        if let Some(bell) = self.bell.get() {
-            bell.ring();
+    fn notify(&self) {
+        if let Some(notifier) = self.notifier.get() {
+            notifier.notify();
         }
     }
 
     /// Gives the engine below what it takes of the frame.
-    fn flush(&self, to: Peer, lane: Lane, out: &mut Outgoing) {
+    fn flush(&self, to: ProcessId, lane: Lane, out: &mut Outgoing) {
         let Some((frame, at)) = &mut out.frame else { return };
         let room = (self.engine.caps(to).eager as usize).max(1);
         while *at < frame.len() {
@@ -114,7 +114,7 @@ impl<E: Engine> Pieces<E> {
         // ORDER: Release pairs with the Acquire in `flush_all`; the lane's lock orders the rest.
         self.held.fetch_sub(1, Ordering::Release);
         if std::mem::take(&mut out.has_refused) {
-            self.ring();
+            self.notify();
         }
     }
 
@@ -141,7 +141,7 @@ impl<E: Engine> Pieces<E> {
         // ORDER: AcqRel: once.
         if !self.peers.values().any(holds) && !self.has_left.swap(true, Ordering::AcqRel) {
             self.engine.leave(Leave::Drain);
-            self.ring();
+            self.notify();
         }
     }
 }
@@ -149,7 +149,7 @@ impl<E: Engine> Pieces<E> {
 /// Puts together what comes in pieces.
 struct Gather<'a, E> {
     engine: &'a E,
-    coming: &'a mut BTreeMap<(Peer, u8), Vec<u8>>,
+    coming: &'a mut BTreeMap<(ProcessId, u8), Vec<u8>>,
     sink: &'a mut dyn Sink,
     /// How often it was told something.
     told: u32,
@@ -157,7 +157,7 @@ struct Gather<'a, E> {
 
 impl<E: Engine> Gather<'_, E> {
     /// The frame that this piece ends; `Err`: it is no piece of what has come.
-    fn add(&mut self, from: Peer, lane: Lane, piece: &Body) -> Result<Option<Body>, ()> {
+    fn add(&mut self, from: ProcessId, lane: Lane, piece: &Body) -> Result<Option<Body>, ()> {
         let header = Header::decode(piece.frame(), u32::MAX).map_err(drop)?;
         let key = (from, lane as u8);
         let at = self.coming.get(&key).map_or(0, Vec::len);
@@ -177,7 +177,7 @@ impl<E: Engine> Gather<'_, E> {
 }
 
 impl<E: Engine> Sink for Gather<'_, E> {
-    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
         let whole = if is_piece(&frame) {
             self.add(from, lane, &frame)
         } else if self.coming.contains_key(&(from, lane as u8)) {
@@ -198,7 +198,7 @@ impl<E: Engine> Sink for Gather<'_, E> {
         }
     }
 
-    fn peer(&mut self, peer: Peer, change: Change) {
+    fn peer(&mut self, peer: ProcessId, change: Change) {
         if let Change::Down(_) = change {
             self.coming.retain(|(from, _), _| *from != peer);
         }
@@ -208,15 +208,15 @@ impl<E: Engine> Sink for Gather<'_, E> {
 }
 
 impl<E: Engine> Engine for Pieces<E> {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.engine.me()
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         self.engine.roster()
     }
 
-    fn caps(&self, to: Peer) -> Caps {
+    fn caps(&self, to: ProcessId) -> Caps {
         Caps { eager: LONGEST as u32, ..self.engine.caps(to) }
     }
 
@@ -224,12 +224,12 @@ impl<E: Engine> Engine for Pieces<E> {
         self.engine.has_ended()
     }
 
-    fn attach(&self, bell: Bell) {
-        let _ = self.bell.set(bell.clone());
-        self.engine.attach(bell);
+    fn attach(&self, notifier: Notifier) {
+        let _ = self.notifier.set(notifier.clone());
+        self.engine.attach(notifier);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         if body.len() > LONGEST {
             return Err(Full { body });
         }
@@ -285,7 +285,7 @@ impl<E: Engine> Engine for Pieces<E> {
             (0, Polled::Nothing) => Polled::Nothing,
             (0, Polled::Some | Polled::More) => {
                 // Pieces only: there may be more, but the sink was told nothing.
-                self.ring();
+                self.notify();
                 Polled::Nothing
             }
             (_, Polled::More) => Polled::More,
@@ -297,12 +297,12 @@ impl<E: Engine> Engine for Pieces<E> {
         self.engine.linger()
     }
 
-    fn rest(&self) -> Rest {
-        self.engine.rest()
+    fn park(&self) -> Idle {
+        self.engine.park()
     }
 
-    fn rise(&self) {
-        self.engine.rise();
+    fn unpark(&self) {
+        self.engine.unpark();
     }
 
     fn leave(&self, how: Leave) {
@@ -317,7 +317,7 @@ impl<E: Engine> Engine for Pieces<E> {
         }
     }
 
-    fn give_up(&self, peer: Peer) -> bool {
+    fn give_up(&self, peer: ProcessId) -> bool {
         self.engine.give_up(peer)
     }
 }

@@ -1,7 +1,7 @@
 //! Programs that are processes of a job over Zenoh.
 
 use chanter::{Builder, Machine};
-use chanter_cluster::Here;
+use chanter_cluster::Process;
 
 use crate::config::Config;
 use crate::engine::Zenoh;
@@ -17,7 +17,7 @@ use crate::error::StartError;
 ///
 /// # Panics
 /// As `main`.
-pub fn run<T>(main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
+pub fn run<T>(main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
     run_on(Machine::builder(), main)
 }
 
@@ -28,13 +28,13 @@ pub fn run<T>(main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Here) -> T) -> Result<T, StartError> {
+pub fn run_on<T>(builder: Builder, main: impl AsyncFnOnce(Process) -> T) -> Result<T, StartError> {
     let config = Config::from_env()?;
     let machine = builder.build().map_err(|error| StartError::Machine(error.to_string()))?;
     machine.block_on(async {
         let here = match config {
-            Some(config) => Here::start(Zenoh::start(config).await?),
-            None => Here::launched().await.map_err(|error| StartError::Sockets(error.to_string()))?,
+            Some(config) => Process::start(Zenoh::start(config).await?),
+            None => Process::launched().await.map_err(|error| StartError::Sockets(error.to_string()))?,
         };
         let value = main(here.clone()).await;
         here.leave().await;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chanter::prelude::*;
 use chanter_cluster::engine::Why;
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::{ANYONE, Process};
 use chanter_zenoh::Zenoh;
 
 /// A connection to `port` that breaks after this number of bytes, if breaks are left. Returns the number of breaks.
@@ -57,7 +57,7 @@ fn pass_on(
     }
 }
 
-async fn two(reconnect: Duration, breaks: u32) -> ([Here; 2], Arc<AtomicU32>) {
+async fn two(reconnect: Duration, breaks: u32) -> ([Process; 2], Arc<AtomicU32>) {
     let port = common::free_port();
     let mut configs = common::configs("broken", 2, "tcp", &format!("127.0.0.1:{port}"));
     let (through, made) = proxy(port, 300_000, breaks);
@@ -68,7 +68,7 @@ async fn two(reconnect: Duration, breaks: u32) -> ([Here; 2], Arc<AtomicU32>) {
         config.zenoh.insert_json5("scouting/gossip/enabled", "false").unwrap();
     }
     let engines = common::start_all(configs).await.unwrap();
-    (<[Zenoh; 2]>::try_from(engines).unwrap().map(Here::start), made)
+    (<[Zenoh; 2]>::try_from(engines).unwrap().map(Process::start), made)
 }
 
 /// A process that may come back does so, and nothing is lost, doubled, or out of order.

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Engine, Peer};
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::engine::{Engine, ProcessId};
+use chanter_cluster::{ANYONE, Process};
 use chanter_zenoh::{Config, StartError, Zenoh};
 
 /// Whether what this machine multicasts comes back to it, as Zenoh's scouting needs.
@@ -25,7 +25,7 @@ fn multicasts() -> bool {
 }
 
 async fn talks(engines: Vec<Zenoh>) {
-    let heres: Vec<Here> = engines.into_iter().map(Here::start).collect();
+    let heres: Vec<Process> = engines.into_iter().map(Process::start).collect();
     let to = heres[0].open("to").unwrap();
     for here in &heres[1..] {
         let from = here.inbox().unwrap();
@@ -65,7 +65,7 @@ async fn processes_meet_by_multicast() {
 #[chanter::test]
 async fn a_process_alone_is_a_job() {
     let zenoh = Zenoh::start(Config::new(common::job("alone"), 0, 1).scouting(false)).await.unwrap();
-    assert_eq!((zenoh.me(), zenoh.roster().len(), zenoh.has_ended()), (Peer(0), 1, true));
+    assert_eq!((zenoh.me(), zenoh.roster().len(), zenoh.has_ended()), (ProcessId(0), 1, true));
 }
 
 #[chanter::test]
@@ -78,7 +78,7 @@ async fn who_is_missing_is_named() {
     for starting in starting {
         match starting.join().await.unwrap() {
             Err(StartError::Missing(missing)) => {
-                assert!(missing.contains(&Peer(2)) && missing.contains(&Peer(3)), "{missing:?}");
+                assert!(missing.contains(&ProcessId(2)) && missing.contains(&ProcessId(3)), "{missing:?}");
             }
             other => panic!("{other:?}"),
         }
@@ -97,7 +97,7 @@ async fn a_number_that_two_have_is_named() {
     for starting in starting {
         started.push(starting.join().await.unwrap());
     }
-    let twice = started.iter().filter(|one| matches!(one, Err(StartError::Twice(Peer(1))))).count();
+    let twice = started.iter().filter(|one| matches!(one, Err(StartError::Twice(ProcessId(1))))).count();
     assert!(twice >= 1, "{started:?}");
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use chanter_cluster::engine::Why;
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::{ANYONE, Process};
 use chanter_zenoh::{Config, Zenoh};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -34,19 +34,19 @@ fn main() {
 }
 
 /// A process that the test has started.
-struct Process {
+struct ChildProcess {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Process {
+impl ChildProcess {
     fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
@@ -74,7 +74,7 @@ impl Process {
     }
 }
 
-fn start(name: &str, count: u32) -> Vec<Process> {
+fn start(name: &str, count: u32) -> Vec<ChildProcess> {
     let (job, port) = (common::job(name), common::free_port());
     let start = |number: u32| {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -88,7 +88,7 @@ fn start(name: &str, count: u32) -> Vec<Process> {
         };
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
-        Process { child, lines }
+        ChildProcess { child, lines }
     };
     (0..count).map(start).collect()
 }
@@ -166,7 +166,7 @@ fn process(name: &str) {
 }
 
 async fn hello_process() {
-    let here = Here::start(Zenoh::start(config()).await.unwrap());
+    let here = Process::start(Zenoh::start(config()).await.unwrap());
     let me = here.open("greeter").unwrap();
     if here.number() == 0 {
         let mut names = Vec::new();
@@ -188,7 +188,7 @@ async fn killed_process() {
     let mut config = config();
     // Only the end of its connections tells.
     config.heartbeat = Duration::from_secs(60);
-    let here = Here::start(Zenoh::start(config).await.unwrap());
+    let here = Process::start(Zenoh::start(config).await.unwrap());
     let me = here.open("numbers").unwrap();
     let others: Vec<u32> = (0..here.count()).filter(|number| *number != here.number()).collect();
     let sending: Vec<_> = others
@@ -254,7 +254,7 @@ async fn killed_process() {
 async fn stopped_process() {
     let mut config = config();
     (config.heartbeat, config.suspect_after, config.lost_after) = (Duration::from_millis(50), 4, 20_000);
-    let here = Here::start(Zenoh::start(config).await.unwrap());
+    let here = Process::start(Zenoh::start(config).await.unwrap());
     let me = here.open("numbers").unwrap();
     let count = 30_000_u64;
     println!("begun");
@@ -276,7 +276,7 @@ async fn stopped_process() {
 async fn silent_process() {
     let mut config = config();
     (config.heartbeat, config.suspect_after, config.lost_after) = (Duration::from_millis(50), 4, 40);
-    let here = Here::start(Zenoh::start(config).await.unwrap());
+    let here = Process::start(Zenoh::start(config).await.unwrap());
     println!("begun");
     while here.down(2).is_none() {
         after(Duration::from_millis(2)).await;

@@ -5,19 +5,19 @@ mod common;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Bell, Change, Engine, Lane, Peer, Polled, Sink, Why};
+use chanter_cluster::engine::{Change, Engine, Lane, Notifier, Polled, ProcessId, Sink, Why};
 use chanter_cluster::wire::Body;
 
 #[derive(Default)]
 struct Told(Vec<Change>);
 
 impl Sink for Told {
-    fn arrived(&mut self, from: Peer, _lane: Lane, _frame: Body) {
+    fn arrived(&mut self, from: ProcessId, _lane: Lane, _frame: Body) {
         panic!("{from:?} has sent nothing");
     }
 
-    fn peer(&mut self, peer: Peer, change: Change) {
-        assert_eq!(peer, Peer(1));
+    fn peer(&mut self, peer: ProcessId, change: Change) {
+        assert_eq!(peer, ProcessId(1));
         self.0.push(change);
     }
 }
@@ -31,20 +31,20 @@ async fn who_beats_seldom_is_suspect_and_well_and_who_does_not_is_lost() {
         (Duration::from_millis(20), 5, 1_000);
     configs[1].heartbeat = Duration::from_secs(2);
     let [often, seldom] = <[_; 2]>::try_from(common::start_all(configs).await.unwrap()).unwrap();
-    let (ring, rung) = mailbox();
-    often.attach(Bell::new(move || {
+    let (ring, notified) = mailbox();
+    often.attach(Notifier::new(move || {
         let _ = ring.try_send(());
     }));
     let mut told = Told::default();
     while told.0.len() < 4 {
         while often.poll(8, &mut told) != Polled::Nothing {}
-        rung.recv().timeout(Duration::from_secs(120)).await.expect("it is told").unwrap();
+        notified.recv().timeout(Duration::from_secs(120)).await.expect("it is told").unwrap();
     }
     assert_eq!(told.0[..4], [Change::Suspect, Change::Well, Change::Suspect, Change::Well]);
     // Given up by hand: nobody has to wait for 20 seconds.
-    assert!(often.give_up(Peer(1)));
+    assert!(often.give_up(ProcessId(1)));
     while !often.has_ended() {
-        rung.recv().timeout(Duration::from_secs(120)).await.expect("it is told").unwrap();
+        notified.recv().timeout(Duration::from_secs(120)).await.expect("it is told").unwrap();
     }
     while often.poll(8, &mut told) != Polled::Nothing {}
     assert_eq!(told.0.last(), Some(&Change::Down(Why::Unreachable)));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chanter::prelude::*;
 use chanter_cluster::engine::conformance::{Check, Kit};
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::{ANYONE, Process};
 use chanter_zenoh::{Access, Config, StartError, Tls, Zenoh};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -79,7 +79,7 @@ async fn whose_certificates_are_good_talk() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new("the job's");
     let engines = common::start_all(configs("tls", 3, folder.path(), &authority)).await.unwrap();
-    let heres: Vec<Here> = engines.into_iter().map(Here::start).collect();
+    let heres: Vec<Process> = engines.into_iter().map(Process::start).collect();
     let to = heres[0].open("to").unwrap();
     for here in &heres[1..] {
         let (from, name) = (here.inbox().unwrap(), here.lookup("to@0").await.unwrap());
@@ -189,7 +189,8 @@ async fn what_an_intruder_can(has_rules: bool) -> (bool, bool) {
         configs.iter_mut().for_each(|config| config.access = None);
     }
     let (job, first) = (configs[0].job.clone(), configs[1].connect[0].clone());
-    let heres: Vec<Here> = common::start_all(configs).await.unwrap().into_iter().map(Here::start).collect();
+    let heres: Vec<Process> =
+        common::start_all(configs).await.unwrap().into_iter().map(Process::start).collect();
     let tls = authority.sign(folder.path(), &name(2));
     let heard = Arc::new(AtomicU32::new(0));
     let (here, count) = (heres[0].clone(), Arc::clone(&heard));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use chanter::prelude::*;
-use chanter_cluster::{Form, Here, Inbox, ThreadName};
+use chanter_cluster::{Inbox, PollMode, Process, ThreadName};
 use chanter_mpi::Mpi;
 use comfy_table::{Cell as Column, Table, presets};
 use serde::{Deserialize, Serialize};
@@ -39,13 +39,13 @@ pub(super) const ALL: [Who; 5] =
 const PAPERS: [Who; 3] = [Who::ThreadPolls, Who::PartialSwitch, Who::QueueEach];
 
 impl Who {
-    fn form(self) -> Form {
+    fn form(self) -> PollMode {
         match self {
-            Self::ThreadPolls => Form::ThreadPolls,
-            Self::PartialSwitch => Form::PartialSwitch,
-            Self::QueueEach => Form::QueueEach,
-            Self::QueueAny => Form::QueueAny,
-            Self::QueueRing => Form::QueueRing,
+            Self::ThreadPolls => PollMode::ThreadPolls,
+            Self::PartialSwitch => PollMode::PartialSwitch,
+            Self::QueueEach => PollMode::QueueEach,
+            Self::QueueAny => PollMode::QueueAny,
+            Self::QueueRing => PollMode::QueueRing,
         }
     }
 }
@@ -73,7 +73,7 @@ pub(super) fn compute(iterations: u32) {
 
 /// The threads of this process do the exercise with the threads of the other process. Both begin together.
 pub(super) async fn round(
-    here: &Here,
+    here: &Process,
     engine: &Arc<Mpi>,
     me: &Inbox,
     other: ThreadName,
@@ -115,7 +115,13 @@ fn dispatched() -> u64 {
     chanter::current_vp().map_or(0, |vp| vp.stats().dispatched)
 }
 
-async fn thread(inbox: Inbox, partner: ThreadName, form: Form, alpha: u32, beta: u32) -> Result<(), Failure> {
+async fn thread(
+    inbox: Inbox,
+    partner: ThreadName,
+    form: PollMode,
+    alpha: u32,
+    beta: u32,
+) -> Result<(), Failure> {
     for iteration in 0..ITERATIONS {
         compute(alpha);
         inbox.send(partner, TAG, &iteration).await?;

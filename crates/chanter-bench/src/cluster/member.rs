@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chanter::prelude::*;
-use chanter_cluster::{Form, Here};
+use chanter_cluster::{PollMode, Process};
 use clap::{Args, ValueEnum};
 
 use super::job::By;
@@ -49,7 +49,7 @@ pub(super) const SHIPPED: [usize; 2] = [1024, 4096];
 pub(crate) fn run(args: &MemberArgs) -> Result<(), Stop> {
     // One processor each, as in the paper. An OS thread that sleeps behind the runtime's back is not replaced.
     let builder = Machine::builder().vps(1).hand_over_after(None);
-    let done = chanter_mpi::run_on(builder, async |here: Here| match args.part {
+    let done = chanter_mpi::run_on(builder, async |here: Process| match args.part {
         Part::Talk => talk(&here, args).await,
         Part::Patterns => all_patterns(&here, args).await,
         Part::Idle => idle(&here, args).await,
@@ -62,20 +62,20 @@ fn say(line: Line) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn pair(here: &Here) -> Result<Pair, Failure> {
+async fn pair(here: &Process) -> Result<Pair, Failure> {
     let me = here.open("pair")?;
     let is_first = here.number() == 0;
     let other = here.lookup(&format!("pair@{}", 1 - here.number())).await?;
     Ok(Pair { me, other, is_first })
 }
 
-async fn talk(here: &Here, args: &MemberArgs) -> Result<(), Failure> {
+async fn talk(here: &Process, args: &MemberArgs) -> Result<(), Failure> {
     let pair = pair(here).await?;
     let ways = [
-        (What::ShippedThreadPolls, Form::ThreadPolls, false),
-        (What::Shipped, Form::default(), false),
-        (What::ShippedThreadPollsBuffers, Form::ThreadPolls, true),
-        (What::ShippedBuffers, Form::default(), true),
+        (What::ShippedThreadPolls, PollMode::ThreadPolls, false),
+        (What::Shipped, PollMode::default(), false),
+        (What::ShippedThreadPollsBuffers, PollMode::ThreadPolls, true),
+        (What::ShippedBuffers, PollMode::default(), true),
     ];
     for size in SHIPPED {
         for _ in 0..args.rounds {
@@ -99,7 +99,7 @@ async fn talk(here: &Here, args: &MemberArgs) -> Result<(), Failure> {
     pair.meet().await
 }
 
-async fn all_patterns(here: &Here, args: &MemberArgs) -> Result<(), Failure> {
+async fn all_patterns(here: &Process, args: &MemberArgs) -> Result<(), Failure> {
     let member = Member::new(here, args.by).await?;
     for round in 0..args.rounds {
         for size in patterns::SIZES {
@@ -117,7 +117,7 @@ const WAKE: u32 = 1;
 const USED: u32 = 2;
 
 /// All wait for a message that comes late; then one is woken again and again.
-async fn idle(here: &Here, args: &MemberArgs) -> Result<(), Failure> {
+async fn idle(here: &Process, args: &MemberArgs) -> Result<(), Failure> {
     let Member { me, names, .. } = Member::new(here, args.by).await?;
     let first = names[0];
     // Connections, caches and lingers are through with what they do at the start.

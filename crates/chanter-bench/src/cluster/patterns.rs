@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use chanter_cluster::{ANYONE, Here, Inbox, Plain, ThreadName};
+use chanter_cluster::{ANYONE, Inbox, Plain, Process, ThreadName};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -121,7 +121,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) async fn new(here: &Here, by: By) -> Result<Self, Failure> {
+    pub(super) async fn new(here: &Process, by: By) -> Result<Self, Failure> {
         let me = here.open("member")?;
         let mut names = Vec::new();
         for process in 0..here.count() {

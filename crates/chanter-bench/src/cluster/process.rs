@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Engine, Peer};
-use chanter_cluster::{Form, Here, Pump};
+use chanter_cluster::engine::{Engine, ProcessId};
+use chanter_cluster::{PollMode, Process, Pump};
 use chanter_mpi::Mpi;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &ProcessArgs) -> Result<(), Stop> {
     // One processor each, as in the paper.
     let machine = pump.attached_to(Machine::builder().vps(1)).build()?;
     let measured = machine.block_on(async {
-        let here = Here::start_polled(Arc::clone(&engine), &pump);
+        let here = Process::start_polled(Arc::clone(&engine), &pump);
         let measured = measure(&here, &engine, args).await;
         here.leave().await;
         measured
@@ -118,10 +118,10 @@ pub(crate) fn run(args: &ProcessArgs) -> Result<(), Stop> {
 
 /// MPI alone, before anything else was sent.
 fn raw(engine: &Mpi, args: &ProcessArgs) -> Result<(), Stop> {
-    let first = engine.me() == Peer(0);
+    let first = engine.me() == ProcessId(0);
     for size in member::SHIPPED {
         for _ in 0..args.rounds {
-            let other = Peer(u32::from(first));
+            let other = ProcessId(u32::from(first));
             let cold = engine.raw_round_trips(other, size, args.trips / 10 + 16)?;
             let clock = Instant::now();
             let wrong = engine.raw_round_trips(other, size, args.trips)? + cold;
@@ -138,7 +138,7 @@ fn raw(engine: &Mpi, args: &ProcessArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-async fn measure(here: &Here, engine: &Arc<Mpi>, args: &ProcessArgs) -> Result<(), Failure> {
+async fn measure(here: &Process, engine: &Arc<Mpi>, args: &ProcessArgs) -> Result<(), Failure> {
     let me = here.open("pair")?;
     let is_first = here.number() == 0;
     let other = here.lookup(&format!("pair@{}", 1 - here.number())).await?;
@@ -210,15 +210,20 @@ impl Measured {
         let clock = Instant::now();
         match what {
             What::Process => {
-                let wrong = self.engine.raw_round_trips(Peer(self.pair.other.process.0), bytes, trips)?;
+                let wrong =
+                    self.engine.raw_round_trips(ProcessId(self.pair.other.process.0), bytes, trips)?;
                 if wrong > 0 {
                     return Err(format!("{wrong} raw messages were wrong").into());
                 }
             }
-            What::ThreadPolls => self.pair.talk(Form::ThreadPolls, bytes, trips).await?,
-            What::ThreadPollsBuffers => self.pair.talk_in_buffers(Form::ThreadPolls, bytes, trips).await?,
-            What::SchedulerPollsBuffers => self.pair.talk_in_buffers(Form::QueueRing, bytes, trips).await?,
-            _ => self.pair.talk(Form::QueueRing, bytes, trips).await?,
+            What::ThreadPolls => self.pair.talk(PollMode::ThreadPolls, bytes, trips).await?,
+            What::ThreadPollsBuffers => {
+                self.pair.talk_in_buffers(PollMode::ThreadPolls, bytes, trips).await?
+            }
+            What::SchedulerPollsBuffers => {
+                self.pair.talk_in_buffers(PollMode::QueueRing, bytes, trips).await?
+            }
+            _ => self.pair.talk(PollMode::QueueRing, bytes, trips).await?,
         }
         Ok(clock.elapsed())
     }
@@ -248,8 +253,8 @@ impl Measured {
         let clock = Instant::now();
         match what {
             What::Process => return self.trips(what, bytes, trips).await,
-            What::ThreadPolls => self.pair.talk_in_buffers(Form::ThreadPolls, bytes, trips).await?,
-            _ => self.pair.talk_in_buffers(Form::default(), bytes, trips).await?,
+            What::ThreadPolls => self.pair.talk_in_buffers(PollMode::ThreadPolls, bytes, trips).await?,
+            _ => self.pair.talk_in_buffers(PollMode::default(), bytes, trips).await?,
         }
         Ok(clock.elapsed())
     }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use chanter_cluster::{Buffer, Form, Inbox, Plain, ThreadName};
+use chanter_cluster::{Buffer, Inbox, Plain, PollMode, ThreadName};
 
 pub(super) type Failure = Box<dyn Error + Send + Sync>;
 
@@ -31,7 +31,7 @@ impl Pair {
     }
 
     /// Round trips. Each message carries its number. All but the first answer with the message that has come.
-    pub(super) async fn talk(&self, form: Form, bytes: usize, trips: u32) -> Result<(), Failure> {
+    pub(super) async fn talk(&self, form: PollMode, bytes: usize, trips: u32) -> Result<(), Failure> {
         let mut message = Plain(vec![0_u8; bytes]);
         for trip in 0..trips {
             if self.is_first {
@@ -50,7 +50,12 @@ impl Pair {
     }
 
     /// The same, with messages that are not copied.
-    pub(super) async fn talk_in_buffers(&self, form: Form, bytes: usize, trips: u32) -> Result<(), Failure> {
+    pub(super) async fn talk_in_buffers(
+        &self,
+        form: PollMode,
+        bytes: usize,
+        trips: u32,
+    ) -> Result<(), Failure> {
         let mut message = Some(Buffer::<u8>::zeroed(bytes));
         for trip in 0..trips {
             if self.is_first {

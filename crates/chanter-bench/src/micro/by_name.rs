@@ -26,7 +26,7 @@ pub(crate) fn cases(vps: usize) -> Vec<Case> {
 }
 
 /// Runs `work` on a machine with a process of its own.
-fn in_process<F>(load: Load, work: impl FnOnce(chanter_cluster::Here) -> F) -> Outcome
+fn in_process<F>(load: Load, work: impl FnOnce(chanter_cluster::Process) -> F) -> Outcome
 where
     F: Future<Output = Result<u64, Failure>>,
 {

@@ -7,11 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter_cluster::engine::Peer;
-use chanter_cluster::engine::near::{Near, Seat};
+use chanter_cluster::engine::ProcessId;
+use chanter_cluster::engine::shm::{Shm, ShmSlot};
 use chanter_cluster::engine::socket::{Config, Sockets};
 use chanter_cluster::launcher::{self, Address, Launched, Secret};
-use chanter_cluster::{ANYONE, Form, Function, Here, Service, local};
+use chanter_cluster::{ANYONE, Function, PollMode, Process, Service, local};
 
 use super::machine;
 use super::round_trip::{broken, on_unix};
@@ -51,8 +51,8 @@ enum What {
 }
 
 impl What {
-    fn form(self) -> Form {
-        if self == Self::Polled { Form::ThreadPolls } else { Form::QueueRing }
+    fn form(self) -> PollMode {
+        if self == Self::Polled { PollMode::ThreadPolls } else { PollMode::QueueRing }
     }
 }
 
@@ -63,7 +63,7 @@ fn pair(load: Load, what: What) -> Outcome {
 /// Both are parts of one process, on one virtual processor: nobody sleeps, so this is what the work itself costs.
 fn within(load: Load, what: What) -> Outcome {
     machine(1)?.block_on(async move {
-        let [zero, one] = <[Here; 2]>::try_from(local(2)).map_err(|_| broken("two were asked for"))?;
+        let [zero, one] = <[Process; 2]>::try_from(local(2)).map_err(|_| broken("two were asked for"))?;
         let echo = spawn(async move { answer(&one, what, load.n).await.map(|()| one) });
         let elapsed = ask(&zero, what, load.n).await?;
         echo.await.map_err(broken)??;
@@ -72,7 +72,7 @@ fn within(load: Load, what: What) -> Outcome {
 }
 
 /// Task of the other process.
-async fn answer(here: &Here, what: What, trips: u64) -> Result<(), Failure> {
+async fn answer(here: &Process, what: What, trips: u64) -> Result<(), Failure> {
     let _serving = here.serve(CALL, |_, words| async move { words }).map_err(broken)?;
     let _offering = here.offer(SPAWN, |_, words| async move { words }).map_err(broken)?;
     let me = here.open("echo").map_err(broken)?;
@@ -89,7 +89,7 @@ async fn answer(here: &Here, what: What, trips: u64) -> Result<(), Failure> {
 }
 
 /// The timed part.
-async fn ask(here: &Here, what: What, trips: u64) -> Result<Duration, Failure> {
+async fn ask(here: &Process, what: What, trips: u64) -> Result<Duration, Failure> {
     let me = here.open("caller").map_err(broken)?;
     let echo = here.lookup("echo@1").await.map_err(broken)?;
     let there = here.at(1);
@@ -124,9 +124,10 @@ fn asked(load: Load, what: What, [zero, one]: [(Address, OwnedFd); 2]) -> Outcom
         let addresses = addresses.clone();
         let launched =
             Launched { number, addresses, listener, secret: Secret::new([1; 32]), tls: None, segment: None };
-        let seat = Seat::take(segment.try_clone().map_err(broken)?, Peer(number), 2).map_err(broken)?;
+        let shm_slot =
+            ShmSlot::take(segment.try_clone().map_err(broken)?, ProcessId(number), 2).map_err(broken)?;
         let sockets = Sockets::start(launched, Config::default()).await.map_err(broken)?;
-        Ok::<_, Failure>(Here::start(Near::new(seat, sockets)))
+        Ok::<_, Failure>(Process::start(Shm::new(shm_slot, sockets)))
     };
     let trips = load.n;
     let (zero, one) = (zero.1, one.1);

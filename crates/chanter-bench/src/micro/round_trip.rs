@@ -9,9 +9,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chanter_cluster::engine::near::{Near, Seat};
+use chanter_cluster::engine::shm::{Shm, ShmSlot};
 use chanter_cluster::engine::socket::{Config, Sockets, StartError};
-use chanter_cluster::engine::{Change, Engine, Lane, Leave, Peer, Polled, Sink};
+use chanter_cluster::engine::{Change, Engine, Lane, Leave, Polled, ProcessId, Sink};
 use chanter_cluster::launcher::{self, Address, Launched, Secret};
 use chanter_cluster::wire::{Body, Header, Kind, LENGTH};
 
@@ -160,11 +160,11 @@ fn engine_tcp(load: Load) -> Outcome {
 struct Came(Option<u64>);
 
 impl Sink for Came {
-    fn arrived(&mut self, _from: Peer, _lane: Lane, frame: Body) {
+    fn arrived(&mut self, _from: ProcessId, _lane: Lane, frame: Body) {
         self.0 = Header::decode(frame.frame(), BYTES as u32).ok().map(|header| header.request);
     }
 
-    fn peer(&mut self, _peer: Peer, _change: Change) {}
+    fn peer(&mut self, _peer: ProcessId, _change: Change) {}
 }
 
 /// Polls until that is so; what to do in between is `wait`.
@@ -189,7 +189,7 @@ fn send(engine: &impl Engine, to: u32, request: u64) -> Result<(), Failure> {
     let mut body = Body::with_capacity(BYTES);
     body.extend_from_slice(&[7; BYTES]);
     body.set_header(&Header { length: BYTES as u32, request, ..Header::new(Kind::Message) });
-    engine.try_send(Peer(to), Lane::User, body).map_err(|_| broken("the queue is full"))
+    engine.try_send(ProcessId(to), Lane::User, body).map_err(|_| broken("the queue is full"))
 }
 
 fn engine(load: Load, ends: [(Address, OwnedFd); 2]) -> Outcome {
@@ -208,8 +208,8 @@ fn engine(load: Load, ends: [(Address, OwnedFd); 2]) -> Outcome {
 fn engine_near(load: Load) -> Outcome {
     let segment = launcher::segment(2).map_err(broken)?;
     let start = async |launched: Launched| {
-        let seat = Seat::take(segment.try_clone()?, Peer(launched.number), 2)?;
-        Ok::<_, StartError>(Near::new(seat, Sockets::start(launched, Config::default()).await?))
+        let shm_slot = ShmSlot::take(segment.try_clone()?, ProcessId(launched.number), 2)?;
+        Ok::<_, StartError>(Shm::new(shm_slot, Sockets::start(launched, Config::default()).await?))
     };
     on_unix(|ends| round_trips(load, ends, start, async |_| chanter::yield_now().await))
 }

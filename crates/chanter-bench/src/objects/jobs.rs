@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_cluster::Here;
+use chanter_cluster::Process;
 use chanter_programs::kit::{JobFailure, Program, Size, Threads};
 use chanter_programs::molecular_dynamics::{self, MolecularDynamics};
 use chanter_programs::peers::mpi::Plain;
@@ -100,7 +100,7 @@ pub(crate) fn run_process(args: &JobProcessArgs) -> Result<(), Stop> {
     let threads = if args.stack { Threads::Stack } else { Threads::Heap };
     let program = args.program;
     let main = machine.spawn(async move {
-        let here = Here::launched().await.map_err(|error| error.to_string())?;
+        let here = Process::launched().await.map_err(|error| error.to_string())?;
         let done = match program {
             Job::Radiosity => light(&here, size, threads).await,
             Job::MolecularDynamics => motion(&here, size, threads).await,
@@ -117,13 +117,13 @@ pub(crate) fn run_process(args: &JobProcessArgs) -> Result<(), Stop> {
 
 type Took = Result<Option<Duration>, JobFailure>;
 
-async fn light(here: &Here, size: Size, threads: Threads) -> Took {
+async fn light(here: &Process, size: Size, threads: Threads) -> Took {
     let input = Radiosity::input(size);
     let serial = (here.number() == 0).then(|| Radiosity::serial(&input));
     radiosity::process(here, Arc::clone(&input.scene), input.accuracy, threads, serial.as_ref()).await
 }
 
-async fn motion(here: &Here, size: Size, threads: Threads) -> Took {
+async fn motion(here: &Process, size: Size, threads: Threads) -> Took {
     let input = MolecularDynamics::input(size);
     let done = molecular_dynamics::process(here, &input.system, input.motion, threads).await?;
     let Some((outcome, elapsed)) = done else { return Ok(None) };

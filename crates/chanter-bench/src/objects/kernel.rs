@@ -6,7 +6,7 @@ use std::io;
 use std::process::{Command, Stdio};
 
 use chanter::prelude::*;
-use chanter_cluster::Here;
+use chanter_cluster::Process;
 use chanter_programs::microkernel::{self, Pattern, Row, Spec, Threads};
 use clap::Args;
 use comfy_table::{Table, presets};
@@ -107,7 +107,7 @@ pub(crate) fn run_process(args: &ProcessArgs) -> Result<(), Stop> {
     let machine = Machine::builder().vps(1).build()?;
     let (specs, rounds, pull) = (args.cells.specs(), args.rounds, args.pull);
     let main = machine.spawn(async move {
-        let here = Here::launched().await.map_err(|error| error.to_string())?;
+        let here = Process::launched().await.map_err(|error| error.to_string())?;
         let said = |row: Row| Ok(report::json_line(&mut io::stdout().lock(), &row)?);
         let done = microkernel::process(&here, &specs, rounds, pull, said).await;
         here.leave().await;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_cluster::{Begun, CallError, Here};
+use chanter_cluster::{Begun, CallError, Process};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -38,7 +38,7 @@ struct Accounts {
 }
 
 struct Load {
-    here: Here,
+    here: Process,
     operations: u64,
     /// The order of events, as the clients see it.
     clock: AtomicU64,
@@ -121,7 +121,7 @@ async fn kill_replicas(load: &Load, pids: Vec<(u32, i32)>, seed: u64) -> Result<
     Ok(all as usize - 1)
 }
 
-async fn clients(here: &Here) -> Result<(), Failure> {
+async fn clients(here: &Process) -> Result<(), Failure> {
     let argument =
         |at, otherwise| std::env::args().nth(at).map_or(Ok(otherwise), |number| number.parse::<u64>());
     let (operations, seed) = (argument(1, 2000)?, argument(2, 0)?);
@@ -169,7 +169,7 @@ async fn clients(here: &Here) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn replica(here: &Here) -> Result<(), Failure> {
+async fn replica(here: &Process) -> Result<(), Failure> {
     let serving = Arc::new(Replica::new(here.clone())).serve()?;
     let me = here.open("replica")?;
     let clients = here.lookup("clients@0").await?;
@@ -179,6 +179,6 @@ async fn replica(here: &Here) -> Result<(), Failure> {
 }
 
 #[chanter_cluster::main]
-async fn main(here: Here) -> Result<(), Failure> {
+async fn main(here: Process) -> Result<(), Failure> {
     if here.number() == 0 { clients(&here).await } else { replica(&here).await }
 }

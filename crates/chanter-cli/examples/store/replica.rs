@@ -13,7 +13,7 @@ use std::sync::Arc;
 use chanter::lock::Mutex;
 use chanter::prelude::*;
 use chanter_cluster::engine::Why;
-use chanter_cluster::{CallError, Here, ServeError, Service, Serving};
+use chanter_cluster::{CallError, Process, ServeError, Service, Serving};
 use serde::{Deserialize, Serialize};
 
 pub(crate) const KEYS: u32 = 8;
@@ -42,14 +42,14 @@ struct Entry {
 }
 
 pub(crate) struct Replica {
-    here: Here,
+    here: Process,
     keys: Vec<Mutex<Entry>>,
     /// Whether it has become the primary.
     is_primary: Mutex<bool>,
 }
 
 impl Replica {
-    pub(crate) fn new(here: Here) -> Self {
+    pub(crate) fn new(here: Process) -> Self {
         let keys = (0..KEYS).map(|_| Mutex::new(Entry::default())).collect();
         Self { here, keys, is_primary: Mutex::new(false) }
     }

@@ -1,6 +1,6 @@
 //! Objects of launched processes: called, forwarded to, placed, moved; and one of the processes is killed.
 
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::{ANYONE, Process};
 use chanter_objects::{Gone, Lazy, Owner, Ref, object};
 use nix::sys::signal::{Signal, raise};
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ pub(super) fn test() {
 }
 
 /// The body of each process.
-pub(super) async fn process(here: &Here) {
+pub(super) async fn process(here: &Process) {
     let me = here.open("beads").unwrap();
     let (number, count) = (here.number(), here.count());
     let is_last = number + 1 == count;

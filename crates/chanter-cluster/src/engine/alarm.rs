@@ -8,11 +8,11 @@ use chanter::prelude::*;
 /// A thread that calls its owner when something is due. It sleeps as long as nothing is.
 ///
 /// No call is missed: whoever says when something is due does so under the lock under which the thread looks how long
-/// it may sleep, and rings if it sleeps too long.
+/// it may sleep, and notifies if it sleeps too long.
 #[derive(Default)]
 pub(super) struct Alarm {
     set: Mutex<Set>,
-    bell: OnceLock<Sender<()>>,
+    notifier: OnceLock<Sender<()>>,
 }
 
 #[derive(Default)]
@@ -40,9 +40,9 @@ impl Alarm {
                 return;
             }
         }
-        if let Some(bell) = self.bell.get() {
+        if let Some(notifier) = self.notifier.get() {
             // It is closed when nobody is left.
-            let _ = bell.try_send(());
+            let _ = notifier.try_send(());
         }
     }
 
@@ -55,8 +55,8 @@ impl Alarm {
     where
         T: Send + Sync + 'static,
     {
-        let (bell, rung) = mailbox();
-        if self.bell.set(bell).is_err() {
+        let (notifier, notified) = mailbox();
+        if self.notifier.set(notifier).is_err() {
             return;
         }
         let serving = async move {
@@ -71,16 +71,16 @@ impl Alarm {
                     set.due
                 };
                 let is_over = match due {
-                    None => rung.recv().await.is_err(),
+                    None => notified.recv().await.is_err(),
                     Some(due) => {
-                        let rung = rung.recv().wrap(|rung| rung.is_err());
-                        choose_biased((rung, at(due).wrap(|()| false))).await
+                        let notified = notified.recv().wrap(|notified| notified.is_err());
+                        choose_biased((notified, at(due).wrap(|()| false))).await
                     }
                 };
                 if is_over {
                     return;
                 }
-                while rung.try_recv().is_ok() {}
+                while notified.try_recv().is_ok() {}
             }
         };
         drop(ThreadBuilder::new().name("alarm").spawn(serving));

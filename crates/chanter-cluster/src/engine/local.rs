@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use super::{
-    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why,
+    Caps, Change, Death, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId,
+    Sink, Why,
 };
 use crate::wire::Body;
 
@@ -15,7 +16,7 @@ const CAPACITY: usize = 1024;
 
 /// The engine of a cluster whose processes are parts of one: a send lays the frame into the other one's queue.
 pub struct Local {
-    me: Peer,
+    me: ProcessId,
     ports: Arc<[Port]>,
 }
 
@@ -25,7 +26,7 @@ struct Port {
     polling: Mutex<()>,
     /// Frames lie in the queue, or more.
     has_work: AtomicBool,
-    bell: OnceLock<Bell>,
+    notifier: OnceLock<Notifier>,
 }
 
 struct Queue {
@@ -33,7 +34,7 @@ struct Queue {
     /// How many frames of each lane.
     frames: [usize; 3],
     /// Who was told that it is full.
-    refused: Vec<Peer>,
+    refused: Vec<ProcessId>,
     /// The process has left, or is dead.
     is_closed: bool,
     /// How many others are left.
@@ -41,20 +42,20 @@ struct Queue {
 }
 
 enum Item {
-    Frame(Peer, Lane, Body),
-    Down(Peer, Why),
+    Frame(ProcessId, Lane, Body),
+    Down(ProcessId, Why),
 }
 
 impl Local {
     /// The engines of so many processes, which are numbered from 0.
     pub fn cluster(count: u32) -> Vec<Self> {
         let ports: Arc<[Port]> = (0..count).map(|_| Port::new(count - 1)).collect();
-        (0..count).map(|me| Self { me: Peer(me), ports: Arc::clone(&ports) }).collect()
+        (0..count).map(|me| Self { me: ProcessId(me), ports: Arc::clone(&ports) }).collect()
     }
 
     /// The engine of a process without others.
     pub fn alone() -> Self {
-        Self { me: Peer(0), ports: Arc::from([Port::new(0)]) }
+        Self { me: ProcessId(0), ports: Arc::from([Port::new(0)]) }
     }
 
     /// The process ends without a word, as if it had been killed: the others are told, after all that it has sent.
@@ -64,13 +65,13 @@ impl Local {
 
     /// The one who is refused by `to` is not told when there is room.
     #[cfg(test)]
-    pub(super) fn forget_refused(&self, to: Peer) {
+    pub(super) fn forget_refused(&self, to: ProcessId) {
         if let Some(port) = self.port(to) {
             port.lock().refused.clear();
         }
     }
 
-    fn port(&self, peer: Peer) -> Option<&Port> {
+    fn port(&self, peer: ProcessId) -> Option<&Port> {
         self.ports.get(peer.0 as usize)
     }
 
@@ -92,7 +93,7 @@ impl Local {
                 port.put_down(self.me, why);
             }
         }
-        own.ring();
+        own.notify();
     }
 }
 
@@ -104,7 +105,7 @@ impl Port {
             queue: Mutex::new(queue),
             polling: Mutex::new(()),
             has_work: AtomicBool::new(false),
-            bell: OnceLock::new(),
+            notifier: OnceLock::new(),
         }
     }
 
@@ -113,7 +114,7 @@ impl Port {
     }
 
     /// A process has gone.
-    fn put_down(&self, peer: Peer, why: Why) {
+    fn put_down(&self, peer: ProcessId, why: Why) {
         {
             let mut queue = self.lock();
             queue.others -= 1;
@@ -124,37 +125,37 @@ impl Port {
             // ORDER: under the lock, as in `poll`: it is true while there are items.
             self.has_work.store(true, Ordering::Release);
         }
-        self.ring();
+        self.notify();
     }
 
-    fn ring(&self) {
-        if let Some(bell) = self.bell.get() {
-            bell.ring();
+    fn notify(&self) {
+        if let Some(notifier) = self.notifier.get() {
+            notifier.notify();
         }
     }
 }
 
 impl Engine for Local {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.me
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
-        (0..self.ports.len() as u32).map(|peer| (Peer(peer), Pe(0))).collect()
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
+        (0..self.ports.len() as u32).map(|peer| (ProcessId(peer), NodeId(0))).collect()
     }
 
-    fn caps(&self, _to: Peer) -> Caps {
+    fn caps(&self, _to: ProcessId) -> Caps {
         Caps { order: Order::PerPeer, loss: Loss::Never, death: Death::Reports, eager: u32::MAX }
     }
 
-    fn attach(&self, bell: Bell) {
+    fn attach(&self, notifier: Notifier) {
         if let Some(port) = self.port(self.me) {
-            let _ = port.bell.set(bell);
-            port.ring();
+            let _ = port.notifier.set(notifier);
+            port.notify();
         }
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         // The dead send nothing.
         let is_closed = self.port(self.me).is_none_or(|own| own.lock().is_closed);
         let port = if is_closed { None } else { self.port(to) };
@@ -174,7 +175,7 @@ impl Engine for Local {
             queue.items.push_back(Item::Frame(self.me, lane, body));
             port.has_work.store(true, Ordering::Release);
         }
-        port.ring();
+        port.notify();
         Ok(())
     }
 
@@ -212,7 +213,7 @@ impl Engine for Local {
                 (item, std::mem::take(&mut queue.refused))
             };
             for peer in refused {
-                self.port(peer).inspect(|port| port.ring());
+                self.port(peer).inspect(|port| port.notify());
             }
             polled = Polled::Some;
             match item {
@@ -223,11 +224,11 @@ impl Engine for Local {
         if self.has_work() { Polled::More } else { polled }
     }
 
-    fn rest(&self) -> Rest {
-        if self.has_work() { Rest::Work } else { Rest::Notified }
+    fn park(&self) -> Idle {
+        if self.has_work() { Idle::Work } else { Idle::Notified }
     }
 
-    fn rise(&self) {}
+    fn unpark(&self) {}
 
     fn leave(&self, how: Leave) {
         self.end(Why::Left, how);

@@ -6,15 +6,17 @@
 
 mod alarm;
 mod certificate;
+#[doc(alias = "turn")]
+pub mod combining_lock;
 pub mod conformance;
 mod local;
-#[cfg(unix)]
-pub mod near;
 mod reliable;
+#[cfg(unix)]
+#[doc(alias = "near")]
+pub mod shm;
 mod simulated;
 #[cfg(unix)]
 pub mod socket;
-pub mod turn;
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,33 +35,37 @@ use crate::wire::Body;
 
 /// Rung by an engine that has work, for a process that may sleep.
 #[derive(Clone)]
-pub struct Bell(Arc<dyn Fn() + Send + Sync>);
+#[doc(alias = "Bell")]
+pub struct Notifier(Arc<dyn Fn() + Send + Sync>);
 
-impl Bell {
-    /// A bell that does this when it is rung: on any OS thread, shortly, and without panics.
-    pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
-        Self(Arc::new(ring))
+impl Notifier {
+    /// A notifier that does this when it is notified: on any OS thread, shortly, and without panics.
+    pub fn new(notify: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(notify))
     }
 
     /// Somebody should poll.
-    pub fn ring(&self) {
+    #[doc(alias = "ring")]
+    pub fn notify(&self) {
         (self.0)();
     }
 }
 
-impl fmt::Debug for Bell {
+impl fmt::Debug for Notifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bell(..)")
+        f.write_str("Notifier(..)")
     }
 }
 
 /// A process's number. It is never used again within a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Peer(pub u32);
+#[doc(alias = "Peer")]
+pub struct ProcessId(pub u32);
 
 /// A node, whose processes share memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Pe(pub u32);
+#[doc(alias = "Pe")]
+pub struct NodeId(pub u32);
 
 /// Frames of different lanes do not wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,7 +79,7 @@ pub enum Lane {
     Bulk,
 }
 
-/// The engine takes no more for now, and gives the body back. It rings the [`Bell`] when it does again.
+/// The engine takes no more for now, and gives the body back. It notifies the [`Notifier`] when it does again.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full {
     /// What was to be sent.
@@ -173,7 +179,8 @@ pub enum Polled {
 
 /// How long a processor may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+#[doc(alias = "Rest")]
+pub enum Idle {
     /// There is work after all.
     Work,
     /// For so long: the engine wakes nobody.
@@ -194,31 +201,31 @@ pub enum Leave {
 /// Carries frames.
 pub trait Engine: Send + Sync + 'static {
     /// This process.
-    fn me(&self) -> Peer;
+    fn me(&self) -> ProcessId;
 
     /// Who is there at the start, this one among them, and on which node.
-    fn roster(&self) -> Vec<(Peer, Pe)>;
+    fn roster(&self) -> Vec<(ProcessId, NodeId)>;
 
     /// What can be done with frames to `to`.
-    fn caps(&self, to: Peer) -> Caps;
+    fn caps(&self, to: ProcessId) -> Caps;
 
     /// Whether nothing comes any more, and nothing is on its way: nobody is left; or this process has left, and
-    /// each peer has what it was sent, or has gone. The bell is rung when that begins.
+    /// each peer has what it was sent, or has gone. The notifier is called when that begins.
     fn has_ended(&self) -> bool;
 
-    /// Whoever polls it sleeps from now on until `bell` is rung, unless a [`rest`](Self::rest) has said otherwise. Called
+    /// Whoever polls it sleeps from now on until `notifier` is notified, unless a [`park`](Self::park) has said otherwise. Called
     /// once, before all others.
-    fn attach(&self, bell: Bell);
+    fn attach(&self, notifier: Notifier);
 
     /// Takes a frame for another process, whose header has been written, to send it. Never blocks. What is for a peer that has gone, or that
     /// goes before it has the frame, is dropped, and so is everything after this process has left.
     ///
     /// # Errors
     /// [`Full`]: nothing has been taken. A body that is longer than [`Caps::eager`] is never taken.
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full>;
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full>;
 
-    /// One cheap test: whether a poll would find something. After [`rest`](Self::rest) has said
-    /// [`Rest::Notified`] it misses nothing.
+    /// One cheap test: whether a poll would find something. After [`park`](Self::park) has said
+    /// [`Idle::Notified`] it misses nothing.
     fn has_work(&self) -> bool;
 
     /// Between any two turns of a scheduler: whether there is something that others wait for. `None`, the default: to find that
@@ -244,38 +251,40 @@ pub trait Engine: Send + Sync + 'static {
     }
 
     /// A processor is about to sleep, and has said so to those who may wake it.
-    fn rest(&self) -> Rest;
+    #[doc(alias = "rest")]
+    fn park(&self) -> Idle;
 
     /// It does not sleep any more.
-    fn rise(&self);
+    #[doc(alias = "rise")]
+    fn unpark(&self);
 
     /// The process leaves.
     fn leave(&self, how: Leave);
 
     /// The certificate that a peer has shown, or this process shows, where there are some. The default has none.
-    fn certificate(&self, peer: Peer) -> Option<Certificate> {
+    fn certificate(&self, peer: ProcessId) -> Option<Certificate> {
         let _ = peer;
         None
     }
 
     /// That peer does not keep to the rules: no more is to be had to do with it. True: the sink is told that it is
     /// [`Unreachable`](Why::Unreachable). The default does nothing, and says so.
-    fn give_up(&self, peer: Peer) -> bool {
+    fn give_up(&self, peer: ProcessId) -> bool {
         let _ = peer;
         false
     }
 }
 
 impl<E: Engine + ?Sized> Engine for Arc<E> {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         (**self).me()
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         (**self).roster()
     }
 
-    fn caps(&self, to: Peer) -> Caps {
+    fn caps(&self, to: ProcessId) -> Caps {
         (**self).caps(to)
     }
 
@@ -283,11 +292,11 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
         (**self).has_ended()
     }
 
-    fn attach(&self, bell: Bell) {
-        (**self).attach(bell);
+    fn attach(&self, notifier: Notifier) {
+        (**self).attach(notifier);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         (**self).try_send(to, lane, body)
     }
 
@@ -311,23 +320,23 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
         (**self).wait(is_over)
     }
 
-    fn rest(&self) -> Rest {
-        (**self).rest()
+    fn park(&self) -> Idle {
+        (**self).park()
     }
 
-    fn rise(&self) {
-        (**self).rise();
+    fn unpark(&self) {
+        (**self).unpark();
     }
 
     fn leave(&self, how: Leave) {
         (**self).leave(how);
     }
 
-    fn certificate(&self, peer: Peer) -> Option<Certificate> {
+    fn certificate(&self, peer: ProcessId) -> Option<Certificate> {
         (**self).certificate(peer)
     }
 
-    fn give_up(&self, peer: Peer) -> bool {
+    fn give_up(&self, peer: ProcessId) -> bool {
         (**self).give_up(peer)
     }
 }
@@ -335,8 +344,8 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 /// Who gets what an engine finds. Calls come from within [`Engine::poll`] only.
 pub trait Sink {
     /// A frame has come: header and body, unchecked.
-    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body);
+    fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body);
 
     /// What is known of a peer has changed. After [`Change::Down`] nothing comes from it any more.
-    fn peer(&mut self, peer: Peer, change: Change);
+    fn peer(&mut self, peer: ProcessId, change: Change);
 }

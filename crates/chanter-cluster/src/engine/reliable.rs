@@ -10,27 +10,27 @@ use chanter::now;
 
 use super::alarm::Alarm;
 use super::{
-    Bell, Caps, Certificate, Change, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink,
-    Why,
+    Caps, Certificate, Change, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled,
+    ProcessId, Sink, Why,
 };
 use crate::wire::{Arrival, Body, Header, Kind, LaneLink, Pace, TRAILER};
 
 /// An engine that has a link to each peer to which another engine loses, duplicates or reorders frames: numbers,
 /// acknowledgements, and frames that are sent again. What is for other peers passes as it is.
 ///
-/// [`Here::start`](crate::Here::start) makes one where it is needed; make it yourself for another [`Pace`]. A peer that
+/// [`Process::start`](crate::Process::start) makes one where it is needed; make it yourself for another [`Pace`]. A peer that
 /// acknowledges nothing for [too long](Pace::lost_after) is given up: it is [`Unreachable`](Why::Unreachable) for
 /// good. A process that only receives does not notice that nobody can reach it: the engine below must report that, or its
 /// user.
 ///
 /// ```
 /// use chanter::prelude::*;
-/// use chanter_cluster::engine::{Caps, Engine, Fault, Faults, Loss, Order, Pace, Peer, Reliable, Simulated};
+/// use chanter_cluster::engine::{Caps, Engine, Fault, Faults, Loss, Order, Pace, ProcessId, Reliable, Simulated};
 ///
 /// let lossy = Simulated::cluster(2, Faults::of(&[Fault::Lose], 100)).remove(0);
-/// assert_eq!(lossy.caps(Peer(1)).loss, Loss::Any);
+/// assert_eq!(lossy.caps(ProcessId(1)).loss, Loss::Any);
 /// let engine = Reliable::over(lossy, Pace::default());
-/// assert_eq!((engine.caps(Peer(1)).loss, engine.caps(Peer(1)).order), (Loss::OnReset, Order::PerPeer));
+/// assert_eq!((engine.caps(ProcessId(1)).loss, engine.caps(ProcessId(1)).order), (Loss::OnReset, Order::PerPeer));
 /// ```
 pub struct Reliable<E> {
     shared: Arc<Shared<E>>,
@@ -44,8 +44,8 @@ pub struct Reliable<E> {
 /// * INV-RELIABLE-3: who was refused because a window was full is rung for when it is not full any more.
 struct Shared<E> {
     engine: E,
-    links: BTreeMap<Peer, Mutex<Link>>,
-    bell: OnceLock<Bell>,
+    links: BTreeMap<ProcessId, Mutex<Link>>,
+    notifier: OnceLock<Notifier>,
     alarm: Alarm,
     /// What has come and was not handed on. Held by the one who polls.
     found: Mutex<VecDeque<Found>>,
@@ -61,8 +61,8 @@ struct Shared<E> {
 
 /// For the sink.
 enum Found {
-    Frame(Peer, Lane, Body),
-    Peer(Peer, Change),
+    Frame(ProcessId, Lane, Body),
+    ProcessId(ProcessId, Change),
 }
 
 struct Link {
@@ -142,13 +142,13 @@ impl<E: Engine> Reliable<E> {
     /// [session](Pace::session).
     pub fn over(engine: E, pace: Pace) -> Self {
         let me = engine.me();
-        let lossy = |peer: &Peer| *peer != me && needs_link(engine.caps(*peer));
-        let peers: Vec<Peer> = engine.roster().into_iter().map(|(peer, _)| peer).filter(lossy).collect();
+        let lossy = |peer: &ProcessId| *peer != me && needs_link(engine.caps(*peer));
+        let peers: Vec<ProcessId> = engine.roster().into_iter().map(|(peer, _)| peer).filter(lossy).collect();
         let links = peers.into_iter().map(|peer| (peer, Mutex::new(Link::new(&pace)))).collect();
         let shared = Shared {
             engine,
             links,
-            bell: OnceLock::new(),
+            notifier: OnceLock::new(),
             alarm: Alarm::default(),
             found: Mutex::default(),
             has_found: AtomicBool::new(false),
@@ -173,14 +173,14 @@ pub(crate) fn reliable(engine: impl Engine) -> Arc<dyn Engine> {
 }
 
 impl<E: Engine> Shared<E> {
-    fn ring(&self) {
-        if let Some(bell) = self.bell.get() {
-            bell.ring();
+    fn notify(&self) {
+        if let Some(notifier) = self.notifier.get() {
+            notifier.notify();
         }
     }
 
     /// Gives the engine below what the link has for it.
-    fn flush(&self, to: Peer, link: &mut Link) {
+    fn flush(&self, to: ProcessId, link: &mut Link) {
         if matches!(link.state, State::Lost | State::Gone) {
             return;
         }
@@ -202,7 +202,7 @@ impl<E: Engine> Shared<E> {
             link.close(State::Lost);
             // ORDER: Release pairs with the Acquire in `report_lost`.
             self.has_lost.store(true, Ordering::Release);
-            self.ring();
+            self.notify();
         } else if let Some(due) = link.due() {
             self.alarm.set(due);
         }
@@ -249,7 +249,7 @@ impl<E: Engine> Shared<E> {
         // Once. No link is open any more, so nothing can be sent.
         if all_know && self.is_leaving.swap(false, Ordering::AcqRel) {
             self.engine.leave(Leave::Drain);
-            self.ring();
+            self.notify();
         }
     }
 
@@ -263,7 +263,7 @@ impl<E: Engine> Shared<E> {
             let mut link = lock(link);
             if link.state == State::Lost {
                 link.state = State::Gone;
-                found.push_back(Found::Peer(*peer, Change::Down(Why::Unreachable)));
+                found.push_back(Found::ProcessId(*peer, Change::Down(Why::Unreachable)));
             }
         }
     }
@@ -274,11 +274,11 @@ struct Intake<'a, E> {
     shared: &'a Shared<E>,
     found: &'a mut VecDeque<Found>,
     /// Whose links have something to send now.
-    touched: Vec<Peer>,
+    touched: Vec<ProcessId>,
 }
 
 impl<E: Engine> Sink for Intake<'_, E> {
-    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
         let Some(link) = self.shared.links.get(&from) else {
             self.found.push_back(Found::Frame(from, lane, frame));
             return;
@@ -292,7 +292,7 @@ impl<E: Engine> Sink for Intake<'_, E> {
         }
         let (arrival, acknowledged) = link.lanes[lane as usize].arrived(frame, now());
         if acknowledged > 0 && std::mem::take(&mut link.has_refused) {
-            self.shared.ring();
+            self.shared.notify();
         }
         if arrival != Arrival::Kept {
             return;
@@ -302,12 +302,12 @@ impl<E: Engine> Sink for Intake<'_, E> {
                 self.found.push_back(Found::Frame(from, lane, frame));
             } else if link.state != State::Left {
                 link.close(State::Left);
-                self.found.push_back(Found::Peer(from, Change::Down(Why::Left)));
+                self.found.push_back(Found::ProcessId(from, Change::Down(Why::Left)));
             }
         }
     }
 
-    fn peer(&mut self, peer: Peer, change: Change) {
+    fn peer(&mut self, peer: ProcessId, change: Change) {
         if let (Some(link), Change::Down(_)) = (self.shared.links.get(&peer), change) {
             let mut link = lock(link);
             let is_known = matches!(link.state, State::Left | State::Gone);
@@ -316,24 +316,24 @@ impl<E: Engine> Sink for Intake<'_, E> {
                 return;
             }
         }
-        self.found.push_back(Found::Peer(peer, change));
+        self.found.push_back(Found::ProcessId(peer, change));
     }
 }
 
 impl<E: Engine> Engine for Reliable<E> {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.shared.engine.me()
     }
 
-    fn certificate(&self, peer: Peer) -> Option<Certificate> {
+    fn certificate(&self, peer: ProcessId) -> Option<Certificate> {
         self.shared.engine.certificate(peer)
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         self.shared.engine.roster()
     }
 
-    fn caps(&self, to: Peer) -> Caps {
+    fn caps(&self, to: ProcessId) -> Caps {
         let caps = self.shared.engine.caps(to);
         if !self.shared.links.contains_key(&to) {
             return caps;
@@ -350,14 +350,14 @@ impl<E: Engine> Engine for Reliable<E> {
     ///
     /// # Panics
     /// The caller is no thread of a machine: what sends again is one.
-    fn attach(&self, bell: Bell) {
+    fn attach(&self, notifier: Notifier) {
         let shared = &self.shared;
-        let _ = shared.bell.set(bell.clone());
+        let _ = shared.notifier.set(notifier.clone());
         shared.alarm.start(Arc::downgrade(shared), |shared| &shared.alarm, Shared::flush_all);
-        shared.engine.attach(bell);
+        shared.engine.attach(notifier);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         let shared = &self.shared;
         let Some(link) = shared.links.get(&to) else { return shared.engine.try_send(to, lane, body) };
         if body.len() > self.caps(to).eager as usize {
@@ -414,7 +414,7 @@ impl<E: Engine> Engine for Reliable<E> {
         for item in found.drain(..many) {
             match item {
                 Found::Frame(from, lane, frame) => sink.arrived(from, lane, frame),
-                Found::Peer(peer, change) => sink.peer(peer, change),
+                Found::ProcessId(peer, change) => sink.peer(peer, change),
             }
         }
         // ORDER: Release pairs with the Acquire in `has_work`.
@@ -423,7 +423,7 @@ impl<E: Engine> Engine for Reliable<E> {
             (0, false) => Polled::Nothing,
             (0, true) => {
                 // Acknowledgements only: there is more, but the sink was told nothing.
-                shared.ring();
+                shared.notify();
                 Polled::Nothing
             }
             (_, false) => Polled::Some,
@@ -439,12 +439,12 @@ impl<E: Engine> Engine for Reliable<E> {
         self.has_work() || self.shared.engine.wait(is_over)
     }
 
-    fn rest(&self) -> Rest {
-        if self.has_work() { Rest::Work } else { self.shared.engine.rest() }
+    fn park(&self) -> Idle {
+        if self.has_work() { Idle::Work } else { self.shared.engine.park() }
     }
 
-    fn rise(&self) {
-        self.shared.engine.rise();
+    fn unpark(&self) {
+        self.shared.engine.unpark();
     }
 
     fn leave(&self, how: Leave) {
@@ -460,7 +460,7 @@ impl<E: Engine> Engine for Reliable<E> {
         shared.go_on_leaving();
     }
 
-    fn give_up(&self, peer: Peer) -> bool {
+    fn give_up(&self, peer: ProcessId) -> bool {
         self.shared.engine.give_up(peer)
     }
 }

@@ -9,7 +9,9 @@ use chanter::base::choose;
 use chanter::now;
 
 use super::alarm::Alarm;
-use super::{Bell, Caps, Engine, Full, Lane, Leave, Local, Loss, Order, Pe, Peer, Polled, Rest, Sink};
+use super::{
+    Caps, Engine, Full, Idle, Lane, Leave, Local, Loss, NodeId, Notifier, Order, Polled, ProcessId, Sink,
+};
 use crate::wire::Body;
 
 /// So many frames of a lane may be on their way from one process to another.
@@ -31,7 +33,7 @@ pub enum Fault {
     /// chosen: for each of them anew. It counts as often.
     Cut,
     /// This process is killed first, if the frame is from it or to it. See [`Simulated::kill`].
-    Kill(Peer),
+    Kill(ProcessId),
 }
 
 /// How a network misbehaves.
@@ -88,14 +90,14 @@ impl Faults {
 /// ```
 /// use chanter::prelude::*;
 /// use chanter_cluster::engine::{Fault, Faults, Simulated};
-/// use chanter_cluster::{ANYONE, Here};
+/// use chanter_cluster::{ANYONE, Process};
 ///
 /// # let machine = Machine::new()?;
 /// # machine.block_on(async {
 /// // Half of all frames are lost, come twice, or too late. The messages do not show it.
 /// let faults = Faults { one_in: 2, ..Faults::of(&[Fault::Lose, Fault::Duplicate, Fault::Reorder], u32::MAX) };
 /// let network = Simulated::cluster(2, faults);
-/// let [first, second] = <[_; 2]>::try_from(network).unwrap().map(Here::start);
+/// let [first, second] = <[_; 2]>::try_from(network).unwrap().map(Process::start);
 /// let (here, there) = (first.inbox().unwrap(), second.inbox().unwrap());
 /// for number in 0..10_u32 {
 ///     here.send(there.name(), 0, &number).await.unwrap();
@@ -105,13 +107,13 @@ impl Faults {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Simulated {
-    me: Peer,
+    me: ProcessId,
     network: Arc<Network>,
 }
 
 struct Network {
     ends: Vec<Local>,
-    bells: Vec<OnceLock<Bell>>,
+    notifiers: Vec<OnceLock<Notifier>>,
     faults: Faults,
     state: Mutex<State>,
     alarm: Alarm,
@@ -122,16 +124,16 @@ struct State {
     left: u32,
     random: fastrand::Rng,
     /// Pairs between which nothing comes, the lower number first.
-    cuts: BTreeMap<(Peer, Peer), By>,
+    cuts: BTreeMap<(ProcessId, ProcessId), By>,
     /// What is on its way, by when it comes, and in which order it was sent.
     flights: BTreeMap<(Instant, u64), Flight>,
     sent: u64,
     /// So many frames have been decided about.
     frames: u64,
     /// Who was told that too much is on its way.
-    refused: BTreeSet<Peer>,
+    refused: BTreeSet<ProcessId>,
     /// These leave when nothing of theirs is on its way.
-    leaving: BTreeSet<Peer>,
+    leaving: BTreeSet<ProcessId>,
 }
 
 /// Who has cut a pair.
@@ -142,8 +144,8 @@ enum By {
 }
 
 struct Flight {
-    from: Peer,
-    to: Peer,
+    from: ProcessId,
+    to: ProcessId,
     lane: Lane,
     body: Body,
     /// What is sent later comes behind it.
@@ -158,7 +160,7 @@ enum Fate {
     Late { is_in_order: bool },
 }
 
-fn pair(one: Peer, other: Peer) -> (Peer, Peer) {
+fn pair(one: ProcessId, other: ProcessId) -> (ProcessId, ProcessId) {
     (one.min(other), one.max(other))
 }
 
@@ -172,13 +174,13 @@ impl State {
     }
 
     /// When the last frame comes that others from and to there must not overtake.
-    fn last_in_order(&self, from: Peer, to: Peer) -> Option<Instant> {
+    fn last_in_order(&self, from: ProcessId, to: ProcessId) -> Option<Instant> {
         let is_before = |flight: &Flight| flight.is_in_order && (flight.from, flight.to) == (from, to);
         self.flights.iter().rev().find(|(_, flight)| is_before(flight)).map(|((due, _), _)| *due)
     }
 
     /// Whether as much of a lane is on its way there as may be.
-    fn is_full(&self, from: Peer, to: Peer, lane: Lane) -> bool {
+    fn is_full(&self, from: ProcessId, to: ProcessId, lane: Lane) -> bool {
         let is_there = |flight: &&Flight| (flight.from, flight.to, flight.lane) == (from, to, lane);
         self.flights.len() >= CAPACITY && self.flights.values().filter(is_there).count() >= CAPACITY
     }
@@ -195,7 +197,7 @@ impl Network {
     }
 
     /// Decides about a frame.
-    fn fate(&self, state: &mut State, from: Peer, to: Peer) -> Fate {
+    fn fate(&self, state: &mut State, from: ProcessId, to: ProcessId) -> Fate {
         let number = state.frames;
         state.frames += 1;
         let is_cut = state.cuts.get(&pair(from, to)).copied();
@@ -223,7 +225,7 @@ impl Network {
     }
 
     /// What the explorer, or chance, lets happen to a frame.
-    fn chosen(&self, state: &mut State, from: Peer, to: Peer, is_cut: bool) -> Option<Fault> {
+    fn chosen(&self, state: &mut State, from: ProcessId, to: ProcessId, is_cut: bool) -> Option<Fault> {
         if state.left == 0 {
             return None;
         }
@@ -238,7 +240,7 @@ impl Network {
         Some(kinds[chosen])
     }
 
-    fn kill(&self, state: &mut State, peer: Peer) {
+    fn kill(&self, state: &mut State, peer: ProcessId) {
         state.flights.retain(|_, flight| flight.from != peer && flight.to != peer);
         state.leaving.remove(&peer);
         if let Some(end) = self.ends.get(peer.0 as usize) {
@@ -246,9 +248,9 @@ impl Network {
         }
     }
 
-    fn ring(&self, peer: Peer) {
-        if let Some(bell) = self.bells.get(peer.0 as usize).and_then(OnceLock::get) {
-            bell.ring();
+    fn notify(&self, peer: ProcessId) {
+        if let Some(notifier) = self.notifiers.get(peer.0 as usize).and_then(OnceLock::get) {
+            notifier.notify();
         }
     }
 
@@ -268,14 +270,14 @@ impl Network {
                 state.flights.insert((due, number), Flight { from, to, lane, body, is_in_order });
             }
         }
-        std::mem::take(&mut state.refused).into_iter().for_each(|peer| self.ring(peer));
+        std::mem::take(&mut state.refused).into_iter().for_each(|peer| self.notify(peer));
         let flights = &state.flights;
-        let is_flying = |peer: Peer| flights.values().any(|flight| flight.from == peer);
+        let is_flying = |peer: ProcessId| flights.values().any(|flight| flight.from == peer);
         state.leaving.retain(|peer| {
             let stays = is_flying(*peer);
             if !stays {
                 self.end(*peer).leave(Leave::Drain);
-                self.ring(*peer);
+                self.notify(*peer);
             }
             stays
         });
@@ -284,7 +286,7 @@ impl Network {
         }
     }
 
-    fn end(&self, peer: Peer) -> &Local {
+    fn end(&self, peer: ProcessId) -> &Local {
         &self.ends[peer.0 as usize]
     }
 }
@@ -308,12 +310,12 @@ impl Simulated {
         };
         let network = Arc::new(Network {
             ends: Local::cluster(count),
-            bells: (0..count).map(|_| OnceLock::new()).collect(),
+            notifiers: (0..count).map(|_| OnceLock::new()).collect(),
             faults,
             state: Mutex::new(state),
             alarm: Alarm::default(),
         });
-        (0..count).map(|me| Self { me: Peer(me), network: Arc::clone(&network) }).collect()
+        (0..count).map(|me| Self { me: ProcessId(me), network: Arc::clone(&network) }).collect()
     }
 
     /// The process ends without a word, as if it had been killed. What it has sent and is on its way does not come any
@@ -326,13 +328,13 @@ impl Simulated {
     ///
     /// # Panics
     /// [`Fault::Cut`] is not among the network's faults: nobody is prepared for losses.
-    pub fn cut(&self, to: Peer) {
+    pub fn cut(&self, to: ProcessId) {
         assert!(self.network.faults.has(&[Fault::Cut]), "the network may be cut");
         self.network.lock().cuts.insert(pair(self.me, to), By::Hand);
     }
 
     /// What is sent from now on comes again.
-    pub fn heal(&self, to: Peer) {
+    pub fn heal(&self, to: ProcessId) {
         self.network.lock().cuts.remove(&pair(self.me, to));
     }
 
@@ -342,16 +344,16 @@ impl Simulated {
 }
 
 impl Engine for Simulated {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.me
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         self.own().roster()
     }
 
     /// What is lost and what order is kept, as its faults allow; the rest as [`Local`].
-    fn caps(&self, to: Peer) -> Caps {
+    fn caps(&self, to: ProcessId) -> Caps {
         let faults = &self.network.faults;
         let loses = faults.has(&[Fault::Lose, Fault::Cut]);
         let is_ordered = !faults.has(&[Fault::Duplicate, Fault::Reorder]);
@@ -362,14 +364,14 @@ impl Engine for Simulated {
         }
     }
 
-    fn attach(&self, bell: Bell) {
+    fn attach(&self, notifier: Notifier) {
         let network = &self.network;
         network.alarm.start(Arc::downgrade(network), |network| &network.alarm, Network::land);
-        let _ = network.bells[self.me.0 as usize].set(bell.clone());
-        self.own().attach(bell);
+        let _ = network.notifiers[self.me.0 as usize].set(notifier.clone());
+        self.own().attach(notifier);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         let network = &self.network;
         let state = &mut *network.lock();
         let is_there = to != self.me && network.ends.get(to.0 as usize).is_some_and(|end| !end.has_ended());
@@ -418,12 +420,12 @@ impl Engine for Simulated {
         self.own().poll(budget, sink)
     }
 
-    fn rest(&self) -> Rest {
-        self.own().rest()
+    fn park(&self) -> Idle {
+        self.own().park()
     }
 
-    fn rise(&self) {
-        self.own().rise();
+    fn unpark(&self) {
+        self.own().unpark();
     }
 
     fn leave(&self, how: Leave) {

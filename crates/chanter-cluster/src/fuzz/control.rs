@@ -7,7 +7,7 @@ use chanter::prelude::*;
 
 use super::Input;
 use crate::RecvError;
-use crate::engine::{Engine, Lane, Local, Peer, Polled, Sink};
+use crate::engine::{Engine, Lane, Local, Polled, ProcessId, Sink};
 use crate::inbox::{ANYONE, Inbox};
 use crate::node::Node;
 use crate::wire::{Body, Header, Kind, LENGTH};
@@ -34,12 +34,12 @@ async fn frames_come(mut input: Input<'_>) {
     let open = node.open(Some("open")).expect("an inbox");
     let closed = node.open(Some("closed")).expect("an inbox");
     // Nobody else can end this one.
-    let port = crate::Here::of(Arc::clone(&node)).port::<u32>().expect("a port");
+    let port = crate::Process::of(Arc::clone(&node)).port::<u32>().expect("a port");
     let sender = port.sender();
     // Messages to the hostile one, so that there is something to acknowledge.
     let there = {
         let mut name = open.name();
-        name.process = Peer(1);
+        name.process = ProcessId(1);
         name
     };
     for number in 0..3_u32 {
@@ -51,7 +51,7 @@ async fn frames_come(mut input: Input<'_>) {
         let frame = frame(&mut input);
         messages += usize::from(frame.frame()[0] == Kind::Message as u8);
         let lane = LANES[usize::from(input.byte()) % LANES.len()];
-        if second.try_send(Peer(0), lane, frame).is_err() {
+        if second.try_send(ProcessId(0), lane, frame).is_err() {
             while node.poll() != Polled::Nothing {}
         }
     }
@@ -105,14 +105,14 @@ fn frame(input: &mut Input<'_>) -> Body {
 struct Answers(usize);
 
 impl Sink for Answers {
-    fn arrived(&mut self, from: Peer, _lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, _lane: Lane, frame: Body) {
         let header = Header::decode(frame.frame(), u32::MAX).expect("a header");
-        assert_eq!((header.process, from), (0, Peer(0)));
+        assert_eq!((header.process, from), (0, ProcessId(0)));
         assert_eq!(header.length as usize, frame.len());
         self.0 += 1;
     }
 
-    fn peer(&mut self, _peer: Peer, _change: crate::engine::Change) {}
+    fn peer(&mut self, _peer: ProcessId, _change: crate::engine::Change) {}
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let never = crate::wire::Slot { index: u32::MAX, generation: u32::MAX };
     let message = frame(0, header(Kind::Message), b"hello");
     let port = crate::wire::Slot { index: 2, generation: 1 };
-    // Of this process, of the hostile one, and of nobody; so many, and the parcel's number.
+    // Of this process, of the hostile one, and of nobody; so many, and the transfer's number.
     let words: [u32; 12] = [0, 2, 1, 1, 7, 1, 9, 9, 9, 3, 5, 0];
     let ports = [&b"x"[..], words.map(u32::to_le_bytes).as_flattened()].concat();
     let carrying = |flags: u8, body: &[u8]| frame(0, Header { flags, ..header(Kind::Message) }, body);
@@ -157,9 +157,17 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("gone", [frame(0, header(Kind::Gone), b""), frame(0, header(Kind::Acknowledge), b"")].concat()),
         (
             "ports",
-            [Kind::Hold, Kind::Held, Kind::Release, Kind::Unpacked, Kind::Sees, Kind::Seen, Kind::Hold]
-                .map(|kind| frame(0, Header { tag: 0, to: port, request: 1, ..Header::new(kind) }, b""))
-                .concat(),
+            [
+                Kind::Hold,
+                Kind::Held,
+                Kind::Release,
+                Kind::Unpacked,
+                Kind::Confirm,
+                Kind::Confirmed,
+                Kind::Hold,
+            ]
+            .map(|kind| frame(0, Header { tag: 0, to: port, request: 1, ..Header::new(kind) }, b""))
+            .concat(),
         ),
         (
             "senders",

@@ -55,7 +55,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
 
     let frame = |word, lane, length: usize| [&head(word, lane, length)[..], &vec![7; length]].concat();
     let message = |lane| frame(Word::Last, lane, wire::LENGTH + 3);
-    let words: Vec<u8> = [Word::Alive, Word::Knock, Word::Leave, Word::Goodbye]
+    let words: Vec<u8> = [Word::Alive, Word::Notify, Word::Leave, Word::Goodbye]
         .iter()
         .flat_map(|word| frame(*word, Lane::Control, 0))
         .collect();

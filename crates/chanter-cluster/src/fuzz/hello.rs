@@ -1,7 +1,7 @@
 //! The hello: which side it is for, then what that reads. No input knows the secret, so none gets in.
 
 use super::Input;
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::engine::socket::hello::{CHALLENGE, GREETING, Introduction, MAGIC, PROOF, Stranger, greeted};
 use crate::launcher::Secret;
 
@@ -9,7 +9,7 @@ use crate::launcher::Secret;
 pub fn target(bytes: &[u8]) {
     let secret = Secret::new([42; 32]);
     let mut input = Input(bytes);
-    let (me, peer) = (Peer(2), Peer(3));
+    let (me, peer) = (ProcessId(2), ProcessId(3));
     if input.byte().is_multiple_of(2) {
         let theirs: [u8; GREETING] = input.array();
         let number = u32::from_le_bytes([theirs[8], theirs[9], theirs[10], theirs[11]]);
@@ -36,8 +36,8 @@ pub fn target(bytes: &[u8]) {
 #[cfg(test)]
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let secret = Secret::new([1; 32]);
-    let mine = Introduction::new(&secret, Peer(3), [9; CHALLENGE], Peer(2));
-    let theirs = greeted(&secret, Peer(2), [8; CHALLENGE], *mine.greeting(), |_| true)
+    let mine = Introduction::new(&secret, ProcessId(3), [9; CHALLENGE], ProcessId(2));
+    let theirs = greeted(&secret, ProcessId(2), [8; CHALLENGE], *mine.greeting(), |_| true)
         .unwrap_or_else(|_| unreachable!());
     let proof = mine.answered(&theirs.answer).unwrap_or_else(|_| unreachable!());
     let accepting = [&[0][..], mine.greeting(), &proof].concat();

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use chanter::prelude::*;
 
 use super::Input;
-use crate::Here;
-use crate::engine::{Engine, Lane, Local, Peer, Polled, Sink};
+use crate::Process;
+use crate::engine::{Engine, Lane, Local, Polled, ProcessId, Sink};
 use crate::node::Node;
 use crate::remote::Function;
 use crate::wire::{Body, Control, Ended, Header, Kind, LENGTH, Number};
@@ -44,7 +44,7 @@ pub fn target(bytes: &[u8]) {
 async fn requests_come(mut input: Input<'_>) {
     let [first, second] = <[Local; 2]>::try_from(Local::cluster(2)).expect("two");
     let node = Node::start(Arc::new(first), false);
-    let here = Here::of(Arc::clone(&node));
+    let here = Process::of(Arc::clone(&node));
     let echoing = here.serve(ECHO, |_, number| async move { number }).expect("it is free");
     let offering = here.offer(WORK, |_, number| async move {
         if number.is_multiple_of(2) {
@@ -62,7 +62,7 @@ async fn requests_come(mut input: Input<'_>) {
     while !input.is_empty() {
         let own = answers.own;
         let frame = answers.note(frame(&mut input, own));
-        if second.try_send(Peer(0), Lane::User, frame).is_err() {
+        if second.try_send(ProcessId(0), Lane::User, frame).is_err() {
             run(&node, &second, &mut answers).await;
         }
         if input.byte().is_multiple_of(4) {
@@ -87,7 +87,7 @@ async fn run(node: &Node, second: &Local, answers: &mut Answers) {
 }
 
 /// The process's own threads ask as before.
-async fn goes_on(here: &Here, name: &str) {
+async fn goes_on(here: &Process, name: &str) {
     let itself = here.at(0);
     assert_eq!(itself.call(ECHO.ask(&5)).await, Ok(5));
     let thread = itself.spawn(WORK.with(&3)).await.expect("a thread");
@@ -115,7 +115,7 @@ fn frame(input: &mut Input<'_>, own: u64) -> Body {
         _ => {
             // No fuzzer guesses the number of a request.
             let request = if request == 1 { own } else { request };
-            Control::Answer { request, ended: Ended::Well, hops: u32::from(how) >> 3 }
+            Control::Answer { request, ended: Ended::Well, forwarded: u32::from(how) >> 3 }
         }
     };
     let mut frame = Body::copied_from(if how % 8 == 6 { &[] } else { body });
@@ -148,9 +148,9 @@ impl Answers {
 }
 
 impl Sink for Answers {
-    fn arrived(&mut self, from: Peer, _lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, _lane: Lane, frame: Body) {
         let header = Header::decode(frame.frame(), u32::MAX).expect("a header");
-        assert_eq!((header.process, from), (0, Peer(0)));
+        assert_eq!((header.process, from), (0, ProcessId(0)));
         assert_eq!(header.length as usize, frame.frame().len() - LENGTH);
         if header.kind == Kind::Call {
             self.own = header.request;
@@ -162,14 +162,14 @@ impl Sink for Answers {
         }
     }
 
-    fn peer(&mut self, _peer: Peer, _change: crate::engine::Change) {}
+    fn peer(&mut self, _peer: ProcessId, _change: crate::engine::Change) {}
 }
 
 #[cfg(test)]
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     use std::time::Duration;
 
-    use crate::engine::Pe;
+    use crate::engine::NodeId;
     use crate::name::ThreadName;
     use crate::remote::{encoded_order, encoded_spawn};
     use crate::wire::{Slot, encode};
@@ -178,7 +178,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         [&[how, service, request, body.len() as u8][..], body, &[0]].concat()
     };
     let slot = |index| Slot { index, generation: 1 };
-    let name = |process| ThreadName { pe: Pe(0), process: Peer(process), thread: slot(0) };
+    let name = |process| ThreadName { pe: NodeId(0), process: ProcessId(process), thread: slot(0) };
     let spawn = |request, arguments: u32| ask(0, 0, request, &encoded_spawn("fuzz::work", &arguments));
     let mut orders = Vec::new();
     for index in 0..3 {

@@ -4,10 +4,10 @@
 //! and in order. Of an odd one it writes anywhere: then it does no harm but to messages.
 
 use super::Input;
-use crate::engine::near::pull::{
+use crate::engine::shm::pull::{
     Found, Incoming, Info, LANES, Link, Memory, Outgoing, Port, Quota, Slot, stamp,
 };
-use crate::engine::near::{Assemble, LONGEST};
+use crate::engine::shm::{Assemble, LONGEST};
 
 const PROCESSES: usize = 3;
 const SLOTS: usize = 6;
@@ -207,7 +207,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
 /// The target would notice if a receiver did not keep to the rules.
 #[test]
 fn a_receiver_without_a_rule_is_found_out() {
-    use crate::engine::near::pull::Rules;
+    use crate::engine::shm::pull::Rules;
 
     let all = Rules { numbers: true, scans: true, passes: true };
     let fails = |rules: Rules| {

@@ -6,7 +6,7 @@
 //! each other.
 
 mod bytes;
-mod roll;
+mod membership;
 mod run;
 mod tree;
 
@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use crate::inbox::Inbox;
 use crate::name::{NameError, Registered, ThreadName};
 use crate::wire::decode;
-use crate::{ANY_TAG, Here, OpenError, RecvError, SendError};
+use crate::{ANY_TAG, OpenError, Process, RecvError, SendError};
 use bytes::Bytes;
-use roll::{Came, Coming, Seat, take_seat};
-pub(crate) use roll::{Rolls, serve};
+use membership::{Came, Coming, MemberPlace, take_place};
+pub(crate) use membership::{MembershipTables, serve};
 use run::{Part, Run};
 
 /// The tag of who leaves. All others are numbers of operations.
@@ -54,7 +54,7 @@ const LEAVES: u32 = u32::MAX;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Group {
-    seat: Seat,
+    member: MemberPlace,
     rank: u32,
     size: u32,
     operations: u32,
@@ -151,7 +151,7 @@ impl Group {
     ///
     /// # Panics
     /// The caller is no thread of a machine.
-    pub async fn of(here: &Here, name: &str, rank: u32, size: u32) -> Result<Self, GroupError> {
+    pub async fn of(here: &Process, name: &str, rank: u32, size: u32) -> Result<Self, GroupError> {
         if rank >= size {
             return Err(GroupError::NoSuchRank { rank, size });
         }
@@ -160,16 +160,16 @@ impl Group {
         // Before anybody finds it.
         let coming = Coming::new(here, inbox.name(), came);
         let registered = here.register(&format!("{name}#{rank}"), &inbox).await.map_err(GroupError::Name)?;
-        let seat = take_seat(here, name, came, inbox.name()).await?;
+        let member = take_place(here, name, came, inbox.name()).await?;
         let mut inbox = Some(inbox);
-        if seat.place == 0
+        if member.place == 0
             && let Some(inbox) = inbox.take()
-            && seat.run.opens(Arc::new(inbox))
+            && member.run.opens(Arc::new(inbox))
         {
-            tell_all(&seat.run);
+            tell_all(&member.run);
         }
         Ok(Self {
-            seat,
+            member,
             rank,
             size,
             operations: 0,
@@ -199,9 +199,9 @@ impl Group {
     /// all get it.
     pub async fn barrier(&mut self) -> Result<(), Lost> {
         let operation = next(&mut self.operations);
-        let run = &*self.seat.run;
+        let run = &*self.member.run;
         let unfinished = Unfinished { run, rank: self.rank };
-        let result = match run.meet::<()>(self.seat.place, &Bytes::NONE).await {
+        let result = match run.meet::<()>(self.member.place, &Bytes::NONE).await {
             Part::Told(outcome) => outcome,
             Part::Last(values) => {
                 let result = exchange(run, operation, (), |(), ()| ()).await;
@@ -223,10 +223,10 @@ impl Group {
         T: Serialize + DeserializeOwned,
     {
         let operation = next(&mut self.operations);
-        let run = &*self.seat.run;
+        let run = &*self.member.run;
         let unfinished = Unfinished { run, rank: self.rank };
         let bytes = written(&value, &mut self.room);
-        let result = match run.meet(self.seat.place, &bytes).await {
+        let result = match run.meet(self.member.place, &bytes).await {
             Part::Told(outcome) => outcome,
             Part::Last(values) => {
                 // The value itself was written for the others: it is read again like theirs.
@@ -293,7 +293,7 @@ impl Drop for Unfinished<'_> {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        leave(&self.seat.run, self.rank);
+        leave(&self.member.run, self.rank);
     }
 }
 

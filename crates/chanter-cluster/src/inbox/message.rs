@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::store::Key;
-use crate::engine::{Pe, Peer};
+use crate::engine::{NodeId, ProcessId};
 use crate::name::ThreadName;
-use crate::node::{Lease, Node};
+use crate::node::{Node, WindowRef};
 use crate::wire::{Body, Slot, Written};
 
 /// So many messages an OS thread keeps.
@@ -22,7 +22,7 @@ thread_local! {
 /// A message, from its send to its receive. It is written where it stays: what goes from hand to hand is its box.
 pub(crate) struct Message {
     /// Where it goes.
-    pub(crate) lease: Lease,
+    pub(crate) window_ref: WindowRef,
     pub(crate) from: ThreadName,
     pub(crate) to: ThreadName,
     pub(crate) tag: u32,
@@ -38,17 +38,23 @@ pub(crate) struct Message {
 impl Message {
     /// One in which nothing is written yet.
     #[inline]
-    pub(crate) fn new(lease: Lease, from: ThreadName, to: ThreadName, tag: u32) -> Box<Self> {
+    pub(crate) fn new(window_ref: WindowRef, from: ThreadName, to: ThreadName, tag: u32) -> Box<Self> {
         // A thread that ends has none.
         let kept = KEPT.try_with(|kept| kept.borrow_mut().pop()).ok().flatten();
         let mut message = kept.unwrap_or_else(Self::fresh);
-        (message.lease, message.from, message.to, message.tag) = (lease, from, to, tag);
+        (message.window_ref, message.from, message.to, message.tag) = (window_ref, from, to, tag);
         message
     }
 
     /// One with a body.
-    pub(crate) fn of_body(lease: Lease, from: ThreadName, to: ThreadName, tag: u32, body: Body) -> Box<Self> {
-        let mut message = Self::new(lease, from, to, tag);
+    pub(crate) fn of_body(
+        window_ref: WindowRef,
+        from: ThreadName,
+        to: ThreadName,
+        tag: u32,
+        body: Body,
+    ) -> Box<Self> {
+        let mut message = Self::new(window_ref, from, to, tag);
         message.written.set_body(body);
         message
     }
@@ -56,9 +62,10 @@ impl Message {
     /// One in new memory.
     #[cold]
     fn fresh() -> Box<Self> {
-        let nobody = ThreadName { pe: Pe(0), process: Peer(0), thread: Slot { index: 0, generation: 0 } };
+        let nobody =
+            ThreadName { pe: NodeId(0), process: ProcessId(0), thread: Slot { index: 0, generation: 0 } };
         Box::new(Self {
-            lease: Lease::nobodys(),
+            window_ref: WindowRef::nobodys(),
             from: nobody,
             to: nobody,
             tag: 0,

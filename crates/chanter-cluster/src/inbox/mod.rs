@@ -1,12 +1,12 @@
 //! Inboxes: where a thread receives, by sender and tag (Chant, section 3.2).
 
-mod account;
+mod credit;
 mod irecv;
-mod kinds;
 mod message;
 mod pattern;
 mod place;
 mod polling;
+mod posted;
 mod read;
 mod recv;
 mod store;
@@ -19,7 +19,7 @@ use chanter::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use account::Owed;
+pub(crate) use credit::Credit;
 pub(crate) use irecv::Request;
 pub use irecv::{Irecv, testany, waitall};
 pub(crate) use message::Message;
@@ -27,16 +27,16 @@ use pattern::Pattern;
 pub use pattern::{ANY_TAG, ANYONE, Source, Tags};
 use place::Share;
 pub(crate) use place::{Core, State};
-pub use polling::Form;
+pub use polling::PollMode;
 pub use read::{AsBuffer, AsValue, Read};
 pub use recv::{Received, Recv};
 
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::name::ThreadName;
-use crate::node::{Node, Returned, Send};
+use crate::node::{Node, Returned, SendEvent};
 use crate::wire::Buffer;
 
-/// A thread's name and its messages; see [`Here::open`](crate::Here::open).
+/// A thread's name and its messages; see [`Process::open`](crate::Process::open).
 ///
 /// The name is of use as long as the inbox is open, that is until it is dropped. It may be shared by several threads, who
 /// then have one name.
@@ -73,7 +73,7 @@ impl Inbox {
     /// # Errors
     /// See [`SendError`](crate::SendError); a value that cannot be written is told of here, too.
     #[inline]
-    pub fn send<T: Serialize + ?Sized>(&self, to: ThreadName, tag: u32, value: &T) -> Send {
+    pub fn send<T: Serialize + ?Sized>(&self, to: ThreadName, tag: u32, value: &T) -> SendEvent {
         self.node.send(self.name, to, tag, value)
     }
 
@@ -82,7 +82,7 @@ impl Inbox {
     ///
     /// # Errors
     /// See [`SendError`](crate::SendError).
-    pub fn send_buffer<T: Pod>(&self, to: ThreadName, tag: u32, buffer: Buffer<T>) -> Send {
+    pub fn send_buffer<T: Pod>(&self, to: ThreadName, tag: u32, buffer: Buffer<T>) -> SendEvent {
         self.node.send_body(self.name, to, tag, buffer.into_body())
     }
 
@@ -133,13 +133,13 @@ impl Inbox {
     ///
     /// ```
     /// use chanter::prelude::*;
-    /// use chanter_cluster::Here;
+    /// use chanter_cluster::Process;
     /// use chanter_cluster::engine::Local;
     ///
     /// # let machine = Machine::new()?;
     /// # machine.block_on(async {
     /// let [first, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap();
-    /// let first = Here::start(first);
+    /// let first = Process::start(first);
     /// let me = first.inbox().unwrap();
     /// // The other process is never started: nobody takes what is sent there.
     /// let there = { let mut name = me.name(); name.process.0 = 1; name };
@@ -151,7 +151,7 @@ impl Inbox {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn returned(&self, process: u32) -> impl Event<Output = Returned> + std::marker::Send + use<> {
-        self.node.returned(self.name.thread, Peer(process))
+        self.node.returned(self.name.thread, ProcessId(process))
     }
 
     /// How many messages wait that no receive wanted.

@@ -13,28 +13,28 @@ use std::sync::{Arc, Weak};
 
 use chanter::base::{Place, Queue, Wakes};
 
-use super::account::{Account, News, Owed};
+use super::credit::{Credit, CreditAccount, CreditUpdate};
 use super::irecv::{Request, Via};
-use super::kinds::Kinds;
 use super::message::Message;
 use super::pattern::{Pattern, Source};
+use super::posted::PostedReceives;
 use super::store::{Store, concerns};
 use crate::SendError;
 use crate::by_peer::ByPeer;
-use crate::engine::{Peer, Why};
+use crate::engine::{ProcessId, Why};
 use crate::name::ThreadName;
-use crate::node::{Lease, Node, Windowed};
+use crate::node::{Node, WindowRef, Windowed};
 use crate::wire::Body;
 use foldhash::HashMap;
 
 /// What a receive has got: in two registers.
 pub(super) type Got = Result<Box<Message>, &'static Why>;
 
-/// An inbox, as long as it is open. It lies in the [window](crate::node::Window) of threads of its process: what has come, and how much of
+/// An inbox, as long as it is open. It lies in the [window](crate::node::SendWindow) of threads of its process: what has come, and how much of
 /// theirs, are under one lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Core {
-    lease: Lease,
+    window_ref: WindowRef,
 }
 
 /// What is behind the lock of an inbox.
@@ -43,11 +43,11 @@ pub(crate) struct State {
     node: Weak<Node>,
     name: Option<ThreadName>,
     store: Store,
-    kinds: Kinds,
+    posted: PostedReceives,
     /// How many messages have come.
     arrived: u64,
-    lost: HashMap<Peer, Why>,
-    accounts: ByPeer<Account>,
+    lost: HashMap<ProcessId, Why>,
+    accounts: ByPeer<CreditAccount>,
 }
 
 /// A receive: what it wants, and what it has got.
@@ -100,7 +100,7 @@ impl State {
     /// It is nobody's any more. `None`: something has come, or was wanted, in it. Else it is as new, but for what comes back.
     pub(crate) fn leave(&mut self) -> Option<Weak<Node>> {
         let is_as_new = self.arrived == 0
-            && self.kinds.is_as_new()
+            && self.posted.is_as_new()
             && self.lost.is_empty()
             && self.accounts.is_as_new()
             && self.store.len() == 0;
@@ -116,7 +116,7 @@ impl State {
             node: Weak::new(),
             name: None,
             store: Store::default(),
-            kinds: Kinds::default(),
+            posted: PostedReceives::default(),
             arrived: 0,
             lost: HashMap::default(),
             accounts: ByPeer::default(),
@@ -126,11 +126,11 @@ impl State {
     /// Whether receives wait in it.
     #[inline(always)]
     pub(crate) fn is_waited_in(&self) -> bool {
-        self.kinds.waiting() > 0
+        self.posted.waiting() > 0
     }
 
     /// Nothing arrives any more: the other processes that have sent something, and what nobody has received.
-    pub(crate) fn close(&mut self) -> (Vec<Peer>, VecDeque<Box<Message>>) {
+    pub(crate) fn close(&mut self) -> (Vec<ProcessId>, VecDeque<Box<Message>>) {
         let senders = self.accounts.drain();
         (senders, self.store.drain())
     }
@@ -171,7 +171,7 @@ impl State {
     /// Gives a message to the receive that was posted first of all that want it, or keeps it. Whether it is kept.
     #[inline]
     fn deliver(&mut self, message: Box<Message>, via: Via, wakes: &mut Wakes) -> bool {
-        match self.kinds.give(message, via, wakes) {
+        match self.posted.give(message, via, wakes) {
             Ok(()) => false,
             Err(message) => {
                 self.store.put(message);
@@ -222,8 +222,8 @@ fn put_back(state: &mut Windowed, message: Box<Message>, wakes: &mut Wakes) {
 impl Core {
     /// The inbox that has this window.
     #[inline]
-    pub(crate) fn of(lease: Lease) -> Self {
-        Self { lease }
+    pub(crate) fn of(window_ref: WindowRef) -> Self {
+        Self { window_ref }
     }
 
     /// A message of another process has come. `None`: the inbox is closed. Whether the sender kept within its window; if not, the
@@ -232,13 +232,13 @@ impl Core {
     pub(crate) fn arrive(&self, from: ThreadName, tag: u32, body: Body) -> Option<bool> {
         let mut wakes = Wakes::new();
         {
-            let mut state = self.lease.lock().filter(|state| !state.is_closed())?;
+            let mut state = self.window_ref.lock().filter(|state| !state.is_closed())?;
             let state = state.inbox();
             if !state.accounts.of(from.process).takes(body.len() as u64) {
                 return Some(false);
             }
             let own = state.name.unwrap_or(from);
-            let mut message = Message::of_body(self.lease, from, own, tag, body);
+            let mut message = Message::of_body(self.window_ref, from, own, tag, body);
             message.is_away = true;
             if state.is_waited_in() {
                 message.number = state.count();
@@ -252,38 +252,38 @@ impl Core {
     }
 
     /// A process has gone: nothing comes from it any more.
-    pub(crate) fn lose(&self, peer: Peer, why: Why) {
+    pub(crate) fn lose(&self, peer: ProcessId, why: Why) {
         let mut wakes = Wakes::new();
-        if let Some(mut state) = self.lease.lock() {
+        if let Some(mut state) = self.window_ref.lock() {
             let state = state.inbox();
             state.lost.insert(peer, why);
             state.accounts.remove(peer);
-            state.kinds.end(|pattern| concerns(pattern, peer), || Err(why.kept()), &mut wakes);
+            state.posted.end(|pattern| concerns(pattern, peer), || Err(why.kept()), &mut wakes);
         }
         wakes.queue();
     }
 
     /// Nothing comes any more; what has come stays. Who has sent messages that nobody received.
-    pub(crate) fn seal(&self, name: ThreadName) -> Vec<Peer> {
-        self.lease.close(&SendError::Gone(name));
-        let Some(mut state) = self.lease.lock() else { return Vec::new() };
+    pub(crate) fn seal(&self, name: ThreadName) -> Vec<ProcessId> {
+        self.window_ref.close(&SendError::Gone(name));
+        let Some(mut state) = self.window_ref.lock() else { return Vec::new() };
         state.inbox().accounts.drain()
     }
 
     /// How many messages wait to be received.
     pub(super) fn len(&self) -> usize {
-        self.lease.lock().map_or(0, |mut state| state.inbox().store.len())
+        self.window_ref.lock().map_or(0, |mut state| state.inbox().store.len())
     }
 
     /// The process that it is an inbox of, as long as somebody has that.
     pub(super) fn node(&self) -> Option<Arc<Node>> {
-        self.lease.lock()?.inbox().node.upgrade()
+        self.window_ref.lock()?.inbox().node.upgrade()
     }
 
     /// The message that a receive gets that is not posted, for good.
     #[inline(always)]
     pub(super) fn take_message(&self, pattern: &Pattern, wakes: &mut Wakes) -> Option<Box<Message>> {
-        let mut state = self.lease.lock()?;
+        let mut state = self.window_ref.lock()?;
         let mut message = take_message(&mut state, pattern, wakes)?;
         is_received(state.inbox(), &mut message);
         Some(message)
@@ -292,7 +292,7 @@ impl Core {
     /// What a receive gets that is not posted, for good.
     #[inline]
     pub(super) fn take(&self, pattern: &Pattern, wakes: &mut Wakes) -> Option<Got> {
-        let mut state = self.lease.lock()?;
+        let mut state = self.window_ref.lock()?;
         // Mostly so, for who polls.
         if state.inbox().has_nothing() {
             return None;
@@ -309,13 +309,13 @@ impl Core {
         let mut wakes = Wakes::new();
         let number = {
             // In a closed inbox it would never get anything.
-            let Some(mut state) = self.lease.lock() else { return 0 };
+            let Some(mut state) = self.window_ref.lock() else { return 0 };
             match take(&mut state, &pattern, &mut wakes) {
                 Some(got) => {
                     request.fill(got, Via::Thread, &mut wakes);
                     0
                 }
-                None => state.inbox().kinds.post(pattern, request),
+                None => state.inbox().posted.post(pattern, request),
             }
         };
         wakes.queue();
@@ -326,17 +326,17 @@ impl Core {
     pub(super) fn take_back(&self, pattern: &Pattern, number: u64, request: &Request) {
         let mut wakes = Wakes::new();
         {
-            let mut state = self.lease.lock_any();
-            let tenant = self.lease.tenant();
+            let mut state = self.window_ref.lock_any();
+            let epoch = self.window_ref.epoch();
             match request.empty() {
-                Some(Ok(message)) if state.inbox_if(tenant).is_some() => {
+                Some(Ok(message)) if state.inbox_if(epoch).is_some() => {
                     put_back(&mut state, message, &mut wakes);
                 }
                 // Of a process that is lost; or there is nowhere to put it.
                 Some(_) => {}
                 None if number > 0 => {
-                    state.inbox_of(tenant).kinds.take_back(pattern, number);
-                    state.sweep(tenant);
+                    state.inbox_of(epoch).posted.take_back(pattern, number);
+                    state.sweep(epoch);
                 }
                 None => {}
             }
@@ -349,26 +349,26 @@ impl Core {
     pub(super) fn was_received(&self, message: &Message) {
         let peer = message.from.process;
         let bytes = message.written.len() as u64;
-        let (name, node, news) = {
-            let Some(mut state) = self.lease.lock() else { return };
+        let (name, node, update) = {
+            let Some(mut state) = self.window_ref.lock() else { return };
             let inbox = state.inbox();
             let Some(account) = inbox.accounts.get_mut(peer) else { return };
             match account.received(bytes) {
-                News::Nothing => return,
-                news => (inbox.name, inbox.node.upgrade(), news),
+                CreditUpdate::Nothing => return,
+                update => (inbox.name, inbox.node.upgrade(), update),
             }
         };
-        match (node, name, news) {
-            (Some(node), Some(name), News::Due(owed)) => node.give_credit(name, peer, owed),
+        match (node, name, update) {
+            (Some(node), Some(name), CreditUpdate::Due(credit)) => node.give_credit(name, peer, credit),
             // A message may go there before it is due.
-            (Some(node), Some(_), News::WorthSaying) => node.owes_credit(peer),
+            (Some(node), Some(_), CreditUpdate::WorthSaying) => node.owes_credit(peer),
             _ => {}
         }
     }
 
     /// What that process is owed, which is told now.
-    pub(crate) fn take_owed(&self, peer: Peer) -> Option<Owed> {
-        self.lease.lock()?.inbox().accounts.get_mut(peer)?.take_owed()
+    pub(crate) fn take_credit(&self, peer: ProcessId) -> Option<Credit> {
+        self.window_ref.lock()?.inbox().accounts.get_mut(peer)?.take_credit()
     }
 }
 
@@ -377,25 +377,25 @@ impl Core {
 pub struct Share(pub(crate) Core);
 
 // SAFETY: a kind of receive has its queue in a box of its own, which is forgotten only when nobody waits in it; the boxes stay where
-// they are when their tenant leaves. All are behind the lock. Values are not looked into under it.
+// they are when their epoch leaves. All are behind the lock. Values are not looked into under it.
 unsafe impl Place for Share {
     type Note = Note;
     type State = Windowed;
 
     #[inline(always)]
     fn lock(&self) -> impl DerefMut<Target = Windowed> {
-        self.0.lease.lock_any()
+        self.0.window_ref.lock_any()
     }
 
     fn queue<'a>(&self, state: &'a mut Windowed, note: &Note) -> &'a mut Queue<Note> {
-        let inbox = state.inbox_of(self.0.lease.tenant());
+        let inbox = state.inbox_of(self.0.window_ref.epoch());
         inbox.store.settle();
-        inbox.kinds.events(note)
+        inbox.posted.events(note)
     }
 
     #[inline(always)]
     fn is_ready(&self, state: &Windowed, note: &Note) -> bool {
-        let Some(inbox) = state.inbox_if(self.0.lease.tenant()) else { return false };
+        let Some(inbox) = state.inbox_if(self.0.window_ref.epoch()) else { return false };
         inbox.store.has(&note.pattern) || inbox.lost(&note.pattern).is_some()
     }
 
@@ -405,16 +405,16 @@ unsafe impl Place for Share {
     }
 
     fn waits(&self, state: &mut Windowed, waits: bool) {
-        let tenant = self.0.lease.tenant();
-        state.inbox_of(tenant).kinds.waits(waits);
+        let epoch = self.0.window_ref.epoch();
+        state.inbox_of(epoch).posted.waits(waits);
         if !waits {
-            state.sweep(tenant);
+            state.sweep(epoch);
         }
     }
 
     fn undo(&self, state: &mut Windowed, note: &mut Note, wakes: &mut Wakes) {
         // In a closed inbox nobody receives it any more.
-        if state.inbox_if(self.0.lease.tenant()).is_some()
+        if state.inbox_if(self.0.window_ref.epoch()).is_some()
             && let Some(Ok(message)) = note.got.take()
         {
             put_back(state, message, wakes);

@@ -20,7 +20,8 @@ use crate::node::Tests;
 /// differ in who asks for it, how often, and how a thread hears of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Form {
+#[doc(alias = "Form")]
+pub enum PollMode {
     /// The scheduler: the thread is queued nowhere, and woken when its message is there. Nothing of it is posted to the engine, whose
     /// poll is one test however many wait.
     #[default]
@@ -38,7 +39,7 @@ pub enum Form {
     QueueAny,
 }
 
-impl Form {
+impl PollMode {
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::ThreadPolls, Self::PartialSwitch, Self::QueueEach, Self::QueueAny, Self::QueueRing];
@@ -48,7 +49,7 @@ impl Form {
 const POLLS: u32 = 16;
 
 impl<T, R: Read<T>> Recv<T, R> {
-    /// Receives, and polls in this form until the message is there. [`Form::QueueRing`] is what awaiting the event does.
+    /// Receives, and polls in this form until the message is there. [`PollMode::QueueRing`] is what awaiting the event does.
     /// With engines that wake who waits, the others only cost time. Those in which the scheduler tests for each keep the processors of a machine with a
     /// [`Pump`](crate::Pump) awake; without one they test when the engine has woken the process.
     ///
@@ -56,14 +57,14 @@ impl<T, R: Read<T>> Recv<T, R> {
     ///
     /// # Errors
     /// As for [`Inbox::recv`](crate::Inbox::recv).
-    pub async fn polling(self, form: Form) -> Result<Received<T>, RecvError> {
+    pub async fn polling(self, mode: PollMode) -> Result<Received<T>, RecvError> {
         let (core, pattern) = (self.core(), self.pattern());
-        match form {
-            Form::QueueRing => self.await,
-            Form::ThreadPolls => receive::<T, R>(&core, &pattern, thread_polls(core, pattern).await),
-            Form::PartialSwitch => self.queued(Tests::Next).await,
-            Form::QueueEach => self.queued(Tests::Each).await,
-            Form::QueueAny => self.queued(Tests::Any).await,
+        match mode {
+            PollMode::QueueRing => self.await,
+            PollMode::ThreadPolls => receive::<T, R>(&core, &pattern, thread_polls(core, pattern).await),
+            PollMode::PartialSwitch => self.queued(Tests::Next).await,
+            PollMode::QueueEach => self.queued(Tests::Each).await,
+            PollMode::QueueAny => self.queued(Tests::Any).await,
         }
     }
 
@@ -107,7 +108,7 @@ async fn thread_polls(core: Core, pattern: Pattern) -> Got {
     }
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for PollMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::QueueRing => "queue, ring",

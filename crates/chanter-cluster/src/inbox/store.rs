@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::message::Message;
 use super::pattern::{Pattern, Source, Tags};
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::name::ThreadName;
 use foldhash::HashMap;
 
@@ -189,23 +189,23 @@ impl Index {
 }
 
 /// What a receiver has been told of a process: it is lost.
-pub(super) fn concerns(pattern: &Pattern, peer: Peer) -> bool {
+pub(super) fn concerns(pattern: &Pattern, peer: ProcessId) -> bool {
     matches!(pattern.from, Source::Thread(name) if name.process == peer)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Pe;
-    use crate::node::Lease;
+    use crate::engine::NodeId;
+    use crate::node::WindowRef;
     use crate::wire::Slot;
 
     fn name(index: u32) -> ThreadName {
-        ThreadName { pe: Pe(0), process: Peer(0), thread: Slot { index, generation: 1 } }
+        ThreadName { pe: NodeId(0), process: ProcessId(0), thread: Slot { index, generation: 1 } }
     }
 
     fn message(from: u32, tag: u32, number: u64) -> Box<Message> {
-        let mut message = Message::new(Lease::nobodys(), name(from), name(0), tag);
+        let mut message = Message::new(WindowRef::nobodys(), name(from), name(0), tag);
         message.number = number;
         message
     }

@@ -1,6 +1,6 @@
 //! Global names of threads.
 
-mod keeper;
+mod leader;
 mod registry;
 mod table;
 
@@ -8,12 +8,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use keeper::{Keeper, serve};
-pub use keeper::{NameError, Registered};
+pub use leader::{NameError, Registered};
+pub(crate) use leader::{NameLeader, serve};
 pub(crate) use registry::{Asker, Refusal, Registry};
 pub(crate) use table::Table;
 
-use crate::engine::{Pe, Peer};
+use crate::engine::{NodeId, ProcessId};
 use crate::wire::Slot;
 
 /// The name of a thread, unique in the cluster for all time: node, process, and its place there (Chant, section 3.1).
@@ -23,9 +23,9 @@ use crate::wire::Slot;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ThreadName {
     /// The node.
-    pub pe: Pe,
+    pub pe: NodeId,
     /// The process.
-    pub process: Peer,
+    pub process: ProcessId,
     /// The thread's place in its process.
     pub thread: Slot,
 }
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn a_name_reads_as_in_the_paper() {
         let thread = Slot { index: 1, generation: 4 };
-        let name = ThreadName { pe: Pe(0), process: Peer(3), thread };
+        let name = ThreadName { pe: NodeId(0), process: ProcessId(3), thread };
         assert_eq!(name.to_string(), "<pe 0, process 3, thread 1.4>");
     }
 }

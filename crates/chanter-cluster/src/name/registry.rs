@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::wire::Slot;
 
 /// So many names a process may have registered, and so many may be waited for.
@@ -13,7 +13,7 @@ const MOST_OF_ONE: usize = MOST_NAMES / 4;
 /// Who waits for a name: a request of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asker {
-    pub(crate) peer: Peer,
+    pub(crate) peer: ProcessId,
     pub(crate) request: u64,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Registry {
     asked: HashMap<String, Vec<Asker>>,
     waiting: usize,
     /// How many requests of each process wait.
-    of_one: HashMap<Peer, usize>,
+    of_one: HashMap<ProcessId, usize>,
 }
 
 impl Registry {
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     const SLOT: Slot = Slot { index: 3, generation: 1 };
-    const ASKER: Asker = Asker { peer: Peer(1), request: 7 };
+    const ASKER: Asker = Asker { peer: ProcessId(1), request: 7 };
 
     #[test]
     fn who_asks_early_is_told_later() {
@@ -138,17 +138,17 @@ mod tests {
     fn who_asks_too_much_does_not_keep_others_from_asking() {
         let mut registry = Registry::default();
         let mut ask =
-            |peer, request| registry.ask(&format!("{request}"), Asker { peer: Peer(peer), request });
+            |peer, request| registry.ask(&format!("{request}"), Asker { peer: ProcessId(peer), request });
         for request in 0..MOST_OF_ONE as u64 {
             assert_eq!(ask(1, request), Ok(None));
         }
         assert_eq!(ask(1, 0), Err(()));
         assert_eq!(ask(2, 0), Ok(None));
         assert_eq!(registry.register("0", SLOT).map(|asked| asked.len()), Ok(2));
-        let more = Asker { peer: Peer(1), request: 1 };
+        let more = Asker { peer: ProcessId(1), request: 1 };
         assert_eq!(registry.ask("x", more), Ok(None), "there is room for one again");
         assert_eq!(registry.ask("x", more), Err(()));
-        registry.forget_askers(|asker| asker.peer == Peer(1));
+        registry.forget_askers(|asker| asker.peer == ProcessId(1));
         assert_eq!((registry.waiting, registry.asked.len()), (0, 0));
         assert_eq!(registry.ask("x", more), Ok(None));
     }

@@ -1,7 +1,7 @@
 //! The threads of a process that have a name.
 //!
 //! Whoever sends to a thread of this process finds it by its name, and takes no lock: a place in the table has the same
-//! window as long as there is the table, and whose the window is is looked under the window's lock (INV-TENANT).
+//! window as long as there is the table, and whose the window is is looked under the window's lock (INV-EPOCH).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use chanter::base::{BiasedGuard, BiasedLock};
 
 use crate::error::SendError;
 use crate::inbox;
-use crate::node::{Lease, Left, Window};
+use crate::node::{Left, SendWindow, WindowRef};
 use crate::wire::Slot;
 
 /// Places of the first chunk; each has twice as many as the one before.
@@ -22,7 +22,7 @@ const CHUNKS: usize = 15;
 pub(crate) struct Table {
     /// Which of all tables of the program it is.
     number: u32,
-    chunks: [OnceLock<Box<[OnceLock<&'static Window>]>>; CHUNKS],
+    chunks: [OnceLock<Box<[OnceLock<&'static SendWindow>]>>; CHUNKS],
     book: BiasedLock<Book>,
 }
 
@@ -59,31 +59,31 @@ impl Table {
         }
     }
 
-    /// The number of the tenant that has that name.
+    /// The number of the epoch that has that name.
     #[inline]
-    fn tenant(&self, generation: u32) -> u64 {
+    fn epoch(&self, generation: u32) -> u64 {
         u64::from(self.number) << 32 | u64::from(generation)
     }
 
     /// Who has, or has had, that name. `None`: nobody yet.
     #[inline]
-    pub(crate) fn find(&self, slot: Slot) -> Option<Lease> {
+    pub(crate) fn find(&self, slot: Slot) -> Option<WindowRef> {
         let (chunk, at) = place(slot.index);
         let window = self.chunks.get(chunk)?.get()?.get(at)?.get()?;
-        Some(window.of_tenant(self.tenant(slot.generation)))
+        Some(window.of_epoch(self.epoch(slot.generation)))
     }
 
     /// An inbox, which `make` makes of its name, and perhaps of one that is left. `None`: the table is full.
     pub(crate) fn insert(
         &self,
         make: impl FnOnce(Slot, Option<Box<inbox::State>>) -> Box<inbox::State>,
-    ) -> Option<(Slot, Lease)> {
+    ) -> Option<(Slot, WindowRef)> {
         let slot = self.book().enter()?;
         let (chunk, at) = place(slot.index);
         let places =
             self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| OnceLock::new()).collect());
-        let window = places[at].get_or_init(Window::vacant);
-        Some((slot, window.let_to_inbox(self.tenant(slot.generation), |spare| make(slot, spare))))
+        let window = places[at].get_or_init(SendWindow::vacant);
+        Some((slot, window.let_to_inbox(self.epoch(slot.generation), |spare| make(slot, spare))))
     }
 
     /// The inbox is closed: senders are told `why`. What is left of it.
@@ -100,7 +100,7 @@ impl Table {
     }
 
     /// All there are.
-    pub(crate) fn all(&self) -> Vec<Lease> {
+    pub(crate) fn all(&self) -> Vec<WindowRef> {
         let book = self.book();
         let open = book.entries.iter().enumerate().filter(|(_, entry)| entry.is_open);
         open.filter_map(|(index, entry)| {
@@ -127,7 +127,7 @@ impl Book {
         Some(Slot { index, generation: entry.generation })
     }
 
-    /// Nobody has that name any more, and its window has no tenant.
+    /// Nobody has that name any more, and its window has no epoch.
     fn leave(&mut self, slot: Slot) {
         self.entries[slot.index as usize].is_open = false;
         // A place whose generations are used up is not given away again.
@@ -165,14 +165,17 @@ mod tests {
     }
 
     fn is_there(table: &Table, slot: Slot) -> bool {
-        let is_there = table.find(slot).is_some_and(|lease| lease.lock().is_some());
+        let is_there = table.find(slot).is_some_and(|window_ref| window_ref.lock().is_some());
         assert_eq!(is_there, table.book().has(slot));
         is_there
     }
 
     fn remove(table: &Table, slot: Slot) -> bool {
-        let name =
-            crate::ThreadName { pe: crate::engine::Pe(0), process: crate::engine::Peer(0), thread: slot };
+        let name = crate::ThreadName {
+            pe: crate::engine::NodeId(0),
+            process: crate::engine::ProcessId(0),
+            thread: slot,
+        };
         table.remove(slot, &SendError::Gone(name)).is_some()
     }
 
@@ -229,17 +232,17 @@ mod tests {
         assert!(place(u32::MAX).0 >= CHUNKS);
     }
 
-    /// A window that has had a tenant of another table is that one's no more.
+    /// A window that has had an epoch of another table is that one's no more.
     #[test]
     fn tables_that_follow_each_other_share_windows_but_no_names() {
         let first = table(1);
-        let (slot, lease) = first.insert(|_, _| Box::new(State::nobodys())).unwrap();
+        let (slot, window_ref) = first.insert(|_, _| Box::new(State::nobodys())).unwrap();
         assert!(remove(&first, slot));
         drop(first);
         let second = table(1);
         let again = insert(&second).unwrap();
         assert_eq!(slot, again);
-        assert!(lease.lock().is_none(), "it has got another tenant, or none");
+        assert!(window_ref.lock().is_none(), "it has got another tenant, or none");
         assert!(remove(&second, again));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use chanter::prelude::*;
 
 use super::{LONGEST_NAME, Node, Request, lock};
-use crate::engine::{Lane, Peer};
+use crate::engine::{Lane, ProcessId};
 use crate::error::{LookupError, SendError};
 use crate::name::{Asker, ThreadName};
 use crate::wire::{Body, Header, Kind, Slot, WITHDRAWN};
@@ -36,10 +36,10 @@ impl Node {
         })
     }
 
-    fn parse(&self, name: &str) -> Result<(Peer, String), LookupError> {
+    fn parse(&self, name: &str) -> Result<(ProcessId, String), LookupError> {
         let bad = || LookupError::Bad(name.to_owned());
         let (given, peer) = match name.split_once('@') {
-            Some((given, peer)) => (given, Peer(peer.parse().map_err(|_| bad())?)),
+            Some((given, peer)) => (given, ProcessId(peer.parse().map_err(|_| bad())?)),
             None => (name, self.me),
         };
         if given.is_empty() || given.len() > LONGEST_NAME {
@@ -56,7 +56,7 @@ impl Node {
         self.last_request.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn ask(&self, to: Peer, name: &str, answer: &IVar<Result<ThreadName, LookupError>>) -> u64 {
+    fn ask(&self, to: ProcessId, name: &str, answer: &IVar<Result<ThreadName, LookupError>>) -> u64 {
         let request = self.new_number();
         lock(&self.requests).insert(request, Request { to, answer: answer.clone() });
         if to == self.me {
@@ -72,7 +72,7 @@ impl Node {
     }
 
     /// Nobody wants to know that name any more, unless it was answered.
-    fn withdraw(&self, to: Peer, request: u64, name: &str) {
+    fn withdraw(&self, to: ProcessId, request: u64, name: &str) {
         if lock(&self.requests).remove(&request).is_none() {
             return;
         }
@@ -106,7 +106,7 @@ impl Node {
         }
     }
 
-    pub(super) fn is_answered(&self, by: Peer, request: u64, answer: Result<ThreadName, LookupError>) {
+    pub(super) fn is_answered(&self, by: ProcessId, request: u64, answer: Result<ThreadName, LookupError>) {
         let asked = {
             let mut requests = lock(&self.requests);
             if requests.get(&request).is_none_or(|asked| asked.to != by) {

@@ -1,14 +1,14 @@
 //! A process of the cluster: its threads' inboxes, and what it knows of the others.
 
-mod bell;
 mod lookup;
+mod notifier;
 mod outstanding;
+mod send_window;
+mod send_windows;
 mod sending;
 mod serve;
 mod sink;
 mod waiting;
-mod window;
-mod windows;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,25 +18,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use chanter::base::{BiasedLock, wake_first};
 use chanter::prelude::*;
 
-use bell::ServerBell;
+use notifier::ServerNotifier;
 use outstanding::{Accounts, Outstanding};
 pub use outstanding::{Returned, Unknown, Unsent};
+pub use send_window::SendEvent;
+pub(crate) use send_window::{Kept, Left, SendWindow, State as Windowed, WindowRef};
+use send_windows::SendWindows;
 pub(crate) use waiting::Tests;
 use waiting::Waiting;
-pub use window::Send;
-pub(crate) use window::{Kept, Lease, Left, State as Windowed, Window};
-use windows::Windows;
 
 use crate::by_peer::ByPeer;
-use crate::engine::{Bell, Certificate, Engine, Lane, Leave, Pe, Peer, Polled, Why};
+use crate::engine::{Certificate, Engine, Lane, Leave, NodeId, Notifier, Polled, ProcessId, Why};
 use crate::error::{LookupError, OpenError, SendError};
-use crate::group::Rolls;
+use crate::group::MembershipTables;
 use crate::inbox::{self, Core, Inbox};
-use crate::name::{Keeper, Refusal, Registry, Table, ThreadName};
+use crate::name::{NameLeader, Refusal, Registry, Table, ThreadName};
 use crate::port::Ports;
 use crate::program::Program;
 use crate::remote::{Functions, Gates, Hosts};
-use crate::service::raw::Untold;
+use crate::service::raw::ForwardedCalls;
 use crate::service::{Calls, Provided, Server};
 use crate::wire::{Body, Header, Kind, Slot};
 use foldhash::HashMap;
@@ -56,28 +56,28 @@ const BUDGET: u32 = 64;
 const LONGEST_NAME: usize = 255;
 
 pub(crate) struct Node {
-    me: Peer,
+    me: ProcessId,
     this: Weak<Self>,
     engine: Arc<dyn Engine>,
     links: ByPeer<Link>,
     table: Table,
     registry: Mutex<Registry>,
-    windows: BiasedLock<Windows>,
+    windows: BiasedLock<SendWindows>,
     requests: Mutex<HashMap<u64, Request>>,
     last_request: AtomicU64,
     accounts: Mutex<Accounts>,
     /// Requests of this process to others, and of others to this one.
     pub(crate) calls: Calls,
     pub(crate) server_side: Server,
-    pub(crate) untold: Untold,
+    pub(crate) forwarded_calls: ForwardedCalls,
     /// What others may run here, and what they run.
     pub(crate) functions: Functions,
     pub(crate) hosts: Hosts,
     pub(crate) gates: Gates,
     /// Names that are known in the whole cluster.
-    pub(crate) keeper: Keeper,
+    pub(crate) leader: NameLeader,
     /// Who the members of groups are.
-    pub(crate) rolls: Rolls,
+    pub(crate) memberships: MembershipTables,
     pub(crate) provided: Provided,
     /// Who has senders of ports.
     pub(crate) ports: Ports,
@@ -87,7 +87,7 @@ pub(crate) struct Node {
     /// The engine has not taken something: a hint for those who poll.
     has_backlog: AtomicBool,
     /// Wakes the thread that serves the engine.
-    server: Arc<ServerBell>,
+    server: Arc<ServerNotifier>,
     is_pumped: bool,
     /// The engine has.
     ended: IVar<()>,
@@ -99,7 +99,7 @@ pub(crate) struct Node {
 
 /// Another process.
 struct Link {
-    pe: Pe,
+    pe: NodeId,
     state: BiasedLock<LinkState>,
     /// It is down: what comes all the same is dropped.
     is_down: AtomicBool,
@@ -128,12 +128,12 @@ struct LinkState {
 
 /// A question that is not answered yet.
 struct Request {
-    to: Peer,
+    to: ProcessId,
     answer: IVar<Result<ThreadName, LookupError>>,
 }
 
 impl Link {
-    fn new(pe: Pe) -> Self {
+    fn new(pe: NodeId) -> Self {
         Self {
             pe,
             state: BiasedLock::unhinted(LinkState::default()),
@@ -207,9 +207,9 @@ impl Node {
         let me = engine.me();
         let links: ByPeer<Link> =
             engine.roster().into_iter().map(|(peer, pe)| (peer, Link::new(pe))).collect();
-        let peers: Vec<Peer> = links.peers().collect();
-        let server = Arc::new(ServerBell::new());
-        let (bell, rung) = (Arc::clone(&server), Arc::clone(&server));
+        let peers: Vec<ProcessId> = links.peers().collect();
+        let server = Arc::new(ServerNotifier::new());
+        let (notifier, notified) = (Arc::clone(&server), Arc::clone(&server));
         let node = Arc::new_cyclic(|this| Self {
             me,
             this: Weak::clone(this),
@@ -217,18 +217,18 @@ impl Node {
             links,
             table: Table::new(MOST_INBOXES),
             registry: Mutex::default(),
-            windows: BiasedLock::unhinted(Windows::default()),
+            windows: BiasedLock::unhinted(SendWindows::default()),
             requests: Mutex::default(),
             last_request: AtomicU64::new(0),
             accounts: Mutex::default(),
             calls: Calls::default(),
             server_side: Server::default(),
-            untold: Untold::default(),
+            forwarded_calls: ForwardedCalls::default(),
             functions: Functions::default(),
             hosts: Hosts::default(),
             gates: Gates::default(),
-            keeper: Keeper::default(),
-            rolls: Rolls::default(),
+            leader: NameLeader::default(),
+            memberships: MembershipTables::default(),
             provided: Provided::default(),
             ports: Ports::new(me, peers.into_iter()),
             program,
@@ -240,8 +240,8 @@ impl Node {
             some_gone: IVar::new(),
             dropped: AtomicU64::new(0),
         });
-        let serving = serve::serve(Arc::downgrade(&node), rung);
-        let here = crate::Here::of(Arc::clone(&node));
+        let serving = serve::serve(Arc::downgrade(&node), notified);
+        let here = crate::Process::of(Arc::clone(&node));
         crate::remote::serve(&here);
         crate::name::serve(&here);
         crate::group::serve(&here);
@@ -249,13 +249,13 @@ impl Node {
         crate::__table::serve(&here);
         drop(here);
         drop(ThreadBuilder::new().name("cluster").spawn(serving));
-        node.engine.attach(Bell::new(move || {
-            wake_first(|| bell.ring());
+        node.engine.attach(Notifier::new(move || {
+            wake_first(|| notifier.notify());
         }));
         node
     }
 
-    pub(crate) fn me(&self) -> Peer {
+    pub(crate) fn me(&self) -> ProcessId {
         self.me
     }
 
@@ -264,11 +264,11 @@ impl Node {
         self.this.upgrade()
     }
 
-    pub(crate) fn certificate(&self, peer: Peer) -> Option<Certificate> {
+    pub(crate) fn certificate(&self, peer: ProcessId) -> Option<Certificate> {
         self.engine.certificate(peer)
     }
 
-    pub(crate) fn peers(&self) -> impl Iterator<Item = Peer> {
+    pub(crate) fn peers(&self) -> impl Iterator<Item = ProcessId> {
         self.links.peers()
     }
 
@@ -277,7 +277,7 @@ impl Node {
     }
 
     /// The event that a process has gone; never for this one, or for one that there is not.
-    pub(crate) fn gone(&self, peer: Peer) -> impl Event<Output = Why> + std::marker::Send + use<> {
+    pub(crate) fn gone(&self, peer: ProcessId) -> impl Event<Output = Why> + std::marker::Send + use<> {
         self.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone()).get()
     }
 
@@ -287,12 +287,12 @@ impl Node {
     }
 
     /// Why a process has gone, if it has.
-    pub(crate) fn down(&self, peer: Peer) -> Option<Why> {
+    pub(crate) fn down(&self, peer: ProcessId) -> Option<Why> {
         self.links.get(peer)?.state.lock().down
     }
 
-    pub(crate) fn name(&self, peer: Peer, thread: Slot) -> ThreadName {
-        ThreadName { pe: self.links.get(peer).map_or(Pe(0), |link| link.pe), process: peer, thread }
+    pub(crate) fn name(&self, peer: ProcessId, thread: Slot) -> ThreadName {
+        ThreadName { pe: self.links.get(peer).map_or(NodeId(0), |link| link.pe), process: peer, thread }
     }
 
     /// An inbox, and its name; `given` if somebody gave it one, too.
@@ -303,8 +303,8 @@ impl Node {
             return Err(OpenError::Bad(name.to_owned()));
         }
         let make = |slot, spare| inbox::State::new(self.name(self.me, slot), Arc::downgrade(self), spare);
-        let Some((slot, lease)) = self.table.insert(make) else { return Err(OpenError::Full) };
-        let core = Core::of(lease);
+        let Some((slot, window_ref)) = self.table.insert(make) else { return Err(OpenError::Full) };
+        let core = Core::of(window_ref);
         // Whoever goes from now on, finds it in the table.
         for (peer, link) in self.links.iter() {
             let down = link.state.lock().down;
@@ -337,14 +337,14 @@ impl Node {
 
     /// Nothing comes to that inbox any more; what has come may be received.
     pub(crate) fn seal(&self, slot: Slot) {
-        let Some(lease) = self.table.find(slot) else { return };
-        for peer in Core::of(lease).seal(self.name(self.me, slot)) {
+        let Some(window_ref) = self.table.find(slot) else { return };
+        for peer in Core::of(window_ref).seal(self.name(self.me, slot)) {
             self.tell_gone(peer, slot);
         }
     }
 
     /// Nobody has that name here.
-    fn tell_gone(&self, peer: Peer, slot: Slot) {
+    fn tell_gone(&self, peer: ProcessId, slot: Slot) {
         let header = Header { from: slot, tag: self.taken(peer), ..self.header(Kind::Gone) };
         self.control(peer, header, Body::with_capacity(0));
     }
@@ -364,7 +364,7 @@ impl Node {
     }
 
     /// A process has gone.
-    fn lose(&self, peer: Peer, why: Why) {
+    fn lose(&self, peer: ProcessId, why: Why) {
         let Some(link) = self.links.get(peer) else { return };
         let LinkState { backlog, outstanding, emptied, .. } = {
             let mut state = link.state.lock();
@@ -417,11 +417,11 @@ impl Node {
         self.ended.get().await;
     }
 
-    /// Takes from the engine what has come. Not for the server thread: it is rung for requests.
+    /// Takes from the engine what has come. Not for the server thread: it is notified of requests.
     pub(crate) fn poll(&self) -> Polled {
         let polled = self.poll_as_server();
         if self.server_side.has_arrivals() {
-            self.ring();
+            self.notify();
         }
         polled
     }
@@ -448,7 +448,7 @@ impl Node {
         }
         let polled = self.poll();
         if !self.is_pumped && self.engine.has_work() {
-            self.server.ring();
+            self.server.notify();
         }
         polled != Polled::Nothing
     }
@@ -469,8 +469,8 @@ impl fmt::Debug for Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.engine.leave(Leave::Now);
-        // A pump keeps the engine, and so its bell.
-        self.ring();
+        // A pump keeps the engine, and so its notifier.
+        self.notify();
         // Nobody sends there any more: a send keeps the process.
         let windows = self.windows.lock().retain(|_, _| false);
         windows.into_iter().for_each(|(name, window)| window.give_up(&SendError::Gone(name)));

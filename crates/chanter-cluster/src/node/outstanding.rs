@@ -7,7 +7,7 @@ use chanter::{Event, IVar};
 use serde::de::DeserializeOwned;
 
 use super::{Node, lock};
-use crate::engine::{Lane, Peer, Why};
+use crate::engine::{Lane, ProcessId, Why};
 use crate::error::{RecvError, Undecoded};
 use crate::name::ThreadName;
 use crate::wire::{Body, Header, Kind, Slot, decode};
@@ -84,7 +84,7 @@ pub(super) struct Outstanding {
     /// How many have been taken, counted round.
     taken: u32,
     /// Of those, how many messages and bytes have not been given back as room.
-    earned: (u64, u64),
+    granted: (u64, u64),
 }
 
 struct Sent {
@@ -120,16 +120,16 @@ impl Outstanding {
         if new <= self.messages.len() - self.unsent {
             let bytes: usize = self.messages.drain(..new).map(|sent| sent.length).sum();
             self.taken = taken;
-            self.earned.0 += new as u64;
-            self.earned.1 += bytes as u64;
+            self.granted.0 += new as u64;
+            self.granted.1 += bytes as u64;
         }
     }
 
     /// Whether it has taken so much for which it has not given room back.
     fn is_earned(&mut self, messages: u64, bytes: u64) -> bool {
-        match (self.earned.0.checked_sub(messages), self.earned.1.checked_sub(bytes)) {
+        match (self.granted.0.checked_sub(messages), self.granted.1.checked_sub(bytes)) {
             (Some(messages), Some(bytes)) => {
-                self.earned = (messages, bytes);
+                self.granted = (messages, bytes);
                 true
             }
             _ => false,
@@ -150,25 +150,25 @@ fn is_message(body: &Body) -> bool {
 }
 
 /// What became of the messages of threads here, by thread and process.
-pub(super) type Accounts = BTreeMap<(Slot, Peer), Returned>;
+pub(super) type Accounts = BTreeMap<(Slot, ProcessId), Returned>;
 
 impl Node {
     /// A process says that so many of our messages have come.
-    pub(super) fn are_taken(&self, by: Peer, taken: u32) {
+    pub(super) fn are_taken(&self, by: ProcessId, taken: u32) {
         if let Some(link) = self.links.get(by) {
             link.state.lock().outstanding.are_taken(taken);
         }
     }
 
     /// A process gives room back. `None`: for more than it has taken.
-    pub(super) fn is_earned(&self, by: Peer, messages: u64, bytes: u64) -> Option<()> {
+    pub(super) fn is_earned(&self, by: ProcessId, messages: u64, bytes: u64) -> Option<()> {
         self.links.get(by)?.state.lock().outstanding.is_earned(messages, bytes).then_some(())
     }
 
     /// A process has gone. `outstanding`: what was sent there.
     pub(super) fn account_for(
         &self,
-        peer: Peer,
+        peer: ProcessId,
         why: Why,
         mut outstanding: Outstanding,
         backlog: VecDeque<(Lane, Body)>,
@@ -200,7 +200,7 @@ impl Node {
         if accounts.is_empty() {
             return;
         }
-        let all = (thread, Peer(0))..=(thread, Peer(u32::MAX));
+        let all = (thread, ProcessId(0))..=(thread, ProcessId(u32::MAX));
         let closed: Vec<_> = accounts.range(all).map(|(key, _)| *key).collect();
         closed.iter().for_each(|key| drop(accounts.remove(key)));
     }
@@ -209,7 +209,7 @@ impl Node {
     pub(crate) fn returned(
         self: &Arc<Self>,
         thread: Slot,
-        peer: Peer,
+        peer: ProcessId,
     ) -> impl Event<Output = Returned> + std::marker::Send + use<> {
         let gone = self.links.get(peer).map_or_else(IVar::new, |link| link.gone.clone());
         let node = Arc::clone(self);

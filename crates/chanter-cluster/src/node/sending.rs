@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use chanter::base::wake_first;
 use serde::Serialize;
 
-use super::{Lease, Link, MOST_ANSWERED, MOST_ANSWERS, Node, Send};
-use crate::engine::{Full, Lane, Peer, Why};
+use super::{Link, MOST_ANSWERED, MOST_ANSWERS, Node, SendEvent, WindowRef};
+use crate::engine::{Full, Lane, ProcessId, Why};
 use crate::error::SendError;
-use crate::inbox::{Core, Message, Owed};
+use crate::inbox::{Core, Credit, Message};
 use crate::name::ThreadName;
-use crate::port::Word;
+use crate::port::PortMessage;
 use crate::wire::{Body, CARRIES, Control, Header, Kind, write};
 
 impl Node {
@@ -22,21 +22,23 @@ impl Node {
         to: ThreadName,
         tag: u32,
         value: &T,
-    ) -> Send {
+    ) -> SendEvent {
         let is_here = to.process == self.me;
-        let lease = if is_here {
-            let Some(lease) = self.table.find(to.thread) else { return Send::bad(SendError::Gone(to)) };
-            lease
+        let window_ref = if is_here {
+            let Some(window_ref) = self.table.find(to.thread) else {
+                return SendEvent::bad(SendError::Gone(to));
+            };
+            window_ref
         } else {
             match self.window(to) {
-                Ok(lease) => lease,
-                Err(error) => return Send::bad(error),
+                Ok(window_ref) => window_ref,
+                Err(error) => return SendEvent::bad(error),
             }
         };
-        let mut message = Message::new(lease, from, to, tag);
+        let mut message = Message::new(window_ref, from, to, tag);
         match write(value, &mut message.written) {
-            Err(error) => Send::bad(SendError::Encode(error)),
-            Ok(()) if is_here => Send::new(message),
+            Err(error) => SendEvent::bad(SendError::Encode(error)),
+            Ok(()) if is_here => SendEvent::new(message),
             Ok(()) => self.send_away(message),
         }
     }
@@ -48,27 +50,27 @@ impl Node {
         to: ThreadName,
         tag: u32,
         body: Body,
-    ) -> Send {
-        let lease = match self.lease(to) {
-            Ok(lease) => lease,
-            Err(error) => return Send::bad(error),
+    ) -> SendEvent {
+        let window_ref = match self.window_ref(to) {
+            Ok(window_ref) => window_ref,
+            Err(error) => return SendEvent::bad(error),
         };
-        let message = Message::of_body(lease, from, to, tag, body);
-        if to.process == self.me { Send::new(message) } else { self.send_away(message) }
+        let message = Message::of_body(window_ref, from, to, tag, body);
+        if to.process == self.me { SendEvent::new(message) } else { self.send_away(message) }
     }
 
     /// A message that is written goes to another process.
-    fn send_away(self: &Arc<Self>, mut message: Box<Message>) -> Send {
+    fn send_away(self: &Arc<Self>, mut message: Box<Message>) -> SendEvent {
         let (length, longest) = (message.written.length_away(), self.engine.caps(message.to.process).eager);
         if length > longest as usize {
-            return Send::bad(SendError::TooLong { length, longest });
+            return SendEvent::bad(SendError::TooLong { length, longest });
         }
         message.node = Some(Arc::clone(self));
-        Send::new(message)
+        SendEvent::new(message)
     }
 
     /// The window of what goes to `to`, or the inbox itself.
-    fn lease(&self, to: ThreadName) -> Result<Lease, SendError> {
+    fn window_ref(&self, to: ThreadName) -> Result<WindowRef, SendError> {
         if to.process != self.me {
             return self.window(to);
         }
@@ -76,7 +78,7 @@ impl Node {
     }
 
     /// The window of what goes to `to`, in another process, from here.
-    fn window(&self, to: ThreadName) -> Result<Lease, SendError> {
+    fn window(&self, to: ThreadName) -> Result<WindowRef, SendError> {
         if let Some(window) = self.windows.lock().get(&to) {
             return Ok(window);
         }
@@ -125,18 +127,18 @@ impl Node {
 
     /// A message gives back what its sender's inbox owes to that process: what its header says of it.
     #[cold]
-    fn credit(&self, link: &Link, from: ThreadName, peer: Peer) -> (u16, u64) {
+    fn credit(&self, link: &Link, from: ThreadName, peer: ProcessId) -> (u16, u64) {
         // ORDER: as in `deliver`. Another inbox that owes something tells it by itself, when it is due.
         link.owes_credit.store(false, Ordering::Relaxed);
-        let owed = self.table.find(from.thread).and_then(|inbox| Core::of(inbox).take_owed(peer));
+        let credit = self.table.find(from.thread).and_then(|inbox| Core::of(inbox).take_credit(peer));
         // Both are less than what is due.
-        owed.map_or((0, 0), |Owed { messages, bytes }| {
+        credit.map_or((0, 0), |Credit { messages, bytes }| {
             (messages as u16, u64::from(self.taken(peer)) << 32 | bytes)
         })
     }
 
     /// An inbox owes something to `peer`: the next message that it sends there says so.
-    pub(crate) fn owes_credit(&self, peer: Peer) {
+    pub(crate) fn owes_credit(&self, peer: ProcessId) {
         if let Some(link) = self.links.get(peer) {
             // ORDER: as in `deliver`.
             link.owes_credit.store(true, Ordering::Relaxed);
@@ -147,7 +149,7 @@ impl Node {
         Header { process: self.me.0, ..Header::new(kind) }
     }
 
-    pub(super) fn control(&self, to: Peer, header: Header, body: Body) {
+    pub(super) fn control(&self, to: ProcessId, header: Header, body: Body) {
         // Who has gone needs no answer.
         let _ = self.transmit(to, Lane::Control, header, body);
     }
@@ -155,7 +157,7 @@ impl Node {
     /// Sends a control message of requests.
     pub(crate) fn transmit_control(
         &self,
-        to: Peer,
+        to: ProcessId,
         lane: Lane,
         control: Control,
         body: Body,
@@ -169,22 +171,33 @@ impl Node {
     }
 
     /// Sends what is said of ports.
-    pub(crate) fn transmit_word(&self, to: Peer, lane: Lane, word: Word) -> Result<(), SendError> {
+    pub(crate) fn transmit_word(
+        &self,
+        to: ProcessId,
+        lane: Lane,
+        word: PortMessage,
+    ) -> Result<(), SendError> {
         let header = Header { process: self.me.0, ..word.header() };
         self.transmit(to, lane, header, Body::with_capacity(0))
     }
 
     /// The longest body of a message to `to`, if there is such a process.
-    pub(crate) fn longest(&self, to: Peer) -> Option<u32> {
+    pub(crate) fn longest(&self, to: ProcessId) -> Option<u32> {
         self.links.get(to).map(|_| self.engine.caps(to).eager)
     }
 
     /// The server thread has something to do: before others, as other processes wait for it.
-    pub(crate) fn ring(&self) {
-        wake_first(|| self.server.ring());
+    pub(crate) fn notify(&self) {
+        wake_first(|| self.server.notify());
     }
 
-    pub(super) fn transmit(&self, to: Peer, lane: Lane, header: Header, body: Body) -> Result<(), SendError> {
+    pub(super) fn transmit(
+        &self,
+        to: ProcessId,
+        lane: Lane,
+        header: Header,
+        body: Body,
+    ) -> Result<(), SendError> {
         let Some(link) = self.links.get(to) else { return Err(SendError::NoSuchProcess(to)) };
         self.transmit_by(to, link, lane, header, body)
     }
@@ -193,13 +206,13 @@ impl Node {
     #[inline(always)]
     fn transmit_by(
         &self,
-        to: Peer,
+        to: ProcessId,
         link: &Link,
         lane: Lane,
         header: Header,
         mut body: Body,
     ) -> Result<(), SendError> {
-        if body.parcel().is_some() {
+        if body.transfer().is_some() {
             return self.transmit_parcel(to, link, lane, header, body);
         }
         let length = body.len();
@@ -211,19 +224,19 @@ impl Node {
     #[cold]
     fn transmit_parcel(
         &self,
-        to: Peer,
+        to: ProcessId,
         link: &Link,
         lane: Lane,
         header: Header,
         mut body: Body,
     ) -> Result<(), SendError> {
         let length = body.len();
-        let parcel = self.pack(to, &mut body);
-        let flags = header.flags | if parcel.is_some() { CARRIES } else { 0 };
+        let transfer = self.pack(to, &mut body);
+        let flags = header.flags | if transfer.is_some() { CARRIES } else { 0 };
         body.set_header(&Header { length: body.len() as u32, flags, ..header });
         let sent = self.hand_over(to, link, lane, &header, body, length);
-        if let (Err(_), Some(parcel)) = (&sent, parcel) {
-            self.unpack_again(to, parcel);
+        if let (Err(_), Some(transfer)) = (&sent, transfer) {
+            self.unpack_again(to, transfer);
         }
         sent
     }
@@ -232,7 +245,7 @@ impl Node {
     #[inline(always)]
     fn hand_over(
         &self,
-        to: Peer,
+        to: ProcessId,
         link: &Link,
         lane: Lane,
         header: &Header,
@@ -265,13 +278,13 @@ impl Node {
         } else if is_first {
             drop(state);
             // There may have been room since it was refused, and the server may have looked in vain in between: nobody tells it again.
-            self.ring();
+            self.notify();
         }
         Ok(())
     }
 
     /// A process does not do its part. It is told, if it listens.
-    pub(crate) fn give_up_on(&self, peer: Peer) {
+    pub(crate) fn give_up_on(&self, peer: ProcessId) {
         self.say_given_up(peer);
         if !self.engine.give_up(peer) {
             self.lose(peer, Why::Unreachable);
@@ -279,7 +292,7 @@ impl Node {
     }
 
     /// Says so to a process that was given up. One that does not take it is told again when something comes from it.
-    pub(super) fn say_given_up(&self, peer: Peer) {
+    pub(super) fn say_given_up(&self, peer: ProcessId) {
         let mut body = Body::with_capacity(0);
         body.set_header(&self.header(Kind::GivenUp));
         let _ = self.engine.try_send(peer, Lane::Control, body);
@@ -308,10 +321,10 @@ impl Node {
     }
 
     /// So much from `peer` was received in an inbox of ours.
-    pub(crate) fn give_credit(&self, inbox: ThreadName, peer: Peer, owed: Owed) {
+    pub(crate) fn give_credit(&self, inbox: ThreadName, peer: ProcessId, credit: Credit) {
         let header = Header {
-            credit: u16::try_from(owed.messages).unwrap_or(u16::MAX),
-            request: owed.bytes,
+            credit: u16::try_from(credit.messages).unwrap_or(u16::MAX),
+            request: credit.bytes,
             from: inbox.thread,
             tag: self.taken(peer),
             ..self.header(Kind::Acknowledge)
@@ -320,7 +333,7 @@ impl Node {
     }
 
     /// How many messages of a process have come.
-    pub(super) fn taken(&self, peer: Peer) -> u32 {
+    pub(super) fn taken(&self, peer: ProcessId) -> u32 {
         // ORDER: a count that was true is true enough.
         self.links.get(peer).map_or(0, |link| link.taken.load(Ordering::Relaxed))
     }

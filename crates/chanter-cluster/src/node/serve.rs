@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use chanter::prelude::*;
 
 use super::Node;
-use super::bell::ServerBell;
-use crate::engine::{Polled, Rest};
+use super::notifier::ServerNotifier;
+use crate::engine::{Idle, Polled};
 
-/// Serves the engine whenever the bell is rung, as long as the process is in use.
-pub(super) async fn serve(node: Weak<Node>, bell: Arc<ServerBell>) {
+/// Serves the engine whenever the notifier is called, as long as the process is in use.
+pub(super) async fn serve(node: Weak<Node>, notifier: Arc<ServerNotifier>) {
     let mut linger = Linger::default();
     let mut still = None;
     loop {
@@ -32,25 +32,25 @@ pub(super) async fn serve(node: Weak<Node>, bell: Arc<ServerBell>) {
             }
             Next::Linger => {
                 drop(serving);
-                if !wait_briefly(&node, &bell).await {
+                if !wait_briefly(&node, &notifier).await {
                     return;
                 }
                 continue;
             }
-            Next::Rest(rest) => rest,
+            Next::Idle(rest) => rest,
         };
         // Whoever rests may be the last one.
         drop(serving);
         match rest {
-            Rest::Work => yield_now().await,
-            Rest::For(time) => choose((bell.rung(), after(time))).await,
-            Rest::Notified => bell.rung().await,
+            Idle::Work => yield_now().await,
+            Idle::For(time) => choose((notifier.notified(), after(time))).await,
+            Idle::Notified => notifier.notified().await,
         }
-        bell.hear();
+        notifier.hear();
         still = node.upgrade();
         let Some(node) = &still else { return };
         if !node.is_pumped {
-            node.engine.rise();
+            node.engine.unpark();
         }
     }
 }
@@ -63,7 +63,7 @@ enum Next {
     Yield,
     /// Nothing has come: it may do so soon.
     Linger,
-    Rest(Rest),
+    Idle(Idle),
 }
 
 fn work(node: &Node, linger: &mut Linger) -> Next {
@@ -81,11 +81,11 @@ fn work(node: &Node, linger: &mut Linger) -> Next {
         Next::Poll
     } else if node.is_pumped {
         // The pump rests for it.
-        Next::Rest(Rest::Notified)
+        Next::Idle(Idle::Notified)
     } else if linger.goes_on(node.engine.linger()) {
         Next::Linger
     } else {
-        Next::Rest(node.engine.rest())
+        Next::Idle(node.engine.park())
     }
 }
 
@@ -94,16 +94,16 @@ const TURNS: u32 = 8;
 /// So often it is looked for work in each turn: that is a load, where a turn is a hundred times as much.
 pub(crate) const LOOKS: u32 = 16;
 
-/// Lets others have their turns, until the engine has work, the bell was rung, or some time has gone. Nobody was told that
+/// Lets others have their turns, until the engine has work, the notifier was called, or some time has gone. Nobody was told that
 /// the process sleeps. False: nobody needs it any more.
-async fn wait_briefly(node: &Weak<Node>, bell: &ServerBell) -> bool {
+async fn wait_briefly(node: &Weak<Node>, notifier: &ServerNotifier) -> bool {
     for _ in 0..TURNS {
         yield_now().await;
         let Some(node) = node.upgrade() else { return false };
         if node.has_work_soon() || node.server_side.has_arrivals() {
             return true;
         }
-        if bell.hear() {
+        if notifier.hear() {
             return true;
         }
     }

@@ -3,21 +3,21 @@
 use std::sync::atomic::Ordering;
 
 use super::{LONGEST_NAME, Node, lock};
-use crate::engine::{Change, Lane, Peer, Sink, Why};
+use crate::engine::{Change, Lane, ProcessId, Sink, Why};
 use crate::error::{LookupError, SendError};
 use crate::inbox::Core;
 use crate::name::{Asker, ThreadName};
-use crate::port::Word;
+use crate::port::PortMessage;
 use crate::wire::{Body, CARRIES, Control, Header, Kind, LENGTH, Slot, WITHDRAWN};
 
 impl Sink for &Node {
-    fn arrived(&mut self, from: Peer, _lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, _lane: Lane, frame: Body) {
         if self.is_understood(from, frame).is_none() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn peer(&mut self, peer: Peer, change: Change) {
+    fn peer(&mut self, peer: ProcessId, change: Change) {
         if let Change::Down(why) = change {
             self.lose(peer, why);
         }
@@ -26,7 +26,7 @@ impl Sink for &Node {
 
 /// The header of a frame that is whole, and of who has sent it.
 #[inline(always)]
-fn whole_header(from: Peer, frame: &Body) -> Option<Header> {
+fn whole_header(from: ProcessId, frame: &Body) -> Option<Header> {
     let header = Header::decode(frame.frame(), u32::MAX).ok()?;
     let is_whole = frame.frame().len() - LENGTH == header.length as usize;
     (header.process == from.0 && is_whole).then_some(header)
@@ -34,7 +34,7 @@ fn whole_header(from: Peer, frame: &Body) -> Option<Header> {
 
 impl Node {
     /// `None`: it made no sense, or was for nobody. Its sender is told, if that may be a message that somebody has sent: it is given up.
-    fn is_understood(&self, from: Peer, mut frame: Body) -> Option<()> {
+    fn is_understood(&self, from: ProcessId, mut frame: Body) -> Option<()> {
         let link = self.links.get(from)?;
         let Some(header) = whole_header(from, &frame) else { return self.refuse(from) };
         // ORDER: Relaxed: see `lose`.
@@ -103,8 +103,8 @@ impl Node {
             | Kind::Forward
             | Kind::Moved
             | Kind::Returned => self.take_in(from, Control::read(&header)?, frame),
-            Kind::Hold | Kind::Held | Kind::Release | Kind::Unpacked | Kind::Sees | Kind::Seen => {
-                self.hear_word(from, Word::read(&header)?);
+            Kind::Hold | Kind::Held | Kind::Release | Kind::Unpacked | Kind::Confirm | Kind::Confirmed => {
+                self.hear_word(from, PortMessage::read(&header)?);
                 Some(())
             }
             Kind::GivenUp => {
@@ -118,7 +118,7 @@ impl Node {
 
     /// A frame cannot be taken, as its sender does not keep to the rules: nothing more is taken from it, and both sides know.
     #[cold]
-    fn refuse(&self, from: Peer) -> Option<()> {
+    fn refuse(&self, from: ProcessId) -> Option<()> {
         // What comes before the engine says that it is down would come after what is missing.
         // ORDER: Relaxed: see `lose`.
         self.links.get(from).inspect(|link| link.is_down.store(true, Ordering::Relaxed));
@@ -127,7 +127,7 @@ impl Node {
     }
 
     /// An inbox of `from` has received so much from here, and the process has taken so many messages. `None`: it has not.
-    fn hear_credit(&self, from: Peer, header: &Header, taken: u32, bytes: u64) -> Option<()> {
+    fn hear_credit(&self, from: ProcessId, header: &Header, taken: u32, bytes: u64) -> Option<()> {
         self.are_taken(from, taken);
         self.is_earned(from, header.credit.into(), bytes)?;
         // Windows that were closed are forgotten, if there are many. What else the frame says is true all the same.

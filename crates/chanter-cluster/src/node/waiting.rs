@@ -121,7 +121,7 @@ impl Node {
     /// One test. What it finds is taken by the next poll: the engine stays at work until then.
     fn test(&self) {
         if self.engine.has_work() && !self.is_pumped {
-            self.server.ring();
+            self.server.notify();
         }
     }
 

@@ -8,35 +8,35 @@
 //!   P (holds) ── message, "it carries senders of these ports: parcel 7" ──► R
 //!                                                     R ── hold ──► home: R is counted
 //!                                                     home ── held ──► R
-//!   P drops what it kept for parcel 7  ◄── unpacked 7 ── R
+//!   P drops what it kept for transfer 7  ◄── unpacked 7 ── R
 //! ```
 //!
 //! INV-PORT: *while a process that the home has not lost has a sender, or a message that carries one is on its way to one, the home counts a
 //! process, or waits for what others say of the dead.* So a port never ends too early, and it ends once.
 //!
-//! 1. Who sends a sender keeps its own hold (the *parcel*) until the receiver has unpacked it, that is, until the home has said that it
+//! 1. Who sends a sender keeps its own hold (the *transfer*) until the receiver has unpacked it, that is, until the home has said that it
 //!    counts the receiver. A message that is dropped before it left, or that nobody reads, drops its holds as any other owner does.
 //! 2. What two processes say to each other keeps its order. So a home hears *hold* before *release* of the same process, and
 //!    *release* after all messages that were sent by that process: these are in the port when it ends.
 //! 3. When a process X has died, its share is gone. But it may have passed senders on, and who has got one may not be counted yet. So the home asks
 //!    all others whether they know that X has gone (*sees*), and does not end a port before they have said so (*seen*) or have gone
 //!    themselves. Who says so has read everything of X (D3), and has said *hold* for all that it got: the home has heard that before.
-//! 4. Who has sent X senders asks the same, and keeps its parcels so long: else its *release* might come to a home that has not
+//! 4. Who has sent X senders asks the same, and keeps its transfers so long: else its *release* might come to a home that has not
 //!    heard yet what X has said.
 //!
-//! By induction over the way that a sender has taken from the home: whoever has it was counted, or has it by a parcel of somebody who
+//! By induction over the way that a sender has taken from the home: whoever has it was counted, or has it by a transfer of somebody who
 //! has not dropped it (1, 4) or has died (3).
 //!
 //! All of it is a state machine under one lock: it says words, whose order is kept by the [outbox](State::next_word), and never calls anybody.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::word::Word;
-use crate::engine::Peer;
+use super::message::PortMessage;
+use crate::engine::ProcessId;
 use crate::name::ThreadName;
 use crate::wire::Slot;
 
-/// So many parcels may be on their way to a process that has not unpacked them. It is given up if there are more.
+/// So many transfers may be on their way to a process that has not unpacked them. It is given up if there are more.
 pub(super) const MOST_PARCELS: usize = 1 << 16;
 
 /// So many holds may wait for their homes' answers; who brings more senders then brings none that count.
@@ -45,24 +45,24 @@ pub(super) const MOST_UNANSWERED: usize = 1 << 16;
 /// See the module. `C` keeps a sender counted elsewhere as long as it lives, `P` is what a message carries.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct State<C, P> {
-    me: Peer,
+    me: ProcessId,
     /// All processes that were there at the start.
-    peers: BTreeSet<Peer>,
-    lost: BTreeSet<Peer>,
+    peers: BTreeSet<ProcessId>,
+    lost: BTreeSet<ProcessId>,
     last: u64,
     /// The ports that this process holds.
     held: BTreeMap<ThreadName, Own>,
     /// What keeps holds counted whose homes have not answered, by the request, with the home's process.
-    unanswered: BTreeMap<u64, (Peer, Vec<C>)>,
+    unanswered: BTreeMap<u64, (ProcessId, Vec<C>)>,
     /// What is kept for messages that were not unpacked, by whom they were sent to.
-    parcels: BTreeMap<(Peer, u64), P>,
+    transfers: BTreeMap<(ProcessId, u64), P>,
     /// The ports whose home is here.
     homes: BTreeMap<Slot, Home>,
     /// Who has gone, and who has not said yet that it knows.
-    unseen: BTreeMap<Peer, BTreeSet<Peer>>,
+    unseen: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
     /// Who has not gone yet, and who is to be told when it has.
-    watched: BTreeMap<Peer, BTreeSet<Peer>>,
-    outbox: VecDeque<(Peer, Word)>,
+    watched: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
+    outbox: VecDeque<(ProcessId, PortMessage)>,
     /// Somebody is saying them.
     is_talking: bool,
     leftover: Leftover<C, P>,
@@ -78,7 +78,7 @@ struct Own {
 /// A port whose home is here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Home {
-    holders: BTreeSet<Peer>,
+    holders: BTreeSet<ProcessId>,
     /// Somebody has had a sender.
     was_held: bool,
     has_ended: bool,
@@ -88,18 +88,18 @@ struct Home {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Leftover<C, P> {
     pub(super) covers: Vec<C>,
-    pub(super) parcels: Vec<P>,
+    pub(super) transfers: Vec<P>,
     pub(super) ended: Vec<Slot>,
 }
 
 impl<C, P> Default for Leftover<C, P> {
     fn default() -> Self {
-        Self { covers: Vec::new(), parcels: Vec::new(), ended: Vec::new() }
+        Self { covers: Vec::new(), transfers: Vec::new(), ended: Vec::new() }
     }
 }
 
 impl<C, P> State<C, P> {
-    pub(super) fn new(me: Peer, peers: impl Iterator<Item = Peer>) -> Self {
+    pub(super) fn new(me: ProcessId, peers: impl Iterator<Item = ProcessId>) -> Self {
         Self {
             me,
             peers: peers.filter(|peer| *peer != me).collect(),
@@ -107,7 +107,7 @@ impl<C, P> State<C, P> {
             last: 0,
             held: BTreeMap::new(),
             unanswered: BTreeMap::new(),
-            parcels: BTreeMap::new(),
+            transfers: BTreeMap::new(),
             homes: BTreeMap::new(),
             unseen: BTreeMap::new(),
             watched: BTreeMap::new(),
@@ -118,7 +118,7 @@ impl<C, P> State<C, P> {
     }
 
     /// The next word, and to whom: one at a time says them, in order.
-    pub(super) fn next_word(&mut self, goes_on: bool) -> Option<(Peer, Word)> {
+    pub(super) fn next_word(&mut self, goes_on: bool) -> Option<(ProcessId, PortMessage)> {
         if self.is_talking && !goes_on {
             return None;
         }
@@ -137,7 +137,7 @@ impl<C, P> State<C, P> {
         self.last
     }
 
-    fn say(&mut self, to: Peer, word: Word) {
+    fn say(&mut self, to: ProcessId, word: PortMessage) {
         self.outbox.push_back((to, word));
     }
 
@@ -163,7 +163,7 @@ impl<C, P> State<C, P> {
                     self.hold(home, port.thread);
                 } else {
                     self.unanswered.insert(request, (home, Vec::new()));
-                    self.say(home, Word::Hold { port: port.thread, request });
+                    self.say(home, PortMessage::Hold { port: port.thread, request });
                 }
                 request
             }
@@ -187,12 +187,12 @@ impl<C, P> State<C, P> {
         if port.process == self.me {
             self.let_go(self.me, port.thread);
         } else {
-            self.say(port.process, Word::Release { port: port.thread });
+            self.say(port.process, PortMessage::Release { port: port.thread });
         }
     }
 
     /// The home counts this process now.
-    pub(super) fn is_held(&mut self, by: Peer, request: u64) {
+    pub(super) fn is_held(&mut self, by: ProcessId, request: u64) {
         if self.unanswered.get(&request).is_some_and(|(home, _)| *home == by)
             && let Some((_, covers)) = self.unanswered.remove(&request)
         {
@@ -202,36 +202,36 @@ impl<C, P> State<C, P> {
 
     // Messages that carry senders.
 
-    /// A message that carries `parcel` leaves for `to`: its number. `None`: that process has gone.
-    pub(super) fn pack(&mut self, to: Peer, parcel: P) -> Option<u64> {
+    /// A message that carries `transfer` leaves for `to`: its number. `None`: that process has gone.
+    pub(super) fn pack(&mut self, to: ProcessId, transfer: P) -> Option<u64> {
         if self.lost.contains(&to) {
-            self.leftover.parcels.push(parcel);
+            self.leftover.transfers.push(transfer);
             return None;
         }
         let number = self.number();
-        self.parcels.insert((to, number), parcel);
+        self.transfers.insert((to, number), transfer);
         Some(number)
     }
 
     /// How many messages were not unpacked by `by`.
-    pub(super) fn packed(&self, by: Peer) -> usize {
-        self.parcels.range((by, 0)..=(by, u64::MAX)).count()
+    pub(super) fn packed(&self, by: ProcessId) -> usize {
+        self.transfers.range((by, 0)..=(by, u64::MAX)).count()
     }
 
     /// It was unpacked, or has not left.
-    pub(super) fn is_unpacked(&mut self, by: Peer, number: u64) {
-        self.leftover.parcels.extend(self.parcels.remove(&(by, number)));
+    pub(super) fn is_unpacked(&mut self, by: ProcessId, number: u64) {
+        self.leftover.transfers.extend(self.transfers.remove(&(by, number)));
     }
 
     /// What a message of `from` has carried is counted for this process, or dropped.
-    pub(super) fn unpack(&mut self, from: Peer, number: u64) {
+    pub(super) fn unpack(&mut self, from: ProcessId, number: u64) {
         if !self.lost.contains(&from) {
-            self.say(from, Word::Unpacked { parcel: number });
+            self.say(from, PortMessage::Unpacked { transfer: number });
         }
     }
 
     /// Whether senders that come from a process count.
-    pub(super) fn hears(&self, from: Peer) -> bool {
+    pub(super) fn hears(&self, from: ProcessId) -> bool {
         !self.lost.contains(&from) && self.unanswered.len() < MOST_UNANSWERED
     }
 
@@ -245,7 +245,7 @@ impl<C, P> State<C, P> {
         self.homes.remove(&port);
     }
 
-    fn hold(&mut self, by: Peer, port: Slot) {
+    fn hold(&mut self, by: ProcessId, port: Slot) {
         if let Some(home) = self.homes.get_mut(&port)
             && !home.has_ended
         {
@@ -254,7 +254,7 @@ impl<C, P> State<C, P> {
         }
     }
 
-    fn let_go(&mut self, by: Peer, port: Slot) {
+    fn let_go(&mut self, by: ProcessId, port: Slot) {
         if let Some(home) = self.homes.get_mut(&port) {
             home.holders.remove(&by);
         }
@@ -275,26 +275,26 @@ impl<C, P> State<C, P> {
 
     // What others say.
 
-    pub(super) fn hear(&mut self, from: Peer, word: Word) {
+    pub(super) fn hear(&mut self, from: ProcessId, word: PortMessage) {
         if self.lost.contains(&from) {
             return;
         }
         match word {
-            Word::Hold { port, request } => {
+            PortMessage::Hold { port, request } => {
                 self.hold(from, port);
-                self.say(from, Word::Held { request });
+                self.say(from, PortMessage::Held { request });
             }
-            Word::Held { request } => self.is_held(from, request),
-            Word::Release { port } => self.let_go(from, port),
-            Word::Unpacked { parcel } => self.is_unpacked(from, parcel),
-            Word::Sees { process } if self.lost.contains(&process) => {
-                self.say(from, Word::Seen { process });
+            PortMessage::Held { request } => self.is_held(from, request),
+            PortMessage::Release { port } => self.let_go(from, port),
+            PortMessage::Unpacked { transfer } => self.is_unpacked(from, transfer),
+            PortMessage::Confirm { process } if self.lost.contains(&process) => {
+                self.say(from, PortMessage::Confirmed { process });
             }
-            Word::Sees { process } if self.peers.contains(&process) && process != from => {
+            PortMessage::Confirm { process } if self.peers.contains(&process) && process != from => {
                 self.watched.entry(process).or_default().insert(from);
             }
-            Word::Sees { .. } => {}
-            Word::Seen { process } => {
+            PortMessage::Confirm { .. } => {}
+            PortMessage::Confirmed { process } => {
                 self.is_seen(process, from);
                 self.see_who_has_ended();
             }
@@ -302,19 +302,19 @@ impl<C, P> State<C, P> {
     }
 
     /// `by` knows that `lost` has gone. When all do, what was sent there is dropped.
-    fn is_seen(&mut self, lost: Peer, by: Peer) {
+    fn is_seen(&mut self, lost: ProcessId, by: ProcessId) {
         let Some(unseen) = self.unseen.get_mut(&lost) else { return };
         unseen.remove(&by);
         if unseen.is_empty() {
             self.unseen.remove(&lost);
-            let mut parcels = self.parcels.split_off(&(lost, 0));
-            self.parcels.append(&mut parcels.split_off(&(lost, u64::MAX)));
-            self.leftover.parcels.extend(parcels.into_values());
+            let mut transfers = self.transfers.split_off(&(lost, 0));
+            self.transfers.append(&mut transfers.split_off(&(lost, u64::MAX)));
+            self.leftover.transfers.extend(transfers.into_values());
         }
     }
 
     /// A process has gone, and all that it has said was heard.
-    pub(super) fn lose(&mut self, peer: Peer) {
+    pub(super) fn lose(&mut self, peer: ProcessId) {
         if !self.lost.insert(peer) {
             return;
         }
@@ -322,21 +322,21 @@ impl<C, P> State<C, P> {
         let (gone, unanswered) =
             std::mem::take(&mut self.unanswered).into_iter().partition(|(_, (home, _))| *home == peer);
         self.unanswered = unanswered;
-        let gone: BTreeMap<_, (Peer, Vec<C>)> = gone;
+        let gone: BTreeMap<_, (ProcessId, Vec<C>)> = gone;
         self.leftover.covers.extend(gone.into_values().flat_map(|(_, covers)| covers));
         // Behind all that was said of what it has sent.
         for asker in self.watched.remove(&peer).unwrap_or_default() {
-            self.say(asker, Word::Seen { process: peer });
+            self.say(asker, PortMessage::Confirmed { process: peer });
         }
         self.watched.values_mut().for_each(|askers| _ = askers.remove(&peer));
-        let asked: Vec<Peer> = self.unseen.keys().copied().collect();
+        let asked: Vec<ProcessId> = self.unseen.keys().copied().collect();
         asked.into_iter().for_each(|lost| self.is_seen(lost, peer));
         self.homes.values_mut().for_each(|home| _ = home.holders.remove(&peer));
         let has_homes = self.homes.values().any(|home| home.was_held && !home.has_ended);
         if has_homes || self.packed(peer) > 0 {
-            let others: BTreeSet<Peer> = self.peers.difference(&self.lost).copied().collect();
+            let others: BTreeSet<ProcessId> = self.peers.difference(&self.lost).copied().collect();
             for other in &others {
-                self.say(*other, Word::Sees { process: peer });
+                self.say(*other, PortMessage::Confirm { process: peer });
             }
             self.unseen.insert(peer, others);
             self.is_seen(peer, peer);
@@ -347,7 +347,7 @@ impl<C, P> State<C, P> {
     /// The process has ended: there is nobody to talk to.
     #[cfg(test)]
     pub(super) fn is_settled(&self) -> bool {
-        self.unanswered.is_empty() && self.parcels.is_empty() && self.outbox.is_empty()
+        self.unanswered.is_empty() && self.transfers.is_empty() && self.outbox.is_empty()
     }
 }
 

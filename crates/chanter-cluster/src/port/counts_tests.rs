@@ -6,13 +6,13 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState as RandomState;
 
 use super::*;
-use crate::engine::Pe;
+use crate::engine::NodeId;
 
 const PORT: Slot = Slot { index: 0, generation: 1 };
 const HOME: usize = 0;
 
 fn port() -> ThreadName {
-    ThreadName { pe: Pe(0), process: Peer(HOME as u32), thread: PORT }
+    ThreadName { pe: NodeId(0), process: ProcessId(HOME as u32), thread: PORT }
 }
 
 /// What is left out.
@@ -31,13 +31,13 @@ enum Without {
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Item {
-    Word(Word),
-    /// A message with a sender, of that parcel.
+    PortMessage(PortMessage),
+    /// A message with a sender, of that transfer.
     Message(u64),
     Down,
 }
 
-type Counts = State<(Peer, u64), ThreadName>;
+type Counts = State<(ProcessId, u64), ThreadName>;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Process {
@@ -67,8 +67,8 @@ enum Step {
 
 impl World {
     fn new(count: usize, sends: u8, kills: u8) -> Self {
-        let peers = || (0..count as u32).map(Peer);
-        let process = |at| Process { counts: State::new(Peer(at), peers()), senders: 0, is_alive: true };
+        let peers = || (0..count as u32).map(ProcessId);
+        let process = |at| Process { counts: State::new(ProcessId(at), peers()), senders: 0, is_alive: true };
         let mut world = Self {
             processes: (0..count as u32).map(process).collect(),
             ways: BTreeMap::new(),
@@ -113,13 +113,13 @@ impl World {
     fn settle(&mut self, at: usize) -> Result<(), String> {
         loop {
             let process = &mut self.processes[at];
-            let Leftover { covers, parcels, ended } = process.counts.leftover();
-            let is_done = covers.is_empty() && parcels.is_empty();
-            covers.iter().for_each(|(from, parcel)| process.counts.unpack(*from, *parcel));
-            parcels.iter().for_each(|port| process.counts.release(*port));
+            let Leftover { covers, transfers, ended } = process.counts.leftover();
+            let is_done = covers.is_empty() && transfers.is_empty();
+            covers.iter().for_each(|(from, transfer)| process.counts.unpack(*from, *transfer));
+            transfers.iter().for_each(|port| process.counts.release(*port));
             while let Some((to, word)) = process.counts.next_word(true) {
                 let way = self.ways.entry((at, to.0 as usize)).or_default();
-                way.push_back(Item::Word(word));
+                way.push_back(Item::PortMessage(word));
             }
             for _ in ended {
                 if std::mem::replace(&mut self.has_ended, true) {
@@ -148,11 +148,11 @@ impl World {
                 self.sends -= 1;
                 let counts = &mut self.processes[at].counts;
                 counts.acquire(port(), None);
-                if let Some(parcel) = counts.pack(Peer(to as u32), port()) {
+                if let Some(transfer) = counts.pack(ProcessId(to as u32), port()) {
                     if without == Without::Parcels {
-                        counts.is_unpacked(Peer(to as u32), parcel);
+                        counts.is_unpacked(ProcessId(to as u32), transfer);
                     }
-                    self.ways.entry((at, to)).or_default().push_back(Item::Message(parcel));
+                    self.ways.entry((at, to)).or_default().push_back(Item::Message(transfer));
                 }
                 at
             }
@@ -178,11 +178,11 @@ impl World {
                     self.ways.remove(&(from, to));
                 }
                 let process = &mut self.processes[to];
-                let from = Peer(from as u32);
+                let from = ProcessId(from as u32);
                 match item {
-                    Item::Word(word) => process.counts.hear(from, word),
-                    Item::Message(parcel) => {
-                        process.counts.acquire(port(), Some((from, parcel)));
+                    Item::PortMessage(word) => process.counts.hear(from, word),
+                    Item::Message(transfer) => {
+                        process.counts.acquire(port(), Some((from, transfer)));
                         process.senders += 1;
                     }
                     Item::Down => {
@@ -193,7 +193,7 @@ impl World {
                             _ => false,
                         };
                         if sees_all {
-                            (0..3).for_each(|by| process.counts.is_seen(from, Peer(by)));
+                            (0..3).for_each(|by| process.counts.is_seen(from, ProcessId(by)));
                             process.counts.see_who_has_ended();
                         }
                     }

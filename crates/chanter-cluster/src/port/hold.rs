@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use chanter::IVar;
 
 use super::counts::{Leftover, MOST_PARCELS, State};
-use super::word::Word;
-use crate::engine::{Lane, Peer};
+use super::message::PortMessage;
+use crate::engine::{Lane, ProcessId};
 use crate::name::ThreadName;
 use crate::node::Node;
-use crate::wire::{Body, Parcel, Slot};
+use crate::wire::{Body, SenderTransfer, Slot};
 
 /// As long as a clone of it lives, the port's home counts the process, or is about to.
 pub(crate) type Hold = Arc<Held>;
@@ -31,11 +31,11 @@ impl Held {
 
     /// The same port, held by another process of the same program: as if a message had brought it there.
     pub(super) fn bring(self: &Arc<Self>, to: &Arc<Node>) -> Hold {
-        let parcel = Arc::new(Parcel::new(vec![Hold::clone(self)]));
+        let transfer = Arc::new(SenderTransfer::new(vec![Hold::clone(self)]));
         let from = self.node.upgrade().filter(|from| from.me() != to.me());
         let cover = from.and_then(|from| {
-            let parcel = from.count(|counts| counts.pack(to.me(), parcel))?;
-            Some(Arc::new(Unpacking { node: Arc::downgrade(to), from: from.me(), parcel }))
+            let transfer = from.count(|counts| counts.pack(to.me(), transfer))?;
+            Some(Arc::new(Unpacking { node: Arc::downgrade(to), from: from.me(), transfer }))
         });
         to.hold_port(self.port, cover)
     }
@@ -55,30 +55,30 @@ pub(super) type Cover = Arc<Unpacking>;
 /// A message that has come and carries senders. When this is dropped, each of them is counted, or of no port.
 pub(crate) struct Unpacking {
     node: Weak<Node>,
-    from: Peer,
-    parcel: u64,
+    from: ProcessId,
+    transfer: u64,
 }
 
 impl Drop for Unpacking {
     fn drop(&mut self) {
         if let Some(node) = self.node.upgrade() {
-            node.count(|counts| counts.unpack(self.from, self.parcel));
+            node.count(|counts| counts.unpack(self.from, self.transfer));
         }
     }
 }
 
 /// A process's counts, and who waits for the ends of its ports.
 pub(crate) struct Ports {
-    counts: Mutex<State<Cover, Arc<Parcel>>>,
+    counts: Mutex<State<Cover, Arc<SenderTransfer>>>,
     ends: Mutex<Vec<(Slot, IVar<()>)>>,
 }
 
 impl Ports {
-    pub(crate) fn new(me: Peer, peers: impl Iterator<Item = Peer>) -> Self {
+    pub(crate) fn new(me: ProcessId, peers: impl Iterator<Item = ProcessId>) -> Self {
         Self { counts: Mutex::new(State::new(me, peers)), ends: Mutex::default() }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State<Cover, Arc<Parcel>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State<Cover, Arc<SenderTransfer>>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,21 +89,21 @@ impl Ports {
 
 impl Node {
     /// Does something to the counts, and then what comes of it, without their lock.
-    fn count<R>(&self, what: impl FnOnce(&mut State<Cover, Arc<Parcel>>) -> R) -> R {
+    fn count<R>(&self, what: impl FnOnce(&mut State<Cover, Arc<SenderTransfer>>) -> R) -> R {
         let (result, leftover, word) = {
             let mut counts = self.ports.lock();
             let result = what(&mut counts);
             (result, counts.leftover(), counts.next_word(false))
         };
         self.say_all(word);
-        let Leftover { covers, parcels, ended } = leftover;
+        let Leftover { covers, transfers, ended } = leftover;
         ended.into_iter().for_each(|port| self.end_port(port));
         // Their drops may come here again.
-        drop((covers, parcels));
+        drop((covers, transfers));
         result
     }
 
-    fn say_all(&self, mut next: Option<(Peer, Word)>) {
+    fn say_all(&self, mut next: Option<(ProcessId, PortMessage)>) {
         while let Some((to, word)) = next {
             // Who has gone needs not be told.
             let _ = self.transmit_word(to, Lane::User, word);
@@ -141,29 +141,29 @@ impl Node {
         Arc::new(Held { port, node: Arc::downgrade(self) })
     }
 
-    /// A body leaves for `to`: says behind it what it carries. The parcel's number, if it has one.
-    pub(crate) fn pack(&self, to: Peer, body: &mut Body) -> Option<u64> {
-        let parcel = body.take_parcel()?;
-        let kept = Arc::clone(&parcel);
+    /// A body leaves for `to`: says behind it what it carries. The transfer's number, if it has one.
+    pub(crate) fn pack(&self, to: ProcessId, body: &mut Body) -> Option<u64> {
+        let transfer = body.take_parcel()?;
+        let kept = Arc::clone(&transfer);
         let (number, packed) = self.count(move |counts| (counts.pack(to, kept), counts.packed(to)));
         if packed > MOST_PARCELS {
             self.give_up_on(to);
         }
         let number = number?;
-        body.close_parcel(&parcel, number);
+        body.close_parcel(&transfer, number);
         Some(number)
     }
 
     /// It has not left.
-    pub(crate) fn unpack_again(&self, to: Peer, number: u64) {
+    pub(crate) fn unpack_again(&self, to: ProcessId, number: u64) {
         self.count(|counts| counts.is_unpacked(to, number));
     }
 
     /// What `frame`, which has come, carries is held from now on. `None`: it makes no sense.
-    pub(crate) fn unpack(&self, from: Peer, frame: &mut Body) -> Option<()> {
-        let (ports, parcel) = frame.open_parcel()?;
+    pub(crate) fn unpack(&self, from: ProcessId, frame: &mut Body) -> Option<()> {
+        let (ports, transfer) = frame.open_parcel()?;
         let node = self.again()?;
-        let unpacking = Arc::new(Unpacking { node: Arc::downgrade(&node), from, parcel });
+        let unpacking = Arc::new(Unpacking { node: Arc::downgrade(&node), from, transfer });
         let holds = ports.into_iter().filter_map(|(process, slot)| {
             let port = self.name(process, slot);
             let cover = Arc::clone(&unpacking);
@@ -176,17 +176,17 @@ impl Node {
             });
             is_counted.then(|| Arc::new(Held { port, node: Arc::downgrade(&node) }))
         });
-        frame.set_parcel(Some(Arc::new(Parcel::new(holds.collect()))));
+        frame.set_parcel(Some(Arc::new(SenderTransfer::new(holds.collect()))));
         Some(())
     }
 
     /// Somebody has said something of ports.
-    pub(crate) fn hear_word(&self, from: Peer, word: Word) {
+    pub(crate) fn hear_word(&self, from: ProcessId, word: PortMessage) {
         self.count(|counts| counts.hear(from, word));
     }
 
     /// A process has gone, and what it has sent is in the inboxes.
-    pub(crate) fn lose_holder(&self, peer: Peer) {
+    pub(crate) fn lose_holder(&self, peer: ProcessId) {
         self.count(|counts| counts.lose(peer));
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! A port that has never had a sender has not ended. Bytes of a sender that are kept elsewhere (in a file, in a byte string of the
 //! user's own, in what [`Inbox::returned`] gives back, in operations of groups, in arguments of objects of other processes) do not count: what is read from
-//! them is a sender, which counts from when it is [connected](Here::connect); if the port has ended, its sends are
+//! them is a sender, which counts from when it is [connected](Process::connect); if the port has ended, its sends are
 //! [`SendError::Gone`].
 //!
 //! When a process has died, the port does not end before all others know that it has: it may have passed senders on.
@@ -39,7 +39,7 @@
 
 mod counts;
 mod hold;
-mod word;
+mod message;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -51,13 +51,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub(crate) use hold::{Hold, Ports};
-pub(crate) use word::Word;
+pub(crate) use message::PortMessage;
 
 use crate::inbox::{ANYONE, Inbox};
 use crate::name::ThreadName;
 use crate::node::{Node, Returned};
 use crate::wire::{carried_here, carry};
-use crate::{Here, OpenError, RecvError, SendError};
+use crate::{OpenError, Process, RecvError, SendError};
 
 /// The tag of a port's messages, in the inbox that is its home.
 const MESSAGE: u32 = 0;
@@ -87,7 +87,7 @@ pub struct Outlet<T> {
     message: PhantomData<fn(T)>,
 }
 
-impl Here {
+impl Process {
     /// Opens a port whose home is this process.
     ///
     /// # Errors

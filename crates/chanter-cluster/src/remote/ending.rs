@@ -11,14 +11,14 @@ use chanter::prelude::*;
 
 use super::functions::{Offer, Work};
 use super::order::End;
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::node::Node;
 use crate::service::Caller;
 use crate::wire::{Body, Enclosed, Slot};
 
 /// A thread that was spawned by another process.
 pub(super) struct Hosted {
-    pub(super) spawner: Peer,
+    pub(super) spawner: ProcessId,
     /// What it runs, and for whom.
     offer: Arc<Offer>,
     /// It yields nothing, unless it is ended with a value.
@@ -31,7 +31,7 @@ pub(super) struct Hosted {
 
 impl Hosted {
     pub(super) fn new(
-        spawner: Peer,
+        spawner: ProcessId,
         offer: Arc<Offer>,
         thread: Thread<Option<Body>>,
         body: IVar<Option<Arc<End>>>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::{Peer, Why};
+use crate::engine::{ProcessId, Why};
 use crate::service::CallError;
 
 use super::order::Refused;
@@ -166,7 +166,7 @@ pub enum Down {
     /// It was cancelled, or its machine has ended.
     Cancelled,
     /// Its process has gone.
-    ProcessLost(Peer, Why),
+    ProcessLost(ProcessId, Why),
     /// There was no such thread any more: how it ended is not known.
     NoThread,
     /// This process may not watch it: its function has an `allow`, which says so.

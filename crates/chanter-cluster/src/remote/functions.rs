@@ -12,11 +12,11 @@ use foldhash::fast::RandomState;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::inbox::Inbox;
 use crate::node::Node;
 use crate::wire::{Body, Enclosed, Number, encode};
-use crate::{Caller, Here, ServeError};
+use crate::{Caller, Process, ServeError};
 
 /// A function that other processes may run: a name, which is the same in all processes, and the types of its arguments and
 /// its value.
@@ -122,11 +122,11 @@ impl<T> fmt::Debug for Plan<T> {
 /// What a thread knows that was spawned by another process.
 pub struct Context {
     inbox: Inbox,
-    spawner: Peer,
+    spawner: ProcessId,
 }
 
 impl Context {
-    pub(super) fn new(inbox: Inbox, spawner: Peer) -> Self {
+    pub(super) fn new(inbox: Inbox, spawner: ProcessId) -> Self {
         Self { inbox, spawner }
     }
 
@@ -136,8 +136,8 @@ impl Context {
     }
 
     /// The process that it runs in.
-    pub fn here(&self) -> Here {
-        Here::of(Arc::clone(self.inbox.node()))
+    pub fn here(&self) -> Process {
+        Process::of(Arc::clone(self.inbox.node()))
     }
 
     /// The process that has spawned it.
@@ -259,7 +259,7 @@ impl Drop for Offering {
     }
 }
 
-impl Here {
+impl Process {
     /// Lets other processes, and this one, spawn threads here that run `body`, until what this returns is dropped. Each of them may ask
     /// anything of such a thread whose name it knows or guesses; [`offer_if`](Self::offer_if) says which may.
     ///

@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use super::error::{AskError, Down, EndError, SpawnError, Unended};
 use super::functions::Plan;
 use super::order::{End, ORDER, Order, Reply, SPAWN, Spawn, Unspawned};
-use crate::Here;
-use crate::engine::Peer;
+use crate::Process;
+use crate::engine::ProcessId;
 use crate::name::ThreadName;
 use crate::node::Node;
 use crate::service::{At, CallError, Outcome, Unwanted, read};
@@ -24,7 +24,7 @@ use crate::wire::{Enclosed, EnclosedIn, Enclosing, Slot, decode, encode};
 /// A thread of another process, or of this one, that yields a `T`; see [`At::spawn`].
 ///
 /// Dropping it lets the thread go on by itself, and its value is dropped. Its [name](Self::name) may be sent to others, who get
-/// handles by [`Here::thread`].
+/// handles by [`Process::thread`].
 pub struct GlobalThread<T> {
     at: At,
     name: ThreadName,
@@ -85,7 +85,7 @@ fn ended<T: DeserializeOwned>(outcome: Outcome) -> Result<T, EndError> {
 }
 
 impl At {
-    /// The event of spawning a thread there: it runs a function that the process [offers](Here::offer).
+    /// The event of spawning a thread there: it runs a function that the process [offers](Process::offer).
     ///
     /// The process is asked when somebody synchronizes on it, and it commits when the thread is there. Not chosen, or dropped before:
     /// if the thread comes into being all the same, it is cancelled.
@@ -125,7 +125,7 @@ fn spawned(outcome: Outcome, function: &'static str) -> Result<Slot, SpawnError>
 }
 
 /// A thread has come into being that nobody wants any more.
-fn cancel_unwanted(node: &Arc<Node>, peer: Peer, outcome: Outcome) {
+fn cancel_unwanted(node: &Arc<Node>, peer: ProcessId, outcome: Outcome) {
     if let Ok(slot) = spawned(outcome, "") {
         let at = At::new(Arc::clone(node), peer);
         for order in [Order::Cancel, Order::Detach] {
@@ -134,7 +134,7 @@ fn cancel_unwanted(node: &Arc<Node>, peer: Peer, outcome: Outcome) {
     }
 }
 
-impl Here {
+impl Process {
     /// The thread of that name, which another process, or thread, has spawned. To drop this handle does nothing to it.
     pub fn thread<T>(&self, name: ThreadName) -> GlobalThread<T> {
         GlobalThread { at: self.at(name.process.0), name, is_owner: false, value: PhantomData }
@@ -189,7 +189,7 @@ impl<T> GlobalThread<T> {
     }
 
     /// Ties the two together: when one ends otherwise than with a value, or its process goes, the other one is cancelled.
-    /// Each one's process watches the other one: if it [may not](crate::Here::offer_if), its own thread is cancelled at once.
+    /// Each one's process watches the other one: if it [may not](crate::Process::offer_if), its own thread is cancelled at once.
     ///
     /// # Errors
     /// See [`AskError`]: one of the two could not be asked. The other one may be tied to it, and then ends with it.

@@ -17,8 +17,8 @@ use super::ending::{Ending, Hosted};
 use super::functions::{Context, Work};
 use super::hold::Hold;
 use super::order::{Answer, End, ORDER, Order, Refused, Reply, SPAWN, Spawn, Unspawned};
-use crate::Here;
-use crate::engine::Peer;
+use crate::Process;
+use crate::engine::ProcessId;
 use crate::name::ThreadName;
 use crate::node::Node;
 use crate::service::{Caller, start};
@@ -39,7 +39,7 @@ impl Default for Hosts {
 struct State {
     threads: HashMap<Slot, Entry, RandomState>,
     /// What each process holds here, or has held.
-    held: HashMap<Peer, Hold, RandomState>,
+    held: HashMap<ProcessId, Hold, RandomState>,
 }
 
 /// A thread in the table.
@@ -54,7 +54,7 @@ pub(super) struct Entry {
 }
 
 /// The services by which threads are spawned and asked.
-pub(crate) fn serve(here: &Here) {
+pub(crate) fn serve(here: &Process) {
     let spawning = here.serve(SPAWN, |caller, spawn| async move { spawn_for(&caller, spawn) });
     let obeying = start::<_, Answer, _, _>(
         |_| true,
@@ -66,7 +66,7 @@ pub(crate) fn serve(here: &Here) {
 }
 
 /// A thread's place, as long as it is not taken.
-struct Reserved<'a>(&'a Hosts, Peer, usize);
+struct Reserved<'a>(&'a Hosts, ProcessId, usize);
 
 impl Reserved<'_> {
     fn keep(self, slot: Slot, hosted: Hosted) {
@@ -152,7 +152,7 @@ impl State {
         Some(entry)
     }
 
-    fn release(&mut self, peer: Peer, bytes: usize) {
+    fn release(&mut self, peer: ProcessId, bytes: usize) {
         if let Some(hold) = self.held.get_mut(&peer) {
             hold.remove(bytes);
         }
@@ -165,14 +165,14 @@ impl Hosts {
     }
 
     /// Room for one more thread of that process. `None`: it has as many as it may, or they hold as much.
-    fn reserve(&self, peer: Peer, bytes: usize) -> Option<Reserved<'_>> {
+    fn reserve(&self, peer: ProcessId, bytes: usize) -> Option<Reserved<'_>> {
         let has_room = self.state.lock().held.entry(peer).or_default().add(bytes);
         // Made only when there is room, and not under the lock: its drop gives back what it stands for, and takes the lock.
         has_room.then(|| Reserved(self, peer, bytes))
     }
 
     /// Whether a process may have so many bytes more kept here.
-    fn has_room(&self, peer: Peer, bytes: usize) -> bool {
+    fn has_room(&self, peer: ProcessId, bytes: usize) -> bool {
         self.state.lock().held.get(&peer).is_none_or(|hold| hold.has_room(bytes))
     }
 
@@ -216,7 +216,7 @@ impl Hosts {
     }
 
     /// The end of a thread, for which nobody is to ask any more. `Err`: it has not ended, or there is none, or it is not that process's.
-    fn take(&self, slot: Slot, by: Peer) -> Result<Answer, Untaken> {
+    fn take(&self, slot: Slot, by: ProcessId) -> Result<Answer, Untaken> {
         let mut state = self.state.lock();
         let entry = state.threads.get(&slot).ok_or(Untaken::NoThread)?;
         if entry.hosted.spawner != by {
@@ -243,7 +243,7 @@ enum Untaken {
 
 impl Node {
     /// A process has gone: nobody asks for its threads any more, or opens its gates.
-    pub(crate) fn lose_spawner(&self, peer: Peer) {
+    pub(crate) fn lose_spawner(&self, peer: ProcessId) {
         let theirs: Vec<Slot> = {
             let state = self.hosts.state.lock();
             let theirs = state.threads.iter().filter(|(_, entry)| entry.hosted.spawner == peer);
@@ -333,7 +333,7 @@ async fn obey_there(caller: &Caller, slot: Slot, order: Order) -> Reply {
 /// A gate that a thread waits at: when it does not any more, whatever has ended that, there is none.
 struct Closed {
     node: Weak<Node>,
-    peer: Peer,
+    peer: ProcessId,
     gate: u64,
 }
 
@@ -346,7 +346,7 @@ impl Drop for Closed {
 }
 
 /// Cancels the thread when the other one ends otherwise than with a value, unless it has ended itself before.
-fn link(here: Here, hosted: Arc<Hosted>, other: ThreadName) {
+fn link(here: Process, hosted: Arc<Hosted>, other: ThreadName) {
     spawn_parasite(async move {
         let other = here.thread::<()>(other);
         let down = choose_biased((hosted.body.get().wrap(|_| None), other.down().wrap(Some))).await;
@@ -382,13 +382,13 @@ mod tests {
     #[test]
     fn who_is_refused_gives_nothing_back() {
         let hosts = Hosts::default();
-        let full = hosts.reserve(Peer(1), usize::MAX).expect("one alone may have more");
+        let full = hosts.reserve(ProcessId(1), usize::MAX).expect("one alone may have more");
         for _ in 0..2 {
-            assert!(hosts.reserve(Peer(1), 1).is_none());
+            assert!(hosts.reserve(ProcessId(1), 1).is_none());
         }
-        assert!(hosts.reserve(Peer(2), 1).is_some());
+        assert!(hosts.reserve(ProcessId(2), 1).is_some());
         drop(full);
-        assert!(hosts.reserve(Peer(1), 1).is_some());
+        assert!(hosts.reserve(ProcessId(1), 1).is_some());
         assert!(hosts.state.lock().held.values().all(Hold::is_nothing));
     }
 }

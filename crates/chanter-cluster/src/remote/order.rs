@@ -169,7 +169,7 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     use super::*;
-    use crate::engine::{Pe, Peer};
+    use crate::engine::{NodeId, ProcessId};
     use crate::wire::{decode, encode};
 
     /// Short, long, changed and random bytes: an error or a value, and what is a value is written as it was read.
@@ -213,7 +213,7 @@ mod tests {
             Order::Block(7),
             Order::Open(7),
             Order::Detach,
-            Order::Link(ThreadName { pe: Pe(1), process: Peer(2), thread: slot }),
+            Order::Link(ThreadName { pe: NodeId(1), process: ProcessId(2), thread: slot }),
         ];
         orders.into_iter().for_each(|order| is_safe_from(&(slot, order)));
         let ends = [End::Value(bytes()), End::Panicked("why".into()), End::Cancelled].map(Reply::Ended);

@@ -10,7 +10,7 @@ use chanter::base::{Operation, Place, PlaceBranch, Queue, Wakes, synchronization
 
 use super::caller::{Left, State, Undo};
 use super::error::CallError;
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::node::Node;
 use crate::wire::Body;
 
@@ -96,7 +96,7 @@ pub(crate) enum Unwanted {
 /// A call that was made: when this is dropped and there is no answer yet, it is unwanted.
 pub(super) struct Ticket {
     node: Arc<Node>,
-    peer: Peer,
+    peer: ProcessId,
     request: u64,
     spot: Spot,
     unwanted: Unwanted,
@@ -145,7 +145,13 @@ unsafe impl Place for Ticket {
 pub(super) struct Awaited(Ticket);
 
 impl Awaited {
-    pub(super) fn new(node: Arc<Node>, peer: Peer, request: u64, spot: Spot, unwanted: Unwanted) -> Self {
+    pub(super) fn new(
+        node: Arc<Node>,
+        peer: ProcessId,
+        request: u64,
+        spot: Spot,
+        unwanted: Unwanted,
+    ) -> Self {
         Self(Ticket { node, peer, request, spot, unwanted })
     }
 

@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 use super::Ask;
 use super::awaited::{Answers, Awaited, Outcome, Spot, Unwanted};
 use super::error::{Begun, CallError};
-use super::handed::{Heard, Pending};
+use super::forwarded::{Heard, Pending};
 use super::load::Loads;
 use super::numbers::Numbers;
-use crate::engine::{Lane, Peer, Why};
+use crate::engine::{Lane, ProcessId, Why};
 use crate::node::Node;
 use crate::wire::{Body, Control, Ended, Number};
 
@@ -36,7 +36,7 @@ pub(super) struct State {
 /// What a call was that nobody waits for any more.
 pub(super) enum Left {
     /// It has no answer yet, and that process has it.
-    Pending(Peer),
+    Pending(ProcessId),
     /// It has ended. If nobody took its answer, that.
     Answered(Option<Outcome>),
 }
@@ -44,7 +44,7 @@ pub(super) enum Left {
 /// What is kept of a call that is pending.
 struct Kept {
     /// Who was asked: it counts in the load of that one.
-    asked: Peer,
+    asked: ProcessId,
     name: &'static str,
     bytes: usize,
     then: Then,
@@ -62,7 +62,7 @@ enum Then {
 }
 
 /// What is to be done with the answer of a call that was withdrawn.
-pub(crate) type Undo = fn(&Arc<Node>, Peer, Outcome);
+pub(crate) type Undo = fn(&Arc<Node>, ProcessId, Outcome);
 
 impl Default for Calls {
     fn default() -> Self {
@@ -88,7 +88,7 @@ impl State {
     }
 
     /// Who had it, and what was kept.
-    fn end(&mut self, request: u64) -> Option<(Peer, Kept)> {
+    fn end(&mut self, request: u64) -> Option<(ProcessId, Kept)> {
         let (holder, kept) = self.pending.end(request)?;
         self.loads.of(kept.asked, 0).remove(kept.bytes);
         Some((holder, kept))
@@ -130,11 +130,11 @@ impl State {
     }
 }
 
-/// Another process, or this one, to be asked for something; see [`Here::at`](crate::Here::at).
+/// Another process, or this one, to be asked for something; see [`Process::at`](crate::Process::at).
 #[derive(Clone)]
 pub struct At {
     pub(crate) node: Arc<Node>,
-    pub(crate) peer: Peer,
+    pub(crate) peer: ProcessId,
 }
 
 impl fmt::Debug for At {
@@ -144,7 +144,7 @@ impl fmt::Debug for At {
 }
 
 impl At {
-    pub(crate) fn new(node: Arc<Node>, peer: Peer) -> Self {
+    pub(crate) fn new(node: Arc<Node>, peer: ProcessId) -> Self {
         Self { node, peer }
     }
 
@@ -248,19 +248,19 @@ pub(crate) fn read<A: DeserializeOwned>(body: &Body) -> Result<A, CallError> {
 
 impl Node {
     /// The process that has a call of this one, as far as that is known; `None`: the call has ended.
-    pub(crate) fn holder(&self, request: u64) -> Option<Peer> {
+    pub(crate) fn holder(&self, request: u64) -> Option<ProcessId> {
         self.calls.lock().pending.get_mut(request).map(|(holder, _)| holder)
     }
 
     /// Makes a request: its number, and where its answer will be. Takes the body, unless too many are under way.
     fn request(
         self: &Arc<Self>,
-        to: Peer,
+        to: ProcessId,
         name: &'static str,
         service: Number,
         place: &mut Option<Body>,
         whom: For,
-        may_be_handed_on: bool,
+        may_be_forwarded: bool,
     ) -> Result<(u64, Spot), CallError> {
         let length = place.as_ref().map_or(0, Body::length_away);
         let is_here = to == self.me();
@@ -279,14 +279,14 @@ impl Node {
             let spot = if is_post { Spot::NONE } else { state.answers.expect() };
             let then = if is_post { Then::Count } else { Then::Tell(spot) };
             let kept = Kept { asked: to, name, bytes: length, then, is_withdrawn: false };
-            state.pending.insert(request, to, may_be_handed_on, kept);
+            state.pending.insert(request, to, may_be_forwarded, kept);
             (request, spot)
         };
         let body = place.take().unwrap_or_else(|| Body::with_capacity(0));
         let control = Control::Ask { service, request, is_post };
         if is_here {
             self.take_in(to, control, body);
-            self.ring();
+            self.notify();
         } else if let Err(why) = self.transmit_control(to, Lane::User, control, body) {
             let mut state = self.calls.lock();
             // Whoever has seen it go may have ended the request already.
@@ -301,11 +301,18 @@ impl Node {
     }
 
     /// A request of this process was answered. `None`: it made no sense.
-    pub(crate) fn answered(&self, by: Peer, request: u64, hops: u32, ended: Ended, body: Body) -> Option<()> {
+    pub(crate) fn answered(
+        &self,
+        by: ProcessId,
+        request: u64,
+        forwarded: u32,
+        ended: Ended,
+        body: Body,
+    ) -> Option<()> {
         let mut wakes = Wakes::new();
         let (holder, unwanted) = {
             let mut state = self.calls.lock();
-            if !state.pending.may_answer(request, by, hops) {
+            if !state.pending.may_answer(request, by, forwarded) {
                 return None;
             }
             let (holder, Kept { name, then, .. }) = state.end(request)?;
@@ -321,7 +328,7 @@ impl Node {
     }
 
     /// Does with an answer that nobody waits for what is to be done with it.
-    fn undo(&self, holder: Peer, unwanted: Option<(Option<Undo>, Outcome)>) {
+    fn undo(&self, holder: ProcessId, unwanted: Option<(Option<Undo>, Outcome)>) {
         if let Some((Some(undo), outcome)) = unwanted
             && let Some(node) = self.again()
         {
@@ -330,7 +337,7 @@ impl Node {
     }
 
     /// Nobody waits for the answer of a request that this process has.
-    pub(super) fn withdraw_from(&self, to: Peer, request: u64) {
+    pub(super) fn withdraw_from(&self, to: ProcessId, request: u64) {
         let control = Control::Withdraw { request };
         if to == self.me() {
             self.take_in(to, control, Body::with_capacity(0));
@@ -340,14 +347,14 @@ impl Node {
         }
     }
 
-    /// A call of this process was handed on. `None`: it may not be, or there is no such process, whose end would end the call.
-    pub(super) fn moved(&self, request: u64, to: Peer, hops: u32) -> Option<()> {
+    /// A call of this process was forwarded. `None`: it may not be, or there is no such process, whose end would end the call.
+    pub(super) fn moved(&self, request: u64, to: ProcessId, forwarded: u32) -> Option<()> {
         if to != self.me() && self.longest(to).is_none() {
             return None;
         }
         let (heard, is_withdrawn) = {
             let mut state = self.calls.lock();
-            let heard = state.pending.hear(request, to, hops);
+            let heard = state.pending.hear(request, to, forwarded);
             (heard, state.pending.get_mut(request).is_some_and(|(_, kept)| kept.is_withdrawn))
         };
         match heard {
@@ -368,7 +375,7 @@ impl Node {
     }
 
     /// A process has gone, and these requests had not left.
-    pub(crate) fn lose_calls(&self, peer: Peer, why: Why, unsent: &[u64]) {
+    pub(crate) fn lose_calls(&self, peer: ProcessId, why: Why, unsent: &[u64]) {
         let mut wakes = Wakes::new();
         let unwanted: Vec<_> = {
             let mut state = self.calls.lock();
@@ -387,7 +394,7 @@ impl Node {
 
 /// What the end of a request, but for a good one, is for who has made it.
 #[cold]
-fn failure(process: Peer, name: &'static str, ended: Ended, body: &Body) -> CallError {
+fn failure(process: ProcessId, name: &'static str, ended: Ended, body: &Body) -> CallError {
     let text = || String::from_utf8_lossy(body).into_owned();
     match ended {
         Ended::Panicked => CallError::Panicked(text()),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::{Peer, Why};
+use crate::engine::{ProcessId, Why};
 use crate::service::load;
 
 /// Whether a request that was lost has begun.
@@ -19,18 +19,18 @@ pub enum Begun {
 #[non_exhaustive]
 pub enum CallError {
     /// There is no process of that number in the cluster.
-    NoSuchProcess(Peer),
+    NoSuchProcess(ProcessId),
     /// The process has gone (D6).
     Lost {
         /// Which.
-        process: Peer,
+        process: ProcessId,
         /// Why.
         why: Why,
         /// Whether it has begun with the request.
         begun: Begun,
     },
     /// As many requests are under way to the process as may be: wait for answers first.
-    Full(Peer),
+    Full(ProcessId),
     /// What is asked cannot be written: what its serializer says.
     Encode(String),
     /// What is asked takes more bytes than the engine carries in one message: send it in parts.
@@ -43,14 +43,14 @@ pub enum CallError {
     /// The process does not serve that name, or not yet.
     NoService {
         /// Which process.
-        process: Peer,
+        process: ProcessId,
         /// The service's name.
         name: &'static str,
     },
     /// The service does not serve this process.
     Refused {
         /// Which process.
-        process: Peer,
+        process: ProcessId,
         /// The service's name.
         name: &'static str,
     },
@@ -71,7 +71,7 @@ impl fmt::Display for CallError {
         match self {
             Self::NoSuchProcess(peer) => write!(
                 f,
-                "there is no process {} in this cluster: they are numbered from 0, and `Here::count` says how many there are",
+                "there is no process {} in this cluster: they are numbered from 0, and `Process::count` says how many there are",
                 peer.0
             ),
             Self::Lost { process, why, begun: Begun::No } => {

@@ -4,7 +4,7 @@
 //! until before its answer is sent: so what is within the caller's bound is within the server's, and whoever is over that
 //! has not counted.
 
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 
 /// Requests of a process that may be under way to another one, and their bytes. A request that is longer than all these bytes is *long*. One long
 /// request may be under way beside the others. (A thread that waits for the end of another one has a request under way.)
@@ -70,7 +70,7 @@ impl<const N: usize> Default for Loads<N> {
 
 impl<const N: usize> Loads<N> {
     /// One of a process that there is.
-    pub(super) fn of(&mut self, peer: Peer, which: usize) -> &mut Load {
+    pub(super) fn of(&mut self, peer: ProcessId, which: usize) -> &mut Load {
         let at = peer.0 as usize;
         if at >= self.0.len() {
             self.0.resize(at + 1, [Load::default(); N]);

@@ -1,6 +1,6 @@
 //! Services: what threads of other processes may ask of this one (Chant, section 3.2: remote service requests).
 //!
-//! A [`Service`] has a name and two types: what is asked, and what is answered. A process [serves](crate::Here::serve) it; any
+//! A [`Service`] has a name and two types: what is asked, and what is answered. A process [serves](crate::Process::serve) it; any
 //! thread of the cluster [calls](At::call) it, or [posts](At::post) to it. Requests are run by the process's *server
 //! thread*, which also serves the engine: each in place, as a parasite, as soon as it has come. One that does not block
 //! costs no thread; one that blocks is a thread by then, and the server goes on with the next.
@@ -29,9 +29,9 @@
 mod awaited;
 mod caller;
 mod error;
-mod handed;
+mod forwarded;
 #[cfg(all(test, loom))]
-mod handed_models;
+mod forwarded_models;
 mod load;
 mod numbers;
 mod provided;
@@ -56,8 +56,8 @@ pub use registry::Serving;
 pub(crate) use registry::{Start, start};
 pub(crate) use server::Server;
 
-use crate::Here;
-use crate::engine::{Certificate, Peer};
+use crate::Process;
+use crate::engine::{Certificate, ProcessId};
 use crate::node::Node;
 use crate::wire::{Body, Number, encode};
 
@@ -145,20 +145,20 @@ impl<A> fmt::Debug for Ask<A> {
 /// to be believed. So [`process`](Self::process) and [`certificate`](Self::certificate) are those of the process that has sent the
 /// request here, and [`origin`](Self::origin) is what that process claims.
 ///
-/// No other request is handed on: services, and the threads that other processes spawn here, refuse one that is.
+/// No other request is forwarded: services, and the threads that other processes spawn here, refuse one that is.
 #[derive(Clone)]
 pub struct Caller {
     /// The process whose connection has brought the request.
-    peer: Peer,
+    peer: ProcessId,
     /// The process that gets the answer.
-    origin: Peer,
+    origin: ProcessId,
     /// The number of the request, of its origin.
     request: u64,
     node: Arc<Node>,
 }
 
 impl Caller {
-    pub(crate) fn new(peer: Peer, (origin, request): (Peer, u64), node: Arc<Node>) -> Self {
+    pub(crate) fn new(peer: ProcessId, (origin, request): (ProcessId, u64), node: Arc<Node>) -> Self {
         Self { peer, origin, request, node }
     }
 
@@ -168,7 +168,7 @@ impl Caller {
         self.request
     }
 
-    pub(crate) fn peer(&self) -> Peer {
+    pub(crate) fn peer(&self) -> ProcessId {
         self.peer
     }
 
@@ -181,7 +181,7 @@ impl Caller {
         self.peer.0
     }
 
-    /// The number of the process that gets the answer: [`process`](Self::process), unless the request was handed on. Then it is
+    /// The number of the process that gets the answer: [`process`](Self::process), unless the request was forwarded. Then it is
     /// a claim of that process, and proves nothing: any process may name any other one here.
     pub fn origin(&self) -> u32 {
         self.origin.0
@@ -217,8 +217,8 @@ impl Caller {
     }
 
     /// The process that is asked.
-    pub fn here(&self) -> Here {
-        Here::of(Arc::clone(&self.node))
+    pub fn here(&self) -> Process {
+        Process::of(Arc::clone(&self.node))
     }
 }
 
@@ -231,7 +231,7 @@ impl fmt::Debug for Caller {
     }
 }
 
-impl Here {
+impl Process {
     /// Serves requests, until what this returns is dropped: `handler` runs once for each, in place where that is
     /// possible (see [the module](mod@crate::service)).
     ///
@@ -272,6 +272,6 @@ impl Here {
 
     /// The process of that number, to ask something of it. It need not be there: then the first request says so.
     pub fn at(&self, process: u32) -> At {
-        At::new(Arc::clone(self.node()), Peer(process))
+        At::new(Arc::clone(self.node()), ProcessId(process))
     }
 }

@@ -1,6 +1,6 @@
 //! Numbers of requests, which no other process guesses.
 //!
-//! A call may be answered, or said to be handed on, by a process of which its caller has not heard yet. The caller knows such a
+//! A call may be answered, or said to be forwarded, by a process of which its caller has not heard yet. The caller knows such a
 //! process by the number of the request: only those have it to whom the request was given. So each number is 64 random bits, and
 //! says nothing about others.
 

@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::Here;
+use crate::Process;
 
 type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
@@ -18,7 +18,7 @@ impl Provided {
     }
 }
 
-impl Here {
+impl Process {
     /// Gives this process a value of that type, which its services and threads find by [`state`](Self::state); what it had before
     /// comes back.
     pub fn provide<T: Send + Sync + 'static>(&self, value: T) -> Option<Arc<T>> {

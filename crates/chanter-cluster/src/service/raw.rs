@@ -9,22 +9,22 @@
 //!      └───────────── answer ────────────┘
 //! ```
 //!
-//! If there is no room for it at the third one, it comes back, with what is asked, and is handed on again a little later.
+//! If there is no room for it at the third one, it comes back, with what is asked, and is forwarded again a little later.
 //!
-//! INV-HANDED:
+//! INV-FORWARDED:
 //!
-//! 1. Each request has one holder, or is on its way to one: who hands it on gives its [`Owed`] away.
-//! 2. The caller knows a holder: the last of whom it has heard, by the count of hops. When that one goes, the call ends as lost (D6),
+//! 1. Each request has one holder, or is on its way to one: who forwards it gives its [`Owed`] away.
+//! 2. The caller knows a holder: the last of whom it has heard, by the count of forwards. When that one goes, the call ends as lost (D6),
 //!    whether the request is still there or not. When it hears of a later one, it looks whether that has gone already.
 //! 3. A call ends once: it is pending until then, and whatever comes later is of no call.
-//! 4. Who has no room for a request gives it back to who has handed it on, and tells the caller so itself: that is one more hop.
+//! 4. Who has no room for a request gives it back to who has forwarded it, and tells the caller so itself: that is one more hop.
 //! 5. The number of a request is drawn by lot (`numbers.rs`), and goes with the request, to each of its holders and to no other process. So
 //!    whoever says that number, with an answer or with word of a later holder, has had the request.
 //!
-//! A request that was handed on is judged by what the process that sends it here has proved; its caller is a claim. Only services that
+//! A request that was forwarded is judged by what the process that sends it here has proved; its caller is a claim. Only services that
 //! are meant for that take one: the others refuse it.
 //!
-//! (`handed.rs` has the rules, and `handed_models.rs` models of them.)
+//! (`forwarded.rs` has the rules, and `forwarded_models.rs` models of them.)
 //!
 //! So a call whose holder goes before its caller has heard of it ends when the word comes: that is sent behind the request, a little later,
 //! by a process that lives, or has gone, which ends the call as well.
@@ -46,11 +46,11 @@ use serde::de::DeserializeOwned;
 use super::awaited::{Awaited, Outcome};
 use super::caller::At;
 use super::error::CallError;
-use super::handed::Place;
+use super::forwarded::Place;
 use super::registry::{Begins, Start, message_of};
 use super::run::Owed;
 use super::{Ask, Caller};
-use crate::engine::{Lane, Peer, Why};
+use crate::engine::{Lane, ProcessId, Why};
 use crate::node::Node;
 use crate::wire::{Body, Control, Ended, Number, decode, encode_into};
 
@@ -121,7 +121,7 @@ pub struct Elsewhere {
     pub body: Body,
 }
 
-/// The request, if it is to run here. Else it is handed on, or, if that cannot be, given up.
+/// The request, if it is to run here. Else it is forwarded, or, if that cannot be, given up.
 fn kept(number: Number, elsewhere: Option<Elsewhere>, owed: Owed, body: Body) -> Option<(Owed, Body)> {
     let Some(Elsewhere { to, body }) = elsewhere else { return Some((owed, body)) };
     if let Err((owed, why)) = owed.forward(to, number, body) {
@@ -149,7 +149,7 @@ where
     }))
 }
 
-/// What begins requests that may have been handed on.
+/// What begins requests that may have been forwarded.
 struct Forwarded<F>(F);
 
 impl<F: Fn(Caller, Owed, Body)> Begins for Forwarded<F> {
@@ -162,7 +162,7 @@ impl<F: Fn(Caller, Owed, Body)> Begins for Forwarded<F> {
     }
 }
 
-/// The same, of requests that are not handed on once they have begun. `takes_forwarded`: they may have been before.
+/// The same, of requests that are not forwarded once they have begun. `takes_forwarded`: they may have been before.
 pub(crate) fn start_here<R>(
     number: Number,
     takes_forwarded: bool,
@@ -185,7 +185,7 @@ where
     if takes_forwarded { Arc::new(Forwarded(begins)) } else { Arc::new(begins) }
 }
 
-/// The duty to answer a request, while that runs. It may be handed on.
+/// The duty to answer a request, while that runs. It may be forwarded.
 #[derive(Clone)]
 pub struct Duty(Arc<Place<Owed>>);
 
@@ -214,7 +214,7 @@ impl Duty {
     }
 }
 
-/// As `registry::run`, for requests that may be handed on meanwhile.
+/// As `registry::run`, for requests that may be forwarded meanwhile.
 async fn run(duty: Duty, work: impl Future<Output = Result<Body, String>>) {
     let ended = {
         let mut work = pin!(work);
@@ -255,11 +255,11 @@ impl Duty {
 }
 
 impl Owed {
-    /// Gives the request to another process: INV-HANDED.
+    /// Gives the request to another process: INV-FORWARDED.
     fn forward(self, to: u32, service: Number, body: Body) -> Result<(), (Self, Why)> {
-        let (origin, request, hops) = self.asked;
+        let (origin, request, forwarded) = self.asked;
         let Some(node) = self.node() else { return Err((self, Why::Left)) };
-        let (to, hops) = (Peer(to), hops.saturating_add(1));
+        let (to, forwarded) = (ProcessId(to), forwarded.saturating_add(1));
         if to != node.me() {
             let why = node.down(to).or_else(|| match node.longest(to) {
                 Some(longest) if body.len() <= longest as usize => None,
@@ -269,38 +269,38 @@ impl Owed {
                 return Err((self, why));
             }
         }
-        let control = Control::Forward { service, request, origin: origin.0, hops };
+        let control = Control::Forward { service, request, origin: origin.0, forwarded };
         // It is not ours any more before it is another's: it may come back.
         node.is_over(origin, request);
         if to == node.me() {
             node.take_in(to, control, body);
-            node.ring();
+            node.notify();
         } else if let Err(why) = node.transmit_control(to, Lane::User, control, body) {
             return Err((self, why));
         }
         self.hand_on();
-        node.tell_moved(origin, request, to, hops);
+        node.tell_moved(origin, request, to, forwarded);
         Ok(())
     }
 }
 
-/// So long a request that has come back waits before it is handed on again: each time twice as long, up to the other.
+/// So long a request that has come back waits before it is forwarded again: each time twice as long, up to the other.
 const PAUSE: Duration = Duration::from_micros(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The pause of one that was handed on so often.
-fn pause(hops: u32) -> Duration {
+/// The pause of one that was forwarded so often.
+fn pause(forwarded: u32) -> Duration {
     // It went there and back.
-    let times = (hops / 2).clamp(1, 8) - 1;
+    let times = (forwarded / 2).clamp(1, 8) - 1;
     (PAUSE * (1 << times)).min(LONGEST_PAUSE)
 }
 
 impl Owed {
-    /// The process `to` had no room for the request: it is handed on again, once there may be some.
-    pub(super) async fn forward_again(mut self, to: Peer, service: Number, body: Body) {
+    /// The process `to` had no room for the request: it is forwarded again, once there may be some.
+    pub(super) async fn forward_again(mut self, to: ProcessId, service: Number, body: Body) {
         let is_wanted = {
-            let (_, _, hops) = self.asked;
-            let mut pause = pin!(async move { after(pause(hops)).await });
+            let (_, _, forwarded) = self.asked;
+            let mut pause = pin!(async move { after(pause(forwarded)).await });
             poll_fn(|cx| match self.is_withdrawn_as_it_blocks(cx.waker()) {
                 true => Poll::Ready(false),
                 false => pause.as_mut().poll(cx).map(|()| true),
@@ -315,24 +315,24 @@ impl Owed {
     }
 }
 
-/// So long a caller is not told that its call was handed on: most have their answer by then, and those who hand on many tell of them at
+/// So long a caller is not told that its call was forwarded: most have their answer by then, and those who hand on many tell of them at
 /// once. (It is told to hear of a death, which takes no less.)
 const TOLD_AFTER: Duration = Duration::from_millis(1);
 
-/// Calls that were handed on, of which their callers were not told.
+/// Calls that were forwarded, of which their callers were not told.
 #[derive(Default)]
-pub(crate) struct Untold(Mutex<Vec<(Peer, Control)>>);
+pub(crate) struct ForwardedCalls(Mutex<Vec<(ProcessId, Control)>>);
 
 impl Node {
-    fn tell_moved(self: &Arc<Self>, origin: Peer, request: u64, to: Peer, hops: u32) {
+    fn tell_moved(self: &Arc<Self>, origin: ProcessId, request: u64, to: ProcessId, forwarded: u32) {
         if origin == self.me() {
-            self.moved(request, to, hops);
+            self.moved(request, to, forwarded);
             return;
         }
         let is_first = {
-            let mut untold = self.untold.0.lock().unwrap_or_else(PoisonError::into_inner);
-            untold.push((origin, Control::Moved { request, to: to.0, hops }));
-            untold.len() == 1
+            let mut forwarded_calls = self.forwarded_calls.0.lock().unwrap_or_else(PoisonError::into_inner);
+            forwarded_calls.push((origin, Control::Moved { request, to: to.0, forwarded }));
+            forwarded_calls.len() == 1
         };
         if is_first {
             let node = Arc::downgrade(self);
@@ -347,8 +347,9 @@ impl Node {
 
     /// Tells whom it was not told.
     pub(crate) fn tell_all_moved(&self) {
-        let untold = mem::take(&mut *self.untold.0.lock().unwrap_or_else(PoisonError::into_inner));
-        for (origin, moved) in untold {
+        let forwarded_calls =
+            mem::take(&mut *self.forwarded_calls.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for (origin, moved) in forwarded_calls {
             // Who has gone needs not be told.
             let _ = self.transmit_control(origin, Lane::User, moved, Body::with_capacity(0));
         }

@@ -26,7 +26,7 @@ pub(crate) trait Begins {
     /// Begins one: polls it in place. It has a share of what begins it, so that it needs no other.
     fn begin(self: Arc<Self>, caller: Caller, owed: Owed, body: Body);
 
-    /// Whether a request may have been handed on, by a process that says for whom it asks.
+    /// Whether a request may have been forwarded, by a process that says for whom it asks.
     fn takes_forwarded(&self) -> bool {
         false
     }

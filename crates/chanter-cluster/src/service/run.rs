@@ -16,7 +16,7 @@ use std::task::Waker;
 
 use chanter::IVar;
 
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::node::Node;
 use crate::wire::{Body, Ended};
 
@@ -95,8 +95,8 @@ impl Rested {
     }
 }
 
-/// Who has made a request, its number there, and how often it was handed on.
-pub(super) type Asked = (Peer, u64, u32);
+/// Who has made a request, its number there, and how often it was forwarded.
+pub(super) type Asked = (ProcessId, u64, u32);
 
 /// The duty to answer a request.
 pub(crate) struct Owed {

@@ -17,7 +17,7 @@ use super::error::ServeError;
 use super::load::Loads;
 use super::registry::{Registry, Serving, Start};
 use super::run::{Asked, Owed, Rested, Running};
-use crate::engine::{Lane, Peer};
+use crate::engine::{Lane, ProcessId};
 use crate::node::Node;
 use crate::wire::{Body, Control, Ended, Number};
 
@@ -33,28 +33,28 @@ pub(crate) struct Server {
 struct State {
     arrivals: VecDeque<Arrival>,
     /// Those that are not over, by who has made them, and their numbers there.
-    running: HashMap<(Peer, u64), Entry, RandomState>,
+    running: HashMap<(ProcessId, u64), Entry, RandomState>,
     /// For each [`As`].
     loads: Loads<3>,
     /// How many have come.
     count: u64,
     /// So many requests have ended whose answers were not handed to the engine yet.
-    untold: usize,
+    unsent_answers: usize,
     /// Filled when there are none of those: somebody waits.
     all_told: Option<IVar<()>>,
 }
 
 /// Who has sent a request, and as what: they count each for themselves.
-type By = (Peer, As);
+type By = (ProcessId, As);
 
 /// As what a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum As {
     /// It is the sender's own.
     Asked,
-    /// It was handed on.
+    /// It was forwarded.
     Forwarded,
-    /// This process had handed it on, and it has come back.
+    /// This process had forwarded it, and it has come back.
     Returned,
 }
 
@@ -63,11 +63,11 @@ enum NotTaken {
     /// The sender is over its bound. What was asked.
     Over(Body),
     /// It is here already.
-    Here,
+    Process,
 }
 
 struct Entry {
-    /// Which of those that have come it is. (One that was handed on may come again, under the same key.)
+    /// Which of those that have come it is. (One that was forwarded may come again, under the same key.)
     count: u64,
     running: Running,
     by: By,
@@ -78,7 +78,7 @@ struct Entry {
 impl State {
     fn take_in(&mut self, mut arrival: Arrival) -> Result<(), NotTaken> {
         let (key, bytes, by) = ((arrival.peer, arrival.request), arrival.body.len(), arrival.by);
-        let hash_map::Entry::Vacant(place) = self.running.entry(key) else { return Err(NotTaken::Here) };
+        let hash_map::Entry::Vacant(place) = self.running.entry(key) else { return Err(NotTaken::Process) };
         if !self.loads.of(by.0, by.1 as usize).add(bytes) {
             return Err(NotTaken::Over(arrival.body));
         }
@@ -91,7 +91,7 @@ impl State {
     }
 
     /// It is over.
-    fn end(&mut self, key: (Peer, u64)) -> Rested {
+    fn end(&mut self, key: (ProcessId, u64)) -> Rested {
         let Some(Entry { running, by, bytes, .. }) = self.running.remove(&key) else {
             return Rested::default();
         };
@@ -100,7 +100,7 @@ impl State {
     }
 
     /// Withdraws a call. Whom to wake.
-    fn withdraw(&mut self, key: (Peer, u64)) -> Option<Waker> {
+    fn withdraw(&mut self, key: (ProcessId, u64)) -> Option<Waker> {
         self.running.get_mut(&key).filter(|entry| !entry.is_post)?.running.withdraw()
     }
 }
@@ -108,9 +108,9 @@ impl State {
 /// A request that was not begun.
 struct Arrival {
     /// The process that gets the answer.
-    peer: Peer,
+    peer: ProcessId,
     request: u64,
-    hops: u32,
+    forwarded: u32,
     is_post: bool,
     service: Number,
     body: Body,
@@ -146,7 +146,7 @@ impl Server {
     }
 
     /// Nobody wants the answer of a call any more.
-    fn withdraw(&self, key: (Peer, u64)) {
+    fn withdraw(&self, key: (ProcessId, u64)) {
         let waker = self.state.lock().withdraw(key);
         waker.into_iter().for_each(Waker::wake);
     }
@@ -180,45 +180,54 @@ impl Node {
     }
 
     /// A request has come, or the end of one. `None`: its sender is over its bound, or it makes no sense.
-    pub(crate) fn take_in(&self, from: Peer, control: Control, body: Body) -> Option<()> {
+    pub(crate) fn take_in(&self, from: ProcessId, control: Control, body: Body) -> Option<()> {
         let side = &self.server_side;
         match control {
             Control::Ask { service, request, is_post } => {
-                let (hops, count, by) = (0, 0, (from, As::Asked));
-                let arrival = Arrival { peer: from, request, hops, is_post, service, body, count, by };
+                let (forwarded, count, by) = (0, 0, (from, As::Asked));
+                let arrival = Arrival { peer: from, request, forwarded, is_post, service, body, count, by };
                 side.take_in(arrival).ok()
             }
-            Control::Forward { service, request, origin, hops } => {
-                self.take_in_handed((from, As::Forwarded), (Peer(origin), request, hops), service, body)
-            }
-            Control::Returned { service, request, origin, hops } => {
-                self.take_in_handed((from, As::Returned), (Peer(origin), request, hops), service, body)
-            }
-            Control::Moved { request, to, hops } => self.moved(request, Peer(to), hops),
+            Control::Forward { service, request, origin, forwarded } => self.take_in_forwarded(
+                (from, As::Forwarded),
+                (ProcessId(origin), request, forwarded),
+                service,
+                body,
+            ),
+            Control::Returned { service, request, origin, forwarded } => self.take_in_forwarded(
+                (from, As::Returned),
+                (ProcessId(origin), request, forwarded),
+                service,
+                body,
+            ),
+            Control::Moved { request, to, forwarded } => self.moved(request, ProcessId(to), forwarded),
             Control::Withdraw { request } => {
                 // It may have ended by itself.
                 side.withdraw((from, request));
                 Some(())
             }
-            Control::Answer { request, ended, hops } => self.answered(from, request, hops, ended, body),
+            Control::Answer { request, ended, forwarded } => {
+                self.answered(from, request, forwarded, ended, body)
+            }
         }
     }
 
-    /// A request of another process was handed on by `by`, or given back.
-    fn take_in_handed(&self, by: By, asked: Asked, service: Number, body: Body) -> Option<()> {
+    /// A request of another process was forwarded by `by`, or given back.
+    fn take_in_forwarded(&self, by: By, asked: Asked, service: Number, body: Body) -> Option<()> {
         let (from, way) = by;
-        let (origin, request, hops) = asked;
+        let (origin, request, forwarded) = asked;
         if origin != self.me() && self.longest(origin).is_none() {
             return None;
         }
-        let arrival = Arrival { peer: origin, request, hops, is_post: false, service, body, count: 0, by };
+        let arrival =
+            Arrival { peer: origin, request, forwarded, is_post: false, service, body, count: 0, by };
         match self.server_side.take_in(arrival) {
             // Who tells of that may have come before.
             Ok(()) if origin != self.me() && self.down(origin).is_some() => {
                 self.server_side.withdraw((origin, request));
             }
             Ok(()) => (),
-            Err(NotTaken::Here) => return None,
+            Err(NotTaken::Process) => return None,
             // Who hands on does not count, so it is not taken for a liar.
             Err(NotTaken::Over(body)) if way == As::Forwarded => self.give_back(from, asked, service, body),
             Err(NotTaken::Over(_)) => {
@@ -230,21 +239,21 @@ impl Node {
         Some(())
     }
 
-    /// There is no room for what `from` has handed on: it has it again, and hands it on later (INV-HANDED 4).
-    fn give_back(&self, from: Peer, (origin, request, hops): Asked, service: Number, body: Body) {
-        let back = hops.saturating_add(1);
-        let control = Control::Returned { service, request, origin: origin.0, hops: back };
+    /// There is no room for what `from` has forwarded: it has it again, and forwards it later (INV-FORWARDED 4).
+    fn give_back(&self, from: ProcessId, (origin, request, forwarded): Asked, service: Number, body: Body) {
+        let back = forwarded.saturating_add(1);
+        let control = Control::Returned { service, request, origin: origin.0, forwarded: back };
         if from == self.me() {
             self.take_in(from, control, body);
         } else if self.transmit_control(from, Lane::User, control, body).is_err() {
             let why = Body::copied_from(b"the process that handed it on has gone");
-            return self.tell_answer((origin, request, hops), Ended::NotBegun, why);
+            return self.tell_answer((origin, request, forwarded), Ended::NotBegun, why);
         }
         // It is told by this process: the other one may have gone, which it has to hear.
         if origin == self.me() {
             self.moved(request, from, back);
         } else {
-            let moved = Control::Moved { request, to: from.0, hops: back };
+            let moved = Control::Moved { request, to: from.0, forwarded: back };
             // Who has gone needs not be told.
             let _ = self.transmit_control(origin, Lane::User, moved, Body::with_capacity(0));
         }
@@ -262,9 +271,9 @@ impl Node {
 
     /// Begins the next request that has come. `None`: there is none; `Some(Some(..))`: it is filled when that one has begun.
     fn begin_next(self: &Arc<Self>) -> Option<Option<IVar<()>>> {
-        let Arrival { peer, request, hops, is_post, service, body, count, by: (from, way) } =
+        let Arrival { peer, request, forwarded, is_post, service, body, count, by: (from, way) } =
             self.server_side.next()?;
-        let owed = Owed::new(Arc::clone(self), (peer, request, hops), is_post);
+        let owed = Owed::new(Arc::clone(self), (peer, request, forwarded), is_post);
         if way == As::Returned {
             spawn_parasite(owed.forward_again(from, service, body));
             return Some(None);
@@ -293,7 +302,7 @@ impl Node {
     pub(super) fn request_blocks(&self, (peer, request, _): Asked, waker: &Waker) -> bool {
         let (is_withdrawn, rested) = {
             let mut state = self.server_side.state.lock();
-            // It may have been handed on, and be here all the same, as nobody took it.
+            // It may have been forwarded, and be here all the same, as nobody took it.
             let Some(Entry { running, .. }) = state.running.get_mut(&(peer, request)) else { return false };
             (running.is_withdrawn(), running.blocks(waker))
         };
@@ -302,18 +311,18 @@ impl Node {
     }
 
     /// A request of another process, or of this one, has ended.
-    pub(super) fn answer_request(&self, (to, request, hops): Asked, ended: Ended, body: Body) {
+    pub(super) fn answer_request(&self, (to, request, forwarded): Asked, ended: Ended, body: Body) {
         // Its caller counts until it has the answer, and this process no longer than that.
         let rested = {
             let mut state = self.server_side.state.lock();
-            state.untold += 1;
+            state.unsent_answers += 1;
             state.end((to, request))
         };
-        self.tell_answer((to, request, hops), ended, body);
+        self.tell_answer((to, request, forwarded), ended, body);
         let all_told = {
             let mut state = self.server_side.state.lock();
-            state.untold -= 1;
-            if state.untold == 0 { state.all_told.take() } else { None }
+            state.unsent_answers -= 1;
+            if state.unsent_answers == 0 { state.all_told.take() } else { None }
         };
         rested.tell();
         if let Some(told) = all_told {
@@ -333,16 +342,16 @@ impl Node {
         }
         let all_told = {
             let mut state = self.server_side.state.lock();
-            (state.untold > 0).then(|| state.all_told.get_or_insert_with(IVar::new).clone())
+            (state.unsent_answers > 0).then(|| state.all_told.get_or_insert_with(IVar::new).clone())
         };
         if let Some(told) = all_told {
             told.get().await;
         }
     }
 
-    fn tell_answer(&self, (to, request, hops): Asked, ended: Ended, body: Body) {
+    fn tell_answer(&self, (to, request, forwarded): Asked, ended: Ended, body: Body) {
         if to == self.me() {
-            self.answered(to, request, hops, ended, body);
+            self.answered(to, request, forwarded, ended, body);
             return;
         }
         let longest = self.longest(to).unwrap_or(0);
@@ -354,17 +363,17 @@ impl Node {
             _ => (ended, body),
         };
         // Who has gone needs no answer.
-        let _ = self.transmit_control(to, Lane::User, Control::Answer { request, ended, hops }, body);
+        let _ = self.transmit_control(to, Lane::User, Control::Answer { request, ended, forwarded }, body);
     }
 
     /// This process has done with a request.
-    pub(super) fn is_over(&self, origin: Peer, request: u64) {
+    pub(super) fn is_over(&self, origin: ProcessId, request: u64) {
         let rested = self.server_side.state.lock().end((origin, request));
         rested.tell();
     }
 
     /// A process has gone: its calls are withdrawn. What it has posted runs.
-    pub(crate) fn lose_caller(&self, peer: Peer) {
+    pub(crate) fn lose_caller(&self, peer: ProcessId) {
         let wakers: Vec<Waker> = {
             let mut state = self.server_side.state.lock();
             let calls = state.running.iter_mut().filter(|((from, _), entry)| *from == peer && !entry.is_post);

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::remote::{Down, Plan};
 use crate::service::CallError;
-use crate::{Here, SpawnError, ThreadName};
+use crate::{Process, SpawnError, ThreadName};
 
 /// Where a child runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Child {
     /// Spawns the child. `turn`: which of the processes that live is next.
     pub(super) async fn spawn(
         &self,
-        here: &Here,
+        here: &Process,
         turn: &mut u32,
     ) -> Result<crate::GlobalThread<()>, SpawnError> {
         let processes: Vec<u32> = match self.place {
@@ -69,8 +69,8 @@ impl Child {
             }
         }
         let nobody = match self.place {
-            Place::Process(process) => CallError::NoSuchProcess(crate::engine::Peer(process)),
-            Place::AnyProcess => CallError::NoSuchProcess(crate::engine::Peer(here.number())),
+            Place::Process(process) => CallError::NoSuchProcess(crate::engine::ProcessId(process)),
+            Place::AnyProcess => CallError::NoSuchProcess(crate::engine::ProcessId(here.number())),
         };
         Err(SpawnError::Call(last.unwrap_or(nobody)))
     }

@@ -24,7 +24,7 @@ use child::{Child, Current};
 pub use child::{Place, Restart};
 
 use crate::remote::{Down, Plan, SpawnError};
-use crate::{Here, ThreadName};
+use crate::{Process, ThreadName};
 
 /// Whom else a failure concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Supervisor {
     ///
     /// # Panics
     /// The caller is no thread of a machine: the supervisor is one.
-    pub async fn start(self, here: &Here) -> Result<Team, TeamError> {
+    pub async fn start(self, here: &Process) -> Result<Team, TeamError> {
         let (stop, stopped) = mailbox();
         let current = Arc::new(Current::new(self.children.iter().map(|child| child.name.clone())));
         let ended = IVar::new();

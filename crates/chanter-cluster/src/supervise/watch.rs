@@ -8,7 +8,7 @@ use chanter::prelude::*;
 
 use super::child::Current;
 use super::{Strategy, Supervisor, TeamError};
-use crate::Here;
+use crate::Process;
 use crate::remote::{Down, GlobalThread};
 
 /// A child that runs: the how-manieth thread of it this is tells its end from those of threads before.
@@ -26,7 +26,7 @@ struct End {
 
 pub(super) struct Watch {
     plan: Supervisor,
-    here: Here,
+    here: Process,
     current: Arc<Current>,
     running: Vec<Option<Running>>,
     incarnations: u64,
@@ -40,7 +40,7 @@ pub(super) struct Watch {
 
 pub(super) async fn start_all(
     plan: Supervisor,
-    here: Here,
+    here: Process,
     current: Arc<Current>,
 ) -> Result<Watch, TeamError> {
     let (tell, ends) = mailbox();

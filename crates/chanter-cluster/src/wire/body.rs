@@ -13,8 +13,8 @@ use super::header::{
     ACKNOWLEDGEMENT_AT, AGAIN, BIG_ENDIAN, BUFFER, CARRIES, FLAGS_AT, Header, LENGTH, NUMBERED, SEQUENCE_AT,
     Slot,
 };
-use super::parcel::{End, Parcel, read_end, reading};
-use crate::engine::Peer;
+use super::transfer::{End, SenderTransfer, read_end, reading};
+use crate::engine::ProcessId;
 
 /// The flags of a buffer that was filled here.
 const OURS: u8 = if cfg!(target_endian = "big") { BUFFER | BIG_ENDIAN } else { BUFFER };
@@ -46,7 +46,7 @@ struct Frame {
     /// The first [`LENGTH`] bytes are the header's.
     bytes: Vec<u8>,
     /// What holds the ports of which it carries senders.
-    parcel: Option<Arc<Parcel>>,
+    transfer: Option<Arc<SenderTransfer>>,
 }
 
 /// An empty frame, with memory for a header and so many bytes.
@@ -72,7 +72,7 @@ fn bare(bytes: Vec<u8>) -> Box<Frame> {
 /// Keeps a frame, and its memory, if that is of such a size.
 #[inline]
 fn keep(mut frame: Box<Frame>) {
-    frame.parcel = None;
+    frame.transfer = None;
     let which = SIZES.iter().position(|size| frame.bytes.capacity() == LENGTH + size).unwrap_or(BARE);
     if which == BARE {
         frame.bytes = Vec::new();
@@ -172,7 +172,7 @@ impl Body {
         let needed = self.0.bytes.len() - LENGTH + more;
         let mut larger = frame(needed.max(2 * (self.0.bytes.capacity() - LENGTH)));
         larger.bytes.extend_from_slice(&self.0.bytes);
-        larger.parcel = self.0.parcel.take();
+        larger.transfer = self.0.transfer.take();
         keep(std::mem::replace(&mut *self.0, larger));
     }
 
@@ -209,46 +209,46 @@ impl Body {
     /// Reads the value, which must take all the bytes.
     #[inline]
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, String> {
-        match &self.0.parcel {
+        match &self.0.transfer {
             None => decode(self),
-            Some(parcel) => reading(parcel, || decode(self)),
+            Some(transfer) => reading(transfer, || decode(self)),
         }
     }
 
     /// Reads something of it where it lies: what that carries is being read meanwhile.
     pub(crate) fn reading<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
-        match &self.0.parcel {
+        match &self.0.transfer {
             None => read(self),
-            Some(parcel) => reading(parcel, || read(self)),
+            Some(transfer) => reading(transfer, || read(self)),
         }
     }
 
     /// What holds the ports of which it carries senders.
-    pub(crate) fn parcel(&self) -> Option<&Arc<Parcel>> {
-        self.0.parcel.as_ref()
+    pub(crate) fn transfer(&self) -> Option<&Arc<SenderTransfer>> {
+        self.0.transfer.as_ref()
     }
 
     #[inline]
-    pub(crate) fn take_parcel(&mut self) -> Option<Arc<Parcel>> {
-        self.0.parcel.take()
+    pub(crate) fn take_parcel(&mut self) -> Option<Arc<SenderTransfer>> {
+        self.0.transfer.take()
     }
 
-    pub(crate) fn set_parcel(&mut self, parcel: Option<Arc<Parcel>>) {
-        self.0.parcel = parcel;
+    pub(crate) fn set_parcel(&mut self, transfer: Option<Arc<SenderTransfer>>) {
+        self.0.transfer = transfer;
     }
 
     /// It carries these, too.
-    pub(super) fn add_parcel(&mut self, parcel: Arc<Parcel>) {
-        self.0.parcel = Some(match self.0.parcel.take() {
-            Some(before) => Arc::new(before.and(&parcel)),
-            None => parcel,
+    pub(super) fn add_parcel(&mut self, transfer: Arc<SenderTransfer>) {
+        self.0.transfer = Some(match self.0.transfer.take() {
+            Some(before) => Arc::new(before.and(&transfer)),
+            None => transfer,
         });
     }
 
     /// How many bytes it takes on its way, the header aside.
     #[inline]
     pub(crate) fn length_away(&self) -> usize {
-        self.len() + self.0.parcel.as_ref().map_or(0, |parcel| parcel.length())
+        self.len() + self.0.transfer.as_ref().map_or(0, |transfer| transfer.length())
     }
 
     /// Whether the header that has been written says that it carries something.
@@ -257,15 +257,15 @@ impl Body {
     }
 
     /// Says behind the body what it carries.
-    pub(crate) fn close_parcel(&mut self, parcel: &Parcel, number: u64) {
-        parcel.write(number, &mut self.0.bytes);
+    pub(crate) fn close_parcel(&mut self, transfer: &SenderTransfer, number: u64) {
+        transfer.write(number, &mut self.0.bytes);
     }
 
-    /// Cuts off what is said behind the body: the ports, and the parcel's number. `None`: it makes no sense.
-    pub(crate) fn open_parcel(&mut self) -> Option<(Vec<(Peer, Slot)>, u64)> {
-        let End { ports, parcel, length } = read_end(self)?;
+    /// Cuts off what is said behind the body: the ports, and the transfer's number. `None`: it makes no sense.
+    pub(crate) fn open_parcel(&mut self) -> Option<(Vec<(ProcessId, Slot)>, u64)> {
+        let End { ports, transfer, length } = read_end(self)?;
         self.truncate(length);
-        Some((ports, parcel))
+        Some((ports, transfer))
     }
 
     /// Writes the header in front.
@@ -359,12 +359,12 @@ mod tests {
     fn memory_that_is_kept_brings_nothing_along() {
         let mut body = Body::copied_from(&[7; 900]);
         body.set_buffer();
-        body.set_parcel(Some(Arc::new(Parcel::new(Vec::new()))));
+        body.set_parcel(Some(Arc::new(SenderTransfer::new(Vec::new()))));
         let place = body.as_ptr();
         drop(body);
         let again = Body::with_capacity(900);
         assert_eq!(again.as_ptr(), place, "as no other thread takes what this one keeps");
-        assert!(again.is_empty() && again.parcel().is_none() && !again.is_buffer());
+        assert!(again.is_empty() && again.transfer().is_none() && !again.is_buffer());
         // Frames whose memory has gone elsewhere, or is of no size that is kept, are kept without.
         let frame = again.into_frame();
         assert_eq!(frame.len(), LENGTH);

@@ -3,7 +3,7 @@
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::parcel::writing;
+use super::transfer::writing;
 use super::{Body, Written};
 
 /// Writes a value straight into a body.
@@ -15,20 +15,20 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Body, String> {
 /// Writes a value where a message lies in which nothing is written yet.
 #[inline]
 pub(crate) fn write<T: Serialize + ?Sized>(value: &T, written: &mut Written) -> Result<(), String> {
-    let (result, parcel) = writing(|| postcard::serialize_with_flavor(value, InPlace(&mut *written)));
+    let (result, transfer) = writing(|| postcard::serialize_with_flavor(value, InPlace(&mut *written)));
     result.map_err(|error| error.to_string())?;
-    if let Some(parcel) = parcel {
-        written.add_parcel(parcel);
+    if let Some(transfer) = transfer {
+        written.add_parcel(transfer);
     }
     Ok(())
 }
 
 /// Appends a value to a body.
 pub(crate) fn encode_into<T: Serialize + ?Sized>(body: Body, value: &T) -> Result<Body, String> {
-    let (body, parcel) = writing(|| postcard::serialize_with_flavor(value, Writer(body)));
+    let (body, transfer) = writing(|| postcard::serialize_with_flavor(value, Writer(body)));
     let mut body = body.map_err(|error| error.to_string())?;
-    if let Some(parcel) = parcel {
-        body.add_parcel(parcel);
+    if let Some(transfer) = transfer {
+        body.add_parcel(transfer);
     }
     Ok(body)
 }

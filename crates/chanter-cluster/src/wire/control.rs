@@ -9,8 +9,8 @@
 //! | moved | that of the call | 0 | 0 | none |
 //! | returned | that of the call | the number of the service | 0 | what is asked |
 //!
-//! A call that was handed on says in `from` how: a forward has there its caller's process, and so has one that comes back; a `moved` has
-//! the process that has the call now. All, like the answer, say how often it was handed on; to come back is to be handed on.
+//! A call that was forwarded says in `from` how: a forward has there its caller's process, and so has one that comes back; a `moved` has
+//! the process that has the call now. All, like the answer, say how often it was forwarded; to come back is to be forwarded.
 //!
 //! Whatever another process sends is one of these, or nothing at all.
 
@@ -62,7 +62,7 @@ pub enum Ended {
     BadAnswer = 6,
     /// It was given up, with its machine or because it was withdrawn.
     GivenUp = 7,
-    /// It could not be handed on, and has not begun; the body says why.
+    /// It could not be forwarded, and has not begun; the body says why.
     NotBegun = 8,
 }
 
@@ -100,8 +100,8 @@ pub enum Control {
         request: u64,
         /// How it has ended.
         ended: Ended,
-        /// How often the request was handed on.
-        hops: u32,
+        /// How often the request was forwarded.
+        forwarded: u32,
     },
     /// A request that was made by `origin`, who waits for its answer.
     Forward {
@@ -111,8 +111,8 @@ pub enum Control {
         request: u64,
         /// The process that made it.
         origin: u32,
-        /// How often it was handed on, this time included.
-        hops: u32,
+        /// How often it was forwarded, this time included.
+        forwarded: u32,
     },
     /// A forward for which there is no room: its sender has the call again.
     Returned {
@@ -122,17 +122,17 @@ pub enum Control {
         request: u64,
         /// The process that made it.
         origin: u32,
-        /// How often it was handed on, its coming back included.
-        hops: u32,
+        /// How often it was forwarded, its coming back included.
+        forwarded: u32,
     },
-    /// A call was handed on to the process `to`.
+    /// A call was forwarded to the process `to`.
     Moved {
         /// Which request.
         request: u64,
         /// Who has it now.
         to: u32,
-        /// How often it was handed on, this time included.
-        hops: u32,
+        /// How often it was forwarded, this time included.
+        forwarded: u32,
     },
     /// The caller does not wait any more.
     Withdraw {
@@ -152,23 +152,25 @@ impl Control {
             Kind::Call | Kind::Post => {
                 Some(Self::Ask { service: header.to.into(), request, is_post: header.kind == Kind::Post })
             }
-            Kind::Answer => {
-                Some(Self::Answer { request, ended: Ended::of(header.tag)?, hops: header.from.generation })
-            }
+            Kind::Answer => Some(Self::Answer {
+                request,
+                ended: Ended::of(header.tag)?,
+                forwarded: header.from.generation,
+            }),
             Kind::Forward if header.from.generation > 0 => Some(Self::Forward {
                 service: header.to.into(),
                 request,
                 origin: header.from.index,
-                hops: header.from.generation,
+                forwarded: header.from.generation,
             }),
             Kind::Returned if header.from.generation > 1 => Some(Self::Returned {
                 service: header.to.into(),
                 request,
                 origin: header.from.index,
-                hops: header.from.generation,
+                forwarded: header.from.generation,
             }),
             Kind::Moved if header.length == 0 && header.from.generation > 0 => {
-                Some(Self::Moved { request, to: header.from.index, hops: header.from.generation })
+                Some(Self::Moved { request, to: header.from.index, forwarded: header.from.generation })
             }
             Kind::Withdraw if header.length == 0 => Some(Self::Withdraw { request }),
             _ => None,
@@ -182,20 +184,20 @@ impl Control {
                 let kind = if is_post { Kind::Post } else { Kind::Call };
                 Header { to: service.slot(), request, ..Header::new(kind) }
             }
-            Self::Answer { request, ended, hops } => {
-                let from = Slot { index: 0, generation: hops };
+            Self::Answer { request, ended, forwarded } => {
+                let from = Slot { index: 0, generation: forwarded };
                 Header { request, from, tag: ended as u32, ..Header::new(Kind::Answer) }
             }
-            Self::Forward { service, request, origin, hops } => {
-                let from = Slot { index: origin, generation: hops };
+            Self::Forward { service, request, origin, forwarded } => {
+                let from = Slot { index: origin, generation: forwarded };
                 Header { to: service.slot(), from, request, ..Header::new(Kind::Forward) }
             }
-            Self::Returned { service, request, origin, hops } => {
-                let from = Slot { index: origin, generation: hops };
+            Self::Returned { service, request, origin, forwarded } => {
+                let from = Slot { index: origin, generation: forwarded };
                 Header { to: service.slot(), from, request, ..Header::new(Kind::Returned) }
             }
-            Self::Moved { request, to, hops } => {
-                let from = Slot { index: to, generation: hops };
+            Self::Moved { request, to, forwarded } => {
+                let from = Slot { index: to, generation: forwarded };
                 Header { from, request, ..Header::new(Kind::Moved) }
             }
             Self::Withdraw { request } => Header { request, ..Header::new(Kind::Withdraw) },
@@ -210,7 +212,7 @@ mod tests {
 
     fn all() -> Vec<Control> {
         let ended = (0..9).filter_map(Ended::of);
-        let answers = ended.map(|ended| Control::Answer { request: u64::MAX, ended, hops: 3 });
+        let answers = ended.map(|ended| Control::Answer { request: u64::MAX, ended, forwarded: 3 });
         let asks = [false, true].map(|is_post| Control::Ask {
             service: Number::of("a::b#fn(u64)"),
             request: 1,
@@ -218,9 +220,9 @@ mod tests {
         });
         let moves = [
             Control::Withdraw { request: 7 },
-            Control::Forward { service: Number::of("a::B::c"), request: 8, origin: 2, hops: 1 },
-            Control::Moved { request: 9, to: 3, hops: u32::MAX },
-            Control::Returned { service: Number::of("a::B::c"), request: 10, origin: 2, hops: 2 },
+            Control::Forward { service: Number::of("a::B::c"), request: 8, origin: 2, forwarded: 1 },
+            Control::Moved { request: 9, to: 3, forwarded: u32::MAX },
+            Control::Returned { service: Number::of("a::B::c"), request: 10, origin: 2, forwarded: 2 },
         ];
         asks.into_iter().chain(answers).chain(moves).collect()
     }
@@ -256,7 +258,7 @@ mod tests {
             let header = control.header();
             assert_eq!(Control::read(&Header { request: 0, ..header }), None, "no request has number 0");
         }
-        let answer = Control::Answer { request: 1, ended: Ended::Well, hops: 0 }.header();
+        let answer = Control::Answer { request: 1, ended: Ended::Well, forwarded: 0 }.header();
         for code in (0..=0).chain(9..100).chain([u32::MAX]) {
             assert_eq!(Control::read(&Header { tag: code, ..answer }), None, "{code}");
         }

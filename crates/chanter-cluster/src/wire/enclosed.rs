@@ -8,13 +8,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Body;
 use super::codec::{Plain, PlainBytes, decode};
-use super::parcel::{Parcel, being_read, reading};
+use super::transfer::{SenderTransfer, being_read, reading};
 
 /// The bytes of a value, and what it carries. It is written as a [`Plain`].
 #[derive(Clone, Default)]
 pub(crate) struct Enclosed {
     bytes: Plain<u8>,
-    parcel: Option<Arc<Parcel>>,
+    transfer: Option<Arc<SenderTransfer>>,
 }
 
 impl Enclosed {
@@ -24,8 +24,8 @@ impl Enclosed {
 
     /// The value, which must take all the bytes.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, String> {
-        match &self.parcel {
-            Some(parcel) => reading(parcel, || decode(&self.bytes.0)),
+        match &self.transfer {
+            Some(transfer) => reading(transfer, || decode(&self.bytes.0)),
             None => decode(&self.bytes.0),
         }
     }
@@ -33,20 +33,20 @@ impl Enclosed {
     /// The same, as a body.
     pub(crate) fn to_body(&self) -> Body {
         let mut body = Body::copied_from(&self.bytes.0);
-        body.set_parcel(self.parcel.clone());
+        body.set_parcel(self.transfer.clone());
         body
     }
 }
 
 impl From<&Body> for Enclosed {
     fn from(body: &Body) -> Self {
-        Self { bytes: Plain(body.to_vec()), parcel: body.parcel().cloned() }
+        Self { bytes: Plain(body.to_vec()), transfer: body.transfer().cloned() }
     }
 }
 
 impl From<Vec<u8>> for Enclosed {
     fn from(bytes: Vec<u8>) -> Self {
-        Self { bytes: Plain(bytes), parcel: None }
+        Self { bytes: Plain(bytes), transfer: None }
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Enclosing<'a>(pub(crate) &'a Body);
 
 impl Serialize for Enclosing<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.parcel().into_iter().for_each(|parcel| parcel.carry());
+        self.0.transfer().into_iter().for_each(|transfer| transfer.carry());
         PlainBytes(self.0).serialize(serializer)
     }
 }
@@ -85,13 +85,13 @@ impl EnclosedIn<'_> {
 
 impl Serialize for Enclosed {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.parcel.iter().for_each(|parcel| parcel.carry());
+        self.transfer.iter().for_each(|transfer| transfer.carry());
         self.bytes.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Enclosed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self { bytes: Plain::deserialize(deserializer)?, parcel: being_read() })
+        Ok(Self { bytes: Plain::deserialize(deserializer)?, transfer: being_read() })
     }
 }

@@ -71,9 +71,9 @@ pub enum Kind {
     Answer = 12,
     /// Nobody waits for the answer of a call any more.
     Withdraw = 13,
-    /// A call of a third process, handed on by the one that it asked.
+    /// A call of a third process, forwarded by the one that it asked.
     Forward = 14,
-    /// Says to the caller that its call was handed on.
+    /// Says to the caller that its call was forwarded.
     Moved = 15,
     /// Says to a port's home that the process has senders of it.
     Hold = 16,
@@ -84,10 +84,10 @@ pub enum Kind {
     /// Says that the senders in a message are counted for who has got it, or dropped.
     Unpacked = 19,
     /// Asks for word when a third process is known to have gone.
-    Sees = 20,
+    Confirm = 20,
     /// Answers that.
-    Seen = 21,
-    /// A call that was handed on and comes back: there was no room for it.
+    Confirmed = 21,
+    /// A call that was forwarded and comes back: there was no room for it.
     Returned = 22,
     /// The process has given up the one that gets this, which has not kept to the rules: nothing that is on its way is taken.
     GivenUp = 23,
@@ -115,8 +115,8 @@ impl Kind {
             17 => Self::Held,
             18 => Self::Release,
             19 => Self::Unpacked,
-            20 => Self::Sees,
-            21 => Self::Seen,
+            20 => Self::Confirm,
+            21 => Self::Confirmed,
             22 => Self::Returned,
             23 => Self::GivenUp,
             _ => return None,

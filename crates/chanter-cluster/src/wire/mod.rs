@@ -7,7 +7,7 @@ mod control;
 mod enclosed;
 mod header;
 mod link;
-mod parcel;
+mod transfer;
 mod written;
 
 pub use body::Body;
@@ -24,6 +24,6 @@ pub use header::{
 };
 pub use link::Pace;
 pub(crate) use link::{Arrival, LaneLink, TRAILER};
-pub(crate) use parcel::{Parcel, carried_here, carry};
+pub(crate) use transfer::{SenderTransfer, carried_here, carry};
 #[doc(hidden)]
 pub use written::Written;

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::Body;
 use super::codec::decode;
-use super::parcel::Parcel;
+use super::transfer::SenderTransfer;
 
 /// So many bytes lie in the message itself.
 const SHORT: usize = 64;
@@ -106,10 +106,10 @@ impl Written {
 
     /// It carries these, too: what carries something has a body.
     #[cold]
-    pub(super) fn add_parcel(&mut self, parcel: Arc<Parcel>) {
+    pub(super) fn add_parcel(&mut self, transfer: Arc<SenderTransfer>) {
         self.spill(&[]);
         if let Some(body) = &mut self.body {
-            body.add_parcel(parcel);
+            body.add_parcel(transfer);
         }
     }
 

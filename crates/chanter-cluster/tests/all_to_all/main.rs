@@ -6,7 +6,7 @@ mod traffic;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_cluster::Here;
+use chanter_cluster::Process;
 use chanter_cluster::engine::{Engine, Fault, Faults, Local, Pace, Reliable, Simulated};
 use traffic::Traffic;
 
@@ -23,7 +23,7 @@ async fn all_to_all<E: Engine>(traffic: Traffic, engines: Vec<E>) {
     let processes: Vec<_> = engines
         .into_iter()
         .map(|engine| {
-            let here = Here::start(engine);
+            let here = Process::start(engine);
             spawn(async move {
                 traffic.run(here.clone()).await;
                 here.leave().await;
@@ -60,8 +60,8 @@ mod connected {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixListener;
 
-    use chanter_cluster::engine::Peer;
-    use chanter_cluster::engine::near::{Near, Seat};
+    use chanter_cluster::engine::ProcessId;
+    use chanter_cluster::engine::shm::{Shm, ShmSlot};
     use chanter_cluster::engine::socket::{Config, Sockets};
     use chanter_cluster::launcher::{Address, Launched, Secret, segment};
 
@@ -103,12 +103,13 @@ mod connected {
         connect(listening.collect()).await
     }
 
-    async fn on_a_node() -> Vec<Near> {
+    async fn on_a_node() -> Vec<Shm> {
         let segment = segment(PROCESSES).unwrap();
-        let seat = |number| Seat::take(segment.try_clone().unwrap(), Peer(number), PROCESSES).unwrap();
-        let seats: Vec<Seat> = (0..PROCESSES).map(seat).collect();
+        let seat =
+            |number| ShmSlot::take(segment.try_clone().unwrap(), ProcessId(number), PROCESSES).unwrap();
+        let seats: Vec<ShmSlot> = (0..PROCESSES).map(seat).collect();
         let sockets = over_unix().await;
-        seats.into_iter().zip(sockets).map(|(seat, sockets)| Near::new(seat, sockets)).collect()
+        seats.into_iter().zip(sockets).map(|(seat, sockets)| Shm::new(seat, sockets)).collect()
     }
 
     #[chanter::test(limit = 600)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use chanter::prelude::*;
-use chanter_cluster::{ANYONE, Buffer, Here, Inbox, ThreadName};
+use chanter_cluster::{ANYONE, Buffer, Inbox, Process, ThreadName};
 
 const TAG: u32 = 1;
 /// One message of so many is long.
@@ -23,7 +23,7 @@ pub(crate) struct Traffic {
 
 impl Traffic {
     /// What one process does, until it has received all that is for it.
-    pub(crate) async fn run(self, here: Here) {
+    pub(crate) async fn run(self, here: Process) {
         let sink = here.open("sink").unwrap();
         let mut sinks = Vec::new();
         for process in 0..here.count() {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use chanter::Machine;
 use chanter_cluster::engine::socket::{Config, Sockets};
-use chanter_cluster::engine::{Lane, Peer, Why};
+use chanter_cluster::engine::{Lane, ProcessId, Why};
 use chanter_cluster::launcher::{Address, Launched, Secret};
 use chanter_cluster::wire::{Header, Kind, LENGTH, Slot};
-use chanter_cluster::{ANY_TAG, Here, Inbox, RecvError, ThreadName};
+use chanter_cluster::{ANY_TAG, Inbox, Process, RecvError, ThreadName};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
@@ -61,7 +61,7 @@ pub(crate) fn launched(count: u32) -> (Vec<Launched>, Vec<SocketAddr>) {
 
 pub(crate) struct Job {
     pub(crate) machine: Machine,
-    pub(crate) honest: [Here; 2],
+    pub(crate) honest: [Process; 2],
     /// To each of them.
     pub(crate) hostile: [Raw; 2],
     /// What is counted is of one job at a time.
@@ -80,10 +80,10 @@ impl Job {
             .map(|launched| machine.spawn(Sockets::start(launched, config.clone())))
             .collect();
         let hostile = [0, 1].map(|peer| Raw::connect(addresses[peer as usize], ME, peer).unwrap());
-        let honest: Vec<Here> = machine.block_on(async move {
+        let honest: Vec<Process> = machine.block_on(async move {
             let mut honest = Vec::new();
             for starting in starting {
-                honest.push(Here::start(starting.join().await.unwrap().unwrap()));
+                honest.push(Process::start(starting.join().await.unwrap().unwrap()));
             }
             honest
         });
@@ -112,7 +112,7 @@ impl Job {
         self.machine.block_on(async move {
             let inbox = here.inbox().unwrap();
             match inbox.recv::<u32>(hostile_name(), ANY_TAG).await {
-                Err(RecvError::Lost(Peer(ME), why)) => {
+                Err(RecvError::Lost(ProcessId(ME), why)) => {
                     assert_eq!(here.down(ME), Some(why));
                     why
                 }
@@ -140,7 +140,7 @@ impl Job {
 /// A thread of the hostile process.
 pub(crate) fn hostile_name() -> ThreadName {
     let thread = Slot { index: 0, generation: 1 };
-    ThreadName { pe: chanter_cluster::engine::Pe(0), process: Peer(ME), thread }
+    ThreadName { pe: chanter_cluster::engine::NodeId(0), process: ProcessId(ME), thread }
 }
 
 /// A connection that says what it likes.

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use chanter::Machine;
-use chanter_cluster::engine::Peer;
+use chanter_cluster::engine::ProcessId;
 use chanter_cluster::engine::socket::{Sockets, StartError};
 use chanter_cluster::launcher::{Launched, Secret};
 
@@ -136,7 +136,7 @@ fn who_connects_is_told_why_it_is_refused() {
         says(&mut raw);
         drop(raw);
         let error = machine.block_on(async move { starting.join().await.unwrap().unwrap_err() });
-        assert!(matches!(error, StartError::Stranger(Peer(0), _)), "{error}");
+        assert!(matches!(error, StartError::Stranger(ProcessId(0), _)), "{error}");
         let error = error.to_string();
         assert!(error.starts_with("cannot connect to process 0: ") && error.contains(expected), "{error}");
     }

@@ -1,7 +1,7 @@
 //! An engine that says that it loses nothing, whatever it does.
 
 use chanter_cluster::engine::{
-    Bell, Caps, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink,
+    Caps, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId, Sink,
 };
 use chanter_cluster::wire::Body;
 
@@ -9,15 +9,15 @@ use chanter_cluster::wire::Body;
 pub(crate) struct Blind<E>(pub(crate) E);
 
 impl<E: Engine> Engine for Blind<E> {
-    fn caps(&self, to: Peer) -> Caps {
+    fn caps(&self, to: ProcessId) -> Caps {
         Caps { order: Order::PerPeer, loss: Loss::Never, ..self.0.caps(to) }
     }
 
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.0.me()
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         self.0.roster()
     }
 
@@ -25,11 +25,11 @@ impl<E: Engine> Engine for Blind<E> {
         self.0.has_ended()
     }
 
-    fn attach(&self, bell: Bell) {
-        self.0.attach(bell);
+    fn attach(&self, notifier: Notifier) {
+        self.0.attach(notifier);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         self.0.try_send(to, lane, body)
     }
 
@@ -41,12 +41,12 @@ impl<E: Engine> Engine for Blind<E> {
         self.0.poll(budget, sink)
     }
 
-    fn rest(&self) -> Rest {
-        self.0.rest()
+    fn park(&self) -> Idle {
+        self.0.park()
     }
 
-    fn rise(&self) {
-        self.0.rise();
+    fn unpark(&self) {
+        self.0.unpark();
     }
 
     fn leave(&self, how: Leave) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use chanter::prelude::*;
 use chanter_cluster::engine::Local;
-use chanter_cluster::{Begun, CallError, Here, Service, Serving};
+use chanter_cluster::{Begun, CallError, Process, Service, Serving};
 
 const WORK: Service<u32, u32> = Service::new("laws::work");
 
@@ -15,7 +15,7 @@ pub(super) struct Runs(Arc<[[AtomicU32; 2]; 4]>);
 
 impl Runs {
     /// Serves: each request is noted, blocks if it is odd, and answers with ten times what it was asked.
-    pub(super) fn serve(&self, here: &Here) -> Serving {
+    pub(super) fn serve(&self, here: &Process) -> Serving {
         let runs = self.clone();
         let serving = here.serve(WORK, move |_, n| {
             let runs = runs.clone();
@@ -51,7 +51,7 @@ impl Runs {
 }
 
 /// Two callers, three calls, and one of this process to itself.
-pub(super) async fn three_calls(first: &Here, runs: &Runs) -> Result<(), String> {
+pub(super) async fn three_calls(first: &Process, runs: &Runs) -> Result<(), String> {
     let call = |n| {
         let at = first.at(1);
         async move { at.call(WORK.ask(&n)).await }
@@ -70,7 +70,7 @@ pub(super) async fn three_calls(first: &Here, runs: &Runs) -> Result<(), String>
 /// The server's process is killed at any point.
 pub(super) async fn a_request_runs_at_most_once() {
     let [first, killer] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-    let (first, second) = (Here::start(first), Here::start(Arc::clone(&killer)));
+    let (first, second) = (Process::start(first), Process::start(Arc::clone(&killer)));
     let runs = Runs::default();
     let serving = runs.serve(&second);
     let killing = spawn(async move { killer.kill() });

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use chanter::prelude::*;
-use chanter_cluster::engine::Peer;
+use chanter_cluster::engine::ProcessId;
 use chanter_cluster::{ANY_TAG, Inbox, Received, RecvError, Returned, SendError, Source, ThreadName};
 
 /// What each message says: whom it is for, and the how-manieth it is of its sender.
@@ -35,11 +35,11 @@ enum Happened {
     /// A thread was told that a process has gone.
     Lost {
         by: ThreadName,
-        process: Peer,
+        process: ProcessId,
     },
     Returned {
         from: ThreadName,
-        process: Peer,
+        process: ProcessId,
         returned: Returned,
     },
 }
@@ -117,7 +117,7 @@ impl History {
     pub(crate) async fn returned(&self, inbox: &Inbox, process: u32) -> Returned {
         let returned = inbox.returned(process).await;
         let record = returned.clone();
-        self.push(Happened::Returned { from: inbox.name(), process: Peer(process), returned: record });
+        self.push(Happened::Returned { from: inbox.name(), process: ProcessId(process), returned: record });
         returned
     }
 
@@ -169,7 +169,7 @@ impl History {
     fn account(
         all: &[Happened],
         sender: ThreadName,
-        process: Peer,
+        process: ProcessId,
         returned: &Returned,
     ) -> Result<(), Broken> {
         let mut sent = Vec::new();
@@ -221,11 +221,11 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chanter_cluster::engine::{Pe, Why};
+    use chanter_cluster::engine::{NodeId, Why};
     use chanter_cluster::wire::Slot;
 
     fn name(process: u32, generation: u32) -> ThreadName {
-        ThreadName { pe: Pe(0), process: Peer(process), thread: Slot { index: 0, generation } }
+        ThreadName { pe: NodeId(0), process: ProcessId(process), thread: Slot { index: 0, generation } }
     }
 
     fn sent(number: u32) -> Happened {
@@ -244,7 +244,7 @@ mod tests {
     fn a_history_that_keeps_the_laws_passes() {
         assert_eq!(check(&[received(0), sent(0), sent(1), received(1)], &[]), None);
         assert_eq!(check(&[sent(0), sent(1), received(0)], &[1]), None);
-        let lost = Happened::Lost { by: name(1, 1), process: Peer(0) };
+        let lost = Happened::Lost { by: name(1, 1), process: ProcessId(0) };
         assert_eq!(check(&[sent(0), sent(1), received(0), lost], &[0]), None);
     }
 
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(check(&[sent(0), received(0), received(0)], &[]), Some("D1"), "twice");
         assert_eq!(check(&[sent(0), sent(1), received(1), received(0)], &[]), Some("D1"), "out of order");
         assert_eq!(check(&[sent(0), sent(1), received(1)], &[0]), Some("D3"), "no prefix");
-        let lost = Happened::Lost { by: name(1, 1), process: Peer(0) };
+        let lost = Happened::Lost { by: name(1, 1), process: ProcessId(0) };
         assert_eq!(check(&[sent(0), lost, received(0)], &[0]), Some("D3"), "after the end");
         let Happened::Received { from, tag, message, .. } = received(0) else { unreachable!() };
         let other = Happened::Received { by: name(1, 2), from, tag, message };
@@ -265,9 +265,9 @@ mod tests {
     #[chanter::test]
     async fn an_account_that_is_wrong_is_told() {
         let mut engines = chanter_cluster::engine::Local::cluster(2);
-        let (dead, alive) = (engines.pop().unwrap(), chanter_cluster::Here::start(engines.pop().unwrap()));
+        let (dead, alive) = (engines.pop().unwrap(), chanter_cluster::Process::start(engines.pop().unwrap()));
         let (inbox, history) = (alive.inbox().unwrap(), History::default());
-        let to = ThreadName { process: Peer(1), ..inbox.name() };
+        let to = ThreadName { process: ProcessId(1), ..inbox.name() };
         for number in 0..2 {
             history.send(&inbox, to, 0, number).await.unwrap();
         }
@@ -279,7 +279,7 @@ mod tests {
         let bent = |change: fn(&mut Vec<Happened>)| {
             let mut all = vec![sent(inbox.name(), 0), sent(inbox.name(), 1)];
             let (from, returned) = (inbox.name(), returned.clone());
-            all.push(Happened::Returned { from, process: Peer(1), returned });
+            all.push(Happened::Returned { from, process: ProcessId(1), returned });
             change(&mut all);
             check(&all, &[1])
         };

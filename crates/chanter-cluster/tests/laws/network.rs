@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use chanter::prelude::*;
 use chanter_cluster::engine::{
-    Bell, Change, Engine, Fault, Faults, Lane, Pace, Peer, Reliable, Simulated, Sink,
+    Change, Engine, Fault, Faults, Lane, Notifier, Pace, ProcessId, Reliable, Simulated, Sink,
 };
 use chanter_cluster::wire::{Body, Header, Kind};
-use chanter_cluster::{ANYONE, Buffer, Here, RecvError};
+use chanter_cluster::{ANYONE, Buffer, Process, RecvError};
 use chanter_explore::Explorer;
 
 use super::blind::Blind;
@@ -28,12 +28,12 @@ fn pace() -> Pace {
     Pace { lost_after: Duration::from_secs(u32::MAX.into()), window: 2, ..Pace::default() }
 }
 
-fn start(engine: impl Engine) -> Here {
-    Here::start(Reliable::over(engine, pace()))
+fn start(engine: impl Engine) -> Process {
+    Process::start(Reliable::over(engine, pace()))
 }
 
 /// D1 and D5: two threads of the first process send three messages to one of the second.
-async fn three_messages([first, second]: [Here; 2]) -> Result<(), Broken> {
+async fn three_messages([first, second]: [Process; 2]) -> Result<(), Broken> {
     let history = History::default();
     let there = second.inbox().unwrap();
     let to = there.name();
@@ -187,7 +187,7 @@ async fn the_server_dies(faults: Faults) -> Result<(), Broken> {
 struct Program {
     name: &'static str,
     run: fn(Faults) -> Outcome,
-    victim: Option<Peer>,
+    victim: Option<ProcessId>,
 }
 
 const PROGRAMS: [Program; 6] = [
@@ -199,16 +199,16 @@ const PROGRAMS: [Program; 6] = [
     Program {
         name: "the receiver dies",
         run: |faults| Box::pin(the_receiver_dies(faults)),
-        victim: Some(Peer(1)),
+        victim: Some(ProcessId(1)),
     },
     Program {
         name: "the sender dies",
         run: |faults| Box::pin(the_sender_dies(faults)),
-        victim: Some(Peer(0)),
+        victim: Some(ProcessId(0)),
     },
     Program { name: "losers", run: |faults| Box::pin(losers_have_no_effect(faults)), victim: None },
     Program { name: "both leave", run: |faults| Box::pin(both_leave(faults)), victim: None },
-    Program { name: "calls", run: |faults| Box::pin(the_server_dies(faults)), victim: Some(Peer(1)) },
+    Program { name: "calls", run: |faults| Box::pin(the_server_dies(faults)), victim: Some(ProcessId(1)) },
 ];
 
 impl Program {
@@ -279,7 +279,7 @@ fn without_a_link_the_laws_are_broken() {
     for fault in [Fault::Lose, Fault::Duplicate, Fault::Reorder, Fault::Cut] {
         let program = || async move {
             let faults = Faults { delay: Duration::ZERO, ..Faults::of(&[fault], 1) };
-            let blind = two(faults).map(|engine| Here::start(Blind(engine)));
+            let blind = two(faults).map(|engine| Process::start(Blind(engine)));
             three_messages(blind).await
         };
         let explorer = Explorer::new().steps(5_000);
@@ -301,12 +301,12 @@ struct Heard {
 }
 
 impl Sink for Heard {
-    fn arrived(&mut self, from: Peer, _lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, _lane: Lane, frame: Body) {
         assert!(!self.is_down, "{from:?} was said to be gone");
         self.bodies.push(frame.to_vec());
     }
 
-    fn peer(&mut self, _peer: Peer, change: Change) {
+    fn peer(&mut self, _peer: ProcessId, change: Change) {
         assert!(matches!(change, Change::Down(_)) && !self.is_down);
         self.is_down = true;
     }
@@ -316,20 +316,20 @@ impl Sink for Heard {
 async fn three_frames(faults: Faults) {
     let pace = || Pace { window: 3, ..pace() };
     let engines = two(faults).map(|engine| Reliable::over(engine, pace()));
-    let (bell, rung) = mailbox();
+    let (notifier, notified) = mailbox();
     for engine in &engines {
-        let bell = bell.clone();
-        engine.attach(Bell::new(move || _ = bell.try_send(())));
+        let notifier = notifier.clone();
+        engine.attach(Notifier::new(move || _ = notifier.try_send(())));
     }
     let frame = |number: u8| {
         let mut body = Body::copied_from(&[number]);
         body.set_header(&Header { length: 1, ..Header::new(Kind::Message) });
         body
     };
-    (0..3).for_each(|number| engines[0].try_send(Peer(1), Lane::User, frame(number)).unwrap());
+    (0..3).for_each(|number| engines[0].try_send(ProcessId(1), Lane::User, frame(number)).unwrap());
     let (mut answers, mut heard) = (Heard::default(), Heard::default());
     while heard.bodies.len() < 3 && !heard.is_down && !answers.is_down {
-        rung.recv().await.unwrap();
+        notified.recv().await.unwrap();
         engines[0].poll(9, &mut answers);
         engines[1].poll(9, &mut heard);
     }
@@ -340,7 +340,8 @@ async fn three_frames(faults: Faults) {
 /// All that the network may do with three frames, and their acknowledgements, if it does three things.
 #[test]
 fn a_link_survives_all_triples_of_faults() {
-    let kinds: Vec<Fault> = FAULTS.into_iter().chain([0, 1].map(|peer| Fault::Kill(Peer(peer)))).collect();
+    let kinds: Vec<Fault> =
+        FAULTS.into_iter().chain([0, 1].map(|peer| Fault::Kill(ProcessId(peer)))).collect();
     let faults = Faults::of(&kinds, 3);
     let report = Explorer::new().exhaustive().preemptions(0).check(|| three_frames(faults.clone()));
     let (schedules, is_complete) = (report.schedules, report.is_complete);
@@ -356,7 +357,7 @@ fn a_buffer_is_a_buffer_behind_a_link() {
         let faults =
             Faults { one_in: 3, delay: Duration::from_millis(1), seed: 7, ..Faults::of(&FAULTS, u32::MAX) };
         let pace = Pace { resend: Duration::from_millis(2), slowest: Duration::from_millis(10), ..pace() };
-        let [first, second] = two(faults).map(|engine| Here::start(Reliable::over(engine, pace.clone())));
+        let [first, second] = two(faults).map(|engine| Process::start(Reliable::over(engine, pace.clone())));
         let (here, there) = (first.inbox().unwrap(), second.inbox().unwrap());
         for round in 0..50_u64 {
             here.send_buffer(there.name(), 1, Buffer::copied_from(&[round; 9])).await.unwrap();
@@ -373,15 +374,15 @@ fn what_holds_when_explored_holds_when_run() {
     for seed in 0..20 {
         let is_mortal = seed % 2 == 1;
         let mut kinds = FAULTS.to_vec();
-        kinds.extend(is_mortal.then_some(Fault::Kill(Peer(1))));
+        kinds.extend(is_mortal.then_some(Fault::Kill(ProcessId(1))));
         let delay = Duration::from_millis(1);
         let faults = Faults { one_in: 3, delay, seed, ..Faults::of(&kinds, u32::MAX) };
         let history = machine.block_on(async move {
             let [first, killer] = two(faults);
             let pace = Pace { resend: 2 * delay, slowest: 10 * delay, window: 16, ..pace() };
             let (first, second) = (
-                Here::start(Reliable::over(first, pace.clone())),
-                Here::start(Reliable::over(Arc::clone(&killer), pace)),
+                Process::start(Reliable::over(first, pace.clone())),
+                Process::start(Reliable::over(Arc::clone(&killer), pace)),
             );
             let history = History::default();
             let there = second.inbox().unwrap();

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chanter::prelude::*;
-use chanter_cluster::engine::{Local, Peer};
+use chanter_cluster::engine::{Local, ProcessId};
 use chanter_cluster::port::{Port, PortSender};
 use chanter_cluster::supervise::{Place, Restart, Supervisor, TeamError};
-use chanter_cluster::{ANYONE, CallError, Function, Here, RecvError, SendError, SpawnError};
+use chanter_cluster::{ANYONE, CallError, Function, Process, RecvError, SendError, SpawnError};
 
-fn mortal(count: u32) -> (Vec<Here>, Vec<Arc<Local>>) {
+fn mortal(count: u32) -> (Vec<Process>, Vec<Arc<Local>>) {
     let engines: Vec<Arc<Local>> = Local::cluster(count).into_iter().map(Arc::new).collect();
-    (engines.iter().map(|engine| Here::start(Arc::clone(engine))).collect(), engines)
+    (engines.iter().map(|engine| Process::start(Arc::clone(engine))).collect(), engines)
 }
 
 /// All that comes until the port ends; then it has ended for ever.
@@ -117,7 +117,7 @@ pub(super) async fn senders_of_a_dead_port_are_told() {
         match outlet.send(n).await {
             Ok(()) => assert!(!is_lost),
             Err(unsent) => {
-                assert!(matches!(unsent.why, SendError::Lost(Peer(1), _)), "{unsent}");
+                assert!(matches!(unsent.why, SendError::Lost(ProcessId(1), _)), "{unsent}");
                 is_lost = true;
             }
         }
@@ -145,7 +145,7 @@ pub(super) async fn a_team_survives_a_process() {
         .await;
     let team = started.expect("one process lives");
     killing.join().await.unwrap();
-    let runs_here = |name: &str| team.child(name).is_some_and(|thread| thread.process == Peer(0));
+    let runs_here = |name: &str| team.child(name).is_some_and(|thread| thread.process == ProcessId(0));
     // Or it hangs, which the explorer finds.
     while !(runs_here("a") && runs_here("b")) {
         // Time goes on when nobody can do anything else.

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use chanter::prelude::*;
 use chanter_cluster::engine::Local;
-use chanter_cluster::{AskError, CallError, Context, Down, EndError, Function, Here, SpawnError, ThreadName};
+use chanter_cluster::{
+    AskError, CallError, Context, Down, EndError, Function, Process, SpawnError, ThreadName,
+};
 
 const WAIT: Function<(), u32> = Function::new("laws::wait");
 
@@ -16,7 +18,7 @@ fn is_lost(error: &CallError) -> bool {
 /// Two ask for different things while the process may be killed at any point; then somebody joins.
 pub(super) async fn requests_to_a_thread_are_answered_once() {
     let [first, killer] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-    let (first, second) = (Here::start(first), Here::start(Arc::clone(&killer)));
+    let (first, second) = (Process::start(first), Process::start(Arc::clone(&killer)));
     let offering = second.offer(WAIT, |_, ()| async { never().await }).unwrap();
     let killing = spawn(async move { killer.kill() });
     match first.at(1).spawn(WAIT.with(&())).await {
@@ -91,7 +93,7 @@ const TALK: Function<ThreadName, ()> = Function::new("laws::talk");
 /// if it has ended by itself, all has come.
 pub(super) async fn a_monitor_is_told_last() {
     let [first, killer] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-    let (first, second) = (Here::start(first), Here::start(Arc::clone(&killer)));
+    let (first, second) = (Process::start(first), Process::start(Arc::clone(&killer)));
     let offering = second.offer(TALK, |context: Context, to| async move {
         for n in 0..2_u32 {
             // It may be told that it is alone.
@@ -127,7 +129,7 @@ pub(super) async fn a_monitor_is_told_last() {
 /// A thread here is tied to one there, whose process is killed at any point: it is tied and ends, or it was not tied.
 pub(super) async fn who_is_tied_to_the_dead_ends() {
     let [first, killer] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
-    let (first, second) = (Here::start(first), Here::start(Arc::clone(&killer)));
+    let (first, second) = (Process::start(first), Process::start(Arc::clone(&killer)));
     let offering = [&first, &second].map(|here| here.offer(WAIT, |_, ()| async { never().await }).unwrap());
     let near = first.at(0).spawn(WAIT.with(&())).await.unwrap();
     let killing = spawn(async move { killer.kill() });

@@ -1,18 +1,18 @@
-//! Names that survive their keeper, and groups that lose a member: nobody waits for ever, and nobody is told what is not so.
+//! Names that survive their leader, and groups that lose a member: nobody waits for ever, and nobody is told what is not so.
 
 use std::sync::Arc;
 
 use chanter::prelude::*;
 use chanter_cluster::engine::Local;
 use chanter_cluster::group::{Group, GroupError, Lost};
-use chanter_cluster::{Here, NameError};
+use chanter_cluster::{NameError, Process};
 
-fn mortal(count: u32) -> (Vec<Here>, Vec<Arc<Local>>) {
+fn mortal(count: u32) -> (Vec<Process>, Vec<Arc<Local>>) {
     let engines: Vec<Arc<Local>> = Local::cluster(count).into_iter().map(Arc::new).collect();
-    (engines.iter().map(|engine| Here::start(Arc::clone(engine))).collect(), engines)
+    (engines.iter().map(|engine| Process::start(Arc::clone(engine))).collect(), engines)
 }
 
-/// The keeper is killed at any point while two threads want the same name and a third looks for it.
+/// The leader is killed at any point while two threads want the same name and a third looks for it.
 pub(super) async fn a_name_has_one_holder() {
     let (here, engines) = mortal(3);
     let killer = Arc::clone(&engines[0]);

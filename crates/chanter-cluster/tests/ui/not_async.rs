@@ -1,4 +1,4 @@
 #[chanter_cluster::main]
-fn main(here: chanter_cluster::Here) {
+fn main(here: chanter_cluster::Process) {
     println!("{here:?}");
 }

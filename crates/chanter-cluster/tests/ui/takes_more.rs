@@ -1,4 +1,4 @@
 #[chanter_cluster::main]
-async fn main(here: chanter_cluster::Here, args: Vec<String>) {
+async fn main(here: chanter_cluster::Process, args: Vec<String>) {
     println!("{here:?} {args:?}");
 }

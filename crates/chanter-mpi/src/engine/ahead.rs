@@ -60,7 +60,7 @@ struct Posted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Given {
     /// Its bytes are here: in that receive.
-    Here(Ticket),
+    Process(Ticket),
     /// They are expected.
     Coming,
     /// It waits for a receive.
@@ -98,7 +98,7 @@ impl Expected {
         };
         posted.owner = Some(number);
         if posted.has_come {
-            return Given::Here(posted.ticket);
+            return Given::Process(posted.ticket);
         }
         self.ahead -= 1;
         self.ahead_bytes -= kind.1.longest();

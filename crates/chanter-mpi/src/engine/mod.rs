@@ -16,9 +16,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chanter_cluster::engine::turn::{Turn, Within};
+use chanter_cluster::engine::combining_lock::{CombiningLock, Within};
 use chanter_cluster::engine::{
-    Bell, Caps, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink,
+    Caps, Death, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId, Sink,
 };
 use chanter_cluster::wire::{Body, LENGTH};
 
@@ -55,12 +55,12 @@ const LONGEST_PAUSE: u32 = 1000;
 ///
 /// If a process dies, `mpirun` ends all others ([`Death::Aborts`]).
 pub struct Mpi {
-    turn: Turn<State>,
+    lock: CombiningLock<State>,
     me: u32,
     nodes: Vec<u32>,
     /// No more processes than processors are on this node: who tests takes no time from the others.
     may_linger: bool,
-    bell: OnceLock<Bell>,
+    notifier: OnceLock<Notifier>,
     /// Lanes in which somebody was refused, a bit for each. The notifier tells when there is room.
     refused: AtomicU8,
     counters: Arc<Counters>,
@@ -105,11 +105,11 @@ impl Mpi {
         // Nobody sends before all receive: what comes first would be copied once more.
         state.right.barrier()?;
         Ok(Self {
-            turn: Turn::new(state, OUTBOX),
+            lock: CombiningLock::new(state, OUTBOX),
             me,
             nodes,
             may_linger: near <= processors(),
-            bell: OnceLock::new(),
+            notifier: OnceLock::new(),
             refused: AtomicU8::new(0),
             counters,
             has_ended: AtomicBool::new(count == 1),
@@ -166,7 +166,7 @@ impl Mpi {
     /// # Panics
     /// There are too few bytes for a number.
     #[doc(hidden)]
-    pub fn raw_round_trips(&self, other: Peer, bytes: usize, rounds: u32) -> Result<u32, MpiError> {
+    pub fn raw_round_trips(&self, other: ProcessId, bytes: usize, rounds: u32) -> Result<u32, MpiError> {
         self.enter().right.round_trips(other.0, self.me < other.0, bytes, rounds)
     }
 
@@ -192,7 +192,7 @@ impl Mpi {
     /// Goes inside. The thread inside does not stay for long.
     fn enter(&self) -> Within<'_, State> {
         loop {
-            if let Some(within) = self.turn.try_enter() {
+            if let Some(within) = self.lock.try_enter() {
                 return within;
             }
             thread::yield_now();
@@ -221,7 +221,7 @@ impl Mpi {
         }
         // ORDER: Relaxed: flags. A sender that is refused from now on sets its bit again, and the next look finds it.
         if ends || (retry != 0 && self.refused.fetch_and(!retry, Ordering::Relaxed) & retry != 0) {
-            self.bell.get().inspect(|bell| bell.ring());
+            self.notifier.get().inspect(|notifier| notifier.notify());
         }
     }
 }
@@ -230,21 +230,21 @@ impl Mpi {
 struct Nobody;
 
 impl Sink for Nobody {
-    fn arrived(&mut self, _from: Peer, _lane: Lane, _frame: Body) {}
+    fn arrived(&mut self, _from: ProcessId, _lane: Lane, _frame: Body) {}
 
-    fn peer(&mut self, _peer: Peer, _change: chanter_cluster::engine::Change) {}
+    fn peer(&mut self, _peer: ProcessId, _change: chanter_cluster::engine::Change) {}
 }
 
 impl Engine for Mpi {
-    fn me(&self) -> Peer {
-        Peer(self.me)
+    fn me(&self) -> ProcessId {
+        ProcessId(self.me)
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
-        (0..).zip(&self.nodes).map(|(peer, node)| (Peer(peer), Pe(*node))).collect()
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
+        (0..).zip(&self.nodes).map(|(peer, node)| (ProcessId(peer), NodeId(*node))).collect()
     }
 
-    fn caps(&self, _to: Peer) -> Caps {
+    fn caps(&self, _to: ProcessId) -> Caps {
         let eager = (LONGEST - LENGTH) as u32;
         Caps { order: Order::PerPeer, loss: Loss::Never, death: Death::Aborts, eager }
     }
@@ -253,22 +253,22 @@ impl Engine for Mpi {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    fn attach(&self, bell: Bell) {
+    fn attach(&self, notifier: Notifier) {
         // Called once.
-        let _ = self.bell.set(bell);
+        let _ = self.notifier.set(notifier);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         if to.0 as usize >= self.nodes.len() {
             return Ok(());
         }
         if body.frame().len() > LONGEST {
             return Err(Full { body });
         }
-        self.turn.hand_in(Outgoing { to: to.0, lane, body }).or_else(|outgoing| {
+        self.lock.hand_in(Outgoing { to: to.0, lane, body }).or_else(|outgoing| {
             // Sends that are done make room, whether or not anybody polls.
             self.has_any_work();
-            self.turn.hand_in(outgoing).map_err(|outgoing| {
+            self.lock.hand_in(outgoing).map_err(|outgoing| {
                 self.refused.fetch_or(1 << lane as u8, Ordering::Relaxed);
                 Full { body: outgoing.body }
             })
@@ -277,11 +277,11 @@ impl Engine for Mpi {
 
     #[inline]
     fn has_work(&self) -> bool {
-        self.turn.try_enter().is_some_and(|mut within| within.look() || self.may_retry(&within) != 0)
+        self.lock.try_enter().is_some_and(|mut within| within.look() || self.may_retry(&within) != 0)
     }
 
     fn poll(&self, budget: u32, sink: &mut dyn Sink) -> Polled {
-        let Some(mut within) = self.turn.try_enter() else { return Polled::Nothing };
+        let Some(mut within) = self.lock.try_enter() else { return Polled::Nothing };
         let (count, has_more) = within.poll(budget, sink);
         self.after(within);
         if count > 0 {
@@ -296,27 +296,27 @@ impl Engine for Mpi {
 
     fn wait(&self, is_over: &dyn Fn() -> bool) -> bool {
         // Mostly an answer is near.
-        let Some(mut within) = self.turn.try_enter() else { return self.linger(is_over) };
+        let Some(mut within) = self.lock.try_enter() else { return self.linger(is_over) };
         let has_work = (0..FIRST_TESTS).any(|_| within.look()) || self.may_retry(&within) != 0;
         drop(within);
         has_work || self.linger(is_over)
     }
 
-    fn rest(&self) -> Rest {
+    fn park(&self) -> Idle {
         if self.has_ended() {
-            return Rest::Notified;
+            return Idle::Notified;
         }
         if self.has_any_work() {
-            return Rest::Work;
+            return Idle::Work;
         }
         // ORDER: Relaxed: a guess, which may be lost.
         let last = self.sleep.pause.load(Ordering::Relaxed);
         let pause = (2 * last).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         self.sleep.pause.store(pause, Ordering::Relaxed);
-        Rest::For(Duration::from_micros(pause.into()))
+        Idle::For(Duration::from_micros(pause.into()))
     }
 
-    fn rise(&self) {}
+    fn unpark(&self) {}
 
     fn leave(&self, _how: Leave) {
         let mut within = self.enter();
@@ -328,7 +328,7 @@ impl Engine for Mpi {
 impl Mpi {
     /// As `has_work`, but nothing is left to a later look.
     fn has_any_work(&self) -> bool {
-        self.turn
+        self.lock
             .try_enter()
             .is_some_and(|mut within| within.look_everywhere() || self.may_retry(&within) != 0)
     }
@@ -350,7 +350,7 @@ impl Mpi {
             if is_over() {
                 return false;
             }
-            let Some(mut within) = self.turn.try_enter() else { continue };
+            let Some(mut within) = self.lock.try_enter() else { continue };
             if (0..TESTS).any(|_| within.look()) || self.may_retry(&within) != 0 {
                 self.sleep.vain.store(0, Ordering::Relaxed);
                 return true;

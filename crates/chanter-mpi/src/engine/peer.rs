@@ -18,7 +18,7 @@ pub(super) enum Frame {
 }
 
 #[derive(Default)]
-pub(super) struct Peer {
+pub(super) struct ProcessId {
     /// Frames of each lane that have to wait for a large one before them. Empty, or the first is on its way.
     waiting: [VecDeque<Frame>; LANES],
     /// The pieces of a frame that have come, in each lane.
@@ -34,7 +34,7 @@ pub(super) struct Peer {
     pub(super) down: Option<Why>,
 }
 
-impl Peer {
+impl ProcessId {
     /// A piece of a frame has come, of which more follows. One that is longer than `most` is none of ours: it is forgotten, and its
     /// end is no frame.
     pub(super) fn begin(&mut self, lane: Lane, piece: &[u8], most: usize) {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn frames_wait_for_a_large_one_of_their_lane_only() {
-        let mut peer = Peer::default();
+        let mut peer = ProcessId::default();
         assert_eq!(byte(peer.came(Lane::User, whole(1))), Some(1));
         assert!(peer.came(Lane::User, Frame::Coming(7)).is_none());
         assert!(peer.came(Lane::User, whole(3)).is_none());
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn it_has_left_when_all_that_it_has_sent_is_here() {
-        let mut peer = Peer::default();
+        let mut peer = ProcessId::default();
         assert!(peer.came(Lane::User, Frame::Coming(1)).is_none());
         peer.leaves(2);
         assert!(peer.came(Lane::Control, whole(1)).is_some());

@@ -35,8 +35,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use chanter_cluster::engine::turn::Inside;
-use chanter_cluster::engine::{Change, Lane, Peer, Sink, Why};
+use chanter_cluster::engine::combining_lock::Inside;
+use chanter_cluster::engine::{Change, Lane, ProcessId, Sink, Why};
 use chanter_cluster::wire::{Body, LENGTH};
 
 use super::ahead::{AHEAD, Expected, FILLS, Given, Kind};
@@ -96,7 +96,7 @@ pub(super) struct State {
     progress: u64,
     /// Frames in a row that came alone. Counted round.
     alone: u32,
-    peers: Vec<peer::Peer>,
+    peers: Vec<peer::ProcessId>,
     /// Large frames that have come, and how many bytes of each, until the sink is told; and before they are announced.
     filled: Vec<(Filling, usize)>,
     early: Vec<(Filling, usize)>,
@@ -137,7 +137,7 @@ impl State {
             looks: 0,
             progress: 0,
             alone: 0,
-            peers: (0..count).map(|_| peer::Peer::default()).collect(),
+            peers: (0..count).map(|_| peer::ProcessId::default()).collect(),
             filled: Vec::new(),
             early: Vec::new(),
             ready: VecDeque::new(),
@@ -276,7 +276,7 @@ impl State {
                 self.break_down(error);
             }
             while let Some((peer, why)) = self.gone.pop_front() {
-                sink.peer(Peer(peer), Change::Down(why));
+                sink.peer(ProcessId(peer), Change::Down(why));
                 count += 1;
                 self.progress += 1;
             }
@@ -375,7 +375,7 @@ impl State {
             if let Frame::Whole(body) = frame {
                 told += 1;
                 self.left = self.left.saturating_sub(1);
-                sink.arrived(Peer(from), lane, body);
+                sink.arrived(ProcessId(from), lane, body);
             }
             if self.left == 0 {
                 if self.peers[from as usize].has_next(lane) {
@@ -391,7 +391,7 @@ impl State {
     /// A large frame is on its way, or here.
     fn announce(&mut self, number: u64, kind: Kind) -> Result<()> {
         match self.expected.announce(number, kind) {
-            Given::Here(ticket) => {
+            Given::Process(ticket) => {
                 let is_it = |(filling, _): &(Filling, usize)| filling.ticket == ticket;
                 if let Some(at) = self.early.iter().position(is_it) {
                     self.filled.push(self.early.swap_remove(at));

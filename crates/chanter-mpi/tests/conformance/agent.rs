@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use chanter_cluster::engine::{Bell, Change, Engine, Full, Lane, Leave, Peer, Sink};
+use chanter_cluster::engine::{Change, Engine, Full, Lane, Leave, Notifier, ProcessId, Sink};
 use chanter_cluster::wire::Body;
 use chanter_mpi::Mpi;
 
@@ -38,7 +38,7 @@ fn serve(engine: &Mpi, mut stream: UnixStream, finish: &mpsc::Sender<()>) {
     while let Ok((ask, follows)) = read(&mut stream) {
         if matches!(ask, Ask::Attach) {
             let ringing = Mutex::new(stream.try_clone().unwrap());
-            engine.attach(Bell::new(move || {
+            engine.attach(Notifier::new(move || {
                 // A process that has gone does not hear it.
                 let _ = ringing.lock().unwrap_or_else(PoisonError::into_inner).write_all(&[1]);
             }));
@@ -75,9 +75,9 @@ fn obey(engine: &Mpi, ask: &Ask, follows: Vec<Vec<u8>>) -> (Said, Vec<Vec<u8>>) 
             let polled = engine.poll(*budget, &mut told);
             Said::Polled(place(&POLLED, &polled), std::mem::take(&mut told.told))
         }
-        Ask::Rest => Said::rest(engine.rest()),
+        Ask::Idle => Said::park(engine.park()),
         Ask::Rise => {
-            engine.rise();
+            engine.unpark();
             Said::Done
         }
         Ask::Leave { now } => {
@@ -100,12 +100,12 @@ struct Heard {
 }
 
 impl Sink for Heard {
-    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
         self.told.push(Told::Arrived(from, place(&LANES, &lane)));
         self.frames.push(frame.into_frame());
     }
 
-    fn peer(&mut self, peer: Peer, change: Change) {
+    fn peer(&mut self, peer: ProcessId, change: Change) {
         if let Change::Down(why) = change {
             self.told.push(Told::down(peer, why));
         }

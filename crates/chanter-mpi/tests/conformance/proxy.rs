@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use chanter_cluster::engine::{
-    Bell, Caps, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink, Why,
+    Caps, Change, Death, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled, ProcessId,
+    Sink, Why,
 };
 use chanter_cluster::wire::Body;
 use chanter_mpi::mpirun;
@@ -37,8 +38,8 @@ impl Drop for Job {
 }
 
 pub(crate) struct Proxy {
-    me: Peer,
-    roster: Vec<(Peer, Pe)>,
+    me: ProcessId,
+    roster: Vec<(ProcessId, NodeId)>,
     eager: u32,
     address: PathBuf,
     /// Connections that nobody uses now.
@@ -66,7 +67,7 @@ impl Proxy {
             thread::sleep(Duration::from_millis(5));
         }
         let mut proxy = Self {
-            me: Peer(number),
+            me: ProcessId(number),
             roster: Vec::new(),
             eager: 0,
             address,
@@ -103,15 +104,15 @@ impl Proxy {
 }
 
 impl Engine for Proxy {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.me
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         self.roster.clone()
     }
 
-    fn caps(&self, _to: Peer) -> Caps {
+    fn caps(&self, _to: ProcessId) -> Caps {
         Caps { order: Order::PerPeer, loss: Loss::Never, death: Death::Aborts, eager: self.eager }
     }
 
@@ -119,19 +120,19 @@ impl Engine for Proxy {
         self.is(&Ask::HasEnded)
     }
 
-    fn attach(&self, bell: Bell) {
+    fn attach(&self, notifier: Notifier) {
         let mut stream = self.connection();
         write(&mut stream, &Ask::Attach, &[]).unwrap();
         let (_, _) = read::<Said>(&mut stream).unwrap();
         thread::spawn(move || {
             let mut rings = [0; 64];
             while stream.read(&mut rings).is_ok_and(|count| count > 0) {
-                bell.ring();
+                notifier.notify();
             }
         });
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         let ask = Ask::TrySend(to, place(&LANES, &lane));
         let (said, follows) = self.ask_with(&ask, &[body.into_frame()]);
         match said {
@@ -164,15 +165,15 @@ impl Engine for Proxy {
         POLLED[usize::from(polled)]
     }
 
-    fn rest(&self) -> Rest {
-        match self.ask(&Ask::Rest) {
-            Said::Rest(Some(0)) => Rest::Work,
-            Said::Rest(Some(micros)) => Rest::For(Duration::from_micros(micros)),
-            _ => Rest::Notified,
+    fn park(&self) -> Idle {
+        match self.ask(&Ask::Idle) {
+            Said::Idle(Some(0)) => Idle::Work,
+            Said::Idle(Some(micros)) => Idle::For(Duration::from_micros(micros)),
+            _ => Idle::Notified,
         }
     }
 
-    fn rise(&self) {
+    fn unpark(&self) {
         let _: Said = self.ask(&Ask::Rise);
     }
 

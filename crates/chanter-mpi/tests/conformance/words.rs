@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use chanter_cluster::engine::{Lane, Pe, Peer, Polled, Rest, Why};
+use chanter_cluster::engine::{Idle, Lane, NodeId, Polled, ProcessId, Why};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +15,10 @@ pub(crate) enum Ask {
     Attach,
     HasEnded,
     /// The frame follows.
-    TrySend(Peer, u8),
+    TrySend(ProcessId, u8),
     HasWork,
     Poll(u32),
-    Rest,
+    Idle,
     Rise,
     Leave {
         now: bool,
@@ -32,7 +32,7 @@ pub(crate) enum Ask {
 pub(crate) enum Said {
     Done,
     About {
-        roster: Vec<(Peer, Pe)>,
+        roster: Vec<(ProcessId, NodeId)>,
         eager: u32,
     },
     Is(bool),
@@ -43,31 +43,31 @@ pub(crate) enum Said {
     /// Calls of a poll to its sink, in order; each frame follows.
     Polled(u8, Vec<Told>),
     /// Microseconds; or for ever, or not at all.
-    Rest(Option<u64>),
+    Idle(Option<u64>),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Told {
-    Arrived(Peer, u8),
-    Left(Peer),
-    Unreachable(Peer),
+    Arrived(ProcessId, u8),
+    Left(ProcessId),
+    Unreachable(ProcessId),
 }
 
 pub(crate) const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
 pub(crate) const POLLED: [Polled; 3] = [Polled::Nothing, Polled::Some, Polled::More];
 
 impl Said {
-    pub(crate) fn rest(rest: Rest) -> Self {
-        Self::Rest(match rest {
-            Rest::Work => Some(0),
-            Rest::For(time) => Some(time.as_micros().max(1) as u64),
-            Rest::Notified => None,
+    pub(crate) fn park(rest: Idle) -> Self {
+        Self::Idle(match rest {
+            Idle::Work => Some(0),
+            Idle::For(time) => Some(time.as_micros().max(1) as u64),
+            Idle::Notified => None,
         })
     }
 }
 
 impl Told {
-    pub(crate) fn down(peer: Peer, why: Why) -> Self {
+    pub(crate) fn down(peer: ProcessId, why: Why) -> Self {
         if why == Why::Left { Self::Left(peer) } else { Self::Unreachable(peer) }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use chanter::after;
 use chanter_cluster::__table::{Called, read, write};
 use chanter_cluster::wire::{Body, Number};
-use chanter_cluster::{At, Begun as BegunThere, CallError, Here};
+use chanter_cluster::{At, Begun as BegunThere, CallError, Process};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -31,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A request that is under way.
 pub(crate) struct FarCall<R> {
-    here: Here,
+    here: Process,
     /// The object's name, and whether it was asked by a hint.
     name: Name,
     is_hinted: bool,
@@ -92,7 +92,7 @@ unsafe fn fill<R: DeserializeOwned>(place: *mut (), bytes: &[u8]) -> Result<(), 
 
 /// Whom to ask, and for what.
 pub(super) struct Target {
-    pub(super) here: Here,
+    pub(super) here: Process,
     pub(super) process: u32,
     /// Slot and generation, there.
     object: (u32, u32),
@@ -150,12 +150,12 @@ impl Target {
     }
 
     /// There, and nowhere else.
-    pub(super) fn exactly(here: Here, name: Name) -> Self {
+    pub(super) fn exactly(here: Process, name: Name) -> Self {
         Self { here, process: name.0, object: (name.1, name.2), how: How::Home, name }
     }
 
     /// A process, for no object.
-    pub(super) fn nobody(here: Here, process: u32) -> Self {
+    pub(super) fn nobody(here: Process, process: u32) -> Self {
         Self::exactly(here, (process, NOBODY.0, NOBODY.1))
     }
 

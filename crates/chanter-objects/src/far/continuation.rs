@@ -19,7 +19,7 @@ use chanter::base::stack_local;
 use chanter::{Event, Receiver, Sender, after, choose, mailbox, spawn};
 use chanter_cluster::__table::{SERVICES, Service, gone, linkme, raw_here, read, write};
 use chanter_cluster::wire::{Body, Number};
-use chanter_cluster::{CallError, Caller, Here};
+use chanter_cluster::{CallError, Caller, Process};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -86,8 +86,8 @@ struct Sending {
 }
 
 /// Writes arguments that go to a process. Returns the continuations among them. If `body` panics, those are ended.
-pub(super) fn sending<R>(here: &Here, to: u32, body: impl FnOnce() -> R) -> (R, Vec<Sent>) {
-    struct Unwinds<'a>(&'a Here, &'a Sending);
+pub(super) fn sending<R>(here: &Process, to: u32, body: impl FnOnce() -> R) -> (R, Vec<Sent>) {
+    struct Unwinds<'a>(&'a Process, &'a Sending);
     impl Unwinds<'_> {
         fn take(&self) -> Vec<Sent> {
             self.1.sent.take()
@@ -105,7 +105,7 @@ pub(super) fn sending<R>(here: &Here, to: u32, body: impl FnOnce() -> R) -> (R, 
 }
 
 /// The call that should have carried them was not made.
-pub(super) fn not_sent(here: &Here, sent: Vec<Sent>) {
+pub(super) fn not_sent(here: &Process, sent: Vec<Sent>) {
     for sent in sent {
         match sent {
             Sent::Cell(cell) => drop(Space::of(here).cells.take(cell)),
@@ -125,7 +125,7 @@ pub(crate) struct FarContinuation<T> {
 }
 
 impl<T> FarContinuation<T> {
-    fn here(&self) -> Option<Here> {
+    fn here(&self) -> Option<Process> {
         self.space.upgrade().and_then(|space| space.here())
     }
 
@@ -167,7 +167,7 @@ fn ended(cell: u64) -> Body {
 }
 
 /// Comes to its process, or that one goes.
-fn post(here: &Here, process: u32, what: &'static str, body: Body) {
+fn post(here: &Process, process: u32, what: &'static str, body: Body) {
     let at = here.at(process);
     if let Err(CallError::Full(_)) = at.post_raw(what, Number::of(what), body.clone()) {
         drop(spawn(async move {
@@ -196,7 +196,7 @@ impl<T: DeserializeOwned + Send + 'static> Serialize for Continuation<T> {
         let to = stack_local::with(|sending: Option<&Sending>| sending.map(|sending| sending.to))
             .ok_or_else(refused)?;
         let (name, sent) = match self.what() {
-            What::Here(promise) => {
+            What::Process(promise) => {
                 let space = Space::of(&here);
                 let cell = leave_cell(&space, &here, to, promise.clone());
                 (Name { process: here.number(), cell: cell.to_le_bytes(), told: to }, Sent::Cell(cell))
@@ -240,7 +240,7 @@ impl<'de, T: Serialize> Deserialize<'de> for Continuation<T> {
 }
 
 /// Makes a cell, and sees to it that it goes with who has the continuation.
-fn leave_cell<T>(space: &Arc<Space>, here: &Here, to: u32, promise: Sender<T>) -> u64
+fn leave_cell<T>(space: &Arc<Space>, here: &Process, to: u32, promise: Sender<T>) -> u64
 where
     T: DeserializeOwned + Send + 'static,
 {

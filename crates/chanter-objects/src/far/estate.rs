@@ -19,7 +19,7 @@ use chanter::lock::Semaphore;
 use chanter::{after, spawn};
 use chanter_cluster::__table::{Called, SERVICES, Service, linkme, raw_here, read, write};
 use chanter_cluster::wire::{Body, Number};
-use chanter_cluster::{CallError, Caller, Here};
+use chanter_cluster::{CallError, Caller, Process};
 
 use super::request::Name;
 use super::space::{Guest, Space, Staying, enter};
@@ -69,7 +69,7 @@ impl Default for Estates {
 ///
 /// An object that would exceed the limit is refused with [`Gone::Full`]. Objects that are here stay. An object counts with the bytes in
 /// which it came, and 256 more; later growth does not count. Never blocks.
-pub fn limit_placed(here: &Here, bytes: u64) {
+pub fn limit_placed(here: &Process, bytes: u64) {
     // ORDER: Relaxed: a bound of its own, which nothing else depends on.
     Space::of(here).estates.room.store(bytes, Ordering::Relaxed);
 }
@@ -133,7 +133,7 @@ pub(crate) struct Lease {
 
 impl Space {
     /// This process's lease in another one.
-    pub(super) async fn lease(&self, here: &Here, process: u32) -> Arc<Lease> {
+    pub(super) async fn lease(&self, here: &Process, process: u32) -> Arc<Lease> {
         loop {
             {
                 let mut leases = lock(&self.estates.leases);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use chanter::spawn;
 use chanter_cluster::__table::{Begin, longest, raw_here, read};
 use chanter_cluster::wire::Body;
-use chanter_cluster::{Caller, Here};
+use chanter_cluster::{Caller, Process};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -133,7 +133,7 @@ impl<T: Moves> Owner<T> {
 
 /// Asks a process to have a copy of a value. `home`: what it is called here, if it was born here.
 fn adopt<T: Moves>(
-    here: &Here,
+    here: &Process,
     process: u32,
     lease: &Lease,
     home: Option<(u32, u32)>,
@@ -192,7 +192,7 @@ impl<T: Moves> Ref<T> {
 
 /// Migrates an object whose home is here, to its end.
 async fn migrate_from<T: Moves>(
-    here: Here,
+    here: Process,
     slot: &'static Slot,
     generation: u32,
     to: u32,
@@ -204,7 +204,12 @@ async fn migrate_from<T: Moves>(
     promise.await?
 }
 
-async fn migrate<T: Moves>(here: &Here, slot: &'static Slot, generation: u32, to: u32) -> Result<(), Gone> {
+async fn migrate<T: Moves>(
+    here: &Process,
+    slot: &'static Slot,
+    generation: u32,
+    to: u32,
+) -> Result<(), Gone> {
     let name = (slot::number_of(slot), generation);
     let space = Space::of(here);
     // Alone, whether it is here or not: one migration after the other.
@@ -237,7 +242,7 @@ async fn migrate<T: Moves>(here: &Here, slot: &'static Slot, generation: u32, to
 
 /// Gets the value back. Callers wait in line from now on, behind `hold`.
 async fn bring_home<T: Moves>(
-    here: &Here,
+    here: &Process,
     slot: &'static Slot,
     hold: &Hold<T>,
     name: (u32, u32),
@@ -281,7 +286,7 @@ fn put_away(slot: &'static Slot, name: (u32, u32), owner: FarOwner) {
 /// Takes the value out of an object that its home takes back.
 async fn take<T: Moves>(
     space: &Space,
-    here: &Here,
+    here: &Process,
     of: u32,
     lease: u64,
     slot: &'static Slot,

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll};
 
 use chanter::base::stack_local;
-use chanter_cluster::__table::{WeakHere, only};
-use chanter_cluster::Here;
+use chanter_cluster::__table::{WeakProcess, only};
+use chanter_cluster::Process;
 
 use super::continuation::Cells;
 use super::estate::Estates;
@@ -24,7 +24,7 @@ use crate::slot::{self, Slot};
 
 /// What a process has for objects.
 pub struct Space {
-    here: WeakHere,
+    here: WeakProcess,
     /// The number of the process.
     pub(crate) number: u32,
     /// Its place among the spaces, counted from 1.
@@ -48,7 +48,7 @@ static SPACES: RwLock<Vec<Weak<Space>>> = RwLock::new(Vec::new());
 
 impl Space {
     /// That of a process.
-    pub(crate) fn of(here: &Here) -> Arc<Self> {
+    pub(crate) fn of(here: &Process) -> Arc<Self> {
         if let Some(space) = here.state::<Self>() {
             return space;
         }
@@ -60,7 +60,7 @@ impl Space {
         let at = free.unwrap_or(spaces.len());
         let index = u16::try_from(at + 1).expect("so many processes do not lie in one");
         here.provide(Self {
-            here: WeakHere::of(here),
+            here: WeakProcess::of(here),
             number: here.number(),
             index,
             hints: Hints::default(),
@@ -113,19 +113,19 @@ impl Space {
     }
 
     /// Its process.
-    pub(crate) fn here(&self) -> Option<Here> {
+    pub(crate) fn here(&self) -> Option<Process> {
         self.here.upgrade()
     }
 }
 
 /// Runs `body` in the name of a process. This holds for the caller's stack alone: a fiber that is suspended within takes it along.
-pub(crate) fn within<R>(here: &Here, body: impl FnOnce() -> R) -> R {
+pub(crate) fn within<R>(here: &Process, body: impl FnOnce() -> R) -> R {
     stack_local::set(here, body)
 }
 
 /// The process in whose name this runs, or the only one.
-fn with_current<R>(body: impl FnOnce(Option<&Here>) -> R) -> R {
-    stack_local::with(|here: Option<&Here>| match here {
+fn with_current<R>(body: impl FnOnce(Option<&Process>) -> R) -> R {
+    stack_local::with(|here: Option<&Process>| match here {
         Some(here) => body(Some(here)),
         None => body(only().as_ref()),
     })
@@ -202,13 +202,13 @@ impl<F: Future> Future for ForGuest<F> {
 }
 
 /// The current process.
-pub(crate) fn current() -> Option<Here> {
+pub(crate) fn current() -> Option<Process> {
     with_current(|here| here.cloned())
 }
 
 /// The number that local objects have in references: that of the current process.
 pub(crate) fn name_of_here() -> u32 {
-    with_current(|here| here.map_or(0, Here::number))
+    with_current(|here| here.map_or(0, Process::number))
 }
 
 /// Where the object of that process and slot is, as seen from the current process; `None`: in this one.
@@ -223,12 +223,12 @@ pub(crate) fn place_of(process: u32, slot: u32) -> Option<Place> {
 
 /// Runs a future in the name of a process: what it reads and makes is that one's. Of use where several processes of a cluster lie
 /// in one (`chanter_cluster::local`); it does not go over to threads that the future spawns.
-pub fn enter<F: Future>(here: &Here, future: F) -> Entered<F> {
+pub fn enter<F: Future>(here: &Process, future: F) -> Entered<F> {
     Entered { here: here.clone(), future }
 }
 
 /// The same, with one's own handle.
-pub(super) fn entered<F: Future>(here: Here, future: F) -> Entered<F> {
+pub(super) fn entered<F: Future>(here: Process, future: F) -> Entered<F> {
     Entered { here, future }
 }
 
@@ -236,7 +236,7 @@ pub(super) fn entered<F: Future>(here: Here, future: F) -> Entered<F> {
 #[must_use = "futures do nothing unless awaited"]
 #[derive(Debug)]
 pub struct Entered<F> {
-    here: Here,
+    here: Process,
     future: F,
 }
 

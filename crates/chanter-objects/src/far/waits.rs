@@ -43,7 +43,7 @@ use chanter::event::Sync as Synchronizing;
 use chanter::{After, Event, Sender, after, choose, from_future, mailbox, spawn};
 use chanter_cluster::__table::{SERVICES, Service, holder, linkme, raw_here, read, write};
 use chanter_cluster::wire::{Body, Number};
-use chanter_cluster::{Caller, Here};
+use chanter_cluster::{Caller, Process};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -196,7 +196,13 @@ impl Waiting {
     }
 
     /// The call was polled, and has no answer. `to` and `method` say what was called.
-    pub(super) fn waits(self: Pin<&mut Self>, here: &Here, to: Name, method: Number, cx: &mut Context<'_>) {
+    pub(super) fn waits(
+        self: Pin<&mut Self>,
+        here: &Process,
+        to: Name,
+        method: Number,
+        cx: &mut Context<'_>,
+    ) {
         // SAFETY: the timer is not moved, and nothing else is pinned.
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: see above.
@@ -339,7 +345,7 @@ struct Made {
 }
 
 /// All that a request of this process waits for.
-async fn waits_of(space: &Space, here: &Here, key: Key) -> Vec<Wait> {
+async fn waits_of(space: &Space, here: &Process, key: Key) -> Vec<Wait> {
     let blocked = lock(&space.waits.requests).get(&key).cloned();
     let Some(blocked) = blocked else { return Vec::new() };
     let (ask, told) = mailbox();
@@ -369,13 +375,13 @@ impl Space {
     }
 
     /// A call that waits. `holding`: an object that it holds, if one is meant in particular.
-    fn made(&self, here: &Here, request: u64, call: &Call, holding: Option<(u32, u32)>) -> Option<Made> {
+    fn made(&self, here: &Process, request: u64, call: &Call, holding: Option<(u32, u32)>) -> Option<Made> {
         let holder = holder(here, request)?;
         let inside = holding.or(call.inside.first().copied()).map(|name| self.named(name));
         Some(Made { request: Mark::of(request), holder, inside, to: call.to, method: call.method.0 })
     }
 
-    fn waits_of_leaf(&self, here: &Here, leaf: Leaf, waits: &mut Vec<Wait>) {
+    fn waits_of_leaf(&self, here: &Process, leaf: Leaf, waits: &mut Vec<Wait>) {
         match leaf {
             Leaf::Call(request, call) => {
                 waits.extend(self.made(here, request, &call, None).map(Wait::Call));
@@ -400,7 +406,7 @@ impl Space {
 }
 
 /// Asks a process what a request there waits for.
-async fn ask(here: &Here, process: u32, (of, request): Key) -> Vec<Wait> {
+async fn ask(here: &Process, process: u32, (of, request): Key) -> Vec<Wait> {
     let mut body = Body::with_capacity(20);
     body.extend_from_slice(&of.to_le_bytes());
     body.extend_from_slice(&request.0);
@@ -413,7 +419,7 @@ async fn ask(here: &Here, process: u32, (of, request): Key) -> Vec<Wait> {
 }
 
 /// Follows the waits of a call, and tells if they lead to it.
-async fn look_around(here: Here, space: Arc<Space>, request: u64, found: Arc<Mutex<Found>>) {
+async fn look_around(here: Process, space: Arc<Space>, request: u64, found: Arc<Mutex<Found>>) {
     let start = (space.number, Mark::of(request));
     let Some(call) = lock(&space.waits.calls).get(&request).cloned() else { return };
     let Some(first) = space.made(&here, request, &call, None) else { return };
@@ -502,7 +508,7 @@ impl Space {
 /// Calls `handler` with each circle of calls in which this process takes part, in place of a report on the standard error.
 ///
 /// The handler runs on a thread of the machine, and blocks that thread alone.
-pub fn on_circle(here: &Here, handler: impl Fn(&Circle) + Send + Sync + 'static) {
+pub fn on_circle(here: &Process, handler: impl Fn(&Circle) + Send + Sync + 'static) {
     let old = lock(&Space::of(here).waits.handler).replace(Arc::new(handler));
     drop(old);
 }

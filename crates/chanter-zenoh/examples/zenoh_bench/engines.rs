@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use chanter_cluster::engine::socket::{Config as SocketConfig, Sockets};
-use chanter_cluster::engine::{Bell, Change, Engine, Lane, Leave, Peer, Polled, Sink};
+use chanter_cluster::engine::{Change, Engine, Lane, Leave, Notifier, Polled, ProcessId, Sink};
 use chanter_cluster::launcher::{Address, Launched, Secret};
 use chanter_cluster::wire::{Body, Header, Kind};
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::{ANYONE, Process};
 use chanter_zenoh::{Config, Zenoh};
 
 use super::children::{Failure, Outcome, broken, say};
@@ -83,16 +83,16 @@ async fn act<E: Engine>(engine: E, way: &str, role: &str) -> Outcome {
     match (role, way.ends_with("-threads")) {
         ("echo", false) => echo(engine).await,
         ("call", false) => call(engine).await,
-        ("echo", true) => echo_of_threads(Here::start(engine)).await,
-        ("call", true) => call_of_threads(Here::start(engine)).await,
+        ("echo", true) => echo_of_threads(Process::start(engine)).await,
+        ("call", true) => call_of_threads(Process::start(engine)).await,
         ("wait", _) => {
-            let here = Here::start(engine);
+            let here = Process::start(engine);
             while here.down(1).is_none() {
                 after(Duration::from_millis(50)).await;
             }
             Ok(())
         }
-        _ => watch(Here::start(engine)).await,
+        _ => watch(Process::start(engine)).await,
     }
 }
 
@@ -101,11 +101,11 @@ async fn act<E: Engine>(engine: E, way: &str, role: &str) -> Outcome {
 struct Came(Option<u64>, bool);
 
 impl Sink for Came {
-    fn arrived(&mut self, _from: Peer, _lane: Lane, frame: Body) {
+    fn arrived(&mut self, _from: ProcessId, _lane: Lane, frame: Body) {
         self.0 = Header::decode(frame.frame(), BYTES as u32).ok().map(|header| header.request);
     }
 
-    fn peer(&mut self, _peer: Peer, change: Change) {
+    fn peer(&mut self, _peer: ProcessId, change: Change) {
         self.1 |= matches!(change, Change::Down(_));
     }
 }
@@ -119,7 +119,7 @@ struct Rung<E> {
 impl<E: Engine> Rung<E> {
     fn new(engine: E) -> Self {
         let (ring, heard) = mailbox();
-        engine.attach(Bell::new(move || {
+        engine.attach(Notifier::new(move || {
             let _ = ring.try_send(());
         }));
         Self { engine, heard }
@@ -143,7 +143,7 @@ impl<E: Engine> Rung<E> {
         let mut body = Body::with_capacity(BYTES);
         body.extend_from_slice(&[7; BYTES]);
         body.set_header(&Header { length: BYTES as u32, request, ..Header::new(Kind::Message) });
-        self.engine.try_send(Peer(to), Lane::User, body).map_err(|_| "the lane is full".to_owned())
+        self.engine.try_send(ProcessId(to), Lane::User, body).map_err(|_| "the lane is full".to_owned())
     }
 }
 
@@ -173,7 +173,7 @@ async fn call<E: Engine>(engine: E) -> Outcome {
     Ok(())
 }
 
-async fn echo_of_threads(here: Here) -> Outcome {
+async fn echo_of_threads(here: Process) -> Outcome {
     let me = here.open("echo").map_err(broken)?;
     for _ in 0..TRIPS {
         let got = me.recv::<Vec<u8>>(ANYONE, TAG).await.map_err(broken)?;
@@ -183,7 +183,7 @@ async fn echo_of_threads(here: Here) -> Outcome {
     Ok(())
 }
 
-async fn call_of_threads(here: Here) -> Outcome {
+async fn call_of_threads(here: Process) -> Outcome {
     let me = here.inbox().map_err(broken)?;
     let echo = here.lookup("echo@0").await.map_err(broken)?;
     let mut message = vec![7; BYTES];
@@ -202,7 +202,7 @@ async fn call_of_threads(here: Here) -> Outcome {
 }
 
 /// Says when process 0 is not there any more.
-async fn watch(here: Here) -> Outcome {
+async fn watch(here: Process) -> Outcome {
     let me = here.inbox().map_err(broken)?;
     say("up");
     let _ = me.returned(0).await;

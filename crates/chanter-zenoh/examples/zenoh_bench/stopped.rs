@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
-use chanter_cluster::{ANYONE, Here};
+use chanter_cluster::{ANYONE, Process};
 use chanter_zenoh::{Config, Zenoh};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -64,7 +64,7 @@ pub(crate) fn process(engine: &str, number: &str, port: &str) -> Outcome {
                     0 => config.listen([format!("tcp/127.0.0.1:{port}")]),
                     _ => config.listen(["tcp/127.0.0.1:0"]).connect([format!("tcp/127.0.0.1:{port}")]),
                 };
-                let here = Here::start(Zenoh::start(config).await.map_err(broken)?);
+                let here = Process::start(Zenoh::start(config).await.map_err(broken)?);
                 if number == 0 { send_by_credits(here).await } else { take_by_credits(here).await }
             })
         }
@@ -84,7 +84,7 @@ fn told() -> Option<bool> {
     }
 }
 
-async fn send_by_credits(here: Here) -> Outcome {
+async fn send_by_credits(here: Process) -> Outcome {
     let sent = Arc::new(AtomicU64::new(0));
     let (goes_on, is_sent_to) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
     let first = here.lookup("takes@1").await.map_err(broken)?;
@@ -130,7 +130,7 @@ async fn send_by_credits(here: Here) -> Outcome {
     Ok(())
 }
 
-async fn take_by_credits(here: Here) -> Outcome {
+async fn take_by_credits(here: Process) -> Outcome {
     let me = here.open("takes").map_err(broken)?;
     say("up");
     let mut expected = 0;

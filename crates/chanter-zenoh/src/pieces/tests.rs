@@ -12,15 +12,15 @@ struct Short<E>(E);
 const SHORT: u32 = 1000;
 
 impl<E: Engine> Engine for Short<E> {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.0.me()
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         self.0.roster()
     }
 
-    fn caps(&self, to: Peer) -> Caps {
+    fn caps(&self, to: ProcessId) -> Caps {
         Caps { eager: SHORT, ..self.0.caps(to) }
     }
 
@@ -28,11 +28,11 @@ impl<E: Engine> Engine for Short<E> {
         self.0.has_ended()
     }
 
-    fn attach(&self, bell: Bell) {
-        self.0.attach(bell);
+    fn attach(&self, notifier: Notifier) {
+        self.0.attach(notifier);
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         assert!(body.len() <= SHORT as usize, "a piece of {} bytes", body.len());
         self.0.try_send(to, lane, body)
     }
@@ -45,12 +45,12 @@ impl<E: Engine> Engine for Short<E> {
         self.0.poll(budget, sink)
     }
 
-    fn rest(&self) -> Rest {
-        self.0.rest()
+    fn park(&self) -> Idle {
+        self.0.park()
     }
 
-    fn rise(&self) {
-        self.0.rise();
+    fn unpark(&self) {
+        self.0.unpark();
     }
 
     fn leave(&self, how: Leave) {
@@ -73,8 +73,8 @@ async fn long_bodies_pass_a_network_that_misbehaves() {
     let mut engines =
         Simulated::cluster(2, faults).into_iter().map(|one| Pieces::over(Reliable::over(Short(one), pace())));
     let (one, other) = (engines.next().unwrap(), engines.next().unwrap());
-    let here = chanter_cluster::Here::start(one);
-    let there = chanter_cluster::Here::start(other);
+    let here = chanter_cluster::Process::start(one);
+    let there = chanter_cluster::Process::start(other);
     let from = here.inbox().unwrap();
     let to = there.open("to").unwrap();
     let name = here.lookup("to@1").await.unwrap();
@@ -97,11 +97,11 @@ async fn long_bodies_pass_a_network_that_misbehaves() {
 fn nonsense_is_not_gathered() {
     struct Nobody;
     impl Sink for Nobody {
-        fn arrived(&mut self, from: Peer, _lane: Lane, frame: Body) {
+        fn arrived(&mut self, from: ProcessId, _lane: Lane, frame: Body) {
             panic!("{from:?} has sent {frame:?}");
         }
 
-        fn peer(&mut self, _peer: Peer, _change: Change) {}
+        fn peer(&mut self, _peer: ProcessId, _change: Change) {}
     }
     let piece = |at: u32, total: u64, length: usize| {
         let mut body = Body::copied_from(&vec![1; length]);
@@ -132,7 +132,7 @@ fn nonsense_is_not_gathered() {
         let mut coming = BTreeMap::new();
         let mut gather = Gather { engine: &engine, coming: &mut coming, sink: &mut Nobody, told: 0 };
         for frame in frames {
-            gather.arrived(Peer(1), Lane::User, frame);
+            gather.arrived(ProcessId(1), Lane::User, frame);
         }
         assert_eq!(gather.told, 0);
         assert!(coming.is_empty(), "nothing is kept");

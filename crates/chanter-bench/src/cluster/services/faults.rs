@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use chanter_cluster::engine::socket::Config;
-use chanter_cluster::{ANYONE, Down, Function, Here, Inbox, Plain, Service, ThreadName};
+use chanter_cluster::{ANYONE, Down, Function, Inbox, Plain, Process, Service, ThreadName};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -34,26 +34,26 @@ pub(super) const LOSS: &str = "a receiver has stopped: % that others lose";
 pub(super) const KILLED: &str = "kill -9 until 64 monitors know: ms";
 pub(super) const SILENT: &str = "stopped until 64 monitors know, 4 heartbeats of 200 ms: ms";
 
-/// As [`Here::launched`], but who is silent for four heartbeats is lost.
-pub(super) async fn impatient() -> Result<Here, Failure> {
+/// As [`Process::launched`], but who is silent for four heartbeats is lost.
+pub(super) async fn impatient() -> Result<Process, Failure> {
     let mut config = Config::default();
     (config.suspect_after, config.lost_after) = (3, 4);
-    Ok(Here::launched_with(config).await?)
+    Ok(Process::launched_with(config).await?)
 }
 
-async fn pid_of(here: &Here, process: u32) -> Result<Pid, Failure> {
+async fn pid_of(here: &Process, process: u32) -> Result<Pid, Failure> {
     // It opens this when it serves.
     here.lookup(&format!("ready@{process}")).await?;
     Ok(Pid::from_raw(here.at(process).call(PID.ask(&())).await?))
 }
 
-fn serve_pid(here: &Here) -> Result<(), Failure> {
+fn serve_pid(here: &Process) -> Result<(), Failure> {
     here.serve(PID, |_, ()| async { std::process::id() as i32 })?.forever();
     Ok(())
 }
 
 /// Process 0 streams to process 1, with and without threads that wait for room in process 2, which has stopped.
-pub(super) async fn stopped(here: &Here, args: &SceneArgs) -> Result<(), Failure> {
+pub(super) async fn stopped(here: &Process, args: &SceneArgs) -> Result<(), Failure> {
     match here.number() {
         0 => {}
         1 => return takes(here).await,
@@ -92,7 +92,7 @@ pub(super) async fn stopped(here: &Here, args: &SceneArgs) -> Result<(), Failure
 }
 
 /// Sends until it is told to stop: how many went.
-async fn stuff(here: Here, to: ThreadName, stopped: Receiver<()>) -> Result<u64, Failure> {
+async fn stuff(here: Process, to: ThreadName, stopped: Receiver<()>) -> Result<u64, Failure> {
     let me = here.inbox()?;
     let message = Plain(vec![7_u8; BYTES]);
     for sent in 0.. {
@@ -119,7 +119,7 @@ async fn stream(me: &Inbox, to: ThreadName) -> Result<f64, Failure> {
 }
 
 /// Process 1: takes the streams, one after the other.
-async fn takes(here: &Here) -> Result<(), Failure> {
+async fn takes(here: &Process) -> Result<(), Failure> {
     let me = here.open("ready")?;
     let sender = here.lookup("sender@0").await?;
     loop {
@@ -136,7 +136,7 @@ async fn takes(here: &Here) -> Result<(), Failure> {
 }
 
 /// Process 2: counts what it gets.
-async fn counts(here: &Here) -> Result<(), Failure> {
+async fn counts(here: &Process) -> Result<(), Failure> {
     serve_pid(here)?;
     let me = here.open("ready")?;
     let sender = here.lookup("sender@0").await?;
@@ -156,7 +156,7 @@ async fn counts(here: &Here) -> Result<(), Failure> {
 }
 
 /// Processes are killed, or stopped, one after the other: how long until all who watch a thread there know.
-pub(super) async fn deaths(here: &Here, is_kill: bool) -> Result<(), Failure> {
+pub(super) async fn deaths(here: &Process, is_kill: bool) -> Result<(), Failure> {
     serve_pid(here)?;
     here.offer(STAY, |_, ()| async { never().await })?.forever();
     if here.number() > 0 {

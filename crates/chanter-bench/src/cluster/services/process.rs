@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use chanter::prelude::*;
-use chanter_cluster::{ANYONE, Function, Here, Inbox, Service, ThreadName};
+use chanter_cluster::{ANYONE, Function, Inbox, Process, Service, ThreadName};
 use clap::Args;
 
 use super::{END, Line, Scene, faults, together};
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &SceneArgs) -> Result<(), Stop> {
     let done = machine.block_on(async {
         let here = match args.scene {
             Scene::Silent => faults::impatient().await?,
-            _ => Here::launched().await?,
+            _ => Process::launched().await?,
         };
         let done = match args.scene {
             Scene::Asks => asks(&here, args).await,
@@ -89,7 +89,7 @@ pub(super) fn check(is_right: bool, what: &str) -> Result<(), Failure> {
     if is_right { Ok(()) } else { Err(what.into()) }
 }
 
-async fn asks(here: &Here, args: &SceneArgs) -> Result<(), Failure> {
+async fn asks(here: &Process, args: &SceneArgs) -> Result<(), Failure> {
     if here.number() == 0 {
         let me = here.open("asks")?;
         let other = here.lookup("answers@1").await?;
@@ -158,7 +158,7 @@ async fn talk(me: &Inbox, other: ThreadName, n: u32) -> Result<(), Failure> {
     say_each(TALK, clock, n)
 }
 
-async fn calls(here: &Here, n: u32) -> Result<(), Failure> {
+async fn calls(here: &Process, n: u32) -> Result<(), Failure> {
     let there = here.at(1);
     let clock = Instant::now();
     for trip in 0..u64::from(n) {
@@ -168,7 +168,7 @@ async fn calls(here: &Here, n: u32) -> Result<(), Failure> {
     say_each(CALL, clock, n)
 }
 
-async fn threads(here: &Here, n: u32) -> Result<(), Failure> {
+async fn threads(here: &Process, n: u32) -> Result<(), Failure> {
     let there = here.at(1);
     let clock = Instant::now();
     for trip in 0..u64::from(n) {
@@ -179,7 +179,7 @@ async fn threads(here: &Here, n: u32) -> Result<(), Failure> {
 }
 
 /// Some requests block; of others all are served, and those are answered in the end.
-async fn served_meanwhile(here: &Here, n: u32) -> Result<(), Failure> {
+async fn served_meanwhile(here: &Process, n: u32) -> Result<(), Failure> {
     let blocked: Vec<_> = (0..BLOCKED)
         .map(|number| {
             let there = here.at(1);
@@ -199,7 +199,7 @@ async fn served_meanwhile(here: &Here, n: u32) -> Result<(), Failure> {
 }
 
 /// Order in which requests begin that nobody waits for. Some of them block.
-async fn in_order(here: &Here, n: u32) -> Result<(), Failure> {
+async fn in_order(here: &Process, n: u32) -> Result<(), Failure> {
     let there = here.at(1);
     let clock = Instant::now();
     for number in 0..n {

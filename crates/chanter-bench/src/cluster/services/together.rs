@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use chanter::prelude::*;
-use chanter_cluster::Here;
+use chanter_cluster::Process;
 use chanter_cluster::group::Group;
 use chanter_mpi::Mpi;
 
@@ -24,7 +24,7 @@ const YIELDS: &str = "128 threads yield once, 64 in each of 2 processes: ns";
 pub(super) const MPI_BARRIER: &str = "barrier, MPI, 2 processes: ns";
 pub(super) const MPI_REDUCE: &str = "reduce to all, MPI, 2 processes: ns";
 
-pub(super) async fn scene(here: &Here, args: &SceneArgs) -> Result<(), Failure> {
+pub(super) async fn scene(here: &Process, args: &SceneArgs) -> Result<(), Failure> {
     let size = THREADS * here.count();
     let (rounds, n) = (args.rounds, args.n / 4);
     let alone = Barrier::new(THREADS as usize);

@@ -4,7 +4,7 @@ use chanter::prelude::*;
 
 use super::member::{LANES, Member, message};
 use super::{Finding, Kit};
-use crate::engine::{Caps, Death, Engine, Lane, Leave, Peer, Why};
+use crate::engine::{Caps, Death, Engine, Lane, Leave, ProcessId, Why};
 
 /// Frames that are sent before an end.
 const COUNT: u64 = 30;
@@ -43,7 +43,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
         let rest = two.fall_asleep()?;
         one.engine.leave(Leave::Drain);
         two.sleep_for(rest, "the end of the last other one").await?;
-        two.engine.rise();
+        two.engine.unpark();
         two.until_ended().await?;
         one.until_ended().await
     }
@@ -51,7 +51,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
     /// All have sent all they had, and leave: each hears all that the others have sent.
     async fn all_drain(&self) -> Finding {
         let members: [Member<E>; 3] = self.cluster().await?;
-        let all: Vec<Peer> = members.iter().map(Member::me).collect();
+        let all: Vec<ProcessId> = members.iter().map(Member::me).collect();
         for member in &members {
             for to in all.iter().filter(|to| **to != member.me()) {
                 member.send_all(*to)?;
@@ -131,7 +131,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
 
 impl<E: Engine> Member<E> {
     /// Sends what is counted.
-    fn send_all(&self, to: Peer) -> Finding {
+    fn send_all(&self, to: ProcessId) -> Finding {
         let each = COUNT / LANES.len() as u64;
         (0..each)
             .flat_map(|number| LANES.map(|lane| (number, lane)))
@@ -139,7 +139,7 @@ impl<E: Engine> Member<E> {
     }
 
     /// Sees that the two talk as before, and that what is for the one that has `gone` is dropped.
-    async fn goes_on_with(&mut self, other: &mut Self, gone: Peer) -> Finding {
+    async fn goes_on_with(&mut self, other: &mut Self, gone: ProcessId) -> Finding {
         let (me, to) = (self.me(), other.me());
         for number in 0..100 {
             self.send(

@@ -39,7 +39,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
                 }
                 let expected = count as usize + 2 * round as usize;
                 let receiving = spawn(async move { other.until_came(expected + 1).await.map(|()| other) });
-                // Woken by the bell alone, since the other end polls now.
+                // Woken by the notifier alone, since the other end polls now.
                 one.send_patiently(to, lane, refused).await?;
                 count += 1;
                 other = one.while_polling(receiving).await?;

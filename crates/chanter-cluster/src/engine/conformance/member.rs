@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use chanter::prelude::*;
 
 use super::Finding;
-use crate::engine::{Bell, Change, Engine, Full, Lane, Order, Peer, Polled, Rest, Sink, Why};
+use crate::engine::{Change, Engine, Full, Idle, Lane, Notifier, Order, Polled, ProcessId, Sink, Why};
 use crate::wire::{Body, Header, Kind};
 
 pub(super) const LANES: [Lane; 3] = [Lane::Control, Lane::User, Lane::Bulk];
 
 /// A body of so many bytes, which depend on `seed`; its header says what it is.
-pub(super) fn message(from: Peer, stream: u32, number: u64, length: usize) -> Body {
+pub(super) fn message(from: ProcessId, stream: u32, number: u64, length: usize) -> Body {
     let mut body = Body::with_capacity(length);
     let block = block(number);
     for _ in 0..length / block.len() {
@@ -39,7 +39,7 @@ fn block(number: u64) -> [u8; 4093] {
 /// What came: from whom and in which lane, and which of the numbered streams of a sender it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Came {
-    pub(super) from: Peer,
+    pub(super) from: ProcessId,
     pub(super) lane: Lane,
     pub(super) stream: u32,
     pub(super) number: u64,
@@ -50,7 +50,7 @@ pub(super) struct Came {
 pub(super) struct Seen {
     pub(super) came: Vec<Came>,
     /// Who has gone, and how many frames had come by then.
-    pub(super) gone: Vec<(Peer, Why, usize)>,
+    pub(super) gone: Vec<(ProcessId, Why, usize)>,
     /// How often it was told something.
     pub(super) calls: usize,
     /// The first thing that should not be.
@@ -58,7 +58,7 @@ pub(super) struct Seen {
 }
 
 impl Sink for Seen {
-    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
         self.calls += 1;
         let header = match Header::decode(frame.frame(), u32::MAX) {
             Ok(header) => header,
@@ -73,7 +73,7 @@ impl Sink for Seen {
         self.came.push(Came { from, lane, stream: header.tag, number: header.request });
     }
 
-    fn peer(&mut self, peer: Peer, change: Change) {
+    fn peer(&mut self, peer: ProcessId, change: Change) {
         self.calls += 1;
         if self.has_gone(peer) {
             self.blame(format!("{peer:?} had gone, and then: {change:?}"));
@@ -85,11 +85,11 @@ impl Sink for Seen {
 }
 
 impl Seen {
-    pub(super) fn has_gone(&self, peer: Peer) -> bool {
+    pub(super) fn has_gone(&self, peer: ProcessId) -> bool {
         self.gone.iter().any(|(gone, ..)| *gone == peer)
     }
 
-    pub(super) fn count_from(&self, peer: Peer) -> usize {
+    pub(super) fn count_from(&self, peer: ProcessId) -> usize {
         self.came.iter().filter(|came| came.from == peer).count()
     }
 
@@ -98,7 +98,7 @@ impl Seen {
     }
 
     /// Each stream of each sender, in each lane: the numbers of what came, as they came.
-    pub(super) fn streams(&self) -> HashMap<(Peer, Lane, u32), Vec<u64>> {
+    pub(super) fn streams(&self) -> HashMap<(ProcessId, Lane, u32), Vec<u64>> {
         let mut streams: HashMap<_, Vec<u64>> = HashMap::new();
         for came in &self.came {
             streams.entry((came.from, came.lane, came.stream)).or_default().push(came.number);
@@ -122,33 +122,33 @@ impl Seen {
     }
 }
 
-/// A process: an engine, its bell, and what it has said.
+/// A process: an engine, its notifier, and what it has said.
 pub(super) struct Member<E> {
     pub(super) engine: E,
     pub(super) seen: Seen,
-    rung: Receiver<()>,
-    /// The bell's other end stays open, even if the engine has dropped it.
-    _bell: Sender<()>,
+    notified: Receiver<()>,
+    /// The notifier's other end stays open, even if the engine has dropped it.
+    _notifier: Sender<()>,
     patience: Duration,
 }
 
 impl<E: Engine> Member<E> {
     pub(super) fn new(engine: E, patience: Duration) -> Self {
-        let (bell, rung) = mailbox();
-        let kept = bell.clone();
-        engine.attach(Bell::new(move || {
+        let (notifier, notified) = mailbox();
+        let kept = notifier.clone();
+        engine.attach(Notifier::new(move || {
             // Who is through with the check hears nothing more.
-            let _ = bell.try_send(());
+            let _ = notifier.try_send(());
         }));
-        Self { engine, seen: Seen::default(), rung, _bell: kept, patience }
+        Self { engine, seen: Seen::default(), notified, _notifier: kept, patience }
     }
 
-    pub(super) fn me(&self) -> Peer {
+    pub(super) fn me(&self) -> ProcessId {
         self.engine.me()
     }
 
     /// Sends what should be taken at once.
-    pub(super) fn send(&self, to: Peer, lane: Lane, body: Body) -> Finding {
+    pub(super) fn send(&self, to: ProcessId, lane: Lane, body: Body) -> Finding {
         self.engine.try_send(to, lane, body).map_err(|Full { body }| {
             format!(
                 "a body of {} bytes to {to:?} in {lane:?} was refused, although there is room",
@@ -158,7 +158,7 @@ impl<E: Engine> Member<E> {
     }
 
     /// Sends a message; while there is no room for it, sleeps. Somebody else has to poll at the other end.
-    pub(super) async fn send_patiently(&mut self, to: Peer, lane: Lane, mut body: Body) -> Finding {
+    pub(super) async fn send_patiently(&mut self, to: ProcessId, lane: Lane, mut body: Body) -> Finding {
         let began = Instant::now();
         while let Err(Full { body: refused }) = self.engine.try_send(to, lane, body) {
             body = refused;
@@ -196,25 +196,25 @@ impl<E: Engine> Member<E> {
 
     /// Sleeps, as the engine allows.
     pub(super) async fn sleep(&self, awaited: &str) -> Finding {
-        let rest = self.engine.rest();
+        let rest = self.engine.park();
         let slept = self.sleep_for(rest, awaited).await;
-        self.engine.rise();
+        self.engine.unpark();
         slept
     }
 
-    /// Has nothing to do, and has heard all that the bell has had to say.
-    pub(super) fn fall_asleep(&mut self) -> Result<Rest, String> {
-        while self.rung.try_recv().is_ok() {}
+    /// Has nothing to do, and has heard all that the notifier has had to say.
+    pub(super) fn fall_asleep(&mut self) -> Result<Idle, String> {
+        while self.notified.try_recv().is_ok() {}
         self.take_all()?;
-        Ok(self.engine.rest())
+        Ok(self.engine.park())
     }
 
-    pub(super) async fn sleep_for(&self, rest: Rest, awaited: &str) -> Finding {
+    pub(super) async fn sleep_for(&self, rest: Idle, awaited: &str) -> Finding {
         match rest {
-            Rest::Work => yield_now().await,
-            Rest::For(time) => choose((self.rung.recv().wrap(drop), after(time))).await,
-            Rest::Notified => {
-                if self.rung.recv().timeout(self.patience).await.is_none() {
+            Idle::Work => yield_now().await,
+            Idle::For(time) => choose((self.notified.recv().wrap(drop), after(time))).await,
+            Idle::Notified => {
+                if self.notified.recv().timeout(self.patience).await.is_none() {
                     let patience = self.patience;
                     return Err(format!(
                         "{:?} has slept for {patience:?}, and waits for {awaited}",
@@ -223,7 +223,7 @@ impl<E: Engine> Member<E> {
                 }
             }
         }
-        while self.rung.try_recv().is_ok() {}
+        while self.notified.try_recv().is_ok() {}
         Ok(())
     }
 
@@ -252,14 +252,14 @@ impl<E: Engine> Member<E> {
             if self.poll(16)? != Polled::Nothing {
                 continue;
             }
-            let woken = self.rung.recv().wrap(|_| None);
+            let woken = self.notified.recv().wrap(|_| None);
             let ended = thread.join().wrap(Some);
-            let joined = match self.engine.rest() {
-                Rest::Work => choose_biased((ended, after(Duration::ZERO).wrap(|()| None))).await,
-                Rest::For(time) => choose((ended, woken, after(time).wrap(|()| None))).await,
-                Rest::Notified => choose((ended, woken)).await,
+            let joined = match self.engine.park() {
+                Idle::Work => choose_biased((ended, after(Duration::ZERO).wrap(|()| None))).await,
+                Idle::For(time) => choose((ended, woken, after(time).wrap(|()| None))).await,
+                Idle::Notified => choose((ended, woken)).await,
             };
-            self.engine.rise();
+            self.engine.unpark();
             if let Some(joined) = joined {
                 return joined.map_err(|error| error.to_string())?;
             }
@@ -274,7 +274,7 @@ impl<E: Engine> Member<E> {
     }
 
     /// Polls until that one has gone.
-    pub(super) async fn until_gone(&mut self, peer: Peer) -> Result<(Why, usize), String> {
+    pub(super) async fn until_gone(&mut self, peer: ProcessId) -> Result<(Why, usize), String> {
         self.until(&format!("the end of {peer:?}"), |_, seen| seen.has_gone(peer)).await?;
         let (_, why, came) = self.seen.gone.iter().find(|(gone, ..)| *gone == peer).expect("it has gone");
         Ok((*why, *came))

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The kit makes clusters whose processes are engines in one OS process, and uses each as a process would: it polls,
-//! sleeps as long as [`Engine::rest`] allows, and is woken by the [`Bell`](super::Bell) alone. Capabilities are tried, not
+//! sleeps as long as [`Engine::park`] allows, and is woken by the [`Notifier`](super::Notifier) alone. Capabilities are tried, not
 //! believed; [`Check`] lists what is looked at. An engine that fails says which check, and why. Nothing depends on the speed of
 //! the machine: only an engine that never comes is waited for as long as the kit's [patience](Kit::patience).
 //!
@@ -52,8 +52,8 @@ pub enum Check {
     Budget,
     /// Several OS threads send through one engine and several poll it: each frame comes once, in the order of its sender.
     Concurrent,
-    /// A lane that nobody empties is full at some time, and other lanes are not; the body comes back as it was; the bell
-    /// is rung when there is room again.
+    /// A lane that nobody empties is full at some time, and other lanes are not; the body comes back as it was; the notifier
+    /// is notified when there is room again.
     Full,
     /// Whoever sleeps is woken: by a frame that is sent at any point of falling asleep, and always by the next one.
     Wakes,
@@ -136,7 +136,7 @@ pub struct Kit<E, M> {
 
 impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
     /// A kit for the engines that `make` makes: those of a cluster of so many processes, which are connected, and to
-    /// which nobody has [attached](Engine::attach) a bell.
+    /// which nobody has [attached](Engine::attach) a notifier.
     pub fn new(make: M) -> Self {
         Self { make, kill: None, patience: Duration::from_secs(120) }
     }

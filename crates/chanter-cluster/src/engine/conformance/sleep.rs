@@ -4,7 +4,7 @@ use chanter::prelude::*;
 
 use super::member::{Member, message};
 use super::{Finding, Kit};
-use crate::engine::{Engine, Lane, Polled, Rest};
+use crate::engine::{Engine, Idle, Lane, Polled};
 
 /// Where a frame is sent while the other end falls asleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +57,9 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
         other.until_came(1).await?;
         for mut member in [one, other] {
             let may_sleep = |engine: &E| {
-                let rest = engine.rest();
-                engine.rise();
-                rest != Rest::Work && !engine.has_work()
+                let rest = engine.park();
+                engine.unpark();
+                rest != Idle::Work && !engine.has_work()
             };
             // What it is busy with ends; `until` loses patience.
             member.until("a time without work", |engine, _| may_sleep(engine)).await?;
@@ -80,23 +80,23 @@ impl<E: Engine> Member<E> {
         // What the last round has left.
         while other.engine.poll(16, &mut other.seen) != Polled::Nothing {}
         send(Point::Polled).await?;
-        // Its answer is a hint before `rest`, and is not used.
+        // Its answer is a hint before `park`, and is not used.
         other.engine.has_work();
         send(Point::Tested).await?;
-        let mut rest = other.engine.rest();
+        let mut rest = other.engine.park();
         send(Point::Rested).await?;
         // From now on it polls only when the engine says that there is work.
         loop {
             other.sleep_for(rest, "a frame that was sent while it fell asleep").await?;
-            other.engine.rise();
-            let is_told = matches!(rest, Rest::For(_)) || other.engine.has_work();
+            other.engine.unpark();
+            let is_told = matches!(rest, Idle::For(_)) || other.engine.has_work();
             if is_told {
                 other.take_all()?;
             }
             if other.seen.came.len() as u64 == number + 1 {
                 return Ok(());
             }
-            rest = other.engine.rest();
+            rest = other.engine.park();
         }
     }
 }

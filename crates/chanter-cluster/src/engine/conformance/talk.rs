@@ -9,7 +9,7 @@ use chanter::prelude::*;
 
 use super::member::{LANES, Member, Seen, message};
 use super::{Finding, Kit};
-use crate::engine::{Change, Engine, Full, Lane, Peer, Polled, Sink};
+use crate::engine::{Change, Engine, Full, Lane, Polled, ProcessId, Sink};
 use crate::wire::{Body, LENGTH};
 
 /// Bodies up to this length are tried.
@@ -18,12 +18,13 @@ const LONGEST: usize = 16 << 20;
 impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
     pub(super) async fn connected(&self) -> Finding {
         let mut members: [Member<E>; 4] = self.cluster().await?;
-        let all: BTreeSet<Peer> = members.iter().map(Member::me).collect();
+        let all: BTreeSet<ProcessId> = members.iter().map(Member::me).collect();
         if all.len() != members.len() {
             return Err(format!("of four processes two have the same number: {all:?}"));
         }
         for member in &members {
-            let known: BTreeSet<Peer> = member.engine.roster().into_iter().map(|(peer, _)| peer).collect();
+            let known: BTreeSet<ProcessId> =
+                member.engine.roster().into_iter().map(|(peer, _)| peer).collect();
             if known != all {
                 return Err(format!("{:?} knows {known:?} of {all:?}", member.me()));
             }
@@ -38,7 +39,7 @@ impl<E: Engine, M: AsyncFn(u32) -> Vec<E>> Kit<E, M> {
                 }
             }
             // To nobody.
-            member.send(Peer(u32::MAX), Lane::User, message(member.me(), u32::MAX, 0, 10))?;
+            member.send(ProcessId(u32::MAX), Lane::User, message(member.me(), u32::MAX, 0, 10))?;
         }
         for member in &mut members {
             member.until_came(3 * 3).await?;
@@ -188,13 +189,13 @@ impl Shared {
 }
 
 impl Sink for Shared {
-    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
         // A poller that is told something while another one is could be overtaken.
         thread::yield_now();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).arrived(from, lane, frame);
     }
 
-    fn peer(&mut self, peer: Peer, change: Change) {
+    fn peer(&mut self, peer: ProcessId, change: Change) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).peer(peer, change);
     }
 }

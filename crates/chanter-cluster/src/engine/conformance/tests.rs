@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::*;
-use crate::engine::{Bell, Caps, Change, Full, Lane, Leave, Local, Pe, Peer, Polled, Rest, Sink, Why};
+use crate::engine::{
+    Caps, Change, Full, Idle, Lane, Leave, Local, NodeId, Notifier, Polled, ProcessId, Sink, Why,
+};
 use crate::wire::Body;
 
 /// What is wrong with an engine.
@@ -38,7 +40,7 @@ struct Faulty {
     fault: Fault,
     local: Local,
     count: AtomicU32,
-    kept: Mutex<Option<(Peer, Lane, Body)>>,
+    kept: Mutex<Option<(ProcessId, Lane, Body)>>,
 }
 
 impl Faulty {
@@ -48,15 +50,15 @@ impl Faulty {
 }
 
 impl Engine for Faulty {
-    fn me(&self) -> Peer {
-        if self.fault == Fault::IsEverybody { Peer(0) } else { self.local.me() }
+    fn me(&self) -> ProcessId {
+        if self.fault == Fault::IsEverybody { ProcessId(0) } else { self.local.me() }
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         self.local.roster()
     }
 
-    fn caps(&self, to: Peer) -> Caps {
+    fn caps(&self, to: ProcessId) -> Caps {
         let eager = if self.fault == Fault::Eager { 1000 } else { u32::MAX };
         Caps { eager, ..self.local.caps(to) }
     }
@@ -68,23 +70,23 @@ impl Engine for Faulty {
         }
     }
 
-    fn attach(&self, bell: Bell) {
+    fn attach(&self, notifier: Notifier) {
         match self.fault {
             Fault::Deaf => {}
             Fault::RingsOnce => {
                 let last = std::sync::Arc::new(AtomicU32::new(0));
                 // Rings once.
-                self.local.attach(Bell::new(move || {
+                self.local.attach(Notifier::new(move || {
                     if last.fetch_add(1, Ordering::Relaxed) == 0 {
-                        bell.ring();
+                        notifier.notify();
                     }
                 }));
             }
-            _ => self.local.attach(bell),
+            _ => self.local.attach(notifier),
         }
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, mut body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, mut body: Body) -> Result<(), Full> {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let lane = if self.fault == Fault::OneQueue { Lane::User } else { lane };
         match self.fault {
@@ -112,7 +114,7 @@ impl Engine for Faulty {
             Err(Full { body }) if self.fault == Fault::AltersRefused => {
                 Err(Full { body: Body::copied_from(&body[1..]) })
             }
-            // Nobody is rung who has not been refused.
+            // Nobody is notified who has not been refused.
             Err(Full { body }) if self.fault == Fault::SilentAfterFull => {
                 self.local.forget_refused(to);
                 Err(Full { body })
@@ -144,16 +146,16 @@ impl Engine for Faulty {
         }
     }
 
-    fn rest(&self) -> Rest {
+    fn park(&self) -> Idle {
         match self.fault {
-            Fault::Restless => Rest::Work,
-            Fault::HidesWork => Rest::Notified,
-            _ => self.local.rest(),
+            Fault::Restless => Idle::Work,
+            Fault::HidesWork => Idle::Notified,
+            _ => self.local.park(),
         }
     }
 
-    fn rise(&self) {
-        self.local.rise();
+    fn unpark(&self) {
+        self.local.unpark();
     }
 
     fn leave(&self, how: Leave) {
@@ -171,18 +173,18 @@ struct Hasty<'a> {
 }
 
 impl Sink for Hasty<'_> {
-    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
         self.sink.peer(from, Change::Down(Why::Died));
         self.sink.arrived(from, lane, frame);
     }
 
-    fn peer(&mut self, _peer: Peer, _change: Change) {}
+    fn peer(&mut self, _peer: ProcessId, _change: Change) {}
 }
 
 /// Hands frames over in the wrong order.
 struct Later<'a> {
     sink: &'a mut dyn Sink,
-    frames: Vec<(Peer, Lane, Body)>,
+    frames: Vec<(ProcessId, Lane, Body)>,
 }
 
 impl Later<'_> {
@@ -194,11 +196,11 @@ impl Later<'_> {
 }
 
 impl Sink for Later<'_> {
-    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
         self.frames.push((from, lane, frame));
     }
 
-    fn peer(&mut self, peer: Peer, change: Change) {
+    fn peer(&mut self, peer: ProcessId, change: Change) {
         self.sink.peer(peer, change);
     }
 }

@@ -19,7 +19,7 @@ use chanter::prelude::*;
 use super::hello;
 use super::stream::{Listener, Stream};
 use super::tls::Tls;
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::launcher::Secret;
 
 /// Connections that have proved nothing, at a time.
@@ -44,11 +44,11 @@ pub(super) struct Accepting {
     pub(super) listener: Listener,
     pub(super) secret: Secret,
     pub(super) tls: Option<Tls>,
-    pub(super) me: Peer,
+    pub(super) me: ProcessId,
     pub(super) count: u32,
     /// In which time a stranger must prove who it is, whether others want its place or not.
     pub(super) time: Duration,
-    pub(super) welcome: Sender<(Peer, Stream)>,
+    pub(super) welcome: Sender<(ProcessId, Stream)>,
 }
 
 impl Accepting {
@@ -73,7 +73,7 @@ impl Accepting {
             let hello = spawn(async move {
                 let hello = from_cancel_safe(async {
                     let stream = stream.secure(tls.as_ref()).await.ok()?;
-                    let expected = |peer: Peer| me < peer && peer.0 < count;
+                    let expected = |peer: ProcessId| me < peer && peer.0 < count;
                     // ORDER: Relaxed: a hint, which publishes nothing.
                     let greets = || greets.store(true, Ordering::Relaxed);
                     let peer = hello::accept(&stream, &secret, me, expected, greets).await.ok()?;

@@ -44,7 +44,7 @@ pub(crate) enum Word {
     /// All that came before the other's `Leave` has been taken.
     Goodbye = 5,
     /// There is something to look for elsewhere.
-    Knock = 6,
+    Notify = 6,
     /// What the process says of what it has sent elsewhere: eight bytes.
     Beside = 7,
 }
@@ -56,7 +56,7 @@ pub(crate) enum Frame {
     Alive,
     Leave,
     Goodbye,
-    Knock,
+    Notify,
     Beside(u64),
 }
 
@@ -100,7 +100,7 @@ fn parse(head: [u8; HEAD]) -> Result<(Word, Lane, usize), BadFrame> {
         3 => Word::Alive,
         4 => Word::Leave,
         5 => Word::Goodbye,
-        6 => Word::Knock,
+        6 => Word::Notify,
         7 => Word::Beside,
         word => return Err(BadFrame::Word(word)),
     };
@@ -209,7 +209,7 @@ impl Frames {
                     Some(Frame::Leave)
                 }
                 Word::Goodbye => Some(Frame::Goodbye),
-                Word::Knock => Some(Frame::Knock),
+                Word::Notify => Some(Frame::Notify),
                 Word::Beside => piece.first_chunk().map(|said| Frame::Beside(u64::from_le_bytes(*said))),
             };
             self.start += HEAD + length;

@@ -24,7 +24,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::stream::Stream;
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::launcher::Secret;
 
 /// Engines of other versions have another last byte.
@@ -89,11 +89,11 @@ struct Greeting([u8; GREETING]);
 
 impl Greeting {
     #[cfg(test)]
-    fn new(me: Peer) -> io::Result<Self> {
+    fn new(me: ProcessId) -> io::Result<Self> {
         challenge().map(|challenge| Self::with(me, challenge))
     }
 
-    fn with(me: Peer, challenge: [u8; CHALLENGE]) -> Self {
+    fn with(me: ProcessId, challenge: [u8; CHALLENGE]) -> Self {
         let mut bytes = [0; GREETING];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&me.0.to_le_bytes());
@@ -102,9 +102,9 @@ impl Greeting {
     }
 
     /// From whom it is, as it says.
-    fn check(&self) -> Result<Peer, Stranger> {
+    fn check(&self) -> Result<ProcessId, Stranger> {
         check_magic(self.0.first_chunk().expect("a greeting begins with a magic"))?;
-        Ok(Peer(u32::from_le_bytes([self.0[8], self.0[9], self.0[10], self.0[11]])))
+        Ok(ProcessId(u32::from_le_bytes([self.0[8], self.0[9], self.0[10], self.0[11]])))
     }
 }
 
@@ -130,7 +130,7 @@ fn hmac(secret: &Secret, side: Side, connecting: &Greeting, accepting: &Greeting
 /// The accepting side, once it has read a greeting that it likes.
 pub(crate) struct Greeted {
     /// Who it says it is.
-    peer: Peer,
+    peer: ProcessId,
     /// What this side says.
     pub(crate) answer: [u8; ANSWER],
     wanted: Hmac<Sha256>,
@@ -142,10 +142,10 @@ pub(crate) struct Greeted {
 /// It is nobody `expected`, and gets no answer.
 pub(crate) fn greeted(
     secret: &Secret,
-    me: Peer,
+    me: ProcessId,
     challenge: [u8; CHALLENGE],
     theirs: [u8; GREETING],
-    expected: impl Fn(Peer) -> bool,
+    expected: impl Fn(ProcessId) -> bool,
 ) -> Result<Greeted, Stranger> {
     let (theirs, mine) = (Greeting(theirs), Greeting::with(me, challenge));
     let peer = theirs.check()?;
@@ -163,7 +163,7 @@ impl Greeted {
     ///
     /// # Errors
     /// It has not proved it.
-    pub(crate) fn proved(self, proof: &[u8; PROOF]) -> Result<Peer, Stranger> {
+    pub(crate) fn proved(self, proof: &[u8; PROOF]) -> Result<ProcessId, Stranger> {
         // In constant time, as `hmac` promises.
         self.wanted.verify_slice(proof).map_err(|_| Stranger::Proof)?;
         Ok(self.peer)
@@ -174,11 +174,16 @@ impl Greeted {
 pub(crate) struct Introduction<'a> {
     secret: &'a Secret,
     mine: Greeting,
-    peer: Peer,
+    peer: ProcessId,
 }
 
 impl<'a> Introduction<'a> {
-    pub(crate) fn new(secret: &'a Secret, me: Peer, challenge: [u8; CHALLENGE], peer: Peer) -> Self {
+    pub(crate) fn new(
+        secret: &'a Secret,
+        me: ProcessId,
+        challenge: [u8; CHALLENGE],
+        peer: ProcessId,
+    ) -> Self {
         Self { secret, mine: Greeting::with(me, challenge), peer }
     }
 
@@ -215,7 +220,12 @@ fn challenge() -> io::Result<[u8; CHALLENGE]> {
 ///
 /// # Errors
 /// It is not `peer`. This process has then said nothing that helps it to seem so.
-pub(super) async fn connect(stream: &Stream, secret: &Secret, me: Peer, peer: Peer) -> Result<(), Stranger> {
+pub(super) async fn connect(
+    stream: &Stream,
+    secret: &Secret,
+    me: ProcessId,
+    peer: ProcessId,
+) -> Result<(), Stranger> {
     let introduction = Introduction::new(secret, me, challenge()?, peer);
     stream.write_all(introduction.greeting()).await?;
     let mut answer = [0; ANSWER];
@@ -235,10 +245,10 @@ pub(super) async fn connect(stream: &Stream, secret: &Secret, me: Peer, peer: Pe
 pub(super) async fn accept(
     stream: &Stream,
     secret: &Secret,
-    me: Peer,
-    expected: impl Fn(Peer) -> bool,
+    me: ProcessId,
+    expected: impl Fn(ProcessId) -> bool,
     has_greeted: impl FnOnce(),
-) -> Result<Peer, Stranger> {
+) -> Result<ProcessId, Stranger> {
     let mut theirs = [0; GREETING];
     stream.read_exact(&mut theirs).await?;
     let greeting = match greeted(secret, me, challenge()?, theirs, expected) {
@@ -263,8 +273,8 @@ mod tests {
 
     use super::*;
 
-    const ME: Peer = Peer(1);
-    const OTHER: Peer = Peer(2);
+    const ME: ProcessId = ProcessId(1);
+    const OTHER: ProcessId = ProcessId(2);
 
     fn pair() -> (Stream, Stream) {
         let (one, other) = UnixStream::pair().unwrap();
@@ -304,7 +314,9 @@ mod tests {
 
     #[chanter::test]
     async fn who_is_not_expected_gets_no_answer() {
-        for (greeting, number) in [([b'x'; GREETING], None), (Greeting::new(Peer(9)).unwrap().0, Some(9))] {
+        for (greeting, number) in
+            [([b'x'; GREETING], None), (Greeting::new(ProcessId(9)).unwrap().0, Some(9))]
+        {
             let (one, other) = pair();
             let accepting =
                 spawn(async move { accept(&other, &secret(), ME, |peer| peer == OTHER, || ()).await });
@@ -318,7 +330,7 @@ mod tests {
         }
         // Another process of the job, at the address of the one that is looked for.
         let (one, other) = pair();
-        let accepting = spawn(async move { accept(&other, &secret(), Peer(3), |_| true, || ()).await });
+        let accepting = spawn(async move { accept(&other, &secret(), ProcessId(3), |_| true, || ()).await });
         assert!(matches!(connect(&one, &secret(), OTHER, ME).await, Err(Stranger::Number(3))));
         drop(one);
         assert!(accepting.join().await.unwrap().is_err());

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chanter::prelude::*;
 
-use crate::engine::{Bell, Change, Lane, Peer, Sink};
+use crate::engine::{Change, Lane, Notifier, ProcessId, Sink};
 use crate::wire::Body;
 
 /// What a sink is told.
 pub(super) enum Happening {
-    Arrived(Peer, Lane, Vec<u8>),
-    Changed(Peer, Change),
+    Arrived(ProcessId, Lane, Vec<u8>),
+    Changed(ProcessId, Change),
 }
 
 impl Happening {
@@ -35,20 +35,20 @@ pub(super) struct Inbox {
     count: AtomicUsize,
     news: Sender<()>,
     pub(super) heard: Receiver<()>,
-    pub(super) bell: OnceLock<Bell>,
+    pub(super) notifier: OnceLock<Notifier>,
     pub(super) beside: OnceLock<Arc<dyn Beside>>,
 }
 
 /// An engine that sends what it can by other ways, and says here what it has sent.
 pub(in crate::engine) trait Beside: Send + Sync {
     /// What a peer is to be told, if there is news.
-    fn says(&self, to: Peer) -> Option<u64>;
+    fn says(&self, to: ProcessId) -> Option<u64>;
 
-    /// Once in each beat. Whether the bell is to be rung.
+    /// Once in each beat. Whether the notifier is to be notified.
     fn beats(&self) -> bool;
 
-    /// A peer has said that. The bell is rung afterwards.
-    fn hears(&self, from: Peer, said: u64);
+    /// A peer has said that. The notifier is called afterwards.
+    fn hears(&self, from: ProcessId, said: u64);
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -63,7 +63,7 @@ impl Inbox {
             count: AtomicUsize::new(0),
             news,
             heard,
-            bell: OnceLock::new(),
+            notifier: OnceLock::new(),
             beside: OnceLock::new(),
         }
     }
@@ -77,29 +77,29 @@ impl Inbox {
         self.count.store(now, Ordering::Release);
         drop(happened);
         if now == 1 {
-            self.ring();
+            self.notify();
         }
     }
 
     /// Somebody should poll, or may try again to send.
-    pub(super) fn ring(&self) {
+    pub(super) fn notify(&self) {
         // If it is full, somebody is about to look.
         let _ = self.news.try_send(());
-        if let Some(bell) = self.bell.get() {
-            bell.ring();
+        if let Some(notifier) = self.notifier.get() {
+            notifier.notify();
         }
     }
 
     /// What a peer is to be told of what was sent elsewhere, if there is news.
-    pub(super) fn says(&self, to: Peer) -> Option<u64> {
+    pub(super) fn says(&self, to: ProcessId) -> Option<u64> {
         self.beside.get()?.says(to)
     }
 
     /// A peer has said that of what it has sent elsewhere.
-    pub(super) fn hears(&self, from: Peer, said: u64) {
+    pub(super) fn hears(&self, from: ProcessId, said: u64) {
         if let Some(beside) = self.beside.get() {
             beside.hears(from, said);
-            self.ring();
+            self.notify();
         }
     }
 

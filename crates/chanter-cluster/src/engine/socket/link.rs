@@ -23,11 +23,11 @@ use super::frame::{Frame, Frames, LONGEST};
 use super::inbox::{Happening, Inbox, lock};
 use super::outbox::{Flushed, Outbox, Phase};
 use super::stream::Stream;
-use crate::engine::{Certificate, Change, Full, Lane, Leave, Peer, Why};
+use crate::engine::{Certificate, Change, Full, Lane, Leave, ProcessId, Why};
 use crate::wire::Body;
 
 pub(super) struct Link {
-    peer: Peer,
+    peer: ProcessId,
     stream: Stream,
     outbox: Mutex<Outbox>,
     /// Wakes the writer.
@@ -63,7 +63,7 @@ enum End {
 }
 
 impl Link {
-    pub(super) fn new(peer: Peer, stream: Stream) -> Self {
+    pub(super) fn new(peer: ProcessId, stream: Stream) -> Self {
         let (blocked, unblocked) = bounded(1);
         let (taken, room) = bounded(1);
         Self {
@@ -104,8 +104,8 @@ impl Link {
         Ok(())
     }
 
-    /// Rings the bell of the other end.
-    pub(super) fn knock(&self, inbox: &Inbox) {
+    /// Rings the notifier of the other end.
+    pub(super) fn notify_peer(&self, inbox: &Inbox) {
         let mut outbox = lock(&self.outbox);
         outbox.say_knock();
         self.flush(outbox, inbox);
@@ -129,7 +129,7 @@ impl Link {
             self.stream.shutdown(Shutdown::Both);
         }
         if has_room {
-            inbox.ring();
+            inbox.notify();
         }
     }
 
@@ -159,7 +159,7 @@ impl Link {
             self.stream.shutdown(Shutdown::Both);
         }
         if has_room {
-            inbox.ring();
+            inbox.notify();
         }
         phase
     }
@@ -203,7 +203,7 @@ impl Link {
                         inbox.push(Happening::Arrived(self.peer, lane, bytes));
                     }
                     Ok(Some(Frame::Alive)) => {}
-                    Ok(Some(Frame::Knock)) => inbox.ring(),
+                    Ok(Some(Frame::Notify)) => inbox.notify(),
                     Ok(Some(Frame::Beside(said))) => {
                         // ORDER: before it is looked whether somebody is there to hear it, who looks here when it comes.
                         self.beside.store(said, Ordering::SeqCst);

@@ -44,7 +44,8 @@ use self::stream::{Listener, Stream};
 pub use self::tls::BadTls;
 pub use self::tls::Tls;
 use super::{
-    Bell, Caps, Certificate, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest, Sink,
+    Caps, Certificate, Death, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled,
+    ProcessId, Sink,
 };
 use crate::Disagreement;
 use crate::launcher::{Address, BadEnvironment, Launched};
@@ -100,12 +101,12 @@ pub enum StartError {
     /// The certificates that a launcher has named are of no use, and why.
     Tls(String),
     /// Nobody can be reached at that process's address, and why.
-    Unreachable(Peer, Address, io::Error),
+    Unreachable(ProcessId, Address, io::Error),
     /// At that process's address is somebody who is not that process, and why.
-    Stranger(Peer, String),
+    Stranger(ProcessId, String),
     /// These have not come in time.
-    Missing(Vec<Peer>),
-    /// A process is of another version of the program: see [`Here::agree`](crate::Here::agree).
+    Missing(Vec<ProcessId>),
+    /// A process is of another version of the program: see [`Process::agree`](crate::Process::agree).
     Program(Disagreement),
 }
 
@@ -155,10 +156,10 @@ pub struct Sockets {
 }
 
 struct Shared {
-    me: Peer,
+    me: ProcessId,
     config: Config,
     /// By the peer's number; none to itself.
-    links: BTreeMap<Peer, Link>,
+    links: BTreeMap<ProcessId, Link>,
     count: u32,
     inbox: Inbox,
     polling: Mutex<()>,
@@ -202,7 +203,7 @@ impl Sockets {
             (given, _) => given.clone(),
         };
         let config = Config { tls: tls.clone(), ..config };
-        let (me, count) = (Peer(number), addresses.len() as u32);
+        let (me, count) = (ProcessId(number), addresses.len() as u32);
         let mut streams = BTreeMap::new();
         let own =
             addresses.get(number as usize).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -219,7 +220,7 @@ impl Sockets {
         };
         let accepting = Cancelled(spawn(accepting.run()));
         let connecting = async {
-            for (peer, address) in (0..number).map(Peer).zip(&addresses) {
+            for (peer, address) in (0..number).map(ProcessId).zip(&addresses) {
                 let stream = Stream::connect(address)
                     .await
                     .map_err(|error| StartError::Unreachable(peer, address.clone(), error))?;
@@ -251,14 +252,14 @@ impl Sockets {
         match connected {
             Some(connected) => connected?,
             None => {
-                let missing = |peer: &Peer| *peer != me && !streams.contains_key(peer);
-                return Err(StartError::Missing((0..count).map(Peer).filter(missing).collect()));
+                let missing = |peer: &ProcessId| *peer != me && !streams.contains_key(peer);
+                return Err(StartError::Missing((0..count).map(ProcessId).filter(missing).collect()));
             }
         }
         Ok(Self::run(me, count, config, streams))
     }
 
-    fn run(me: Peer, count: u32, config: Config, streams: BTreeMap<Peer, Stream>) -> Self {
+    fn run(me: ProcessId, count: u32, config: Config, streams: BTreeMap<ProcessId, Stream>) -> Self {
         let links: BTreeMap<_, _> =
             streams.into_iter().map(|(peer, stream)| (peer, Link::new(peer, stream))).collect();
         let shared = Arc::new(Shared {
@@ -281,7 +282,7 @@ impl Sockets {
                 // ORDER: AcqRel: the last one sees what the others have done.
                 if reader.open.fetch_sub(1, Ordering::AcqRel) == 1 {
                     let _ = reader.ended.put(());
-                    reader.inbox.ring();
+                    reader.inbox.notify();
                 }
             });
             spawn(async move { writer.links[&peer].write(&writer.inbox).await });
@@ -291,7 +292,7 @@ impl Sockets {
             let ended = || beating.ended.get().wrap(|_| true);
             while !choose((ended(), after(beating.config.heartbeat).wrap(|()| false))).await {
                 if beating.inbox.beside.get().is_some_and(|beside| beside.beats()) {
-                    beating.inbox.ring();
+                    beating.inbox.notify();
                 }
                 for link in beating.links.values() {
                     link.beat(&beating.inbox, &beating.config);
@@ -301,11 +302,11 @@ impl Sockets {
         Self { shared }
     }
 
-    /// Rings the bell of that process: there is something for it elsewhere.
+    /// Rings the notifier of that process: there is something for it elsewhere.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(super) fn knock(&self, peer: Peer) {
+    pub(super) fn notify_peer(&self, peer: ProcessId) {
         if let Some(link) = self.shared.links.get(&peer) {
-            link.knock(&self.shared.inbox);
+            link.notify_peer(&self.shared.inbox);
         }
     }
 
@@ -319,10 +320,10 @@ impl Sockets {
         }
     }
 
-    /// Rings this process's bell.
+    /// Calls this process's notifier.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(super) fn ring(&self) {
-        self.shared.inbox.ring();
+    pub(super) fn notify(&self) {
+        self.shared.inbox.notify();
     }
 
     /// The process's connections break: as if it had been killed.
@@ -361,15 +362,15 @@ impl fmt::Debug for Sockets {
 }
 
 impl Engine for Sockets {
-    fn me(&self) -> Peer {
+    fn me(&self) -> ProcessId {
         self.shared.me
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
-        (0..self.shared.count).map(|number| (Peer(number), Pe(0))).collect()
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
+        (0..self.shared.count).map(|number| (ProcessId(number), NodeId(0))).collect()
     }
 
-    fn caps(&self, _to: Peer) -> Caps {
+    fn caps(&self, _to: ProcessId) -> Caps {
         Caps { order: Order::PerPeer, loss: Loss::OnReset, death: Death::Reports, eager: LONGEST_BODY as u32 }
     }
 
@@ -377,12 +378,12 @@ impl Engine for Sockets {
         self.shared.ended.try_get().is_some()
     }
 
-    fn attach(&self, bell: Bell) {
-        let _ = self.shared.inbox.bell.set(bell);
-        self.shared.inbox.ring();
+    fn attach(&self, notifier: Notifier) {
+        let _ = self.shared.inbox.notifier.set(notifier);
+        self.shared.inbox.notify();
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         let Shared { links, inbox, config, .. } = &*self.shared;
         match links.get(&to) {
             Some(link) => link.try_send(inbox, config, lane, body),
@@ -417,11 +418,11 @@ impl Engine for Sockets {
         if inbox.is_empty() { polled } else { Polled::More }
     }
 
-    fn rest(&self) -> Rest {
-        if self.has_work() { Rest::Work } else { Rest::Notified }
+    fn park(&self) -> Idle {
+        if self.has_work() { Idle::Work } else { Idle::Notified }
     }
 
-    fn rise(&self) {}
+    fn unpark(&self) {}
 
     fn leave(&self, how: Leave) {
         for link in self.shared.links.values() {
@@ -429,14 +430,14 @@ impl Engine for Sockets {
         }
     }
 
-    fn certificate(&self, peer: Peer) -> Option<Certificate> {
+    fn certificate(&self, peer: ProcessId) -> Option<Certificate> {
         if peer == self.shared.me {
             return self.shared.config.tls.as_ref().map(Tls::certificate);
         }
         self.shared.links.get(&peer)?.certificate()
     }
 
-    fn give_up(&self, peer: Peer) -> bool {
+    fn give_up(&self, peer: ProcessId) -> bool {
         let link = self.shared.links.get(&peer);
         link.inspect(|link| link.give_up()).is_some()
     }

@@ -56,7 +56,7 @@ pub(super) struct Outbox {
     /// There is room again in a queue that has refused a body.
     has_room: bool,
     alive: bool,
-    knock: bool,
+    notify_peer: bool,
     beside: Option<u64>,
     goodbye: bool,
     /// The writer waits until the socket takes more.
@@ -78,7 +78,7 @@ impl Outbox {
             written_ever: 0,
             has_room: false,
             alive: false,
-            knock: false,
+            notify_peer: false,
             beside: None,
             goodbye: false,
             blocked: false,
@@ -113,7 +113,7 @@ impl Outbox {
 
     /// Says that there is something to look for elsewhere, unless it may say nothing.
     pub(super) fn say_knock(&mut self) {
-        self.knock = matches!(self.phase, Phase::Open | Phase::Leaving);
+        self.notify_peer = matches!(self.phase, Phase::Open | Phase::Leaving);
     }
 
     /// Says that of what was sent elsewhere, unless it may say nothing: the last that was to be said.
@@ -200,8 +200,8 @@ impl Outbox {
         while self.staged.len() - self.written < PIECE {
             if std::mem::take(&mut self.alive) {
                 self.put(Word::Alive, Lane::Control, 0..0);
-            } else if std::mem::take(&mut self.knock) {
-                self.put(Word::Knock, Lane::Control, 0..0);
+            } else if std::mem::take(&mut self.notify_peer) {
+                self.put(Word::Notify, Lane::Control, 0..0);
             } else if let Some(said) = self.beside.take() {
                 self.staged.extend_from_slice(&head(Word::Beside, Lane::Control, size_of::<u64>()));
                 self.staged.extend_from_slice(&said.to_le_bytes());

@@ -90,18 +90,18 @@ struct Process {
 
 #[derive(Default)]
 struct Seen {
-    arrived: Vec<(Peer, Lane, Vec<u8>)>,
-    changes: Vec<(Peer, Change)>,
+    arrived: Vec<(ProcessId, Lane, Vec<u8>)>,
+    changes: Vec<(ProcessId, Change)>,
     /// How many had arrived before each change.
     before: Vec<usize>,
 }
 
 impl Sink for Seen {
-    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
         self.arrived.push((from, lane, frame.frame().to_vec()));
     }
 
-    fn peer(&mut self, peer: Peer, change: Change) {
+    fn peer(&mut self, peer: ProcessId, change: Change) {
         self.changes.push((peer, change));
         self.before.push(self.arrived.len());
     }
@@ -134,7 +134,7 @@ impl Process {
     }
 
     fn send(&self, to: u32, lane: Lane, body: Body) {
-        assert_eq!(self.engine.try_send(Peer(to), lane, body), Ok(()));
+        assert_eq!(self.engine.try_send(ProcessId(to), lane, body), Ok(()));
     }
 }
 
@@ -205,7 +205,7 @@ async fn rogue_on(on: On, config: Config) -> (Process, Stream) {
     let (honest, me) = (launched.next().unwrap(), launched.next().unwrap());
     let starting = spawn(Sockets::start(honest, config));
     let stream = Stream::connect(&me.addresses[0]).await.unwrap();
-    hello::connect(&stream, &me.secret, Peer(1), Peer(0)).await.unwrap();
+    hello::connect(&stream, &me.secret, ProcessId(1), ProcessId(0)).await.unwrap();
     (Process::new(starting.join().await.unwrap().unwrap()), stream)
 }
 
@@ -225,8 +225,8 @@ async fn a_peer_that_dies_within_a_frame_is_down_after_its_last_whole_message() 
         stream.write_all(&torn[..cut]).await.unwrap();
         drop(stream);
         honest.until_ended().await;
-        assert_eq!(honest.seen.arrived, [(Peer(1), Lane::User, whole.frame().to_vec())]);
-        assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Died))]);
+        assert_eq!(honest.seen.arrived, [(ProcessId(1), Lane::User, whole.frame().to_vec())]);
+        assert_eq!(honest.seen.changes, [(ProcessId(1), Change::Down(Why::Died))]);
         assert_eq!(honest.seen.before, [1]);
     }
 }
@@ -246,13 +246,13 @@ async fn who_breaks_the_rules_is_cut_off() {
         // It may be cut off before it is through.
         let _ = stream.write_all(&bytes).await;
         honest.until_ended().await;
-        assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Unreachable))]);
+        assert_eq!(honest.seen.changes, [(ProcessId(1), Change::Down(Why::Unreachable))]);
         assert!(honest.seen.arrived.is_empty());
     }
     let (mut honest, stream) = rogue(unhurried()).await;
     stream.write_all(&[leave.clone(), leave].concat()).await.unwrap();
     honest.until_ended().await;
-    assert_eq!(honest.seen.changes, [(Peer(1), Change::Down(Why::Left))]);
+    assert_eq!(honest.seen.changes, [(ProcessId(1), Change::Down(Why::Left))]);
 }
 
 #[chanter::test]
@@ -266,7 +266,7 @@ async fn a_silent_peer_is_suspect_and_well_when_it_speaks() {
     }
     let expected = [Change::Suspect, Change::Well];
     for ((peer, change), expected) in honest.seen.changes.iter().zip(expected.iter().cycle()) {
-        assert_eq!((*peer, change), (Peer(1), expected));
+        assert_eq!((*peer, change), (ProcessId(1), expected));
     }
     // Meanwhile the other was told that this one lives.
     let mut said = [0; HEAD];
@@ -279,7 +279,7 @@ async fn a_peer_that_is_silent_for_too_long_is_unreachable() {
     let heartbeat = Duration::from_millis(1);
     let (mut honest, _stream) = rogue_on(On::Tcp, Config { heartbeat, lost_after: 20, ..unhurried() }).await;
     honest.until_ended().await;
-    let changes = [(Peer(1), Change::Suspect), (Peer(1), Change::Down(Why::Unreachable))];
+    let changes = [(ProcessId(1), Change::Suspect), (ProcessId(1), Change::Down(Why::Unreachable))];
     assert_eq!(honest.seen.changes, changes);
 }
 
@@ -303,10 +303,10 @@ async fn a_silent_process_of_this_machine_is_waited_for() {
     stream.write_all(&frame(Word::Last, Lane::User, &[0; 1000])).await.unwrap();
     honest.until(|seen| seen.arrived.len() == 1).await;
     honest.until(|seen| seen.changes.len() == 2).await;
-    assert_eq!(honest.seen.changes, [(Peer(1), Change::Suspect), (Peer(1), Change::Well)]);
+    assert_eq!(honest.seen.changes, [(ProcessId(1), Change::Suspect), (ProcessId(1), Change::Well)]);
     drop(stream);
     honest.until_ended().await;
-    assert_eq!(honest.seen.changes[2], (Peer(1), Change::Down(Why::Died)), "its end is told at once");
+    assert_eq!(honest.seen.changes[2], (ProcessId(1), Change::Down(Why::Died)), "its end is told at once");
 }
 
 #[chanter::test]
@@ -387,7 +387,10 @@ async fn who_does_not_come_is_named() {
     let mut launched = launched.into_iter();
     let config = Config { start: Duration::from_millis(50), ..unhurried() };
     let error = Sockets::start(launched.next().unwrap(), config).await.unwrap_err();
-    assert!(matches!(&error, StartError::Missing(peers) if peers[..] == [Peer(1), Peer(2)]), "{error}");
+    assert!(
+        matches!(&error, StartError::Missing(peers) if peers[..] == [ProcessId(1), ProcessId(2)]),
+        "{error}"
+    );
     assert!(error.to_string().starts_with("these processes have not connected in time: 1, 2; "), "{error}");
 }
 
@@ -406,7 +409,7 @@ async fn who_has_another_secret_does_not_get_in_and_who_has_the_right_one_does()
         tls: None,
     };
     let error = Sockets::start(liar, unhurried()).await.unwrap_err();
-    assert!(matches!(error, StartError::Stranger(Peer(0), _)), "{error}");
+    assert!(matches!(error, StartError::Stranger(ProcessId(0), _)), "{error}");
     let mut other = Process::new(Sockets::start(right, unhurried()).await.unwrap());
     let one = Process::new(starting.join().await.unwrap().unwrap());
     one.send(1, Lane::User, message(1, 1));

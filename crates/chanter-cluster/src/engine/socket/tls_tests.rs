@@ -68,7 +68,7 @@ async fn start(accepts: Option<Tls>, connects: Option<Tls>) -> Result<(), String
             Ok(())
         }
         Err(error) => {
-            assert!(matches!(error, StartError::Stranger(Peer(0), _)), "{error:?}");
+            assert!(matches!(error, StartError::Stranger(ProcessId(0), _)), "{error:?}");
             assert!(!accepting.is_determined(), "it waits for who is of the job");
             let _ = accepting.cancel().await;
             Err(error.to_string())
@@ -191,7 +191,7 @@ async fn a_launcher_says_where_the_certificates_are() {
 }
 
 /// A process of a job whose certificates are for the job, and for what each process is.
-async fn job(roles: [&'static str; 3]) -> Vec<crate::Here> {
+async fn job(roles: [&'static str; 3]) -> Vec<crate::Process> {
     let authority = Authority::new();
     let (launched, _folder) = launched(3, On::Tcp);
     let starting: Vec<_> = launched
@@ -205,7 +205,7 @@ async fn job(roles: [&'static str; 3]) -> Vec<crate::Here> {
         .collect();
     let mut job = Vec::new();
     for starting in starting {
-        job.push(crate::Here::start(starting.join().await.unwrap().unwrap()));
+        job.push(crate::Process::start(starting.join().await.unwrap().unwrap()));
     }
     job
 }
@@ -227,7 +227,7 @@ async fn who_is_served_is_said_by_the_name_in_a_certificate() {
             let there = asks.at(asked);
             let (added, spawned) = (there.call(ADD.ask(&(1, 2))).await, there.spawn(WORK.with(&1)).await);
             if asks.number() == 1 {
-                let refused = CallError::Refused { process: Peer(asked), name: "test::add" };
+                let refused = CallError::Refused { process: ProcessId(asked), name: "test::add" };
                 assert_eq!(added, Err(refused), "a guest, of {asked}");
                 assert_eq!(spawned.unwrap_err(), SpawnError::Refused("test::work"));
             } else {
@@ -264,13 +264,13 @@ async fn without_certificates_nobody_is_known() {
         }
         engines
     }] {
-        let [first, second] = <[Sockets; 2]>::try_from(engines).unwrap().map(crate::Here::start);
+        let [first, second] = <[Sockets; 2]>::try_from(engines).unwrap().map(crate::Process::start);
         let allow = |caller: &crate::Caller| {
             assert_eq!(caller.certificate(), None);
             caller.is_certified_for("127.0.0.1") || caller.is_certified_for("")
         };
         let _serving = second.serve_if(ADD, allow, |_, (a, b)| async move { a + b }).unwrap();
-        let refused = CallError::Refused { process: Peer(1), name: "test::add" };
+        let refused = CallError::Refused { process: ProcessId(1), name: "test::add" };
         assert_eq!(first.at(1).call(ADD.ask(&(1, 2))).await, Err(refused));
     }
 }

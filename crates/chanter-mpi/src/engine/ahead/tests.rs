@@ -106,7 +106,7 @@ impl World {
                 let (at, frame) = self.descriptors[from].pop_front().unwrap();
                 self.read.push((at, frame));
                 let number = self.read.len() as u64 - 1;
-                if let Given::Here(ticket) = self.expected.announce(number, kind(at)) {
+                if let Given::Process(ticket) = self.expected.announce(number, kind(at)) {
                     let place = self.early.iter().position(|(of, ..)| *of == ticket);
                     self.filled.push(self.early.remove(place.ok_or("it is not here")?));
                 }
@@ -205,7 +205,7 @@ fn nothing_is_kept_of_what_was_handed_out() {
         let ticket = expected.post_ahead(kind);
         assert!(!expected.may_post_ahead(kind) && expected.is_ahead(ticket));
         assert!(!expected.came(ticket));
-        let Given::Here(same) = expected.announce(number, kind) else { panic!("it has come") };
+        let Given::Process(same) = expected.announce(number, kind) else { panic!("it has come") };
         assert_eq!((same, expected.take(ticket)), (ticket, Some(number)));
     }
     assert_eq!(expected, Expected { last: expected.last, ..Expected::default() });

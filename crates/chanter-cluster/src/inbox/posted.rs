@@ -17,11 +17,11 @@ const FEW: usize = 16;
 
 /// Receives that are posted: events that wait, and requests.
 #[derive(Default)]
-pub(super) struct Kinds {
+pub(super) struct PostedReceives {
     /// Empty if there are many.
     #[expect(clippy::vec_box, reason = "who waits in a kind must not be moved")]
-    few: Vec<Box<Kind>>,
-    many: HashMap<Pattern, Box<Kind>>,
+    few: Vec<Box<SamePattern>>,
+    many: HashMap<Pattern, Box<SamePattern>>,
     /// So many there may be before those that nobody waits for are forgotten.
     most: usize,
     /// How many receives were posted since the beginning, and how many are: if there are none, a message need not look for one.
@@ -30,13 +30,13 @@ pub(super) struct Kinds {
 }
 
 /// Receives that want the same. It stays where it is while one of them waits.
-pub(super) struct Kind {
+pub(super) struct SamePattern {
     pattern: Pattern,
     events: Queue<Note>,
     requests: VecDeque<(u64, Arc<Request>)>,
 }
 
-impl Kind {
+impl SamePattern {
     fn new(pattern: Pattern) -> Box<Self> {
         Box::new(Self { pattern, events: Queue::new(), requests: VecDeque::new() })
     }
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-impl Kinds {
+impl PostedReceives {
     /// How many receives are posted.
     #[inline(always)]
     pub(super) fn waiting(&self) -> usize {
@@ -144,8 +144,8 @@ impl Kinds {
     }
 
     /// The kind whose first receive was posted first, of those that want such a message.
-    fn oldest(&mut self, key: Key) -> Option<(&mut Kind, bool)> {
-        fn oldest(kind: &mut Box<Kind>) -> Option<((u64, bool), &mut Kind)> {
+    fn oldest(&mut self, key: Key) -> Option<(&mut SamePattern, bool)> {
+        fn oldest(kind: &mut Box<SamePattern>) -> Option<((u64, bool), &mut SamePattern)> {
             kind.oldest().map(|oldest| (oldest, &mut **kind))
         }
         let ((_, is_request), kind) = if self.many.is_empty() {
@@ -159,7 +159,7 @@ impl Kinds {
         Some((kind, is_request))
     }
 
-    fn find(&mut self, pattern: &Pattern) -> Option<&mut Kind> {
+    fn find(&mut self, pattern: &Pattern) -> Option<&mut SamePattern> {
         if self.many.is_empty() {
             return self.few.iter_mut().find(|kind| kind.pattern == *pattern).map(|kind| &mut **kind);
         }
@@ -167,7 +167,7 @@ impl Kinds {
     }
 
     /// The kind that wants this, which begins if there is none.
-    fn of(&mut self, pattern: Pattern) -> &mut Kind {
+    fn of(&mut self, pattern: Pattern) -> &mut SamePattern {
         if self.many.is_empty() {
             if let Some(at) = self.few.iter().position(|kind| kind.pattern == pattern) {
                 return &mut self.few[at];
@@ -176,7 +176,7 @@ impl Kinds {
                 self.few.retain(|kind| !kind.is_empty());
             }
             if self.few.len() < FEW {
-                self.few.push(Kind::new(pattern));
+                self.few.push(SamePattern::new(pattern));
                 return self.few.last_mut().expect("it was pushed");
             }
             self.many = self.few.drain(..).map(|kind| (kind.pattern, kind)).collect();
@@ -185,7 +185,7 @@ impl Kinds {
             self.many.retain(|_, kind| !kind.is_empty());
             self.most = (2 * self.many.len()).max(4 * FEW);
         }
-        self.many.entry(pattern).or_insert_with(|| Kind::new(pattern))
+        self.many.entry(pattern).or_insert_with(|| SamePattern::new(pattern))
     }
 }
 
@@ -193,17 +193,17 @@ impl Kinds {
 mod tests {
     use super::super::pattern::{Source, Tags};
     use super::*;
-    use crate::engine::{Pe, Peer};
+    use crate::engine::{NodeId, ProcessId};
     use crate::name::ThreadName;
-    use crate::node::Lease;
+    use crate::node::WindowRef;
     use crate::wire::Slot;
 
     fn from(index: u32) -> ThreadName {
-        ThreadName { pe: Pe(0), process: Peer(0), thread: Slot { index, generation: 1 } }
+        ThreadName { pe: NodeId(0), process: ProcessId(0), thread: Slot { index, generation: 1 } }
     }
 
     fn message(sender: u32, tag: u32) -> Box<Message> {
-        Message::new(Lease::nobodys(), from(sender), from(0), tag)
+        Message::new(WindowRef::nobodys(), from(sender), from(0), tag)
     }
 
     /// Few kinds, and so many that they are indexed, against a list that is searched from its beginning.
@@ -216,7 +216,8 @@ mod tests {
                     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 ((random >> 33) % u64::from(below)) as u32
             };
-            let (mut kinds, mut list) = (Kinds::default(), Vec::<(Pattern, u64, Arc<Request>)>::new());
+            let (mut posted, mut list) =
+                (PostedReceives::default(), Vec::<(Pattern, u64, Arc<Request>)>::new());
             for _ in 0..20_000 {
                 if next(2) == 0 && list.len() < 200 {
                     let pattern = Pattern {
@@ -224,23 +225,23 @@ mod tests {
                         tag: if next(3) == 0 { Tags::Any } else { Tags::Tag(next(3)) },
                     };
                     let request = Arc::new(Request::default());
-                    let number = kinds.post(pattern, &request);
+                    let number = posted.post(pattern, &request);
                     list.push((pattern, number, request));
                 } else if next(4) == 0 && !list.is_empty() {
                     let (pattern, number, _) = list.remove(next(list.len() as u32) as usize);
-                    kinds.take_back(&pattern, number);
+                    posted.take_back(&pattern, number);
                 } else {
                     let message = message(next(senders), next(3));
                     let key = message.key();
                     let at = list.iter().position(|(pattern, ..)| pattern.wants(key));
-                    let given = kinds.give(message, Via::Thread, &mut Wakes::new());
+                    let given = posted.give(message, Via::Thread, &mut Wakes::new());
                     assert_eq!(given.is_ok(), at.is_some());
                     if let Some(at) = at {
                         assert!(list.remove(at).2.empty().is_some(), "another one got it");
                     }
                 }
-                assert_eq!(kinds.waiting(), list.len());
-                assert!(kinds.many.len() <= 4 * FEW + 2 * list.len());
+                assert_eq!(posted.waiting(), list.len());
+                assert!(posted.many.len() <= 4 * FEW + 2 * list.len());
             }
         }
     }

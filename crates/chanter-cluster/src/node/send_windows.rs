@@ -2,20 +2,20 @@
 
 use foldhash::HashMap;
 
-use super::Lease;
+use super::WindowRef;
 use crate::name::ThreadName;
 
 /// Windows, by whom they lead to. Who sends mostly does so to the same thread as before: its window is looked at first.
 #[derive(Default)]
-pub(super) struct Windows {
-    by_name: HashMap<ThreadName, Lease>,
-    last: Option<(ThreadName, Lease)>,
+pub(super) struct SendWindows {
+    by_name: HashMap<ThreadName, WindowRef>,
+    last: Option<(ThreadName, WindowRef)>,
 }
 
-impl Windows {
+impl SendWindows {
     /// That of `name`, if there is one.
     #[inline(always)]
-    pub(super) fn get(&mut self, name: &ThreadName) -> Option<Lease> {
+    pub(super) fn get(&mut self, name: &ThreadName) -> Option<WindowRef> {
         match &self.last {
             Some((last, window)) if last == name => Some(*window),
             _ => self.find(name),
@@ -23,15 +23,15 @@ impl Windows {
     }
 
     #[inline(never)]
-    fn find(&mut self, name: &ThreadName) -> Option<Lease> {
+    fn find(&mut self, name: &ThreadName) -> Option<WindowRef> {
         let window = *self.by_name.get(name)?;
         self.last = Some((*name, window));
         Some(window)
     }
 
     /// That of `name`, which begins if there is none.
-    pub(super) fn of(&mut self, name: ThreadName) -> Lease {
-        *self.by_name.entry(name).or_insert_with(Lease::away)
+    pub(super) fn of(&mut self, name: ThreadName) -> WindowRef {
+        *self.by_name.entry(name).or_insert_with(WindowRef::away)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -41,8 +41,8 @@ impl Windows {
     /// Keeps those that are to stay, and gives the others out: they are given up by who asks, not under a lock.
     pub(super) fn retain(
         &mut self,
-        mut stays: impl FnMut(&ThreadName, &Lease) -> bool,
-    ) -> Vec<(ThreadName, Lease)> {
+        mut stays: impl FnMut(&ThreadName, &WindowRef) -> bool,
+    ) -> Vec<(ThreadName, WindowRef)> {
         self.last = None;
         self.by_name.extract_if(|name, window| !stays(name, window)).collect()
     }
@@ -51,29 +51,29 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Pe, Peer};
+    use crate::engine::{NodeId, ProcessId};
     use crate::error::SendError;
     use crate::wire::Slot;
 
     fn name(process: u32) -> ThreadName {
-        ThreadName { pe: Pe(0), process: Peer(process), thread: Slot { index: 3, generation: 1 } }
+        ThreadName { pe: NodeId(0), process: ProcessId(process), thread: Slot { index: 3, generation: 1 } }
     }
 
     #[test]
     fn each_name_has_its_window_until_it_is_given_out() {
-        let mut windows = Windows::default();
+        let mut windows = SendWindows::default();
         assert!(windows.get(&name(1)).is_none());
-        let [first, second] = [1, 2].map(|process| windows.of(name(process)).tenant());
+        let [first, second] = [1, 2].map(|process| windows.of(name(process)).epoch());
         assert_ne!(first, second);
         for process in [1, 2, 2, 1] {
-            let found = windows.get(&name(process)).map(|window| window.tenant());
+            let found = windows.get(&name(process)).map(|window| window.epoch());
             assert_eq!(found, Some(if process == 1 { first } else { second }));
         }
         // The last one that was looked for.
-        let given = windows.retain(|name, _| name.process != Peer(1));
+        let given = windows.retain(|name, _| name.process != ProcessId(1));
         assert_eq!(
-            given.iter().map(|(name, window)| (name.process, window.tenant())).collect::<Vec<_>>(),
-            [(Peer(1), first)]
+            given.iter().map(|(name, window)| (name.process, window.epoch())).collect::<Vec<_>>(),
+            [(ProcessId(1), first)]
         );
         assert!(windows.get(&name(1)).is_none());
         assert_eq!((windows.len(), windows.get(&name(2)).is_some()), (1, true));

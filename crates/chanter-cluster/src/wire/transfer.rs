@@ -10,13 +10,13 @@ use std::sync::Arc;
 use chanter::base::stack_local;
 
 use super::header::Slot;
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::name::ThreadName;
 use crate::port::Hold;
 
 /// What holds the ports of which a body carries senders.
 #[derive(Default)]
-pub(crate) struct Parcel {
+pub(crate) struct SenderTransfer {
     holds: Vec<Hold>,
 }
 
@@ -29,7 +29,7 @@ const END: usize = 12;
 struct Writing(RefCell<Vec<Hold>>);
 
 /// What the value is carried by that is being read.
-struct Reading(Arc<Parcel>);
+struct Reading(Arc<SenderTransfer>);
 
 /// A sender of that port is being written. If nobody writes a message, it is not counted where it goes.
 pub(crate) fn carry(hold: &Hold) {
@@ -44,29 +44,29 @@ pub(crate) fn carry(hold: &Hold) {
 
 /// What holds that port in the message that is being read.
 pub(crate) fn carried_here(port: ThreadName) -> Option<Hold> {
-    stack_local::with(|reading: Option<&Reading>| reading.and_then(|Reading(parcel)| parcel.get(port)))
+    stack_local::with(|reading: Option<&Reading>| reading.and_then(|Reading(transfer)| transfer.get(port)))
 }
 
 /// What is being read, for who reads a part of it later.
-pub(super) fn being_read() -> Option<Arc<Parcel>> {
-    stack_local::with(|reading: Option<&Reading>| reading.map(|Reading(parcel)| Arc::clone(parcel)))
+pub(super) fn being_read() -> Option<Arc<SenderTransfer>> {
+    stack_local::with(|reading: Option<&Reading>| reading.map(|Reading(transfer)| Arc::clone(transfer)))
 }
 
 /// Writes a value by `write`, and tells what it carries.
 #[inline]
-pub(super) fn writing<R>(write: impl FnOnce() -> R) -> (R, Option<Arc<Parcel>>) {
+pub(super) fn writing<R>(write: impl FnOnce() -> R) -> (R, Option<Arc<SenderTransfer>>) {
     let writing = Writing::default();
     let result = stack_local::set(&writing, write);
     let holds = writing.0.into_inner();
-    (result, (!holds.is_empty()).then(|| Arc::new(Parcel { holds })))
+    (result, (!holds.is_empty()).then(|| Arc::new(SenderTransfer { holds })))
 }
 
-/// Reads what `parcel` has carried.
-pub(super) fn reading<R>(parcel: &Arc<Parcel>, read: impl FnOnce() -> R) -> R {
-    stack_local::set(&Reading(Arc::clone(parcel)), read)
+/// Reads what `transfer` has carried.
+pub(super) fn reading<R>(transfer: &Arc<SenderTransfer>, read: impl FnOnce() -> R) -> R {
+    stack_local::set(&Reading(Arc::clone(transfer)), read)
 }
 
-impl Parcel {
+impl SenderTransfer {
     pub(crate) fn new(holds: Vec<Hold>) -> Self {
         Self { holds }
     }
@@ -90,7 +90,7 @@ impl Parcel {
         NAME * self.holds.len() + END
     }
 
-    /// Says behind a body which ports these are, and the parcel's number.
+    /// Says behind a body which ports these are, and the transfer's number.
     pub(super) fn write(&self, number: u64, bytes: &mut Vec<u8>) {
         for port in self.holds.iter().map(|hold| hold.port()) {
             for word in [port.process.0, port.thread.index, port.thread.generation] {
@@ -105,9 +105,9 @@ impl Parcel {
 /// What is said behind a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct End {
-    pub(super) ports: Vec<(Peer, Slot)>,
-    /// The parcel's number.
-    pub(super) parcel: u64,
+    pub(super) ports: Vec<(ProcessId, Slot)>,
+    /// The transfer's number.
+    pub(super) transfer: u64,
     /// How long the body is without that.
     pub(super) length: usize,
 }
@@ -116,23 +116,24 @@ pub(super) struct End {
 pub(super) fn read_end(bytes: &[u8]) -> Option<End> {
     let (rest, number) = bytes.split_last_chunk::<8>()?;
     let (rest, count) = rest.split_last_chunk::<4>()?;
-    let parcel = u64::from_le_bytes(*number);
+    let transfer = u64::from_le_bytes(*number);
     let names = (u32::from_le_bytes(*count) as usize).checked_mul(NAME)?;
     let length = rest.len().checked_sub(names)?;
-    if parcel == 0 || names == 0 {
+    if transfer == 0 || names == 0 {
         return None;
     }
     let word = |bytes: &[u8], at: usize| {
         u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
     };
-    let port = |name: &[u8]| (Peer(word(name, 0)), Slot { index: word(name, 4), generation: word(name, 8) });
+    let port =
+        |name: &[u8]| (ProcessId(word(name, 0)), Slot { index: word(name, 4), generation: word(name, 8) });
     let ports = rest[length..].chunks_exact(NAME).map(port).collect();
-    Some(End { ports, parcel, length })
+    Some(End { ports, transfer, length })
 }
 
-impl fmt::Debug for Parcel {
+impl fmt::Debug for SenderTransfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parcel").field("holds", &self.holds.len()).finish()
+        f.debug_struct("SenderTransfer").field("holds", &self.holds.len()).finish()
     }
 }
 
@@ -149,8 +150,11 @@ mod tests {
             bytes.extend_from_slice(&number.to_le_bytes());
             bytes
         };
-        let port = (Peer(7), Slot { index: 8, generation: 9 });
-        assert_eq!(read_end(&end(&[[7, 8, 9]], 1, 5)), Some(End { ports: vec![port], parcel: 5, length: 4 }));
+        let port = (ProcessId(7), Slot { index: 8, generation: 9 });
+        assert_eq!(
+            read_end(&end(&[[7, 8, 9]], 1, 5)),
+            Some(End { ports: vec![port], transfer: 5, length: 4 })
+        );
         assert_eq!(read_end(&end(&[[7, 8, 9]], 1, 0)), None, "no parcel has number 0");
         for count in [0, 2, u32::MAX] {
             assert_eq!(read_end(&end(&[[7, 8, 9]], count, 5)), None);

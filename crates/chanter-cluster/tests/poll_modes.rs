@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use chanter::prelude::*;
 use chanter_cluster::engine::{Local, Why};
-use chanter_cluster::{ANYONE, Form, Here, Pump, RecvError};
+use chanter_cluster::{ANYONE, PollMode, Process, Pump, RecvError};
 
 const TAG: u32 = 1;
 
-/// Runs `body` in a cluster of two processes, the second of which is served by the machine's pump or by its own bell, on one
+/// Runs `body` in a cluster of two processes, the second of which is served by the machine's pump or by its own notifier, on one
 /// virtual processor and on two.
-fn with_two<F>(body: impl Fn(Here, Here, Arc<Local>) -> F)
+fn with_two<F>(body: impl Fn(Process, Process, Arc<Local>) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -21,8 +21,9 @@ where
             machine.block_on(async {
                 let [first, second] = <[Local; 2]>::try_from(Local::cluster(2)).unwrap();
                 let first = Arc::new(first);
-                let here = Here::start(Arc::clone(&first));
-                let there = if is_pumped { Here::start_polled(second, &pump) } else { Here::start(second) };
+                let here = Process::start(Arc::clone(&first));
+                let there =
+                    if is_pumped { Process::start_polled(second, &pump) } else { Process::start(second) };
                 body(here, there, first).await;
             });
         }
@@ -35,8 +36,9 @@ fn each_form_gets_its_messages_from_another_process() {
     with_two(|first, second, _| async move {
         let there = Arc::new(second.inbox().unwrap());
         let to = there.name();
-        let forms: Vec<Form> = Form::ALL.into_iter().chain([Form::QueueEach, Form::ThreadPolls]).collect();
-        let tags = forms.len() as u32;
+        let modes: Vec<PollMode> =
+            PollMode::ALL.into_iter().chain([PollMode::QueueEach, PollMode::ThreadPolls]).collect();
+        let tags = modes.len() as u32;
         let sender = spawn(async move {
             let here = first.inbox().unwrap();
             for number in 0..300_u64 {
@@ -45,16 +47,16 @@ fn each_form_gets_its_messages_from_another_process() {
                 }
             }
         });
-        let receive = |(tag, form): (u32, Form)| {
+        let receive = |(tag, mode): (u32, PollMode)| {
             let there = Arc::clone(&there);
             spawn(async move {
                 for number in 0..300_u64 {
-                    let got = there.recv::<u64>(ANYONE, tag).polling(form).await.unwrap();
-                    assert_eq!(got.value, number, "{form}");
+                    let got = there.recv::<u64>(ANYONE, tag).polling(mode).await.unwrap();
+                    assert_eq!(got.value, number, "{mode}");
                 }
             })
         };
-        let receivers: Vec<_> = (0..).zip(forms).map(receive).collect();
+        let receivers: Vec<_> = (0..).zip(modes).map(receive).collect();
         for receiver in receivers {
             receiver.join().await.unwrap();
         }
@@ -65,12 +67,12 @@ fn each_form_gets_its_messages_from_another_process() {
 #[test]
 fn each_form_gets_its_messages_from_this_process() {
     with_two(|_, second, _| async move {
-        for form in Form::ALL {
+        for mode in PollMode::ALL {
             let (one, other) = (second.inbox().unwrap(), second.inbox().unwrap());
             let to = other.name();
             let receiver = spawn(async move {
                 for number in 0..100_u32 {
-                    assert_eq!(other.recv::<u32>(ANYONE, TAG).polling(form).await.unwrap().value, number);
+                    assert_eq!(other.recv::<u32>(ANYONE, TAG).polling(mode).await.unwrap().value, number);
                 }
             });
             for number in 0..100_u32 {
@@ -89,10 +91,10 @@ fn each_form_gets_its_messages_from_this_process() {
 fn who_is_dropped_in_the_queue_leaves_it() {
     with_two(|first, second, _| async move {
         let (here, there) = (first.inbox().unwrap(), Arc::new(second.inbox().unwrap()));
-        for form in Form::ALL {
+        for mode in PollMode::ALL {
             let waits = || {
                 let there = Arc::clone(&there);
-                spawn(async move { there.recv::<u32>(ANYONE, TAG).polling(form).await.unwrap().value })
+                spawn(async move { there.recv::<u32>(ANYONE, TAG).polling(mode).await.unwrap().value })
             };
             let given_up: Vec<_> = (0..3).map(|_| waits()).collect();
             yield_now().await;
@@ -101,7 +103,7 @@ fn who_is_dropped_in_the_queue_leaves_it() {
             }
             let stays = waits();
             here.send(there.name(), TAG, &7_u32).await.unwrap();
-            assert_eq!(stays.join().await.unwrap(), 7, "{form}");
+            assert_eq!(stays.join().await.unwrap(), 7, "{mode}");
             assert!(there.is_empty());
         }
     });
@@ -111,11 +113,11 @@ fn who_is_dropped_in_the_queue_leaves_it() {
 fn who_waits_in_any_form_is_told_that_a_process_has_gone() {
     with_two(|first, second, killer| async move {
         let (name, there) = (first.inbox().unwrap().name(), Arc::new(second.inbox().unwrap()));
-        let waiting: Vec<_> = Form::ALL
+        let waiting: Vec<_> = PollMode::ALL
             .into_iter()
-            .map(|form| {
+            .map(|mode| {
                 let there = Arc::clone(&there);
-                spawn(async move { there.recv::<u32>(name, TAG).polling(form).await })
+                spawn(async move { there.recv::<u32>(name, TAG).polling(mode).await })
             })
             .collect();
         yield_now().await;

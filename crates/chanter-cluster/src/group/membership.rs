@@ -19,7 +19,7 @@ use super::tree::Tree;
 use crate::name::ThreadName;
 use crate::service::Service;
 use crate::wire::Slot;
-use crate::{Here, Serving};
+use crate::{Process, Serving};
 
 /// If a process has gone, the next member has so long to come.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,20 +47,20 @@ impl Came {
     }
 }
 
-/// The rolls of a process.
+/// The membership tables of a process.
 #[derive(Default)]
-pub(crate) struct Rolls(Mutex<State>);
+pub(crate) struct MembershipTables(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     /// By the names of their groups.
-    rolls: HashMap<String, Weak<Roll>>,
+    memberships: HashMap<String, Weak<MembershipTable>>,
     /// The members of this process, and those that wait to be; and a member of another size that one of them was told of.
     came: HashMap<Slot, (Came, Option<Came>)>,
 }
 
-/// A roll, as soon as it is known.
-pub(super) struct Roll {
+/// A membership table, as soon as it is known.
+pub(super) struct MembershipTable {
     /// Who has begun it.
     by: Came,
     called: IVar<Result<Arc<Called>, GroupError>>,
@@ -75,7 +75,7 @@ pub(super) struct Called {
     runs: Vec<Arc<Run>>,
 }
 
-impl Drop for Roll {
+impl Drop for MembershipTable {
     fn drop(&mut self) {
         if let Some(calling) = self.calling.get() {
             // It may have ended.
@@ -84,57 +84,70 @@ impl Drop for Roll {
     }
 }
 
-impl Rolls {
+impl MembershipTables {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The roll of the group with that name, in which the member is `name`. One in which it is not is of a group before.
-    fn get(&self, here: &Here, group: &str, came: Came, name: ThreadName) -> Result<Arc<Roll>, GroupError> {
+    /// The membership table of the group with that name, in which the member is `name`. One in which it is not is of a group before.
+    fn get(
+        &self,
+        here: &Process,
+        group: &str,
+        came: Came,
+        name: ThreadName,
+    ) -> Result<Arc<MembershipTable>, GroupError> {
         let mut state = self.lock();
         if let Some((_, Some(other))) = state.came.get(&name.thread) {
             return Err(other.error());
         }
-        state.rolls.retain(|_, roll| roll.strong_count() > 0);
-        let is_ours = |roll: &Arc<Roll>| match roll.called.try_get() {
+        state.memberships.retain(|_, membership| membership.strong_count() > 0);
+        let is_ours = |membership: &Arc<MembershipTable>| match membership.called.try_get() {
             None => true,
             Some(Ok(called)) => called.names.get(came.rank as usize) == Some(&name),
             Some(Err(_)) => false,
         };
-        if let Some(roll) = state.rolls.get(group).and_then(Weak::upgrade).filter(is_ours) {
+        if let Some(membership) = state.memberships.get(group).and_then(Weak::upgrade).filter(is_ours) {
             drop(state);
-            return if roll.by.size == came.size { Ok(roll) } else { Err(roll.disagrees(came)) };
+            return if membership.by.size == came.size {
+                Ok(membership)
+            } else {
+                Err(membership.disagrees(came))
+            };
         }
-        let roll = Arc::new(Roll { by: came, called: IVar::new(), calling: OnceLock::new() });
-        state.rolls.insert(group.to_owned(), Arc::downgrade(&roll));
+        let membership =
+            Arc::new(MembershipTable { by: came, called: IVar::new(), calling: OnceLock::new() });
+        state.memberships.insert(group.to_owned(), Arc::downgrade(&membership));
         drop(state);
-        let (here, group, called) = (here.clone(), group.to_owned(), roll.called.clone());
+        let (here, group, called) = (here.clone(), group.to_owned(), membership.called.clone());
         let calling = spawn(async move {
             let result = call(&here, &group, came).await;
             let _ = called.put(result.map(Arc::new));
         });
-        let _ = roll.calling.set(calling);
-        Ok(roll)
+        let _ = membership.calling.set(calling);
+        Ok(membership)
     }
 
     /// What that thread of this process has come for. A member of another process has come to its group, too, as it says.
     fn came(&self, group: &str, thread: Slot, other: Came) -> Option<Came> {
-        let (came, roll) = {
+        let (came, membership) = {
             let mut state = self.lock();
             let (came, disagrees) = state.came.get_mut(&thread)?;
-            // It may not have a roll yet.
+            // It may not have a membership table yet.
             *disagrees = disagrees.or((came.size != other.size).then_some(other));
             let came = *came;
-            (came, state.rolls.get(group).and_then(Weak::upgrade))
+            (came, state.memberships.get(group).and_then(Weak::upgrade))
         };
-        if let Some(roll) = roll.filter(|roll| came.size != other.size && roll.by.size == came.size) {
-            roll.disagrees(other);
+        if let Some(membership) =
+            membership.filter(|membership| came.size != other.size && membership.by.size == came.size)
+        {
+            membership.disagrees(other);
         }
         Some(came)
     }
 }
 
-impl Roll {
+impl MembershipTable {
     /// A member has come to a group of another size: whoever waits is told of it. Whom it disagrees with.
     fn disagrees(&self, other: Came) -> GroupError {
         let _ = self.called.put(Err(other.error()));
@@ -143,9 +156,9 @@ impl Roll {
 }
 
 /// Answers what other processes ask.
-pub(crate) fn serve(here: &Here) {
+pub(crate) fn serve(here: &Process) {
     let served = here.serve(SIZE, |caller, asked: Asked| async move {
-        caller.here().node().rolls.came(&asked.group, asked.thread.thread, asked.caller)
+        caller.here().node().memberships.came(&asked.group, asked.thread.thread, asked.caller)
     });
     // A process has no others when it starts.
     served.into_iter().for_each(Serving::forever);
@@ -153,53 +166,53 @@ pub(crate) fn serve(here: &Here) {
 
 /// As long as it lives, its process says for which size the thread has come.
 pub(super) struct Coming {
-    here: Here,
+    here: Process,
     thread: Slot,
 }
 
 impl Coming {
-    pub(super) fn new(here: &Here, name: ThreadName, came: Came) -> Self {
-        here.node().rolls.lock().came.insert(name.thread, (came, None));
+    pub(super) fn new(here: &Process, name: ThreadName, came: Came) -> Self {
+        here.node().memberships.lock().came.insert(name.thread, (came, None));
         Self { here: here.clone(), thread: name.thread }
     }
 }
 
 impl Drop for Coming {
     fn drop(&mut self) {
-        self.here.node().rolls.lock().came.remove(&self.thread);
+        self.here.node().memberships.lock().came.remove(&self.thread);
     }
 }
 
-/// What a member keeps: the roll, its run, and its place in that.
-pub(super) struct Seat {
+/// What a member keeps: the membership table, its run, and its place in that.
+pub(super) struct MemberPlace {
     pub(super) run: Arc<Run>,
     pub(super) place: u32,
-    _roll: Arc<Roll>,
+    _membership: Arc<MembershipTable>,
 }
 
 /// Waits until all members are there.
-pub(super) async fn take_seat(
-    here: &Here,
+pub(super) async fn take_place(
+    here: &Process,
     group: &str,
     came: Came,
     name: ThreadName,
-) -> Result<Seat, GroupError> {
+) -> Result<MemberPlace, GroupError> {
     let rank = came.rank;
     loop {
-        let roll = here.node().rolls.get(here, group, came, name)?;
-        let called = roll.called.get().await?;
+        let membership = here.node().memberships.get(here, group, came, name)?;
+        let called = membership.called.get().await?;
         // Else it was of a group before, whose members were just leaving.
         if called.names.get(rank as usize) == Some(&name)
             && let Some(run) = called.runs.iter().find(|run| run.has(rank))
         {
             let run = Arc::clone(run);
-            return Ok(Seat { place: rank - run.first(), run, _roll: roll });
+            return Ok(MemberPlace { place: rank - run.first(), run, _membership: membership });
         }
     }
 }
 
 /// The event that one of the other processes has gone, and then some time: which have.
-fn some_have_gone(here: &Here) -> impl Event<Output = Vec<u32>> + Send + use<> {
+fn some_have_gone(here: &Process) -> impl Event<Output = Vec<u32>> + Send + use<> {
     let here = here.clone();
     from_cancel_safe(async move {
         here.node().some_gone().await;
@@ -209,16 +222,16 @@ fn some_have_gone(here: &Here) -> impl Event<Output = Vec<u32>> + Send + use<> {
 }
 
 /// The member of that rank, when it has come.
-async fn find(here: &Here, group: &str, rank: u32) -> Result<ThreadName, GroupError> {
+async fn find(here: &Process, group: &str, rank: u32) -> Result<ThreadName, GroupError> {
     let found = here.find(&format!("{group}#{rank}")).wrap(|found| found.map_err(GroupError::Name));
     let missed = some_have_gone(here).wrap(|gone| Err(GroupError::Missing { rank, gone }));
     choose_biased((found, missed)).await
 }
 
 /// Holds the size that a member has come for against this one's.
-async fn compare(here: &Here, group: &str, thread: ThreadName, caller: Came) -> Result<(), GroupError> {
+async fn compare(here: &Process, group: &str, thread: ThreadName, caller: Came) -> Result<(), GroupError> {
     let theirs = if thread.process.0 == here.number() {
-        here.node().rolls.came(group, thread.thread, caller)
+        here.node().memberships.came(group, thread.thread, caller)
     } else {
         let asked = Asked { group: group.to_owned(), thread, caller };
         // Who cannot answer has gone: that is found out by what the group does.
@@ -231,7 +244,7 @@ async fn compare(here: &Here, group: &str, thread: ThreadName, caller: Came) -> 
 }
 
 /// Finds all members, and puts those of this process into runs.
-async fn call(here: &Here, group: &str, came: Came) -> Result<Called, GroupError> {
+async fn call(here: &Process, group: &str, came: Came) -> Result<Called, GroupError> {
     let size = came.size;
     let mut names: Vec<ThreadName> = Vec::new();
     for rank in 0..size {
@@ -270,7 +283,7 @@ fn firsts(names: &[ThreadName]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Pe, Peer};
+    use crate::engine::{NodeId, ProcessId};
     use crate::wire::Slot;
 
     #[test]
@@ -278,7 +291,7 @@ mod tests {
         let of = |processes: &[u32]| {
             let name = |process: &u32| {
                 let thread = Slot { index: 0, generation: 1 };
-                ThreadName { pe: Pe(0), process: Peer(*process), thread }
+                ThreadName { pe: NodeId(0), process: ProcessId(*process), thread }
             };
             firsts(&processes.iter().map(name).collect::<Vec<_>>())
         };

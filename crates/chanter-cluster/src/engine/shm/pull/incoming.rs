@@ -61,8 +61,8 @@ impl Watches {
             let mut bits = place.load(Ordering::Relaxed);
             while bits != NOTHING {
                 let Some(link) = Link::of_bits(bits, memory) else { return false };
-                // ORDER: INV-BELL, the sleeper's side. Acquire, in it: if it was freed, the next place is seen.
-                let state = memory.slot(link.process, link.slot).state.load(order::bell_look());
+                // ORDER: INV-NOTIFY, the sleeper's side. Acquire, in it: if it was freed, the next place is seen.
+                let state = memory.slot(link.process, link.slot).state.load(order::notify_look());
                 if state == stamp(self.me, link.number) {
                     // It is taken soon.
                     let slot = memory.slot(link.process, link.slot);

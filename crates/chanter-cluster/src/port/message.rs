@@ -5,15 +5,15 @@
 //! | hold | the port | its number, not 0 | 0 |
 //! | held | 0 | that of the hold | 0 |
 //! | release | the port | 0 | 0 |
-//! | unpacked | 0 | the parcel's number, not 0 | 0 |
+//! | unpacked | 0 | the transfer's number, not 0 | 0 |
 //! | sees, seen | 0 | 0 | the process that has gone |
 
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::wire::{Header, Kind, Slot};
 
 /// See [`super::counts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Word {
+pub(crate) enum PortMessage {
     /// To the home: count me.
     Hold { port: Slot, request: u64 },
     /// From the home: I do, unless the port has ended.
@@ -21,26 +21,26 @@ pub(crate) enum Word {
     /// To the home: count me no more.
     Release { port: Slot },
     /// To who has sent a message that carries senders: I am counted.
-    Unpacked { parcel: u64 },
+    Unpacked { transfer: u64 },
     /// Say so when you know that this process has gone.
-    Sees { process: Peer },
+    Confirm { process: ProcessId },
     /// I know, and have said all that comes of it.
-    Seen { process: Peer },
+    Confirmed { process: ProcessId },
 }
 
-impl Word {
+impl PortMessage {
     /// What a header means. `None`: it is of another kind, or makes no sense.
     pub(crate) fn read(header: &Header) -> Option<Self> {
         let (request, port) = (header.request, header.to);
-        let process = Peer(header.tag);
+        let process = ProcessId(header.tag);
         match header.kind {
             _ if header.length > 0 => None,
             Kind::Hold if request > 0 => Some(Self::Hold { port, request }),
             Kind::Held if request > 0 => Some(Self::Held { request }),
             Kind::Release => Some(Self::Release { port }),
-            Kind::Unpacked if request > 0 => Some(Self::Unpacked { parcel: request }),
-            Kind::Sees => Some(Self::Sees { process }),
-            Kind::Seen => Some(Self::Seen { process }),
+            Kind::Unpacked if request > 0 => Some(Self::Unpacked { transfer: request }),
+            Kind::Confirm => Some(Self::Confirm { process }),
+            Kind::Confirmed => Some(Self::Confirmed { process }),
             _ => None,
         }
     }
@@ -51,9 +51,9 @@ impl Word {
             Self::Hold { port, request } => Header { to: port, request, ..Header::new(Kind::Hold) },
             Self::Held { request } => Header { request, ..Header::new(Kind::Held) },
             Self::Release { port } => Header { to: port, ..Header::new(Kind::Release) },
-            Self::Unpacked { parcel } => Header { request: parcel, ..Header::new(Kind::Unpacked) },
-            Self::Sees { process } => Header { tag: process.0, ..Header::new(Kind::Sees) },
-            Self::Seen { process } => Header { tag: process.0, ..Header::new(Kind::Seen) },
+            Self::Unpacked { transfer } => Header { request: transfer, ..Header::new(Kind::Unpacked) },
+            Self::Confirm { process } => Header { tag: process.0, ..Header::new(Kind::Confirm) },
+            Self::Confirmed { process } => Header { tag: process.0, ..Header::new(Kind::Confirmed) },
         }
     }
 }
@@ -65,24 +65,28 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_all_else_refused() {
         let port = Slot { index: 3, generation: 9 };
-        let process = Peer(7);
+        let process = ProcessId(7);
         for word in [
-            Word::Hold { port, request: u64::MAX },
-            Word::Held { request: 1 },
-            Word::Release { port },
-            Word::Unpacked { parcel: 5 },
-            Word::Sees { process },
-            Word::Seen { process },
+            PortMessage::Hold { port, request: u64::MAX },
+            PortMessage::Held { request: 1 },
+            PortMessage::Release { port },
+            PortMessage::Unpacked { transfer: 5 },
+            PortMessage::Confirm { process },
+            PortMessage::Confirmed { process },
         ] {
             let header = Header::decode(&word.header().encode(), 0).unwrap();
-            assert_eq!(Word::read(&header), Some(word));
-            assert_eq!(Word::read(&Header { length: 1, ..header }), None, "it has no body");
+            assert_eq!(PortMessage::read(&header), Some(word));
+            assert_eq!(PortMessage::read(&Header { length: 1, ..header }), None, "it has no body");
             if header.request > 0 {
-                assert_eq!(Word::read(&Header { request: 0, ..header }), None, "no request has number 0");
+                assert_eq!(
+                    PortMessage::read(&Header { request: 0, ..header }),
+                    None,
+                    "no request has number 0"
+                );
             }
         }
         for kind in [Kind::Message, Kind::Call, Kind::Gone] {
-            assert_eq!(Word::read(&Header { request: 1, ..Header::new(kind) }), None);
+            assert_eq!(PortMessage::read(&Header { request: 1, ..Header::new(kind) }), None);
         }
     }
 }

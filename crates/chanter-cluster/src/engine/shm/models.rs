@@ -1,11 +1,11 @@
-//! Loom models of the pull queue and its bells. How to run them: `cargo xtask loom near`.
+//! Loom models of the pull queue and its notifiers. How to run them: `cargo xtask loom shm`.
 
 use std::sync::atomic::Ordering::{self, Relaxed, Release};
 
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
-use super::pull::{Found, Incoming, Info, LANES, Lack, Memory, Outgoing, Port, Quota, Rules, Slot};
+use super::pull::{Found, Incoming, Info, LANES, Memory, Outgoing, Port, Quota, Rules, Slot, SlotsNeeded};
 use super::sync::{ENDS_AT, weakened};
 
 const RECEIVER: usize = 0;
@@ -327,7 +327,7 @@ fn publication_must_release_where_it_is_watched() {
     needs("pull_publish_watched", Relaxed, || one_dies_while_it_is_watched("pull.published", ALL));
 }
 
-/// INV-BELL: who falls asleep while a piece is sent sees it, or is woken.
+/// INV-NOTIFY: who falls asleep while a piece is sent sees it, or is woken.
 fn falls_asleep(node: &Arc<Node>, mut outgoing: Outgoing, incoming: &Incoming) {
     let sending = {
         let node = Arc::clone(node);
@@ -342,7 +342,7 @@ fn falls_asleep(node: &Arc<Node>, mut outgoing: Outgoing, incoming: &Incoming) {
     assert!(!sleeps || rings, "INV-BELL: it sleeps, and nobody wakes it");
 }
 
-/// INV-BELL, where the piece is watched: of two OS threads one takes and then sleeps, the other one does so before or afterwards.
+/// INV-NOTIFY, where the piece is watched: of two OS threads one takes and then sleeps, the other one does so before or afterwards.
 fn woken_by_what_is_watched() {
     let node = Node::new(2);
     let mut outgoing = Outgoing::new(1, WATCHED, &*node);
@@ -359,12 +359,12 @@ fn who_falls_asleep_sees_what_it_watches_or_is_woken() {
 
 #[test]
 fn bells_need_their_order_where_it_is_watched() {
-    needs("bell_fence_of_sleeper", Ordering::AcqRel, woken_by_what_is_watched);
-    needs("bell_fence_of_sender", Ordering::AcqRel, woken_by_what_is_watched);
+    needs("notify_fence_of_sleeper", Ordering::AcqRel, woken_by_what_is_watched);
+    needs("notify_fence_of_sender", Ordering::AcqRel, woken_by_what_is_watched);
 }
 
 /// An OS thread takes a piece, and looks for the next, which may be sent meanwhile; another one of the process falls asleep. The first
-/// one falls asleep afterwards: then it sees the next, or the sender rings.
+/// one falls asleep afterwards: then it sees the next, or the sender notifies.
 fn one_takes_and_another_one_falls_asleep() {
     let node = Node::new(2);
     let mut outgoing = Outgoing::new(1, WATCHED, &*node);
@@ -395,7 +395,7 @@ fn others_look_while_one_takes() {
     check(one_takes_and_another_one_falls_asleep);
 }
 
-/// INV-BELL.
+/// INV-NOTIFY.
 fn woken() {
     let node = Node::new(1);
     let quota = Quota { lanes: [1; LANES], ..LINKED };
@@ -409,16 +409,16 @@ fn who_falls_asleep_sees_the_message_or_is_woken() {
 
 #[test]
 fn bells_need_their_order() {
-    needs("bell_fence_of_sleeper", Ordering::AcqRel, woken);
-    needs("bell_fence_of_sender", Ordering::AcqRel, woken);
+    needs("notify_fence_of_sleeper", Ordering::AcqRel, woken);
+    needs("notify_fence_of_sender", Ordering::AcqRel, woken);
 }
 
 /// As the engine looks for room, and says that it wants some. True: there is none.
 fn waits_for_room(outgoing: &mut Outgoing, node: &Node, receiver: usize) -> bool {
     loop {
-        match outgoing.find_room(node, receiver, 0) {
+        match outgoing.find_slots(node, receiver, 0) {
             Ok(()) => return false,
-            Err(lack) if node.port(1).want_room(lack) => {}
+            Err(needed) if node.port(1).want_slots(needed) => {}
             Err(_) => return true,
         }
     }
@@ -434,7 +434,7 @@ fn takes_and_gives_room(node: &Arc<Node>, receiver: usize) -> JoinHandle<bool> {
     })
 }
 
-/// INV-BELL for room: a sender waits for a slot, so often, and sleeps if it sees none. `taker` has its only one: if that is its
+/// INV-NOTIFY for room: a sender waits for a slot, so often, and sleeps if it sees none. `taker` has its only one: if that is its
 /// receiver, it lacks one of that one's; else one of anyone's.
 fn told_of_room(times: u8, taker: usize) {
     let node = Node::new(1);
@@ -463,8 +463,8 @@ fn who_wants_room_of_anyone_is_told_by_each() {
 
 #[test]
 fn room_needs_its_order() {
-    needs("bell_fence_of_sleeper", Ordering::AcqRel, || told_of_room(1, RECEIVER));
-    needs("bell_fence_of_sender", Ordering::AcqRel, || told_of_room(1, RECEIVER));
+    needs("notify_fence_of_sleeper", Ordering::AcqRel, || told_of_room(1, RECEIVER));
+    needs("notify_fence_of_sender", Ordering::AcqRel, || told_of_room(1, RECEIVER));
 }
 
 /// Two receivers give room of which both is wanted; somebody takes it meanwhile, tries again, and falls asleep.
@@ -496,14 +496,14 @@ fn what_two_give_is_taken_or_wakes() {
 fn wanted_twice() {
     let node = Node::new(1);
     let port = node.port(1);
-    assert!(port.want_room(Lack::of(RECEIVER)));
+    assert!(port.want_slots(SlotsNeeded::of(RECEIVER)));
     let giving = {
         let node = Arc::clone(&node);
         thread::spawn(move || {
             node.port(1).give_room(RECEIVER);
         })
     };
-    assert!(port.want_room(Lack::of(2)));
+    assert!(port.want_slots(SlotsNeeded::of(2)));
     giving.join().unwrap();
     assert!(port.take_room(), "INV-BELL: room was given, and nobody has seen it");
     assert!(!port.take_room());

@@ -1,12 +1,12 @@
 //! Names that are known in the whole cluster, and who keeps them.
 //!
-//! The *keeper* is the living process with the lowest number. Each process remembers the names that its own threads hold; so when the
-//! keeper dies, nothing is lost with it: the next one asks all that live what they hold before it answers anybody.
+//! The *leader* is the living process with the lowest number. Each process remembers the names that its own threads hold; so when the
+//! leader dies, nothing is lost with it: the next one asks all that live what they hold before it answers anybody.
 //!
-//! INV-KEEPER: a process answers for names only while it knows that all with lower numbers have gone, which is for ever; and
+//! INV-LEADER: a process answers for names only while it knows that all with lower numbers have gone, which is for ever; and
 //! then only after it has heard from all others, or that they have gone. Each of those says what it holds when it knows, too, that
-//! the keepers before have gone, and when what it had asked of them is answered or lost. (Before the first process there was no keeper:
-//! it asks nobody.) So a name that an old keeper has given, and that
+//! the leaders before have gone, and when what it had asked of them is answered or lost. (Before the first process there was no leader:
+//! it asks nobody.) So a name that an old leader has given, and that
 //! its holder still holds, is known to the new one before it gives any; and no other.
 
 use std::collections::HashMap;
@@ -18,14 +18,14 @@ use chanter::lock::Mutex as Turns;
 use chanter::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::inbox::Inbox;
 use crate::name::ThreadName;
 use crate::node::Node;
 use crate::service::{CallError, Caller, Service};
-use crate::{Here, Serving};
+use crate::{Process, Serving};
 
-/// So many names a keeper knows.
+/// So many names a leader knows.
 const MOST_NAMES: usize = 1 << 16;
 /// So many names the threads of one process may have, so that nobody keeps others from having any.
 const MOST_OF_ONE: usize = MOST_NAMES / 4;
@@ -49,12 +49,12 @@ struct Claim {
 /// A claim where it is made.
 struct Held {
     claim: Claim,
-    /// The keeper that is asked for it, and what is filled when that has ended.
+    /// The leader that is asked for it, and what is filled when that has ended.
     asked: Option<(u32, IVar<()>)>,
 }
 
 impl Held {
-    /// The keeper has answered, or is lost.
+    /// The leader has answered, or is lost.
     fn settle(&mut self) {
         if let Some((_, settled)) = self.asked.take() {
             let _ = settled.put(());
@@ -62,7 +62,7 @@ impl Held {
     }
 }
 
-/// What the keeper says.
+/// What the leader says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Given {
     Yes,
@@ -74,10 +74,10 @@ enum Given {
 
 /// What a process knows of names.
 #[derive(Default)]
-pub(crate) struct Keeper {
+pub(crate) struct NameLeader {
     /// The names that its own threads hold.
     held: Mutex<HashMap<String, Held>>,
-    /// What it knows as the keeper.
+    /// What it knows as the leader.
     kept: Mutex<Kept>,
     /// Whether it has heard from all others. One asks, the rest wait.
     has_heard: Turns<bool>,
@@ -87,7 +87,7 @@ pub(crate) struct Keeper {
 struct Kept {
     names: HashMap<String, ThreadName>,
     /// How many names each process has.
-    of: HashMap<Peer, usize>,
+    of: HashMap<ProcessId, usize>,
     awaited: HashMap<String, Awaited>,
     last_awaited: u64,
 }
@@ -102,14 +102,14 @@ struct Awaited {
 
 /// One who waits for a name.
 struct Waits<'a> {
-    keeper: &'a Keeper,
+    leader: &'a NameLeader,
     name: &'a str,
     number: u64,
 }
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        let mut kept = lock(&self.keeper.kept);
+        let mut kept = lock(&self.leader.kept);
         if let Some(awaited) = kept.awaited.get_mut(self.name)
             && awaited.number == self.number
         {
@@ -135,7 +135,7 @@ pub enum NameError {
     Bad(String),
     /// The cluster has as many names as it may (65536), or this process has (16384): let some go.
     Full,
-    /// The keeper could not be asked. (If it dies, the next one is.)
+    /// The leader could not be asked. (If it dies, the next one is.)
     Call(CallError),
 }
 
@@ -171,24 +171,24 @@ impl fmt::Debug for Registered {
 impl Registered {
     /// What is done, briefly, with what the process knows of it.
     fn with<R>(&self, f: impl FnOnce(&mut Held) -> R) -> Option<R> {
-        lock(&self.node.keeper.held).get_mut(&self.name).map(f)
+        lock(&self.node.leader.held).get_mut(&self.name).map(f)
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // First: whoever becomes the keeper now does not hear of it.
-        let held = lock(&self.node.keeper.held).remove(&self.name);
+        // First: whoever becomes the leader now does not hear of it.
+        let held = lock(&self.node.leader.held).remove(&self.name);
         held.into_iter().for_each(|mut held| held.settle());
-        let here = Here::of(Arc::clone(&self.node));
+        let here = Process::of(Arc::clone(&self.node));
         // If it cannot be told, it asks who wants the name next.
-        let _ = here.at(here.keeper()).post(FREE.ask(&(self.name.clone(), self.thread)));
+        let _ = here.at(here.leader()).post(FREE.ask(&(self.name.clone(), self.thread)));
     }
 }
 
-impl Here {
+impl Process {
     /// The process with the lowest number that lives, as far as this one knows.
-    fn keeper(&self) -> u32 {
+    fn leader(&self) -> u32 {
         let lives = |process: &u32| *process == self.number() || self.down(*process).is_none();
         (0..self.number()).find(lives).unwrap_or(self.number())
     }
@@ -205,7 +205,7 @@ impl Here {
         let thread = inbox.name();
         let node = Arc::clone(self.node());
         {
-            let mut held = lock(&node.keeper.held);
+            let mut held = lock(&node.leader.held);
             let has_room = held.len() < MOST_OF_ONE;
             match held.entry(name.to_owned()) {
                 Entry::Occupied(taken) => return Err(NameError::Taken(taken.get().claim.thread)),
@@ -217,9 +217,9 @@ impl Here {
         }
         let registered = Registered { node, name: name.to_owned(), thread };
         loop {
-            let keeper = self.keeper();
-            registered.with(|held| held.asked = Some((keeper, IVar::new())));
-            let given = self.at(keeper).call(REGISTER.ask(&(name.to_owned(), thread))).await;
+            let leader = self.leader();
+            registered.with(|held| held.asked = Some((leader, IVar::new())));
+            let given = self.at(leader).call(REGISTER.ask(&(name.to_owned(), thread))).await;
             let settled = registered.with(|held| {
                 held.claim.is_given = given == Ok(Given::Yes);
                 held.asked.take()
@@ -249,7 +249,7 @@ impl Here {
         from_cancel_safe(async move {
             check(&name)?;
             loop {
-                match here.at(here.keeper()).call(FIND.ask(&name)).await {
+                match here.at(here.leader()).call(FIND.ask(&name)).await {
                     Ok(found) => return Ok(found),
                     Err(CallError::Lost { .. }) => {}
                     Err(error) => return Err(NameError::Call(error)),
@@ -264,8 +264,8 @@ fn check(name: &str) -> Result<(), NameError> {
     if is_good { Ok(()) } else { Err(NameError::Bad(name.to_owned())) }
 }
 
-/// The services of the keeper, and those by which it learns.
-pub(crate) fn serve(here: &Here) {
+/// The services of the leader, and those by which it learns.
+pub(crate) fn serve(here: &Process) {
     let served = [
         here.serve(REGISTER, |caller, (name, thread)| async move {
             let is_good = thread.process == caller.peer() && check(&name).is_ok();
@@ -283,31 +283,31 @@ pub(crate) fn serve(here: &Here) {
     served.into_iter().flatten().for_each(Serving::forever);
 }
 
-/// What this process holds, for a keeper (INV-KEEPER).
+/// What this process holds, for a leader (INV-LEADER).
 async fn held(caller: &Caller) -> Vec<(String, Claim)> {
     let here = caller.here();
     for process in (0..caller.process()).filter(|process| *process != here.number()) {
-        here.node().gone(Peer(process)).await;
+        here.node().gone(ProcessId(process)).await;
     }
     let asked: Vec<IVar<()>> = {
-        let held = lock(&here.node().keeper.held);
+        let held = lock(&here.node().leader.held);
         let asked = held.values().filter_map(|held| held.asked.as_ref());
-        asked.filter(|(keeper, _)| *keeper < caller.process()).map(|(_, settled)| settled.clone()).collect()
+        asked.filter(|(leader, _)| *leader < caller.process()).map(|(_, settled)| settled.clone()).collect()
     };
     for settled in asked {
         settled.get().await;
     }
-    let held = lock(&here.node().keeper.held);
+    let held = lock(&here.node().leader.held);
     held.iter().map(|(name, held)| (name.clone(), held.claim)).collect()
 }
 
-/// Waits until this process may answer (INV-KEEPER).
-async fn keep(here: &Here) {
+/// Waits until this process may answer (INV-LEADER).
+async fn keep(here: &Process) {
     for process in 0..here.number() {
-        here.node().gone(Peer(process)).await;
+        here.node().gone(ProcessId(process)).await;
     }
-    let keeper = &here.node().keeper;
-    let mut has_heard = keeper.has_heard.lock().await;
+    let leader = &here.node().leader;
+    let mut has_heard = leader.has_heard.lock().await;
     // Nobody has kept names before the first one.
     if *has_heard || here.number() == 0 {
         return;
@@ -321,7 +321,7 @@ async fn keep(here: &Here) {
                     };
                     let given = held.into_iter().filter(|(name, claim)| is_good(name, *claim));
                     for (name, Claim { thread, .. }) in given.take(MOST_OF_ONE) {
-                        let awaited = lock(&keeper.kept).give(name, thread);
+                        let awaited = lock(&leader.kept).give(name, thread);
                         awaited.inspect(|awaited| _ = awaited.put(thread));
                     }
                     break;
@@ -366,7 +366,7 @@ impl Kept {
         }
     }
 
-    fn uncount(&mut self, process: Peer) {
+    fn uncount(&mut self, process: ProcessId) {
         if let Some(count) = self.of.get_mut(&process) {
             *count -= 1;
             if *count == 0 {
@@ -376,7 +376,7 @@ impl Kept {
     }
 
     /// Whether that process may have one more. `is_dead`: whose names nobody will give back.
-    fn has_room(&mut self, process: Peer, is_dead: impl Fn(Peer) -> bool) -> bool {
+    fn has_room(&mut self, process: ProcessId, is_dead: impl Fn(ProcessId) -> bool) -> bool {
         if self.names.len() >= MOST_NAMES {
             self.names.retain(|_, thread| !is_dead(thread.process));
             self.of.retain(|process, _| !is_dead(*process));
@@ -385,12 +385,12 @@ impl Kept {
     }
 }
 
-async fn register(here: &Here, name: String, thread: ThreadName) -> Given {
+async fn register(here: &Process, name: String, thread: ThreadName) -> Given {
     keep(here).await;
-    let keeper = &here.node().keeper;
+    let leader = &here.node().leader;
     loop {
         let taken = {
-            let mut kept = lock(&keeper.kept);
+            let mut kept = lock(&leader.kept);
             match kept.names.get(&name).copied() {
                 Some(taken) if taken != thread => taken,
                 None if !kept.has_room(thread.process, |process| here.down(process.0).is_some()) => {
@@ -417,35 +417,35 @@ async fn register(here: &Here, name: String, thread: ThreadName) -> Given {
     }
 }
 
-async fn find(here: &Here, name: String) -> ThreadName {
+async fn find(here: &Process, name: String) -> ThreadName {
     keep(here).await;
-    let keeper = &here.node().keeper;
+    let leader = &here.node().leader;
     loop {
         let (given, number) = {
-            let mut kept = lock(&keeper.kept);
+            let mut kept = lock(&leader.kept);
             let found = kept.names.get(&name).copied();
             match found.filter(|thread| here.down(thread.process.0).is_none()) {
                 Some(found) => return found,
                 None => kept.await_name(&name),
             }
         };
-        let _waits = Waits { keeper, name: &name, number };
+        let _waits = Waits { leader, name: &name, number };
         given.get().await;
     }
 }
 
-fn free(here: &Here, name: &str, thread: ThreadName) {
-    lock(&here.node().keeper.kept).take(name, thread);
+fn free(here: &Process, name: &str, thread: ThreadName) {
+    lock(&here.node().leader.kept).take(name, thread);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Pe;
+    use crate::engine::NodeId;
     use crate::wire::Slot;
 
     fn thread(process: u32, index: u32) -> ThreadName {
-        ThreadName { pe: Pe(0), process: Peer(process), thread: Slot { index, generation: 1 } }
+        ThreadName { pe: NodeId(0), process: ProcessId(process), thread: Slot { index, generation: 1 } }
     }
 
     #[test]
@@ -453,19 +453,19 @@ mod tests {
         let mut kept = Kept::default();
         let nobody = |_| false;
         for index in 0..MOST_OF_ONE as u32 {
-            assert!(kept.has_room(Peer(0), nobody));
+            assert!(kept.has_room(ProcessId(0), nobody));
             assert!(kept.give(format!("0 {index}"), thread(0, index)).is_none());
         }
-        assert!(!kept.has_room(Peer(0), nobody) && kept.has_room(Peer(1), nobody));
+        assert!(!kept.has_room(ProcessId(0), nobody) && kept.has_room(ProcessId(1), nobody));
         // Given again, or to another one: it is counted once.
         assert!(kept.give("0 1".into(), thread(0, 1)).is_none());
         assert!(kept.give("0 2".into(), thread(1, 0)).is_none());
-        assert!(kept.has_room(Peer(0), nobody));
-        assert_eq!((kept.of[&Peer(0)], kept.of[&Peer(1)]), (MOST_OF_ONE - 1, 1));
+        assert!(kept.has_room(ProcessId(0), nobody));
+        assert_eq!((kept.of[&ProcessId(0)], kept.of[&ProcessId(1)]), (MOST_OF_ONE - 1, 1));
         kept.take("0 2", thread(0, 2));
         assert_eq!(kept.names["0 2"], thread(1, 0), "it is another one's by now");
         kept.take("0 2", thread(1, 0));
-        assert!(!kept.of.contains_key(&Peer(1)));
+        assert!(!kept.of.contains_key(&ProcessId(1)));
     }
 
     #[test]
@@ -475,30 +475,30 @@ mod tests {
             let process = index % 4;
             let _ = kept.give(index.to_string(), thread(process, index));
         }
-        assert!(!kept.has_room(Peer(4), |_| false));
-        assert!(kept.has_room(Peer(4), |process| process == Peer(2)));
+        assert!(!kept.has_room(ProcessId(4), |_| false));
+        assert!(kept.has_room(ProcessId(4), |process| process == ProcessId(2)));
         assert_eq!((kept.names.len(), kept.of.len()), (MOST_NAMES / 4 * 3, 3));
     }
 
     #[test]
     fn who_waits_no_more_leaves_nothing() {
-        let keeper = Keeper::default();
+        let leader = NameLeader::default();
         let waits = |name| {
-            let (given, number) = lock(&keeper.kept).await_name(name);
-            (given, Waits { keeper: &keeper, name, number })
+            let (given, number) = lock(&leader.kept).await_name(name);
+            (given, Waits { leader: &leader, name, number })
         };
         let [one, other] = [waits("a"), waits("a")];
         drop(one);
-        assert_eq!(lock(&keeper.kept).awaited.len(), 1);
-        let given = lock(&keeper.kept).give("a".into(), thread(0, 1)).unwrap();
+        assert_eq!(lock(&leader.kept).awaited.len(), 1);
+        let given = lock(&leader.kept).give("a".into(), thread(0, 1)).unwrap();
         let _ = given.put(thread(0, 1));
         assert!(other.0.try_get().is_some());
-        lock(&keeper.kept).take("a", thread(0, 1));
+        lock(&leader.kept).take("a", thread(0, 1));
         // It waits for the next one who has the name; who has waited before has nothing to do with it.
         let again = waits("a");
         drop(other);
-        assert_eq!(lock(&keeper.kept).awaited.len(), 1);
+        assert_eq!(lock(&leader.kept).awaited.len(), 1);
         drop(again);
-        assert!(lock(&keeper.kept).awaited.is_empty());
+        assert!(lock(&leader.kept).awaited.is_empty());
     }
 }

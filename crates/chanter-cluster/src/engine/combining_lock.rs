@@ -12,11 +12,11 @@
 //!              (2) leave                          (4) leave: takes all work
 //! ```
 //!
-//! * **INV-TURN-1** At most one is inside: only (1), from FREE, lets somebody in.
-//! * **INV-TURN-2** What lies in the outbox is done, with nobody's help from outside. Who has put work there sets MORE
+//! * **INV-COMBINING-1** At most one is inside: only (1), from FREE, lets somebody in.
+//! * **INV-COMBINING-2** What lies in the outbox is done, with nobody's help from outside. Who has put work there sets MORE
 //!   afterwards. If that found the turn taken, its owner cannot leave by (2) any more, which needs TAKEN: it takes (4), and
 //!   finds the work. If it found it free, who set it is inside itself, and leaves by (4).
-//! * **INV-TURN-3** The work of one thread is done in the order in which it was handed in. A thread whose work lies in the
+//! * **INV-COMBINING-3** The work of one thread is done in the order in which it was handed in. A thread whose work lies in the
 //!   outbox has set MORE when it hands in the next; the turn is free again only after (4) has emptied the outbox.
 
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ const TAKEN: u8 = 1;
 /// Somebody is, and work lies in the outbox.
 const MORE: u8 = 2;
 
-/// What is inside a [`Turn`].
+/// What is inside a [`CombiningLock`].
 pub trait Inside {
     /// What others may hand in.
     type Work;
@@ -45,7 +45,8 @@ pub trait Inside {
 }
 
 /// The try-lock; see the [module](self).
-pub struct Turn<S: Inside> {
+#[doc(alias = "Turn")]
+pub struct CombiningLock<S: Inside> {
     state: AtomicU8,
     /// Only who is inside looks into it.
     inside: UnsafeCell<S>,
@@ -54,11 +55,11 @@ pub struct Turn<S: Inside> {
     most: usize,
 }
 
-// SAFETY: `inside` is reached by one thread at a time (INV-TURN-1), one after the other, which is what `Send` allows.
-unsafe impl<S: Inside + Send> Sync for Turn<S> where S::Work: Send {}
+// SAFETY: `inside` is reached by one thread at a time (INV-COMBINING-1), one after the other, which is what `Send` allows.
+unsafe impl<S: Inside + Send> Sync for CombiningLock<S> where S::Work: Send {}
 
-impl<S: Inside> Turn<S> {
-    /// A free turn. At most `most` pieces of work lie in its outbox.
+impl<S: Inside> CombiningLock<S> {
+    /// A free lock. At most `most` pieces of work lie in its outbox.
     pub fn new(inside: S, most: usize) -> Self {
         Self {
             state: AtomicU8::new(FREE),
@@ -73,7 +74,7 @@ impl<S: Inside> Turn<S> {
     pub fn try_enter(&self) -> Option<Within<'_, S>> {
         // ORDER: Acquire pairs with the Release of who has left, in `Within::drop`: what it did inside is seen.
         let entered = self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
-        entered.is_ok().then(|| Within { turn: self })
+        entered.is_ok().then(|| Within { lock: self })
     }
 
     /// Sees that this is done inside: by the caller, or by who is there. Blocks nobody for longer than it takes to put
@@ -100,7 +101,7 @@ impl<S: Inside> Turn<S> {
         // ORDER: Release pairs with the Acquire of (4): the work is seen there. Acquire is for the case that we
         // are inside now, as in `try_enter`.
         if self.state.swap(MORE, Ordering::AcqRel) == FREE {
-            drop(Within { turn: self });
+            drop(Within { lock: self });
         }
         Ok(())
     }
@@ -110,15 +111,15 @@ impl<S: Inside> Turn<S> {
     }
 }
 
-impl<S: Inside> fmt::Debug for Turn<S> {
+impl<S: Inside> fmt::Debug for CombiningLock<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").finish_non_exhaustive()
+        f.debug_struct("CombiningLock").finish_non_exhaustive()
     }
 }
 
-/// Being inside a [`Turn`]; it ends when this is dropped.
+/// Being inside a [`CombiningLock`]; it ends when this is dropped.
 pub struct Within<'a, S: Inside> {
-    turn: &'a Turn<S>,
+    lock: &'a CombiningLock<S>,
 }
 
 impl<S: Inside> Deref for Within<'_, S> {
@@ -126,8 +127,8 @@ impl<S: Inside> Deref for Within<'_, S> {
 
     #[inline]
     fn deref(&self) -> &S {
-        // SAFETY: this is the only one that is inside (INV-TURN-1); the reference lives as long as it is borrowed.
-        self.turn.inside.with(|inside| unsafe { &*inside })
+        // SAFETY: this is the only one that is inside (INV-COMBINING-1); the reference lives as long as it is borrowed.
+        self.lock.inside.with(|inside| unsafe { &*inside })
     }
 }
 
@@ -135,20 +136,20 @@ impl<S: Inside> DerefMut for Within<'_, S> {
     #[inline]
     fn deref_mut(&mut self) -> &mut S {
         // SAFETY: as in `deref`; the exclusive borrow of the only one inside makes it exclusive.
-        self.turn.inside.with_mut(|inside| unsafe { &mut *inside })
+        self.lock.inside.with_mut(|inside| unsafe { &mut *inside })
     }
 }
 
 impl<S: Inside> Drop for Within<'_, S> {
     #[inline]
     fn drop(&mut self) {
-        let turn = self.turn;
+        let lock = self.lock;
         // ORDER: Release (2): who comes in next sees what we did.
-        while turn.state.compare_exchange(TAKEN, FREE, Ordering::Release, Ordering::Relaxed).is_err() {
+        while lock.state.compare_exchange(TAKEN, FREE, Ordering::Release, Ordering::Relaxed).is_err() {
             // ORDER: Acquire (4) pairs with the Release in `hand_in`. What is handed in from now on sets MORE again.
-            turn.state.swap(TAKEN, Ordering::Acquire);
+            lock.state.swap(TAKEN, Ordering::Acquire);
             loop {
-                let Some(work) = turn.outbox().pop_front() else { break };
+                let Some(work) = lock.outbox().pop_front() else { break };
                 self.take(work);
             }
         }
@@ -221,13 +222,13 @@ mod tests {
         }
     }
 
-    fn turn() -> Turn<Book> {
-        Turn::new(Book { lines: Vec::new(), room: usize::MAX }, usize::MAX)
+    fn lock() -> CombiningLock<Book> {
+        CombiningLock::new(Book { lines: Vec::new(), room: usize::MAX }, usize::MAX)
     }
 
     /// All lines are there, each once, those of a writer in their order.
-    fn check(turn: &Turn<Book>, writers: usize, lines: usize) {
-        let within = turn.try_enter().expect("all have left");
+    fn check(lock: &CombiningLock<Book>, writers: usize, lines: usize) {
+        let within = lock.try_enter().expect("all have left");
         for writer in 0..writers {
             let own: Vec<usize> =
                 within.lines.iter().filter(|(of, _)| *of == writer).map(|(_, line)| *line).collect();
@@ -236,22 +237,22 @@ mod tests {
         assert_eq!(within.lines.len(), writers * lines);
     }
 
-    /// INV-TURN-1 to 3. Writers hand in, and one more comes and goes.
+    /// INV-COMBINING-1 to 3. Writers hand in, and one more comes and goes.
     fn race(writers: usize, lines: usize, looks: usize) {
-        let turn = Arc::new(turn());
+        let lock = Arc::new(lock());
         let writing: Vec<_> = (0..writers)
             .map(|writer| {
-                let turn = Arc::clone(&turn);
-                thread::spawn(move || (0..lines).for_each(|line| turn.hand_in((writer, line)).unwrap()))
+                let lock = Arc::clone(&lock);
+                thread::spawn(move || (0..lines).for_each(|line| lock.hand_in((writer, line)).unwrap()))
             })
             .collect();
         for _ in 0..looks {
-            if let Some(within) = turn.try_enter() {
+            if let Some(within) = lock.try_enter() {
                 let _ = within.has_room(&(0, 0));
             }
         }
         writing.into_iter().for_each(|writing| writing.join().unwrap());
-        check(&turn, writers, lines);
+        check(&lock, writers, lines);
     }
 
     #[cfg(loom)]
@@ -275,26 +276,26 @@ mod tests {
     #[cfg(not(loom))]
     #[test]
     fn who_is_inside_does_what_others_hand_in() {
-        let turn = turn();
-        let within = turn.try_enter().unwrap();
-        assert!(turn.try_enter().is_none());
-        turn.hand_in((0, 0)).unwrap();
+        let lock = lock();
+        let within = lock.try_enter().unwrap();
+        assert!(lock.try_enter().is_none());
+        lock.hand_in((0, 0)).unwrap();
         assert_eq!(within.lines, []);
         drop(within);
-        check(&turn, 1, 1);
+        check(&lock, 1, 1);
     }
 
     #[cfg(not(loom))]
     #[test]
     fn what_there_is_no_room_for_is_given_back() {
-        let turn = Turn::new(Book { lines: Vec::new(), room: 1 }, 2);
-        turn.hand_in((0, 0)).unwrap();
-        assert_eq!(turn.hand_in((0, 1)), Err((0, 1)), "no room inside");
-        let within = turn.try_enter().unwrap();
-        turn.hand_in((0, 1)).unwrap();
-        turn.hand_in((0, 2)).unwrap();
-        assert_eq!(turn.hand_in((0, 3)), Err((0, 3)), "no room in the outbox");
+        let lock = CombiningLock::new(Book { lines: Vec::new(), room: 1 }, 2);
+        lock.hand_in((0, 0)).unwrap();
+        assert_eq!(lock.hand_in((0, 1)), Err((0, 1)), "no room inside");
+        let within = lock.try_enter().unwrap();
+        lock.hand_in((0, 1)).unwrap();
+        lock.hand_in((0, 2)).unwrap();
+        assert_eq!(lock.hand_in((0, 3)), Err((0, 3)), "no room in the outbox");
         drop(within);
-        check(&turn, 1, 3);
+        check(&lock, 1, 3);
     }
 }

@@ -8,10 +8,10 @@ use chanter::Event;
 use chanter::event::from_cancel_safe;
 
 #[cfg(unix)]
-use crate::engine::near::{Near, Seat};
+use crate::engine::shm::{Shm, ShmSlot};
 #[cfg(unix)]
 use crate::engine::socket::{Config, Sockets, StartError};
-use crate::engine::{Engine, Local, Peer, Why, reliable};
+use crate::engine::{Engine, Local, ProcessId, Why, reliable};
 use crate::error::{LookupError, OpenError};
 use crate::inbox::Inbox;
 #[cfg(unix)]
@@ -23,7 +23,8 @@ use crate::pump::Pump;
 
 /// A process of a cluster, as its own threads see it. Clones are the same process.
 #[derive(Clone)]
-pub struct Here {
+#[doc(alias = "Here")]
+pub struct Process {
     node: Arc<Node>,
 }
 
@@ -51,15 +52,15 @@ pub struct Here {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Who drops the last handle of a process has left at once, whatever that still owes: [`leave`](Here::leave) comes before.
+/// Who drops the last handle of a process has left at once, whatever that still owes: [`leave`](Process::leave) comes before.
 ///
 /// # Panics
 /// The caller is no thread of a machine: each process has a thread of its own there.
-pub fn local(count: u32) -> Vec<Here> {
-    Local::cluster(count).into_iter().map(Here::start).collect()
+pub fn local(count: u32) -> Vec<Process> {
+    Local::cluster(count).into_iter().map(Process::start).collect()
 }
 
-impl Here {
+impl Process {
     pub(crate) fn of(node: Arc<Node>) -> Self {
         Self { node }
     }
@@ -133,13 +134,13 @@ impl Here {
             return Ok(Self::start(Sockets::start(launched, config).await?));
         };
         // Before it connects: so the others know.
-        let seat = Seat::take(segment, Peer(launched.number), launched.addresses.len() as u32)?;
+        let shm_slot = ShmSlot::take(segment, ProcessId(launched.number), launched.addresses.len() as u32)?;
         let sockets = Sockets::start(launched, config).await?;
-        let near = reliable(Near::new(seat, sockets));
+        let shm = reliable(Shm::new(shm_slot, sockets));
         // Who has nothing else to do looks for messages, as long as it lingers.
         Ok(match Pump::here() {
-            Some(pump) => Self::polled(near, &pump),
-            None => Self { node: Node::start(near, false) },
+            Some(pump) => Self::polled(shm, &pump),
+            None => Self { node: Node::start(shm, false) },
         })
     }
 
@@ -167,7 +168,7 @@ impl Here {
 
     /// Why a process has gone, if that is known; `None` also for one that never was.
     pub fn down(&self, process: u32) -> Option<Why> {
-        self.node.down(Peer(process))
+        self.node.down(ProcessId(process))
     }
 
     /// Opens an inbox, under a name that others can [look up](Self::lookup). It is closed, and the name is
@@ -208,8 +209,8 @@ impl Here {
     }
 }
 
-impl fmt::Debug for Here {
+impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Here").field("number", &self.number()).finish_non_exhaustive()
+        f.debug_struct("Process").field("number", &self.number()).finish_non_exhaustive()
     }
 }

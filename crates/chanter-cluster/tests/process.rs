@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chanter::prelude::*;
-use chanter_cluster::{ANY_TAG, ANYONE, Here, Inbox, SendError, local};
+use chanter_cluster::{ANY_TAG, ANYONE, Inbox, Process, SendError, local};
 
 const TAG: u32 = 7;
 
@@ -15,7 +15,7 @@ where
     for vps in [1, 2] {
         let machine = Machine::builder().vps(vps).build().unwrap();
         machine.block_on(async move {
-            let [here] = <[Here; 1]>::try_from(local(1)).unwrap();
+            let [here] = <[Process; 1]>::try_from(local(1)).unwrap();
             body(here.inbox().unwrap(), here.inbox().unwrap()).await;
         });
     }

@@ -41,8 +41,8 @@ use self::said::{Ledger, Said};
 use self::sync::Bytes;
 use super::socket::Sockets;
 use super::{
-    Bell, Caps, Certificate, Change, Death, Engine, Full, Lane, Leave, Loss, Order, Pe, Peer, Polled, Rest,
-    Sink, Why,
+    Caps, Certificate, Change, Death, Engine, Full, Idle, Lane, Leave, Loss, NodeId, Notifier, Order, Polled,
+    ProcessId, Sink, Why,
 };
 use crate::wire::{self, Body};
 
@@ -60,7 +60,8 @@ const LINGER: Duration = Duration::from_micros(50);
 const LANE: [Lane; LANES] = [Lane::Control, Lane::User, Lane::Bulk];
 
 /// The engine. Dropped, the process leaves at once ([`Leave::Now`]).
-pub struct Near {
+#[doc(alias = "Near")]
+pub struct Shm {
     sockets: Sockets,
     me: usize,
     memory: Arc<Mapping>,
@@ -106,7 +107,7 @@ struct Receiving {
     begun: Vec<[Vec<u8>; LANES]>,
     /// Since when a link was missing.
     waits: Option<Instant>,
-    dying: VecDeque<(Peer, Change)>,
+    dying: VecDeque<(ProcessId, Change)>,
     /// What each process has said last of what it has sent.
     said: Vec<Option<Said>>,
     /// Who has said that of more than was found here.
@@ -130,23 +131,24 @@ impl Receiving {
 }
 
 /// A place in a segment, which a process takes before it connects: so the others know that it reads there.
-pub struct Seat {
+#[doc(alias = "Seat")]
+pub struct ShmSlot {
     me: usize,
     memory: Mapping,
 }
 
-impl fmt::Debug for Seat {
+impl fmt::Debug for ShmSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seat").field("me", &self.me).finish_non_exhaustive()
+        f.debug_struct("ShmSlot").field("me", &self.me).finish_non_exhaustive()
     }
 }
 
-impl Seat {
+impl ShmSlot {
     /// Takes the place of process `me` of so many.
     ///
     /// # Errors
     /// The segment is none for so many processes, or of another build.
-    pub fn take(segment: OwnedFd, me: Peer, processes: u32) -> io::Result<Self> {
+    pub fn take(segment: OwnedFd, me: ProcessId, processes: u32) -> io::Result<Self> {
         let memory = Mapping::open(segment, processes as usize)?;
         let me = me.0 as usize;
         if me >= memory.processes() {
@@ -157,10 +159,10 @@ impl Seat {
     }
 }
 
-impl Near {
-    /// The engine of a process that has taken a seat, and has connected since.
-    pub fn new(seat: Seat, sockets: Sockets) -> Self {
-        let Seat { me, memory } = seat;
+impl Shm {
+    /// The engine of a process that has taken a slot, and has connected since.
+    pub fn new(shm_slot: ShmSlot, sockets: Sockets) -> Self {
+        let ShmSlot { me, memory } = shm_slot;
         let processes = memory.processes();
         let cores = available_parallelism().map_or(1, usize::from);
         let is_near: Vec<bool> =
@@ -170,7 +172,7 @@ impl Near {
         let ledger = Arc::new(Ledger::new(me, Arc::clone(&memory)));
         sockets.set_beside(Arc::clone(&ledger) as _);
         let incoming = Incoming::new(me, &*memory);
-        let crowd = 1 + is_near.iter().filter(|near| **near).count();
+        let crowd = 1 + is_near.iter().filter(|shm| **shm).count();
         Self {
             me,
             is_near,
@@ -204,8 +206,8 @@ impl Near {
         }
     }
 
-    fn is_near(&self, peer: Peer) -> bool {
-        self.is_near.get(peer.0 as usize).is_some_and(|near| *near)
+    fn is_near(&self, peer: ProcessId) -> bool {
+        self.is_near.get(peer.0 as usize).is_some_and(|shm| *shm)
     }
 
     /// Sends pieces from `sent` on, as many as there are slots for; how far that is. If that is not the end, room is wanted.
@@ -217,7 +219,7 @@ impl Near {
             match out.outgoing.send(&*self.memory, to, Info { length: piece.len(), lane, has_more }, piece) {
                 Ok(()) => sent += piece.len(),
                 // Whoever frees such a slot is to say so; one may be free by now.
-                Err(lack) if self.memory.port(self.me).want_room(lack) => {}
+                Err(needed) if self.memory.port(self.me).want_slots(needed) => {}
                 Err(_) => {
                     self.ledger.wants_room(true);
                     break;
@@ -225,7 +227,7 @@ impl Near {
             }
         }
         if sent > from && self.memory.port(to).is_to_be_woken() {
-            self.sockets.knock(Peer(to as u32));
+            self.sockets.notify_peer(ProcessId(to as u32));
         }
         sent
     }
@@ -249,7 +251,7 @@ impl Near {
             self.leave_if_done(&mut out);
         }
         drop(out);
-        self.sockets.ring();
+        self.sockets.notify();
     }
 
     /// Says what was published for that process.
@@ -297,7 +299,7 @@ impl Near {
                         Ok(None) => {}
                         Ok(Some((lane, frame))) => {
                             frames += 1;
-                            sink.arrived(Peer(from as u32), lane, frame);
+                            sink.arrived(ProcessId(from as u32), lane, frame);
                             has_more = self.has_messages();
                             if !has_more {
                                 // Who was sent that runs first.
@@ -329,7 +331,7 @@ impl Near {
             scans += 1;
             receiving.incoming.scan(&*self.memory);
         }
-        // ORDER: Relaxed: for who looks before it sleeps, see `rest`.
+        // ORDER: Relaxed: for who looks before it sleeps, see `park`.
         self.has_unfreed.store(has_unfreed, Ordering::Relaxed);
         (frames, has_more)
     }
@@ -338,7 +340,7 @@ impl Near {
     fn tell_of_room(&self, receiving: &mut Receiving) {
         for sender in receiving.incoming.freed() {
             if self.memory.port(sender).give_room(self.me) {
-                self.sockets.knock(Peer(sender as u32));
+                self.sockets.notify_peer(ProcessId(sender as u32));
             }
         }
     }
@@ -347,7 +349,7 @@ impl Near {
     #[cold]
     fn is_broken(&self, broken: &mut [bool], from: usize) {
         if !std::mem::replace(&mut broken[from], true) {
-            self.sockets.give_up(Peer(from as u32));
+            self.sockets.give_up(ProcessId(from as u32));
         }
     }
 
@@ -461,25 +463,25 @@ impl Assemble for [Vec<u8>; LANES] {
 
 /// Keeps those who have gone until what they have sent was taken.
 struct Beneath<'a> {
-    near: &'a Near,
+    shm: &'a Shm,
     sink: &'a mut dyn Sink,
-    dying: &'a mut VecDeque<(Peer, Change)>,
+    dying: &'a mut VecDeque<(ProcessId, Change)>,
     has_scanned: &'a mut bool,
     told: u32,
 }
 
 impl Sink for Beneath<'_> {
-    fn arrived(&mut self, from: Peer, lane: Lane, frame: Body) {
+    fn arrived(&mut self, from: ProcessId, lane: Lane, frame: Body) {
         self.told += 1;
         self.sink.arrived(from, lane, frame);
     }
 
-    fn peer(&mut self, peer: Peer, change: Change) {
-        if matches!(change, Change::Down(_)) && self.near.is_near(peer) {
+    fn peer(&mut self, peer: ProcessId, change: Change) {
+        if matches!(change, Change::Down(_)) && self.shm.is_near(peer) {
             self.dying.push_back((peer, change));
             // The next scan sees all that it has published.
             *self.has_scanned = false;
-            self.near.ledger.call();
+            self.shm.ledger.call();
         } else {
             self.told += 1;
             self.sink.peer(peer, change);
@@ -487,16 +489,16 @@ impl Sink for Beneath<'_> {
     }
 }
 
-impl Engine for Near {
-    fn me(&self) -> Peer {
+impl Engine for Shm {
+    fn me(&self) -> ProcessId {
         self.sockets.me()
     }
 
-    fn roster(&self) -> Vec<(Peer, Pe)> {
+    fn roster(&self) -> Vec<(ProcessId, NodeId)> {
         self.sockets.roster()
     }
 
-    fn caps(&self, to: Peer) -> Caps {
+    fn caps(&self, to: ProcessId) -> Caps {
         let eager = LONGEST_BODY as u32;
         if self.is_near(to) {
             Caps { order: Order::PerPeer, loss: Loss::Never, death: Death::Reports, eager }
@@ -509,15 +511,15 @@ impl Engine for Near {
         self.sockets.has_ended()
     }
 
-    fn attach(&self, bell: Bell) {
-        self.sockets.attach(bell);
+    fn attach(&self, notifier: Notifier) {
+        self.sockets.attach(notifier);
     }
 
     fn linger(&self) -> Duration {
         self.linger
     }
 
-    fn try_send(&self, to: Peer, lane: Lane, body: Body) -> Result<(), Full> {
+    fn try_send(&self, to: ProcessId, lane: Lane, body: Body) -> Result<(), Full> {
         if !self.is_near(to) {
             return self.sockets.try_send(to, lane, body);
         }
@@ -571,7 +573,7 @@ impl Engine for Near {
         }
         if frames < budget && self.sockets.has_work() {
             let Receiving { dying, has_scanned, .. } = receiving;
-            let mut beneath = Beneath { near: self, sink, dying, has_scanned, told: 0 };
+            let mut beneath = Beneath { shm: self, sink, dying, has_scanned, told: 0 };
             self.sockets.poll(budget - frames, &mut beneath);
             told += beneath.told;
         }
@@ -587,27 +589,27 @@ impl Engine for Near {
         self.has_work() || self.patience.wait(self.linger, || self.has_work(), is_over)
     }
 
-    fn rest(&self) -> Rest {
+    fn park(&self) -> Idle {
         let port = self.memory.port(self.me);
         // ORDER: Acquire and Release: the last one that falls asleep sees what the others have done before: see `Watches`.
         self.resting.fetch_add(1, Ordering::AcqRel);
         if self.has_work() {
-            return Rest::Work;
+            return Idle::Work;
         }
         port.fall_asleep();
         if self.has_messages() || port.is_given_room() {
-            return Rest::Work;
+            return Idle::Work;
         }
-        self.sockets.rest()
+        self.sockets.park()
     }
 
-    fn rise(&self) {
-        // ORDER: as in `rest`. Should it undo what one says who falls asleep meanwhile, this one is awake, and looks itself before it
+    fn unpark(&self) {
+        // ORDER: as in `park`. Should it undo what one says who falls asleep meanwhile, this one is awake, and looks itself before it
         // sleeps again. The last one says so, as the others are to be woken.
         if self.resting.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.memory.port(self.me).wake_up();
         }
-        self.sockets.rise();
+        self.sockets.unpark();
     }
 
     fn leave(&self, how: Leave) {
@@ -624,23 +626,23 @@ impl Engine for Near {
         }
     }
 
-    fn certificate(&self, peer: Peer) -> Option<Certificate> {
+    fn certificate(&self, peer: ProcessId) -> Option<Certificate> {
         self.sockets.certificate(peer)
     }
 
-    fn give_up(&self, peer: Peer) -> bool {
+    fn give_up(&self, peer: ProcessId) -> bool {
         self.sockets.give_up(peer)
     }
 }
 
-impl Drop for Near {
+impl Drop for Shm {
     fn drop(&mut self) {
         self.leave(Leave::Now);
     }
 }
 
-impl fmt::Debug for Near {
+impl fmt::Debug for Shm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Near").field("me", &self.me).field("processes", &self.is_near.len()).finish()
+        f.debug_struct("Shm").field("me", &self.me).field("processes", &self.is_near.len()).finish()
     }
 }

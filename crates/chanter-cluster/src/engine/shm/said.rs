@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::mapping::Mapping;
 use super::pull::{Memory, NUMBER, is_before};
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::engine::socket::Beside;
 
 /// Beside the number: a message is begun, and not whole.
@@ -108,7 +108,7 @@ impl Ledger {
 }
 
 impl Beside for Ledger {
-    fn says(&self, to: Peer) -> Option<u64> {
+    fn says(&self, to: ProcessId) -> Option<u64> {
         let (published, told) = (self.published.get(to.0 as usize)?, self.told.get(to.0 as usize)?);
         let number = published.load(Ordering::Acquire);
         // ORDER: Relaxed: only beats touch `told`, one after the other.
@@ -126,7 +126,7 @@ impl Beside for Ledger {
         waits
     }
 
-    fn hears(&self, from: Peer, said: u64) {
+    fn hears(&self, from: ProcessId, said: u64) {
         let from = from.0 as usize;
         if from < self.memory.processes() {
             let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);

@@ -206,11 +206,11 @@ macro_rules! orders {
 orders! {
     /// A slot is published with what it holds.
     pull_publish = Release;
-    /// The same, of one that is watched: INV-BELL.
+    /// The same, of one that is watched: INV-NOTIFY.
     pull_publish_watched = SeqCst;
     /// Who takes it sees that.
     pull_take = Acquire;
-    /// The tail's swap: INV-BELL; and what was published before it is seen by who empties the tail.
+    /// The tail's swap: INV-NOTIFY; and what was published before it is seen by who empties the tail.
     pull_swap = SeqCst;
     /// The tail is emptied after the slot that was there.
     pull_empty = AcqRel;
@@ -220,35 +220,35 @@ orders! {
     pull_free = SeqCst;
     /// And is filled again after that.
     pull_reuse = SeqCst;
-    /// INV-BELL: the sleeper says so.
-    bell_asleep = SeqCst;
-    /// INV-BELL: and looks.
-    bell_look = SeqCst;
-    /// INV-BELL: the sender looks whether somebody sleeps.
-    bell_find = SeqCst;
-    /// INV-BELL: a receiver says that there is room.
+    /// INV-NOTIFY: the sleeper says so.
+    notify_asleep = SeqCst;
+    /// INV-NOTIFY: and looks.
+    notify_look = SeqCst;
+    /// INV-NOTIFY: the sender looks whether somebody sleeps.
+    notify_find = SeqCst;
+    /// INV-NOTIFY: a receiver says that there is room.
     room_given = SeqCst;
-    /// INV-BELL in models.
+    /// INV-NOTIFY in models.
     #[cfg(loom)]
-    bell_fence_of_sleeper = SeqCst;
+    notify_fence_of_sleeper = SeqCst;
     /// The same.
     #[cfg(loom)]
-    bell_fence_of_sender = SeqCst;
+    notify_fence_of_sender = SeqCst;
 }
 
 /// Loom takes sequentially consistent accesses for acquiring and releasing ones, and knows fences only. So in models there
-/// is one between the two accesses of each side of INV-BELL; elsewhere the accesses do.
+/// is one between the two accesses of each side of INV-NOTIFY; elsewhere the accesses do.
 #[inline(always)]
 pub(super) fn fence_of_sleeper() {
     #[cfg(loom)]
-    loom::sync::atomic::fence(order::bell_fence_of_sleeper());
+    loom::sync::atomic::fence(order::notify_fence_of_sleeper());
 }
 
 /// The other side's.
 #[inline(always)]
 pub(super) fn fence_of_sender() {
     #[cfg(loom)]
-    loom::sync::atomic::fence(order::bell_fence_of_sender());
+    loom::sync::atomic::fence(order::notify_fence_of_sender());
 }
 
 /// A point of the protocol, at which tests end a process. True: the modelled one ends here. A test's real process ends without a

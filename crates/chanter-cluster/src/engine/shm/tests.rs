@@ -12,10 +12,10 @@ use super::super::socket::Config;
 use super::super::socket::tests::{On, launched, unhurried};
 use super::mapping::SLOTS;
 use super::*;
-use crate::{Buffer, Here};
+use crate::{Buffer, Process};
 
 /// The engines of processes that share a segment, but for those that do not.
-async fn engines(count: u32, is_near: impl Fn(u32) -> bool) -> Vec<Near> {
+async fn engines(count: u32, is_near: impl Fn(u32) -> bool) -> Vec<Shm> {
     engines_in(&create(count).unwrap(), count, is_near, unhurried()).await
 }
 
@@ -24,45 +24,47 @@ async fn engines_in(
     count: u32,
     is_near: impl Fn(u32) -> bool,
     config: Config,
-) -> Vec<Near> {
+) -> Vec<Shm> {
     let (launched, _folder) = launched(count, On::Unix);
     let mut starting = Vec::new();
     for launched in launched {
-        let seat = Seat::take(segment.try_clone().unwrap(), Peer(launched.number), count).unwrap();
+        let shm_slot =
+            ShmSlot::take(segment.try_clone().unwrap(), ProcessId(launched.number), count).unwrap();
         if !is_near(launched.number) {
             // As one whose launcher has said nothing of a segment.
-            seat.memory.port(seat.me).detach();
+            shm_slot.memory.port(shm_slot.me).detach();
         }
-        starting.push((seat, spawn(Sockets::start(launched, config.clone()))));
+        starting.push((shm_slot, spawn(Sockets::start(launched, config.clone()))));
     }
     let mut engines = Vec::new();
-    for (seat, starting) in starting {
-        engines.push((seat, starting.join().await.unwrap().unwrap()));
+    for (shm_slot, starting) in starting {
+        engines.push((shm_slot, starting.join().await.unwrap().unwrap()));
     }
-    engines.into_iter().map(|(seat, sockets)| Near::new(seat, sockets)).collect()
+    engines.into_iter().map(|(shm_slot, sockets)| Shm::new(shm_slot, sockets)).collect()
 }
 
 #[chanter::test]
 async fn it_keeps_what_an_engine_promises() {
-    Kit::new(async |count| engines(count, |_| true).await).killed_by(Near::kill).run().await.unwrap();
+    Kit::new(async |count| engines(count, |_| true).await).killed_by(Shm::kill).run().await.unwrap();
 }
 
 #[chanter::test]
 async fn some_processes_share_memory_and_others_do_not() {
     let kit = Kit::new(async |count| engines(count, |process| process != 1).await);
-    kit.killed_by(Near::kill).run().await.unwrap();
+    kit.killed_by(Shm::kill).run().await.unwrap();
 }
 
 #[test]
 fn a_segment_of_another_job_or_build_is_refused() {
-    let refused =
-        |segment: OwnedFd, processes| Seat::take(segment, Peer(0), processes).unwrap_err().to_string();
+    let refused = |segment: OwnedFd, processes| {
+        ShmSlot::take(segment, ProcessId(0), processes).unwrap_err().to_string()
+    };
     assert!(refused(create(3).unwrap(), 2).contains("no segment for so many processes"));
     assert!(refused(tempfile::tempfile().unwrap().into(), 2).contains("no segment for so many processes"));
     let other = std::fs::File::from(create(2).unwrap());
     std::os::unix::fs::FileExt::write_at(&other, b"chanter segment0", 0).unwrap();
     assert!(refused(other.into(), 2).contains("of another build"));
-    assert!(Seat::take(create(2).unwrap(), Peer(2), 2).is_err());
+    assert!(ShmSlot::take(create(2).unwrap(), ProcessId(2), 2).is_err());
     assert!(create(0).is_err() && create(4097).is_err());
 }
 
@@ -96,7 +98,7 @@ fn a_sender() {
 
 /// `names_next`: all that it sends but the first is watched; else it is linked.
 fn start_sender(segment: &OwnedFd, me: usize, count: u64, names_next: bool, crash: &str) -> Child {
-    let test = "engine::near::tests::a_sender";
+    let test = "engine::shm::tests::a_sender";
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--test-threads", "1"]).stdin(Stdio::from(segment.try_clone().unwrap()));
     command
@@ -220,13 +222,13 @@ fn room_that_one_lacks_is_given_by_that_one() {
     let memory = Mapping::open(segment, 3).unwrap();
     let mut outgoing = Outgoing::new(0, QUOTA, &memory);
     let info = Info { length: 1, lane: 1, has_more: false };
-    let lack = loop {
-        if let Err(lack) = outgoing.send(&memory, 1, info, b"x") {
-            break lack;
+    let needed = loop {
+        if let Err(needed) = outgoing.send(&memory, 1, info, b"x") {
+            break needed;
         }
     };
     let port = memory.port(0);
-    assert!(port.want_room(lack) && !port.want_room(lack), "it is wanted already");
+    assert!(port.want_slots(needed) && !port.want_slots(needed), "it is wanted already");
     port.fall_asleep();
     outgoing.send(&memory, 2, info, b"x").unwrap();
     for receiver in [2, 1] {
@@ -264,8 +266,8 @@ async fn talk_beside(vandal: Vandal, seed: u64) -> bool {
     let segment = create(3).unwrap();
     let config = Config { heartbeat: Duration::from_millis(5), lost_after: u32::MAX, ..unhurried() };
     let engines = engines_in(&segment, 3, |_| true, config).await;
-    let [first, second, _third] = <[Near; 3]>::try_from(engines).unwrap();
-    let [first, second] = [first, second].map(Here::start);
+    let [first, second, _third] = <[Shm; 3]>::try_from(engines).unwrap();
+    let [first, second] = [first, second].map(Process::start);
     let (here, there) = (first.inbox().unwrap(), second.inbox().unwrap());
     let (from, to) = (here.name(), there.name());
     let is_over = Arc::new(AtomicBool::new(false));

@@ -34,7 +34,7 @@
 //! messages, or change their bytes. Indices and lengths are checked where they are read. What it has destroyed is missed, and
 //! costs its sender and its receiver each other ([INV-SAID](super::said)); so does a slot that says that it holds what was taken before.
 //!
-//! INV-BELL: who sends swaps the tail, or publishes in the slot that is watched, then looks whether the receiver is asleep; who
+//! INV-NOTIFY: who sends swaps the tail, or publishes in the slot that is watched, then looks whether the receiver is asleep; who
 //! falls asleep says so, then looks at the tail and at the slots that it watches. All are sequentially consistent: one sees
 //! the other. It is the same between a sender that says of whom it wants room, and then looks at the slots once more, and that
 //! receiver, which frees a slot, and then looks whether its room is wanted; and again between that receiver, which
@@ -69,14 +69,14 @@ pub(crate) const NUMBER: u64 = (1 << 40) - 1;
 const FREE: u64 = 0;
 const NOTHING: u64 = 0;
 
-/// In a port's `room`: a receiver has freed slots that the process had wanted.
+/// In a port's `slots_needed`: a receiver has freed slots that the process had wanted.
 const GIVEN: u64 = 1 << 63;
 
-/// Whose slots a process needs before it can send: bits of its port's `room`.
+/// Whose slots a process needs before it can send: bits of its port's `slots_needed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lack(u64);
+pub(crate) struct SlotsNeeded(u64);
 
-impl Lack {
+impl SlotsNeeded {
     /// Whoever frees some.
     const ANYONE: Self = Self(1 << 62);
 
@@ -109,7 +109,7 @@ pub(crate) struct Port {
     /// The process sleeps, and wants to be woken.
     asleep: AtomicU32,
     /// Of whom the process wants slots, and whether it was [`GIVEN`] some.
-    room: AtomicU64,
+    slots_needed: AtomicU64,
     /// The process reads what is sent here.
     attached: AtomicU32,
 }
@@ -143,7 +143,7 @@ impl Port {
             tail: AtomicU64::new(NOTHING),
             first: AtomicU64::new(NOTHING),
             asleep: AtomicU32::new(0),
-            room: AtomicU64::new(0),
+            slots_needed: AtomicU64::new(0),
             attached: AtomicU32::new(0),
         }
     }
@@ -178,7 +178,7 @@ impl Port {
             0 => self.tail.store(bits, Ordering::Relaxed),
             1 => self.first.store(bits, Ordering::Relaxed),
             2 => self.asleep.store(bits as u32, Ordering::Relaxed),
-            _ => self.room.store(bits, Ordering::Relaxed),
+            _ => self.slots_needed.store(bits, Ordering::Relaxed),
         }
     }
 }
@@ -201,8 +201,8 @@ impl Port {
 
     /// Something was sent here that was not taken, or is on its way.
     pub(crate) fn has_work(&self) -> bool {
-        // ORDER: INV-BELL, the sleeper's side.
-        self.tail.load(order::bell_look()) != NOTHING
+        // ORDER: INV-NOTIFY, the sleeper's side.
+        self.tail.load(order::notify_look()) != NOTHING
     }
 
     /// The same, without order.
@@ -213,8 +213,8 @@ impl Port {
 
     /// The process is about to sleep; what was sent to it before must be looked for once more.
     pub(crate) fn fall_asleep(&self) {
-        // ORDER: INV-BELL, the sleeper's side. (A swap, where a store would do, as in the core's sleepers.)
-        self.asleep.swap(1, order::bell_asleep());
+        // ORDER: INV-NOTIFY, the sleeper's side. (A swap, where a store would do, as in the core's sleepers.)
+        self.asleep.swap(1, order::notify_asleep());
         fence_of_sleeper();
     }
 
@@ -224,57 +224,62 @@ impl Port {
 
     /// Whether the caller, who has sent something, is to wake the process.
     pub(crate) fn is_to_be_woken(&self) -> bool {
-        // ORDER: INV-BELL, the sender's side, after its swap of the tail. Of several one wakes.
+        // ORDER: INV-NOTIFY, the sender's side, after its swap of the tail. Of several one wakes.
         fence_of_sender();
-        self.asleep.load(order::bell_find()) != 0 && self.asleep.swap(0, Ordering::Relaxed) != 0
+        self.asleep.load(order::notify_find()) != 0 && self.asleep.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// The process has looked, and lacks slots. True: it has said so only now, and must look once more. (One OS thread of a process looks and
+    /// The process has looked, and needs slots. True: it has said so only now, and must look once more. (One OS thread of a process looks and
     /// asks at a time.)
     #[must_use]
-    pub(crate) fn want_room(&self, lack: Lack) -> bool {
+    pub(crate) fn want_slots(&self, needed: SlotsNeeded) -> bool {
         // ORDER: Relaxed: what is still wanted was so before the look that has found none, so who frees a slot after that sees it. (If one
         // has, and this is an old value, the process was given room, and tries again.)
-        if self.room.load(Ordering::Relaxed) & lack.0 != 0 {
+        if self.slots_needed.load(Ordering::Relaxed) & needed.0 != 0 {
             return false;
         }
-        // ORDER: INV-BELL, for room.
-        self.room.fetch_or(lack.0, order::bell_asleep());
+        // ORDER: INV-NOTIFY, for room.
+        self.slots_needed.fetch_or(needed.0, order::notify_asleep());
         fence_of_sleeper();
         true
     }
 
     /// Whether slots were freed that the process has wanted.
     pub(crate) fn is_given_room(&self) -> bool {
-        // ORDER: INV-BELL, the sleeper's side.
-        self.room.load(order::bell_look()) & GIVEN != 0
+        // ORDER: INV-NOTIFY, the sleeper's side.
+        self.slots_needed.load(order::notify_look()) & GIVEN != 0
     }
 
     /// The process tries again all that waits for room, though nobody has said so: what it wants may have been overwritten.
     pub(crate) fn look_for_room(&self) {
         // ORDER: as in `give_room`; the caller rings.
-        self.room.fetch_or(GIVEN, order::room_given());
+        self.slots_needed.fetch_or(GIVEN, order::room_given());
     }
 
     /// Whether slots were freed that the process has wanted; once. The caller tries again all that waits for some.
     pub(crate) fn take_room(&self) -> bool {
         // ORDER: Relaxed: the slots themselves say whether they are free, and who finds none wants them again.
-        self.room.load(Ordering::Relaxed) & GIVEN != 0
-            && self.room.fetch_and(!GIVEN, Ordering::Relaxed) & GIVEN != 0
+        self.slots_needed.load(Ordering::Relaxed) & GIVEN != 0
+            && self.slots_needed.fetch_and(!GIVEN, Ordering::Relaxed) & GIVEN != 0
     }
 
     /// `receiver`, who calls, has freed slots of the process: tells it, if it has wanted those. Whether the caller is to wake it.
     pub(crate) fn give_room(&self, receiver: usize) -> bool {
-        let wanted = Lack::of(receiver).0 | Lack::ANYONE.0;
-        // ORDER: INV-BELL, for room, after the slot was freed.
+        let wanted = SlotsNeeded::of(receiver).0 | SlotsNeeded::ANYONE.0;
+        // ORDER: INV-NOTIFY, for room, after the slot was freed.
         fence_of_sender();
-        let mut room = self.room.load(order::bell_find());
-        while room & wanted != 0 {
-            let given = room & !wanted | GIVEN;
-            // ORDER: INV-BELL: as a message, before it is looked whether the process sleeps.
-            match self.room.compare_exchange(room, given, order::room_given(), Ordering::Relaxed) {
+        let mut slots_needed = self.slots_needed.load(order::notify_find());
+        while slots_needed & wanted != 0 {
+            let given = slots_needed & !wanted | GIVEN;
+            // ORDER: INV-NOTIFY: as a message, before it is looked whether the process sleeps.
+            match self.slots_needed.compare_exchange(
+                slots_needed,
+                given,
+                order::room_given(),
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return self.is_to_be_woken(),
-                Err(now) => room = now,
+                Err(now) => slots_needed = now,
             }
         }
         false
@@ -349,7 +354,7 @@ fn next_bits(next: Option<usize>) -> u64 {
 /// Frees what was published for `receiver`, unless it is free.
 fn free(memory: &impl Memory, link: Link, receiver: usize) {
     let state = &memory.slot(link.process, link.slot).state;
-    // ORDER: Release: what was read from the slot was read before it is filled again. Sequentially consistent: INV-BELL, for
+    // ORDER: Release: what was read from the slot was read before it is filled again. Sequentially consistent: INV-NOTIFY, for
     // room. A compare-exchange, as the sender of who leaves takes its slots back, and may have filled them again.
     let _ = state.compare_exchange(stamp(receiver, link.number), FREE, order::pull_free(), Ordering::Relaxed);
 }

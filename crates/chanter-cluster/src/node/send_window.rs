@@ -4,10 +4,10 @@
 //! were not received. A send commits when there is room, which is a local decision: a choice among
 //! sends needs no agreement with anybody. The receiver gives the room back.
 //!
-//! INV-TENANT: a window's memory is never given back, so whoever refers to one needs no share of it; a window that is of no use any
-//! more has its next *tenant*: an inbox of this process, or what goes to one of another. Tenants have numbers that are never
-//! used again. A [`Lease`] says whose the window was, and under the lock it is looked whether it still is. If not, that inbox is
-//! closed (law D5). A receive that still waits in a closed inbox does so in what that tenant has left behind.
+//! INV-EPOCH: a window's memory is never given back, so whoever refers to one needs no share of it; a window that is of no use any
+//! more has its next *epoch*, with an inbox of this process, or with what goes to one of another. Epochs have numbers that are never
+//! used again. A [`WindowRef`] says whose the window was, and under the lock it is looked whether it still is. If not, that inbox is
+//! closed (law D5). A receive that still waits in a closed inbox does so in what that epoch has left behind.
 //!
 //! INV-WINDOW: what was sent and not given back is at most `BYTES`, or without its longest message less than `SLACK`. It stays so:
 //! a send goes over `BYTES` only where less than `SLACK` is before it, and while more is under way none is let through. The same then holds
@@ -26,7 +26,7 @@ use chanter::Event;
 use chanter::base::{BiasedGuard, BiasedLock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
 
 use super::{Node, lock};
-use crate::engine::Peer;
+use crate::engine::ProcessId;
 use crate::error::SendError;
 use crate::inbox::{self, Message};
 
@@ -40,25 +40,25 @@ const SLACK: u64 = BYTES / 2;
 const SOME_MESSAGES: u32 = MESSAGES / 4;
 const SOME_BYTES: u64 = BYTES / 16;
 
-/// Windows without a tenant.
-static VACANT: Mutex<Vec<&'static Window>> = Mutex::new(Vec::new());
+/// Windows without an epoch.
+static VACANT: Mutex<Vec<&'static SendWindow>> = Mutex::new(Vec::new());
 
-/// Nobody's number: of a window without a tenant.
+/// Nobody's number: of a window without an epoch.
 const NOBODY: u64 = 0;
 // INV-WINDOW counts on it.
 const _: () = assert!(BYTES == 2 * SLACK);
 
-/// Set in the numbers of tenants that are inboxes of other processes.
+/// Set in the numbers of epochs that are inboxes of other processes.
 const AWAY: u64 = 1 << 63;
 
-pub(crate) struct Window {
+pub(crate) struct SendWindow {
     state: BiasedLock<State>,
 }
 
 /// What is behind the lock of a window.
 pub struct State {
     /// Whose it is.
-    tenant: u64,
+    epoch: u64,
     messages: u32,
     bytes: u64,
     /// Why nothing can be sent any more.
@@ -66,9 +66,9 @@ pub struct State {
     waiting: Queue<Note>,
     /// The inbox itself, if it is one of this process: a message then is there when its send commits.
     inbox: Option<Box<inbox::State>>,
-    /// That of the last tenant, if it is as new: for the next one.
+    /// That of the last epoch, if it is as new: for the next one.
     spare: Option<Box<inbox::State>>,
-    /// Those of earlier tenants in which receives wait, in vain. They stay where they are.
+    /// Those of earlier epochs in which receives wait, in vain. They stay where they are.
     left: Vec<(u64, Box<inbox::State>)>,
 }
 
@@ -112,11 +112,11 @@ impl Kept {
     }
 }
 
-/// A window, as long as a tenant has it.
+/// A window, as long as an epoch has it.
 #[derive(Clone, Copy)]
-pub(crate) struct Lease {
-    window: &'static Window,
-    tenant: u64,
+pub(crate) struct WindowRef {
+    window: &'static SendWindow,
+    epoch: u64,
 }
 
 /// A send: how long its message is, and whether it may go.
@@ -137,13 +137,13 @@ enum Content {
     Bad(Box<SendError>),
 }
 
-impl Window {
-    /// One without a tenant.
+impl SendWindow {
+    /// One without an epoch.
     pub(crate) fn vacant() -> &'static Self {
         let vacant = lock(&VACANT).pop();
         vacant.unwrap_or_else(|| {
             let state = State {
-                tenant: NOBODY,
+                epoch: NOBODY,
                 messages: 0,
                 bytes: 0,
                 closed: None,
@@ -156,36 +156,36 @@ impl Window {
         })
     }
 
-    /// It has no tenant, and is of no use to who had it.
+    /// It has no epoch, and is of no use to who had it.
     pub(crate) fn leave_vacant(&'static self) {
-        debug_assert_eq!(self.state.lock().tenant, NOBODY, "a window with a tenant is not vacant");
+        debug_assert_eq!(self.state.lock().epoch, NOBODY, "a window with a tenant is not vacant");
         lock(&VACANT).push(self);
     }
 
-    /// The lease of the tenant of that number, who may have gone.
+    /// The reference of the epoch of that number, who may have gone.
     #[inline]
-    pub(crate) fn of_tenant(&'static self, tenant: u64) -> Lease {
-        Lease { window: self, tenant }
+    pub(crate) fn of_epoch(&'static self, epoch: u64) -> WindowRef {
+        WindowRef { window: self, epoch }
     }
 
-    /// An inbox of this process is its tenant from now on, which `make` makes, perhaps of one that is left.
+    /// An inbox of this process is its epoch from now on, which `make` makes, perhaps of one that is left.
     pub(crate) fn let_to_inbox(
         &'static self,
-        tenant: u64,
+        epoch: u64,
         make: impl FnOnce(Option<Box<inbox::State>>) -> Box<inbox::State>,
-    ) -> Lease {
-        debug_assert_eq!(tenant & AWAY, 0, "too many processes in one");
+    ) -> WindowRef {
+        debug_assert_eq!(epoch & AWAY, 0, "too many processes in one");
         let spare = self.state.lock().spare.take();
-        self.let_to(tenant, Some(make(spare)))
+        self.let_to(epoch, Some(make(spare)))
     }
 
-    fn let_to(&'static self, tenant: u64, inbox: Option<Box<inbox::State>>) -> Lease {
+    fn let_to(&'static self, epoch: u64, inbox: Option<Box<inbox::State>>) -> WindowRef {
         let mut state = self.state.lock();
-        debug_assert_eq!(state.tenant, NOBODY, "a window has one tenant");
+        debug_assert_eq!(state.epoch, NOBODY, "a window has one tenant");
         (state.messages, state.bytes) = (0, 0);
-        state.tenant = tenant;
+        state.epoch = epoch;
         state.inbox = inbox;
-        Lease { window: self, tenant }
+        WindowRef { window: self, epoch }
     }
 
     /// Whether one of that length may follow those.
@@ -207,27 +207,27 @@ impl Window {
     }
 }
 
-impl Lease {
+impl WindowRef {
     /// A window for what goes to an inbox of another process.
     pub(super) fn away() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        let tenant = AWAY | (LAST.fetch_add(1, Ordering::Relaxed) + 1);
-        Window::vacant().let_to(tenant, None)
+        let epoch = AWAY | (LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        SendWindow::vacant().let_to(epoch, None)
     }
 
     /// That of nobody, for sends that never go.
     #[cold]
     pub(crate) fn nobodys() -> Self {
-        static NOBODYS: std::sync::OnceLock<&'static Window> = std::sync::OnceLock::new();
-        // No window ever has that tenant.
-        Self { window: NOBODYS.get_or_init(Window::vacant), tenant: u64::MAX }
+        static NOBODYS: std::sync::OnceLock<&'static SendWindow> = std::sync::OnceLock::new();
+        // No window ever has that epoch.
+        Self { window: NOBODYS.get_or_init(SendWindow::vacant), epoch: u64::MAX }
     }
 
-    /// The state, if the tenant still has the window.
+    /// The state, if the epoch still has the window.
     #[inline(always)]
     pub(crate) fn lock(&self) -> Option<BiasedGuard<'static, State>> {
         let state = self.window.state.lock();
-        (state.tenant == self.tenant).then_some(state)
+        (state.epoch == self.epoch).then_some(state)
     }
 
     /// The state, whoever has the window.
@@ -237,8 +237,8 @@ impl Lease {
     }
 
     #[inline(always)]
-    pub(crate) fn tenant(&self) -> u64 {
-        self.tenant
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -265,18 +265,18 @@ impl Lease {
         wakes.queue();
     }
 
-    /// The tenant leaves. Senders are told why. `None`: it has left before.
+    /// The epoch leaves. Senders are told why. `None`: it has left before.
     pub(crate) fn end(self, why: &SendError) -> Option<Left> {
         let mut wakes = Wakes::new();
         let left = {
             let mut state = self.lock()?;
             state.close(why, &mut wakes);
-            state.tenant = NOBODY;
+            state.epoch = NOBODY;
             let closed = state.closed.take();
             let mut inbox = state.inbox.take();
             let (senders, messages) = inbox.as_mut().map(|inbox| inbox.close()).unwrap_or_default();
             if let Some(inbox) = inbox.take_if(|inbox| inbox.is_waited_in()) {
-                state.left.push((self.tenant, inbox));
+                state.left.push((self.epoch, inbox));
             }
             let mut node = None;
             if let Some(mut unused) = inbox.take() {
@@ -290,7 +290,7 @@ impl Lease {
         Some(left)
     }
 
-    /// The tenant leaves, and the window is vacant.
+    /// The epoch leaves, and the window is vacant.
     pub(super) fn give_up(self, why: &SendError) {
         if self.end(why).is_some() {
             self.window.leave_vacant();
@@ -298,10 +298,10 @@ impl Lease {
     }
 }
 
-/// What a tenant has left behind. It is not dropped under a lock.
+/// What an epoch has left behind. It is not dropped under a lock.
 pub(crate) struct Left {
     /// Other processes that have sent something to that inbox.
-    pub(crate) senders: Vec<Peer>,
+    pub(crate) senders: Vec<ProcessId>,
     _messages: VecDeque<Box<Message>>,
     _inbox: Option<Box<inbox::State>>,
     _node: Option<Weak<Node>>,
@@ -315,31 +315,31 @@ impl State {
         self.inbox.as_mut().expect("an inbox has a window with an inbox")
     }
 
-    /// That of a tenant. Of one that has left it is empty, and nothing comes.
-    pub(crate) fn inbox_of(&mut self, tenant: u64) -> &mut inbox::State {
-        if self.tenant == tenant {
+    /// That of an epoch. Of one that has left it is empty, and nothing comes.
+    pub(crate) fn inbox_of(&mut self, epoch: u64) -> &mut inbox::State {
+        if self.epoch == epoch {
             return self.inbox();
         }
-        let at = match self.left.iter().position(|(left, _)| *left == tenant) {
+        let at = match self.left.iter().position(|(left, _)| *left == epoch) {
             Some(at) => at,
             None => {
-                self.left.push((tenant, Box::new(inbox::State::nobodys())));
+                self.left.push((epoch, Box::new(inbox::State::nobodys())));
                 self.left.len() - 1
             }
         };
         &mut self.left[at].1
     }
 
-    /// That of a tenant, if it has not left.
+    /// That of an epoch, if it has not left.
     #[inline]
-    pub(crate) fn inbox_if(&self, tenant: u64) -> Option<&inbox::State> {
-        if self.tenant == tenant { self.inbox.as_deref() } else { None }
+    pub(crate) fn inbox_if(&self, epoch: u64) -> Option<&inbox::State> {
+        if self.epoch == epoch { self.inbox.as_deref() } else { None }
     }
 
-    /// Forgets what a tenant has left behind, if nobody waits there any more.
-    pub(crate) fn sweep(&mut self, tenant: u64) {
-        if self.tenant != tenant {
-            self.left.retain(|(left, inbox)| *left != tenant || inbox.is_waited_in());
+    /// Forgets what an epoch has left behind, if nobody waits there any more.
+    pub(crate) fn sweep(&mut self, epoch: u64) {
+        if self.epoch != epoch {
+            self.left.retain(|(left, inbox)| *left != epoch || inbox.is_waited_in());
         }
     }
 
@@ -373,7 +373,7 @@ impl State {
 
     fn serve(&mut self, wakes: &mut Wakes) {
         while let Some(length) = self.waiting.peek(|note| note.length)
-            && Window::has_room(self.messages, self.bytes, length)
+            && SendWindow::has_room(self.messages, self.bytes, length)
         {
             if self.waiting.serve_first(wakes, |_| ()).is_some() {
                 self.take(length);
@@ -391,7 +391,7 @@ impl State {
 
 /// Where a message goes.
 #[derive(Clone)]
-pub struct Share(Lease);
+pub struct Share(WindowRef);
 
 // SAFETY: the queue is a field of the state, which stays behind the lock; no user code runs under it.
 unsafe impl Place for Share {
@@ -409,16 +409,16 @@ unsafe impl Place for Share {
 
     #[inline(always)]
     fn is_ready(&self, state: &State, note: &Note) -> bool {
-        // One that waits does so in the window of its tenant, who tells all when it leaves.
+        // One that waits does so in the window of its epoch, who tells all when it leaves.
         let has_room =
-            || state.waiting.is_empty() && Window::has_room(state.messages, state.bytes, note.length);
-        state.tenant != self.0.tenant || state.closed.is_some() || has_room()
+            || state.waiting.is_empty() && SendWindow::has_room(state.messages, state.bytes, note.length);
+        state.epoch != self.0.epoch || state.closed.is_some() || has_room()
     }
 
     #[inline(always)]
     fn act(&self, state: &mut State, note: &mut Note, wakes: &mut Wakes) {
-        if state.tenant != self.0.tenant || state.closed.is_some() {
-            note.is_refused(state, self.0.tenant);
+        if state.epoch != self.0.epoch || state.closed.is_some() {
+            note.is_refused(state, self.0.epoch);
             return;
         }
         state.take(note.length);
@@ -432,7 +432,7 @@ unsafe impl Place for Share {
     /// It was not sent after all.
     fn undo(&self, state: &mut State, note: &mut Note, wakes: &mut Wakes) {
         let was_let_through = matches!(note.content, Content::Message(_)) && note.closed.is_none();
-        if was_let_through && state.tenant == self.0.tenant {
+        if was_let_through && state.epoch == self.0.epoch {
             state.give_back(1, note.length, wakes);
         }
     }
@@ -441,9 +441,9 @@ unsafe impl Place for Share {
 impl Note {
     /// The inbox is closed, if the send was not bad anyway.
     #[cold]
-    fn is_refused(&mut self, state: &State, tenant: u64) {
+    fn is_refused(&mut self, state: &State, epoch: u64) {
         let Content::Message(message) = &self.content else { return };
-        let closed = state.closed.as_ref().filter(|_| state.tenant == tenant);
+        let closed = state.closed.as_ref().filter(|_| state.epoch == epoch);
         self.closed = Some(closed.cloned().unwrap_or_else(|| Box::new(SendError::Gone(message.to))));
     }
 }
@@ -451,9 +451,10 @@ impl Note {
 /// The event of sending a message; see [`Inbox::send`](crate::Inbox::send).
 #[must_use = "events do nothing unless synchronized"]
 // As large as two registers: what awaits it is made where it is awaited.
-pub struct Send(Content);
+#[doc(alias = "Send")]
+pub struct SendEvent(Content);
 
-impl Send {
+impl SendEvent {
     /// Of a message, which knows where it goes.
     #[inline(always)]
     pub(super) fn new(message: Box<Message>) -> Self {
@@ -467,13 +468,13 @@ impl Send {
     }
 }
 
-impl fmt::Debug for Send {
+impl fmt::Debug for SendEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Send").finish_non_exhaustive()
+        f.debug_struct("SendEvent").finish_non_exhaustive()
     }
 }
 
-impl Operation for Send {
+impl Operation for SendEvent {
     type Place = Share;
     type Output = Result<(), SendError>;
     // The content is `Sent` then.
@@ -485,7 +486,7 @@ impl Operation for Send {
     fn at_once(share: &Share, note: &mut Note, _wakes: &mut Wakes) -> bool {
         let Some(mut state) = share.0.lock() else { return false };
         let is_open = state.closed.is_none() && state.waiting.is_empty();
-        if !is_open || !Window::has_room(state.messages, state.bytes, note.length) {
+        if !is_open || !SendWindow::has_room(state.messages, state.bytes, note.length) {
             return false;
         }
         if let Some(inbox) = &mut state.inbox {
@@ -510,7 +511,7 @@ impl Operation for Send {
 
 /// It has not gone yet.
 #[inline(never)]
-fn finish(lease: Lease, note: &mut Note) -> Result<(), SendError> {
+fn finish(window_ref: WindowRef, note: &mut Note) -> Result<(), SendError> {
     let mut message = match std::mem::replace(&mut note.content, Content::Sent) {
         Content::Sent => return Ok(()),
         Content::Bad(error) => return Err(*error),
@@ -519,7 +520,7 @@ fn finish(lease: Lease, note: &mut Note) -> Result<(), SendError> {
     let closed = note.closed.take();
     if let Some(closed) = closed {
         return Err(match (&message.node, *closed) {
-            // The window has had another tenant since.
+            // The window has had another epoch since.
             (Some(node), SendError::Gone(_)) => node.why_closed(message.to),
             (_, closed) => closed,
         });
@@ -533,14 +534,14 @@ fn finish(lease: Lease, note: &mut Note) -> Result<(), SendError> {
     // It has waited: there is room for it since then.
     let mut wakes = Wakes::new();
     {
-        let Some(mut state) = lease.lock() else { return Err(SendError::Gone(message.to)) };
+        let Some(mut state) = window_ref.lock() else { return Err(SendError::Gone(message.to)) };
         state.arrive(message, &mut wakes);
     }
     wakes.queue();
     Ok(())
 }
 
-impl IntoFuture for Send {
+impl IntoFuture for SendEvent {
     type Output = Result<(), SendError>;
     type IntoFuture = chanter::event::Sync<Self>;
 
@@ -551,16 +552,16 @@ impl IntoFuture for Send {
 }
 
 // SAFETY: the branch holds the same share and note, which are `Send`.
-unsafe impl Event for Send {
+unsafe impl Event for SendEvent {
     type Branch = PlaceBranch<Self>;
 
     #[inline(always)]
     fn into_branch(self) -> Self::Branch {
-        let (lease, length) = match &self.0 {
-            Content::Message(message) => (message.lease, message.written.len() as u64),
-            _ => (Lease::nobodys(), 0),
+        let (window_ref, length) = match &self.0 {
+            Content::Message(message) => (message.window_ref, message.written.len() as u64),
+            _ => (WindowRef::nobodys(), 0),
         };
-        PlaceBranch::new(Share(lease), Note { content: self.0, length, closed: None })
+        PlaceBranch::new(Share(window_ref), Note { content: self.0, length, closed: None })
     }
 }
 
@@ -573,10 +574,10 @@ mod tests {
     fn there_is_room_for_any_message_when_all_are_received_and_none_is_due() {
         for messages in 0..=MESSAGES {
             for bytes in [0, 1, SLACK - 1, SLACK, SLACK + 1, BYTES / 2, BYTES] {
-                let is_due = Window::is_due(messages, bytes);
+                let is_due = SendWindow::is_due(messages, bytes);
                 for length in [0, 1, BYTES - SLACK, BYTES, 10 * BYTES] {
                     assert!(
-                        is_due || Window::has_room(messages, bytes, length),
+                        is_due || SendWindow::has_room(messages, bytes, length),
                         "{messages}, {bytes}, {length}"
                     );
                 }
@@ -587,19 +588,19 @@ mod tests {
     #[test]
     fn what_is_due_was_worth_saying_before() {
         for (messages, bytes) in [(MESSAGES / 2, 0), (0, SLACK)] {
-            assert!(Window::is_due(messages, bytes) && Window::is_worth_saying(messages, bytes));
-            assert!(!Window::is_due(messages / 2, bytes / 2));
+            assert!(SendWindow::is_due(messages, bytes) && SendWindow::is_worth_saying(messages, bytes));
+            assert!(!SendWindow::is_due(messages / 2, bytes / 2));
         }
-        assert!(Window::is_worth_saying(SOME_MESSAGES, 0) && Window::is_worth_saying(0, SOME_BYTES));
-        assert!(!Window::is_worth_saying(SOME_MESSAGES - 1, SOME_BYTES - 1));
+        assert!(SendWindow::is_worth_saying(SOME_MESSAGES, 0) && SendWindow::is_worth_saying(0, SOME_BYTES));
+        assert!(!SendWindow::is_worth_saying(SOME_MESSAGES - 1, SOME_BYTES - 1));
     }
 
     #[test]
     fn a_window_is_bounded() {
-        assert!(!Window::has_room(MESSAGES, 0, 0));
-        assert!(Window::has_room(MESSAGES - 1, BYTES - 1, 1));
-        assert!(!Window::has_room(1, BYTES - 1, 2));
-        assert!(!Window::has_room(1, SLACK, BYTES), "a long one waits");
+        assert!(!SendWindow::has_room(MESSAGES, 0, 0));
+        assert!(SendWindow::has_room(MESSAGES - 1, BYTES - 1, 1));
+        assert!(!SendWindow::has_room(1, BYTES - 1, 2));
+        assert!(!SendWindow::has_room(1, SLACK, BYTES), "a long one waits");
         let mut kept = Kept::default();
         assert_eq!((0..2 * MESSAGES).filter(|_| kept.takes(0)).count(), MESSAGES as usize);
         for (lengths, last) in [
@@ -633,7 +634,7 @@ mod tests {
                     _ => random.u64(..SLACK),
                 };
                 match random.u8(..8) {
-                    0..4 if Window::has_room(messages, bytes, length) => {
+                    0..4 if SendWindow::has_room(messages, bytes, length) => {
                         (messages, bytes) = (messages + 1, bytes + length);
                         on_their_way.push(length);
                         over += u32::from(bytes > BYTES);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::super::sync::{Ordering, order, point};
-use super::{Info, LANES, Lack, Link, Memory, NOTHING, NUMBER, free, next_bits, stamp};
+use super::{Info, LANES, Link, Memory, NOTHING, NUMBER, SlotsNeeded, free, next_bits, stamp};
 
 /// How many slots a process may have published for one receiver, in each lane; and how many free ones are kept for the first lane.
 #[derive(Clone, Copy, Debug)]
@@ -58,17 +58,17 @@ impl Outgoing {
         to: usize,
         info: Info,
         bytes: &[u8],
-    ) -> Result<(), Lack> {
+    ) -> Result<(), SlotsNeeded> {
         let is_at_hand = {
             let link = &self.links[to];
             link.named.is_some() && link.published[info.lane].len() < self.quota.lanes[info.lane]
         };
         if !is_at_hand {
-            self.find_room(memory, to, info.lane)?;
+            self.find_slots(memory, to, info.lane)?;
         }
         let link = &mut self.links[to];
         let named = link.named.take();
-        let Some(slot) = named.or_else(|| self.free.pop()) else { return Err(Lack::ANYONE) };
+        let Some(slot) = named.or_else(|| self.free.pop()) else { return Err(SlotsNeeded::ANYONE) };
         let next = if self.quota.names_next && self.free.len() > self.quota.reserve {
             self.free.pop()
         } else {
@@ -89,7 +89,7 @@ impl Outgoing {
             return Ok(());
         }
         if named.is_some() {
-            // ORDER: Release: as below. Sequentially consistent: INV-BELL, the sender's side.
+            // ORDER: Release: as below. Sequentially consistent: INV-NOTIFY, the sender's side.
             filled.state.store(stamp(to, number), order::pull_publish_watched());
             if let Some(next) = next {
                 filled.body.give_away(bytes.len());
@@ -113,7 +113,7 @@ impl Outgoing {
         }
         let port = memory.port(to);
         let link = Link { process: self.me, slot, number };
-        // ORDER: INV-BELL, the sender's side. Release, in it: a receiver that empties the tail sees what was published;
+        // ORDER: INV-NOTIFY, the sender's side. Release, in it: a receiver that empties the tail sees what was published;
         // Acquire, in it: the slot that was there is as its sender has published it, so that the link is not overwritten.
         let last = port.tail.swap(link.bits(), order::pull_swap());
         if point("pull.swapped") {
@@ -139,12 +139,17 @@ impl Outgoing {
     ///
     /// # Errors
     /// There is none.
-    pub(crate) fn find_room(&mut self, memory: &impl Memory, to: usize, lane: usize) -> Result<(), Lack> {
+    pub(crate) fn find_slots(
+        &mut self,
+        memory: &impl Memory,
+        to: usize,
+        lane: usize,
+    ) -> Result<(), SlotsNeeded> {
         let reserve = if lane == 0 { 0 } else { self.quota.reserve };
         if self.links[to].published[lane].len() >= self.quota.lanes[lane] {
             self.take_back(memory, to, lane);
             if self.links[to].published[lane].len() >= self.quota.lanes[lane] {
-                return Err(Lack::of(to));
+                return Err(SlotsNeeded::of(to));
             }
         }
         if self.links[to].named.is_some() {
@@ -161,7 +166,7 @@ impl Outgoing {
                 self.forget(memory, left);
             }
         }
-        if self.free.len() > reserve { Ok(()) } else { Err(Lack::ANYONE) }
+        if self.free.len() > reserve { Ok(()) } else { Err(SlotsNeeded::ANYONE) }
     }
 
     /// Takes slots back that the receiver has freed. It frees them in the order of their numbers.
@@ -174,7 +179,7 @@ impl Outgoing {
     fn take_one_back(&mut self, memory: &impl Memory, to: usize, lane: usize) -> bool {
         let published = &mut self.links[to].published[lane];
         let Some(&(slot, number)) = published.front() else { return false };
-        // ORDER: Acquire: the receiver has read what is overwritten next. Sequentially consistent: INV-BELL, for room.
+        // ORDER: Acquire: the receiver has read what is overwritten next. Sequentially consistent: INV-NOTIFY, for room.
         if memory.slot(self.me, slot).state.load(order::pull_reuse()) == stamp(to, number) {
             return false;
         }

@@ -1,6 +1,6 @@
-//! The bell of the server thread: whoever has something for it to do rings.
+//! The notifier of the server thread: whoever has something for it to do rings.
 //!
-//! It is rung, or not: however often it was rung while the thread is awake, that looks once more.
+//! It is notified, or not: however often it was notified while the thread is awake, that looks once more.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chanter::Event;
 use chanter::base::{BiasedLock, Operation, Place, PlaceBranch, Queue, Wakes, synchronization};
 
-pub(super) struct ServerBell {
+pub(super) struct ServerNotifier {
     waiting: BiasedLock<Queue<()>>,
     /// Nobody has heard it yet. Written under the lock.
     is_rung: AtomicBool,
 }
 
-impl ServerBell {
+impl ServerNotifier {
     pub(super) fn new() -> Self {
         Self { waiting: BiasedLock::unhinted(Queue::new()), is_rung: AtomicBool::new(false) }
     }
 
     /// Whoever waits wakes; if nobody does, the next one does not wait.
-    pub(super) fn ring(&self) {
+    pub(super) fn notify(&self) {
         let mut wakes = Wakes::new();
         self.ring_under(&mut self.waiting.lock(), &mut wakes);
         wakes.queue();
@@ -30,12 +30,12 @@ impl ServerBell {
 
     fn ring_under(&self, waiting: &mut Queue<()>, wakes: &mut Wakes) {
         if waiting.give(wakes, |()| ()).is_none() {
-            // ORDER: Relaxed: what it is rung for is told by the lock; without that it is a hint.
+            // ORDER: Relaxed: what it is notified of is told by the lock; without that it is a hint.
             self.is_rung.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether it was rung since somebody heard it. The caller hears it, and then looks what there is.
+    /// Whether it was notified since somebody heard it. The caller hears it, and then looks what there is.
     pub(super) fn hear(&self) -> bool {
         // ORDER: Relaxed: one that is not seen yet is heard before the next rest.
         self.is_rung.load(Ordering::Relaxed) && {
@@ -44,24 +44,24 @@ impl ServerBell {
         }
     }
 
-    /// The event that it is rung.
-    pub(super) fn rung(&self) -> Rung<'_> {
-        Rung(self)
+    /// The event that it is notified.
+    pub(super) fn notified(&self) -> Notified<'_> {
+        Notified(self)
     }
 }
 
-/// See [`ServerBell::rung`].
+/// See [`ServerNotifier::notified`].
 #[must_use = "events do nothing unless synchronized"]
-pub(super) struct Rung<'a>(&'a ServerBell);
+pub(super) struct Notified<'a>(&'a ServerNotifier);
 
-impl fmt::Debug for Rung<'_> {
+impl fmt::Debug for Notified<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Rung(..)")
+        f.write_str("Notified(..)")
     }
 }
 
-// SAFETY: the queue is what is behind the lock, and whoever waits there has borrowed the bell.
-unsafe impl Place for &ServerBell {
+// SAFETY: the queue is what is behind the lock, and whoever waits there has borrowed the notifier.
+unsafe impl Place for &ServerNotifier {
     type Note = ();
     type State = Queue<()>;
 
@@ -88,15 +88,15 @@ unsafe impl Place for &ServerBell {
     }
 }
 
-impl<'a> Operation for Rung<'a> {
-    type Place = &'a ServerBell;
+impl<'a> Operation for Notified<'a> {
+    type Place = &'a ServerNotifier;
     type Output = ();
     const LEAN: bool = true;
 
-    fn finish(_bell: &&'a ServerBell, _note: &mut ()) {}
+    fn finish(_notifier: &&'a ServerNotifier, _note: &mut ()) {}
 }
 
-impl<'a> IntoFuture for Rung<'a> {
+impl<'a> IntoFuture for Notified<'a> {
     type Output = ();
     type IntoFuture = chanter::event::Sync<Self>;
 
@@ -106,7 +106,7 @@ impl<'a> IntoFuture for Rung<'a> {
 }
 
 // SAFETY: the branch holds the same reference, to what is `Sync`, and a note that is nothing.
-unsafe impl Event for Rung<'_> {
+unsafe impl Event for Notified<'_> {
     type Branch = PlaceBranch<Self>;
 
     fn into_branch(self) -> Self::Branch {
@@ -127,22 +127,22 @@ mod tests {
     fn who_waits_hears_it_and_who_comes_later_too() {
         let machine = Machine::builder().vps(1).build().unwrap();
         machine.block_on(async {
-            let bell = Arc::new(ServerBell::new());
-            assert!(!bell.hear());
-            bell.ring();
-            bell.ring();
-            bell.rung().await;
-            assert!(!bell.hear(), "rung twice is rung");
+            let notifier = Arc::new(ServerNotifier::new());
+            assert!(!notifier.hear());
+            notifier.notify();
+            notifier.notify();
+            notifier.notified().await;
+            assert!(!notifier.hear(), "rung twice is rung");
             let waits = spawn({
-                let bell = Arc::clone(&bell);
-                async move { bell.rung().await }
+                let notifier = Arc::clone(&notifier);
+                async move { notifier.notified().await }
             });
             yield_now().await;
-            bell.ring();
-            assert!(!bell.hear(), "who waits has heard it");
+            notifier.notify();
+            assert!(!notifier.hear(), "who waits has heard it");
             waits.await.unwrap();
-            bell.ring();
-            assert!(bell.hear() && !bell.hear());
+            notifier.notify();
+            assert!(notifier.hear() && !notifier.hear());
         });
     }
 
@@ -150,23 +150,25 @@ mod tests {
     fn it_is_heard_by_the_next_if_the_one_who_heard_it_goes() {
         let machine = Machine::builder().vps(1).build().unwrap();
         machine.block_on(async {
-            let bell = ServerBell::new();
+            let notifier = ServerNotifier::new();
             {
-                let mut waits = std::pin::pin!(bell.rung().into_future());
+                let mut waits = std::pin::pin!(notifier.notified().into_future());
                 std::future::poll_fn(|cx| {
                     assert!(waits.as_mut().poll(cx).is_pending());
                     std::task::Poll::Ready(())
                 })
                 .await;
-                bell.ring();
+                notifier.notify();
             }
-            bell.rung().await;
+            notifier.notified().await;
             // Not chosen, it was not heard.
-            bell.ring();
-            choose_biased((always(()), bell.rung())).await;
-            bell.rung().await;
-            let is_rung =
-                choose((bell.rung().wrap(|()| true), after(Duration::from_millis(1)).wrap(|()| false)));
+            notifier.notify();
+            choose_biased((always(()), notifier.notified())).await;
+            notifier.notified().await;
+            let is_rung = choose((
+                notifier.notified().wrap(|()| true),
+                after(Duration::from_millis(1)).wrap(|()| false),
+            ));
             assert!(!is_rung.await);
         });
     }

@@ -1,13 +1,13 @@
-//! Loom models of INV-HANDED (see `raw.rs`): calls that are handed on, while holders die. Each rule that is left out fails. How to
-//! run them: `ci/loom handed`.
+//! Loom models of INV-FORWARDED (see `raw.rs`): calls that are forwarded, while holders die. Each rule that is left out fails. How to
+//! run them: `ci/loom forwarded`.
 
 use std::panic::{UnwindSafe, catch_unwind};
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use super::handed::{Heard, Pending, Place, Rules};
-use crate::engine::Peer;
+use super::forwarded::{Heard, Pending, Place, Rules};
+use crate::engine::ProcessId;
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -22,15 +22,15 @@ fn needs(rule: &str, model: impl Fn() + Sync + Send + UnwindSafe + 'static) {
 
 const ALL: Rules = Rules { counts: true, looks: true };
 const REQUEST: u64 = 1;
-const B: Peer = Peer(1);
-const C: Peer = Peer(2);
-const D: Peer = Peer(3);
+const B: ProcessId = ProcessId(1);
+const C: ProcessId = ProcessId(2);
+const D: ProcessId = ProcessId(3);
 
 /// How a call has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    Answered(Peer),
-    Lost(Peer),
+    Answered(ProcessId),
+    Lost(ProcessId),
 }
 
 /// The caller's process, as `caller.rs` has it: calls behind one lock, what is known of each process behind others.
@@ -62,10 +62,10 @@ impl Caller {
     }
 
     /// `Node::answered`.
-    fn answered(&self, by: Peer, hops: u32) {
+    fn answered(&self, by: ProcessId, forwarded: u32) {
         let ended = {
             let mut calls = self.calls.lock().unwrap();
-            calls.may_answer(REQUEST, by, hops) && self.end(&mut calls)
+            calls.may_answer(REQUEST, by, forwarded) && self.end(&mut calls)
         };
         if ended {
             self.ends.lock().unwrap().push(End::Answered(by));
@@ -73,15 +73,15 @@ impl Caller {
     }
 
     /// `Node::moved`.
-    fn moved(&self, to: Peer, hops: u32) {
-        let heard = self.calls.lock().unwrap().hear(REQUEST, to, hops);
+    fn moved(&self, to: ProcessId, forwarded: u32) {
+        let heard = self.calls.lock().unwrap().hear(REQUEST, to, forwarded);
         if heard == Heard::Look && *self.down[to.0 as usize].lock().unwrap() {
             self.lose_calls(to);
         }
     }
 
     /// `Node::lose_calls`.
-    fn lose_calls(&self, peer: Peer) {
+    fn lose_calls(&self, peer: ProcessId) {
         let ended = {
             let mut calls = self.calls.lock().unwrap();
             calls.of(peer).contains(&REQUEST) && self.end(&mut calls)
@@ -92,7 +92,7 @@ impl Caller {
     }
 
     /// A process has gone: what is known of it, then what it had.
-    fn goes(&self, peer: Peer) {
+    fn goes(&self, peer: ProcessId) {
         *self.down[peer.0 as usize].lock().unwrap() = true;
         self.lose_calls(peer);
     }
@@ -105,7 +105,7 @@ impl Caller {
     }
 }
 
-/// B hands it on to C, which goes, while the caller hears of both.
+/// B forwards it to C, which goes, while the caller hears of both.
 fn holder_goes(rules: Rules) {
     let caller = Caller::new(rules, true);
     let hears = {
@@ -127,12 +127,12 @@ fn models_handed_needs_a_look_whether_the_later_one_has_gone() {
     needs("looks", || holder_goes(Rules { looks: false, ..ALL }));
 }
 
-/// B hands it on to C, C to D, which goes. The caller hears of each from another one, in any order.
+/// B forwards it to C, C to D, which goes. The caller hears of each from another one, in any order.
 fn later_holder_goes(rules: Rules) {
     let caller = Caller::new(rules, true);
-    let hears = [(C, 1), (D, 2)].map(|(to, hops)| {
+    let hears = [(C, 1), (D, 2)].map(|(to, forwarded)| {
         let caller = Arc::clone(&caller);
-        thread::spawn(move || caller.moved(to, hops))
+        thread::spawn(move || caller.moved(to, forwarded))
     });
     caller.goes(D);
     for hears in hears {
@@ -151,13 +151,13 @@ fn models_handed_needs_the_count_of_hops() {
     needs("counts", || later_holder_goes(Rules { counts: false, ..ALL }));
 }
 
-/// B hands it on to C, who has no room and gives it back; B goes, having told of C. `tells`: C tells that B has it again (4).
+/// B forwards it to C, who has no room and gives it back; B goes, having told of C. `tells`: C tells that B has it again (4).
 fn middle_goes(rules: Rules, tells: bool) {
     let caller = Caller::new(rules, true);
     let heard = [Some((C, 1)), tells.then_some((B, 2))];
     let hears = heard.map(|heard| {
         let caller = Arc::clone(&caller);
-        thread::spawn(move || heard.into_iter().for_each(|(to, hops)| caller.moved(to, hops)))
+        thread::spawn(move || heard.into_iter().for_each(|(to, forwarded)| caller.moved(to, forwarded)))
     });
     caller.goes(B);
     for hears in hears {
@@ -208,7 +208,7 @@ fn models_handed_needs_that_what_has_ended_is_not_pending() {
     needs("ends once", || answers_and_goes(false));
 }
 
-/// Who runs it answers, while what it runs hands it on: one of them does it (1), the other one sees that it is done.
+/// Who runs it answers, while what it runs forwards it: one of them does it (1), the other one sees that it is done.
 fn answered_or_handed_on(gives: bool) {
     let duty = Arc::new(Place::new(REQUEST));
     let get = move |duty: &Place<u64>| if gives { duty.take() } else { *duty.lock() };
@@ -234,7 +234,7 @@ fn models_handed_needs_that_the_duty_is_given_away() {
     needs("gives", || answered_or_handed_on(false));
 }
 
-/// A duty that could not be handed on is answered by who has it: nobody loses it.
+/// A duty that could not be forwarded is answered by who has it: nobody loses it.
 #[test]
 fn models_handed_is_not_lost_if_it_cannot_be_handed_on() {
     check(|| {
