@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chanter::prelude::*;
-use chanter_objects::{Gone, conc_for};
+use chanter_objects::{ObjectError, conc_for};
 use serde::{Deserialize, Serialize};
 
 /// How threads are run (the paper's versions Base and Base+Stack; what carries messages is the job's affair).
@@ -30,7 +30,7 @@ impl Threads {
 /// Runs a thread for each number below `count`, all at a time.
 pub async fn each<W, F>(threads: Threads, count: usize, world: &Arc<W>, method: impl Fn(Arc<W>, usize) -> F)
 where
-    F: Future<Output = Result<(), Gone>> + Send + 'static,
+    F: Future<Output = Result<(), ObjectError>> + Send + 'static,
 {
     let thread = |number| {
         let thread = method(Arc::clone(world), number);

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use chanter::prelude::*;
 use chanter_cluster::Process;
-use chanter_objects::{Continuation, Counter, Gone, Owner, Promise, Ref, conc, conc_for, object};
+use chanter_objects::{Continuation, Counter, ObjectError, Owner, Promise, Ref, conc, conc_for, object};
 
 use super::serial::{self, compute, steps, values};
 use super::{Row, Spec, Threads};
@@ -121,7 +121,7 @@ impl Job {
 }
 
 /// The paper's figure 3.
-async fn work(job: &Job, thread: u32) -> Result<(), Gone> {
+async fn work(job: &Job, thread: u32) -> Result<(), ObjectError> {
     let object = job.object(thread);
     conc! { x = object.valx(), y = object.valy(), z = object.valz() }
     job.compute(thread, [x?, y?, z?]);
@@ -170,7 +170,7 @@ async fn by_contexts(job: &Arc<Job>) {
 async fn of_all<R, F>(workers: &[Ref<Worker>], call: impl Fn(Ref<Worker>) -> F) -> Result<Vec<R>, JobFailure>
 where
     R: Send + 'static,
-    F: Future<Output = Result<R, Gone>> + Send + 'static,
+    F: Future<Output = Result<R, ObjectError>> + Send + 'static,
 {
     let Some((first, others)) = workers.split_first() else { return Ok(Vec::new()) };
     // The others first: this process may compute for long, and send nothing meanwhile.
@@ -204,7 +204,7 @@ pub async fn process(
         data: Vec::new(),
         over: Some(k),
     });
-    let Some(all) = meet(here, "microkernel", (worker.refer(), data.refer())).await? else {
+    let Some(all) = meet(here, "microkernel", (worker.reference(), data.reference())).await? else {
         over.await?;
         return Ok(());
     };

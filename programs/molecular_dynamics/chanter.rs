@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use chanter_objects::{Gone, Owner, Ref, conc, object};
+use chanter_objects::{ObjectError, Owner, Ref, conc, object};
 
 use super::bonds;
 use super::cell::{Cell, Few, Moved};
@@ -69,7 +69,7 @@ impl Tally {
 pub(super) type Homes = Arc<Vec<(u32, u32)>>;
 
 /// The forces of a cell.
-async fn act(world: Arc<World>, number: usize) -> Result<(), Gone> {
+async fn act(world: Arc<World>, number: usize) -> Result<(), ObjectError> {
     let own = world.cells[number];
     conc! { view = own.view(), lists = own.lists() }
     let (view, lists) = (view?, lists?.expect("lists are made first"));
@@ -93,7 +93,7 @@ async fn act(world: Arc<World>, number: usize) -> Result<(), Gone> {
 }
 
 /// The forces of a segment of the chain.
-async fn bond(world: Arc<World>, number: usize, homes: Homes) -> Result<(), Gone> {
+async fn bond(world: Arc<World>, number: usize, homes: Homes) -> Result<(), ObjectError> {
     let segment = &world.chain.segments[number];
     let mut views: Vec<(u32, View, Few)> = Vec::new();
     let mut where_is = Vec::with_capacity(segment.atoms.len());
@@ -137,7 +137,7 @@ pub(super) async fn forces_of(
     homes: &Homes,
     cells: Range<usize>,
     segments: Range<usize>,
-) -> Result<Vec<f64>, Gone> {
+) -> Result<Vec<f64>, ObjectError> {
     // Cells first: they are the longer ones.
     let (count, all) = (cells.len(), cells.len() + segments.len());
     each(world.threads, all, world, |world, number| {
@@ -156,13 +156,13 @@ pub(super) async fn forces_of(
 }
 
 /// All forces; the energy of the chain's bonds.
-async fn forces(world: &Arc<World>, homes: &Homes) -> Result<f64, Gone> {
+async fn forces(world: &Arc<World>, homes: &Homes) -> Result<f64, ObjectError> {
     let (cells, segments) = (world.cells.len(), world.chain.segments.len());
     Ok(forces_of(world, homes, 0..cells, 0..segments).await?.into_iter().sum())
 }
 
 /// Lists for a cell, and those forward of it, where they are now.
-pub(super) async fn list(world: Arc<World>, number: usize) -> Result<(), Gone> {
+pub(super) async fn list(world: Arc<World>, number: usize) -> Result<(), ObjectError> {
     let own = world.cells[number].view().await?;
     let mut forward = Vec::with_capacity(13);
     for (to, shift) in world.grid.forward(number) {
@@ -175,7 +175,7 @@ pub(super) async fn list(world: Arc<World>, number: usize) -> Result<(), Gone> {
 }
 
 /// Where the chain's atoms are now.
-pub(super) async fn homes_of(world: &World) -> Result<Homes, Gone> {
+pub(super) async fn homes_of(world: &World) -> Result<Homes, ObjectError> {
     let mut homes = vec![(0, 0); world.chain.kinds.len()];
     for (number, cell) in world.cells.iter().enumerate() {
         let view = cell.view().await?;
@@ -187,7 +187,7 @@ pub(super) async fn homes_of(world: &World) -> Result<Homes, Gone> {
 }
 
 /// Atoms go where they belong, and lists are made.
-async fn assign(world: &Arc<World>) -> Result<Homes, Gone> {
+async fn assign(world: &Arc<World>) -> Result<Homes, ObjectError> {
     let count = world.cells.len();
     each(world.threads, count, world, async |world: Arc<World>, number| {
         let departed = world.cells[number].depart().await?;
@@ -201,7 +201,7 @@ async fn assign(world: &Arc<World>) -> Result<Homes, Gone> {
     homes_of(world).await
 }
 
-pub(super) async fn run(system: &System, motion: Motion) -> Result<Outcome, Gone> {
+pub(super) async fn run(system: &System, motion: Motion) -> Result<Outcome, ObjectError> {
     let (grid, chain) = (Grid::new(system.side), Arc::new(system.chain.clone()));
     let owners: Vec<_> =
         (0..grid.cells()).map(|number| Owner::new(Cell::new(number, grid, Arc::clone(&chain)))).collect();
@@ -210,8 +210,8 @@ pub(super) async fn run(system: &System, motion: Motion) -> Result<Outcome, Gone
         grid,
         mixes: mixes(),
         chain,
-        cells: owners.iter().map(Owner::refer).collect(),
-        tally: tally.refer(),
+        cells: owners.iter().map(Owner::reference).collect(),
+        tally: tally.reference(),
         threads: Threads::Stack,
     });
     let (places, members) = assigned(system, grid, system.places.clone());
@@ -230,7 +230,7 @@ pub(super) async fn run(system: &System, motion: Motion) -> Result<Outcome, Gone
         world.tally.note(number, energy).await
     })
     .await;
-    let mut energies = vec![tally.refer().take(grid.cells()).await?.0.and(Energy::of_bonds(bonded))];
+    let mut energies = vec![tally.reference().take(grid.cells()).await?.0.and(Energy::of_bonds(bonded))];
     for _ in 0..motion.steps {
         each(world.threads, grid.cells(), &world, move |world: Arc<World>, number| async move {
             let farthest = world.cells[number].start(motion).await?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use chanter_cluster::Process;
-use chanter_objects::{Continuation, Gone, Owner, Promise, Ref, object};
+use chanter_objects::{Continuation, ObjectError, Owner, Promise, Ref, object};
 use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, Forces, Moved};
@@ -37,7 +37,7 @@ enum Word {
 }
 
 /// The sender, the number of its message to this process, and the message; or the reason why none will come.
-type Saying = (u32, u32, Result<Word, Gone>);
+type Saying = (u32, u32, Result<Word, ObjectError>);
 
 /// Where a process hears others.
 struct Ear(Sender<Saying>);
@@ -84,22 +84,22 @@ struct Heard {
 
 impl Heard {
     /// The next word of that process.
-    async fn of(&mut self, process: usize) -> Result<Word, Gone> {
+    async fn of(&mut self, process: usize) -> Result<Word, ObjectError> {
         let next = (process as u32, self.known[process]);
         self.known[process] += 1;
         loop {
             if let Some(word) = self.kept.remove(&next) {
                 return Ok(word);
             }
-            let (from, number, word) = self.hear.recv().await.map_err(|_| Gone::Unanswered)?;
+            let (from, number, word) = self.hear.recv().await.map_err(|_| ObjectError::Unanswered)?;
             self.kept.insert((from, number), word?);
         }
     }
 }
 
 /// The message is not the next one.
-fn strange(_: Word) -> Gone {
-    Gone::Incompatible
+fn strange(_: Word) -> ObjectError {
+    ObjectError::Incompatible
 }
 
 /// Divides the cells in their order, so that each process has about as many pairs to look at.
@@ -182,7 +182,7 @@ impl Run {
         self.said - 1
     }
 
-    async fn steps(mut self) -> Result<(Vec<Energies>, Heard), Gone> {
+    async fn steps(mut self) -> Result<(Vec<Energies>, Heard), ObjectError> {
         let mut energies = Vec::with_capacity(self.motion.steps + 1);
         self.assign().await?;
         energies.push(self.act(None).await?);
@@ -196,7 +196,7 @@ impl Run {
     }
 
     /// Atoms go where they belong, and lists are made. (Seldom: so all see all.)
-    async fn assign(&mut self) -> Result<(), Gone> {
+    async fn assign(&mut self) -> Result<(), ObjectError> {
         let part = Arc::clone(&self.part);
         let world = &part.world;
         let mut going: Vec<Vec<(u32, Vec<Moved>)>> = vec![Vec::new(); part.cells.len()];
@@ -252,7 +252,7 @@ impl Run {
     }
 
     /// The first half of a step. Returns the square of how far an atom of anybody has come.
-    async fn start(&mut self) -> Result<f64, Gone> {
+    async fn start(&mut self) -> Result<f64, ObjectError> {
         let part = Arc::clone(&self.part);
         let (world, motion, first) = (&part.world, self.motion, part.own().start);
         each(world.threads, part.own().len(), world, move |world, at| async move {
@@ -284,7 +284,7 @@ impl Run {
     }
 
     /// Forces, and the second half of a step. Without a motion, all forces are added up only.
-    async fn act(&mut self, motion: Option<Motion>) -> Result<Energies, Gone> {
+    async fn act(&mut self, motion: Option<Motion>) -> Result<Energies, ObjectError> {
         let part = Arc::clone(&self.part);
         let world = &part.world;
         let segments = part.segments[part.me].clone();
@@ -331,8 +331,8 @@ impl Domain {
         let (_, members) = assigned(system, grid, system.places.clone());
         let part = |count: usize, process: usize| count * process / all..count * (process + 1) / all;
         let segments = (0..all).map(|process| part(chain.segments.len(), process)).collect();
-        let cells = owners.iter().map(Owner::refer).collect();
-        let world = Arc::new(World { grid, mixes: mixes(), chain, cells, tally: tally.refer(), threads });
+        let cells = owners.iter().map(Owner::reference).collect();
+        let world = Arc::new(World { grid, mixes: mixes(), chain, cells, tally: tally.reference(), threads });
         let (say, hear) = mailbox();
         let part = Part { world, me, cells: shares(grid, &members, all), segments, say: say.clone() };
         let domain = Self {
@@ -349,7 +349,7 @@ impl Domain {
 impl Domain {
     /// Takes atoms that are its own from now on.
     #[method(read)]
-    async fn arrive(&self, atoms: Vec<(u32, Vec<Moved>)>) -> Result<(), Gone> {
+    async fn arrive(&self, atoms: Vec<(u32, Vec<Moved>)>) -> Result<(), ObjectError> {
         for (cell, atoms) in atoms {
             if self.part.own().contains(&(cell as usize)) {
                 self.part.world.cells[cell as usize].arrive(atoms).await?;
@@ -360,22 +360,22 @@ impl Domain {
 
     /// All steps: the energies before the first, and after each.
     #[method(mut)]
-    async fn run(&mut self, ears: Vec<Ref<Ear>>, motion: Motion) -> Result<Vec<Energies>, Gone> {
-        let Some(heard) = self.heard.take() else { return Err(Gone::Unanswered) };
+    async fn run(&mut self, ears: Vec<Ref<Ear>>, motion: Motion) -> Result<Vec<Energies>, ObjectError> {
+        let Some(heard) = self.heard.take() else { return Err(ObjectError::Unanswered) };
         let shown = vec![Vec::new(); self.part.cells.len()];
         let part = Arc::clone(&self.part);
         // Each has told each other one as often.
         let said = heard.known.iter().copied().max().unwrap_or(0);
         let run = Run { part, ears, heard, said, motion, homes: Homes::default(), shown };
         // A thread of its own: who serves requests goes on.
-        let (energies, heard) = spawn(run.steps()).await.map_err(|_| Gone::Unanswered)??;
+        let (energies, heard) = spawn(run.steps()).await.map_err(|_| ObjectError::Unanswered)??;
         self.heard = Some(heard);
         Ok(energies)
     }
 
     /// All that it has.
     #[method(read)]
-    async fn moved(&self) -> Result<Vec<Moved>, Gone> {
+    async fn moved(&self) -> Result<Vec<Moved>, ObjectError> {
         let mut all = Vec::new();
         for number in self.part.own() {
             all.extend(self.part.world.cells[number].moved().await?);
@@ -405,7 +405,7 @@ pub async fn process(
     let (over, k) = Promise::new();
     let (domain, ear) = Domain::new(system, threads, here, k);
     let (owner, ear) = (Owner::new(domain), Owner::new(ear));
-    let mine = (owner.refer(), ear.refer());
+    let mine = (owner.reference(), ear.reference());
     let Some(all) = meet(here, "molecular-dynamics", mine).await? else {
         over.await?;
         return Ok(None);

@@ -1,4 +1,4 @@
-use chanter_objects::far::enter;
+use chanter_objects::remote::enter;
 
 use super::model::{CUTOFF, mixes};
 use super::serial::Serial;

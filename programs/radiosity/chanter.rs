@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chanter_objects::{Gone, Owner, Ref, conc};
+use chanter_objects::{ObjectError, Owner, Ref, conc};
 
 use super::scene::Scene;
 use super::serial::{refined, surfaces};
@@ -23,7 +23,7 @@ pub(super) struct World {
 }
 
 /// The links of one surface with a block of others.
-pub(super) async fn refine(world: Arc<World>, thread: usize, round: usize) -> Result<(), Gone> {
+pub(super) async fn refine(world: Arc<World>, thread: usize, round: usize) -> Result<(), ObjectError> {
     let (number, block) = (thread / world.plan.blocks, thread % world.plan.blocks);
     let own = world.surfaces[number];
     conc! { view = own.view(), links = own.links(block) }
@@ -49,7 +49,7 @@ pub(super) async fn refine(world: Arc<World>, thread: usize, round: usize) -> Re
     Ok(())
 }
 
-pub(super) async fn resolve(world: Arc<World>, number: usize) -> Result<(), Gone> {
+pub(super) async fn resolve(world: Arc<World>, number: usize) -> Result<(), ObjectError> {
     let mut shapes = Vec::with_capacity(world.surfaces.len());
     for other in &world.surfaces {
         shapes.push(Some(other.view().await?.shape));
@@ -58,7 +58,7 @@ pub(super) async fn resolve(world: Arc<World>, number: usize) -> Result<(), Gone
 }
 
 /// Light that comes to a surface. (It shines when all have looked at it as it was.)
-pub(super) async fn collect(world: &World, number: usize) -> Result<Vec<V3>, Gone> {
+pub(super) async fn collect(world: &World, number: usize) -> Result<Vec<V3>, ObjectError> {
     let own = world.surfaces[number];
     conc! { view = own.view(), links = own.all_links() }
     let mut gathered = vec![V3::ZERO; view?.light.len()];
@@ -80,14 +80,14 @@ pub(super) async fn run(
     scene: Arc<Scene>,
     accuracy: Accuracy,
     progress: Arc<Progress>,
-) -> Result<Solution, Gone> {
+) -> Result<Solution, ObjectError> {
     let plan = Plan::of(&scene, accuracy);
     let owners: Vec<_> = surfaces(&scene, plan).into_iter().map(Owner::new).collect();
     let count = owners.len();
     // Light that has come to each, until all have looked.
     let boxes: Vec<_> = (0..count).map(|_| Owner::new(Vec::<V3>::new())).collect();
-    let came: Arc<[Ref<Vec<V3>>]> = boxes.iter().map(Owner::refer).collect();
-    let surfaces = owners.iter().map(Owner::refer).collect();
+    let came: Arc<[Ref<Vec<V3>>]> = boxes.iter().map(Owner::reference).collect();
+    let surfaces = owners.iter().map(Owner::reference).collect();
     let (rays, threads) = (AtomicU64::new(0), Threads::for_long_ones());
     let world = Arc::new(World { scene, plan, surfaces, rays, threads, progress });
     for round in 0..accuracy.rounds {

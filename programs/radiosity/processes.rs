@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use chanter::prelude::*;
 use chanter_cluster::Process;
-use chanter_objects::{Continuation, Gone, Owner, Promise, Ref, object};
+use chanter_objects::{Continuation, ObjectError, Owner, Promise, Ref, object};
 
 use super::chanter::{World, collect, refine, resolve};
 use super::scene::Scene;
@@ -61,7 +61,7 @@ impl Domain {
         let plan = Plan::of(&scene, accuracy);
         let own = shared_out(&scene, here.count()).swap_remove(here.number() as usize);
         let owners: Vec<_> = surfaces(&scene, plan).into_iter().map(Owner::new).collect();
-        let surfaces = owners.iter().map(Owner::refer).collect();
+        let surfaces = owners.iter().map(Owner::reference).collect();
         let world =
             World { scene, plan, surfaces, rays: AtomicU64::new(0), threads, progress: Arc::default() };
         Self { world: Arc::new(world), own: Arc::new(own), _owners: owners, over: Some(over) }
@@ -70,16 +70,16 @@ impl Domain {
 
 /// Runs what takes long beside the server thread, which goes on serving.
 async fn aside<R: Send + 'static>(
-    work: impl Future<Output = Result<R, Gone>> + Send + 'static,
-) -> Result<R, Gone> {
-    spawn(work).await.map_err(|_| Gone::Unanswered)?
+    work: impl Future<Output = Result<R, ObjectError>> + Send + 'static,
+) -> Result<R, ObjectError> {
+    spawn(work).await.map_err(|_| ObjectError::Unanswered)?
 }
 
 #[object(remote)]
 impl Domain {
     /// Refines the links of its surfaces. Returns what is to be divided.
     #[method(read)]
-    async fn refine(&self, round: usize) -> Result<Asked, Gone> {
+    async fn refine(&self, round: usize) -> Result<Asked, ObjectError> {
         let (world, own) = (Arc::clone(&self.world), Arc::clone(&self.own));
         aside(async move {
             let blocks = world.plan.blocks;
@@ -102,7 +102,7 @@ impl Domain {
 
     /// Divides what any process has asked for.
     #[method(read)]
-    async fn divide(&self, asked: Asked) -> Result<(), Gone> {
+    async fn divide(&self, asked: Asked) -> Result<(), ObjectError> {
         let (world, own) = (Arc::clone(&self.world), Arc::clone(&self.own));
         aside(async move {
             for (number, codes) in asked {
@@ -120,11 +120,11 @@ impl Domain {
 
     /// Collects the light of its surfaces. Returns how bright they are then; the process itself sees that by [`see`](Self::see).
     #[method(read)]
-    async fn bounce(&self) -> Result<Lights, Gone> {
+    async fn bounce(&self) -> Result<Lights, ObjectError> {
         let (world, own) = (Arc::clone(&self.world), Arc::clone(&self.own));
         aside(async move {
             let lights = Owner::new(Lights::new());
-            let to = lights.refer();
+            let to = lights.reference();
             each(world.threads, own.len(), &world, |world, at| {
                 let number = own[at];
                 async move {
@@ -141,7 +141,7 @@ impl Domain {
 
     /// Sees how bright surfaces are.
     #[method(read)]
-    async fn see(&self, lights: Lights) -> Result<(), Gone> {
+    async fn see(&self, lights: Lights) -> Result<(), ObjectError> {
         for (number, light) in lights {
             self.world.surfaces[number as usize].see(light).await?;
         }
@@ -161,7 +161,7 @@ impl Domain {
 async fn of_all<R, F>(domains: &[Ref<Domain>], call: impl Fn(Ref<Domain>) -> F) -> Result<Vec<R>, JobFailure>
 where
     R: Send + 'static,
-    F: Future<Output = Result<Result<R, Gone>, Gone>> + Send + 'static,
+    F: Future<Output = Result<Result<R, ObjectError>, ObjectError>> + Send + 'static,
 {
     let Some((first, others)) = domains.split_first() else { return Ok(Vec::new()) };
     // The others first: this process may compute for long, and send nothing meanwhile.
@@ -189,7 +189,7 @@ pub async fn process(
 ) -> Result<Option<Duration>, JobFailure> {
     let (over, k) = Promise::new();
     let owner = Owner::new(Domain::new(scene, accuracy, threads, here, k));
-    let Some(domains) = meet(here, "radiosity", owner.refer()).await? else {
+    let Some(domains) = meet(here, "radiosity", owner.reference()).await? else {
         over.await?;
         return Ok(None);
     };

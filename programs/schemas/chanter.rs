@@ -116,7 +116,7 @@ async fn invoke(method: impl Future<Output = u64> + Send + 'static) -> u64 {
 
 pub(super) async fn calls(pair: Pair, calls: u64) -> u64 {
     let (leaf, caller) = (Owner::new(Leaf(Count::new())), Owner::new(Caller));
-    let (to, by) = (black_box(leaf.refer()), black_box(caller.refer()));
+    let (to, by) = (black_box(leaf.reference()), black_box(caller.reference()));
     match (pair.caller, pair.callee, pair.outcome) {
         (Schema::Plain, ..) => serial::calls(calls),
         (Schema::Parallel, Schema::Parallel, Outcome::Ends) => {
@@ -171,7 +171,7 @@ macro_rules! conc_of_eight {
 
 pub(super) async fn study(study: Study, calls: u64) -> u64 {
     let leaf = Owner::new(Leaf(Count::new()));
-    let to = black_box(leaf.refer());
+    let to = black_box(leaf.reference());
     match study {
         Study::TwoPlain => serial::two(calls),
         Study::Mutex => {

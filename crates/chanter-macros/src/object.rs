@@ -269,22 +269,22 @@ fn calls(args: Args, block: &ItemImpl, methods: &[Marked]) -> Result<TokenStream
 /// Name of the type for other processes.
 fn moving(krate: &Path, object: &Type, allow: Option<&Expr>) -> TokenStream {
     let begin = match allow {
-        Some(allow) => quote!(|| #krate::far::moves_if::<#object>(#allow)),
-        None => quote!(#krate::far::moves::<#object>),
+        Some(allow) => quote!(|| #krate::remote::moves_if::<#object>(#allow)),
+        None => quote!(#krate::remote::moves::<#object>),
     };
     let mut text = format!("::{}#moves", object.to_token_stream());
     text.retain(|letter| !letter.is_whitespace());
     quote! {
         #[automatically_derived]
-        impl #krate::far::Moves for #object {
+        impl #krate::remote::Moves for #object {
             const NAME: &'static str = ::core::concat!(::core::module_path!(), #text);
         }
 
         const _: () = {
-            #[#krate::far::table::linkme::distributed_slice(#krate::far::table::SERVICES)]
-            #[linkme(crate = #krate::far::table::linkme)]
-            static ENTRY: #krate::far::table::Service = #krate::far::table::Service::new(
-                <#object as #krate::far::Moves>::NAME,
+            #[#krate::remote::table::linkme::distributed_slice(#krate::remote::table::SERVICES)]
+            #[linkme(crate = #krate::remote::table::linkme)]
+            static ENTRY: #krate::remote::table::Service = #krate::remote::table::Service::new(
+                <#object as #krate::remote::Moves>::NAME,
                 #begin,
             );
         };
@@ -329,12 +329,12 @@ fn call(whole: &Whole<'_>, marked: &Marked) -> Result<TokenStream> {
             quote!(#krate::Call<#object, impl #krate::Method<#object, Output = #output>>)
         }
         Schema::MayBlock(output) => quote!(impl ::core::future::IntoFuture<
-            Output = ::core::result::Result<#output, #krate::Gone>,
-            IntoFuture = impl ::core::future::Future<Output = ::core::result::Result<#output, #krate::Gone>>
+            Output = ::core::result::Result<#output, #krate::ObjectError>,
+            IntoFuture = impl ::core::future::Future<Output = ::core::result::Result<#output, #krate::ObjectError>>
         >),
         Schema::Continuation(answer, _) => quote!(impl #krate::Forward<
             Answer = #answer,
-            Output = ::core::result::Result<#answer, #krate::Gone>,
+            Output = ::core::result::Result<#answer, #krate::ObjectError>,
             IntoFuture = impl #krate::Answers<#answer>
         >),
     };
@@ -504,11 +504,11 @@ fn body_for_any(
     };
     Ok(quote_spanned! {name.span()=>
         const NAME: &str = ::core::concat!(::core::module_path!(), #text);
-        const KEY: #krate::far::Key<(#(#types,)*), #answer> = #krate::far::Key::new(NAME);
-        #[#krate::far::table::linkme::distributed_slice(#krate::far::table::SERVICES)]
-        #[linkme(crate = #krate::far::table::linkme)]
-        static ENTRY: #krate::far::table::Service = #krate::far::table::Service::new(NAME, || {
-            #krate::far::#serve::<#object, (#(#types,)*), #answer, _>(NAME, #allow |#to, (#(#names,)*)| {
+        const KEY: #krate::remote::Key<(#(#types,)*), #answer> = #krate::remote::Key::new(NAME);
+        #[#krate::remote::table::linkme::distributed_slice(#krate::remote::table::SERVICES)]
+        #[linkme(crate = #krate::remote::table::linkme)]
+        static ENTRY: #krate::remote::table::Service = #krate::remote::table::Service::new(NAME, || {
+            #krate::remote::#serve::<#object, (#(#types,)*), #answer, _>(NAME, #allow |#to, (#(#names,)*)| {
                 #calls(#to).#name(#(#names),*)
             })
         });

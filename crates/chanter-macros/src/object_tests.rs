@@ -18,7 +18,7 @@ fn the_expansion_is_what_is_documented() {
                 }
 
                 #[method(mut)]
-                pub async fn refine(&mut self, by: Ref<Self>) -> Result<f64, Gone> {
+                pub async fn refine(&mut self, by: Ref<Self>) -> Result<f64, ObjectError> {
                     by.area().await
                 }
 
@@ -37,7 +37,7 @@ fn the_expansion_is_what_is_documented() {
             fn area(&self) -> f64 {
                 self.area
             }
-            pub async fn refine(&mut self, by: Ref<Self>) -> Result<f64, Gone> {
+            pub async fn refine(&mut self, by: Ref<Self>) -> Result<f64, ObjectError> {
                 by.area().await
             }
             async fn smallest(&self, k: Lazy<'_, f64>) {
@@ -86,9 +86,9 @@ fn the_expansion_is_what_is_documented() {
                 self,
                 by: Ref<Patch>
             ) -> impl ::core::future::IntoFuture<
-                Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>,
+                Output = ::core::result::Result<Result<f64, ObjectError>, ::chanter_objects::ObjectError>,
                 IntoFuture = impl ::core::future::Future<
-                    Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>
+                    Output = ::core::result::Result<Result<f64, ObjectError>, ::chanter_objects::ObjectError>
                 >
             > {
                 if false {
@@ -103,7 +103,7 @@ fn the_expansion_is_what_is_documented() {
             #[inline(always)]
             fn smallest(self,) -> impl ::chanter_objects::Forward<
                 Answer = f64,
-                Output = ::core::result::Result<f64, ::chanter_objects::Gone>,
+                Output = ::core::result::Result<f64, ::chanter_objects::ObjectError>,
                 IntoFuture = impl ::chanter_objects::Answers<f64>
             > {
                 if false {
@@ -138,7 +138,7 @@ fn the_expansion_for_other_processes_is_what_is_documented() {
         quote! {
             impl Patch {
                 #[method(mut)]
-                pub async fn refine(&mut self, by: Ref<Self>) -> Result<f64, Gone> {
+                pub async fn refine(&mut self, by: Ref<Self>) -> Result<f64, ObjectError> {
                     by.area().await
                 }
 
@@ -161,24 +161,24 @@ fn the_expansion_for_other_processes_is_what_is_documented() {
                 self,
                 by: Ref<Patch>
             ) -> impl ::core::future::IntoFuture<
-                Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>,
+                Output = ::core::result::Result<Result<f64, ObjectError>, ::chanter_objects::ObjectError>,
                 IntoFuture = impl ::core::future::Future<
-                    Output = ::core::result::Result<Result<f64, Gone>, ::chanter_objects::Gone>
+                    Output = ::core::result::Result<Result<f64, ObjectError>, ::chanter_objects::ObjectError>
                 >
             > {
                 const NAME: &str = ::core::concat!(
                     ::core::module_path!(),
-                    "::Patch::refine#asyncfnrefine(&mutself,by:Ref<Self>)->Result<f64,Gone>"
+                    "::Patch::refine#asyncfnrefine(&mutself,by:Ref<Self>)->Result<f64,ObjectError>"
                 );
-                const KEY: ::chanter_objects::far::Key<(Ref<Patch>,), Result<f64, Gone> > =
-                    ::chanter_objects::far::Key::new(NAME);
-                #[::chanter_objects::far::table::linkme::distributed_slice(
-                    ::chanter_objects::far::table::SERVICES
+                const KEY: ::chanter_objects::remote::Key<(Ref<Patch>,), Result<f64, ObjectError> > =
+                    ::chanter_objects::remote::Key::new(NAME);
+                #[::chanter_objects::remote::table::linkme::distributed_slice(
+                    ::chanter_objects::remote::table::SERVICES
                 )]
-                #[linkme(crate = ::chanter_objects::far::table::linkme)]
-                static ENTRY: ::chanter_objects::far::table::Service =
-                    ::chanter_objects::far::table::Service::new(NAME, || {
-                        ::chanter_objects::far::serve::<Patch, (Ref<Patch>,), Result<f64, Gone>, _>(
+                #[linkme(crate = ::chanter_objects::remote::table::linkme)]
+                static ENTRY: ::chanter_objects::remote::table::Service =
+                    ::chanter_objects::remote::table::Service::new(NAME, || {
+                        ::chanter_objects::remote::serve::<Patch, (Ref<Patch>,), Result<f64, ObjectError>, _>(
                             NAME,
                             |to, (by,)| { PatchRef(to).refine(by) }
                         )
@@ -191,21 +191,21 @@ fn the_expansion_for_other_processes_is_what_is_documented() {
             #[inline(always)]
             fn smallest(self,) -> impl ::chanter_objects::Forward<
                 Answer = f64,
-                Output = ::core::result::Result<f64, ::chanter_objects::Gone>,
+                Output = ::core::result::Result<f64, ::chanter_objects::ObjectError>,
                 IntoFuture = impl ::chanter_objects::Answers<f64>
             > {
                 const NAME: &str = ::core::concat!(
                     ::core::module_path!(),
                     "::Patch::smallest#asyncfnsmallest(&self,k:Lazy<'_,f64>)"
                 );
-                const KEY: ::chanter_objects::far::Key<(), f64> = ::chanter_objects::far::Key::new(NAME);
-                #[::chanter_objects::far::table::linkme::distributed_slice(
-                    ::chanter_objects::far::table::SERVICES
+                const KEY: ::chanter_objects::remote::Key<(), f64> = ::chanter_objects::remote::Key::new(NAME);
+                #[::chanter_objects::remote::table::linkme::distributed_slice(
+                    ::chanter_objects::remote::table::SERVICES
                 )]
-                #[linkme(crate = ::chanter_objects::far::table::linkme)]
-                static ENTRY: ::chanter_objects::far::table::Service =
-                    ::chanter_objects::far::table::Service::new(NAME, || {
-                        ::chanter_objects::far::serve_lazily::<Patch, (), f64, _>(NAME, |to, ()| {
+                #[linkme(crate = ::chanter_objects::remote::table::linkme)]
+                static ENTRY: ::chanter_objects::remote::table::Service =
+                    ::chanter_objects::remote::table::Service::new(NAME, || {
+                        ::chanter_objects::remote::serve_lazily::<Patch, (), f64, _>(NAME, |to, ()| {
                             PatchRef(to).smallest()
                         })
                     });
@@ -223,17 +223,17 @@ fn the_expansion_for_other_processes_is_what_is_documented() {
         }
 
         #[automatically_derived]
-        impl ::chanter_objects::far::Moves for Patch {
+        impl ::chanter_objects::remote::Moves for Patch {
             const NAME: &'static str = ::core::concat!(::core::module_path!(), "::Patch#moves");
         }
 
         const _: () = {
-            #[::chanter_objects::far::table::linkme::distributed_slice(::chanter_objects::far::table::SERVICES)]
-            #[linkme(crate = ::chanter_objects::far::table::linkme)]
-            static ENTRY: ::chanter_objects::far::table::Service =
-                ::chanter_objects::far::table::Service::new(
-                    <Patch as ::chanter_objects::far::Moves>::NAME,
-                    ::chanter_objects::far::moves::<Patch>,
+            #[::chanter_objects::remote::table::linkme::distributed_slice(::chanter_objects::remote::table::SERVICES)]
+            #[linkme(crate = ::chanter_objects::remote::table::linkme)]
+            static ENTRY: ::chanter_objects::remote::table::Service =
+                ::chanter_objects::remote::table::Service::new(
+                    <Patch as ::chanter_objects::remote::Moves>::NAME,
+                    ::chanter_objects::remote::moves::<Patch>,
                 );
         };
     };

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use chanter::prelude::*;
 use chanter_cluster::{ANYONE, Process, local, service};
-use chanter_objects::far::enter;
-use chanter_objects::{Gone, Lazy, Owner, Ref, object};
+use chanter_objects::remote::enter;
+use chanter_objects::{Lazy, ObjectError, Owner, Ref, object};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -37,7 +37,7 @@ impl Stage {
 
     /// The answer comes back through all.
     #[method(read)]
-    async fn through(&self, add: u64) -> Result<u64, Gone> {
+    async fn through(&self, add: u64) -> Result<u64, ObjectError> {
         match self.next {
             Some(next) => Box::pin(next.through(add).into_future()).await?,
             None => Ok(self.value + add),
@@ -135,7 +135,7 @@ async fn process(here: Process, calls: u64) -> Result<(), Failure> {
     let mine = Owner::new(Stage { value: 1, next: next.map(|next| next[0]) });
     let before = here.lookup(&format!("stage@{}", here.number() - 1)).await?;
     let near = Owner::new(Stage { value: 1, next: None });
-    me.send(before, STAGE, &[mine.refer(), near.refer()]).await?;
+    me.send(before, STAGE, &[mine.reference(), near.reference()]).await?;
     me.recv::<()>(ANYONE, ENDED).await?;
     Ok(())
 }

@@ -105,7 +105,7 @@ macro_rules! calls {
 #[chanter::main(vps = 1, local)]
 async fn main() {
     let (owner, other) = (Owner::new(Patch { x: 5, step: 1 }), Owner::new(Patch { x: 5, step: 1 }));
-    let (object, other) = (black_box(owner.refer()), other.refer());
+    let (object, other) = (black_box(owner.reference()), other.reference());
     let mut plain = Patch { x: 5, step: 1 };
     let mutex = Mutex::new(Patch { x: 5, step: 1 });
     let mut f = Vec::new();
@@ -167,7 +167,7 @@ async fn main() {
             "",
             calls!({
                 let owner = Owner::new(Patch { x: 1, step: 1 });
-                owner.refer().x().await.unwrap()
+                owner.reference().x().await.unwrap()
             }),
         )
         .await;

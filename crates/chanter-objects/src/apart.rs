@@ -7,38 +7,38 @@ use std::task::{Context, Poll};
 
 use chanter::base::Mode;
 
-#[cfg(feature = "cluster")]
-use crate::far::FarCall;
 use crate::hold::{Hold, Waiting};
-use crate::{Gone, Ref};
+#[cfg(feature = "cluster")]
+use crate::remote::RemoteCall;
+use crate::{ObjectError, Ref};
 
 /// A call that is made in another process. Dropped, it is withdrawn.
 #[doc(hidden)]
-pub struct Far<R>(Pin<Box<FarCall<R>>>);
+pub struct Remote<R>(Pin<Box<RemoteCall<R>>>);
 
-impl<R> fmt::Debug for Far<R> {
+impl<R> fmt::Debug for Remote<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Far(..)")
+        f.write_str("Remote(..)")
     }
 }
 
 #[cfg(feature = "cluster")]
-impl<R> Far<R> {
-    pub(crate) fn new(call: FarCall<R>) -> Self {
+impl<R> Remote<R> {
+    pub(crate) fn new(call: RemoteCall<R>) -> Self {
         Self(Box::pin(call))
     }
 }
 
 /// There is none without a cluster.
 #[cfg(not(feature = "cluster"))]
-enum FarCall<R> {
+enum RemoteCall<R> {
     #[allow(dead_code)]
     Never(std::convert::Infallible, std::marker::PhantomData<fn() -> R>),
 }
 
 #[cfg(not(feature = "cluster"))]
-impl<R> Future for FarCall<R> {
-    type Output = Result<R, Gone>;
+impl<R> Future for RemoteCall<R> {
+    type Output = Result<R, ObjectError>;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         match *self {
@@ -50,15 +50,15 @@ impl<R> Future for FarCall<R> {
 /// One of the two.
 pub(crate) enum Apart<T, R> {
     Waiting(Pin<Box<Waiting<T>>>),
-    Away(Far<R>),
+    Away(Remote<R>),
 }
 
 /// What comes of it.
 pub(crate) enum Ended<T, R> {
     /// It may go in, unless the object is gone.
-    In(Result<Hold<T>, Gone>),
+    In(Result<Hold<T>, ObjectError>),
     /// The call is over.
-    Over(Result<R, Gone>),
+    Over(Result<R, ObjectError>),
 }
 
 impl<T, R> Apart<T, R> {
@@ -70,7 +70,7 @@ impl<T, R> Apart<T, R> {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended<T, R>> {
         match self {
             Self::Waiting(waiting) => waiting.as_mut().poll(cx).map(Ended::In),
-            Self::Away(Far(call)) => call.as_mut().poll(cx).map(Ended::Over),
+            Self::Away(Remote(call)) => call.as_mut().poll(cx).map(Ended::Over),
         }
     }
 }

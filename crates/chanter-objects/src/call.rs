@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 
 use chanter::base::Mode;
 
-use crate::apart::{Apart, Ended, Far};
+use crate::apart::{Apart, Ended, Remote};
 use crate::progress::{Progress, Stage};
-use crate::{Gone, Ref};
+use crate::{ObjectError, Ref};
 
 /// A method, with its arguments, that does not suspend.
 ///
@@ -28,12 +28,12 @@ pub unsafe trait Method<T> {
     #[doc(hidden)]
     const IS_FAR: bool = false;
     #[doc(hidden)]
-    fn far(self, to: Ref<T>) -> Result<Far<Self::Output>, Gone>
+    fn remote(self, to: Ref<T>) -> Result<Remote<Self::Output>, ObjectError>
     where
         Self: Sized,
     {
         let _ = to;
-        Err(Gone::Elsewhere)
+        Err(ObjectError::Elsewhere)
     }
 }
 
@@ -119,7 +119,7 @@ impl<T, M: Method<T>> Call<T, M> {
     /// # Errors
     /// The call itself, not made.
     #[inline(always)]
-    pub fn now(self) -> Result<Result<M::Output, Gone>, Self> {
+    pub fn now(self) -> Result<Result<M::Output, ObjectError>, Self> {
         match self.at.try_mark(M::MODE) {
             // SAFETY: inside, in this mode.
             Some(inside) => Ok(Ok(inside.run(M::MODE, |value| unsafe { self.method.run(value) }))),
@@ -129,19 +129,19 @@ impl<T, M: Method<T>> Call<T, M> {
 
     #[cold]
     #[inline(never)]
-    fn now_slowly(self) -> Result<Result<M::Output, Gone>, Self> {
+    fn now_slowly(self) -> Result<Result<M::Output, ObjectError>, Self> {
         match self.at.try_hold(M::MODE, false) {
             // SAFETY: inside, in this mode.
             Ok(Some(hold)) => Ok(Ok(hold.run(|value| unsafe { self.method.run(value) }))),
             Ok(None) => Err(self),
-            Err(Gone::Elsewhere) if M::IS_FAR => Err(self),
+            Err(ObjectError::Elsewhere) if M::IS_FAR => Err(self),
             Err(gone) => Ok(Err(gone)),
         }
     }
 }
 
 impl<T, M: Method<T>> IntoFuture for Call<T, M> {
-    type Output = Result<M::Output, Gone>;
+    type Output = Result<M::Output, ObjectError>;
     type IntoFuture = Calling<T, M>;
 
     #[inline(always)]
@@ -189,7 +189,7 @@ impl<T, M: Method<T>> Calling<T, M> {
         &mut self,
         cx: &mut Context<'_>,
         late: &mut MaybeUninit<M::Output>,
-    ) -> Poll<Result<(), Gone>> {
+    ) -> Poll<Result<(), ObjectError>> {
         // SAFETY: pinned.
         unsafe { self.poll_slowly(cx) }.map_ok(|value| {
             late.write(value);
@@ -200,7 +200,7 @@ impl<T, M: Method<T>> Calling<T, M> {
     ///
     /// # Safety
     /// Pinned.
-    unsafe fn poll_slowly(&mut self, cx: &mut Context<'_>) -> Poll<Result<M::Output, Gone>> {
+    unsafe fn poll_slowly(&mut self, cx: &mut Context<'_>) -> Poll<Result<M::Output, ObjectError>> {
         assert!(!self.progress.is_over(), "a call is polled behind its end");
         if self.progress.is(Stage::Fresh) {
             match self.progress.to().try_hold(M::MODE, true) {
@@ -225,7 +225,11 @@ impl<T, M: Method<T>> Calling<T, M> {
     /// It is not over, and is pinned.
     #[cold]
     #[inline(never)]
-    unsafe fn wait(&mut self, cx: &mut Context<'_>, gone: Option<Gone>) -> Poll<Result<M::Output, Gone>> {
+    unsafe fn wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        gone: Option<ObjectError>,
+    ) -> Poll<Result<M::Output, ObjectError>> {
         if self.progress.is(Stage::Fresh) {
             if let Some(gone) = gone {
                 // SAFETY: fresh.
@@ -265,15 +269,19 @@ impl<T, M: Method<T>> Calling<T, M> {
     ///
     /// # Safety
     /// Fresh.
-    unsafe fn go_away(&mut self, cx: &mut Context<'_>, gone: Gone) -> Poll<Result<M::Output, Gone>> {
-        if gone != Gone::Elsewhere {
+    unsafe fn go_away(
+        &mut self,
+        cx: &mut Context<'_>,
+        gone: ObjectError,
+    ) -> Poll<Result<M::Output, ObjectError>> {
+        if gone != ObjectError::Elsewhere {
             return Poll::Ready(Err(gone));
         }
         let to = self.progress.to();
         // SAFETY: fresh.
         let method = unsafe { self.take_method() };
-        match method.far(to) {
-            Ok(far) => self.apart.write(Apart::Away(far)),
+        match method.remote(to) {
+            Ok(remote) => self.apart.write(Apart::Away(remote)),
             Err(gone) => return Poll::Ready(Err(gone)),
         };
         self.progress.set(Stage::Away);
@@ -283,7 +291,7 @@ impl<T, M: Method<T>> Calling<T, M> {
 }
 
 impl<T, M: Method<T>> Future for Calling<T, M> {
-    type Output = Result<M::Output, Gone>;
+    type Output = Result<M::Output, ObjectError>;
 
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

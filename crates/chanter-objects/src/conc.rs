@@ -17,12 +17,12 @@ use crate::Counter;
 ///
 /// # chanter::block_on(async {
 /// let (a, b) = (Owner::new(2), Owner::new(3));
-/// let (a, b) = (a.refer(), b.refer());
+/// let (a, b) = (a.reference(), b.reference());
 /// # let owners = (Owner::new(2), Owner::new(3));
-/// # let (a, b) = (owners.0.refer(), owners.1.refer());
+/// # let (a, b) = (owners.0.reference(), owners.1.reference());
 /// conc! { x = a.with(|x| *x), y = b.with(|y| *y) }
 /// assert_eq!(x? * y?, 6);
-/// # Ok::<(), chanter_objects::Gone>(())
+/// # Ok::<(), chanter_objects::ObjectError>(())
 /// # }).unwrap();
 /// ```
 ///
@@ -157,7 +157,7 @@ impl fmt::Debug for Now {
 ///
 /// # chanter::block_on(async {
 /// let sum = Owner::new(0);
-/// let to = sum.refer();
+/// let to = sum.reference();
 /// conc_for(0..10, move |i| async move { to.with_mut(|sum| *sum += i).await.unwrap() }).await;
 /// assert_eq!(to.with(|sum| *sum).await, Ok(45));
 /// # });

@@ -13,7 +13,7 @@ use chanter::base::{Acquire, Entering, Key, Mode, Noted, synchronization};
 use chanter::event::Synchronization;
 
 use crate::slot::{self, Slot};
-use crate::{Gone, Ref};
+use crate::{ObjectError, Ref};
 
 impl<T> Ref<T> {
     /// Goes in by the bias of the calling OS thread: the way of calls that cost a call. `None`: [`try_hold`](Self::try_hold) can
@@ -25,8 +25,8 @@ impl<T> Ref<T> {
     }
 
     /// Goes in, if that is possible now. `None`: it has to be waited for. `may_wait`: by the thread's budget.
-    pub(crate) fn try_hold(self, mode: Mode, may_wait: bool) -> Result<Option<Hold<T>>, Gone> {
-        let Some(slot) = self.slot() else { return Err(Gone::Elsewhere) };
+    pub(crate) fn try_hold(self, mode: Mode, may_wait: bool) -> Result<Option<Hold<T>>, ObjectError> {
+        let Some(slot) = self.slot() else { return Err(ObjectError::Elsewhere) };
         Hold::try_enter(slot, self.generation, mode, may_wait)
     }
 }
@@ -52,7 +52,7 @@ impl<T> Hold<T> {
         generation: u32,
         mode: Mode,
         may_wait: bool,
-    ) -> Result<Option<Self>, Gone> {
+    ) -> Result<Option<Self>, ObjectError> {
         // ORDER: Relaxed: who has a reference sees what was stored before that was made.
         let seen = slot.live.load(Ordering::Relaxed);
         // (INV-BODY 5: a name may come from another process.)
@@ -74,9 +74,9 @@ impl<T> Hold<T> {
 
     /// Waits until nobody else is inside, whether the object is live or not.
     #[cfg(feature = "cluster")]
-    pub(crate) async fn enter_anyhow(slot: &'static Slot, generation: u32) -> Result<Self, Gone> {
+    pub(crate) async fn enter_anyhow(slot: &'static Slot, generation: u32) -> Result<Self, ObjectError> {
         if !slot::is_generation(generation) {
-            return Err(Gone::Ended);
+            return Err(ObjectError::Ended);
         }
         let left = Left(slot, generation);
         synchronization(slot.gate.enter(Mode::Alone, type_name::<T>())).await;
@@ -84,13 +84,13 @@ impl<T> Hold<T> {
         drop(left);
         if slot.is_over(generation) {
             drop(hold);
-            return Err(Gone::Ended);
+            return Err(ObjectError::Ended);
         }
         Ok(hold)
     }
 
     /// Inside: looks again whether that generation is live (INV-BODY 1).
-    fn entered(slot: &'static Slot, generation: u32, mode: Mode, noted: Noted) -> Result<Self, Gone> {
+    fn entered(slot: &'static Slot, generation: u32, mode: Mode, noted: Noted) -> Result<Self, ObjectError> {
         let hold = Self { slot, generation, mode, noted, of: PhantomData };
         // ORDER: Relaxed: permits, or the lock under which a gate is biased, order it behind who has ended the generation, and looked
         // for holds.
@@ -266,7 +266,7 @@ impl<T> Waiting<T> {
 }
 
 impl<T> Future for Waiting<T> {
-    type Output = Result<Hold<T>, Gone>;
+    type Output = Result<Hold<T>, ObjectError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: the event is not moved. (A shared reference to all of this would cover what it has lent to others.)
@@ -278,7 +278,7 @@ impl<T> Future for Waiting<T> {
         let poll = event.poll(cx).map(|counted| Hold::entered(slot, generation, mode, counted));
         #[cfg(feature = "cluster")]
         if poll.is_pending() {
-            crate::far::waits_in_line(slot, generation);
+            crate::remote::waits_in_line(slot, generation);
         }
         poll
     }

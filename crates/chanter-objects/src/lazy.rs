@@ -21,11 +21,11 @@ use chanter::event::Sync;
 use crate::may_block::{Begin, Inside, MayBlock};
 use crate::progress::{Progress, Stage};
 use crate::promise::{Continuation, Promise, Touch};
-use crate::{Gone, Ref};
+use crate::{ObjectError, Ref};
 
 /// The right to answer a call, within the method that was called.
 ///
-/// One that is dropped does not answer: the caller gets [`Gone::Unanswered`] when the method ends.
+/// One that is dropped does not answer: the caller gets [`ObjectError::Unanswered`] when the method ends.
 #[must_use = "a call whose continuation is dropped is not answered"]
 pub struct Lazy<'a, T> {
     answer: &'a mut Answer<T>,
@@ -43,7 +43,7 @@ pub enum Answer<T> {
     None,
     Filled(T),
     /// Where it was forwarded to it was not heard.
-    Failed(Gone),
+    Failed(ObjectError),
     Kept(Promise<T>),
     /// It was kept, the method has ended, and the caller waits.
     Awaited(Pin<Box<Sync<Touch<T>>>>),
@@ -78,7 +78,7 @@ impl<T> Answer<T> {
 
     #[cold]
     #[inline(never)]
-    fn fail(&mut self, gone: Gone) {
+    fn fail(&mut self, gone: ObjectError) {
         *self = Self::Failed(gone);
     }
 }
@@ -126,13 +126,13 @@ impl<'a, T> Lazy<'a, T> {
 
 /// A call that answers by a continuation: it is awaited, or [forwarded](Lazy::forward) to.
 pub trait Forward:
-    IntoFuture<Output = Result<Self::Answer, Gone>, IntoFuture: Answers<Self::Answer>>
+    IntoFuture<Output = Result<Self::Answer, ObjectError>, IntoFuture: Answers<Self::Answer>>
 {
     /// What the call yields.
     type Answer;
 }
 
-impl<T, C: IntoFuture<Output = Result<T, Gone>, IntoFuture: Answers<T>>> Forward for C {
+impl<T, C: IntoFuture<Output = Result<T, ObjectError>, IntoFuture: Answers<T>>> Forward for C {
     type Answer = T;
 }
 
@@ -140,7 +140,7 @@ impl<T, C: IntoFuture<Output = Result<T, Gone>, IntoFuture: Answers<T>>> Forward
 ///
 /// # Safety
 /// `poll_for` lets go of the answer's place before it is ready.
-pub unsafe trait Answers<T>: Future<Output = Result<T, Gone>> {
+pub unsafe trait Answers<T>: Future<Output = Result<T, ObjectError>> {
     /// # Safety
     /// The answer is there, and nobody else's, until this is ready or dropped; it is the same in each call, and
     /// the future itself is never polled.
@@ -149,7 +149,7 @@ pub unsafe trait Answers<T>: Future<Output = Result<T, Gone>> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         answer: *mut Answer<T>,
-    ) -> Poll<Result<(), Gone>>;
+    ) -> Poll<Result<(), ObjectError>>;
 }
 
 // SAFETY: the call's.
@@ -159,7 +159,7 @@ unsafe impl<T, F: Answers<T>> Answers<T> for Pin<Box<F>> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         answer: *mut Answer<T>,
-    ) -> Poll<Result<(), Gone>> {
+    ) -> Poll<Result<(), ObjectError>> {
         // SAFETY: the caller's contract.
         unsafe { self.get_mut().as_mut().poll_for(cx, answer) }
     }
@@ -275,7 +275,7 @@ where
     A: Begin<T, *mut Answer<R>, Method = F>,
     F: Future<Output = ()>,
 {
-    type Output = Result<R, Gone>;
+    type Output = Result<R, ObjectError>;
     type IntoFuture = LazyCall<T, I, A, F, R>;
 
     #[inline(always)]
@@ -301,7 +301,7 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         answer: *mut Answer<R>,
-    ) -> Poll<Result<(), Gone>> {
+    ) -> Poll<Result<(), ObjectError>> {
         // SAFETY: `call` is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         match this.progress().try_mark(I::MODE) {
@@ -325,10 +325,10 @@ where
     A: Begin<T, *mut Answer<R>, Method = F>,
     F: Future<Output = ()>,
 {
-    type Output = Result<R, Gone>;
+    type Output = Result<R, ObjectError>;
 
     #[inline(always)]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R, Gone>> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R, ObjectError>> {
         // SAFETY: `call` is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         if let Some(inside) = this.progress().try_mark(I::MODE) {
@@ -376,7 +376,7 @@ where
         &mut self,
         cx: &mut Context<'_>,
         answer: *mut Answer<R>,
-    ) -> Poll<Result<(), Gone>> {
+    ) -> Poll<Result<(), ObjectError>> {
         self.has_no_answer();
         // SAFETY: the caller's contract.
         unsafe { self.call.poll_slowly(cx, answer) }
@@ -392,7 +392,7 @@ where
         &mut self,
         cx: &mut Context<'_>,
         late: &mut MaybeUninit<R>,
-    ) -> Poll<Result<(), Gone>> {
+    ) -> Poll<Result<(), ObjectError>> {
         if self.progress().is(Stage::Fresh) {
             self.has_no_answer();
         }
@@ -413,8 +413,8 @@ where
             Answer::Kept(promise) => return self.touch(Box::pin(promise.into_future()), cx, late),
             Answer::Awaited(touch) => return self.touch(touch, cx, late),
             #[cfg(feature = "cluster")]
-            Answer::Owed(_) => Err(Gone::Unanswered),
-            Answer::None => Err(Gone::Unanswered),
+            Answer::Owed(_) => Err(ObjectError::Unanswered),
+            Answer::None => Err(ObjectError::Unanswered),
         };
         self.progress().end();
         Poll::Ready(result.map(|value| {
@@ -445,7 +445,7 @@ impl<T, I, A, F: Future, R> LazyCall<T, I, A, F, R> {
         mut touch: Pin<Box<Sync<Touch<R>>>>,
         cx: &mut Context<'_>,
         late: &mut MaybeUninit<R>,
-    ) -> Poll<Result<(), Gone>> {
+    ) -> Poll<Result<(), ObjectError>> {
         let Poll::Ready(result) = touch.as_mut().poll(cx) else {
             self.answer.get_mut().write(Answer::Awaited(touch));
             return Poll::Pending;

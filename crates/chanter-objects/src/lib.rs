@@ -9,12 +9,12 @@
 //!
 //! # chanter::block_on(async {
 //! let account = Owner::new(100);
-//! let account_ref = account.refer();
+//! let account_ref = account.reference();
 //! account_ref.with_mut(|balance| *balance -= 30).await?;
 //! assert_eq!(account_ref.with(|balance| *balance).await, Ok(70));
 //! drop(account);
 //! assert!(account_ref.with(|balance| *balance).await.is_err());
-//! # Ok::<(), chanter_objects::Gone>(())
+//! # Ok::<(), chanter_objects::ObjectError>(())
 //! # }).unwrap();
 //! ```
 //!
@@ -38,9 +38,9 @@
 //! # Objects of other processes
 //!
 //! With the feature `cluster`, a `Ref` may be sent to any process of a `chanter_cluster` job, and is called there as it is here:
-//! `far.area().await`. The methods are those of an [`#[object(remote)]`](crate::object), whose arguments and answers are data (`serde`).
+//! `remote.area().await`. The methods are those of an [`#[object(remote)]`](crate::object), whose arguments and answers are data (`serde`).
 //! `Owner::new_on` makes an object in another process, `Ref::migrate` moves one; its references stay good. A local call is none
-//! the slower. See `far`.
+//! the slower. See `remote`.
 //!
 //! # Cancel safety
 //!
@@ -50,15 +50,13 @@
 //! # Panics
 //!
 //! A panic of a method is one of its caller, as with any call. One of a method that may write leaves the object *poisoned*:
-//! further calls give [`Gone::Poisoned`], until its owner [forgives](Owner::forgive).
+//! further calls give [`ObjectError::Poisoned`], until its owner [forgives](Owner::forgive).
 
 mod apart;
 mod call;
 mod conc;
 mod counter;
-#[cfg(feature = "cluster")]
-pub mod far;
-mod gone;
+mod error;
 mod hold;
 mod lazy;
 mod may_block;
@@ -67,6 +65,9 @@ mod owner;
 mod progress;
 mod promise;
 mod reference;
+#[cfg(feature = "cluster")]
+#[doc(alias = "far")]
+pub mod remote;
 mod slot;
 
 pub use call::{Call, Calling, Method, Reads, Writes};
@@ -74,7 +75,7 @@ pub use conc::conc_for;
 #[doc(hidden)]
 pub use conc::{Now as __Now, is_there as __is_there, output as __output};
 pub use counter::Counter;
-pub use gone::{Begun, Gone};
+pub use error::{Begun, ObjectError};
 pub use lazy::{Answers, Forward, Forwarded, Forwarding, Lazy};
 pub use object::Object;
 pub use owner::Owner;
@@ -83,7 +84,7 @@ pub use reference::Ref;
 
 /// Makes the methods of a type callable through references: `object.method(..)`.
 ///
-/// Each method that says `#[method]` gets a call of the same name, which yields a `Result<_, Gone>`:
+/// Each method that says `#[method]` gets a call of the same name, which yields a `Result<_, ObjectError>`:
 ///
 /// | method | inside | its receiver |
 /// |---|---|---|
@@ -108,18 +109,18 @@ pub use reference::Ref;
 /// and answers are data (`Serialize`, `DeserializeOwned`), their futures `Send`, and the type is not generic. A method that is
 /// `#[method(.., local)]` is none of these. Processes know a method by the hash of `path::Type::method#signature`: of
 /// another version of the program, they do not know it: such processes are refused when they join a job (`Process::agree`); or, if nobody has looked, the
-/// caller gets [`Gone::Incompatible`].
+/// caller gets [`ObjectError::Incompatible`].
 ///
 /// With `#[object(remote, moves)]` the type is data itself, and its objects may be made in other processes (`Owner::new_on`) and
 /// migrate (`Ref::migrate`).
 ///
 /// `#[object(remote, allow = function)]` says which processes the objects serve, and which may place and move them: the function takes a
 /// `chanter_cluster::Caller`, as that of a `#[service]` does. `#[method(.., allow = function)]` says so for one method, instead. All
-/// others get [`Gone::Refused`]. Calls within the process are not judged. A call that was handed on is judged by the process that has
-/// handed it on, and by the home of an object that has moved.
+/// others get [`ObjectError::Refused`]. Calls within the process are not judged. A call that was forwarded is judged by the process that has
+/// forwarded it, and by the home of an object that has moved.
 ///
 /// ```
-/// use chanter_objects::{Gone, Lazy, Owner, Ref, object};
+/// use chanter_objects::{Lazy, ObjectError, Owner, Ref, object};
 ///
 /// struct Patch {
 ///     area: f64,
@@ -134,7 +135,7 @@ pub use reference::Ref;
 ///     }
 ///
 ///     #[method(mut)]
-///     async fn refine(&mut self, by: Ref<Patch>) -> Result<f64, Gone> {
+///     async fn refine(&mut self, by: Ref<Patch>) -> Result<f64, ObjectError> {
 ///         self.area -= by.area().await?;
 ///         Ok(self.area())
 ///     }
@@ -150,13 +151,13 @@ pub use reference::Ref;
 ///
 /// # chanter::block_on(async {
 /// let small = Owner::new(Patch { area: 1.0, child: None });
-/// let large = Owner::new(Patch { area: 4.0, child: Some(small.refer()) });
-/// let large = large.refer();
-/// # let keep = Owner::new(Patch { area: 4.0, child: Some(small.refer()) });
-/// # let large = keep.refer();
-/// assert_eq!(large.refine(small.refer()).await??, 3.0);
+/// let large = Owner::new(Patch { area: 4.0, child: Some(small.reference()) });
+/// let large = large.reference();
+/// # let keep = Owner::new(Patch { area: 4.0, child: Some(small.reference()) });
+/// # let large = keep.reference();
+/// assert_eq!(large.refine(small.reference()).await??, 3.0);
 /// assert_eq!(large.smallest().await?, 1.0);
-/// # Ok::<(), Gone>(())
+/// # Ok::<(), ObjectError>(())
 /// # }).unwrap();
 /// ```
 ///
@@ -181,7 +182,7 @@ pub use reference::Ref;
 ///         self.0.with(move |this: &Patch| <Patch>::area(this))
 ///     }
 ///     fn refine(self, by: Ref<Patch>)
-///     -> impl IntoFuture<Output = Result<Result<f64, Gone>, Gone>, IntoFuture = impl Future<..>> {
+///     -> impl IntoFuture<Output = Result<Result<f64, ObjectError>, ObjectError>, IntoFuture = impl Future<..>> {
 ///         if false {
 ///             // Never runs: says that the method takes any borrow, and that what it returns keeps none.
 ///             let _ = self.0.with_mut_async(async move |this: &mut Patch| <Patch>::refine(this, by).await);
@@ -190,7 +191,7 @@ pub use reference::Ref;
 ///         // The same, without a future around the method's.
 ///         unsafe { self.0.__with_mut_async(move |this| <Patch>::refine(this, by)) }
 ///     }
-///     fn smallest(self) -> impl Forward<Answer = f64, Output = Result<f64, Gone>, IntoFuture = impl Answers<f64>> {
+///     fn smallest(self) -> impl Forward<Answer = f64, Output = Result<f64, ObjectError>, IntoFuture = impl Answers<f64>> {
 ///         if false {
 ///             let _ = self.0.with_lazily(async move |this: &Patch, k: Lazy<'_, f64>| <Patch>::smallest(this, k).await);
 ///             unreachable!()
@@ -204,12 +205,12 @@ pub use reference::Ref;
 ///
 /// ```ignore
 /// fn refine(self, by: Ref<Patch>)
-/// -> impl IntoFuture<Output = Result<Result<f64, Gone>, Gone>, IntoFuture = impl Future<..>> {
+/// -> impl IntoFuture<Output = Result<Result<f64, ObjectError>, ObjectError>, IntoFuture = impl Future<..>> {
 ///     const NAME: &str = concat!(module_path!(), "::Patch::refine#asyncfnrefine(&mutself,by:Ref<Self>)->Result<f64,Gone>");
-///     const KEY: far::Key<(Ref<Patch>,), Result<f64, Gone>> = far::Key::new(NAME);
-///     #[linkme::distributed_slice(far::table::SERVICES)]
-///     static ENTRY: far::table::Service = far::table::Service::new(NAME, || {
-///         far::serve::<Patch, (Ref<Patch>,), Result<f64, Gone>, _>(NAME, |to, (by,)| PatchRef(to).refine(by))
+///     const KEY: remote::Key<(Ref<Patch>,), Result<f64, ObjectError>> = remote::Key::new(NAME);
+///     #[linkme::distributed_slice(remote::table::SERVICES)]
+///     static ENTRY: remote::table::Service = remote::table::Service::new(NAME, || {
+///         remote::serve::<Patch, (Ref<Patch>,), Result<f64, ObjectError>, _>(NAME, |to, (by,)| PatchRef(to).refine(by))
 ///     });
 ///     self.0
 ///         .named(KEY, (by,))

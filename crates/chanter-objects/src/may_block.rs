@@ -12,10 +12,10 @@ use std::task::{Context, Poll};
 
 use chanter::base::Mode;
 
-use crate::apart::{Apart, Ended, Far};
+use crate::apart::{Apart, Ended, Remote};
 use crate::hold::{Hold, Last, Marked};
 use crate::progress::{Progress, Stage};
-use crate::{Gone, Ref};
+use crate::{ObjectError, Ref};
 
 /// Beside others that read.
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +47,16 @@ pub(crate) trait Begin<T, W> {
     ///
     /// # Safety
     /// If `with` is a place, that is there, and nobody else's, as long as what this makes lives.
-    unsafe fn far(self, to: Ref<T>, with: W) -> Result<Far<<Self::Method as Future>::Output>, Gone>
+    unsafe fn remote(
+        self,
+        to: Ref<T>,
+        with: W,
+    ) -> Result<Remote<<Self::Method as Future>::Output>, ObjectError>
     where
         Self: Sized,
     {
         let _ = (to, with);
-        Err(Gone::Elsewhere)
+        Err(ObjectError::Elsewhere)
     }
 }
 
@@ -129,7 +133,7 @@ pub(crate) unsafe fn may_block<T, I: Inside, A: Begin<T, ()>>(
 }
 
 impl<T, I: Inside, A: Begin<T, ()>> IntoFuture for ToBlock<T, I, A> {
-    type Output = Result<<A::Method as Future>::Output, Gone>;
+    type Output = Result<<A::Method as Future>::Output, ObjectError>;
     type IntoFuture = MayBlock<T, I, A, A::Method>;
 
     #[inline(always)]
@@ -194,7 +198,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         &mut self,
         cx: &mut Context<'_>,
         late: &mut MaybeUninit<F::Output>,
-    ) -> Poll<Result<(), Gone>>
+    ) -> Poll<Result<(), ObjectError>>
     where
         A: Begin<T, (), Method = F>,
     {
@@ -207,12 +211,12 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
     /// Not by a bias, or not for the first time.
     ///
     /// # Safety
-    /// Pinned. `with` is the same in each call, and as [`Begin::far`] wants it.
+    /// Pinned. `with` is the same in each call, and as [`Begin::remote`] wants it.
     pub(crate) unsafe fn poll_slowly<W: Copy>(
         &mut self,
         cx: &mut Context<'_>,
         with: W,
-    ) -> Poll<Result<F::Output, Gone>>
+    ) -> Poll<Result<F::Output, ObjectError>>
     where
         A: Begin<T, W, Method = F>,
     {
@@ -294,9 +298,9 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
     unsafe fn wait<W: Copy>(
         &mut self,
         cx: &mut Context<'_>,
-        gone: Option<Gone>,
+        gone: Option<ObjectError>,
         with: W,
-    ) -> Poll<Option<Result<F::Output, Gone>>>
+    ) -> Poll<Option<Result<F::Output, ObjectError>>>
     where
         A: Begin<T, W, Method = F>,
     {
@@ -343,13 +347,13 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
     unsafe fn go_away<W: Copy>(
         &mut self,
         cx: &mut Context<'_>,
-        gone: Gone,
+        gone: ObjectError,
         with: W,
-    ) -> Poll<Option<Result<F::Output, Gone>>>
+    ) -> Poll<Option<Result<F::Output, ObjectError>>>
     where
         A: Begin<T, W, Method = F>,
     {
-        if gone != Gone::Elsewhere {
+        if gone != ObjectError::Elsewhere {
             return Poll::Ready(Some(Err(gone)));
         }
         let to = self.progress.to();
@@ -359,8 +363,8 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         // SAFETY: there, and not taken again.
         let method = unsafe { before.method.assume_init_read() };
         // SAFETY: the caller's contract.
-        match unsafe { method.far(to, with) } {
-            Ok(far) => before.apart.write(Apart::Away(far)),
+        match unsafe { method.remote(to, with) } {
+            Ok(remote) => before.apart.write(Apart::Away(remote)),
             Err(gone) => return Poll::Ready(Some(Err(gone))),
         };
         self.progress.set(Stage::Away);
@@ -382,7 +386,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
         #[cfg(feature = "cluster")]
         let poll = {
             let (slot, generation) = hold.place();
-            crate::far::inside(slot, generation, || running.poll(cx))
+            crate::remote::inside(slot, generation, || running.poll(cx))
         };
         #[cfg(not(feature = "cluster"))]
         let poll = running.poll(cx);
@@ -410,7 +414,7 @@ impl<T, I: Inside, A, F: Future> MayBlock<T, I, A, F> {
 }
 
 impl<T, I: Inside, A: Begin<T, (), Method = F>, F: Future> Future for MayBlock<T, I, A, F> {
-    type Output = Result<F::Output, Gone>;
+    type Output = Result<F::Output, ObjectError>;
 
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -5,13 +5,13 @@ use std::marker::PhantomData;
 
 use crate::Ref;
 #[cfg(feature = "cluster")]
-use crate::far::{FarOwner, Moved};
-#[cfg(feature = "cluster")]
 use crate::reference::Place;
+#[cfg(feature = "cluster")]
+use crate::remote::{Migrations, RemoteOwner};
 use crate::slot::{self, Slot};
 
 /// An object's owner. The object ends when this is dropped: calls that have not begun give
-/// [`Gone`](crate::Gone), those that are inside go on to their end, and the last one drops the value, where it is.
+/// [`ObjectError`](crate::ObjectError), those that are inside go on to their end, and the last one drops the value, where it is.
 ///
 /// (Concert leaves this to a collector. There is none here, across processes least of all.)
 pub struct Owner<T: Send + 'static> {
@@ -25,7 +25,7 @@ enum What {
     Process(&'static Slot, u32),
     /// One that was born in another process.
     #[cfg(feature = "cluster")]
-    There(FarOwner),
+    There(RemoteOwner),
 }
 
 // SAFETY: through a shared owner there are references only.
@@ -42,17 +42,18 @@ impl<T: Send + 'static> Owner<T> {
     }
 
     #[cfg(feature = "cluster")]
-    pub(crate) fn far(owner: FarOwner) -> Self {
+    pub(crate) fn remote(owner: RemoteOwner) -> Self {
         Self { what: What::There(owner), of: PhantomData }
     }
 
     /// The object's name.
-    pub fn refer(&self) -> Ref<T> {
+    #[doc(alias = "refer")]
+    pub fn reference(&self) -> Ref<T> {
         match &self.what {
             What::Process(slot, generation) => Ref::new(slot, *generation),
             #[cfg(feature = "cluster")]
             What::There(owner) => {
-                let place = Place { space: owner.space(), process: owner.process, slot: owner.slot };
+                let place = Place { context: owner.context(), process: owner.process, slot: owner.slot };
                 Ref::of_away(place, owner.generation).expect("who has a space has a place in words")
             }
         }
@@ -76,7 +77,7 @@ impl<T: Send + 'static> Owner<T> {
                 #[cfg(feature = "cluster")]
                 {
                     // As long as the table is locked, it does not move.
-                    let table = Moved::lock();
+                    let table = Migrations::lock();
                     if let Some(owner) = table.get((slot::number_of(slot), *generation)) {
                         return owner.forgive();
                     }
@@ -98,7 +99,7 @@ impl<T: Send + 'static> Drop for Owner<T> {
                 slot.end(*generation);
                 #[cfg(feature = "cluster")]
                 {
-                    let elsewhere = Moved::lock().remove((slot::number_of(slot), *generation));
+                    let elsewhere = Migrations::lock().remove((slot::number_of(slot), *generation));
                     drop(elsewhere);
                 }
             }
@@ -110,6 +111,6 @@ impl<T: Send + 'static> Drop for Owner<T> {
 
 impl<T: Send + 'static> fmt::Debug for Owner<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owner({:?})", self.refer())
+        write!(f, "Owner({:?})", self.reference())
     }
 }

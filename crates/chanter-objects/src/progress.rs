@@ -105,10 +105,10 @@ mod tests {
     fn a_word_says_the_stage_and_keeps_the_generation() {
         use Stage::{Away, Ended, Fresh, Over, Running, Waiting};
         let owner = Owner::new(0);
-        let mut progress = Progress::fresh(owner.refer());
+        let mut progress = Progress::fresh(owner.reference());
         for stage in [Waiting, Fresh, Away, Running, Ended] {
             progress.set(stage);
-            assert_eq!((progress.stage(), progress.to()), (stage, owner.refer()));
+            assert_eq!((progress.stage(), progress.to()), (stage, owner.reference()));
             assert_eq!(progress.word > LATER, stage != Fresh);
         }
         progress.end();

@@ -6,9 +6,9 @@ use chanter::channel::RecvEvent;
 use chanter::event::{Sync, Wrap};
 use chanter::{Closed, Event, Receiver, Sender};
 
-use crate::Gone;
+use crate::ObjectError;
 #[cfg(feature = "cluster")]
-use crate::far::FarContinuation;
+use crate::remote::RemoteContinuation;
 
 /// A value that is to come.
 ///
@@ -16,7 +16,7 @@ use crate::far::FarContinuation;
 #[must_use = "a promise is touched by awaiting it"]
 pub struct Promise<T>(Receiver<T>);
 
-/// The right to determine a [`Promise`], once. Dropped instead, who touches gets [`Gone::Unanswered`].
+/// The right to determine a [`Promise`], once. Dropped instead, who touches gets [`ObjectError::Unanswered`].
 ///
 /// With the feature `cluster` it may be an argument of a call of an object of another process, which has it from then on. It is
 /// dropped there if that process goes, or the call is not made.
@@ -28,11 +28,11 @@ pub(crate) enum What<T> {
     Process(Sender<T>),
     /// In another process.
     #[cfg(feature = "cluster")]
-    There(FarContinuation<T>),
+    There(RemoteContinuation<T>),
 }
 
 /// The event of touching a promise.
-pub type Touch<T> = Wrap<RecvEvent<T>, fn(Result<T, Closed>) -> Result<T, Gone>>;
+pub type Touch<T> = Wrap<RecvEvent<T>, fn(Result<T, Closed>) -> Result<T, ObjectError>>;
 
 impl<T> Promise<T> {
     /// A promise, and its continuation. Allocates a cell.
@@ -44,19 +44,19 @@ impl<T> Promise<T> {
     /// The event that it is determined. Commits when the value is there, and takes it; not chosen, or dropped: it is left.
     ///
     /// # Errors
-    /// [`Gone::Unanswered`], if its continuation has been dropped, or it was touched before.
+    /// [`ObjectError::Unanswered`], if its continuation has been dropped, or it was touched before.
     pub fn touch(&self) -> Touch<T> {
-        self.0.recv().wrap(|value| value.map_err(|Closed| Gone::Unanswered))
+        self.0.recv().wrap(|value| value.map_err(|Closed| ObjectError::Unanswered))
     }
 
     /// The value, if it is there. Never blocks.
-    pub fn try_touch(&self) -> Option<Result<T, Gone>> {
+    pub fn try_touch(&self) -> Option<Result<T, ObjectError>> {
         self.touch().try_sync()
     }
 }
 
 impl<T> IntoFuture for Promise<T> {
-    type Output = Result<T, Gone>;
+    type Output = Result<T, ObjectError>;
     type IntoFuture = Sync<Touch<T>>;
 
     fn into_future(self) -> Sync<Touch<T>> {
@@ -76,13 +76,13 @@ impl<T> Continuation<T> {
                 chanter::TrySendError::Full(value) | chanter::TrySendError::Closed(value) => value,
             }),
             #[cfg(feature = "cluster")]
-            What::There(far) => far.fill(value),
+            What::There(remote) => remote.fill(value),
         }
     }
 
     #[cfg(feature = "cluster")]
-    pub(crate) fn far(far: FarContinuation<T>) -> Self {
-        Self(What::There(far))
+    pub(crate) fn remote(remote: RemoteContinuation<T>) -> Self {
+        Self(What::There(remote))
     }
 
     #[cfg(feature = "cluster")]

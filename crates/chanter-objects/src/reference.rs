@@ -11,19 +11,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::call::{Call, Reads, Writes};
 use crate::lazy::{Answers, Forward, Lazy, lazy_call};
 use crate::may_block::{Alone, Shared, may_block};
-use crate::slot::{self, ELSEWHERE, Slot};
-use crate::{Gone, Object};
+use crate::slot::{self, REMOTE, Slot};
+use crate::{Object, ObjectError};
 
 /// The name of an object: who has it can call the object's methods, from any thread.
 ///
-/// It is an address and a generation (16 bytes, as is an `Option` of it), `Copy`, and keeps nothing alive: a call on an object that has ended gives [`Gone`]. As data
+/// It is an address and a generation (16 bytes, as is an `Option` of it), `Copy`, and keeps nothing alive: a call on an object that has ended gives [`ObjectError`]. As data
 /// (`serde`) it is the numbers of a process, a slot and a generation; what does not name an object of type `T` when it is read
 /// names none for ever.
 ///
 /// (Concert, section 2: objects in a global name space.)
 // (Two words that are passed in registers, and stored and loaded as such: 12 packed bytes are copied in pieces that wait for each other.)
 pub struct Ref<T> {
-    /// The slot's address; or, with [`ELSEWHERE`], a process and the number of its slot.
+    /// The slot's address; or, with [`REMOTE`], a process and the number of its slot.
     place: NonNull<Slot>,
     pub(crate) generation: u32,
     of: PhantomData<fn(T) -> T>,
@@ -33,25 +33,25 @@ pub struct Ref<T> {
 /// process, and 32 for its slot there.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
-    pub(crate) space: u16,
+    pub(crate) context: u16,
     pub(crate) process: u32,
     pub(crate) slot: u32,
 }
 
-const SPACES: u16 = 1 << 11;
+const CONTEXTS: u16 = 1 << 11;
 const PROCESSES: u32 = 1 << 20;
 
 impl Place {
     fn word(self) -> Option<NonNull<Slot>> {
-        let fits = self.space < SPACES && self.process < PROCESSES;
-        let word = u64::from(self.slot) << 32 | u64::from(self.process) << 12 | u64::from(self.space) << 1;
-        NonNull::new(ptr::without_provenance_mut(word as usize | ELSEWHERE)).filter(|_| fits)
+        let fits = self.context < CONTEXTS && self.process < PROCESSES;
+        let word = u64::from(self.slot) << 32 | u64::from(self.process) << 12 | u64::from(self.context) << 1;
+        NonNull::new(ptr::without_provenance_mut(word as usize | REMOTE)).filter(|_| fits)
     }
 
     fn of(word: usize) -> Self {
         let word = word as u64;
         Self {
-            space: (word >> 1) as u16 & (SPACES - 1),
+            context: (word >> 1) as u16 & (CONTEXTS - 1),
             process: (word >> 12) as u32 & (PROCESSES - 1),
             slot: (word >> 32) as u32,
         }
@@ -67,11 +67,11 @@ fn name_of_here() -> u32 {
 /// Where that is; `None`: in this process.
 #[cfg(not(feature = "cluster"))]
 fn place_of(process: u32, slot: u32) -> Option<Place> {
-    (process != 0).then_some(Place { space: 0, process, slot })
+    (process != 0).then_some(Place { context: 0, process, slot })
 }
 
 #[cfg(feature = "cluster")]
-use crate::far::{name_of_here, place_of};
+use crate::remote::{name_of_here, place_of};
 
 // SAFETY: a slot is there for all threads. What of `T` is used where, calls see to.
 unsafe impl<T> Send for Ref<T> {}
@@ -167,7 +167,7 @@ impl<T> Ref<T> {
     /// Calls `method` as one that reads: beside others that do.
     ///
     /// # Errors
-    /// The call yields [`Gone`] if the object cannot be called.
+    /// The call yields [`ObjectError`] if the object cannot be called.
     #[inline(always)]
     pub fn with<R, F: FnOnce(&T) -> R>(self, method: F) -> Call<T, Reads<F, R>>
     where
@@ -179,7 +179,7 @@ impl<T> Ref<T> {
     /// Calls `method` as one that writes: alone.
     ///
     /// # Errors
-    /// The call yields [`Gone`] if the object cannot be called.
+    /// The call yields [`ObjectError`] if the object cannot be called.
     ///
     /// # Panics
     /// If the method does, which leaves the object poisoned.
@@ -197,14 +197,14 @@ impl<T: Send + 'static> Ref<T> {
     /// Calls an async method as one that reads: beside others that do, until it ends.
     ///
     /// # Errors
-    /// [`Gone`], if the object cannot be called.
+    /// [`ObjectError`], if the object cannot be called.
     #[inline(always)]
     pub fn with_async<R, M>(
         self,
         method: M,
     ) -> impl IntoFuture<
-        Output = Result<R, Gone>,
-        IntoFuture = impl Future<Output = Result<R, Gone>> + use<T, R, M>,
+        Output = Result<R, ObjectError>,
+        IntoFuture = impl Future<Output = Result<R, ObjectError>> + use<T, R, M>,
     > + use<T, R, M>
     where
         T: Sync,
@@ -217,7 +217,7 @@ impl<T: Send + 'static> Ref<T> {
     /// Calls an async method as one that writes: alone, until it ends.
     ///
     /// # Errors
-    /// [`Gone`], if the object cannot be called.
+    /// [`ObjectError`], if the object cannot be called.
     ///
     /// # Panics
     /// If the method does, which leaves the object poisoned.
@@ -226,8 +226,8 @@ impl<T: Send + 'static> Ref<T> {
         self,
         method: M,
     ) -> impl IntoFuture<
-        Output = Result<R, Gone>,
-        IntoFuture = impl Future<Output = Result<R, Gone>> + use<T, R, M>,
+        Output = Result<R, ObjectError>,
+        IntoFuture = impl Future<Output = Result<R, ObjectError>> + use<T, R, M>,
     > + use<T, R, M>
     where
         M: AsyncFnOnce(&mut T) -> R,
@@ -242,12 +242,12 @@ impl<T: Send + 'static> Ref<T> {
     /// Calls a method that reads, and answers by a [`Lazy`] continuation.
     ///
     /// # Errors
-    /// [`Gone`], if the object cannot be called, or nobody answers.
+    /// [`ObjectError`], if the object cannot be called, or nobody answers.
     #[inline(always)]
     pub fn with_lazily<R: 'static, M>(
         self,
         method: M,
-    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, R, M>>
+    ) -> impl Forward<Answer = R, Output = Result<R, ObjectError>, IntoFuture = impl Answers<R> + use<T, R, M>>
     + use<T, R, M>
     where
         T: Sync,
@@ -260,7 +260,7 @@ impl<T: Send + 'static> Ref<T> {
     /// Calls a method that writes, and answers by a [`Lazy`] continuation.
     ///
     /// # Errors
-    /// [`Gone`], if the object cannot be called, or nobody answers.
+    /// [`ObjectError`], if the object cannot be called, or nobody answers.
     ///
     /// # Panics
     /// If the method does, which leaves the object poisoned.
@@ -268,7 +268,7 @@ impl<T: Send + 'static> Ref<T> {
     pub fn with_mut_lazily<R: 'static, M>(
         self,
         method: M,
-    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, R, M>>
+    ) -> impl Forward<Answer = R, Output = Result<R, ObjectError>, IntoFuture = impl Answers<R> + use<T, R, M>>
     + use<T, R, M>
     where
         M: AsyncFnOnce(&mut T, Lazy<'_, R>),
@@ -290,8 +290,8 @@ impl<T: Send + 'static> Ref<T> {
         self,
         method: M,
     ) -> impl IntoFuture<
-        Output = Result<F::Output, Gone>,
-        IntoFuture = impl Future<Output = Result<F::Output, Gone>> + use<T, F, M>,
+        Output = Result<F::Output, ObjectError>,
+        IntoFuture = impl Future<Output = Result<F::Output, ObjectError>> + use<T, F, M>,
     > + use<T, F, M>
     where
         T: Sync,
@@ -307,8 +307,8 @@ impl<T: Send + 'static> Ref<T> {
         self,
         method: M,
     ) -> impl IntoFuture<
-        Output = Result<F::Output, Gone>,
-        IntoFuture = impl Future<Output = Result<F::Output, Gone>> + use<T, F, M>,
+        Output = Result<F::Output, ObjectError>,
+        IntoFuture = impl Future<Output = Result<F::Output, ObjectError>> + use<T, F, M>,
     > + use<T, F, M> {
         // SAFETY: the caller's contract.
         unsafe { may_block(self, Alone, |value: *mut T| method(&mut *value)) }
@@ -320,8 +320,11 @@ impl<T: Send + 'static> Ref<T> {
     pub unsafe fn __with_lazily<R, F, M>(
         self,
         method: M,
-    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, R, F, M>>
-    + use<T, R, F, M>
+    ) -> impl Forward<
+        Answer = R,
+        Output = Result<R, ObjectError>,
+        IntoFuture = impl Answers<R> + use<T, R, F, M>,
+    > + use<T, R, F, M>
     where
         T: Sync,
         R: 'static,
@@ -338,8 +341,11 @@ impl<T: Send + 'static> Ref<T> {
     pub unsafe fn __with_mut_lazily<R, F, M>(
         self,
         method: M,
-    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, R, F, M>>
-    + use<T, R, F, M>
+    ) -> impl Forward<
+        Answer = R,
+        Output = Result<R, ObjectError>,
+        IntoFuture = impl Answers<R> + use<T, R, F, M>,
+    > + use<T, R, F, M>
     where
         R: 'static,
         F: Future<Output = ()>,

@@ -41,7 +41,7 @@ use chanter::base::Gate;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU32;
 
-use crate::Gone;
+use crate::ObjectError;
 
 /// The generation of a reference to nothing: no object has it.
 pub(crate) const NEVER: u32 = u32::MAX;
@@ -56,13 +56,13 @@ pub(crate) fn is_generation(number: u32) -> bool {
 }
 
 /// Set in a place that is no address, but says where else: see `reference::Place`.
-pub(crate) const ELSEWHERE: usize = 1;
+pub(crate) const REMOTE: usize = 1;
 
 /// The slot at a reference's place, if that is in this process.
 #[inline(always)]
 pub(crate) fn at(place: *const Slot) -> Option<&'static Slot> {
     // SAFETY: made from a slot's address, and slots stay.
-    (place.addr() & ELSEWHERE == 0).then(|| unsafe { &*place })
+    (place.addr() & REMOTE == 0).then(|| unsafe { &*place })
 }
 
 /// What a reference points to.
@@ -158,24 +158,24 @@ impl Slot {
 
     /// Why that generation is not live. `seen`: what was found instead.
     #[cold]
-    pub(crate) fn gone(&'static self, seen: u32, generation: u32) -> Gone {
+    pub(crate) fn gone(&'static self, seen: u32, generation: u32) -> ObjectError {
         if !is_generation(generation) {
-            return Gone::Ended;
+            return ObjectError::Ended;
         }
         // A generation that is over stays so: if this one is not, it was not when that was found.
         if seen == POISONED && self.generation.load(Ordering::Relaxed) == generation {
-            return Gone::Poisoned;
+            return ObjectError::Poisoned;
         }
         #[cfg(feature = "cluster")]
-        if crate::far::is_elsewhere(self, generation) {
-            return Gone::Elsewhere;
+        if crate::remote::is_elsewhere(self, generation) {
+            return ObjectError::Elsewhere;
         }
-        Gone::Ended
+        ObjectError::Ended
     }
 
     /// As [`gone`](Self::gone), of what is seen now.
     #[cfg(feature = "cluster")]
-    pub(crate) fn gone_now(&'static self, generation: u32) -> Gone {
+    pub(crate) fn gone_now(&'static self, generation: u32) -> ObjectError {
         self.gone(self.live.load(Ordering::Relaxed), generation)
     }
 

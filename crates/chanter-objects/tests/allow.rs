@@ -4,8 +4,8 @@
 
 use chanter::prelude::*;
 use chanter_cluster::{Caller, Process, local};
-use chanter_objects::far::enter;
-use chanter_objects::{Gone, Lazy, Owner, Ref, object};
+use chanter_objects::remote::enter;
+use chanter_objects::{Lazy, ObjectError, Owner, Ref, object};
 use serde::{Deserialize, Serialize};
 
 /// The first and the second process.
@@ -53,12 +53,15 @@ async fn sent<T: 'static + Send>(object: Ref<T>, from: &Process, to: &Process) -
 }
 
 /// The answers of three methods.
-async fn asked(file: Ref<File>, by: &Process) -> (Result<u32, Gone>, Result<u32, Gone>, Result<bool, Gone>) {
+async fn asked(
+    file: Ref<File>,
+    by: &Process,
+) -> (Result<u32, ObjectError>, Result<u32, ObjectError>, Result<bool, ObjectError>) {
     enter(by, async { (file.add(1).await, file.ask().await, file.is_there().await) }).await
 }
 
-const REFUSED: (Result<u32, Gone>, Result<u32, Gone>, Result<bool, Gone>) =
-    (Err(Gone::Refused), Err(Gone::Refused), Ok(true));
+const REFUSED: (Result<u32, ObjectError>, Result<u32, ObjectError>, Result<bool, ObjectError>) =
+    (Err(ObjectError::Refused), Err(ObjectError::Refused), Ok(true));
 
 fn four() -> [Process; 4] {
     local(4).try_into().unwrap()
@@ -69,10 +72,10 @@ async fn an_object_serves_whom_it_allows() {
     let [first, second, third, _] = four();
     let owner = Owner::new(File(0));
     let (by_second, by_third) =
-        (sent(owner.refer(), &first, &second).await, sent(owner.refer(), &first, &third).await);
+        (sent(owner.reference(), &first, &second).await, sent(owner.reference(), &first, &third).await);
     assert_eq!(asked(by_second, &second).await, (Ok(1), Ok(1), Ok(true)));
     assert_eq!(asked(by_third, &third).await, REFUSED);
-    assert_eq!(asked(owner.refer(), &first).await, (Ok(2), Ok(2), Ok(true)), "one's own are not judged");
+    assert_eq!(asked(owner.reference(), &first).await, (Ok(2), Ok(2), Ok(true)), "one's own are not judged");
     // A rule that panics lets nobody in, and the process goes on.
     let broken = spawn(enter(&second, async move { by_second.nobody().await })).join().await;
     assert!(broken.is_err() || broken.is_ok_and(|answer| answer.is_err()));
@@ -84,8 +87,9 @@ async fn an_object_serves_whom_it_allows() {
 async fn an_object_that_has_moved_serves_whom_it_allows() {
     let [first, second, third, fourth] = four();
     let owner = Owner::new(File(0));
-    let seen = [sent(owner.refer(), &first, &second).await, sent(owner.refer(), &first, &third).await];
-    enter(&first, owner.refer().migrate(3)).await.unwrap();
+    let seen =
+        [sent(owner.reference(), &first, &second).await, sent(owner.reference(), &first, &third).await];
+    enter(&first, owner.reference().migrate(3)).await.unwrap();
     for turn in 1..=3 {
         assert_eq!(asked(seen[0], &second).await, (Ok(turn), Ok(turn), Ok(true)));
         // Not by its home, nor where the hint leads that a method for anybody has told.
@@ -98,13 +102,13 @@ async fn an_object_that_has_moved_serves_whom_it_allows() {
 async fn objects_are_placed_and_moved_by_whom_they_serve() {
     let [first, second, third, _fourth] = four();
     let unplaced = enter(&third, Owner::new_on(0, File(7))).await.unwrap_err();
-    assert_eq!((unplaced.value.0, unplaced.why), (7, Gone::Refused));
+    assert_eq!((unplaced.value.0, unplaced.why), (7, ObjectError::Refused));
     let placed = enter(&second, Owner::new_on(2, File(7))).await.unwrap();
-    assert_eq!(asked(placed.refer(), &second).await, (Ok(8), Ok(8), Ok(true)));
+    assert_eq!(asked(placed.reference(), &second).await, (Ok(8), Ok(8), Ok(true)));
     let owner = Owner::new(File(0));
-    let by_third = sent(owner.refer(), &first, &third).await;
-    assert_eq!(enter(&third, by_third.migrate(2)).await, Err(Gone::Refused));
-    let by_second = sent(owner.refer(), &first, &second).await;
+    let by_third = sent(owner.reference(), &first, &third).await;
+    assert_eq!(enter(&third, by_third.migrate(2)).await, Err(ObjectError::Refused));
+    let by_second = sent(owner.reference(), &first, &second).await;
     assert_eq!(enter(&second, by_second.migrate(2)).await, Ok(()));
     // An object that was let in goes back to its home.
     assert_eq!(enter(&second, by_second.migrate(0)).await, Ok(()));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Context, Poll, Waker};
 
 use chanter::prelude::*;
-use chanter_objects::{Gone, Owner, Ref};
+use chanter_objects::{ObjectError, Owner, Ref};
 use common::{until, workers};
 
 /// Counts how often it is dropped, and how many are inside.
@@ -37,7 +37,7 @@ fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
 #[chanter::test]
 async fn a_call_yields_what_the_method_returns() {
     let owner = Owner::new(vec![1, 2]);
-    let list = owner.refer();
+    let list = owner.reference();
     list.with_mut(|list| list.push(3)).await.unwrap();
     assert_eq!(list.with(|list| list.iter().sum()).await, Ok(6));
     let last = list.with_mut_async(async |list| {
@@ -52,31 +52,31 @@ async fn a_call_yields_what_the_method_returns() {
 #[chanter::test]
 async fn an_ended_object_is_gone_for_all_its_references() {
     let (owner, ends) = probe();
-    let object = owner.refer();
+    let object = owner.reference();
     drop(owner);
     assert_eq!(ends.load(SeqCst), 1);
-    assert_eq!(object.with(|_| ()).await, Err(Gone::Ended));
-    assert_eq!(object.with_mut_async(async |_| ()).await, Err(Gone::Ended));
+    assert_eq!(object.with(|_| ()).await, Err(ObjectError::Ended));
+    assert_eq!(object.with_mut_async(async |_| ()).await, Err(ObjectError::Ended));
     // The next object lies where it was, and is another one.
     let (other, _) = probe();
-    assert_eq!(object.with(|_| ()).await, Err(Gone::Ended));
-    assert_eq!(other.refer().with(|_| ()).await, Ok(()));
+    assert_eq!(object.with(|_| ()).await, Err(ObjectError::Ended));
+    assert_eq!(other.reference().with(|_| ()).await, Ok(()));
 }
 
 #[chanter::test]
 async fn an_object_lives_until_the_last_is_out() {
     let (owner, ends) = probe();
-    let object = owner.refer();
+    let object = owner.reference();
     let mut inside = Box::pin(object.with_async(async |_| never::<()>().await).into_future());
     assert!(poll_once(inside.as_mut()).is_pending());
     let mut waits = Box::pin(object.with_mut(|_| ()).into_future());
     assert!(poll_once(waits.as_mut()).is_pending());
     drop(owner);
     assert_eq!(ends.load(SeqCst), 0);
-    assert_eq!(object.with(|_| ()).await, Err(Gone::Ended));
+    assert_eq!(object.with(|_| ()).await, Err(ObjectError::Ended));
     drop(inside);
     assert_eq!(ends.load(SeqCst), 1);
-    assert_eq!(waits.await, Err(Gone::Ended));
+    assert_eq!(waits.await, Err(ObjectError::Ended));
 }
 
 #[chanter::test]
@@ -85,7 +85,7 @@ async fn an_object_may_own_itself() {
     let (ends, mut probe) = (Arc::new(AtomicU32::new(0)), Probe::default());
     probe.ends = Arc::clone(&ends);
     let owner = Owner::new(Selfish(None, probe));
-    let object = owner.refer();
+    let object = owner.reference();
     object.with_mut(move |this| this.0 = Some(owner)).await.unwrap();
     let dropped_inside = object.with_mut(|this| {
         this.0 = None;
@@ -98,7 +98,7 @@ async fn an_object_may_own_itself() {
 #[chanter::test]
 async fn a_call_that_is_dropped_was_not_made() {
     let (owner, _) = probe();
-    let object = owner.refer();
+    let object = owner.reference();
     drop(object.with_mut(|probe| probe.calls += 1));
     let mut inside = Box::pin(
         object
@@ -123,7 +123,7 @@ async fn a_call_that_is_dropped_was_not_made() {
 #[chanter::test]
 async fn nobody_is_held_up_by_one_that_is_not_polled() {
     let (owner, _) = probe();
-    let object = owner.refer();
+    let object = owner.reference();
     let mut inside = Box::pin(object.with_mut_async(async |_| never::<()>().await).into_future());
     assert!(poll_once(inside.as_mut()).is_pending());
     let mut asleep = Box::pin(object.with_mut(|_| ()).into_future());
@@ -138,7 +138,7 @@ async fn nobody_is_held_up_by_one_that_is_not_polled() {
 #[chanter::test]
 async fn a_panic_of_one_that_writes_poisons() {
     let owner = Owner::new(1);
-    let object = owner.refer();
+    let object = owner.reference();
     let read = spawn(async move { object.with(|_| -> () { panic!("expected: reads") }).await });
     assert!(read.join().await.is_err());
     assert_eq!(object.with(|value| *value).await, Ok(1));
@@ -157,42 +157,42 @@ async fn a_panic_of_one_that_writes_poisons() {
         });
         assert!(write.join().await.is_err());
         assert!(owner.is_poisoned());
-        assert_eq!(object.with(|value| *value).await, Err(Gone::Poisoned));
+        assert_eq!(object.with(|value| *value).await, Err(ObjectError::Poisoned));
         owner.forgive();
     }
     assert_eq!(object.with(|value| *value).await, Ok(2));
     let last = spawn(async move { object.with_mut(|_| panic!("expected: writes")).await });
     assert!(last.join().await.is_err());
     drop(owner);
-    assert_eq!(object.with(|value| *value).await, Err(Gone::Ended));
+    assert_eq!(object.with(|value| *value).await, Err(ObjectError::Ended));
 }
 
 #[chanter::test]
 async fn references_are_data() {
     assert_eq!([size_of::<Ref<Probe>>(), size_of::<Option<Ref<Probe>>>()], [16; 2]);
     let (owner, _) = probe();
-    let object = owner.refer();
+    let object = owner.reference();
     let bytes = postcard::to_stdvec(&object).unwrap();
     let again: Ref<Probe> = postcard::from_bytes(&bytes).unwrap();
     assert_eq!(again, object);
     assert_eq!(again.with_mut(|_| 7).await, Ok(7));
     // Of another type it names nothing.
     let wrong: Ref<String> = postcard::from_bytes(&bytes).unwrap();
-    assert_eq!(wrong.with(String::len).await, Err(Gone::Ended));
+    assert_eq!(wrong.with(String::len).await, Err(ObjectError::Ended));
     drop(owner);
     let late: Ref<Probe> = postcard::from_bytes(&bytes).unwrap();
-    assert_eq!(late.with(|_| ()).await, Err(Gone::Ended));
+    assert_eq!(late.with(|_| ()).await, Err(ObjectError::Ended));
     // A generation that is to come is not named in advance.
     let (process, slot, generation) = postcard::from_bytes::<(u32, u32, u32)>(&bytes).unwrap();
     let early = postcard::to_stdvec(&(process, slot, generation + 1)).unwrap();
     let early: Ref<String> = postcard::from_bytes(&early).unwrap();
     let _next = Owner::new(0_u8);
-    assert_eq!(early.with(String::len).await, Err(Gone::Ended));
+    assert_eq!(early.with(String::len).await, Err(ObjectError::Ended));
     // Elsewhere: it keeps its name.
     let elsewhere = postcard::to_stdvec(&(3_u32, slot, generation)).unwrap();
-    let far: Ref<Probe> = postcard::from_bytes(&elsewhere).unwrap();
-    assert_eq!(far.with(|_| ()).await, Err(Gone::Elsewhere));
-    assert_eq!(postcard::to_stdvec(&far).unwrap(), elsewhere);
+    let remote: Ref<Probe> = postcard::from_bytes(&elsewhere).unwrap();
+    assert_eq!(remote.with(|_| ()).await, Err(ObjectError::Elsewhere));
+    assert_eq!(postcard::to_stdvec(&remote).unwrap(), elsewhere);
     assert!(
         postcard::from_bytes::<Ref<Probe>>(&postcard::to_stdvec(&(0_u32, 1_u32 << 30, 1_u32)).unwrap())
             .is_err()
@@ -205,7 +205,7 @@ async fn references_are_data() {
 fn calls_exclude_across_threads() {
     let rounds = if cfg!(miri) { 20 } else { 5_000 };
     let (owner, ends) = probe();
-    let object = owner.refer();
+    let object = owner.reference();
     let machine = workers(2);
     let dropped = machine.block_on(async move {
         let threads = Vec::from_iter((0..4).map(|index| {
@@ -280,7 +280,7 @@ fn objects_end_beside_calls() {
                             .await;
                         match seen {
                             Ok(seen) => assert_eq!(seen, number),
-                            Err(gone) => break assert_eq!(gone, Gone::Ended),
+                            Err(gone) => break assert_eq!(gone, ObjectError::Ended),
                         }
                         calls += 1;
                         if calls % 16 == 0 {
@@ -291,9 +291,9 @@ fn objects_end_beside_calls() {
             });
             for number in 0..rounds {
                 let owner = Owner::new((number, Probe { ends: Arc::clone(&ends), ..Probe::default() }));
-                tx.send((number, owner.refer())).await.unwrap();
+                tx.send((number, owner.reference())).await.unwrap();
                 for _ in 0..number % 100 {
-                    owner.refer().with_mut(|this| this.1.calls += 1).await.unwrap();
+                    owner.reference().with_mut(|this| this.1.calls += 1).await.unwrap();
                 }
                 drop(owner);
             }

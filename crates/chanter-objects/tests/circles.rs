@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use chanter::prelude::*;
 use chanter_cluster::{Process, local};
-use chanter_objects::far::{enter, on_circle};
-use chanter_objects::{Gone, Lazy, Owner, Ref, object};
+use chanter_objects::remote::{enter, on_circle};
+use chanter_objects::{Lazy, ObjectError, Owner, Ref, object};
 
 struct Desk {
     next: Option<Ref<Desk>>,
@@ -28,7 +28,7 @@ impl Desk {
 
     /// Calls the next one, once all are inside of theirs.
     #[method(mut)]
-    async fn ask_next(&mut self) -> Result<u32, Gone> {
+    async fn ask_next(&mut self) -> Result<u32, ObjectError> {
         self.inside.fetch_add(1, Ordering::SeqCst);
         while self.inside.load(Ordering::SeqCst) < self.wanted {
             yield_now().await;
@@ -102,14 +102,14 @@ async fn in_a_circle<const N: usize>() {
     let mut calls = Vec::new();
     for at in 0..N {
         let next = (at + 1) % N;
-        let seen = sent(owners[next].refer(), &all[next], &all[at]).await;
-        enter(&all[at], async { owners[at].refer().set(seen).await }).await.unwrap();
+        let seen = sent(owners[next].reference(), &all[next], &all[at]).await;
+        enter(&all[at], async { owners[at].reference().set(seen).await }).await.unwrap();
     }
     for at in 0..N {
-        let object = owners[at].refer();
+        let object = owners[at].reference();
         calls.push(spawn(enter(&all[at], async move { object.ask_next().await })));
     }
-    let names: Vec<String> = (0..N).map(|at| name(owners[at].refer(), &all[at])).collect();
+    let names: Vec<String> = (0..N).map(|at| name(owners[at].reference(), &all[at])).collect();
     for (at, tells) in tells.iter().enumerate() {
         let told = tells.recv().await.unwrap();
         assert!(is_of(&told, &names), "process {at}: {told}\nthe objects are {names:?}");
@@ -144,15 +144,15 @@ async fn a_far_object_calls_itself() {
     let [first, second] = <[_; 2]>::try_from(local(2)).unwrap();
     let tells = told(&second);
     let ([owner], _open) = desks(1);
-    owner.refer().set(owner.refer()).await.unwrap();
-    let far: Ref<Desk> = sent(owner.refer(), &second, &first).await;
-    let calls = spawn(enter(&first, async move { far.ask_next().await }));
+    owner.reference().set(owner.reference()).await.unwrap();
+    let remote: Ref<Desk> = sent(owner.reference(), &second, &first).await;
+    let calls = spawn(enter(&first, async move { remote.ask_next().await }));
     let told = tells.recv().await.unwrap();
-    let name = name(owner.refer(), &second);
+    let name = name(owner.reference(), &second);
     assert!(told.ends_with(&format!("\n  object {name} waits for object {name}")), "{told}");
     assert!(told.contains("waits for itself"), "{told}");
     assert!(calls.cancel().await.is_ok());
-    assert_eq!(far.answer().await, Ok(7), "it is free again");
+    assert_eq!(remote.answer().await, Ok(7), "it is free again");
 }
 
 /// Calls that wait for long are in no circle: neither several for one object, nor a chain of them.
@@ -161,11 +161,12 @@ async fn waiting_for_long_is_no_circle() {
     let [first, second, third] = <[_; 3]>::try_from(local(3)).unwrap();
     let tells = [told(&first), told(&second), told(&third)];
     let ([one, other], open) = desks(1);
-    one.refer().set(sent(other.refer(), &third, &second).await).await.unwrap();
-    let far: Ref<Desk> = sent(one.refer(), &second, &first).await;
-    let last: Ref<Desk> = sent(other.refer(), &third, &first).await;
-    let waits = spawn(enter(&first, async move { far.let_wait().await }));
-    let others = [far, far, last].map(|object| spawn(enter(&first, async move { object.answer().await })));
+    one.reference().set(sent(other.reference(), &third, &second).await).await.unwrap();
+    let remote: Ref<Desk> = sent(one.reference(), &second, &first).await;
+    let last: Ref<Desk> = sent(other.reference(), &third, &first).await;
+    let waits = spawn(enter(&first, async move { remote.let_wait().await }));
+    let others =
+        [remote, remote, last].map(|object| spawn(enter(&first, async move { object.answer().await })));
     // All have looked around at least twice.
     after(std::time::Duration::from_secs(4)).await;
     assert!(tells.iter().all(|tells| tells.try_recv().is_err()));

@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use chanter_objects::{Continuation, Gone, Lazy, Owner, Ref, conc, object};
+use chanter_objects::{Continuation, Lazy, ObjectError, Owner, Ref, conc, object};
 
 /// Counted by its strong references.
 type Counted = Arc<()>;
@@ -116,16 +116,16 @@ fn asked(
     answers: Answers,
     polls: u32,
     server: &Owner<Server>,
-    call: impl Future<Output = Result<Counted, Gone>>,
+    call: impl Future<Output = Result<Counted, ObjectError>>,
 ) {
-    let counted = server.refer().with(|server| Arc::clone(&server.counted)).now().unwrap().unwrap();
+    let counted = server.reference().with(|server| Arc::clone(&server.counted)).now().unwrap().unwrap();
     let mut result = None;
     {
         let mut call = pin!(call);
         for poll in 0..polls {
             if poll == 1
                 && answers == Answers::Keeps
-                && let Some(kept) = server.refer().keeps().now().unwrap().unwrap()
+                && let Some(kept) = server.reference().keeps().now().unwrap().unwrap()
             {
                 assert!(kept.fill(Arc::clone(&counted)).is_ok());
             }
@@ -146,13 +146,13 @@ fn asked(
         (_, 0) | (Answers::FillsAndPanics | Answers::WaitsAndPanics, _) => None,
         (Answers::FillsAndWaits | Answers::WaitsAndFills, 1) => None,
         (Answers::FillsWhenDropped | Answers::Keeps, 1) => None,
-        (Answers::Nothing, _) => Some(Err(Gone::Unanswered)),
+        (Answers::Nothing, _) => Some(Err(ObjectError::Unanswered)),
         _ => Some(Ok(Arc::clone(&counted))),
     };
     assert_eq!(result, expected, "{answers:?}, {polls}");
     drop((result, expected));
     // Of a continuation that is kept nothing is left, either.
-    drop(server.refer().keeps().now().unwrap());
+    drop(server.reference().keeps().now().unwrap());
     // The server's, and ours.
     assert_eq!(Arc::strong_count(&counted), 2, "{answers:?}, {polls}");
 }
@@ -167,12 +167,17 @@ async fn answers_are_dropped_once() {
             for polls in 0..3 {
                 let (first, other) = (server(), server());
                 for _ in 0..streak {
-                    other.refer().streak().await.unwrap();
-                    first.refer().reads().await.unwrap();
+                    other.reference().streak().await.unwrap();
+                    first.reference().reads().await.unwrap();
                 }
-                asked(answers, polls, &other, other.refer().ask(answers).into_future());
-                asked(answers, polls, &other, first.refer().ask_other(other.refer(), answers).into_future());
-                assert!(first.refer().streak().now().is_ok());
+                asked(answers, polls, &other, other.reference().ask(answers).into_future());
+                asked(
+                    answers,
+                    polls,
+                    &other,
+                    first.reference().ask_other(other.reference(), answers).into_future(),
+                );
+                assert!(first.reference().streak().now().is_ok());
             }
         }
     }

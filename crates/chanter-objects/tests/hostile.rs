@@ -11,8 +11,8 @@ use chanter_cluster::__table::{Called, SERVICES};
 use chanter_cluster::engine::Local;
 use chanter_cluster::wire::{Body, Number};
 use chanter_cluster::{CallError, Process};
-use chanter_objects::far::enter;
-use chanter_objects::{Continuation, Gone, Lazy, Owner, Ref, object};
+use chanter_objects::remote::enter;
+use chanter_objects::{Continuation, Lazy, ObjectError, Owner, Ref, object};
 use serde::{Deserialize, Serialize};
 
 /// Numbers that no object has, as generations: a free slot's, a poisoned one's, and that of a reference to nothing.
@@ -142,8 +142,8 @@ async fn three_and_one_that_has_gone() -> [Process; 3] {
 async fn numbers_that_no_object_has_are_refused() {
     let [first, second, _third] = three_and_one_that_has_gone().await;
     let live = Owner::new(Text("x".repeat(9)));
-    let (_, live_slot, live_generation) = numbers(live.refer(), &first);
-    let free_slot = numbers(Owner::new(pair(1)).refer(), &first).1;
+    let (_, live_slot, live_generation) = numbers(live.reference(), &first);
+    let free_slot = numbers(Owner::new(pair(1)).reference(), &first).1;
     for service in [
         service("::Text::length"),
         service("::Text::append"),
@@ -176,10 +176,10 @@ async fn numbers_that_no_object_has_are_refused() {
             }
         }
     }
-    assert_eq!(live.refer().length().await, Ok(9));
+    assert_eq!(live.reference().length().await, Ok(9));
 }
 
-/// What is asked for as a guest runs if it has moved here from that home. Else any process could say of an object of another one that
+/// What is asked for as a hosted object runs if it has moved here from that home. Else any process could say of an object of another one that
 /// its own has moved there; and who calls that one, calls the other.
 #[chanter::test]
 async fn a_guest_is_asked_for_by_the_name_of_its_home() {
@@ -188,28 +188,28 @@ async fn a_guest_is_asked_for_by_the_name_of_its_home() {
     let theirs = Owner::new(Text("x".repeat(3)));
     let native = Owner::new(Text("x".repeat(5)));
     let moves = Owner::new(Text("x".repeat(7)));
-    let (_, slot, generation) = numbers(native.refer(), &first);
+    let (_, slot, generation) = numbers(native.reference(), &first);
     let ask = async |name: (u32, u32), how, home| {
         let bytes = request(name, how, Some(home), &[]);
         call(&third, 0, length, &bytes).unwrap().await.map(|answer| answer.to_vec())
     };
-    let of_theirs = numbers(theirs.refer(), &second);
+    let of_theirs = numbers(theirs.reference(), &second);
     for how in [1, 2] {
         // It goes to the home that was named, which is asked as such.
         assert_eq!(ask((slot, generation), how, of_theirs).await, Ok(vec![0, 3]), "how {how}");
         let of_gone = ask((slot, generation), how, (3, 1, 1)).await.unwrap();
         assert_eq!(of_gone[0] & 1, 1, "nothing ran: {of_gone:?}");
     }
-    // A real guest is asked by its home's name alone.
-    enter(&second, moves.refer().migrate(0)).await.unwrap();
-    let home = numbers(moves.refer(), &second);
+    // A real hosted object is asked by its home's name alone.
+    enter(&second, moves.reference().migrate(0)).await.unwrap();
+    let home = numbers(moves.reference(), &second);
     let told = call(&third, 1, length, &request((home.1, home.2), 0, None, &[])).unwrap().await.unwrap();
     assert_eq!(told[0], 2, "a value, and a place");
     let word = |at: usize| u32::from_le_bytes(told[at..at + 4].try_into().unwrap());
     assert_eq!((word(1), word(5), word(9)), home, "the object that is there");
-    let guest = (word(17), word(21));
-    assert_eq!(ask(guest, 2, home).await, Ok(vec![0, 7]));
-    assert_eq!(ask(guest, 2, of_theirs).await, Ok(vec![0, 3]));
+    let hosted = (word(17), word(21));
+    assert_eq!(ask(hosted, 2, home).await, Ok(vec![0, 7]));
+    assert_eq!(ask(hosted, 2, of_theirs).await, Ok(vec![0, 3]));
 }
 
 /// xorshift.
@@ -279,16 +279,16 @@ async fn whatever_is_asked_the_process_goes_on() {
     // Some of their own, one that has moved here, one that has moved away, one whose owner is elsewhere; and slots that are free.
     let text = Owner::new(Text("x".repeat(9)));
     let moved_here = Owner::new(pair(3));
-    enter(&third, moved_here.refer().migrate(0)).await.unwrap();
+    enter(&third, moved_here.reference().migrate(0)).await.unwrap();
     let moved_away = Owner::new(Text("x".repeat(4)));
-    enter(&first, moved_away.refer().migrate(2)).await.unwrap();
+    enter(&first, moved_away.reference().migrate(2)).await.unwrap();
     let placed = enter(&third, Owner::new_on(0, pair(4))).await.unwrap();
     let mut names = vec![
-        numbers(text.refer(), &first),
-        numbers(moved_away.refer(), &first),
-        numbers(moved_here.refer(), &third),
-        numbers(placed.refer(), &third),
-        numbers(Owner::new(pair(5)).refer(), &first),
+        numbers(text.reference(), &first),
+        numbers(moved_away.reference(), &first),
+        numbers(moved_here.reference(), &third),
+        numbers(placed.reference(), &third),
+        numbers(Owner::new(pair(5)).reference(), &first),
         (0, 40, 1),
     ];
     // Where they are, as far as they are asked for there.
@@ -317,16 +317,16 @@ async fn whatever_is_asked_the_process_goes_on() {
             assert!(length.is_ok_and(|length| length >= 9), "{what}: {length:?}");
             let length = enter(&third, async { away.length().await }).await;
             assert!(length.is_ok_and(|length| length >= 4), "{what}: {length:?}");
-            let swapped = enter(&third, async { moved_here.refer().swap().await }).await;
+            let swapped = enter(&third, async { moved_here.reference().swap().await }).await;
             assert!(swapped.is_ok_and(|number| number == 3 || number == 3 ^ MASK), "{what}: {swapped:?}");
-            let swapped = enter(&third, async { placed.refer().swap().await }).await;
+            let swapped = enter(&third, async { placed.reference().swap().await }).await;
             assert!(swapped.is_ok_and(|number| number == 4 || number == 4 ^ MASK), "{what}: {swapped:?}");
         }
     }
     drop(pending);
     drop(placed);
     let ended: Ref<Pair> = seen(names[3], &second);
-    while ended.swap().await != Err(Gone::Ended) {
+    while ended.swap().await != Err(ObjectError::Ended) {
         yield_now().await;
     }
 }

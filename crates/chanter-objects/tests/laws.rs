@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use chanter::prelude::*;
 use chanter_cluster::Process;
 use chanter_cluster::engine::Local;
-use chanter_objects::far::enter;
-use chanter_objects::{Begun, Gone, Lazy, Owner, Ref, object};
+use chanter_objects::remote::enter;
+use chanter_objects::{Begun, Lazy, ObjectError, Owner, Ref, object};
 use serde::{Deserialize, Serialize};
 
 /// So many processes, and what kills each.
@@ -48,12 +48,12 @@ impl Runs {
     }
 
     /// D6, of one call that should answer 7.
-    fn check(&self, answer: Result<u32, Gone>) {
+    fn check(&self, answer: Result<u32, ObjectError>) {
         let [begun, ended] = self.0.each_ref().map(|count| count.load(Ordering::SeqCst));
         let holds = match answer {
             Ok(value) => value == 7 && (begun, ended) == (1, 1),
-            Err(Gone::Lost { begun: Begun::No }) => begun == 0,
-            Err(Gone::Lost { begun: Begun::Unknown }) => begun <= 1 && ended <= begun,
+            Err(ObjectError::Lost { begun: Begun::No }) => begun == 0,
+            Err(ObjectError::Lost { begun: Begun::Unknown }) => begun <= 1 && ended <= begun,
             Err(_) => false,
         };
         assert!(holds, "{answer:?}, begun {begun}, ended {ended}");
@@ -99,9 +99,9 @@ async fn a_method_runs_at_most_once() {
     let ([first, second], [_, killer]) = mortals();
     let runs = Runs::default();
     let owner = worker(&runs, None);
-    let far = sent(owner.refer(), &second, &first);
+    let remote = sent(owner.reference(), &second, &first);
     let killing = spawn(async move { killer.kill() });
-    runs.check(far.work().await);
+    runs.check(remote.work().await);
     killing.join().await.unwrap();
 }
 
@@ -110,10 +110,10 @@ async fn forwarded(victim: usize) {
     let ([first, second, third], killers) = mortals();
     let runs = Runs::default();
     let last = worker(&runs, None);
-    let middle = worker(&Runs::default(), Some(sent(last.refer(), &third, &second)));
-    let far = sent(middle.refer(), &second, &first);
+    let middle = worker(&Runs::default(), Some(sent(last.reference(), &third, &second)));
+    let remote = sent(middle.reference(), &second, &first);
     let killing = spawn(async move { killers[victim].kill() });
-    runs.check(far.last().await);
+    runs.check(remote.last().await);
     killing.join().await.unwrap();
 }
 
@@ -130,16 +130,16 @@ async fn a_forwarded_call_that_loses_is_withdrawn() {
     let ([first, second, third], _) = mortals();
     let runs = Runs::default();
     let last = worker(&runs, None);
-    let middle = worker(&Runs::default(), Some(sent(last.refer(), &third, &second)));
-    let far = sent(middle.refer(), &second, &first);
+    let middle = worker(&Runs::default(), Some(sent(last.reference(), &third, &second)));
+    let remote = sent(middle.reference(), &second, &first);
     let (tx, rx) = channel::<()>();
     let rival = spawn(async move { tx.send(()).await });
-    let call = from_future(async move { far.last().await });
+    let call = from_future(async move { remote.last().await });
     let answer = choose((call.wrap(Some), rx.recv().wrap(|_| None))).await;
     assert!(answer.is_none_or(|answer| answer == Ok(7)));
     drop(rx);
     let _ = rival.join().await.unwrap();
-    assert_eq!(far.last().await, Ok(7));
+    assert_eq!(remote.last().await, Ok(7));
 }
 
 /// An object that counts, and may be anywhere.
@@ -164,7 +164,7 @@ impl Count {
 async fn a_migration_ends_here_or_there() {
     let ([first, second], [_, killer]) = mortals();
     let owner = Owner::new(Count(0));
-    let object = owner.refer();
+    let object = owner.reference();
     let killing = spawn(async move { killer.kill() });
     let calling = spawn(enter(&first.clone(), async move { object.next().await }));
     let moved = enter(&first, object.migrate(1)).await;
@@ -173,9 +173,9 @@ async fn a_migration_ends_here_or_there() {
     let after = enter(&first, async { object.next().await }).await;
     match (moved, called, after) {
         // It was not there yet, or never.
-        (Err(Gone::Lost { .. }), Ok(1), Ok(2)) => (),
+        (Err(ObjectError::Lost { .. }), Ok(1), Ok(2)) => (),
         // It was there.
-        (Ok(()), Ok(1) | Err(Gone::Lost { .. }), Err(Gone::Lost { .. })) => (),
+        (Ok(()), Ok(1) | Err(ObjectError::Lost { .. }), Err(ObjectError::Lost { .. })) => (),
         other => panic!("{other:?}"),
     }
     drop(second);
@@ -185,13 +185,13 @@ async fn a_migration_ends_here_or_there() {
 async fn callers_do_not_notice() {
     let ([first, second], _engines) = mortals();
     let owner = Owner::new(Count(0));
-    let object = owner.refer();
+    let object = owner.reference();
     let seen = sent(object, &first, &second);
-    let far = spawn(enter(&second.clone(), async move { seen.next().await.unwrap() }));
+    let remote = spawn(enter(&second.clone(), async move { seen.next().await.unwrap() }));
     let near = spawn(enter(&first.clone(), async move { object.next().await.unwrap() }));
     enter(&first, object.migrate(1)).await.unwrap();
     enter(&first, object.migrate(0)).await.unwrap();
-    let mut counts = [far.join().await.unwrap(), near.join().await.unwrap()];
+    let mut counts = [remote.join().await.unwrap(), near.join().await.unwrap()];
     counts.sort_unstable();
     assert_eq!(counts, [1, 2]);
 }
@@ -201,9 +201,10 @@ async fn a_forward_to_a_moved_object() {
     let ([first, second, third], _engines) = mortals();
     let owner = Owner::new(Count(0));
     let runs = Runs::default();
-    let desk = Owner::new(Desk { runs: runs.clone(), count: sent(owner.refer(), &second, &first) });
-    let seen = sent(desk.refer(), &first, &third);
-    let moving = spawn(enter(&second.clone(), async move { owner.refer().migrate(2).await.map(|()| owner) }));
+    let desk = Owner::new(Desk { runs: runs.clone(), count: sent(owner.reference(), &second, &first) });
+    let seen = sent(desk.reference(), &first, &third);
+    let moving =
+        spawn(enter(&second.clone(), async move { owner.reference().migrate(2).await.map(|()| owner) }));
     let counted = enter(&third, async { (seen.count().await, seen.is_desk().await) }).await;
     assert_eq!(counted, (Ok(1), Ok(7)));
     let owner = moving.join().await.unwrap().unwrap();
@@ -245,9 +246,9 @@ async fn what_a_process_owns_ends_with_it() {
     let killing = spawn(async move { killer.kill() });
     killing.join().await.unwrap();
     while let Ok(Ok(owner)) = placed.try_recv() {
-        let there = sent(owner.refer(), &first, &second);
+        let there = sent(owner.reference(), &first, &second);
         // That it is killed comes behind all that it has sent, in time.
-        while there.next().await != Err(Gone::Ended) {
+        while there.next().await != Err(ObjectError::Ended) {
             yield_now().await;
         }
     }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Context, Poll, Waker};
 
 use chanter::prelude::*;
-use chanter_objects::{Continuation, Counter, Gone, Lazy, Owner, Promise, Ref, conc, conc_for, object};
+use chanter_objects::{
+    Continuation, Counter, Lazy, ObjectError, Owner, Promise, Ref, conc, conc_for, object,
+};
 
 /// A leaf of a tree answers itself; another node forwards.
 struct Node {
@@ -29,7 +31,7 @@ impl Node {
     }
 
     #[method(mut)]
-    async fn add(&mut self, (from, times): (Ref<Node>, u64)) -> Result<u64, Gone> {
+    async fn add(&mut self, (from, times): (Ref<Node>, u64)) -> Result<u64, ObjectError> {
         self.calls += 1;
         self.value += from.value().await? * times;
         // A call within the object is a plain one.
@@ -82,12 +84,12 @@ fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
 #[chanter::test]
 async fn methods_are_called_by_their_names() {
     let (c, d) = (node(1, None), node(20, None));
-    assert_eq!(c.refer().set(2).await, Ok(1));
-    assert_eq!(c.refer().add((d.refer(), 2)).await, Ok(Ok(42)));
-    assert_eq!(c.refer().value().now().unwrap(), Ok(42));
-    let gone = d.refer();
+    assert_eq!(c.reference().set(2).await, Ok(1));
+    assert_eq!(c.reference().add((d.reference(), 2)).await, Ok(Ok(42)));
+    assert_eq!(c.reference().value().now().unwrap(), Ok(42));
+    let gone = d.reference();
     drop(d);
-    assert_eq!(c.refer().add((gone, 1)).await, Ok(Err(Gone::Ended)));
+    assert_eq!(c.reference().add((gone, 1)).await, Ok(Err(ObjectError::Ended)));
 }
 
 #[chanter::test]
@@ -95,26 +97,26 @@ async fn an_answer_is_forwarded_to_the_first_caller() {
     let last = node(7, None);
     let mut line = vec![last];
     for _ in 0..10 {
-        line.push(node(0, line.last().map(Owner::refer)));
+        line.push(node(0, line.last().map(Owner::reference)));
     }
-    let first = line.last().unwrap().refer();
+    let first = line.last().unwrap().reference();
     assert_eq!(first.last(100).await, Ok(117));
     // Somebody in the middle is gone: that is the answer.
     line.remove(5);
-    assert_eq!(first.last(0).await, Err(Gone::Ended));
+    assert_eq!(first.last(0).await, Err(ObjectError::Ended));
     // The line is free: nobody holds anything.
     for node in &line {
-        assert!(node.refer().set(1).now().is_ok());
+        assert!(node.reference().set(1).now().is_ok());
     }
 }
 
 #[chanter::test]
 async fn a_continuation_that_is_kept_is_filled_later() {
     let (a, b) = (node(5, None), node(6, None));
-    let (to, middle) = (a.refer(), b.refer());
+    let (to, middle) = (a.reference(), b.reference());
     let waits = spawn(async move { to.later().await });
     let forwarded = spawn(async move { middle.later_of(to).await });
-    while a.refer().with(|node| node.asked.len()).await != Ok(2) {
+    while a.reference().with(|node| node.asked.len()).await != Ok(2) {
         yield_now().await;
     }
     // The object is free while its callers wait.
@@ -129,18 +131,18 @@ async fn a_continuation_that_is_kept_is_filled_later() {
     }
     assert_eq!(to.say().await, Ok(0));
     let waits = spawn(async move { to.later().await });
-    while a.refer().with(|node| node.asked.len()).await != Ok(1) {
+    while a.reference().with(|node| node.asked.len()).await != Ok(1) {
         yield_now().await;
     }
     drop(a);
-    assert_eq!(waits.await.unwrap(), Err(Gone::Unanswered));
+    assert_eq!(waits.await.unwrap(), Err(ObjectError::Unanswered));
 }
 
 #[chanter::test]
 async fn who_is_not_answered_is_told() {
     let owner = node(5, None);
-    assert_eq!(owner.refer().forget().await, Err(Gone::Unanswered));
-    assert_eq!(owner.refer().with(|node| node.calls).await, Ok(1));
+    assert_eq!(owner.reference().forget().await, Err(ObjectError::Unanswered));
+    assert_eq!(owner.reference().with(|node| node.calls).await, Ok(1));
 }
 
 /// A call is dropped at each await of a line that suspends: no object is held, no continuation dangles.
@@ -148,35 +150,35 @@ async fn who_is_not_answered_is_told() {
 async fn forwarded_calls_are_dropped_at_any_await() {
     let (a, b) = (node(5, None), node(6, None));
     for polls in 0..4 {
-        let mut call = Box::pin(b.refer().later_of(a.refer()).into_future());
+        let mut call = Box::pin(b.reference().later_of(a.reference()).into_future());
         for _ in 0..polls {
             let _ = poll_once(call.as_mut());
         }
         drop(call);
-        assert!(a.refer().set(1).now().is_ok());
-        assert!(b.refer().set(1).now().is_ok());
-        a.refer().say().await.unwrap();
+        assert!(a.reference().set(1).now().is_ok());
+        assert!(b.reference().set(1).now().is_ok());
+        a.reference().say().await.unwrap();
     }
-    let mut line = Box::pin(b.refer().with_mut_async(async |_| never::<()>().await).into_future());
+    let mut line = Box::pin(b.reference().with_mut_async(async |_| never::<()>().await).into_future());
     assert!(poll_once(line.as_mut()).is_pending());
-    let mut waits = Box::pin(b.refer().last(0).into_future());
+    let mut waits = Box::pin(b.reference().last(0).into_future());
     assert!(poll_once(waits.as_mut()).is_pending());
     drop(waits);
     drop(line);
-    assert_eq!(b.refer().last(2).await, Ok(3));
+    assert_eq!(b.reference().last(2).await, Ok(3));
 }
 
 #[chanter::test]
 async fn conc_makes_all_calls_and_waits_once() {
     let (a, b) = (node(1, None), node(2, None));
-    let (a_ref, b_ref) = (a.refer(), b.refer());
+    let (a_ref, b_ref) = (a.reference(), b.reference());
     let mut inside = Box::pin(b_ref.with_mut_async(async |_| never::<()>().await).into_future());
     assert!(poll_once(inside.as_mut()).is_pending());
     let both = spawn(async move {
         conc! { x = a_ref.value(), y = b_ref.value(), z = a_ref.last(4), w = a_ref.later() }
         (x, y, z, w)
     });
-    while a.refer().with(|node| node.asked.len()).await != Ok(1) {
+    while a.reference().with(|node| node.asked.len()).await != Ok(1) {
         yield_now().await;
     }
     drop(inside);
@@ -199,7 +201,7 @@ async fn conc_makes_all_calls_and_waits_once() {
 #[chanter::test]
 async fn conc_for_waits_for_all() {
     let sum = node(0, None);
-    let to = sum.refer();
+    let to = sum.reference();
     conc_for(0..100_u64, move |i| async move {
         if i % 3 == 0 {
             yield_now().await;
@@ -238,13 +240,13 @@ async fn promises_and_counters_are_events() {
     parts.count_down();
     parts.touch().await;
     // Determined once: it was taken.
-    assert_eq!(promise.await, Err(Gone::Unanswered));
+    assert_eq!(promise.await, Err(ObjectError::Unanswered));
     let (promise, k) = Promise::<u32>::new();
     drop(promise);
     assert_eq!(k.fill(4), Err(4));
     let (promise, k) = Promise::<u32>::new();
     drop(k);
-    assert_eq!(promise.await, Err(Gone::Unanswered));
+    assert_eq!(promise.await, Err(ObjectError::Unanswered));
 }
 
 /// Objects with parameters, and calls by threads that must be `Send`.
@@ -291,13 +293,13 @@ impl Shop {
 #[chanter::test]
 async fn objects_may_be_generic_and_free() {
     let owner = Owner::new(Stack { items: vec![1, 2] });
-    let stack = owner.refer();
+    let stack = owner.reference();
     stack.push(3).await.unwrap();
     let found = spawn(async move { stack.first_that(|item| *item > 1).await });
     assert_eq!(found.await.unwrap(), Ok(Some(2)));
     assert_eq!(stack.same(&[1, 2, 3]).await, Ok(true));
     let shop = Owner::new(Shop { inside: AtomicU32::new(0) });
-    let door = shop.refer();
+    let door = shop.reference();
     let visitors = Vec::from_iter((0..5).map(|_| spawn(async move { door.visit(5).await })));
     for visitor in visitors {
         assert_eq!(visitor.await.unwrap(), Ok(5));

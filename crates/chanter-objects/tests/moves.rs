@@ -11,8 +11,8 @@ use chanter_cluster::engine::{
 };
 use chanter_cluster::wire::Body;
 use chanter_cluster::{Process, local};
-use chanter_objects::far::{enter, limit_placed};
-use chanter_objects::{Continuation, Gone, Lazy, Owner, Promise, Ref, object};
+use chanter_objects::remote::{enter, limit_placed};
+use chanter_objects::{Continuation, Lazy, ObjectError, Owner, Promise, Ref, object};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -83,35 +83,35 @@ async fn until(mut holds: impl AsyncFnMut() -> bool) {
 async fn an_object_is_made_elsewhere_and_ends_with_its_owner() {
     let [first, second, third] = three();
     let owner = enter(&first, Owner::new_on(1, page("a"))).await.unwrap();
-    let far = owner.refer();
-    assert!(format!("{far:?}").starts_with("Ref(1."));
-    assert_eq!(far.append("b".into()).await, Ok(2));
-    let seen = sent(far, &first, &third).await;
+    let remote = owner.reference();
+    assert!(format!("{remote:?}").starts_with("Ref(1."));
+    assert_eq!(remote.append("b".into()).await, Ok(2));
+    let seen = sent(remote, &first, &third).await;
     assert_eq!(seen.read().await.as_deref(), Ok("ab"));
-    assert_eq!(seen, sent(far, &first, &third).await);
-    let mine = sent(far, &first, &second).await;
+    assert_eq!(seen, sent(remote, &first, &third).await);
+    let mine = sent(remote, &first, &second).await;
     assert_eq!(mine.read().await.as_deref(), Ok("ab"), "it is here");
     drop(owner);
-    until(async || far.read().await == Err(Gone::Ended)).await;
-    assert_eq!(mine.read().await, Err(Gone::Ended));
+    until(async || remote.read().await == Err(ObjectError::Ended)).await;
+    assert_eq!(mine.read().await, Err(ObjectError::Ended));
 }
 
 #[chanter::test]
 async fn what_cannot_be_placed_comes_back() {
     let [first, ..] = three();
     let unplaced = enter(&first, Owner::new_on(9, page("a"))).await.unwrap_err();
-    assert_eq!((unplaced.value.text.as_str(), unplaced.why), ("a", Gone::Ended));
+    assert_eq!((unplaced.value.text.as_str(), unplaced.why), ("a", ObjectError::Ended));
 }
 
 #[chanter::test]
 async fn a_failed_object_is_forgiven_from_afar() {
     let [first, _second, _third] = three();
     let owner = enter(&first, Owner::new_on(1, page("a"))).await.unwrap();
-    let far = owner.refer();
-    spawn(async move { far.fail().await }).join().await.unwrap_err();
-    assert_eq!(far.read().await, Err(Gone::Poisoned));
+    let remote = owner.reference();
+    spawn(async move { remote.fail().await }).join().await.unwrap_err();
+    assert_eq!(remote.read().await, Err(ObjectError::Poisoned));
     owner.forgive();
-    until(async || far.read().await.is_ok()).await;
+    until(async || remote.read().await.is_ok()).await;
 }
 
 /// From its home to two others, and back: each reference is good all the time.
@@ -119,7 +119,7 @@ async fn a_failed_object_is_forgiven_from_afar() {
 async fn an_object_migrates() {
     let [first, second, third] = three();
     let owner = Owner::new(page("a"));
-    let home = owner.refer();
+    let home = owner.reference();
     let (at_second, at_third) = (sent(home, &first, &second).await, sent(home, &first, &third).await);
     for (turn, to) in [1, 2, 1, 0, 0, 2, 0].into_iter().enumerate() {
         enter(&first, home.migrate(to)).await.unwrap();
@@ -135,25 +135,25 @@ async fn an_object_migrates() {
     enter(&third, at_third.migrate(1)).await.unwrap();
     assert_eq!(at_third.append("b".into()).await, Ok(2));
     drop(owner);
-    until(async || at_third.read().await == Err(Gone::Ended)).await;
+    until(async || at_third.read().await == Err(ObjectError::Ended)).await;
 }
 
 trait IntoRead {
-    fn into_read(self) -> impl Future<Output = Result<String, Gone>>;
-    fn into_answer(self) -> impl Future<Output = Result<u32, Gone>> + Send;
-    fn into_tell(self, k: Continuation<u32>) -> impl Future<Output = Result<(), Gone>> + Send;
+    fn into_read(self) -> impl Future<Output = Result<String, ObjectError>>;
+    fn into_answer(self) -> impl Future<Output = Result<u32, ObjectError>> + Send;
+    fn into_tell(self, k: Continuation<u32>) -> impl Future<Output = Result<(), ObjectError>> + Send;
 }
 
 impl IntoRead for Ref<Page> {
-    async fn into_read(self) -> Result<String, Gone> {
+    async fn into_read(self) -> Result<String, ObjectError> {
         self.read().await
     }
 
-    async fn into_answer(self) -> Result<u32, Gone> {
+    async fn into_answer(self) -> Result<u32, ObjectError> {
         self.answer().await
     }
 
-    async fn into_tell(self, k: Continuation<u32>) -> Result<(), Gone> {
+    async fn into_tell(self, k: Continuation<u32>) -> Result<(), ObjectError> {
         self.tell(k).await
     }
 }
@@ -163,7 +163,7 @@ impl IntoRead for Ref<Page> {
 async fn callers_do_not_notice() {
     let all = three();
     let owner = Owner::new(page(""));
-    let home = owner.refer();
+    let home = owner.reference();
     let done = Arc::new(AtomicU32::new(0));
     let mut callers = Vec::new();
     for here in &all {
@@ -214,12 +214,13 @@ async fn an_object_goes_with_its_process() {
     let (first, second, killer) = (Process::start(first), Process::start(Arc::clone(&second)), second);
     let owner = enter(&first, Owner::new_on(1, page("a"))).await.unwrap();
     let moved = Owner::new(page("b"));
-    enter(&first, moved.refer().migrate(1)).await.unwrap();
+    enter(&first, moved.reference().migrate(1)).await.unwrap();
     killer.kill();
-    for far in [owner.refer(), moved.refer()] {
-        until(async || matches!(enter(&first, far.into_read()).await, Err(Gone::Lost { .. }))).await;
+    for remote in [owner.reference(), moved.reference()] {
+        until(async || matches!(enter(&first, remote.into_read()).await, Err(ObjectError::Lost { .. })))
+            .await;
     }
-    assert!(matches!(enter(&first, moved.refer().migrate(0)).await, Err(Gone::Lost { .. })));
+    assert!(matches!(enter(&first, moved.reference().migrate(0)).await, Err(ObjectError::Lost { .. })));
     drop(second);
 }
 
@@ -229,10 +230,10 @@ async fn an_object_goes_with_its_owners_process() {
     let [first, second] = <[_; 2]>::try_from(Local::cluster(2)).unwrap().map(Arc::new);
     let (first, second, killer) = (Process::start(Arc::clone(&first)), Process::start(second), first);
     let owner = enter(&first, Owner::new_on(1, page("a"))).await.unwrap();
-    let there = sent(owner.refer(), &first, &second).await;
+    let there = sent(owner.reference(), &first, &second).await;
     assert_eq!(there.into_read().await.as_deref(), Ok("a"));
     killer.kill();
-    until(async || there.into_read().await == Err(Gone::Ended)).await;
+    until(async || there.into_read().await == Err(ObjectError::Ended)).await;
 }
 
 /// Forwards its answers to an object that may have moved.
@@ -261,13 +262,13 @@ impl Desk {
 async fn a_forward_to_a_moved_object_moves_nothing_else() {
     let [first, second, third] = three();
     let owner = Owner::new(page("a"));
-    enter(&second, owner.refer().migrate(2)).await.unwrap();
+    enter(&second, owner.reference().migrate(2)).await.unwrap();
     // The desk asks the page's home, which hands that on.
-    let page = sent(owner.refer(), &second, &first).await;
+    let page = sent(owner.reference(), &second, &first).await;
     for home in [&first, &second] {
-        let page = if home.number() == 0 { page } else { owner.refer() };
+        let page = if home.number() == 0 { page } else { owner.reference() };
         let desk = Owner::new(Desk { page, asked: 0 });
-        let seen: Ref<Desk> = sent(desk.refer(), home, &third).await;
+        let seen: Ref<Desk> = sent(desk.reference(), home, &third).await;
         for turn in 1..=3 {
             assert_eq!(enter(&third, async { seen.reads_of_page().await }).await, Ok(0), "turn {turn}");
             assert_eq!(enter(&third, async { seen.asked().await }).await, Ok(turn));
@@ -283,13 +284,13 @@ async fn long_objects_move() {
     let [first, second, third] = three();
     let text = "x".repeat(5 * MIB);
     let owner = enter(&first, Owner::new_on(1, page(&text))).await.unwrap();
-    let far = owner.refer();
-    assert_eq!(far.append("y".repeat(6 * MIB)).await, Ok(11 * MIB as u32));
-    assert_eq!(far.read().await.unwrap().len(), 11 * MIB);
+    let remote = owner.reference();
+    assert_eq!(remote.append("y".repeat(6 * MIB)).await, Ok(11 * MIB as u32));
+    assert_eq!(remote.read().await.unwrap().len(), 11 * MIB);
     let moves = Owner::new(page(&text));
-    let seen = sent(moves.refer(), &first, &third).await;
+    let seen = sent(moves.reference(), &first, &third).await;
     for to in [1, 2, 0, 1] {
-        enter(&first, moves.refer().migrate(to)).await.unwrap();
+        enter(&first, moves.reference().migrate(to)).await.unwrap();
         assert_eq!(seen.read().await.unwrap().len(), 5 * MIB);
     }
     // Several at a time go one after the other.
@@ -299,7 +300,7 @@ async fn long_objects_move() {
     });
     for placed in several.collect::<Vec<_>>() {
         let owner = placed.join().await.unwrap().unwrap();
-        assert_eq!(owner.refer().append(String::new()).await, Ok(5 * MIB as u32));
+        assert_eq!(owner.reference().append(String::new()).await, Ok(5 * MIB as u32));
     }
     drop(second);
 }
@@ -316,27 +317,27 @@ async fn what_others_place_is_bounded() {
         placed.push(place(&first).await.unwrap());
     }
     let full = place(&first).await.unwrap_err();
-    assert_eq!((full.value.text.len(), full.why), (MIB / 4, Gone::Full));
-    assert_eq!(placed[0].refer().append(String::new()).await, Ok(MIB as u32 / 4), "what is there stays");
+    assert_eq!((full.value.text.len(), full.why), (MIB / 4, ObjectError::Full));
+    assert_eq!(placed[0].reference().append(String::new()).await, Ok(MIB as u32 / 4), "what is there stays");
     // An object that would move there stays where it is.
     let moves = Owner::new(page(&text));
-    assert_eq!(enter(&first, moves.refer().migrate(1)).await, Err(Gone::Full));
-    assert_eq!(enter(&first, moves.refer().into_read()).await.map(|text| text.len()), Ok(MIB / 4));
+    assert_eq!(enter(&first, moves.reference().migrate(1)).await, Err(ObjectError::Full));
+    assert_eq!(enter(&first, moves.reference().into_read()).await.map(|text| text.len()), Ok(MIB / 4));
     // The others have their own room.
     let of_third = place(&third).await.unwrap();
-    assert_eq!(of_third.refer().append(String::new()).await, Ok(MIB as u32 / 4));
+    assert_eq!(of_third.reference().append(String::new()).await, Ok(MIB as u32 / 4));
     // What ends, or moves away, makes room.
     placed.pop();
-    until(async || enter(&first, moves.refer().migrate(1)).await.is_ok()).await;
-    assert_eq!(place(&first).await.unwrap_err().why, Gone::Full);
-    enter(&first, moves.refer().migrate(2)).await.unwrap();
+    until(async || enter(&first, moves.reference().migrate(1)).await.is_ok()).await;
+    assert_eq!(place(&first).await.unwrap_err().why, ObjectError::Full);
+    enter(&first, moves.reference().migrate(2)).await.unwrap();
     until(async || match place(&first).await {
         Ok(owner) => {
             placed.push(owner);
             true
         }
         Err(full) => {
-            assert_eq!(full.why, Gone::Full);
+            assert_eq!(full.why, ObjectError::Full);
             false
         }
     })
@@ -401,14 +402,14 @@ async fn what_is_too_long_for_a_message_is_told() {
         <[_; 3]>::try_from(Local::cluster(3)).unwrap().map(Short).map(Process::start);
     let text = "x".repeat(SHORT);
     let unplaced = enter(&first, Owner::new_on(1, page(&text))).await.unwrap_err();
-    assert_eq!((unplaced.value.text.len(), unplaced.why), (SHORT, Gone::TooLong));
+    assert_eq!((unplaced.value.text.len(), unplaced.why), (SHORT, ObjectError::TooLong));
     let owner = Owner::new(page("a"));
-    let home = owner.refer();
+    let home = owner.reference();
     let seen = sent(home, &first, &third).await;
     enter(&first, home.migrate(1)).await.unwrap();
     assert_eq!(
         enter(&third, async { seen.append(text.clone()).await }).await,
-        Err(Gone::TooLong),
+        Err(ObjectError::TooLong),
         "not asked"
     );
     // It grows there, and cannot come back.
@@ -417,12 +418,12 @@ async fn what_is_too_long_for_a_message_is_told() {
         assert_eq!(enter(&third, async { seen.append(half).await }).await, Ok(1 + turn * SHORT as u32 / 2));
     }
     for to in [0, 2] {
-        assert_eq!(enter(&first, home.migrate(to)).await, Err(Gone::TooLong));
+        assert_eq!(enter(&first, home.migrate(to)).await, Err(ObjectError::TooLong));
         assert_eq!(
             enter(&third, async { seen.append(String::new()).await }).await,
             Ok(1 + 3 * SHORT as u32 / 2)
         );
     }
-    assert_eq!(enter(&third, seen.into_read()).await, Err(Gone::TooLong), "an answer");
+    assert_eq!(enter(&third, seen.into_read()).await, Err(ObjectError::TooLong), "an answer");
     drop(second);
 }

@@ -5,7 +5,7 @@
 use chanter::deadlock::{ThreadState, Waiting, Wanted};
 use chanter::prelude::*;
 use chanter_explore::Explorer;
-use chanter_objects::{Gone, Owner, Ref, object};
+use chanter_objects::{ObjectError, Owner, Ref, object};
 
 struct Account {
     balance: i64,
@@ -25,7 +25,7 @@ impl Account {
 
     /// Holds its own account while it waits for the other.
     #[method(mut)]
-    async fn move_to(&mut self, to: Ref<Account>, amount: i64) -> Result<(), Gone> {
+    async fn move_to(&mut self, to: Ref<Account>, amount: i64) -> Result<(), ObjectError> {
         self.balance -= amount;
         to.deposit(amount).await
     }
@@ -34,7 +34,7 @@ impl Account {
 #[chanter::test(explore)]
 async fn calls_exclude_in_every_schedule() {
     let account = Owner::new(Account { balance: 0 });
-    let to = account.refer();
+    let to = account.reference();
     let threads = [1, 2].map(|amount| {
         spawn(async move {
             to.with_mut_async(async |account| {
@@ -59,7 +59,7 @@ fn a_cycle_of_objects_is_named() {
         .exhaustive()
         .check(|| async {
             let (a, b) = (Owner::new(Account { balance: 5 }), Owner::new(Account { balance: 5 }));
-            let (a_ref, b_ref) = (a.refer(), b.refer());
+            let (a_ref, b_ref) = (a.reference(), b.reference());
             let there = spawn(async move { a_ref.move_to(b_ref, 1).await });
             let back = spawn(async move { b_ref.move_to(a_ref, 1).await });
             let _ = (there.await, back.await, a, b);

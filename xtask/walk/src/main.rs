@@ -163,7 +163,7 @@ async fn cluster() -> Outcome {
 /// One round: a method of an object that nobody else is in.
 async fn object() -> Outcome {
     let count = Owner::new(0_u64);
-    let counter = count.refer();
+    let counter = count.reference();
     for round in rounds() {
         counter.with_mut(|count| *count += 1).await?;
         assert_eq!(counter.with(|count| *count).await?, round + 1);

@@ -1,7 +1,7 @@
 //! Objects of launched processes: called, forwarded to, placed, moved; and one of the processes is killed.
 
 use chanter_cluster::{ANYONE, Process};
-use chanter_objects::{Gone, Lazy, Owner, Ref, object};
+use chanter_objects::{Lazy, ObjectError, Owner, Ref, object};
 use nix::sys::signal::{Signal, raise};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ impl Bead {
 
     /// Blocks on the next ones.
     #[method(mut)]
-    async fn sum(&mut self) -> Result<u32, Gone> {
+    async fn sum(&mut self) -> Result<u32, ObjectError> {
         match self.next {
             Some(next) => Ok(self.number + Box::pin(next.sum().into_future()).await??),
             None => Ok(self.number),
@@ -68,7 +68,7 @@ pub(super) async fn process(here: &Process) {
     if number > 0 {
         let mine = Owner::new(Bead { number, next });
         let before = here.lookup(&format!("beads@{}", number - 1)).await.unwrap();
-        me.send(before, BEAD, &mine.refer()).await.unwrap();
+        me.send(before, BEAD, &mine.reference()).await.unwrap();
         // The first one leaves, or has died.
         let _ = me.recv::<()>(ANYONE, 0).await;
         return;
@@ -80,21 +80,21 @@ pub(super) async fn process(here: &Process) {
         assert_eq!(chain.last().await, Ok(3));
     }
     let placed = Owner::new_on(2, Bead { number: 7, next: Some(chain) }).await.unwrap();
-    assert_eq!(placed.refer().sum().await, Ok(Ok(13)));
+    assert_eq!(placed.reference().sum().await, Ok(Ok(13)));
     let moved = Owner::new(Bead { number: 8, next: None });
     for to in [3, 1, 2, 0, 3] {
-        moved.refer().migrate(to).await.unwrap();
-        assert_eq!(moved.refer().last().await, Ok(8));
+        moved.reference().migrate(to).await.unwrap();
+        assert_eq!(moved.reference().last().await, Ok(8));
     }
-    placed.refer().migrate(1).await.unwrap();
-    assert_eq!(placed.refer().number().await, Ok(7));
+    placed.reference().migrate(1).await.unwrap();
+    assert_eq!(placed.reference().number().await, Ok(7));
     // It is with process 3, and all that is there goes.
-    let lost = moved.refer().die().await;
-    assert!(matches!(lost, Err(Gone::Lost { .. })), "{lost:?}");
-    assert!(matches!(moved.refer().number().await, Err(Gone::Lost { .. })));
-    assert!(matches!(chain.last().await, Err(Gone::Lost { .. })));
-    assert!(matches!(chain.sum().await, Ok(Err(Gone::Lost { .. }))));
-    assert_eq!(placed.refer().number().await, Ok(7));
+    let lost = moved.reference().die().await;
+    assert!(matches!(lost, Err(ObjectError::Lost { .. })), "{lost:?}");
+    assert!(matches!(moved.reference().number().await, Err(ObjectError::Lost { .. })));
+    assert!(matches!(chain.last().await, Err(ObjectError::Lost { .. })));
+    assert!(matches!(chain.sum().await, Ok(Err(ObjectError::Lost { .. }))));
+    assert_eq!(placed.reference().number().await, Ok(7));
     println!("called, forwarded, placed, moved, lost");
     for other in 1..count {
         if let Ok(other) = here.lookup(&format!("beads@{other}")).await {

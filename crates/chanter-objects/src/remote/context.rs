@@ -15,72 +15,73 @@ use chanter_cluster::__table::{WeakProcess, only};
 use chanter_cluster::Process;
 
 use super::continuation::Cells;
-use super::estate::Estates;
-use super::moved::{self, Hints, Moved};
+use super::migration::{self, Hints, Migrations};
+use super::owner_table::OwnerTables;
 use super::request::Name;
 use super::waits::Waits;
 use crate::reference::Place;
 use crate::slot::{self, Slot};
 
 /// What a process has for objects.
-pub struct Space {
+#[doc(alias = "Space")]
+pub struct ProcessContext {
     here: WeakProcess,
     /// The number of the process.
     pub(crate) number: u32,
     /// Its place among the spaces, counted from 1.
     pub(crate) index: u16,
     pub(super) hints: Hints,
-    pub(super) estates: Estates,
+    pub(super) owner_tables: OwnerTables,
     /// The homes of objects that have moved here, by slot and generation.
     guests: Mutex<HashMap<(u32, u32), Name>>,
     pub(super) cells: Cells,
     pub(super) waits: Waits,
 }
 
-impl fmt::Debug for Space {
+impl fmt::Debug for ProcessContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Space").field("process", &self.number).finish_non_exhaustive()
+        f.debug_struct("ProcessContext").field("process", &self.number).finish_non_exhaustive()
     }
 }
 
 /// Of all processes that lie in this one.
-static SPACES: RwLock<Vec<Weak<Space>>> = RwLock::new(Vec::new());
+static CONTEXTS: RwLock<Vec<Weak<ProcessContext>>> = RwLock::new(Vec::new());
 
-impl Space {
+impl ProcessContext {
     /// That of a process.
     pub(crate) fn of(here: &Process) -> Arc<Self> {
-        if let Some(space) = here.state::<Self>() {
-            return space;
+        if let Some(context) = here.state::<Self>() {
+            return context;
         }
-        let mut spaces = SPACES.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(space) = here.state::<Self>() {
-            return space;
+        let mut contexts = CONTEXTS.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(context) = here.state::<Self>() {
+            return context;
         }
-        let free = spaces.iter().position(|space| space.strong_count() == 0);
-        let at = free.unwrap_or(spaces.len());
+        let free = contexts.iter().position(|context| context.strong_count() == 0);
+        let at = free.unwrap_or(contexts.len());
         let index = u16::try_from(at + 1).expect("so many processes do not lie in one");
         here.provide(Self {
             here: WeakProcess::of(here),
             number: here.number(),
             index,
             hints: Hints::default(),
-            estates: Estates::default(),
+            owner_tables: OwnerTables::default(),
             guests: Mutex::default(),
             cells: Cells::default(),
             waits: Waits::default(),
         });
-        let space = here.state::<Self>().expect("it was provided");
+        let context = here.state::<Self>().expect("it was provided");
         match free {
-            Some(free) => spaces[free] = Arc::downgrade(&space),
-            None => spaces.push(Arc::downgrade(&space)),
+            Some(free) => contexts[free] = Arc::downgrade(&context),
+            None => contexts.push(Arc::downgrade(&context)),
         }
-        space
+        context
     }
 
     /// The one of that index, if its process is in use.
     pub(crate) fn at(index: u16) -> Option<Arc<Self>> {
-        let spaces = SPACES.read().unwrap_or_else(PoisonError::into_inner);
-        spaces.get(usize::from(index).checked_sub(1)?)?.upgrade()
+        let contexts = CONTEXTS.read().unwrap_or_else(PoisonError::into_inner);
+        contexts.get(usize::from(index).checked_sub(1)?)?.upgrade()
     }
 
     fn guests(&self) -> MutexGuard<'_, HashMap<(u32, u32), Name>> {
@@ -88,28 +89,28 @@ impl Space {
     }
 
     /// Whether that object has moved here from that home, and is here (INV-ASKED 2).
-    pub(super) fn is_guest(&self, guest: Guest) -> bool {
-        let Some(home) = self.guests().get(&guest.name).copied() else { return false };
-        let (process, slot, generation) = guest.home;
+    pub(super) fn is_guest(&self, hosted: Hosted) -> bool {
+        let Some(home) = self.guests().get(&hosted.name).copied() else { return false };
+        let (process, slot, generation) = hosted.home;
         // Processes that lie in one have their slots together: each is a home of what was born there.
-        home == guest.home
+        home == hosted.home
             || (home.1, home.2) == (slot, generation) && Self::lies_here(process) && Self::lies_here(home.0)
     }
 
     /// Whether a process of that number lies in this one, and is in use.
     fn lies_here(number: u32) -> bool {
-        let spaces: Vec<Arc<Self>> = {
-            let spaces = SPACES.read().unwrap_or_else(PoisonError::into_inner);
-            spaces.iter().filter_map(Weak::upgrade).collect()
+        let contexts: Vec<Arc<Self>> = {
+            let contexts = CONTEXTS.read().unwrap_or_else(PoisonError::into_inner);
+            contexts.iter().filter_map(Weak::upgrade).collect()
         };
         // One of these may be the last handle, and what it drops is user code: not under the lock.
-        spaces.iter().any(|space| space.number == number)
+        contexts.iter().any(|context| context.number == number)
     }
 
     /// An object has moved here.
-    pub(super) fn welcome(self: &Arc<Self>, guest: Guest) -> Staying {
-        self.guests().insert(guest.name, guest.home);
-        Staying { space: Arc::downgrade(self), name: guest.name }
+    pub(super) fn welcome(self: &Arc<Self>, hosted: Hosted) -> Staying {
+        self.guests().insert(hosted.name, hosted.home);
+        Staying { context: Arc::downgrade(self), name: hosted.name }
     }
 
     /// Its process.
@@ -133,71 +134,71 @@ fn with_current<R>(body: impl FnOnce(Option<&Process>) -> R) -> R {
 
 /// An object that is asked for as one that has moved here, by slot and generation, and its home.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Guest {
+pub(super) struct Hosted {
     pub(super) name: (u32, u32),
     pub(super) home: Name,
 }
 
-/// The guest for which the current poll runs a method. [`ForGuest`] puts it on its stack.
+/// The hosted object for which the current poll runs a method. [`ForHosted`] puts it on its stack.
 #[derive(Clone, Copy)]
-struct RunsFor(Option<Guest>);
+struct RunsFor(Option<Hosted>);
 
-fn runs_for() -> Option<Guest> {
+fn runs_for() -> Option<Hosted> {
     stack_local::with(|runs: Option<&RunsFor>| runs.and_then(|runs| runs.0))
 }
 
-/// The home of an object that has moved here, if the current poll is a request's that was handed on to it.
+/// The home of an object that has moved here, if the current poll is a request's that was forwarded to it.
 pub(super) fn home_of(name: (u32, u32)) -> Option<Name> {
-    runs_for().filter(|guest| guest.name == name).map(|guest| guest.home)
+    runs_for().filter(|hosted| hosted.name == name).map(|hosted| hosted.home)
 }
 
-/// Whether who has found that generation not to be live asks elsewhere: it has moved, or has come back; or it was a guest, and has left,
-/// which its home knows (INV-MOVED 3 and 4).
+/// Whether who has found that generation not to be live asks elsewhere: it has moved, or has come back; or it was a hosted object, and has left,
+/// which its home knows (INV-MIGRATION 3 and 4).
 #[cold]
 pub(crate) fn is_elsewhere(slot: &'static Slot, generation: u32) -> bool {
     let name = (slot::number_of(slot), generation);
-    home_of(name).is_some() || Moved::lock().with(|table| moved::is_elsewhere(table, slot, name))
+    home_of(name).is_some() || Migrations::lock().with(|table| migration::is_elsewhere(table, slot, name))
 }
 
-/// A guest is here as long as this lives.
+/// A hosted object is here as long as this lives.
 pub(super) struct Staying {
-    space: Weak<Space>,
+    context: Weak<ProcessContext>,
     name: (u32, u32),
 }
 
 impl Drop for Staying {
     fn drop(&mut self) {
-        if let Some(space) = self.space.upgrade() {
-            space.guests().remove(&self.name);
+        if let Some(context) = self.context.upgrade() {
+            context.guests().remove(&self.name);
         }
     }
 }
 
-/// Runs a request's method, if it is one for a guest.
-pub(super) fn for_guest<F: Future>(guest: Option<Guest>, future: F) -> ForGuest<F> {
-    ForGuest { guest, future }
+/// Runs a request's method, if it is one for a hosted object.
+pub(super) fn for_hosted<F: Future>(hosted: Option<Hosted>, future: F) -> ForHosted<F> {
+    ForHosted { hosted, future }
 }
 
-/// See [`for_guest`].
-pub(super) struct ForGuest<F> {
-    guest: Option<Guest>,
+/// See [`for_hosted`].
+pub(super) struct ForHosted<F> {
+    hosted: Option<Hosted>,
     future: F,
 }
 
-impl<F: Future> Future for ForGuest<F> {
+impl<F: Future> Future for ForHosted<F> {
     type Output = F::Output;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: the future is not moved, and the other field is not pinned.
-        let (guest, future) = unsafe {
+        let (hosted, future) = unsafe {
             let this = self.get_unchecked_mut();
-            (this.guest, Pin::new_unchecked(&mut this.future))
+            (this.hosted, Pin::new_unchecked(&mut this.future))
         };
-        if guest.is_none() && runs_for().is_none() {
+        if hosted.is_none() && runs_for().is_none() {
             return future.poll(cx);
         }
-        stack_local::set(&RunsFor(guest), || future.poll(cx))
+        stack_local::set(&RunsFor(hosted), || future.poll(cx))
     }
 }
 
@@ -215,9 +216,9 @@ pub(crate) fn name_of_here() -> u32 {
 pub(crate) fn place_of(process: u32, slot: u32) -> Option<Place> {
     with_current(|here| match here {
         Some(here) if here.number() == process => None,
-        Some(here) => Some(Place { space: Space::of(here).index, process, slot }),
+        Some(here) => Some(Place { context: ProcessContext::of(here).index, process, slot }),
         None if process == 0 => None,
-        None => Some(Place { space: 0, process, slot }),
+        None => Some(Place { context: 0, process, slot }),
     })
 }
 

@@ -1,5 +1,5 @@
-//! Loom models of INV-MOVED (see `moved.rs`): objects that move while their owners go. Each rule that is left out fails. How to run
-//! them: `ci/loom moved`.
+//! Loom models of INV-MIGRATION (see `migration.rs`): objects that move while their owners go. Each rule that is left out fails. How to run
+//! them: `ci/loom migration`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex as StdMutex;
@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use super::moved::{Table, is_elsewhere, put_away, take_home};
+use super::migration::{Table, is_elsewhere, put_away, take_home};
 use crate::slot::Slot;
 
 static LEFT_OUT: StdMutex<Option<&str>> = StdMutex::new(None);
@@ -36,9 +36,9 @@ fn needs(rule: &'static str, model: impl Fn() + Sync + Send + 'static) {
 const NAME: u32 = 7;
 
 /// What owns the object elsewhere: its end is counted.
-struct FarOwner(Arc<AtomicU32>);
+struct RemoteOwner(Arc<AtomicU32>);
 
-impl Drop for FarOwner {
+impl Drop for RemoteOwner {
     fn drop(&mut self) {
         self.0.fetch_add(1, Relaxed);
     }
@@ -49,7 +49,7 @@ impl Drop for FarOwner {
 struct Home {
     slot: &'static Slot,
     generation: u32,
-    table: Arc<Mutex<Table<FarOwner>>>,
+    table: Arc<Mutex<Table<RemoteOwner>>>,
     ended_there: Arc<AtomicU32>,
     /// Where its value is: here once, or there once.
     values: Arc<AtomicU32>,
@@ -92,7 +92,7 @@ impl Home {
             self.leave(noted);
             return false;
         }
-        let owner = FarOwner(Arc::clone(&self.ended_there));
+        let owner = RemoteOwner(Arc::clone(&self.ended_there));
         let over = put_away(&mut self.table.lock().unwrap(), self.slot, self.name(), owner);
         drop(over);
         // SAFETY: alone inside, and nobody comes in by that generation.
@@ -134,7 +134,7 @@ impl Home {
 
 /// A process to which it moves: its slot there, of one visit.
 #[derive(Clone)]
-struct Guest {
+struct Hosted {
     slot: &'static Slot,
     generation: u32,
 }
@@ -147,13 +147,13 @@ enum Asked {
     Elsewhere,
 }
 
-impl Guest {
+impl Hosted {
     fn new(value: Value) -> Self {
         let (slot, generation) = Slot::alone(value);
         Self { slot, generation }
     }
 
-    /// As `route` and `serve`, of a request that was handed on: what lies between them is the model's.
+    /// As `route` and `serve`, of a request that was forwarded: what lies between them is the model's.
     fn is_asked(&self) -> Asked {
         if self.slot.is_over(self.generation) {
             return Asked::Elsewhere;
@@ -167,7 +167,7 @@ impl Guest {
                 return Asked::Ran;
             }
         }
-        // INV-MOVED 4.
+        // INV-MIGRATION 4.
         if is_left_out("asks the home") { Asked::Ended } else { Asked::Elsewhere }
     }
 
@@ -191,9 +191,9 @@ impl Guest {
 
 impl Home {
     /// As `Hold::entered`, `Slot::gone` and `route`: asks here, and where it is from here.
-    fn is_asked(&self, guest: &Guest) -> Asked {
+    fn is_asked(&self, hosted: &Hosted) -> Asked {
         if self.table.lock().unwrap().get(self.name()).is_some() {
-            return guest.is_asked();
+            return hosted.is_asked();
         }
         self.is_found()
     }
@@ -215,10 +215,10 @@ impl Home {
     }
 
     /// As `bring_home`.
-    fn brings_home(&self, guest: &Guest) {
+    fn brings_home(&self, hosted: &Hosted) {
         let Some(noted) = self.enter() else { unreachable!("who asks at home goes out at once") };
         let owner = take_home(&mut self.table.lock().unwrap(), self.slot, self.name());
-        let value = guest.leaves();
+        let value = hosted.leaves();
         // SAFETY: alone inside of what is empty.
         unsafe { self.slot.refill(self.slot.value::<Value>(), value) };
         self.leave(noted);
@@ -239,13 +239,13 @@ impl Home {
 /// It comes home while it is asked for where it was: who asks is not told that it has ended.
 fn comes_home_while_it_is_asked_for() {
     let home = Home::new();
-    let guest = Guest::new(Value(Arc::clone(&home.values)));
+    let hosted = Hosted::new(Value(Arc::clone(&home.values)));
     assert!(home.moves_away());
     let asks = {
-        let (home, guest) = (home.clone(), guest.clone());
+        let (home, hosted) = (home.clone(), hosted.clone());
         thread::spawn(move || {
             for _ in 0..2 {
-                match home.is_asked(&guest) {
+                match home.is_asked(&hosted) {
                     Asked::Ran => return,
                     Asked::Ended => panic!("INV-MOVED 4: its owner is there"),
                     Asked::Elsewhere => thread::yield_now(),
@@ -253,9 +253,9 @@ fn comes_home_while_it_is_asked_for() {
             }
         })
     };
-    home.brings_home(&guest);
+    home.brings_home(&hosted);
     asks.join().unwrap();
-    assert!(home.is_asked(&guest) == Asked::Ran, "it is here again");
+    assert!(home.is_asked(&hosted) == Asked::Ran, "it is here again");
     home.owner_goes();
 }
 

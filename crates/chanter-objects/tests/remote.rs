@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use chanter_cluster::engine::Local;
 use chanter_cluster::{Process, local};
-use chanter_objects::far::enter;
-use chanter_objects::{Begun, Continuation, Gone, Lazy, Owner, Promise, Ref, conc, object};
+use chanter_objects::remote::enter;
+use chanter_objects::{Begun, Continuation, Lazy, ObjectError, Owner, Promise, Ref, conc, object};
 
 struct Account {
     balance: i64,
@@ -50,7 +50,7 @@ impl Account {
     }
 
     #[method(mut)]
-    async fn move_to(&mut self, to: Ref<Account>, amount: i64) -> Result<i64, Gone> {
+    async fn move_to(&mut self, to: Ref<Account>, amount: i64) -> Result<i64, ObjectError> {
         self.balance -= amount;
         to.deposit(amount).await
     }
@@ -103,7 +103,7 @@ impl Account {
 
     /// Lets the next one do that.
     #[method(read)]
-    async fn pass_on(&self, k: Continuation<i64>) -> Result<(), Gone> {
+    async fn pass_on(&self, k: Continuation<i64>) -> Result<(), ObjectError> {
         self.next.expect("there is one").promise(k).await
     }
 
@@ -142,40 +142,40 @@ fn two() -> [Process; 2] {
 async fn each_schema_is_called_from_afar() {
     let [first, second] = two();
     let owner = account(100);
-    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
-    assert!(format!("{far:?}").starts_with("Ref(1."));
-    assert_eq!(far.balance().await, Ok(100));
-    assert_eq!(far.deposit(11).await, Ok(111));
-    assert_eq!(far.slowly(9).await, Ok(120));
-    assert_eq!(far.last().await, Ok(120));
-    assert_eq!(far.later().await, Ok(120));
-    assert_eq!(far.never().await, Err(Gone::Unanswered));
-    assert_eq!(owner.refer().balance().await, Ok(120));
-    assert_eq!(owner.refer().with_what_is_no_data(|balance| balance + 1).await, Ok(121));
-    assert_eq!(far.with_what_is_no_data(|balance| balance + 1).await, Err(Gone::Elsewhere));
-    assert_eq!(far.with(|account| account.balance).await, Err(Gone::Elsewhere));
+    let remote: Ref<Account> = sent(owner.reference(), &second, &first).await;
+    assert!(format!("{remote:?}").starts_with("Ref(1."));
+    assert_eq!(remote.balance().await, Ok(100));
+    assert_eq!(remote.deposit(11).await, Ok(111));
+    assert_eq!(remote.slowly(9).await, Ok(120));
+    assert_eq!(remote.last().await, Ok(120));
+    assert_eq!(remote.later().await, Ok(120));
+    assert_eq!(remote.never().await, Err(ObjectError::Unanswered));
+    assert_eq!(owner.reference().balance().await, Ok(120));
+    assert_eq!(owner.reference().with_what_is_no_data(|balance| balance + 1).await, Ok(121));
+    assert_eq!(remote.with_what_is_no_data(|balance| balance + 1).await, Err(ObjectError::Elsewhere));
+    assert_eq!(remote.with(|account| account.balance).await, Err(ObjectError::Elsewhere));
     drop(owner);
-    assert_eq!(far.balance().await, Err(Gone::Ended));
+    assert_eq!(remote.balance().await, Err(ObjectError::Ended));
 }
 
 #[chanter::test]
 async fn references_are_arguments() {
     let [first, second] = two();
     let (here, there) = (account(0), account(100));
-    let far: Ref<Account> = sent(there.refer(), &second, &first).await;
+    let remote: Ref<Account> = sent(there.reference(), &second, &first).await;
     // Within the method, it is the first process's that is called back.
-    let mine = here.refer();
-    let moved = enter(&first, async move { far.move_to(mine, 40).await }).await;
+    let mine = here.reference();
+    let moved = enter(&first, async move { remote.move_to(mine, 40).await }).await;
     assert_eq!(moved, Ok(Ok(40)));
-    assert_eq!(here.refer().balance().await, Ok(40));
-    assert_eq!(there.refer().balance().await, Ok(60));
+    assert_eq!(here.reference().balance().await, Ok(40));
+    assert_eq!(there.reference().balance().await, Ok(60));
 }
 
 #[chanter::test]
 async fn several_are_under_way_at_a_time() {
     let [first, second] = two();
     let (a, b) = (account(1), account(2));
-    let (a, b) = (sent(a.refer(), &second, &first).await, (b.refer(), a));
+    let (a, b) = (sent(a.reference(), &second, &first).await, (b.reference(), a));
     let near = b.0;
     conc! { x = a.slowly(1), y = near.balance(), z = a.last() }
     assert_eq!((x, y), (Ok(2), Ok(2)));
@@ -186,27 +186,27 @@ async fn several_are_under_way_at_a_time() {
 async fn a_continuation_is_forwarded_past_the_middle() {
     let [first, second, third] = <[_; 3]>::try_from(local(3)).unwrap();
     let last = account(7);
-    let last_seen = sent(last.refer(), &third, &second).await;
+    let last_seen = sent(last.reference(), &third, &second).await;
     let middle = Owner::new(Account { balance: 1, next: Some(last_seen) });
-    let far: Ref<Account> = sent(middle.refer(), &second, &first).await;
+    let remote: Ref<Account> = sent(middle.reference(), &second, &first).await;
     for _ in 0..100 {
-        assert_eq!(far.last().await, Ok(7));
+        assert_eq!(remote.last().await, Ok(7));
     }
     drop(last);
-    assert_eq!(far.last().await, Err(Gone::Ended));
+    assert_eq!(remote.last().await, Err(ObjectError::Ended));
 }
 
 #[chanter::test]
 async fn a_panic_is_its_callers() {
     let [first, second] = two();
     let owner = account(1);
-    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
-    let failed = spawn(async move { far.fail().await }).join().await;
+    let remote: Ref<Account> = sent(owner.reference(), &second, &first).await;
+    let failed = spawn(async move { remote.fail().await }).join().await;
     let message = failed.unwrap_err().to_string();
     assert!(message.contains("no account is that large"), "{message}");
-    assert_eq!(far.balance().await, Err(Gone::Poisoned));
+    assert_eq!(remote.balance().await, Err(ObjectError::Poisoned));
     owner.forgive();
-    assert_eq!(far.balance().await, Ok(1));
+    assert_eq!(remote.balance().await, Ok(1));
 }
 
 /// One that is dropped is withdrawn: the method ends where it is suspended, and the object is free.
@@ -214,7 +214,7 @@ async fn a_panic_is_its_callers() {
 async fn a_call_that_is_dropped_holds_nothing() {
     let [first, second] = two();
     let owner = account(1);
-    let inside = owner.refer();
+    let inside = owner.reference();
     let (tx, rx) = channel::<()>();
     let holder = spawn(async move {
         inside
@@ -224,17 +224,17 @@ async fn a_call_that_is_dropped_holds_nothing() {
             .await
     });
     yield_now().await;
-    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
-    let waiting = spawn(async move { far.slowly(1).await });
+    let remote: Ref<Account> = sent(owner.reference(), &second, &first).await;
+    let waiting = spawn(async move { remote.slowly(1).await });
     yield_now().await;
     let _ = waiting.cancel().await;
     // What is asked behind the withdrawal is answered behind it.
     let another = account(1);
-    let other: Ref<Account> = sent(another.refer(), &second, &first).await;
+    let other: Ref<Account> = sent(another.reference(), &second, &first).await;
     assert_eq!(other.slowly(1).await, Ok(2));
     tx.send(()).await.unwrap();
     holder.join().await.unwrap().unwrap();
-    assert_eq!(far.slowly(1).await, Ok(2));
+    assert_eq!(remote.slowly(1).await, Ok(2));
 }
 
 /// A promise is determined from wherever its continuation has got to, or ends with who has it.
@@ -244,27 +244,27 @@ async fn continuations_are_arguments() {
     let killer = Arc::clone(&third);
     let [first, second, third] = [first, second, third].map(Process::start);
     let last = account(7);
-    let next = sent(last.refer(), &third, &second).await;
+    let next = sent(last.reference(), &third, &second).await;
     let owner = Owner::new(Account { balance: 1, next: Some(next) });
-    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
+    let remote: Ref<Account> = sent(owner.reference(), &second, &first).await;
     let (promise, k) = Promise::new();
-    far.promise(k).await.unwrap();
+    remote.promise(k).await.unwrap();
     assert_eq!(promise.await, Ok(1));
     let (promise, k) = Promise::new();
-    far.pass_on(k).await.unwrap().unwrap();
+    remote.pass_on(k).await.unwrap().unwrap();
     assert_eq!(promise.await, Ok(7), "by two processes");
     let (promise, k) = Promise::new();
-    far.forget(k).await.unwrap();
-    assert_eq!(promise.await, Err(Gone::Unanswered));
+    remote.forget(k).await.unwrap();
+    assert_eq!(promise.await, Err(ObjectError::Unanswered));
     let (promise, k) = Promise::new();
-    let to_third: Ref<Account> = sent(last.refer(), &third, &first).await;
+    let to_third: Ref<Account> = sent(last.reference(), &third, &first).await;
     to_third.hoard(k).await.unwrap();
     assert!(promise.try_touch().is_none());
     killer.kill();
-    assert_eq!(promise.await, Err(Gone::Unanswered), "who had it is gone");
+    assert_eq!(promise.await, Err(ObjectError::Unanswered), "who had it is gone");
     let (promise, k) = Promise::new();
-    assert!(matches!(to_third.hoard(k).await, Err(Gone::Lost { .. })));
-    assert_eq!(promise.await, Err(Gone::Unanswered), "it was not sent");
+    assert!(matches!(to_third.hoard(k).await, Err(ObjectError::Lost { .. })));
+    assert_eq!(promise.await, Err(ObjectError::Unanswered), "it was not sent");
     let (_promise, k) = Promise::<i64>::new();
     assert!(postcard::to_allocvec(&k).is_err(), "nobody knows where it goes");
 }
@@ -274,13 +274,13 @@ async fn continuations_are_arguments() {
 async fn floods_of_bytes_wait() {
     let [first, second] = two();
     let owner = account(0);
-    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
-    let calls = (0..64).map(|_| spawn(async move { far.weigh(vec![1; 1 << 18]).await.unwrap() }));
+    let remote: Ref<Account> = sent(owner.reference(), &second, &first).await;
+    let calls = (0..64).map(|_| spawn(async move { remote.weigh(vec![1; 1 << 18]).await.unwrap() }));
     let mut sum = 0;
     for call in calls.collect::<Vec<_>>() {
         sum += call.join().await.unwrap();
     }
-    assert_eq!((sum, far.balance().await), (64 << 18, Ok(64 << 18)));
+    assert_eq!((sum, remote.balance().await), (64 << 18, Ok(64 << 18)));
 }
 
 /// Two callers, each within its bounds, are over those of the one in the middle together: what it hands on waits there.
@@ -288,11 +288,11 @@ async fn floods_of_bytes_wait() {
 async fn floods_that_are_handed_on_wait() {
     let [first, second, middle, last] = <[_; 4]>::try_from(local(4)).unwrap();
     let end = account(0);
-    let next = sent(end.refer(), &last, &middle).await;
+    let next = sent(end.reference(), &last, &middle).await;
     let between = Owner::new(Account { balance: 0, next: Some(next) });
     // All are there before the first has ended.
     let (open, opened) = channel::<()>();
-    let inside = end.refer();
+    let inside = end.reference();
     let holder = spawn(async move {
         inside.with_mut_async(async |_| opened.recv().await.unwrap()).await.unwrap();
     });
@@ -300,8 +300,8 @@ async fn floods_that_are_handed_on_wait() {
     let mut calls = Vec::new();
     let callers = [first, second];
     for caller in &callers {
-        let far: Ref<Account> = sent(between.refer(), &middle, caller).await;
-        calls.extend((0..16).map(|_| spawn(async move { far.weigh_next(vec![1; 1 << 18]).await })));
+        let remote: Ref<Account> = sent(between.reference(), &middle, caller).await;
+        calls.extend((0..16).map(|_| spawn(async move { remote.weigh_next(vec![1; 1 << 18]).await })));
     }
     after(std::time::Duration::from_millis(100)).await;
     open.send(()).await.unwrap();
@@ -309,7 +309,7 @@ async fn floods_that_are_handed_on_wait() {
     for call in calls {
         assert_eq!(call.join().await.unwrap(), Ok(1 << 18));
     }
-    assert_eq!(end.refer().balance().await, Ok(32 << 18));
+    assert_eq!(end.reference().balance().await, Ok(32 << 18));
 }
 
 /// One that has been given back, and cannot be forwarded again, has not begun.
@@ -319,14 +319,14 @@ async fn what_cannot_be_handed_on_has_not_begun() {
     let killer = Arc::clone(&last);
     let [caller, middle, last] = [caller, middle, last].map(Process::start);
     let end = account(0);
-    let next = sent(end.refer(), &last, &middle).await;
+    let next = sent(end.reference(), &last, &middle).await;
     let between = Owner::new(Account { balance: 0, next: Some(next) });
-    let far: Ref<Account> = sent(between.refer(), &middle, &caller).await;
+    let remote: Ref<Account> = sent(between.reference(), &middle, &caller).await;
     killer.kill();
     while middle.down(2).is_none() {
         yield_now().await;
     }
-    assert_eq!(far.weigh_next(vec![1]).await, Err(Gone::Lost { begun: Begun::No }));
+    assert_eq!(remote.weigh_next(vec![1]).await, Err(ObjectError::Lost { begun: Begun::No }));
 }
 
 /// More calls than may be under way at a time wait for each other.
@@ -334,12 +334,12 @@ async fn what_cannot_be_handed_on_has_not_begun() {
 async fn floods_wait() {
     let [first, second] = two();
     let owner = account(0);
-    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
-    let calls = (0..17_000).map(|_| spawn(async move { far.slowly(1).await.unwrap() }));
+    let remote: Ref<Account> = sent(owner.reference(), &second, &first).await;
+    let calls = (0..17_000).map(|_| spawn(async move { remote.slowly(1).await.unwrap() }));
     for call in calls.collect::<Vec<_>>() {
         call.join().await.unwrap();
     }
-    assert_eq!(far.balance().await, Ok(17_000));
+    assert_eq!(remote.balance().await, Ok(17_000));
 }
 
 /// What holds in the name of a process goes with the fiber that is suspended within, and ends with its own call: here the one that began
@@ -348,7 +348,7 @@ async fn floods_wait() {
 async fn two_fibers_speak_for_their_own_processes() {
     let [first, second] = two();
     let owner = account(1);
-    let object = owner.refer();
+    let object = owner.reference();
     let named = move || format!("{object:?}").split('.').next().unwrap().to_owned();
     let fiber = move |here: Process, name: &'static str, turns: u32| {
         chanter::fiber::Builder::new().on(0).spawn(move || {
@@ -387,15 +387,15 @@ async fn two_fibers_send_continuations() {
     let [first, second, third] = <[_; 3]>::try_from(local(3)).unwrap();
     let near = account(1);
     let (to_second, to_third): (Ref<Account>, Ref<Account>) =
-        (sent(near.refer(), &second, &first).await, sent(near.refer(), &third, &first).await);
+        (sent(near.reference(), &second, &first).await, sent(near.reference(), &third, &first).await);
     // As `promise` is called: by its key, with arguments that are written as its own are.
-    let key = chanter_objects::far::Key::<(Slow,), ()>::new(promise_name());
-    let fiber = move |far: Ref<Account>, turns: u32| {
+    let key = chanter_objects::remote::Key::<(Slow,), ()>::new(promise_name());
+    let fiber = move |remote: Ref<Account>, turns: u32| {
         let here = first.clone();
         chanter::fiber::Builder::new().on(0).spawn(move || {
             let (promise, k) = Promise::new();
             block_on(enter(&here, async move {
-                let call = far.named(key, (Slow(k, turns),));
+                let call = remote.named(key, (Slow(k, turns),));
                 call.with(|_, _| unreachable!("it is elsewhere")).await.unwrap();
                 promise.await
             }))
@@ -421,16 +421,17 @@ async fn a_panic_while_arguments_are_written_ends_their_continuations() {
     }
     let [first, second] = two();
     let owner = account(1);
-    let far: Ref<Account> = sent(owner.refer(), &second, &first).await;
-    let key = chanter_objects::far::Key::<(Panics,), ()>::new(promise_name());
+    let remote: Ref<Account> = sent(owner.reference(), &second, &first).await;
+    let key = chanter_objects::remote::Key::<(Panics,), ()>::new(promise_name());
     let (promise, k) = Promise::new();
-    let call = enter(&first, async move { far.named(key, (Panics(k),)).with(|_, _| unreachable!()).await });
+    let call =
+        enter(&first, async move { remote.named(key, (Panics(k),)).with(|_, _| unreachable!()).await });
     assert!(spawn(call).join().await.is_err());
-    assert_eq!(promise.await, Err(Gone::Unanswered));
+    assert_eq!(promise.await, Err(ObjectError::Unanswered));
 }
 
 /// The name by which processes know `Account::promise`.
 fn promise_name() -> &'static str {
     let names = chanter_cluster::__table::SERVICES.iter().map(|service| service.name());
-    names.into_iter().find(|name| name.starts_with("far::Account::promise#")).expect("it is served")
+    names.into_iter().find(|name| name.starts_with("remote::Account::promise#")).expect("it is served")
 }

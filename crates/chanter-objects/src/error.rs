@@ -1,4 +1,4 @@
-//! `Gone`: why a call was not made.
+//! `ObjectError`: why a call was not made.
 
 use std::fmt;
 
@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 /// A call has no result: the object cannot be called, and the method did not run; or it did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Gone {
+#[doc(alias = "Gone")]
+pub enum ObjectError {
     /// Its owner has dropped it, or it never was.
     Ended,
     /// A method that may write has panicked, and its owner has not forgiven that.
@@ -28,7 +29,7 @@ pub enum Gone {
     /// What is asked or answered, or the object that is to move, takes more bytes than one message between the processes may have. If
     /// it is the answer, the method has run.
     TooLong,
-    /// The process where the object should be has as many bytes of objects of this one as it lets in (`far::limit_placed`).
+    /// The process where the object should be has as many bytes of objects of this one as it lets in (`remote::limit_placed`).
     Full,
     /// The object's process does not serve the caller: whom it serves says the `allow` of its [`#[object]`](crate::object).
     Refused,
@@ -37,13 +38,13 @@ pub enum Gone {
 /// Whether a call that was lost has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Begun {
-    /// It never left this process; or who should have handed it on could not.
+    /// It never left this process; or who should have forwarded it could not.
     No,
     /// It may have run, in part or whole, or not at all. It did not run twice.
     Unknown,
 }
 
-impl fmt::Display for Gone {
+impl fmt::Display for ObjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ended => "the object has ended",
@@ -66,4 +67,4 @@ impl fmt::Display for Gone {
     }
 }
 
-impl std::error::Error for Gone {}
+impl std::error::Error for ObjectError {}

@@ -1,4 +1,4 @@
-//! `FarCall`: a call that is made in another process.
+//! `RemoteCall`: a call that is made in another process.
 
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -16,13 +16,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Key;
+use super::context::{ProcessContext, current, home_of, within};
 use super::continuation::{Sent, not_sent, sending};
-use super::moved::whereabouts;
+use super::migration::whereabouts;
 use super::request::{Asked, How, NOBODY, Name, answered};
-use super::space::{Space, current, home_of, within};
 use super::waits::Waiting;
 use crate::lazy::Answer;
-use crate::{Begun, Gone, Ref, slot};
+use crate::{Begun, ObjectError, Ref, slot};
 
 /// So long it waits before it asks again, if too many requests are under way: each time twice as long, up to the other. (Many may wait,
 /// and have not to keep those from running for whom they wait.)
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_micros(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A request that is under way.
-pub(crate) struct FarCall<R> {
+pub(crate) struct RemoteCall<R> {
     here: Process,
     /// The object's name, and whether it was asked by a hint.
     name: Name,
@@ -44,7 +44,7 @@ pub(crate) struct FarCall<R> {
 }
 
 // SAFETY: a place for the answer is used by this alone, which is a part of whoever has it.
-unsafe impl<R> Send for FarCall<R> {}
+unsafe impl<R> Send for RemoteCall<R> {}
 
 #[allow(
     clippy::large_enum_variant,
@@ -55,8 +55,8 @@ enum Stage<R> {
     Paused { request: Request, pause: Pin<Box<dyn Future<Output = ()> + Send>> },
     /// Both pinned.
     Called(Called, Waiting),
-    /// It is over, or was handed on.
-    Over(Option<Result<R, Gone>>),
+    /// It is over, or was forwarded.
+    Over(Option<Result<R, ObjectError>>),
 }
 
 /// What is asked of whom.
@@ -103,22 +103,22 @@ pub(super) struct Target {
 
 impl Target {
     /// Of an object that is not here: where it is, or is said to be.
-    pub(super) fn of<T>(to: Ref<T>) -> Result<Self, Gone> {
+    pub(super) fn of<T>(to: Ref<T>) -> Result<Self, ObjectError> {
         let Some((slot, generation)) = to.local() else {
-            let (space, mut target) = Self::seen(to)?;
-            if let Some(place) = space.hints.get(target.name) {
-                target.go_to(&space, place);
+            let (context, mut target) = Self::seen(to)?;
+            if let Some(place) = context.hints.get(target.name) {
+                target.go_to(&context, place);
             }
             return Ok(target);
         };
-        let here = current().ok_or(Gone::Elsewhere)?;
+        let here = current().ok_or(ObjectError::Elsewhere)?;
         let name = (slot::number_of(slot), generation);
         let home = (here.number(), name.0, name.1);
         let place = whereabouts(name);
         if let (None, Some(home)) = (place, home_of(name)) {
-            // It was a guest, and ends with its home.
+            // It was a hosted object, and ends with its home.
             if here.down(home.0).is_some() {
-                return Err(Gone::Ended);
+                return Err(ObjectError::Ended);
             }
             return Ok(Self::exactly(here, home));
         }
@@ -128,9 +128,9 @@ impl Target {
         Ok(Self { here, process, object: (slot, generation), how, name: home })
     }
 
-    fn go_to(&mut self, space: &Space, (process, slot, generation): Name) {
+    fn go_to(&mut self, context: &ProcessContext, (process, slot, generation): Name) {
         if self.here.down(process).is_some() {
-            space.hints.remove(self.name);
+            context.hints.remove(self.name);
         } else {
             (self.process, self.object) = (process, (slot, generation));
             self.how = How::Hinted(self.name);
@@ -138,15 +138,15 @@ impl Target {
     }
 
     /// Of an object of another process, where it was born.
-    pub(super) fn home<T>(to: Ref<T>) -> Result<Self, Gone> {
+    pub(super) fn home<T>(to: Ref<T>) -> Result<Self, ObjectError> {
         Self::seen(to).map(|(_, target)| target)
     }
 
-    fn seen<T>(to: Ref<T>) -> Result<(Arc<Space>, Self), Gone> {
-        let (place, generation) = to.away().ok_or(Gone::Elsewhere)?;
-        let space = Space::at(place.space).ok_or(Gone::Elsewhere)?;
-        let here = space.here().ok_or(Gone::Elsewhere)?;
-        Ok((space, Self::exactly(here, (place.process, place.slot, generation))))
+    fn seen<T>(to: Ref<T>) -> Result<(Arc<ProcessContext>, Self), ObjectError> {
+        let (place, generation) = to.away().ok_or(ObjectError::Elsewhere)?;
+        let context = ProcessContext::at(place.context).ok_or(ObjectError::Elsewhere)?;
+        let here = context.here().ok_or(ObjectError::Elsewhere)?;
+        Ok((context, Self::exactly(here, (place.process, place.slot, generation))))
     }
 
     /// There, and nowhere else.
@@ -159,7 +159,7 @@ impl Target {
         Self::exactly(here, (process, NOBODY.0, NOBODY.1))
     }
 
-    fn body<A: Serialize>(&self, arguments: &A) -> Result<(Body, Vec<Sent>), Gone> {
+    fn body<A: Serialize>(&self, arguments: &A) -> Result<(Body, Vec<Sent>), ObjectError> {
         let body = Asked::begin(self.object, self.how);
         let (body, sent) =
             sending(&self.here, self.process, || within(&self.here, || write(body, arguments)));
@@ -167,15 +167,15 @@ impl Target {
             Ok(body) => Ok((body, sent)),
             Err(_) => {
                 not_sent(&self.here, sent);
-                Err(Gone::Incompatible)
+                Err(ObjectError::Incompatible)
             }
         }
     }
 }
 
-impl<R> FarCall<R> {
+impl<R> RemoteCall<R> {
     /// Asks for a method's answer.
-    pub(super) fn of<T, A: Serialize>(to: Ref<T>, key: Key<A, R>, arguments: &A) -> Result<Self, Gone>
+    pub(super) fn of<T, A: Serialize>(to: Ref<T>, key: Key<A, R>, arguments: &A) -> Result<Self, ObjectError>
     where
         R: DeserializeOwned,
     {
@@ -183,7 +183,7 @@ impl<R> FarCall<R> {
     }
 
     /// The same, of somebody in particular.
-    pub(super) fn to<A: Serialize>(target: Target, key: Key<A, R>, arguments: &A) -> Result<Self, Gone>
+    pub(super) fn to<A: Serialize>(target: Target, key: Key<A, R>, arguments: &A) -> Result<Self, ObjectError>
     where
         R: DeserializeOwned,
     {
@@ -210,7 +210,7 @@ impl<R> FarCall<R> {
         Self { here: target.here, name: target.name, is_hinted, number, sent, stage, finish }
     }
 
-    fn end(&mut self, outcome: Result<Body, CallError>) -> Result<R, Gone> {
+    fn end(&mut self, outcome: Result<Body, CallError>) -> Result<R, ObjectError> {
         let sent = std::mem::take(&mut self.sent);
         if !sent.is_empty() && !is_made(&outcome) {
             not_sent(&self.here, sent);
@@ -223,23 +223,23 @@ impl<R> FarCall<R> {
             && self.here.number() != self.name.0
             && place.0 < self.here.count()
         {
-            Space::of(&self.here).hints.insert(self.name, place);
+            ProcessContext::of(&self.here).hints.insert(self.name, place);
         }
         // SAFETY: `Finish` was made so; the place is there while this is.
         within(&self.here, || unsafe {
-            (self.finish.read)(self.finish.place, value?).map_err(|_| Gone::Incompatible)
+            (self.finish.read)(self.finish.place, value?).map_err(|_| ObjectError::Incompatible)
         })
     }
 
     fn forget_hint(&self) {
         if self.is_hinted {
-            Space::of(&self.here).hints.remove(self.name);
+            ProcessContext::of(&self.here).hints.remove(self.name);
         }
     }
 }
 
-impl FarCall<()> {
-    /// Asks for a method's answer, for a continuation. If its caller is in another process itself, it is handed on.
+impl RemoteCall<()> {
+    /// Asks for a method's answer, for a continuation. If its caller is in another process itself, it is forwarded.
     ///
     /// # Safety
     /// The place is there, and nobody else's, as long as this is.
@@ -248,7 +248,7 @@ impl FarCall<()> {
         key: Key<A, R>,
         arguments: &A,
         place: *mut Answer<R>,
-    ) -> Result<Self, Gone> {
+    ) -> Result<Self, ObjectError> {
         let target = Target::of(to)?;
         let (body, sent) = target.body(arguments)?;
         let finish = Finish { place: place.cast(), read: fill::<R> };
@@ -258,7 +258,7 @@ impl FarCall<()> {
             if handed.is_err() {
                 not_sent(&target.here, sent);
             }
-            let over = handed.map_err(|_| Gone::Lost { begun: Begun::No });
+            let over = handed.map_err(|_| ObjectError::Lost { begun: Begun::No });
             return Ok(Self::with(target, key.number, Vec::new(), Stage::Over(Some(over)), finish));
         }
         Ok(Self::make(target, key.name, key.number, body, sent, finish))
@@ -269,7 +269,7 @@ impl FarCall<()> {
 fn is_made(outcome: &Result<Body, CallError>) -> bool {
     match outcome {
         // Then nobody has read them.
-        Ok(answer) => answered(answer).0 != Err(Gone::Ended),
+        Ok(answer) => answered(answer).0 != Err(ObjectError::Ended),
         // What is lost is seen to by whoever watches the process.
         Err(error) => matches!(
             error,
@@ -280,7 +280,7 @@ fn is_made(outcome: &Result<Body, CallError>) -> bool {
     }
 }
 
-impl<R> Drop for FarCall<R> {
+impl<R> Drop for RemoteCall<R> {
     fn drop(&mut self) {
         if !self.sent.is_empty() {
             not_sent(&self.here, std::mem::take(&mut self.sent));
@@ -306,8 +306,8 @@ impl Request {
     }
 }
 
-impl<R> Future for FarCall<R> {
-    type Output = Result<R, Gone>;
+impl<R> Future for RemoteCall<R> {
+    type Output = Result<R, ObjectError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: what is called is not moved until it is over.
@@ -347,22 +347,22 @@ impl<R> Future for FarCall<R> {
 ///
 /// # Panics
 /// If the method has: as where it is here, that is its caller's.
-pub(super) fn gone(error: CallError) -> Gone {
+pub(super) fn gone(error: CallError) -> ObjectError {
     match error {
-        CallError::Lost { begun, .. } => Gone::Lost {
+        CallError::Lost { begun, .. } => ObjectError::Lost {
             begun: match begun {
                 BegunThere::No => Begun::No,
                 BegunThere::Unknown => Begun::Unknown,
             },
         },
-        CallError::GivenUp => Gone::Lost { begun: Begun::Unknown },
-        CallError::NotBegun(_) => Gone::Lost { begun: Begun::No },
-        CallError::NoSuchProcess(_) => Gone::Ended,
+        CallError::GivenUp => ObjectError::Lost { begun: Begun::Unknown },
+        CallError::NotBegun(_) => ObjectError::Lost { begun: Begun::No },
+        CallError::NoSuchProcess(_) => ObjectError::Ended,
         // Nobody hears this: who finds too many under way waits (`Stage::Paused`).
-        CallError::Full(_) => Gone::Lost { begun: Begun::No },
+        CallError::Full(_) => ObjectError::Lost { begun: Begun::No },
         CallError::Panicked(message) => resume_unwind(Box::new(message)),
-        CallError::TooLong { .. } => Gone::TooLong,
-        CallError::Refused { .. } => Gone::Refused,
-        _ => Gone::Incompatible,
+        CallError::TooLong { .. } => ObjectError::TooLong,
+        CallError::Refused { .. } => ObjectError::Refused,
+        _ => ObjectError::Incompatible,
     }
 }

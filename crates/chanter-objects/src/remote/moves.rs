@@ -1,7 +1,7 @@
 //! `Moves`: objects that are made in another process, and that migrate (Concert, section 2: placement).
 //!
 //! ```text
-//!   home: inside alone ── adopt (value) ──► new place        the slot at home is empty, and knows the place (INV-MOVED)
+//!   home: inside alone ── adopt (value) ──► new place        the slot at home is empty, and knows the place (INV-MIGRATIONS)
 //!   home: gate shut    ── take ───────────► old place        the value is at home again; then as above
 //! ```
 //!
@@ -20,16 +20,16 @@ use chanter_cluster::{Caller, Process};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::call::{FarCall, Target};
-use super::estate::{FarOwner, Lease, Owned};
-use super::moved::Moved;
+use super::call::{RemoteCall, Target};
+use super::context::{ProcessContext, current, enter, within};
+use super::migration::Migrations;
+use super::owner_table::{Lease, Owned, RemoteOwner};
 use super::request::{Asked, answer};
 use super::serve::Allow;
-use super::space::{Space, current, enter, within};
-use super::{Key, moved};
+use super::{Key, migration};
 use crate::hold::Hold;
 use crate::slot::{self, Slot};
-use crate::{Gone, Object, Owner, Promise, Ref};
+use crate::{Object, ObjectError, Owner, Promise, Ref};
 
 /// An object that may be made in another process, and migrate: it is data.
 ///
@@ -42,13 +42,13 @@ pub trait Moves: Object + Serialize + DeserializeOwned {
 
 /// An object was not put where it should be.
 pub struct Unplaced<T> {
-    /// Its value. If the process was [lost](Gone::Lost), that may have been there, and has gone with it.
+    /// Its value. If the process was [lost](ObjectError::Lost), that may have been there, and has gone with it.
     pub value: T,
     /// Why.
-    pub why: Gone,
+    pub why: ObjectError,
 }
 
-impl<T> From<Unplaced<T>> for Gone {
+impl<T> From<Unplaced<T>> for ObjectError {
     fn from(unplaced: Unplaced<T>) -> Self {
         unplaced.why
     }
@@ -98,27 +98,27 @@ impl<T: Moves> Owner<T> {
     ///
     /// # Errors
     /// The value: it cannot be carried there, or is too long for one message, or the process has gone, or does not serve this one, or
-    /// lets in no more ([`limit_placed`](crate::far::limit_placed)); or this one is in no cluster.
+    /// lets in no more ([`limit_placed`](crate::remote::limit_placed)); or this one is in no cluster.
     // As an `async fn` it would not say that it is `Send`.
     #[allow(clippy::manual_async_fn)]
     pub fn new_on(process: u32, value: T) -> impl Future<Output = Result<Self, Unplaced<T>>> + Send + use<T> {
         async move {
-            let Some(here) = current() else { return Err(Unplaced { value, why: Gone::Elsewhere }) };
+            let Some(here) = current() else { return Err(Unplaced { value, why: ObjectError::Elsewhere }) };
             if here.number() == process {
                 return Ok(Self::new(value));
             }
-            let space = Space::of(&here);
+            let context = ProcessContext::of(&here);
             // It is made, and its owner dropped, even if nobody waits for it.
             let (promise, placed) = Promise::new();
             drop(spawn(async move {
-                let lease = space.lease(&here, process).await;
+                let lease = context.lease(&here, process).await;
                 let put = {
                     let _turn = lease.turns.acquire().await;
                     let call = adopt(&here, process, &lease, None, &value);
-                    place(&space, process, Arc::clone(&lease), call).await
+                    place(&context, process, Arc::clone(&lease), call).await
                 };
                 let _ = placed.fill(match put {
-                    Ok(owner) => Ok(Self::far(owner)),
+                    Ok(owner) => Ok(Self::remote(owner)),
                     Err(why) => Err(Unplaced { value, why }),
                 });
             }));
@@ -138,23 +138,23 @@ fn adopt<T: Moves>(
     lease: &Lease,
     home: Option<(u32, u32)>,
     value: &T,
-) -> Result<FarCall<Done<T>>, Gone> {
+) -> Result<RemoteCall<Done<T>>, ObjectError> {
     let target = Target::nobody(here.clone(), process);
-    FarCall::to(target, key(), &Errand::Adopt { lease: lease.number, home, value })
+    RemoteCall::to(target, key(), &Errand::Adopt { lease: lease.number, home, value })
 }
 
 /// Waits until it has.
 async fn place<T>(
-    space: &Arc<Space>,
+    context: &Arc<ProcessContext>,
     process: u32,
     lease: Arc<Lease>,
-    call: Result<FarCall<Done<T>>, Gone>,
-) -> Result<FarOwner, Gone> {
+    call: Result<RemoteCall<Done<T>>, ObjectError>,
+) -> Result<RemoteOwner, ObjectError> {
     match call?.await? {
         Done::Adopted { slot, generation } if slot::is_generation(generation) => {
-            Ok(FarOwner::new(space, process, (slot, generation), lease))
+            Ok(RemoteOwner::new(context, process, (slot, generation), lease))
         }
-        _ => Err(Gone::Incompatible),
+        _ => Err(ObjectError::Incompatible),
     }
 }
 
@@ -168,21 +168,21 @@ impl<T: Moves> Ref<T> {
     /// **Cancel safety.** A migration that has begun comes to its end.
     ///
     /// # Errors
-    /// [`Gone`]: then the object is where it was, or it has gone with the process where it was.
+    /// [`ObjectError`]: then the object is where it was, or it has gone with the process where it was.
     // As an `async fn` it would not say that it is `Send`.
     #[allow(clippy::manual_async_fn)]
-    pub fn migrate(self, to: u32) -> impl Future<Output = Result<(), Gone>> + Send + use<T> {
+    pub fn migrate(self, to: u32) -> impl Future<Output = Result<(), ObjectError>> + Send + use<T> {
         async move {
             match self.local() {
                 Some((slot, generation)) => {
-                    let here = current().ok_or(Gone::Elsewhere)?;
+                    let here = current().ok_or(ObjectError::Elsewhere)?;
                     migrate_from::<T>(here, slot, generation, to).await
                 }
                 None => {
-                    let call = FarCall::to(Target::home(self)?, key::<T>(), &Errand::Migrate { to })?;
+                    let call = RemoteCall::to(Target::home(self)?, key::<T>(), &Errand::Migrate { to })?;
                     match call.await? {
                         Done::Migrated => Ok(()),
-                        _ => Err(Gone::Incompatible),
+                        _ => Err(ObjectError::Incompatible),
                     }
                 }
             }
@@ -196,7 +196,7 @@ async fn migrate_from<T: Moves>(
     slot: &'static Slot,
     generation: u32,
     to: u32,
-) -> Result<(), Gone> {
+) -> Result<(), ObjectError> {
     let (promise, ended) = Promise::new();
     drop(spawn(enter(&here.clone(), async move {
         let _ = ended.fill(migrate::<T>(&here, slot, generation, to).await);
@@ -209,12 +209,12 @@ async fn migrate<T: Moves>(
     slot: &'static Slot,
     generation: u32,
     to: u32,
-) -> Result<(), Gone> {
+) -> Result<(), ObjectError> {
     let name = (slot::number_of(slot), generation);
-    let space = Space::of(here);
+    let context = ProcessContext::of(here);
     // Alone, whether it is here or not: one migration after the other.
     let hold = Hold::<T>::enter_anyhow(slot, generation).await?;
-    match moved::whereabouts(name) {
+    match migration::whereabouts(name) {
         Some((process, ..)) if process == to => return Ok(()),
         Some(_) => bring_home::<T>(here, slot, &hold, name).await?,
         None => (),
@@ -225,11 +225,11 @@ async fn migrate<T: Moves>(
     if to == here.number() {
         return Ok(());
     }
-    let lease = space.lease(here, to).await;
+    let lease = context.lease(here, to).await;
     let turn = lease.turns.acquire().await;
     // SAFETY: alone inside.
     let call = adopt(here, to, &lease, Some(name), unsafe { &*hold.value() });
-    let owner = place(&space, to, Arc::clone(&lease), call).await?;
+    let owner = place(&context, to, Arc::clone(&lease), call).await?;
     drop(turn);
     put_away(slot, name, owner);
     // SAFETY: alone inside, and nobody comes in by that generation until a value is back.
@@ -246,17 +246,17 @@ async fn bring_home<T: Moves>(
     slot: &'static Slot,
     hold: &Hold<T>,
     name: (u32, u32),
-) -> Result<(), Gone> {
+) -> Result<(), ObjectError> {
     let mut transit = {
-        let Some(owner) = Moved::lock().with(|table| moved::take_home(table, slot, name)) else {
+        let Some(owner) = Migrations::lock().with(|table| migration::take_home(table, slot, name)) else {
             return Err(slot.gone_now(name.1));
         };
         Transit { slot, name, owner: Some(owner) }
     };
     let owner = transit.owner.as_ref().expect("it was just put there");
     let target = Target::exactly(here.clone(), owner.name());
-    let call = FarCall::to(target, key::<T>(), &Errand::Take { lease: owner.lease() })?;
-    let Done::Taken(value) = call.await? else { return Err(Gone::Incompatible) };
+    let call = RemoteCall::to(target, key::<T>(), &Errand::Take { lease: owner.lease() })?;
+    let Done::Taken(value) = call.await? else { return Err(ObjectError::Incompatible) };
     // SAFETY: alone inside of what is empty.
     unsafe { slot.refill(hold.value(), value) };
     drop(transit.owner.take());
@@ -267,7 +267,7 @@ async fn bring_home<T: Moves>(
 struct Transit {
     slot: &'static Slot,
     name: (u32, u32),
-    owner: Option<FarOwner>,
+    owner: Option<RemoteOwner>,
 }
 
 impl Drop for Transit {
@@ -278,20 +278,20 @@ impl Drop for Transit {
 }
 
 /// It is elsewhere from now on, unless its owner is gone.
-fn put_away(slot: &'static Slot, name: (u32, u32), owner: FarOwner) {
-    let over = Moved::lock().with(|table| moved::put_away(table, slot, name, owner));
+fn put_away(slot: &'static Slot, name: (u32, u32), owner: RemoteOwner) {
+    let over = Migrations::lock().with(|table| migration::put_away(table, slot, name, owner));
     drop(over);
 }
 
 /// Takes the value out of an object that its home takes back.
 async fn take<T: Moves>(
-    space: &Space,
+    context: &ProcessContext,
     here: &Process,
     of: u32,
     lease: u64,
     slot: &'static Slot,
     name: (u32, u32),
-) -> Result<Body, Gone> {
+) -> Result<Body, ObjectError> {
     let hold = Hold::<T>::enter_anyhow(slot, name.1).await?;
     if !slot.is_live(name.1) {
         return Err(slot.gone_now(name.1));
@@ -299,11 +299,11 @@ async fn take<T: Moves>(
     // Whether it can be carried is seen before it is taken out: what cannot stays.
     // SAFETY: alone inside.
     let taken = Ok(Done::Taken(unsafe { &*hold.value() }));
-    let taken = within(here, || answer(taken, None)).map_err(|_| Gone::Incompatible)?;
+    let taken = within(here, || answer(taken, None)).map_err(|_| ObjectError::Incompatible)?;
     if longest(here, of).is_none_or(|longest| taken.len() > longest as usize) {
-        return Err(Gone::TooLong);
+        return Err(ObjectError::TooLong);
     }
-    let owner = space.take(of, lease, name).ok_or(Gone::Ended)?;
+    let owner = context.take(of, lease, name).ok_or(ObjectError::Ended)?;
     slot.set_away();
     // SAFETY: alone inside, and nobody comes in any more.
     let value = unsafe { slot.take_out(hold.value()) };
@@ -333,7 +333,7 @@ pub fn moves_if<T: Moves>(allow: Allow) -> Begin {
                 // What was adopted goes back to who has placed it.
                 let is_back = matches!(errand, Errand::Take { .. });
                 if !is_back && caller.process() != caller.here().number() && !allow(&caller) {
-                    return answer::<Done<T>>(Err(Gone::Refused), None);
+                    return answer::<Done<T>>(Err(ObjectError::Refused), None);
                 }
                 match run(&caller, name, bytes, errand).await {
                     Ok(body) => Ok(body),
@@ -350,35 +350,35 @@ async fn run<T: Moves>(
     name: (u32, u32),
     bytes: usize,
     errand: Errand<T>,
-) -> Result<Body, Gone> {
-    let done = |done: Done<T>| answer(Ok(done), None).map_err(|_| Gone::Incompatible);
+) -> Result<Body, ObjectError> {
+    let done = |done: Done<T>| answer(Ok(done), None).map_err(|_| ObjectError::Incompatible);
     let here = caller.here();
-    let space = Space::of(&here);
+    let context = ProcessContext::of(&here);
     match errand {
         Errand::Adopt { lease, home, value } => {
-            let taken = space.take_room(caller.process(), bytes)?;
+            let taken = context.take_room(caller.process(), bytes)?;
             let home = home.map(|(slot, generation)| (caller.process(), slot, generation));
             let owner = Owner::new(value);
-            let (slot, generation) = owner.refer().local().expect("it was made here");
+            let (slot, generation) = owner.reference().local().expect("it was made here");
             let name = (slot::number_of(slot), generation);
             let owner: Box<dyn Owned> = Box::new(owner);
-            if space.put((caller.process(), lease), name, home, (owner, taken)) {
+            if context.put((caller.process(), lease), name, home, (owner, taken)) {
                 done(Done::Adopted { slot: name.0, generation })
             } else {
-                Err(Gone::Ended)
+                Err(ObjectError::Ended)
             }
         }
         Errand::Take { lease } => {
-            let slot = slot::by_number(name.0).ok_or(Gone::Ended)?;
+            let slot = slot::by_number(name.0).ok_or(ObjectError::Ended)?;
             if !slot.is_of::<T>(name.1) {
-                return Err(Gone::Ended);
+                return Err(ObjectError::Ended);
             }
-            take::<T>(&space, &here, caller.process(), lease, slot, name).await
+            take::<T>(&context, &here, caller.process(), lease, slot, name).await
         }
         Errand::Migrate { to } => {
-            let slot = slot::by_number(name.0).ok_or(Gone::Ended)?;
+            let slot = slot::by_number(name.0).ok_or(ObjectError::Ended)?;
             if !slot.is_of::<T>(name.1) {
-                return Err(Gone::Ended);
+                return Err(ObjectError::Ended);
             }
             migrate_from::<T>(here, slot, name.1, to).await?;
             done(Done::Migrated)

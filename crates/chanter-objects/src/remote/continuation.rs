@@ -2,7 +2,7 @@
 //!
 //! One that is sent away leaves a *cell* behind, at home: there its promise is determined, by a word of whoever has it. So that nobody
 //! waits for a process that has gone, the home knows who has it: first whom it was sent to, then who says that it has it. When that one
-//! goes, or drops it, or the call that carried it was not made, the promise's touch gives [`Gone::Unanswered`](crate::Gone::Unanswered).
+//! goes, or drops it, or the call that carried it was not made, the promise's touch gives [`ObjectError::Unanswered`](crate::ObjectError::Unanswered).
 //! A cell is determined once: it is taken out for that, and whatever is said of it later is of no cell. Its number cannot be guessed, so
 //! only those to whom the continuation was sent can name it.
 
@@ -23,7 +23,7 @@ use chanter_cluster::{CallError, Caller, Process};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::space::{Space, current, enter};
+use super::context::{ProcessContext, current, enter};
 use crate::promise::{Continuation, What};
 
 const FILL: &str = "chanter_objects::fill";
@@ -76,7 +76,7 @@ impl Cells {
 /// What was sent with a call's arguments: to be ended if the call is not made.
 pub(super) enum Sent {
     Cell(u64),
-    Far(u32, u64),
+    Remote(u32, u64),
 }
 
 /// Arguments that are being written for a process, and the continuations among them.
@@ -108,15 +108,15 @@ pub(super) fn sending<R>(here: &Process, to: u32, body: impl FnOnce() -> R) -> (
 pub(super) fn not_sent(here: &Process, sent: Vec<Sent>) {
     for sent in sent {
         match sent {
-            Sent::Cell(cell) => drop(Space::of(here).cells.take(cell)),
-            Sent::Far(process, cell) => post(here, process, FILL, ended(cell)),
+            Sent::Cell(cell) => drop(ProcessContext::of(here).cells.take(cell)),
+            Sent::Remote(process, cell) => post(here, process, FILL, ended(cell)),
         }
     }
 }
 
 /// A continuation whose promise is in another process.
-pub(crate) struct FarContinuation<T> {
-    space: Weak<Space>,
+pub(crate) struct RemoteContinuation<T> {
+    context: Weak<ProcessContext>,
     process: u32,
     cell: u64,
     /// Somebody else has it, or it was filled.
@@ -124,9 +124,9 @@ pub(crate) struct FarContinuation<T> {
     write: fn(Body, &T) -> Result<Body, String>,
 }
 
-impl<T> FarContinuation<T> {
+impl<T> RemoteContinuation<T> {
     fn here(&self) -> Option<Process> {
-        self.space.upgrade().and_then(|space| space.here())
+        self.context.upgrade().and_then(|context| context.here())
     }
 
     pub(crate) fn fill(self, value: T) -> Result<(), T> {
@@ -143,7 +143,7 @@ impl<T> FarContinuation<T> {
     }
 }
 
-impl<T> Drop for FarContinuation<T> {
+impl<T> Drop for RemoteContinuation<T> {
     fn drop(&mut self) {
         if !*self.is_over.get_mut()
             && let Some(here) = self.here()
@@ -197,16 +197,16 @@ impl<T: DeserializeOwned + Send + 'static> Serialize for Continuation<T> {
             .ok_or_else(refused)?;
         let (name, sent) = match self.what() {
             What::Process(promise) => {
-                let space = Space::of(&here);
-                let cell = leave_cell(&space, &here, to, promise.clone());
+                let context = ProcessContext::of(&here);
+                let cell = leave_cell(&context, &here, to, promise.clone());
                 (Name { process: here.number(), cell: cell.to_le_bytes(), told: to }, Sent::Cell(cell))
             }
-            What::There(far) => {
-                if far.is_over.swap(true, Ordering::Relaxed) {
+            What::There(remote) => {
+                if remote.is_over.swap(true, Ordering::Relaxed) {
                     return Err(serde::ser::Error::custom("this continuation was sent away before"));
                 }
-                let (process, cell) = (far.process, far.cell);
-                (Name { process, cell: cell.to_le_bytes(), told: here.number() }, Sent::Far(process, cell))
+                let (process, cell) = (remote.process, remote.cell);
+                (Name { process, cell: cell.to_le_bytes(), told: here.number() }, Sent::Remote(process, cell))
             }
         };
         stack_local::with(|sending: Option<&Sending>| {
@@ -228,9 +228,9 @@ impl<'de, T: Serialize> Deserialize<'de> for Continuation<T> {
             body.extend_from_slice(&here.number().to_le_bytes());
             post(&here, process, HAVE, body);
         }
-        let space = Arc::downgrade(&Space::of(&here));
-        Ok(Self::far(FarContinuation {
-            space,
+        let context = Arc::downgrade(&ProcessContext::of(&here));
+        Ok(Self::remote(RemoteContinuation {
+            context,
             process,
             cell,
             is_over: AtomicBool::new(false),
@@ -240,7 +240,7 @@ impl<'de, T: Serialize> Deserialize<'de> for Continuation<T> {
 }
 
 /// Makes a cell, and sees to it that it goes with who has the continuation.
-fn leave_cell<T>(space: &Arc<Space>, here: &Process, to: u32, promise: Sender<T>) -> u64
+fn leave_cell<T>(context: &Arc<ProcessContext>, here: &Process, to: u32, promise: Sender<T>) -> u64
 where
     T: DeserializeOwned + Send + 'static,
 {
@@ -252,20 +252,20 @@ where
         }
     });
     let cell = {
-        let mut state = space.cells.lock();
+        let mut state = context.cells.lock();
         let cell = state.new_number();
         state.cells.insert(cell, Cell { fill, holders });
         cell
     };
-    drop(spawn(enter(here, watch(Arc::downgrade(space), cell, to, said))));
+    drop(spawn(enter(here, watch(Arc::downgrade(context), cell, to, said))));
     cell
 }
 
 /// Ends with the cell, or ends it with the process that has its continuation.
-async fn watch(space: Weak<Space>, cell: u64, mut holder: u32, said: Receiver<u32>) {
+async fn watch(context: Weak<ProcessContext>, cell: u64, mut holder: u32, said: Receiver<u32>) {
     loop {
         let gone = {
-            let Some(here) = space.upgrade().and_then(|space| space.here()) else { return };
+            let Some(here) = context.upgrade().and_then(|context| context.here()) else { return };
             gone(&here, holder)
         };
         match choose((said.recv().wrap(Some), gone.wrap(|_| None))).await {
@@ -275,8 +275,8 @@ async fn watch(space: Weak<Space>, cell: u64, mut holder: u32, said: Receiver<u3
             None => match said.try_recv() {
                 Ok(next) => holder = next,
                 Err(_) => {
-                    if let Some(space) = space.upgrade() {
-                        drop(space.cells.take(cell));
+                    if let Some(context) = context.upgrade() {
+                        drop(context.cells.take(cell));
                     }
                     return;
                 }
@@ -294,7 +294,7 @@ fn named(body: &[u8]) -> Result<(u64, &[u8]), String> {
 async fn filled(caller: Caller, body: Body) -> Result<Body, String> {
     let (cell, said) = named(&body)?;
     // It may have been determined before.
-    if let Some(cell) = Space::of(&caller.here()).cells.take(cell)
+    if let Some(cell) = ProcessContext::of(&caller.here()).cells.take(cell)
         && let [1, value @ ..] = said
     {
         (cell.fill)(value);
@@ -309,7 +309,8 @@ async fn had(caller: Caller, body: Body) -> Result<Body, String> {
     if holder != caller.process() {
         return Err("a process says for itself alone what it has".to_owned());
     }
-    let holders = Space::of(&caller.here()).cells.lock().cells.get(&cell).map(|cell| cell.holders.clone());
+    let holders =
+        ProcessContext::of(&caller.here()).cells.lock().cells.get(&cell).map(|cell| cell.holders.clone());
     if let Some(holders) = holders {
         let _ = holders.try_send(holder);
     }
@@ -328,7 +329,7 @@ static HAVES: Service = Service::new(HAVE, || {
     raw_here(HAVE, |_, _| None, |caller, body| enter(&caller.here(), had(caller.clone(), body)))
 });
 
-impl<T> fmt::Debug for FarContinuation<T> {
+impl<T> fmt::Debug for RemoteContinuation<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FarContinuation({}.{})", self.process, self.cell)
     }

@@ -8,9 +8,9 @@
 //!
 //! | it was | then |
 //! |---|---|
-//! | the object's | calls end with [`Gone::Lost`]: not begun if the request never left; else nobody knows (D6) |
+//! | the object's | calls end with [`ObjectError::Lost`]: not begun if the request never left; else nobody knows (D6) |
 //! | the caller's | the call is withdrawn: its method ends where it is suspended (D3: not before all that was sent has come) |
-//! | the one in the middle of a forwarded call | the caller gets its answer if it had heard that the call was handed on, else `Lost` |
+//! | the one in the middle of a forwarded call | the caller gets its answer if it had heard that the call was forwarded, else `Lost` |
 //! | the owner's | the object ends |
 //! | the one where an object was born that has moved | the object ends |
 //! | the one where it moves to | if that is before it has been heard that it is there, it stays where it was; else it is lost |
@@ -24,15 +24,15 @@
 
 mod call;
 mod circle;
+mod context;
 mod continuation;
-mod estate;
+mod migration;
 #[cfg(all(test, loom))]
 mod models;
-mod moved;
 mod moves;
+mod owner_table;
 mod request;
 mod serve;
-mod space;
 mod waits;
 
 use std::fmt;
@@ -43,25 +43,25 @@ use chanter_cluster::wire::Number;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use call::FarCall;
+pub(crate) use call::RemoteCall;
 pub use chanter_cluster::__table as table;
 pub use circle::Circle;
-pub(crate) use continuation::FarContinuation;
-pub(crate) use estate::FarOwner;
-pub use estate::limit_placed;
-pub(crate) use moved::Moved;
+pub use context::{ProcessContext, enter};
+pub(crate) use context::{is_elsewhere, name_of_here, place_of};
+pub(crate) use continuation::RemoteContinuation;
+pub(crate) use migration::Migrations;
 pub use moves::{Moves, Unplaced, moves, moves_if};
+pub(crate) use owner_table::RemoteOwner;
+pub use owner_table::limit_placed;
 pub use serve::{Allow, serve, serve_if, serve_lazily, serve_lazily_if};
-pub use space::{Space, enter};
-pub(crate) use space::{is_elsewhere, name_of_here, place_of};
 pub use waits::on_circle;
 pub(crate) use waits::{inside, waits_in_line};
 
-use crate::apart::Far;
+use crate::apart::Remote;
 use crate::call::{Call, Method};
 use crate::lazy::{Answer, Answers, Forward, Lazy, lazy_call};
 use crate::may_block::{Alone, Begin, Shared, may_block};
-use crate::{Gone, Ref};
+use crate::{ObjectError, Ref};
 
 /// What all processes of the program know a method by: its name, of which they take the hash, and the types of its arguments and
 /// of what it answers.
@@ -156,8 +156,8 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         self,
         method: M,
     ) -> impl IntoFuture<
-        Output = Result<R, Gone>,
-        IntoFuture = impl Future<Output = Result<R, Gone>> + use<T, A, R, M>,
+        Output = Result<R, ObjectError>,
+        IntoFuture = impl Future<Output = Result<R, ObjectError>> + use<T, A, R, M>,
     > + use<T, A, R, M>
     where
         T: Sync,
@@ -177,8 +177,8 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
         self,
         method: M,
     ) -> impl IntoFuture<
-        Output = Result<R, Gone>,
-        IntoFuture = impl Future<Output = Result<R, Gone>> + use<T, A, R, M>,
+        Output = Result<R, ObjectError>,
+        IntoFuture = impl Future<Output = Result<R, ObjectError>> + use<T, A, R, M>,
     > + use<T, A, R, M>
     where
         M: AsyncFnOnce(&mut T, A) -> R,
@@ -196,8 +196,11 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
     pub fn with_lazily<M>(
         self,
         method: M,
-    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, A, R, M>>
-    + use<T, A, R, M>
+    ) -> impl Forward<
+        Answer = R,
+        Output = Result<R, ObjectError>,
+        IntoFuture = impl Answers<R> + use<T, A, R, M>,
+    > + use<T, A, R, M>
     where
         T: Sync,
         R: 'static,
@@ -216,8 +219,11 @@ impl<T: Send + 'static, A: Serialize, R: DeserializeOwned> Named<T, A, R> {
     pub fn with_mut_lazily<M>(
         self,
         method: M,
-    ) -> impl Forward<Answer = R, Output = Result<R, Gone>, IntoFuture = impl Answers<R> + use<T, A, R, M>>
-    + use<T, A, R, M>
+    ) -> impl Forward<
+        Answer = R,
+        Output = Result<R, ObjectError>,
+        IntoFuture = impl Answers<R> + use<T, A, R, M>,
+    > + use<T, A, R, M>
     where
         R: 'static,
         M: AsyncFnOnce(&mut T, A, Lazy<'_, R>),
@@ -249,8 +255,8 @@ unsafe impl<T, A: Serialize, R: DeserializeOwned, F: FnOnce(&T, A) -> R> Method<
         (self.0.method)(unsafe { &*value }, self.0.arguments)
     }
 
-    fn far(self, to: Ref<T>) -> Result<Far<R>, Gone> {
-        FarCall::of(to, self.0.key, &self.0.arguments).map(Far::new)
+    fn remote(self, to: Ref<T>) -> Result<Remote<R>, ObjectError> {
+        RemoteCall::of(to, self.0.key, &self.0.arguments).map(Remote::new)
     }
 }
 
@@ -266,8 +272,8 @@ unsafe impl<T, A: Serialize, R: DeserializeOwned, F: FnOnce(&mut T, A) -> R> Met
         (self.0.method)(unsafe { &mut *value }, self.0.arguments)
     }
 
-    fn far(self, to: Ref<T>) -> Result<Far<R>, Gone> {
-        FarCall::of(to, self.0.key, &self.0.arguments).map(Far::new)
+    fn remote(self, to: Ref<T>) -> Result<Remote<R>, ObjectError> {
+        RemoteCall::of(to, self.0.key, &self.0.arguments).map(Remote::new)
     }
 }
 
@@ -285,8 +291,8 @@ where
         (self.method)(value, self.arguments)
     }
 
-    unsafe fn far(self, to: Ref<T>, (): ()) -> Result<Far<R>, Gone> {
-        FarCall::of(to, self.key, &self.arguments).map(Far::new)
+    unsafe fn remote(self, to: Ref<T>, (): ()) -> Result<Remote<R>, ObjectError> {
+        RemoteCall::of(to, self.key, &self.arguments).map(Remote::new)
     }
 }
 
@@ -304,8 +310,8 @@ where
         (self.method)(value, self.arguments, answer)
     }
 
-    unsafe fn far(self, to: Ref<T>, answer: *mut Answer<R>) -> Result<Far<()>, Gone> {
+    unsafe fn remote(self, to: Ref<T>, answer: *mut Answer<R>) -> Result<Remote<()>, ObjectError> {
         // SAFETY: the caller's contract.
-        unsafe { FarCall::answering(to, self.key, &self.arguments, answer) }.map(Far::new)
+        unsafe { RemoteCall::answering(to, self.key, &self.arguments, answer) }.map(Remote::new)
     }
 }

@@ -7,17 +7,17 @@
 //!            2 or 3: the same, behind the object's name and the place where it is, each process u32, slot u32, generation u32
 //! ```
 //!
-//! A request that says 1 was handed on by the home, and its caller is told the place; one that says 2 was made at a place of which the
+//! A request that says 1 was forwarded by the home, and its caller is told the place; one that says 2 was made at a place of which the
 //! caller had been told.
 //!
 //! INV-ASKED: nothing of this is believed unchecked.
 //!
 //! 1. A number that no object has is refused when it is read ([`slot::is_generation`]).
-//! 2. A request for a guest runs if that object was adopted from the home that the request names. Else it goes to that home.
+//! 2. A request for a hosted object runs if that object was adopted from the home that the request names. Else it goes to that home.
 //! 3. A caller keeps the place of an answer if that is the place of the object that it asked. The answer may be another object's: a
 //!    method can forward its continuation.
 //! 4. An object's `allow` judges the process whose connection brings a request, and that may be one that hands it on. A request that
-//!    a guest's home hands on was judged by the home. This process's own calls are not judged.
+//!    a hosted object's home hands on was judged by the home. This process's own calls are not judged.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -27,10 +27,10 @@ use chanter_cluster::wire::Body;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::moved::whereabouts;
+use super::context::{Hosted, ProcessContext};
+use super::migration::whereabouts;
 use super::serve::Allow;
-use super::space::{Guest, Space};
-use crate::{Gone, Ref, slot};
+use crate::{ObjectError, Ref, slot};
 
 /// Process, slot and generation.
 pub(super) type Name = (u32, u32, u32);
@@ -135,31 +135,31 @@ impl<'a> Asked<'a> {
         body
     }
 
-    /// The object, if it is one of type `T`; or was a guest of whatever type, and has left: nobody comes in by that name.
-    pub(super) fn object<T: 'static>(&self, space: &Space) -> Result<Ref<T>, Gone> {
+    /// The object, if it is one of type `T`; or was a hosted object of whatever type, and has left: nobody comes in by that name.
+    pub(super) fn object<T: 'static>(&self, context: &ProcessContext) -> Result<Ref<T>, ObjectError> {
         let (number, generation) = self.name;
-        let slot = slot::by_number(number).ok_or(Gone::Ended)?;
-        let is_meant = || self.guest().is_none_or(|guest| space.is_guest(guest));
-        let has_left = || self.guest().is_some() && slot.has_ended(generation);
+        let slot = slot::by_number(number).ok_or(ObjectError::Ended)?;
+        let is_meant = || self.hosted().is_none_or(|hosted| context.is_guest(hosted));
+        let has_left = || self.hosted().is_some() && slot.has_ended(generation);
         if slot.is_of::<T>(generation) && is_meant() || has_left() {
             Ok(Ref::new(slot, generation))
         } else {
-            Err(Gone::Ended)
+            Err(ObjectError::Ended)
         }
     }
 
     /// That it is asked as one that has moved here.
-    pub(super) fn guest(&self) -> Option<Guest> {
+    pub(super) fn hosted(&self) -> Option<Hosted> {
         match self.how {
             How::Home => None,
-            How::HandedOn(home) | How::Hinted(home) => Some(Guest { name: self.name, home }),
+            How::HandedOn(home) | How::Hinted(home) => Some(Hosted { name: self.name, home }),
         }
     }
 
     /// The object's name and its place, if the caller is to be told.
-    pub(super) fn tells(&self, space: &Space) -> Option<Placed> {
+    pub(super) fn tells(&self, context: &ProcessContext) -> Option<Placed> {
         match self.how {
-            How::HandedOn(home) => Some((home, (space.number, self.name.0, self.name.1))),
+            How::HandedOn(home) => Some((home, (context.number, self.name.0, self.name.1))),
             _ => None,
         }
     }
@@ -168,24 +168,24 @@ impl<'a> Asked<'a> {
 /// An object's name, and where it is.
 pub(super) type Placed = (Name, Name);
 
-/// Where a request belongs, if not here (INV-MOVED). One that is not let in goes nowhere.
+/// Where a request belongs, if not here (INV-MIGRATION). One that is not let in goes nowhere.
 pub(super) fn route(allow: Allow, caller: &Caller, body: &Body) -> Option<Elsewhere> {
     let asked = Asked::read(body).ok()?;
     let elsewhere = asked.elsewhere(caller)?;
     // (User code, in the server thread: what panics in it lets nobody in.)
-    let let_in = || asked.is_let_in(allow, caller, &Space::of(&caller.here()));
+    let let_in = || asked.is_let_in(allow, caller, &ProcessContext::of(&caller.here()));
     catch_unwind(AssertUnwindSafe(let_in)).is_ok_and(|is_let_in| is_let_in).then_some(elsewhere)
 }
 
 impl Asked<'_> {
     /// Whether the object serves who asks (INV-ASKED 4).
-    pub(super) fn is_let_in(&self, allow: Allow, caller: &Caller, space: &Space) -> bool {
+    pub(super) fn is_let_in(&self, allow: Allow, caller: &Caller, context: &ProcessContext) -> bool {
         let by = caller.process();
         let home_has_judged = || match self.how {
-            How::HandedOn(home) => home.0 == by && space.is_guest(Guest { name: self.name, home }),
+            How::HandedOn(home) => home.0 == by && context.is_guest(Hosted { name: self.name, home }),
             _ => false,
         };
-        by == space.number || home_has_judged() || allow(caller)
+        by == context.number || home_has_judged() || allow(caller)
     }
 
     fn elsewhere(&self, caller: &Caller) -> Option<Elsewhere> {
@@ -199,7 +199,8 @@ impl Asked<'_> {
                 let (to, slot, generation) = home;
                 let here = caller.here();
                 let is_there = slot::by_number(self.name.0).is_some_and(|slot| !slot.is_over(self.name.1));
-                let is_here = is_there && Space::of(&here).is_guest(Guest { name: self.name, home });
+                let is_here =
+                    is_there && ProcessContext::of(&here).is_guest(Hosted { name: self.name, home });
                 // Without its home it has ended.
                 if is_here || here.down(to).is_some() {
                     return None;
@@ -218,7 +219,10 @@ pub(super) fn still(placed: Option<Placed>) -> Option<Placed> {
 }
 
 /// The body of an answer. `place`: of this the caller is told.
-pub(super) fn answer<R: Serialize>(result: Result<R, Gone>, place: Option<Placed>) -> Result<Body, String> {
+pub(super) fn answer<R: Serialize>(
+    result: Result<R, ObjectError>,
+    place: Option<Placed>,
+) -> Result<Body, String> {
     let mut body = Body::with_capacity(32);
     let placed = if place.is_some() { PLACED } else { 0 };
     body.push(placed + if result.is_ok() { VALUE } else { GONE });
@@ -233,7 +237,7 @@ pub(super) fn answer<R: Serialize>(result: Result<R, Gone>, place: Option<Placed
 }
 
 /// What an answer says: its value's bytes, and which object is where.
-pub(super) fn answered(body: &[u8]) -> (Result<&[u8], Gone>, Option<Placed>) {
+pub(super) fn answered(body: &[u8]) -> (Result<&[u8], ObjectError>, Option<Placed>) {
     let parsed = || {
         let (tag, rest) = body.split_first()?;
         let (place, rest) = match tag & PLACED {
@@ -250,11 +254,11 @@ pub(super) fn answered(body: &[u8]) -> (Result<&[u8], Gone>, Option<Placed>) {
             _ => None,
         }
     };
-    parsed().unwrap_or((Err(Gone::Incompatible), None))
+    parsed().unwrap_or((Err(ObjectError::Incompatible), None))
 }
 
-fn gone(bytes: &[u8]) -> Gone {
-    read_as(bytes).unwrap_or(Gone::Incompatible)
+fn gone(bytes: &[u8]) -> ObjectError {
+    read_as(bytes).unwrap_or(ObjectError::Incompatible)
 }
 
 fn read_as<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
@@ -278,8 +282,8 @@ mod tests {
             let body = answer(Ok(300_u32), place).unwrap();
             let (value, told) = answered(&body);
             assert_eq!((read_as::<u32>(value.unwrap()), told), (Some(300), place));
-            let body = answer::<()>(Err(Gone::Poisoned), place).unwrap();
-            assert_eq!(answered(&body), (Err(Gone::Poisoned), place));
+            let body = answer::<()>(Err(ObjectError::Poisoned), place).unwrap();
+            assert_eq!(answered(&body), (Err(ObjectError::Poisoned), place));
         }
     }
 
@@ -313,10 +317,10 @@ mod tests {
                 assert!(Asked::read_any(&Asked::begin((7, 1), how)).is_err(), "{generation}");
             }
             let placed = answer(Ok(1_u32), Some(((0, 1, 1), (1, 1, generation)))).unwrap();
-            assert_eq!(answered(&placed), (Err(Gone::Incompatible), None));
+            assert_eq!(answered(&placed), (Err(ObjectError::Incompatible), None));
         }
         assert!(Asked::read_any(&Asked::begin(NOBODY, How::Home)).is_ok());
-        assert_eq!(answered(&[]), (Err(Gone::Incompatible), None));
-        assert_eq!(answered(&[4]), (Err(Gone::Incompatible), None));
+        assert_eq!(answered(&[]), (Err(ObjectError::Incompatible), None));
+        assert_eq!(answered(&[4]), (Err(ObjectError::Incompatible), None));
     }
 }

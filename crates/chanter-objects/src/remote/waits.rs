@@ -48,8 +48,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::circle::{Circle, Step};
+use super::context::{ProcessContext, enter};
 use super::request::Name;
-use super::space::{Space, enter};
 use crate::slot::{self, Slot};
 
 const WAITS: &str = "chanter_objects::waits";
@@ -161,7 +161,7 @@ pub(super) struct Waiting {
     looks: u32,
     request: u64,
     /// Set once the call has looked around.
-    known: Option<Weak<Space>>,
+    known: Option<Weak<ProcessContext>>,
     /// Shared with the thread that looks around. That ends when this is dropped.
     found: Arc<Mutex<Found>>,
     ends: Option<Sender<()>>,
@@ -216,9 +216,9 @@ impl Waiting {
         while this.looks < LOOKS && timer.as_mut().poll(cx).is_ready() {
             this.looks += 1;
             timer.set(after(PATIENCE * (1 << this.looks)).sync());
-            let space = Space::of(here);
-            lock(&space.waits.calls).insert(request, call());
-            this.known = Some(Arc::downgrade(&space));
+            let context = ProcessContext::of(here);
+            lock(&context.waits.calls).insert(request, call());
+            this.known = Some(Arc::downgrade(&context));
             if std::mem::replace(&mut lock(&this.found).is_looking, true) {
                 // It still waits for an answer.
                 continue;
@@ -228,7 +228,7 @@ impl Waiting {
             this.ends = Some(ends);
             let here = here.clone();
             drop(spawn(enter(&here.clone(), async move {
-                let looks = from_future(look_around(here, space, request, Arc::clone(&looking.0)));
+                let looks = from_future(look_around(here, context, request, Arc::clone(&looking.0)));
                 choose((looks, ended.recv().wrap(drop))).await;
                 drop(looking);
             })));
@@ -238,15 +238,15 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(space) = self.known.take().and_then(|space| space.upgrade()) {
-            lock(&space.waits.calls).remove(&self.request);
+        if let Some(context) = self.known.take().and_then(|context| context.upgrade()) {
+            lock(&context.waits.calls).remove(&self.request);
         }
     }
 }
 
 /// A request's method that answers questions about what it waits for.
 pub(super) struct Told<F> {
-    space: Weak<Space>,
+    context: Weak<ProcessContext>,
     /// The process that has made the request, and its number there.
     request: (u32, u64),
     blocked: Option<(Key, Arc<Blocked>)>,
@@ -254,8 +254,8 @@ pub(super) struct Told<F> {
 }
 
 /// Runs the method of a request: that process's, of that number.
-pub(super) fn told<F: Future>(space: &Arc<Space>, request: (u32, u64), method: F) -> Told<F> {
-    Told { space: Arc::downgrade(space), request, blocked: None, method }
+pub(super) fn told<F: Future>(context: &Arc<ProcessContext>, request: (u32, u64), method: F) -> Told<F> {
+    Told { context: Arc::downgrade(context), request, blocked: None, method }
 }
 
 impl<F: Future> Future for Told<F> {
@@ -269,13 +269,13 @@ impl<F: Future> Future for Told<F> {
         let Some((_, blocked)) = &this.blocked else {
             let poll = method.poll(cx);
             if poll.is_pending()
-                && let Some(space) = this.space.upgrade()
+                && let Some(context) = this.context.upgrade()
             {
                 let waker = Mutex::new(cx.waker().clone());
                 let blocked =
                     Arc::new(Blocked { is_told: AtomicBool::new(false), waker, asked: Mutex::default() });
                 let key = (this.request.0, Mark::of(this.request.1));
-                lock(&space.waits.requests).insert(key, Arc::clone(&blocked));
+                lock(&context.waits.requests).insert(key, Arc::clone(&blocked));
                 this.blocked = Some((key, blocked));
             }
             return poll;
@@ -304,9 +304,9 @@ impl<F: Future> Future for Told<F> {
 impl<F> Drop for Told<F> {
     fn drop(&mut self) {
         if let Some((key, _)) = self.blocked
-            && let Some(space) = self.space.upgrade()
+            && let Some(context) = self.context.upgrade()
         {
-            let blocked = lock(&space.waits.requests).remove(&key);
+            let blocked = lock(&context.waits.requests).remove(&key);
             drop(blocked);
         }
     }
@@ -345,8 +345,8 @@ struct Made {
 }
 
 /// All that a request of this process waits for.
-async fn waits_of(space: &Space, here: &Process, key: Key) -> Vec<Wait> {
-    let blocked = lock(&space.waits.requests).get(&key).cloned();
+async fn waits_of(context: &ProcessContext, here: &Process, key: Key) -> Vec<Wait> {
+    let blocked = lock(&context.waits.requests).get(&key).cloned();
     let Some(blocked) = blocked else { return Vec::new() };
     let (ask, told) = mailbox();
     {
@@ -363,13 +363,13 @@ async fn waits_of(space: &Space, here: &Process, key: Key) -> Vec<Wait> {
     let leaves = told.recv().await;
     let mut waits = Vec::new();
     for leaf in leaves.unwrap_or_default() {
-        space.waits_of_leaf(here, leaf, &mut waits);
+        context.waits_of_leaf(here, leaf, &mut waits);
     }
     waits.truncate(MOST_TOLD);
     waits
 }
 
-impl Space {
+impl ProcessContext {
     fn named(&self, (slot, generation): (u32, u32)) -> Name {
         (self.number, slot, generation)
     }
@@ -419,10 +419,10 @@ async fn ask(here: &Process, process: u32, (of, request): Key) -> Vec<Wait> {
 }
 
 /// Follows the waits of a call, and tells if they lead to it.
-async fn look_around(here: Process, space: Arc<Space>, request: u64, found: Arc<Mutex<Found>>) {
-    let start = (space.number, Mark::of(request));
-    let Some(call) = lock(&space.waits.calls).get(&request).cloned() else { return };
-    let Some(first) = space.made(&here, request, &call, None) else { return };
+async fn look_around(here: Process, context: Arc<ProcessContext>, request: u64, found: Arc<Mutex<Found>>) {
+    let start = (context.number, Mark::of(request));
+    let Some(call) = lock(&context.waits.calls).get(&request).cloned() else { return };
+    let Some(first) = context.made(&here, request, &call, None) else { return };
     // How each call was reached: from which other, and what was told there.
     let mut ways: HashMap<Key, (Key, Wait)> = HashMap::new();
     let mut next = VecDeque::from([(first.holder, start)]);
@@ -467,9 +467,9 @@ async fn look_around(here: Process, space: Arc<Space>, request: u64, found: Arc<
         found.last = Some(keys);
         !is_again || std::mem::replace(&mut found.is_told, true)
     };
-    if !is_told && lock(&space.waits.calls).contains_key(&request) {
+    if !is_told && lock(&context.waits.calls).contains_key(&request) {
         let steps = waits.iter().flat_map(Step::of).collect();
-        space.tell(&Circle { process: space.number, steps });
+        context.tell(&Circle { process: context.number, steps });
     }
 }
 
@@ -495,7 +495,7 @@ impl Step {
     }
 }
 
-impl Space {
+impl ProcessContext {
     fn tell(&self, circle: &Circle) {
         let handler = lock(&self.waits.handler).clone();
         match handler {
@@ -509,7 +509,7 @@ impl Space {
 ///
 /// The handler runs on a thread of the machine, and blocks that thread alone.
 pub fn on_circle(here: &Process, handler: impl Fn(&Circle) + Send + Sync + 'static) {
-    let old = lock(&Space::of(here).waits.handler).replace(Arc::new(handler));
+    let old = lock(&ProcessContext::of(here).waits.handler).replace(Arc::new(handler));
     drop(old);
 }
 
@@ -521,16 +521,16 @@ async fn asked(caller: Caller, body: Body) -> Result<Body, String> {
     };
     let key = read().ok_or("this names no request")?;
     let here = caller.here();
-    let space = Space::of(&here);
-    let waits = waits_of(&space, &here, key).await;
+    let context = ProcessContext::of(&here);
+    let waits = waits_of(&context, &here, key).await;
     // An object that waits for itself is reported by its own process.
     if let Some(wait) = waits.iter().find(|wait| matches!(wait, Wait::Itself(_))) {
-        space.tell_itself(key, wait);
+        context.tell_itself(key, wait);
     }
     write(Body::with_capacity(64), &waits)
 }
 
-impl Space {
+impl ProcessContext {
     fn tell_itself(&self, key: Key, wait: &Wait) {
         let blocked = lock(&self.waits.requests).get(&key).cloned();
         let Some(blocked) = blocked else { return };

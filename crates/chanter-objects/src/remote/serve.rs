@@ -10,11 +10,11 @@ use chanter_cluster::wire::Body;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::context::{ProcessContext, entered, for_hosted};
 use super::request::{Asked, answer, route, still};
-use super::space::{Space, entered, for_guest};
 use super::waits::told;
 use crate::lazy::{Answer, Answers, Forward};
-use crate::{Gone, Ref};
+use crate::{ObjectError, Ref};
 
 /// Whom an object serves: whoever asks, as its connection proves.
 pub type Allow = fn(&Caller) -> bool;
@@ -25,7 +25,7 @@ where
     T: Send + 'static,
     A: DeserializeOwned + 'static,
     R: Serialize,
-    C: IntoFuture<Output = Result<R, Gone>> + 'static,
+    C: IntoFuture<Output = Result<R, ObjectError>> + 'static,
     C::IntoFuture: Send,
 {
     serve_if(name, |_| true, call)
@@ -37,7 +37,7 @@ where
     T: Send + 'static,
     A: DeserializeOwned + 'static,
     R: Serialize,
-    C: IntoFuture<Output = Result<R, Gone>> + 'static,
+    C: IntoFuture<Output = Result<R, ObjectError>> + 'static,
     C::IntoFuture: Send,
 {
     raw_forwarded(
@@ -45,22 +45,22 @@ where
         move |caller, body| route(allow, caller, body),
         move |caller, body| {
             entered(caller.here(), async move {
-                let space = Space::of(&caller.here());
-                let (called, guest, place) = {
+                let context = ProcessContext::of(&caller.here());
+                let (called, hosted, place) = {
                     let asked = Asked::read(&body)?;
-                    if !asked.is_let_in(allow, &caller, &space) {
-                        return answer::<R>(Err(Gone::Refused), None);
+                    if !asked.is_let_in(allow, &caller, &context) {
+                        return answer::<R>(Err(ObjectError::Refused), None);
                     }
-                    let place = asked.tells(&space);
-                    match asked.object(&space) {
-                        Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
+                    let place = asked.tells(&context);
+                    match asked.object(&context) {
+                        Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.hosted(), place),
                         Err(gone) => return answer::<R>(Err(gone), place),
                     }
                 };
                 drop(body);
-                let told = told(&space, (caller.origin(), caller.request()), called);
-                drop(space);
-                let result = for_guest(guest, told).await;
+                let told = told(&context, (caller.origin(), caller.request()), called);
+                drop(context);
+                let result = for_hosted(hosted, told).await;
                 fitting(&caller, answer(result, still(place))?)
             })
         },
@@ -70,7 +70,7 @@ where
 /// An answer, or word that it is too long for its caller.
 fn fitting(caller: &Caller, answered: Body) -> Result<Body, String> {
     match longest(&caller.here(), caller.origin()) {
-        Some(longest) if answered.len() > longest as usize => answer::<()>(Err(Gone::TooLong), None),
+        Some(longest) if answered.len() > longest as usize => answer::<()>(Err(ObjectError::TooLong), None),
         _ => Ok(answered),
     }
 }
@@ -101,22 +101,22 @@ where
         move |caller, body| route(allow, caller, body),
         move |caller, duty, body| {
             entered(caller.here(), async move {
-                let space = Space::of(&caller.here());
-                let (called, guest, place) = {
+                let context = ProcessContext::of(&caller.here());
+                let (called, hosted, place) = {
                     let asked = Asked::read(&body)?;
-                    if !asked.is_let_in(allow, &caller, &space) {
-                        return answer::<R>(Err(Gone::Refused), None);
+                    if !asked.is_let_in(allow, &caller, &context) {
+                        return answer::<R>(Err(ObjectError::Refused), None);
                     }
-                    let place = asked.tells(&space);
-                    match asked.object(&space) {
-                        Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.guest(), place),
+                    let place = asked.tells(&context);
+                    match asked.object(&context) {
+                        Ok(to) => (call(to, read(asked.arguments)?).into_future(), asked.hosted(), place),
                         Err(gone) => return answer::<R>(Err(gone), place),
                     }
                 };
                 drop(body);
-                let told = told(&space, (caller.origin(), caller.request()), answers(called, duty));
-                drop(space);
-                let result = for_guest(guest, told).await;
+                let told = told(&context, (caller.origin(), caller.request()), answers(called, duty));
+                drop(context);
+                let result = for_hosted(hosted, told).await;
                 fitting(&caller, answer(result, still(place))?)
             })
         },
@@ -124,7 +124,7 @@ where
 }
 
 /// Runs a call for a caller that is in another process.
-async fn answers<R: Send + 'static>(call: impl Answers<R> + Send, duty: Duty) -> Result<R, Gone> {
+async fn answers<R: Send + 'static>(call: impl Answers<R> + Send, duty: Duty) -> Result<R, ObjectError> {
     let place = Root(UnsafeCell::new(Answer::Owed(duty)));
     {
         let place = &place;
@@ -136,8 +136,8 @@ async fn answers<R: Send + 'static>(call: impl Answers<R> + Send, duty: Duty) ->
         Answer::Filled(value) => Ok(value),
         Answer::Failed(gone) => Err(gone),
         Answer::Kept(promise) => promise.await,
-        // If it was handed on, nobody looks at this.
-        Answer::None | Answer::Owed(_) | Answer::Awaited(_) => Err(Gone::Unanswered),
+        // If it was forwarded, nobody looks at this.
+        Answer::None | Answer::Owed(_) | Answer::Awaited(_) => Err(ObjectError::Unanswered),
     }
 }
 

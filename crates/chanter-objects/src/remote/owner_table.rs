@@ -2,7 +2,7 @@
 //!
 //! The owner of an object that is elsewhere is here. So that no object outlives its owner's process, that holds a *lease*: a call that the
 //! other process never answers. With the process, or when the last owner is dropped, the call is withdrawn; and with the call, all goes
-//! that was put under it there, its *estate*.
+//! that was put under it there, its *owner table*.
 //!
 //! An object is put there by a request that begins after the lease's, as requests of one process do (D6). If the lease has gone before,
 //! the object goes at once.
@@ -21,9 +21,9 @@ use chanter_cluster::__table::{Called, SERVICES, Service, linkme, raw_here, read
 use chanter_cluster::wire::{Body, Number};
 use chanter_cluster::{CallError, Caller, Process};
 
+use super::context::{Hosted, ProcessContext, Staying, enter};
 use super::request::Name;
-use super::space::{Guest, Space, Staying, enter};
-use crate::Gone;
+use crate::ObjectError;
 
 const LEASE: &str = "chanter_objects::lease";
 const END: &str = "chanter_objects::end";
@@ -43,21 +43,21 @@ const BESIDE: u64 = 256;
 /// Objects that are written for another process and under way to it, at most. Others wait as values.
 const AT_A_TIME: usize = 16;
 
-/// Leases that this process has, and estates of others in it.
-pub(super) struct Estates {
+/// Leases that this process has, and owner tables of others in it.
+pub(super) struct OwnerTables {
     leases: Mutex<Leases>,
     /// By process and lease.
-    estates: Mutex<HashMap<(u32, u64), Estate>>,
+    owner_tables: Mutex<HashMap<(u32, u64), OwnerTable>>,
     /// How many bytes of objects each process has here.
     taken: Mutex<HashMap<u32, u64>>,
     room: AtomicU64,
 }
 
-impl Default for Estates {
+impl Default for OwnerTables {
     fn default() -> Self {
         Self {
             leases: Mutex::default(),
-            estates: Mutex::default(),
+            owner_tables: Mutex::default(),
             taken: Mutex::default(),
             room: AtomicU64::new(ROOM),
         }
@@ -67,11 +67,11 @@ impl Default for Estates {
 /// Limits the bytes of objects that each other process may have in this one, by [`Owner::new_on`](crate::Owner::new_on) and
 /// [`Ref::migrate`](crate::Ref::migrate). The limit is 256 MiB at first.
 ///
-/// An object that would exceed the limit is refused with [`Gone::Full`]. Objects that are here stay. An object counts with the bytes in
+/// An object that would exceed the limit is refused with [`ObjectError::Full`]. Objects that are here stay. An object counts with the bytes in
 /// which it came, and 256 more; later growth does not count. Never blocks.
 pub fn limit_placed(here: &Process, bytes: u64) {
     // ORDER: Relaxed: a bound of its own, which nothing else depends on.
-    Space::of(here).estates.room.store(bytes, Ordering::Relaxed);
+    ProcessContext::of(here).owner_tables.room.store(bytes, Ordering::Relaxed);
 }
 
 #[derive(Default)]
@@ -81,7 +81,7 @@ struct Leases {
 }
 
 /// The owners of objects that another process has put here, by slot and generation.
-type Estate = HashMap<(u32, u32), Kept>;
+type OwnerTable = HashMap<(u32, u32), Kept>;
 
 /// An object that another process owns.
 pub(super) struct Kept {
@@ -93,15 +93,15 @@ pub(super) struct Kept {
 
 /// Bytes that count as taken by a process's objects here, as long as this lives.
 pub(super) struct Taken {
-    space: Weak<Space>,
+    context: Weak<ProcessContext>,
     by: u32,
     bytes: u64,
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let Some(space) = self.space.upgrade() else { return };
-        let mut taken = lock(&space.estates.taken);
+        let Some(context) = self.context.upgrade() else { return };
+        let mut taken = lock(&context.owner_tables.taken);
         if let Some(all) = taken.get_mut(&self.by) {
             *all -= self.bytes;
             if *all == 0 {
@@ -131,12 +131,12 @@ pub(crate) struct Lease {
     _call: Mutex<Option<Called>>,
 }
 
-impl Space {
+impl ProcessContext {
     /// This process's lease in another one.
     pub(super) async fn lease(&self, here: &Process, process: u32) -> Arc<Lease> {
         loop {
             {
-                let mut leases = lock(&self.estates.leases);
+                let mut leases = lock(&self.owner_tables.leases);
                 if let Some(lease) = leases.of.get(&process).and_then(Weak::upgrade) {
                     return lease;
                 }
@@ -161,17 +161,17 @@ impl Space {
     /// Counts the bytes of an object that another process puts here.
     ///
     /// # Errors
-    /// [`Gone::Full`]: that process has no room here.
-    pub(super) fn take_room(self: &Arc<Self>, by: u32, bytes: usize) -> Result<Taken, Gone> {
+    /// [`ObjectError::Full`]: that process has no room here.
+    pub(super) fn take_room(self: &Arc<Self>, by: u32, bytes: usize) -> Result<Taken, ObjectError> {
         let bytes = (bytes as u64).saturating_add(BESIDE);
-        let mut taken = lock(&self.estates.taken);
+        let mut taken = lock(&self.owner_tables.taken);
         let before = taken.get(&by).copied().unwrap_or(0);
         // ORDER: Relaxed: see `limit_placed`.
-        match before.checked_add(bytes).filter(|all| *all <= self.estates.room.load(Ordering::Relaxed)) {
+        match before.checked_add(bytes).filter(|all| *all <= self.owner_tables.room.load(Ordering::Relaxed)) {
             Some(all) => taken.insert(by, all),
-            None => return Err(Gone::Full),
+            None => return Err(ObjectError::Full),
         };
-        Ok(Taken { space: Arc::downgrade(self), by, bytes })
+        Ok(Taken { context: Arc::downgrade(self), by, bytes })
     }
 
     /// Puts an object under another process's lease. If that has gone, so does the object.
@@ -182,16 +182,16 @@ impl Space {
         home: Option<Name>,
         (owner, _taken): (Box<dyn Owned>, Taken),
     ) -> bool {
-        let _staying = home.map(|home| self.welcome(Guest { name, home }));
+        let _staying = home.map(|home| self.welcome(Hosted { name, home }));
         let kept = Kept { owner, _staying, _taken };
-        let mut estates = lock(&self.estates.estates);
-        match estates.get_mut(&(of, lease)) {
-            Some(estate) => {
-                estate.insert(name, kept);
+        let mut owner_tables = lock(&self.owner_tables.owner_tables);
+        match owner_tables.get_mut(&(of, lease)) {
+            Some(owner_table) => {
+                owner_table.insert(name, kept);
                 true
             }
             None => {
-                drop(estates);
+                drop(owner_tables);
                 drop(kept);
                 false
             }
@@ -200,23 +200,28 @@ impl Space {
 
     /// Takes one out.
     pub(super) fn take(&self, of: u32, lease: u64, name: (u32, u32)) -> Option<Kept> {
-        lock(&self.estates.estates).get_mut(&(of, lease))?.remove(&name)
+        lock(&self.owner_tables.owner_tables).get_mut(&(of, lease))?.remove(&name)
     }
 }
 
 /// Who owns an object in another process.
-pub(crate) struct FarOwner {
-    space: Weak<Space>,
+pub(crate) struct RemoteOwner {
+    context: Weak<ProcessContext>,
     pub(crate) process: u32,
     pub(crate) slot: u32,
     pub(crate) generation: u32,
     lease: Arc<Lease>,
 }
 
-impl FarOwner {
-    pub(super) fn new(space: &Arc<Space>, process: u32, name: (u32, u32), lease: Arc<Lease>) -> Self {
+impl RemoteOwner {
+    pub(super) fn new(
+        context: &Arc<ProcessContext>,
+        process: u32,
+        name: (u32, u32),
+        lease: Arc<Lease>,
+    ) -> Self {
         let (slot, generation) = name;
-        Self { space: Arc::downgrade(space), process, slot, generation, lease }
+        Self { context: Arc::downgrade(context), process, slot, generation, lease }
     }
 
     pub(super) fn lease(&self) -> u64 {
@@ -227,8 +232,8 @@ impl FarOwner {
         (self.process, self.slot, self.generation)
     }
 
-    pub(crate) fn space(&self) -> u16 {
-        self.space.upgrade().map_or(0, |space| space.index)
+    pub(crate) fn context(&self) -> u16 {
+        self.context.upgrade().map_or(0, |context| context.index)
     }
 
     pub(crate) fn forgive(&self) {
@@ -237,12 +242,12 @@ impl FarOwner {
 
     /// Tells the object's process. It comes to that, or the process goes, and the object with it.
     fn post(&self, what: &'static str) {
-        let Some(here) = self.space.upgrade().and_then(|space| space.here()) else { return };
+        let Some(here) = self.context.upgrade().and_then(|context| context.here()) else { return };
         let told = (self.lease.number, self.slot, self.generation);
         let Ok(body) = write(Body::with_capacity(24), &told) else { return };
         let at = here.at(self.process);
         if let Err(CallError::Full(_)) = at.post_raw(what, Number::of(what), body.clone()) {
-            // The lease keeps the estate until it is told.
+            // The lease keeps the owner table until it is told.
             let lease = Arc::clone(&self.lease);
             drop(spawn(async move {
                 while let Err(CallError::Full(_)) = at.post_raw(what, Number::of(what), body.clone()) {
@@ -254,52 +259,55 @@ impl FarOwner {
     }
 }
 
-impl Drop for FarOwner {
+impl Drop for RemoteOwner {
     fn drop(&mut self) {
         self.post(END);
     }
 }
 
-/// Ends an estate with its lease.
-struct Estated {
-    space: Weak<Space>,
+/// Ends an owner table with its lease.
+struct OwnerTableGuard {
+    context: Weak<ProcessContext>,
     key: (u32, u64),
 }
 
-impl Drop for Estated {
+impl Drop for OwnerTableGuard {
     fn drop(&mut self) {
-        let estate = self.space.upgrade().and_then(|space| lock(&space.estates.estates).remove(&self.key));
+        let owner_table = self
+            .context
+            .upgrade()
+            .and_then(|context| lock(&context.owner_tables.owner_tables).remove(&self.key));
         // User code: not under the lock.
-        drop(estate);
+        drop(owner_table);
     }
 }
 
 /// Never ends by itself.
 async fn leased(caller: Caller, body: Body) -> Result<Body, String> {
     let number = <[u8; 8]>::try_from(&*body).map_err(|_| "a lease has a number".to_owned())?;
-    let space = Space::of(&caller.here());
+    let context = ProcessContext::of(&caller.here());
     let key = (caller.process(), u64::from_le_bytes(number));
-    match lock(&space.estates.estates).entry(key) {
-        Entry::Vacant(place) => place.insert(Estate::new()),
+    match lock(&context.owner_tables.owner_tables).entry(key) {
+        Entry::Vacant(place) => place.insert(OwnerTable::new()),
         Entry::Occupied(_) => return Err("this lease was taken before".to_owned()),
     };
-    let _estate = Estated { space: Arc::downgrade(&space), key };
-    drop((space, caller));
+    let _estate = OwnerTableGuard { context: Arc::downgrade(&context), key };
+    drop((context, caller));
     pending().await
 }
 
 async fn ended(caller: Caller, body: Body) -> Result<Body, String> {
     let (lease, slot, generation) = read(&body)?;
-    let kept = Space::of(&caller.here()).take(caller.process(), lease, (slot, generation));
+    let kept = ProcessContext::of(&caller.here()).take(caller.process(), lease, (slot, generation));
     drop(kept);
     Ok(Body::with_capacity(0))
 }
 
 async fn forgiven(caller: Caller, body: Body) -> Result<Body, String> {
     let (lease, slot, generation): (u64, u32, u32) = read(&body)?;
-    let space = Space::of(&caller.here());
-    if let Some(estate) = lock(&space.estates.estates).get(&(caller.process(), lease))
-        && let Some(kept) = estate.get(&(slot, generation))
+    let context = ProcessContext::of(&caller.here());
+    if let Some(owner_table) = lock(&context.owner_tables.owner_tables).get(&(caller.process(), lease))
+        && let Some(kept) = owner_table.get(&(slot, generation))
     {
         kept.owner.forgive();
     }
